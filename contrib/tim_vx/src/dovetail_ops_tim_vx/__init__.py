@@ -1,0 +1,1 @@
+"""dovetail_ops_tim_vx."""

@@ -1,0 +1,155 @@
+"""Operator attributes: the types they may have, and reading them from a model file."""
+
+import dataclasses
+import reprlib
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.errors import OperatorError, UsageError, did_you_mean
+from dovetail.graph.dtype import DType
+from dovetail.graph.model import Graph
+
+if TYPE_CHECKING:
+    from dovetail.op import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeSpec:
+    """One attribute: name, how its type reads, whether it is required, its default, and whether None means "left out"."""
+
+    name: str
+    type_name: str
+    required: bool
+    default: Any
+    optional: bool
+
+    def is_default(self, value: Any) -> bool:
+        """True when `value` equals the default."""
+        return type(value) is type(self.default) and not isinstance(value, np.ndarray) and bool(value == self.default)
+
+    def read(self, value: Any) -> Any:
+        """`value` from a model file as this attribute's type. Raises `OperatorError`."""
+        if value is None and self.optional:
+            return None
+        try:
+            return _READERS[self.type_name](value)
+        except (TypeError, ValueError, OverflowError, UsageError):
+            shown = reprlib.repr(value)
+            raise OperatorError(
+                f"attribute {self.name!r} is {shown} ({type(value).__name__}); accepted: {self.type_name}"
+            ) from None
+
+
+def attribute_specs(cls: "type[Operator]") -> Mapping[str, AttributeSpec]:
+    """The attributes of a freshly made dataclass. Raises `OperatorError` for an annotation of another type."""
+    hints = typing.get_type_hints(cls)
+    return types.MappingProxyType(
+        {f.name: _spec(cls, f, hints[f.name]) for f in dataclasses.fields(cls)}  # type: ignore[arg-type]  # cls is made a dataclass by __init_subclass__
+    )
+
+
+def _spec(cls: type, item: "dataclasses.Field[Any]", hint: Any) -> AttributeSpec:
+    arguments = typing.get_args(hint) if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union else (hint,)
+    kinds = [a for a in arguments if a is not type(None)]
+    name = _type_name(kinds[0]) if len(kinds) == 1 else None
+    if name is None:
+        raise OperatorError(
+            f"operator {cls.__qualname__}: attribute {item.name!r} has type {hint}",
+            hint=f"accepted: {', '.join(_READERS)}, each also with '| None'; write ClassVar[...] for what is no attribute",
+        )
+    required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+    return AttributeSpec(item.name, name, required, None if required else item.default, len(kinds) < len(arguments))
+
+
+def _type_name(kind: Any) -> str | None:
+    if kind in (int, float, str, bool, DType, Graph):
+        return str(kind.__name__)
+    if typing.get_origin(kind) is tuple:
+        inner = typing.get_args(kind)
+        if len(inner) == 2 and inner[1] is Ellipsis and inner[0] in (int, float, str):
+            return f"tuple[{inner[0].__name__}, ...]"
+    if kind is np.ndarray or typing.get_origin(kind) is np.ndarray:
+        return "NDArray"
+    return None
+
+
+def read_attributes(cls: "type[Operator]", given: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments for `cls` from raw attributes. Raises `OperatorError` for a missing, unknown or mistyped one."""
+    unknown = [name for name in given if name not in cls.attributes]
+    if unknown:
+        raise OperatorError(f"unknown attribute {unknown[0]!r}", hint=did_you_mean(unknown[0], cls.attributes))
+    missing = [spec.name for spec in cls.attributes.values() if spec.required and given.get(spec.name) is None]
+    if missing:
+        raise OperatorError(f"the required attribute {missing[0]!r} is missing")
+    return {name: cls.attributes[name].read(value) for name, value in given.items()}
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, (bool, int, np.integer)):
+        return int(value)
+    raise TypeError
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, (int, float, np.integer, np.floating)):
+        return float(value)
+    raise TypeError
+
+
+def _str(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, str):
+        return value
+    raise TypeError
+
+
+def _bool(value: Any) -> bool:
+    if _int(value) not in (0, 1):
+        raise ValueError
+    return bool(value)
+
+
+def _dtype(value: Any) -> DType:
+    return DType.from_onnx(value) if isinstance(value, int) else DType.of(value)
+
+
+def _array(value: Any) -> NDArray[Any]:
+    if isinstance(value, np.ndarray):
+        return value
+    raise TypeError
+
+
+def _graph(value: Any) -> Graph:
+    if isinstance(value, Graph):
+        return value
+    raise TypeError
+
+
+def _tuple(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> tuple[Any, ...]:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return tuple(read(item) for item in value)
+
+    return convert
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "int": _int,
+    "float": _float,
+    "str": _str,
+    "bool": _bool,
+    "DType": _dtype,
+    "tuple[int, ...]": _tuple(_int),
+    "tuple[float, ...]": _tuple(_float),
+    "tuple[str, ...]": _tuple(_str),
+    "NDArray": _array,
+    "Graph": _graph,
+}

@@ -1,0 +1,289 @@
+"""All that a device author imports: the contracts between the core and a device.
+
+A device says of each node whether it runs it (`supports`), and compiles a graph of nodes that it accepted (`compile`). How
+it chooses kernels is its own affair; `choose` and `KernelTable` are the ready-made way: an ordered list of kernels for each
+operator, in a module named after the operator's stem.
+"""
+
+import enum
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any, ClassVar, Generic, TypeVar
+
+from numpy.typing import NDArray
+
+from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory
+from dovetail.graph.dtype import DType
+from dovetail.graph.model import Graph, Node
+from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
+from dovetail.graph.types import Shape, TensorType
+from dovetail.op import KernelSource, OpenCLKernel, Operator
+from dovetail.passes.memory import MemoryPlan, plan_graph, plan_memory
+
+__all__ = [
+    "Accepted",
+    "Binary",
+    "Choice",
+    "DType",
+    "Device",
+    "DeviceError",
+    "DeviceInfo",
+    "DeviceUnavailable",
+    "Eltwise",
+    "Executable",
+    "ExecutableRequest",
+    "Graph",
+    "Kernel",
+    "KernelSource",
+    "KernelTable",
+    "MemoryPlan",
+    "Node",
+    "NodeReport",
+    "OpenCLKernel",
+    "Operator",
+    "OutOfMemory",
+    "PostOp",
+    "PostOps",
+    "Prelu",
+    "Reason",
+    "Refusal",
+    "Shape",
+    "Sum",
+    "TensorType",
+    "TypedNode",
+    "Unavailable",
+    "choose",
+    "plan_graph",
+    "plan_memory",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """One device that can be opened.
+
+    `name` is what users type (`OPENCL.1`), `type` the part before the dot, `kind` one of CPU, GPU, NPU, ACCELERATOR.
+    `priority` orders devices for AUTO, the greatest first. `details` are shown by `dovetail devices`.
+    """
+
+    name: str
+    type: str
+    kind: str
+    full_name: str
+    priority: int = 0
+    details: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """Returned by a device plugin whose hardware or driver is not there: why, and what to do."""
+
+    reason: str
+    hint: str = ""
+
+
+class Reason(enum.Enum):
+    """The closed vocabulary of refusals."""
+
+    OPERATOR = "no kernel for this operator"
+    DTYPE = "data type"
+    SHAPE = "shape"
+    ATTRIBUTE = "attribute"
+    LAYOUT = "memory layout"
+    POST_OP = "post-op"
+    DYNAMIC = "shape known only at run time"
+    CAPABILITY = "the device lacks a capability"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a kernel or device does not run a node. False in a condition."""
+
+    reason: Reason
+    detail: str = ""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return f"{self.reason.value}: {self.detail}" if self.detail else self.reason.value
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A kernel or device runs a node; `kernel` names how. True in a condition."""
+
+    kernel: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedNode:
+    """A node together with the types of everything it touches; what kernels look at.
+
+    `inputs` has None for inputs left out, `outputs` only those present, `operands` the types that post-ops read.
+    """
+
+    node: Node
+    inputs: tuple[TensorType | None, ...]
+    outputs: tuple[TensorType, ...]
+    operands: tuple[TensorType, ...] = ()
+
+    @staticmethod
+    def of(node: Node, graph: Graph) -> "TypedNode":
+        """The node with its types in `graph`. Raises `KeyError` when one has not been inferred."""
+        return TypedNode(
+            node,
+            tuple(graph.type_of(name) for name in node.inputs),
+            tuple(graph.types[name] for name in node.writes),
+            tuple(graph.types[name] for name in node.operands),
+        )
+
+    @property
+    def op(self) -> Operator:
+        """The operator with its attributes."""
+        return self.node.op
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+    @property
+    def post_ops(self) -> tuple[PostOp, ...]:
+        """The chain attached to the node."""
+        return self.node.post_ops
+
+    @property
+    def is_static(self) -> bool:
+        """True when all shapes are numbers."""
+        return all(t.is_static for t in (*self.inputs, *self.outputs, *self.operands) if t is not None)
+
+
+class Kernel(ABC):
+    """One way to run an operator on a device. Subclasses add what their device needs to prepare and launch it."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        """Whether this kernel runs the node as it is, its post-ops included."""
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
+
+K = TypeVar("K", bound=Kernel)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[K]):
+    """The kernel that was chosen, and why those before it in the list were not."""
+
+    kernel: K
+    refusals: tuple[tuple[str, Refusal], ...] = ()
+
+
+def choose(kernels: Sequence[K], node: TypedNode) -> Choice[K] | Refusal:
+    """The first kernel of an ordered list that accepts the node.
+
+    When none does: the refusal of the last one with a reason other than OPERATOR, else of the last, else OPERATOR.
+    """
+    refusals: list[tuple[str, Refusal]] = []
+    for kernel in kernels:
+        answer = kernel.supports(node)
+        if isinstance(answer, Accepted):
+            return Choice(kernel, tuple(refusals))
+        refusals.append((kernel.name, answer))
+    telling = [refusal for _, refusal in refusals if refusal.reason is not Reason.OPERATOR]
+    return telling[-1] if telling else Refusal(Reason.OPERATOR, node.op.key)
+
+
+class KernelTable(Generic[K]):
+    """The kernels of a device package: `<package>/<stem>.py` holds `KERNELS`, an ordered sequence. Loaded on first use."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._found: dict[str, tuple[K, ...]] = {}
+
+    def __getitem__(self, stem: str) -> tuple[K, ...]:
+        """The kernels for operators of this stem; empty when there is no such module."""
+        if stem not in self._found:
+            module = f"{self._package}.{stem}"
+            exists = not stem.startswith("_") and find_spec(module) is not None
+            self._found[stem] = tuple(importlib.import_module(module).KERNELS) if exists else ()
+        return self._found[stem]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What a compiled graph says of one node: which kernel of which package runs it, and which refused.
+
+    `origins` are the model's nodes that were merged into it. `from_operator` is true when the kernel is the operator's own
+    (its reference, or a kernel source in its class) and not one of the device package.
+    """
+
+    name: str
+    op: str
+    kernel: str
+    from_operator: bool = False
+    post_ops: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    refusals: tuple[tuple[str, Refusal], ...] = ()
+
+
+class ExecutableRequest(ABC):
+    """The state of one inference on one device: its buffers and bound launches. Used by one thread at a time."""
+
+    @abstractmethod
+    def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+        """Run with C-contiguous arrays of exactly the compiled types, in the order of the graph's inputs.
+
+        Returns arrays in the order of the graph's outputs; they are valid until the next run of this request, and may be
+        overwritten by it. Inputs are only read. Zero-size arrays are allowed.
+        """
+
+    def close(self) -> None:  # noqa: B027  # optional to override: most requests own nothing but memory
+        """Free what the request holds."""
+
+
+class Executable(ABC):
+    """A graph compiled for one device; shared by threads. Requests made from it run independently of each other."""
+
+    reports: tuple[NodeReport, ...]
+    """One for each node that runs, in execution order."""
+    memory: MemoryPlan
+    """The plan of intermediate values; `memory.peak` bytes for each request, constants not counted."""
+
+    @abstractmethod
+    def create_request(self) -> ExecutableRequest:
+        """A new request with buffers of its own."""
+
+    def close(self) -> None:  # noqa: B027  # optional to override
+        """Free what the executable holds. Requests must not be used afterwards."""
+
+
+class Device(ABC):
+    """An opened device. Methods may be called from any thread."""
+
+    info: DeviceInfo
+
+    @abstractmethod
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        """Whether the device runs this node as it is, its post-ops included. Called while planning; must not allocate.
+
+        The fusion pass grows a node's chain one post-op at a time and asks again: a refusal ends the chain there.
+        """
+
+    @abstractmethod
+    def compile(self, graph: Graph, options: Mapping[str, Any]) -> Executable:
+        """Compile a graph in schedule order, all of whose nodes `supports` accepted and whose types are all static.
+
+        Raises `CompileError` naming the node. An unknown option is an error that lists those known.
+        """
+
+    def close(self) -> None:  # noqa: B027  # optional to override
+        """Release the device."""

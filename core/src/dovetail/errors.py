@@ -1,0 +1,189 @@
+"""One tree of exceptions. Each has a stable `code`, an optional `hint` (what to do next), and pickles as it is."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+__all__ = [
+    "CompileError",
+    "DeviceError",
+    "DeviceNotFound",
+    "DeviceUnavailable",
+    "DovetailError",
+    "FormatError",
+    "GraphError",
+    "InferError",
+    "InputError",
+    "OperatorError",
+    "OutOfMemory",
+    "PluginBlocked",
+    "PluginError",
+    "PluginFailed",
+    "PluginIncompatible",
+    "PluginNotFound",
+    "ShapeError",
+    "UnknownFormat",
+    "UnknownOperator",
+    "UnsupportedNode",
+    "UsageError",
+    "did_you_mean",
+]
+
+
+class DovetailError(Exception):
+    """Base of everything that dovetail raises on purpose.
+
+    `str(error)` is the message followed by the hint on a line of its own.
+    """
+
+    code: ClassVar[str] = "DT000"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.hint, self.__dict__)
+
+
+def _rebuild(kind: type[DovetailError], message: str, hint: str, state: dict[str, Any]) -> DovetailError:
+    error = kind(message, hint=hint)
+    error.__dict__.update(state)
+    return error
+
+
+class UsageError(DovetailError):
+    """A call or command that cannot be meant: unknown option, wrong type of argument, use after close."""
+
+    code = "DT001"
+
+
+class FormatError(DovetailError):
+    """A model file that is malformed, truncated, or not of the format that its name says."""
+
+    code = "DT100"
+
+
+class UnknownFormat(FormatError):
+    """No installed frontend reads files of this suffix."""
+
+    code = "DT101"
+
+
+class GraphError(DovetailError):
+    """A model whose graph is not valid: a cycle, an undefined input, a name defined twice."""
+
+    code = "DT200"
+
+
+class OperatorError(GraphError):
+    """An operator with attributes, input count or data types that its definition does not allow."""
+
+    code = "DT201"
+
+
+class ShapeError(OperatorError):
+    """Shapes that do not fit the operator."""
+
+    code = "DT202"
+
+
+class UnknownOperator(OperatorError):
+    """No built-in operator and no installed op pack defines this operator."""
+
+    code = "DT203"
+
+
+class CompileError(DovetailError):
+    """A model that cannot be planned or compiled for the device that was asked for."""
+
+    code = "DT300"
+
+
+class UnsupportedNode(CompileError):
+    """No device in the list given runs this node."""
+
+    code = "DT301"
+
+
+class InferError(DovetailError):
+    """A failure while a compiled model runs."""
+
+    code = "DT400"
+
+
+class InputError(InferError):
+    """Inputs that do not fit the model: missing, superfluous, of wrong dtype, rank or dimension."""
+
+    code = "DT401"
+
+
+class OutOfMemory(InferError):
+    """An allocation was refused by the host or device, or would exceed the budget."""
+
+    code = "DT402"
+
+
+class DeviceError(DovetailError):
+    """A failure that a device or its driver reported."""
+
+    code = "DT500"
+
+
+class DeviceNotFound(DeviceError):
+    """No installed plugin provides a device of this name."""
+
+    code = "DT501"
+
+
+class DeviceUnavailable(DeviceError):
+    """The plugin is installed, but its hardware or driver is not there."""
+
+    code = "DT502"
+
+
+class PluginError(DovetailError):
+    """Something about a plugin package."""
+
+    code = "DT600"
+
+
+class PluginNotFound(PluginError):
+    """No plugin of this name is installed."""
+
+    code = "DT601"
+
+
+class PluginBlocked(PluginError):
+    """The plugin is switched off by the allow and block lists."""
+
+    code = "DT602"
+
+
+class PluginIncompatible(PluginError):
+    """The plugin needs another version of dovetail."""
+
+    code = "DT603"
+
+
+class PluginFailed(PluginError):
+    """The plugin raised while it was imported or registered; `__cause__` has the original error."""
+
+    code = "DT604"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`"Did you mean 'x'?"` for the closest known word, or the sorted list of all known words, or `""` if there are none.
+
+    Example: `did_you_mean("OPENCLL", ["NUMPY", "OPENCL"])` -> `"Did you mean 'OPENCL'?"`.
+    """
+    names = sorted(known)
+    folded = {name.casefold(): name for name in reversed(names)}
+    close = difflib.get_close_matches(word.casefold(), folded, n=1)
+    if close:
+        return f"Did you mean {folded[close[0]]!r}?"
+    return f"Known: {', '.join(names)}." if names else ""

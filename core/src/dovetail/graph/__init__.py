@@ -1,0 +1,24 @@
+"""The graph: data types, tensor types, nodes, graphs and models. Pure data; knows neither devices nor plugins."""
+
+from dovetail.graph.builder import GraphBuilder
+from dovetail.graph.dtype import DType
+from dovetail.graph.model import Graph, Model, Node
+from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
+from dovetail.graph.types import Dim, Shape, TensorType
+
+__all__ = [
+    "Binary",
+    "DType",
+    "Dim",
+    "Eltwise",
+    "Graph",
+    "GraphBuilder",
+    "Model",
+    "Node",
+    "PostOp",
+    "PostOps",
+    "Prelu",
+    "Shape",
+    "Sum",
+    "TensorType",
+]

@@ -1,0 +1,95 @@
+"""Builds graphs in code: for frontends, compositions and tests."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dovetail.errors import GraphError
+from dovetail.graph.dtype import DType
+from dovetail.graph.model import Graph, Model, Node
+from dovetail.graph.types import Dim, TensorType, as_constant
+
+if TYPE_CHECKING:
+    from dovetail.op import Operator
+
+__all__ = ["GraphBuilder"]
+
+
+class GraphBuilder:
+    """Collects inputs, constants and nodes, and hands out unique names.
+
+    Example::
+
+        g = GraphBuilder()
+        x = g.input("x", "float32", ["N", 3])
+        y = g.node(Relu(), x)
+        model = g.model(outputs=[y])
+
+    `scope` is put before every name that the builder invents: the nodes of a composition are called `rnn_cell/tanh`.
+    """
+
+    def __init__(self, scope: str = "") -> None:
+        self._scope = f"{scope}/" if scope else ""
+        self._inputs: list[str] = []
+        self._nodes: list[Node] = []
+        self._constants: dict[str, NDArray[Any]] = {}
+        self._types: dict[str, TensorType] = {}
+        self._taken: set[str] = set()
+        self._counts: dict[str, int] = {}
+
+    def input(self, name: str, dtype: DType | str, shape: Sequence[Dim] | None) -> str:
+        """Declare a graph input. Raises `GraphError` when the name is taken."""
+        if name in self._types or name in self._taken:
+            raise GraphError(f"the name {name!r} is defined twice")
+        self._inputs.append(name)
+        self._types[name] = TensorType(DType.of(dtype), None if shape is None else tuple(shape))
+        self._taken.add(name)
+        return name
+
+    def constant(self, value: ArrayLike, dtype: DType | str | None = None, name: str = "constant") -> str:
+        """Add a constant (copied unless it is an array already) and return its name."""
+        array = np.asarray(value, dtype=None if dtype is None else DType.of(dtype).numpy)
+        unique = self._unique(name)
+        self._constants[unique] = as_constant(array)
+        self._types[unique] = TensorType.of(self._constants[unique], known=True)
+        return unique
+
+    def node(self, op: "Operator", *inputs: str, name: str = "", outputs: Sequence[str] = ()) -> Any:
+        """Add a node and return its output name, or a tuple of names when the operator has several outputs.
+
+        `""` leaves an optional input out. `outputs` gives names of one's own (`""` leaves an optional output out).
+        """
+        unique = self._unique(name or op.stem)
+        written = tuple(outputs) or self._output_names(unique, len(op.outputs))
+        for output in outputs:
+            if output and output in self._taken:
+                raise GraphError(f"node {unique!r}: the output name {output!r} is defined twice")
+        self._taken.update(written)
+        self._nodes.append(Node(unique, op, tuple(inputs), written, origins=(unique,)))
+        return written if len(written) > 1 else written[0]
+
+    def graph(self, outputs: Sequence[str], name: str = "graph") -> Graph:
+        """The graph so far, with these outputs."""
+        return Graph(tuple(self._nodes), tuple(self._inputs), tuple(outputs), dict(self._constants), dict(self._types), name)
+
+    def model(self, outputs: Sequence[str], name: str = "graph") -> Model:
+        """The graph so far as a model."""
+        return Model(self.graph(outputs, name), source=f"<{name}>")
+
+    def _output_names(self, node: str, count: int) -> tuple[str, ...]:
+        if count == 1:
+            return (self._reserve(f"{node}:0"),)
+        return tuple(self._reserve(f"{node}:{i}") for i in range(count))
+
+    def _unique(self, name: str) -> str:
+        return self._reserve(self._scope + name)
+
+    def _reserve(self, base: str) -> str:
+        candidate = base
+        while candidate in self._taken:
+            self._counts[base] = self._counts.get(base, 0) + 1
+            candidate = f"{base}_{self._counts[base]}"
+        self._taken.add(candidate)
+        return candidate

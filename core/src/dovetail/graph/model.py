@@ -1,0 +1,143 @@
+"""Nodes, graphs and models: immutable; a pass builds new ones."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from dovetail.errors import UsageError, did_you_mean
+from dovetail.graph.post_ops import Eltwise, PostOp
+from dovetail.graph.types import Dim, TensorType
+
+if TYPE_CHECKING:
+    from dovetail.op import Operator
+
+__all__ = ["Graph", "Model", "Node"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One application of an operator. Values are named by strings; `""` is an optional input or output left out.
+
+    `origins` are the names of the model's nodes that this one stands for, its own among them; reports use it.
+    """
+
+    name: str
+    op: "Operator"
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    post_ops: tuple[PostOp, ...] = ()
+    origins: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The values that post-ops read, in chain order."""
+        return tuple(p.operand for p in self.post_ops if not isinstance(p, Eltwise))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Every value this node depends on: present inputs, post-op operands, and what its sub-graphs take from outside."""
+        captured = (name for graph in self.op.subgraphs for name in graph.captures)
+        return (*(name for name in self.inputs if name), *self.operands, *captured)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The outputs that are present."""
+        return tuple(name for name in self.outputs if name)
+
+    def __str__(self) -> str:
+        return f"{self.name!r} ({self.op.key})"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes with the values between them.
+
+    `types` holds declared or inferred types; every input and constant has one. `constants` are read-only arrays.
+    Nodes may stand in any order until `passes.schedule` has sorted them.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    types: Mapping[str, TensorType] = field(default_factory=dict)
+    name: str = "graph"
+
+    def replace(self, **changes: Any) -> "Graph":
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    @functools.cached_property
+    def producers(self) -> Mapping[str, Node]:
+        """Value name -> the node that writes it."""
+        return MappingProxyType({name: node for node in self.nodes for name in node.writes})
+
+    @functools.cached_property
+    def consumers(self) -> Mapping[str, tuple[Node, ...]]:
+        """Value name -> the nodes that read it, each once, in node order. Graph outputs do not count."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.reads):
+                found.setdefault(name, []).append(node)
+        return MappingProxyType({name: tuple(nodes) for name, nodes in found.items()})
+
+    @functools.cached_property
+    def captures(self) -> tuple[str, ...]:
+        """The values that a sub-graph reads from the graph around it, in order of first use."""
+        own = {*self.inputs, *self.constants, *self.producers}
+        wanted = [*(name for node in self.nodes for name in node.reads), *self.outputs]
+        return tuple(dict.fromkeys(name for name in wanted if name not in own))
+
+    def type_of(self, name: str) -> TensorType | None:
+        """The type of a value, with the content of a constant; None for `""`. Raises `KeyError` when it is not known."""
+        return self.types[name] if name else None
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What a frontend returns: a graph whose operators are named but not yet looked up, and where it came from.
+
+    `opsets` maps each operator domain to the version the model was written for. `source` is the path or `<bytes>`.
+    """
+
+    graph: Graph
+    opsets: Mapping[str, int] = field(default_factory=dict)
+    source: str = "<memory>"
+    format: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> Mapping[str, TensorType]:
+        """Input name -> declared type, in order."""
+        return {name: self.graph.types[name] for name in self.graph.inputs}
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Output names, in order."""
+        return self.graph.outputs
+
+    def reshape(self, shapes: Mapping[str, Sequence[Dim]]) -> "Model":
+        """A copy whose inputs have other shapes: input name -> dimensions (a number, a symbol, or None).
+
+        Raises `UsageError` for an unknown input or a rank that differs from the declared one.
+        """
+        types = dict(self.graph.types)
+        for name, shape in shapes.items():
+            types[name] = types[name].with_shape(_checked_shape(self, name, shape))
+        return dataclasses.replace(self, graph=self.graph.replace(types=types))
+
+
+def _checked_shape(model: Model, name: str, shape: Iterable[Dim]) -> tuple[Dim, ...]:
+    if name not in model.graph.inputs:
+        raise UsageError(f"{model.source} has no input {name!r}", hint=did_you_mean(name, model.graph.inputs))
+    declared, wanted = model.graph.types[name].shape, tuple(shape)
+    if declared is not None and len(declared) != len(wanted):
+        raise UsageError(f"input {name!r} of {model.source} has rank {len(declared)}; {wanted} has rank {len(wanted)}")
+    if any(isinstance(d, int) and d < 0 for d in wanted):
+        raise UsageError(f"input {name!r} of {model.source}: a dimension of {wanted} is negative")
+    return wanted

@@ -1,0 +1,84 @@
+"""Shapes and tensor types."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.graph.dtype import DType
+
+__all__ = ["Dim", "Shape", "TensorType"]
+
+Dim = int | str | None
+"""A dimension: its size, the name of a symbol, or None where nothing is known."""
+
+Shape = tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """The type of a value: element type, shape, and the content where it is known while planning.
+
+    `shape` is None when not even the rank is known. `value` is a read-only array for constants (and for results that
+    were computed while planning); it takes no part in equality.
+    """
+
+    dtype: DType
+    shape: Shape | None
+    value: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+
+    @staticmethod
+    def of(array: NDArray[Any], *, known: bool = False) -> "TensorType":
+        """The type of an array; with `known`, the array itself as its value."""
+        return TensorType(DType.of(array.dtype), array.shape, array if known else None)
+
+    @property
+    def is_static(self) -> bool:
+        """True when every dimension is a number."""
+        return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The shape as numbers. Raises `ValueError` unless `is_static`."""
+        if self.shape is None or not all(isinstance(d, int) for d in self.shape):
+            raise ValueError(f"the shape of {self} is not static")
+        return self.shape  # type: ignore[return-value]  # checked just above; mypy does not narrow through all()
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions. Raises `ValueError` when it is not known."""
+        if self.shape is None:
+            raise ValueError(f"the rank of {self} is not known")
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements. Raises `ValueError` unless `is_static`."""
+        return math.prod(self.dims)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the dense tensor. Raises `ValueError` unless `is_static`."""
+        return self.size * self.dtype.itemsize
+
+    def with_shape(self, shape: Shape | None) -> "TensorType":
+        """The same element type with another shape and no known value."""
+        return TensorType(self.dtype, shape)
+
+    def with_dtype(self, dtype: DType) -> "TensorType":
+        """The same shape with another element type and no known value."""
+        return TensorType(dtype, self.shape)
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return f"{self.dtype}[...]"
+        return f"{self.dtype}[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+
+
+def as_constant(array: Any) -> NDArray[Any]:
+    """`array` as a read-only array that shares memory where it can."""
+    constant: NDArray[Any] = np.asarray(array).view()
+    constant.flags.writeable = False
+    return constant

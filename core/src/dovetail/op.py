@@ -1,0 +1,210 @@
+"""All that an operator author imports.
+
+An operator is one class. Annotated class variables are its attributes; `inputs` and `outputs` describe its ports; `infer`
+gives the output types; `reference` computes in NumPy. From these it runs on every device. An OpenCL kernel (`kernels`) or a
+composition of other operators (`compose`) makes it fast::
+
+    class HardSwish6(Operator):
+        domain = "com.acme"
+        inputs = ("X: T",)
+        outputs = ("Y: T",)
+        types = {"T": FLOATS}
+        scale: float = 1.0
+
+        def reference(self, X):
+            return self.scale * X * np.clip(X / 6 + 0.5, 0, 1)
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+
+from dovetail._attributes import AttributeSpec, attribute_specs, read_attributes
+from dovetail._kernel_sources import KernelSource, OpenCLKernel
+from dovetail._names import stem_of
+from dovetail._ports import FLOATS, INTEGERS, NUMERIC, Port, check_ports, parse_ports
+from dovetail.errors import OperatorError, ShapeError, UnknownOperator
+from dovetail.graph.builder import GraphBuilder
+from dovetail.graph.dtype import DType
+from dovetail.graph.model import Graph
+from dovetail.graph.post_ops import Binary, Eltwise, PostOp
+from dovetail.graph.types import Dim, Shape, TensorType
+
+__all__ = [
+    "FLOATS",
+    "INTEGERS",
+    "NUMERIC",
+    "Binary",
+    "DType",
+    "Dim",
+    "Eltwise",
+    "Graph",
+    "GraphBuilder",
+    "KernelSource",
+    "OpenCLKernel",
+    "Operator",
+    "OperatorError",
+    "Port",
+    "PostOp",
+    "Shape",
+    "ShapeError",
+    "TensorType",
+    "UnboundOperator",
+]
+
+_DOMAIN = re.compile(r"[A-Za-z0-9_.\-]*")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False)
+class Operator:
+    """Base of all operators. A subclass is a frozen dataclass of its attributes; an instance is the operator with them set.
+
+    Attribute types: `int`, `float`, `str`, `bool`, `DType`, `tuple[int, ...]`, `tuple[float, ...]`, `tuple[str, ...]`,
+    `NDArray`, `Graph`, each of them `| None` for "may be left out". An attribute without a default is required.
+    Check them in `__post_init__` and raise `OperatorError`; node and file are added to the message on the way out.
+    """
+
+    domain: ClassVar[str] = ""
+    """ONNX domain; `""` is `ai.onnx`."""
+    op_type: ClassVar[str] = ""
+    """The name in models. Default: the class name without a trailing `_<version>`."""
+    since: ClassVar[int] = 1
+    """The first version of the domain's operator set for which this class holds, up to the next class of the same name."""
+    inputs: ClassVar[tuple[Any, ...]] = ("X",)
+    """Ports such as `"X: T"`, `"B?: T"` (optional), `"inputs*: T"` (variadic, last). Parsed to `Port` objects."""
+    outputs: ClassVar[tuple[Any, ...]] = ("Y",)
+    """Ports in the same grammar."""
+    types: ClassVar[Mapping[str, frozenset[DType]]] = {}
+    """The data types that each type variable may take; ports with the same variable must agree."""
+    legacy_attributes: ClassVar[Mapping[str, str]] = {}
+    """Attributes of older versions that are inputs now: attribute name -> input name. They become constant inputs."""
+    is_view: ClassVar[bool] = False
+    """True when output 0 holds exactly the bytes of input 0 under another shape: devices move nothing."""
+    in_place: ClassVar[bool] = False
+    """True when output 0 may be written into the memory of an input of the same type, element by element."""
+    is_random: ClassVar[bool] = False
+    """True when two runs may differ: never folded."""
+    kernels: ClassVar[tuple[KernelSource, ...]] = ()
+    """Device kernels given as data, such as `OpenCLKernel`."""
+
+    stem: ClassVar[str] = "operator"
+    attributes: ClassVar[Mapping[str, AttributeSpec]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "op_type" not in cls.__dict__:
+            cls.op_type = re.sub(r"_\d+$", "", cls.__name__)
+        if not _DOMAIN.fullmatch(cls.domain):
+            raise OperatorError(
+                f"operator {cls.__qualname__}: the domain {cls.domain!r} has characters other than letters, digits, . _ -"
+            )
+        cls.stem = stem_of(cls.op_type)
+        cls.inputs = parse_ports(cls, "inputs")
+        cls.outputs = parse_ports(cls, "outputs")
+        dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
+        cls.attributes = attribute_specs(cls)
+
+    # --- what an author writes -------------------------------------------------------------------------------------
+
+    def infer(self, *inputs: Any, **_: Any) -> Any:
+        """Output types from input types: one `TensorType`, or a tuple for several outputs.
+
+        Shapes are numbers when this is called; inputs that are left out are None; `TensorType.value` has the content of
+        inputs that are known while planning. Raise `ShapeError` for shapes that do not fit. The default gives every
+        output the type of the first input, which is right for elementwise operators of one input.
+        """
+        return tuple(inputs[0].with_shape(inputs[0].shape) for _ in self.outputs)
+
+    def reference(self, *inputs: Any, **_: Any) -> Any:
+        """Compute the outputs in NumPy: one array, or a tuple for several. Inputs left out are None; never write to inputs.
+
+        The default runs the composition, if there is one.
+        """
+        raise UnknownOperator(f"{self.key} has neither a NumPy reference nor a composition", hint="define reference()")
+
+    def compose(self, g: GraphBuilder, *inputs: Any, **_: Any) -> Any:
+        """Build this operator from others: add nodes to `g` and return the output name or a tuple of names.
+
+        `inputs` are value names, `""` for those left out; `g.type_of(name)` gives their types. Expanded before planning,
+        unless the device has a kernel of its own for this operator.
+        """
+        raise UnknownOperator(f"{self.key} has no composition", hint="define compose()")
+
+    def post_ops(self, types: Sequence[TensorType | None], names: Sequence[str], chained: int) -> tuple[PostOp, ...] | None:
+        """This operator as a chain of post-ops over its input `chained`; None when it is none.
+
+        `types` and `names` are those of the inputs. Other inputs may be read through `Binary(algorithm, name)`.
+        """
+        return None
+
+    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+        """Floating-point operations of one run, a multiply-add counted as two. Default: one for each output element."""
+        return sum(t.size for t in outputs)
+
+    # --- what the runtime asks -------------------------------------------------------------------------------------
+
+    @property
+    def key(self) -> str:
+        """`Conv`, or `tim.vx::HSwish` outside the standard domain."""
+        return f"{self.domain}::{self.op_type}" if self.domain else self.op_type
+
+    @property
+    def subgraphs(self) -> tuple[Graph, ...]:
+        """The attributes that are graphs."""
+        return tuple(v for name in self.attributes if isinstance(v := getattr(self, name), Graph))
+
+    @classmethod
+    def has_composition(cls) -> bool:
+        """True when the class defines `compose`."""
+        return cls.compose is not Operator.compose
+
+    @classmethod
+    def has_reference(cls) -> bool:
+        """True when the class defines `reference`."""
+        return cls.reference is not Operator.reference
+
+    @classmethod
+    def from_attributes(cls, attributes: Mapping[str, Any]) -> "Operator":
+        """An instance from the attributes of a model file. Raises `OperatorError` for a missing, unknown or mistyped one."""
+        return cls(**read_attributes(cls, attributes))
+
+    @classmethod
+    def check(cls, inputs: Sequence[TensorType | None], outputs: int) -> None:
+        """Check input count and data types against the ports. Raises `OperatorError`."""
+        check_ports(cls, inputs, outputs)
+
+    def describe(self) -> str:
+        """The attributes that differ from their defaults, as `kernel_shape=(3, 3), group=2`."""
+        shown = []
+        for name, spec in self.attributes.items():
+            value = getattr(self, name)
+            if isinstance(value, Graph):
+                shown.append(f"{name}=<graph>")
+            elif spec.required or not spec.is_default(value):
+                shown.append(f"{name}={str(value) if isinstance(value, DType) else repr(value)}")
+        return ", ".join(shown)
+
+
+class UnboundOperator(Operator):
+    """An operator as a frontend read it: named, with raw attributes, not yet looked up. `passes.bind` replaces it.
+
+    `version` is the version of the domain's operator set that the model imports.
+    """
+
+    def __init__(self, domain: str, op_type: str, version: int, raw: Mapping[str, Any]) -> None:
+        for name, value in {"domain": domain, "op_type": op_type, "version": version, "raw": raw}.items():
+            object.__setattr__(self, name, value)
+
+    if TYPE_CHECKING:
+        version: ClassVar[int]
+        raw: ClassVar[Mapping[str, Any]]
+
+    @property
+    def subgraphs(self) -> tuple[Graph, ...]:
+        """The raw attributes that are graphs."""
+        return tuple(v for v in self.raw.values() if isinstance(v, Graph))
+
+    def describe(self) -> str:
+        """The raw attribute names."""
+        return ", ".join(self.raw)

@@ -1,0 +1,145 @@
+"""Memory plan: which values share memory, how long each lives, and where it lies in one arena."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from dovetail.graph.model import Graph, Node
+
+__all__ = ["Lifetime", "MemoryPlan", "plan_graph", "plan_memory", "share_storage"]
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector of current CPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A block of memory and the steps between which it holds something, both ends included."""
+
+    name: str
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Offsets in one arena.
+
+    `storage` maps each value to the value whose block holds it (itself, unless it is a view or written in place);
+    `offsets` has the byte offset of each block; `peak` is the arena's size in bytes; `unshared` what it would be without reuse.
+    """
+
+    storage: Mapping[str, str] = field(default_factory=dict)
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    peak: int = 0
+    unshared: int = 0
+
+
+def plan_memory(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple[Mapping[str, int], int]:
+    """Byte offsets for blocks such that no two that live at the same time overlap, and the arena's size.
+
+    Greedy by size, best fit: the largest block first, each into the smallest gap among those that live with it.
+    """
+    placed: list[tuple[int, int, Lifetime]] = []
+    offsets: dict[str, int] = {}
+    peak = 0
+    for block in sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.name)):
+        size = _aligned(block.nbytes, alignment)
+        rivals = sorted((o, end) for o, end, b in placed if b.first <= block.last and block.first <= b.last)
+        offset = _best_gap(rivals, size)
+        offsets[block.name] = offset
+        placed.append((offset, offset + size, block))
+        peak = max(peak, offset + size)
+    return MappingProxyType(offsets), peak
+
+
+def _aligned(nbytes: int, alignment: int) -> int:
+    # A block without bytes still gets an address of its own: devices cannot make buffers of size zero.
+    return max(1, -(-nbytes // alignment)) * alignment
+
+
+def _best_gap(rivals: Sequence[tuple[int, int]], size: int) -> int:
+    best, best_size, cursor = None, 0, 0
+    for start, end in rivals:
+        gap = start - cursor
+        if gap >= size and (best is None or gap < best_size):
+            best, best_size = cursor, gap
+        cursor = max(cursor, end)
+    return cursor if best is None else best
+
+
+def share_storage(graph: Graph, in_place: Callable[[Node], Sequence[str]]) -> Mapping[str, str]:
+    """Value -> the value whose block holds it, for a graph in schedule order.
+
+    Views (`Operator.is_view`) share their input's block. `in_place(node)` names the inputs whose block output 0 may take
+    over; that happens when the block is as large, dies at this node, and is neither an input of the graph nor a constant.
+    """
+    storage = {name: name for name in (*graph.inputs, *graph.constants)}
+    last = _last_reads(graph)
+    alive_until = {name: len(graph.nodes) if name in graph.outputs else last.get(name, -1) for name in storage}
+    for step, node in enumerate(graph.nodes):
+        for name in node.writes:
+            storage[name] = name
+        for source in _candidates(node, in_place):
+            root = storage[source]
+            if _may_take(graph, node, root, storage, alive_until, step):
+                storage[node.outputs[0]] = root
+                break
+        for name in node.writes:
+            root, until = storage[name], len(graph.nodes) if name in graph.outputs else last.get(name, step)
+            alive_until[root] = max(alive_until.get(root, -1), until)
+    return MappingProxyType(storage)
+
+
+def _candidates(node: Node, in_place: Callable[[Node], Sequence[str]]) -> Sequence[str]:
+    if node.op.is_view and not node.post_ops:
+        return node.inputs[:1]
+    return [name for name in in_place(node) if name]
+
+
+def _may_take(graph: Graph, node: Node, root: str, storage: Mapping[str, str], alive_until: Mapping[str, int], step: int) -> bool:
+    if not node.outputs[0]:
+        return False
+    if node.op.is_view and not node.post_ops:
+        return True
+    if root in graph.inputs or root in graph.constants or alive_until[root] > step:
+        return False
+    others = [storage[name] for name in node.reads]
+    return others.count(root) == 1 and graph.types[root].nbytes == graph.types[node.outputs[0]].nbytes
+
+
+def _last_reads(graph: Graph) -> dict[str, int]:
+    return {name: step for step, node in enumerate(graph.nodes) for name in node.reads}
+
+
+def plan_graph(
+    graph: Graph,
+    in_place: Callable[[Node], Sequence[str]],
+    scratch: Callable[[Node], int] | None = None,
+    alignment: int = ALIGNMENT,
+) -> MemoryPlan:
+    """The memory plan of a graph in schedule order with static types.
+
+    Inputs lie in the arena too, alive from before the first step; outputs stay alive to the end; constants are left out.
+    `scratch(node)` adds bytes that live only while the node runs, under the name `scratch:<node name>`.
+    """
+    storage = share_storage(graph, in_place)
+    end = len(graph.nodes)
+    spans: dict[str, list[int]] = {name: [-1, -1] for name in graph.inputs}
+    for step, node in enumerate(graph.nodes):
+        for name in (*node.reads, *node.writes):
+            _extend(spans, storage[name], step)
+    for name in graph.outputs:
+        _extend(spans, storage[name], end)
+    blocks = [Lifetime(n, graph.types[n].nbytes, a, b) for n, (a, b) in spans.items() if n not in graph.constants]
+    if scratch is not None:
+        blocks += [Lifetime(f"scratch:{n.name}", size, i, i) for i, n in enumerate(graph.nodes) if (size := scratch(n))]
+    offsets, peak = plan_memory(blocks, alignment)
+    unshared = sum(_aligned(graph.types[n].nbytes, alignment) for n in storage if n not in graph.constants)
+    return MemoryPlan(storage, offsets, peak, unshared)
+
+
+def _extend(spans: dict[str, list[int]], name: str, step: int) -> None:
+    span = spans.setdefault(name, [step, step])
+    span[0], span[1] = min(span[0], step), max(span[1], step)

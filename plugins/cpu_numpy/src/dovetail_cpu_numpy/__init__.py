@@ -1,0 +1,1 @@
+"""dovetail_cpu_numpy."""

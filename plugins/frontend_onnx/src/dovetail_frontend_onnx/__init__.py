@@ -1,0 +1,1 @@
+"""dovetail_frontend_onnx."""

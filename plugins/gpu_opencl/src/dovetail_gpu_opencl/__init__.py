@@ -1,0 +1,1 @@
+"""dovetail_gpu_opencl."""
