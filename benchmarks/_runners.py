@@ -1,0 +1,109 @@
+"""The runtimes that the benchmarks compare, under one interface: built from a file, NumPy arrays in and out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module, resources
+from pathlib import Path
+from typing import Any, Protocol
+
+from _common import Arrays
+
+
+class Runner(Protocol):
+    """A runtime with one model loaded, ready to run inputs of the dimensions it was built for."""
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """The outputs by name."""
+        ...
+
+
+Factory = Callable[[Path, Mapping[str, int], int], Runner]
+
+
+class OnnxRuntime:
+    """onnxruntime on the CPU. Fixed dimensions let it fold the arithmetic on shapes; with none it takes any."""
+
+    def __init__(self, path: Path, dimensions: Mapping[str, int], threads: int) -> None:
+        ort: Any = import_module("onnxruntime")
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        for name, value in dimensions.items():
+            options.add_free_dimension_override_by_name(name, value)
+        self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self._names = [output.name for output in self._session.get_outputs()]
+
+    def run(self, inputs: Arrays) -> Arrays:
+        return dict(zip(self._names, self._session.run(None, inputs), strict=True))
+
+
+class OpenVino:
+    """OpenVINO's CPU device in f32 (it would choose bf16 where the CPU has it), reshaped to the dimensions."""
+
+    def __init__(self, path: Path, dimensions: Mapping[str, int], threads: int) -> None:
+        core: Any = import_module("openvino").Core()
+        model = core.read_model(path)
+        model.reshape({port.any_name: _static(port.partial_shape, dimensions) for port in model.inputs})
+        options = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
+        compiled = core.compile_model(model, "CPU", options)
+        self._request = compiled.create_infer_request()
+        self._names = [port.any_name for port in compiled.outputs]
+
+    def run(self, inputs: Arrays) -> Arrays:
+        results = self._request.infer(inputs, share_inputs=True, share_outputs=True)
+        return {name: results[name] for name in self._names}
+
+
+def _static(shape: Any, dimensions: Mapping[str, int]) -> list[int]:
+    """The frontend drops the dimensions' names, but the models' open ones are always N, then S."""
+    values = iter(dimensions.values())
+    return [next(values) if dimension.is_dynamic else dimension.get_length() for dimension in shape]
+
+
+class Tinygrad:
+    """tinygrad's CL device with its JIT, on the OpenCL loader that pyopencl's wheel brings."""
+
+    def __init__(self, path: Path, dimensions: Mapping[str, int], threads: int) -> None:
+        os.environ.setdefault("OPENCL_PATH", str(_opencl_library()))
+        tinygrad: Any = import_module("tinygrad")
+        self._context: Any = import_module("tinygrad.helpers").Context(DEV="CL")
+        self._tensor = tinygrad.Tensor
+        with self._context:
+            model = import_module("tinygrad.nn.onnx").OnnxRunner(path)
+            self._jit = tinygrad.TinyJit(lambda **tensors: {name: value.realize() for name, value in model(tensors).items()})
+
+    def run(self, inputs: Arrays) -> Arrays:
+        with self._context:
+            tensors = {name: self._tensor(value, device="CL").realize() for name, value in inputs.items()}
+            return {name: value.numpy() for name, value in self._jit(**tensors).items()}
+
+
+def _opencl_library() -> Path:
+    folder = Path(str(resources.files("pyopencl"))) / ".libs"
+    found = sorted(folder.glob("libOpenCL*"))
+    if not found:
+        raise FileNotFoundError(f"no libOpenCL in {folder}: set OPENCL_PATH to the OpenCL loader that tinygrad shall use")
+    return found[0]
+
+
+class Dovetail:
+    """One device of dovetail: a compiled model and one request that is used again and again."""
+
+    def __init__(self, path: Path, device: str, options: Mapping[str, Any] | None = None) -> None:
+        import dovetail
+
+        core = dovetail.Core()
+        request = core.compile_model(core.read_model(path), device, dict(options or {})).create_infer_request()
+        self.infer = request.infer
+
+    def run(self, inputs: Arrays) -> Arrays:
+        return dict(self.infer(inputs))
+
+
+PEERS: dict[str, Factory] = {"onnxruntime": OnnxRuntime, "openvino": OpenVino, "tinygrad": Tinygrad}
+
+
+def dovetail_factory(device: str) -> Factory:
+    """A factory for `device`; the thread count is the process's (see `limit_threads`)."""
+    return lambda path, _dimensions, _threads: Dovetail(path, device)

@@ -1,0 +1,89 @@
+"""Do dovetail's devices compute what onnxruntime computes?
+
+`python benchmarks/agreement.py [-d NUMPY -d OPENCL] [--only MODEL] [--seed 0] [--json]` runs every model on seeded
+random inputs (batch 1 and 3; MiniLM with 128 and 16 tokens under a real mask) and compares the outputs. The relative
+error is the largest difference over the largest absolute value that onnxruntime gives; it must be at most 1e-4. Exit
+code 1 if not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from _common import MODELS, Arrays, ModelSpec, Row, emit, error_figures, parser
+from _runners import Dovetail, OnnxRuntime
+
+LIMIT = 1e-4
+SEEDS = 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input of one model, and what onnxruntime makes of it."""
+
+    label: str
+    inputs: Arrays
+    expected: Arrays
+
+
+def cases(spec: ModelSpec, seed: int) -> Iterator[Case]:
+    reference = OnnxRuntime(spec.path, {}, threads=2)
+    for size in spec.sizes:
+        for batch in (1, 3):
+            for offset in range(SEEDS):
+                inputs = spec.inputs(np.random.default_rng([seed + offset, batch, size]), batch, size)
+                yield Case(f"batch {batch}, size {size}, seed {seed + offset}", inputs, reference.run(inputs))
+
+
+def compare(runner: Dovetail, case: Case) -> Row:
+    """The worst figures over the outputs, or the error that the device raised."""
+    try:
+        actual = runner.run(case.inputs)
+        figures = [error_figures(actual[name], value) for name, value in case.expected.items()]
+    except Exception as error:  # whatever it is, it is this case's result, and the other cases go on
+        return _failure(error)
+    difference, relative = max(figure[0] for figure in figures), max(figure[1] for figure in figures)
+    return {
+        "max difference": difference,
+        "relative": relative,
+        "result": "PASS" if relative <= LIMIT else "FAIL",
+        "error": "",
+    }
+
+
+def _failure(error: Exception) -> Row:
+    return {"max difference": None, "relative": None, "result": "FAIL", "error": f"{type(error).__name__}: {error}"}
+
+
+def check(spec: ModelSpec, devices: list[str], seed: int) -> Iterator[Row]:
+    """A row for each device and case, the devices one after the other so that only one holds the model."""
+    known = list(cases(spec, seed))
+    for device in devices:
+        try:
+            runner = Dovetail(spec.path, device)
+        except Exception as error:
+            yield {"model": spec.name, "device": device, "input": "compile", **_failure(error)}
+            continue
+        for case in known:
+            yield {"model": spec.name, "device": device, "input": case.label, **compare(runner, case)}
+
+
+def main() -> int:
+    options = parser(__doc__)
+    options.add_argument("-d", "--device", action="append", help="a device to check (repeatable; NUMPY and OPENCL by default)")
+    options.add_argument("--only", choices=sorted(MODELS), action="append", help="only this model (repeatable)")
+    options.add_argument("--seed", type=int, default=0)
+    arguments = options.parse_args()
+    devices = arguments.device or ["NUMPY", "OPENCL"]
+    rows = [row for name in arguments.only or MODELS for row in check(MODELS[name], devices, arguments.seed)]
+    failed = sum(row["result"] == "FAIL" for row in rows)
+    worst = max((row["relative"] for row in rows if row["relative"] is not None), default=None)
+    emit(arguments.json, rows, {"cases": len(rows), "failed": failed, "worst relative error": worst, "limit": LIMIT})
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
