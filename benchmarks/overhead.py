@@ -70,19 +70,19 @@ def opencl_loop(x: Floats, addends: list[Floats]) -> Callable[[], Floats]:
     context = cl.create_some_context(interactive=False)
     queue, flags = cl.CommandQueue(context), cl.mem_flags
     program = cl.Program(context, ADD).build()
-    buffers = [cl.Buffer(context, flags.READ_WRITE, x.nbytes) for _ in range(len(addends) + 1)]
+    results = [cl.Buffer(context, flags.READ_WRITE, x.nbytes) for _ in range(len(addends) + 1)]
     weights = [cl.Buffer(context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=value) for value in addends]
     kernels = [cl.Kernel(program, "add") for _ in addends]
     for index, kernel in enumerate(kernels):
-        kernel.set_args(buffers[index], weights[index], buffers[index + 1])
+        kernel.set_args(results[index], weights[index], results[index + 1])
     enqueue, copy, size = cl.enqueue_nd_range_kernel, cl.enqueue_copy, (WIDTH,)
 
-    def run() -> Floats:
+    def run(_alive: object = (results, weights)) -> Floats:  # a kernel does not keep its arguments alive
         result = np.empty(WIDTH, np.float32)
-        copy(queue, buffers[0], x, is_blocking=False)
+        copy(queue, results[0], x, is_blocking=False)
         for kernel in kernels:
             enqueue(queue, kernel, size, None)
-        copy(queue, result, buffers[-1])
+        copy(queue, result, results[-1])
         return result
 
     return run
