@@ -1,0 +1,75 @@
+"""Conv: convolution (cross-correlation) over any number of spatial axes. https://onnx.ai/onnx/operators/onnx__Conv.html"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import FLOATS, Operator, OperatorError, ShapeError, TensorType
+from dovetail.ops._numerics import rounded, widen
+from dovetail.ops._windows import spatial_dims, windows
+from dovetail.spatial import ConvGeometry, conv_geometry
+
+
+class Conv(Operator):
+    """Y [N, M, O1, ...] = X [N, C, D1, ...] convolved with W [M, C / group, K1, ...], plus B [M]."""
+
+    inputs = ("X: T", "W: T", "B?: T")
+    outputs = ("Y: T",)
+    types = {"T": FLOATS}
+    auto_pad: str = "NOTSET"
+    dilations: tuple[int, ...] | None = None
+    group: int = 1
+    kernel_shape: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.group < 1:
+            raise OperatorError(f"attribute 'group' is {self.group}; accepted: 1 or more")
+
+    def geometry(self, X: TensorType, W: TensorType) -> ConvGeometry:
+        """Pads, strides, dilations and output dimensions for these types. Raises `ShapeError` for types that do not fit."""
+        dims = spatial_dims(X)
+        if W.rank != X.rank:
+            raise ShapeError(f"the weights W are {W} for X {X}; accepted: weights of the same rank")
+        if self.kernel_shape is not None and self.kernel_shape != W.dims[2:]:
+            raise OperatorError(f"attribute 'kernel_shape' is {self.kernel_shape}, but the weights W are {W}")
+        return conv_geometry(
+            dims, W.dims[2:], strides=self.strides, dilations=self.dilations, pads=self.pads, auto_pad=self.auto_pad
+        )
+
+    def infer(self, X: TensorType, W: TensorType, B: TensorType | None = None) -> TensorType:
+        geometry = self.geometry(X, W)
+        maps, channels = W.dims[:2]
+        if channels * self.group != X.dims[1] or maps % self.group:
+            raise ShapeError(
+                f"X is {X}, W is {W}, group is {self.group}",
+                hint="accepted: W [M, C / group, ...] for X [N, C, ...], with M and C multiples of group",
+            )
+        if B is not None and B.dims != (maps,):
+            raise ShapeError(f"the bias B is {B}; accepted: [{maps}], one for each output channel")
+        return X.with_shape((X.dims[0], maps, *geometry.output))
+
+    def reference(self, X: NDArray[Any], W: NDArray[Any], B: NDArray[Any] | None = None) -> NDArray[Any]:
+        geometry = self.geometry(TensorType.of(X), TensorType.of(W))
+        maps, channels = W.shape[:2]
+        y = np.empty((X.shape[0], maps, *geometry.output), widen(X[:0]).dtype)
+        view = windows(widen(X), geometry, 0)
+        kernel_axes = tuple(range(-geometry.rank, 0))
+        with np.errstate(all="ignore"):
+            for g in range(self.group):
+                own = slice(g * maps // self.group, (g + 1) * maps // self.group)
+                part = view[:, g * channels : (g + 1) * channels]
+                product = np.tensordot(part, widen(W[own]), axes=((1, *kernel_axes), (1, *kernel_axes)))
+                y[:, own] = np.moveaxis(product, -1, 1)
+            if B is not None:
+                y += widen(B).reshape(-1, *(1,) * geometry.rank)
+        return rounded(y, X.dtype)
+
+    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+        _, weights, bias = (*inputs, None)[:3]
+        assert weights is not None
+        per_output = 2 * weights.size // max(1, weights.dims[0]) + (bias is not None)
+        return outputs[0].size * per_output
