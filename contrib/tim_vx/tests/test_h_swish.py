@@ -1,0 +1,138 @@
+"""HSwish against its formula in float64, by itself and on every device that is installed."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dovetail
+from dovetail.errors import OperatorError
+from dovetail.graph import DType, GraphBuilder, Model, TensorType
+from dovetail.op import OpenCLKernel
+from dovetail_ops_tim_vx import HSwish
+
+SCALARS = ({}, {"input_scale": 0.7, "input_tail": -1.25, "output_scale": 3.5, "output_zero_point": 2.0})
+SHAPES = ((), (1,), (7,), (0, 3), (2, 3, 5, 7), (1, 1, 1, 1, 1, 3))
+# One rounding at the end leaves half a unit in the last place; 4 units leave room for float32's own rounding errors on the way.
+TYPES = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-6, "float64": 1e-12}
+
+rng = np.random.default_rng(20)
+
+
+def formula(x: NDArray[Any], op: HSwish) -> NDArray[np.float64]:
+    """The definition, written out once more in float64 and by cases instead of with a clip."""
+    t = x.astype(np.float64) * op.input_scale + op.input_tail
+    y = np.where(t <= -3, 0.0, np.where(t >= 3, t, t * (t + 3) / 6))
+    return np.asarray(y * op.output_scale + op.output_zero_point)
+
+
+def draw(shape: tuple[int, ...], dtype: str = "float32") -> NDArray[Any]:
+    """Values on both sides of both corners of the curve."""
+    return np.asarray(rng.uniform(-6, 6, shape)).astype(DType(dtype).numpy)
+
+
+def model_of(op: HSwish, x: NDArray[Any]) -> Model:
+    g = GraphBuilder()
+    return g.model([g.node(op, g.input("x", DType.of(x.dtype), x.shape), name="custom", outputs=["y"])])
+
+
+@pytest.mark.parametrize("scalars", SCALARS, ids=("plain", "scaled"))
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_reference_follows_the_formula(dtype: str, shape: tuple[int, ...], scalars: dict[str, float]) -> None:
+    op, x = HSwish(**scalars), draw(shape, dtype)
+    y = op.reference(x)
+    assert (y.dtype, y.shape) == (x.dtype, shape)
+    np.testing.assert_allclose(y.astype(np.float64), formula(x, op), rtol=TYPES[dtype], atol=TYPES[dtype])
+
+
+def test_known_values() -> None:
+    x = np.array([-4, -3, -1.5, 0, 1.5, 3, 4], np.float32)
+    np.testing.assert_allclose(HSwish().reference(x), [0, 0, -0.375, 0, 1.125, 3, 4], atol=1e-7)
+
+
+def test_nan_stays_nan() -> None:
+    assert np.isnan(HSwish().reference(np.array([np.nan], np.float32))).all()
+
+
+def test_inputs_are_only_read() -> None:
+    base = draw((5, 4))
+    for x in (base, base.T, base[::-2, ::3]):
+        x.flags.writeable = False
+        before = x.copy()
+        y = HSwish().reference(x)
+        np.testing.assert_array_equal(x, before)
+        np.testing.assert_allclose(y, formula(x, HSwish()), rtol=1e-6, atol=1e-6)
+        assert not np.shares_memory(x, y)
+
+
+def test_output_type_is_the_input_type_without_its_value() -> None:
+    known = TensorType.of(draw((2, 3)), known=True)
+    y = HSwish().infer(known)
+    assert y == known
+    assert y.value is None
+
+
+def test_name_and_attributes() -> None:
+    op = HSwish.from_attributes({"input_scale": 2, "output_zero_point": 1.5})
+    assert op.key == "tim.vx::HSwish"
+    assert op.stem == "h_swish"
+    assert op.describe() == "input_scale=2.0, output_zero_point=1.5"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"), [({"input_scael": 1.0}, "Did you mean 'input_scale'"), ({"input_tail": "0"}, "accepted: float")]
+)
+def test_attributes_that_do_not_fit(attributes: dict[str, Any], message: str) -> None:
+    with pytest.raises(OperatorError, match=message):
+        HSwish.from_attributes(attributes)
+
+
+def test_integers_are_refused() -> None:
+    with pytest.raises(OperatorError, match="int32; accepted: bfloat16, float16, float32, float64"):
+        HSwish.check([TensorType(DType.INT32, (2,))], 1)
+
+
+def test_kernel_source_matches_the_operator() -> None:
+    (kernel,) = HSwish.kernels
+    assert isinstance(kernel, OpenCLKernel)
+    for dtype in (DType.FLOAT32, DType.FLOAT16):
+        assert f"__kernel void {kernel.entry_for(dtype)}(" in kernel.source
+    assert kernel.entry_for(DType.FLOAT64) is None
+    assert [name for name, _ in kernel.scalars] == list(HSwish.attributes)
+
+
+@pytest.mark.parametrize("scalars", SCALARS, ids=("plain", "scaled"))
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("device", ["NUMPY", "OPENCL"])
+def test_devices_follow_the_formula(device: str, dtype: str, shape: tuple[int, ...], scalars: dict[str, float]) -> None:
+    op, x = HSwish(**scalars), draw(shape, dtype)
+    y = dovetail.Core().compile_model(model_of(op, x), device)({"x": x})["y"]
+    assert (y.dtype, y.shape) == (x.dtype, shape)
+    np.testing.assert_allclose(y.astype(np.float64), formula(x, op), rtol=TYPES[dtype], atol=TYPES[dtype])
+
+
+def test_opencl_runs_the_kernel_of_the_pack() -> None:
+    x = draw((2, 3, 5, 7))
+    core = dovetail.Core()
+    compiled = core.compile_model(model_of(HSwish(), x), "OPENCL")
+    (placement,) = compiled.report().nodes
+    assert placement.op == "tim.vx::HSwish"
+    assert placement.device.startswith("OPENCL")
+    assert placement.provider.startswith("dovetail-ops-tim-vx ")
+
+
+def test_read_only_and_strided_inputs_on_devices() -> None:
+    x = draw((6, 10))[::2, ::-3]
+    x.flags.writeable = False
+    core = dovetail.Core()
+    for device in ("NUMPY", "OPENCL"):
+        y = core.compile_model(model_of(HSwish(), x), device)({"x": x})["y"]
+        np.testing.assert_allclose(y, formula(x, HSwish()), rtol=1e-6, atol=1e-6)
+
+
+def test_flops_count_every_element() -> None:
+    x = TensorType(DType.FLOAT32, (2, 5))
+    assert HSwish().flops([x], [x]) == 70
