@@ -17,6 +17,7 @@ __all__ = [
     "OperatorError",
     "OutOfMemory",
     "PluginBlocked",
+    "PluginConflict",
     "PluginError",
     "PluginFailed",
     "PluginIncompatible",
@@ -174,6 +175,12 @@ class PluginFailed(PluginError):
     """The plugin raised while it was imported or registered; `__cause__` has the original error."""
 
     code = "DT604"
+
+
+class PluginConflict(PluginError):
+    """Several plugins provide the same device, format or operator, and nothing says which is meant."""
+
+    code = "DT605"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

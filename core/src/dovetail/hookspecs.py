@@ -1,0 +1,146 @@
+"""Every hook that a plugin can implement, and when it is called. The only list of extension points; there is no code here.
+
+A plugin is a module named by an entry point. It states the version of this contract it is written for, and marks its
+functions with `hookimpl`::
+
+    from dovetail.hookspecs import hookimpl
+
+    dovetail_api = "1.0"
+
+    @hookimpl
+    def dovetail_register_ops(registry, domain):
+        registry.add(HSwish)
+
+Implementations may leave out arguments that they do not need. Arguments are passed by position after the names were
+matched, so defaults, `*args` and keyword-only arguments are refused, as are wrappers: a plugin cannot catch or change what
+another one does. No hook is called while a model runs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    from dovetail.device import Device, DeviceInfo, Unavailable
+    from dovetail.graph import Graph, Model
+    from dovetail.plugins.registry import KernelRegistry, OpRegistry
+
+hookspec = pluggy.HookspecMarker("dovetail")
+hookimpl = pluggy.HookimplMarker("dovetail")
+
+
+@hookspec(historic=True)
+def dovetail_configure(config: Mapping[str, Any]) -> None:
+    """Receive the configuration. For every kind of plugin.
+
+    Called for each entry point of the plugin and each `Core`, directly after the import and before any other hook, on the
+    thread that asked for the plugin; a plugin that is loaded late gets it all the same. `config` is read-only; it is empty
+    when there is no configuration file. Return nothing; raise to fail the plugin, as for a setting that makes no sense::
+
+        @hookimpl
+        def dovetail_configure(config):
+            global cache_folder
+            cache_folder = config.get("acme", {}).get("cache", "")
+    """
+
+
+@hookspec(firstresult=True)
+def dovetail_device_info(config: Mapping[str, Any]) -> "Sequence[DeviceInfo] | Unavailable":
+    """List the devices of the plugin's type. For `dovetail.devices`.
+
+    Called once for each `Core`, when the device type is asked for or all devices are listed, on the asking thread. Must not
+    create a context or compile anything: it runs when the user only wants to see what there is. Return at least one
+    `DeviceInfo`, the default device first, each named by the entry name in capitals, alone or with a number after a dot;
+    or `Unavailable` with the reason and what to do about it::
+
+        @hookimpl
+        def dovetail_device_info(config):
+            if not driver_is_there():
+                return Unavailable("no driver", "apt install acme-driver")
+            return [DeviceInfo("ACME.0", "ACME", "NPU", "Acme X1", priority=50)]
+    """
+
+
+@hookspec(firstresult=True)
+def dovetail_device_open(info: "DeviceInfo", options: Mapping[str, Any]) -> "Device":
+    """Open a device. For `dovetail.devices`.
+
+    Called when a model is compiled for the device, on the compiling thread, possibly several times. `info` is one that
+    `dovetail_device_info` returned; `options` are the properties that the user set for it. Return a `Device`; raise
+    `DeviceError` when it cannot be opened and `UsageError` for an option that is unknown::
+
+        @hookimpl
+        def dovetail_device_open(info, options):
+            return AcmeDevice(info)
+    """
+
+
+@hookspec
+def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
+    """Register the operators of a domain. For `dovetail.ops` and `dovetail.overrides`.
+
+    Called once for each `Core`, when a model has a node of the domain, on the asking thread. `domain` is the entry name. Pass
+    each operator class to `registry.add`; it raises for a class of another domain. Nothing is registered if any of it
+    raises. Return nothing::
+
+        @hookimpl
+        def dovetail_register_ops(registry, domain):
+            registry.add(HSwish)
+            registry.add(HSigmoid)
+    """
+
+
+@hookspec
+def dovetail_register_kernels(registry: "KernelRegistry", device_type: str) -> None:
+    """Register kernels for operators of the plugin's domain on a device. For `dovetail.ops` and `dovetail.overrides`.
+
+    Called once for each device type (in capitals) that compiles a model after the pack was loaded, on the compiling thread.
+    For kernels that are not written with the operator (its `kernels`): for example a second file for another device.
+    Pass operator type and kernel to `registry.add`. Return nothing::
+
+        @hookimpl
+        def dovetail_register_kernels(registry, device_type):
+            if device_type == "ACME":
+                registry.add("HSwish", ACME_HSWISH)
+    """
+
+
+@hookspec(firstresult=True)
+def dovetail_read_model(source: "Path | bytes", options: Mapping[str, Any]) -> "Model":
+    """Read a model. For `dovetail.frontends`.
+
+    Called by `Core.read_model` on the calling thread for files whose suffix is the entry name, and for bytes with that
+    format. Return a `Model`; raise `FormatError` for input that is malformed::
+
+        @hookimpl
+        def dovetail_read_model(source, options):
+            return read(source.read_bytes() if isinstance(source, Path) else source)
+    """
+
+
+@hookspec(firstresult=True)
+def dovetail_graph_passes(options: Mapping[str, Any]) -> "Sequence[Callable[[Graph], Graph]]":
+    """Give graph passes that run on every model before it is partitioned. For `dovetail.hooks`.
+
+    Called once for each compilation, on the compiling thread; `options` are those given to `compile_model`. Return pure
+    functions from graph to graph, in the order in which they shall run::
+
+        @hookimpl
+        def dovetail_graph_passes(options):
+            return [remove_debug_nodes]
+    """
+
+
+@hookspec
+def dovetail_add_commands(cli: Any) -> None:
+    """Add commands to the `dovetail` program. For `dovetail.hooks`.
+
+    Called when the program is asked for a command that it does not have, or for its help, on the main thread. `cli` is the
+    `click.Group`. Return nothing::
+
+        @hookimpl
+        def dovetail_add_commands(cli):
+            cli.add_command(my_command)
+    """

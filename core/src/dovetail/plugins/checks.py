@@ -1,0 +1,96 @@
+"""Strict checks of a plugin object against the hook specifications. All complaints are made at once.
+
+Only attributes named `dovetail_*` are looked at, and none is evaluated, so that a property on a plugin object never runs.
+pluggy by itself ignores a function whose marker was forgotten, ignores an unknown hook name, and never passes an argument
+that has a default; each of these is an error here.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from dovetail import hookspecs
+from dovetail.errors import PluginFailed, did_you_mean
+
+__all__ = ["HOOKS", "check_plugin"]
+
+_EVERY_KIND = ("devices", "frontends", "hooks", "ops", "overrides")
+_PACKS = ("ops", "overrides")
+
+HOOKS: dict[str, tuple[str, ...]] = {
+    "dovetail_configure": _EVERY_KIND,
+    "dovetail_device_info": ("devices",),
+    "dovetail_device_open": ("devices",),
+    "dovetail_register_ops": _PACKS,
+    "dovetail_register_kernels": _PACKS,
+    "dovetail_read_model": ("frontends",),
+    "dovetail_graph_passes": ("hooks",),
+    "dovetail_add_commands": ("hooks",),
+}
+"""Hook -> the kinds of plugin for which it is called."""
+
+_REQUIRED = {
+    "devices": ("dovetail_device_info", "dovetail_device_open"),
+    "frontends": ("dovetail_read_model",),
+    "ops": ("dovetail_register_ops",),
+    "overrides": ("dovetail_register_ops",),
+}
+
+
+def check_plugin(plugin: object, kinds: Iterable[str]) -> None:
+    """Raise `PluginFailed` with everything that is wrong; `kinds` are those for which the plugin has entry points."""
+    complaints = list(_complaints(plugin, tuple(kinds)))
+    if complaints:
+        raise PluginFailed("; ".join(complaints), hint="the hooks and their arguments are listed in dovetail.hookspecs")
+
+
+def _complaints(plugin: object, kinds: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(plugin, type):
+        yield f"the plugin is the class {plugin.__qualname__}; a module or an instance is needed"
+        return
+    names = [name for name in dir(plugin) if name.startswith("dovetail_")]
+    candidates = {name: inspect.getattr_static(plugin, name, None) for name in names}
+    hooks = {name: value for name, value in candidates.items() if _may_be_hook(value)}
+    for name, value in hooks.items():
+        yield from _complaints_about_hook(plugin, name, value, kinds)
+    for hook in dict.fromkeys(hook for kind in kinds for hook in _REQUIRED.get(kind, ())):
+        if hook not in hooks:
+            yield f"{hook} is missing"
+
+
+def _may_be_hook(value: object) -> bool:
+    return isinstance(value, property | staticmethod | classmethod) or inspect.isroutine(value)
+
+
+def _complaints_about_hook(plugin: object, name: str, value: object, kinds: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(value, property):
+        yield f"{name} is a property, not a function"
+    elif name not in HOOKS:
+        yield f"there is no hook {name}. {did_you_mean(name, HOOKS)}"
+    elif (options := _marker(value)) is None:
+        yield f"{name} lacks the @hookimpl marker"
+    else:
+        if not set(HOOKS[name]).intersection(kinds):
+            groups = " or ".join(f"dovetail.{kind}" for kind in HOOKS[name])
+            yield f"{name} is only called for plugins of the group {groups}"
+        if options.get("wrapper") or options.get("hookwrapper") or options.get("specname"):
+            yield f"{name} is marked with wrapper, hookwrapper or specname, which are not for plugins"
+        yield from _complaints_about_arguments(name, getattr(plugin, name))
+
+
+def _marker(value: object) -> dict[str, Any] | None:
+    """The options of `@hookimpl`; None without it."""
+    holder = value if hasattr(value, "dovetail_impl") else getattr(value, "__func__", value)
+    options = getattr(holder, "dovetail_impl", None)
+    return options if isinstance(options, dict) else None
+
+
+def _complaints_about_arguments(name: str, function: Callable[..., object]) -> Iterator[str]:
+    accepted = tuple(inspect.signature(getattr(hookspecs, name)).parameters)
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            yield f"{name} declares {parameter}, which is never passed; its arguments are ({', '.join(accepted)})"
+        elif parameter.name not in accepted:
+            yield f"{name} has no argument {parameter.name!r}. {did_you_mean(parameter.name, accepted)}"
+        elif parameter.default is not parameter.empty:
+            yield f"{name} gives {parameter.name!r} a default, so it would never be passed"

@@ -1,0 +1,123 @@
+"""Devices: each device plugin is loaded and probed at most once for each manager, and only when it is asked for."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dovetail.device import Device, DeviceInfo, Unavailable
+from dovetail.errors import DeviceNotFound, DovetailError, PluginConflict, PluginFailed, did_you_mean
+from dovetail.plugins.ledger import Ledger
+from dovetail.plugins.records import PluginRecord
+from dovetail.plugins.staging import Loader, Staged, blaming
+
+__all__ = ["Devices"]
+
+
+class Devices:
+    """The device plugins of one manager. Callers hold the manager's lock."""
+
+    def __init__(self, ledger: Ledger, loader: Loader) -> None:
+        self._ledger = ledger
+        self._loader = loader
+        self._infos: dict[str, tuple[DeviceInfo, ...]] = {}
+        self._told: set[str] = set()
+
+    def all(self) -> tuple[DeviceInfo, ...]:
+        """Every device that can be had, by descending priority, then by name and number."""
+        found = [info for key in self._keys() for info in self._infos_or_none(key)]
+        return tuple(sorted(found, key=lambda info: (-info.priority, info.type, _number(info))))
+
+    def info(self, name: str) -> DeviceInfo:
+        """One device; `OPENCL` is the first of its type. Raises what stands in its way."""
+        key, dot, _ = name.strip().lower().partition(".")
+        infos = self._infos_of(key, name)
+        if not dot:
+            return infos[0]
+        for info in infos:
+            if info.name.lower() == name.strip().lower():
+                return info
+        known = ", ".join(info.name for info in infos)
+        raise DeviceNotFound(f"there is no device {name!r}", hint=f"devices of this type: {known}")
+
+    def open(self, name: str, options: Mapping[str, Any]) -> Device:
+        """Open a device by name."""
+        info = self.info(name)
+        record, staged = self._plugin(info.type.lower(), name)
+        with blaming(record, f"opening {info.name} with {record.id}", passing=(DovetailError,)):
+            device = staged.hooks.dovetail_device_open(info=info, options=dict(options))
+        if not isinstance(device, Device):
+            raise PluginFailed(f"dovetail_device_open of {record.id} returned {device!r}, which is not a dovetail.device.Device")
+        return device
+
+    def forget(self, key: str) -> None:
+        """Probe a device type anew, because another plugin serves it now."""
+        self._infos.pop(key, None)
+
+    def _keys(self) -> list[str]:
+        return sorted({record.key for record in self._ledger.all() if record.kind == "devices"})
+
+    def _infos_or_none(self, key: str) -> tuple[DeviceInfo, ...]:
+        """The devices of one type; none when something stands in the way, which the records tell."""
+        try:
+            return self._infos_of(key, key)
+        except PluginConflict as error:
+            if key not in self._told:
+                self._told.add(key)
+                self._ledger.warn(error)
+        except DovetailError:
+            pass  # The record has state, reason and cause, and the ledger logged it when it happened.
+        return ()
+
+    def _infos_of(self, key: str, name: str) -> tuple[DeviceInfo, ...]:
+        if key not in self._infos:
+            self._infos[key] = self._probed(key, name)
+        return self._infos[key]
+
+    def _plugin(self, key: str, name: str) -> tuple[PluginRecord, Staged]:
+        record = self._ledger.choose("devices", key)
+        if record is None:
+            known = [key.upper() for key in self._keys()]
+            group = "an installed package provides it through the entry-point group dovetail.devices"
+            raise DeviceNotFound(
+                f"no installed plugin provides the device {name!r}", hint=f"{did_you_mean(name, known)} {group}".strip()
+            )
+        return record, self._loader.load(record)
+
+    def _probed(self, key: str, name: str) -> tuple[DeviceInfo, ...]:
+        record, staged = self._plugin(key, name)
+        try:
+            with blaming(record, "dovetail_device_info"):
+                answer = staged.hooks.dovetail_device_info(config=self._loader.config)
+            if not isinstance(answer, Unavailable):
+                _check_infos(answer, key)
+        except PluginFailed as error:
+            raise self._ledger.fail(record, error) from error.__cause__
+        record = self._ledger.now(record)
+        if isinstance(answer, Unavailable):
+            self._ledger.put(replace(record, state="unavailable", reason=answer.reason, hint=answer.hint))
+            raise self._ledger.refusal(record)
+        self._ledger.put(replace(record, provides=tuple(info.name for info in answer)))
+        return tuple(answer)
+
+
+def _check_infos(answer: object, key: str) -> None:
+    if not isinstance(answer, list | tuple) or not all(isinstance(info, DeviceInfo) for info in answer):
+        raise PluginFailed(
+            f"dovetail_device_info returned {answer!r}", hint="return a list of DeviceInfo, or Unavailable(reason, hint)"
+        )
+    if not answer:
+        raise PluginFailed(
+            "dovetail_device_info returned no device", hint="return Unavailable(reason, hint) instead of an empty list"
+        )
+    names = [info.name for info in answer]
+    for info in answer:
+        type_, dot, number = info.name.partition(".")
+        if info.type != key.upper() or type_ != info.type or (dot and not number.isdecimal()) or names.count(info.name) > 1:
+            raise PluginFailed(
+                f"dovetail_device_info names a device {info.name!r} of type {info.type!r}",
+                hint=f"each name once: {key.upper()}, or {key.upper()}.0, {key.upper()}.1 and so on, of type {key.upper()}",
+            )
+
+
+def _number(info: DeviceInfo) -> int:
+    return int(info.name.partition(".")[2] or 0)

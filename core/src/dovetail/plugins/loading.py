@@ -1,0 +1,223 @@
+"""`PluginManager`: all that the runtime and the commands ask of plugins. Names are static, code is loaded when asked for."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError, PluginFailed, UnknownFormat, UsageError, did_you_mean
+from dovetail.plugins.discovery import index
+from dovetail.plugins.ledger import Ledger
+from dovetail.plugins.records import KINDS, PluginRecord, normalized, plain_domain
+from dovetail.plugins.selection import Preferences, Switch, select
+
+if TYPE_CHECKING:
+    # These import numpy or pluggy, which listing plugins must not do.
+    from dovetail.device import Device, DeviceInfo
+    from dovetail.graph import Graph, Model
+    from dovetail.op import Operator
+    from dovetail.plugins.devices import Devices
+    from dovetail.plugins.operators import Operators
+    from dovetail.plugins.registry import ExtraKernel
+    from dovetail.plugins.staging import Loader
+
+__all__ = ["PluginManager"]
+
+
+class PluginManager:
+    """The plugins as one `Core` sees them. Methods may be called from any thread.
+
+    `plugins` is an allow or block list and `prefer` names plugins that win over others; see `dovetail.plugins.selection` for
+    the grammar and for the environment variables and configuration keys that stand in for them. `config` is the parsed
+    configuration file; plugins receive it read-only. Raises `PluginNotFound` for a name that no installed plugin answers to.
+    """
+
+    def __init__(
+        self, *, plugins: str | None = None, prefer: Sequence[str] = (), config: Mapping[str, Any] | None = None
+    ) -> None:
+        self._config = dict(config or {})
+        preferences = Preferences.read(prefer, self._config)
+        self._ledger = Ledger(select(index(), Switch.read(plugins, self._config), preferences), preferences)
+        self._lock = threading.RLock()
+
+    # --- what there is: imports nothing -------------------------------------------------------------------------------
+
+    def records(self) -> tuple[PluginRecord, ...]:
+        """Every plugin in its present state, sorted by id. Imports no plugin."""
+        return self._ledger.all()
+
+    def record(self, name: str) -> PluginRecord:
+        """One plugin by id, distribution or entry name.
+
+        Raises `PluginNotFound` with a suggestion, `PluginError` when several answer to the name.
+        """
+        return self._ledger.get(name)
+
+    def formats(self) -> tuple[str, ...]:
+        """The file suffixes that can be read, without the dot. Imports no plugin."""
+        readable = ("found", "loaded")
+        return tuple(sorted({r.key for r in self.records() if r.kind == "frontends" and r.state in readable}))
+
+    # --- devices ------------------------------------------------------------------------------------------------------
+
+    def devices(self) -> tuple["DeviceInfo", ...]:
+        """Every device that can be had, by descending priority, then by name.
+
+        Loads every device plugin that may be loaded, and probes each once. Failures are logged and stay in the records.
+        """
+        with self._lock:
+            return self._devices.all()
+
+    def device_info(self, name: str) -> "DeviceInfo":
+        """The device `OPENCL.1`, or the first of type `OPENCL`; letter case does not count. Imports only that type's plugin.
+
+        Raises `DeviceNotFound` for an unknown name; `DeviceUnavailable`, `PluginFailed`, `PluginBlocked` or `PluginIncompatible`
+        with the stored cause; `PluginConflict` when several packages provide the type.
+        """
+        with self._lock:
+            return self._devices.info(name)
+
+    def open_device(self, name: str, options: Mapping[str, Any]) -> "Device":
+        """Open a device. Raises as `device_info`, and what the plugin raises; foreign errors become `PluginFailed`."""
+        with self._lock:
+            return self._devices.open(name, options)
+
+    def extra_kernels(self, device_type: str) -> tuple["ExtraKernel", ...]:
+        """The kernels that loaded op packs registered for a device type, each with its provider.
+
+        Raises `PluginFailed` when a pack raises while it registers them; it is out of the game from then on.
+        """
+        with self._lock:
+            return self._operators.kernels(device_type.upper())
+
+    # --- models -------------------------------------------------------------------------------------------------------
+
+    def read_model(self, source: Path | bytes, format: str, options: Mapping[str, Any]) -> "Model":  # noqa: A002  # the word users know
+        """Read a model with the frontend of a suffix (without the dot). Imports only that frontend.
+
+        Raises `UnknownFormat` when there is none, its refusal when it may not be loaded, and what the frontend raises; errors
+        that are not dovetail's become `PluginFailed`.
+        """
+        from dovetail.graph import Model
+        from dovetail.plugins.staging import blaming
+
+        with self._lock:
+            record = self._frontend(format.lower().removeprefix("."))
+            hooks = self._loader.load(record).hooks
+        name = source if isinstance(source, Path) else f"{len(source)} bytes"
+        with blaming(record, f"reading {name} with {record.id}", passing=(DovetailError,)):
+            model = hooks.dovetail_read_model(source=source, options=dict(options))
+        if not isinstance(model, Model):
+            raise PluginFailed(f"dovetail_read_model of {record.id} returned {model!r}, which is not a dovetail.graph.Model")
+        return model
+
+    def graph_passes(self, options: Mapping[str, Any]) -> tuple[Callable[["Graph"], "Graph"], ...]:
+        """The passes that plugins of the group `dovetail.hooks` add, in order. Loads those plugins."""
+        return tuple(graph_pass for passes in self._ask_all("dovetail_graph_passes", options=options) for graph_pass in passes)
+
+    # --- operators ----------------------------------------------------------------------------------------------------
+
+    def operator(self, domain: str, op_type: str, version: int) -> type["Operator"]:
+        """The class of an operator in operator set `version` of its domain. Loads only the packs of that domain.
+
+        First those of the session, then preferred packs, then the built-in operators or the packs that own the domain; of one
+        origin the class with the greatest `since` up to `version`. Raises `UnknownOperator` with the packs there are and a
+        suggestion, `PluginConflict` when several packs define it.
+        """
+        with self._lock:
+            return self._operators.find(domain, op_type, version)
+
+    def operators(self, domain: str | None = None) -> tuple[type["Operator"], ...]:
+        """Every operator class of a domain, or of all; loads the packs that may be loaded. Sorted by name, then by provider."""
+        with self._lock:
+            return self._operators.all(domain)
+
+    def provider(self, operator: type["Operator"]) -> str:
+        """Where a class comes from: `dovetail 0.1.0`, `dovetail-ops-tim-vx 0.1.0` or `session (my_ops.py)`.
+
+        Raises `UsageError` for a class that this manager does not know.
+        """
+        with self._lock:
+            return self._operators.provider(operator)
+
+    def add_operator(self, operator: type["Operator"], origin: str) -> None:
+        """Add an operator class of this session; it goes before every pack. `origin` is named in reports.
+
+        Raises `PluginError` for what is no operator class.
+        """
+        with self._lock:
+            self._operators.add(operator, origin)
+
+    # --- everything else ----------------------------------------------------------------------------------------------
+
+    def register(self, module_or_object: object, *, name: str, kind: str, key: str) -> PluginRecord:
+        """Load a plugin that is not installed: a module or an object with hooks, checked like an installed one.
+
+        It goes before installed plugins of the same kind and key. With the name, kind and key of an earlier one it replaces
+        that one. Raises `PluginFailed` or `PluginIncompatible`; the failure is in the records too.
+        """
+        if kind not in KINDS:
+            raise UsageError(f"there are no plugins of kind {kind!r}", hint=did_you_mean(kind, KINDS))
+        if kind == "ops" and not plain_domain(key):
+            raise UsageError(f"the domain {key!r} is dovetail's own", hint="use kind='overrides' or add_operator")
+        value = getattr(module_or_object, "__name__", type(module_or_object).__qualname__)
+        key = key.lower() if kind in ("devices", "frontends") else key
+        record = PluginRecord(distribution=normalized(name), version="", kind=kind, key=key, value=value, location="in process")
+        with self._lock:
+            self._ledger.put(record, in_process=True)
+            self._devices.forget(key)
+            self._operators.forget()
+            self._loader.load(record, module_or_object)
+            return self._ledger.now(record)
+
+    def add_commands(self, cli: Any) -> None:
+        """Let plugins of the group `dovetail.hooks` add commands to a `click.Group`. Loads those plugins."""
+        self._ask_all("dovetail_add_commands", cli=cli)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _loader(self) -> "Loader":
+        from dovetail.plugins.staging import Loader
+
+        return Loader(self._ledger, self._config)
+
+    @cached_property
+    def _devices(self) -> "Devices":
+        from dovetail.plugins.devices import Devices
+
+        return Devices(self._ledger, self._loader)
+
+    @cached_property
+    def _operators(self) -> "Operators":
+        from dovetail.plugins.operators import Operators
+
+        return Operators(self._ledger, self._loader)
+
+    def _frontend(self, suffix: str) -> PluginRecord:
+        record = self._ledger.choose("frontends", suffix)
+        if record is None:
+            others = [r for r in self.records() if r.kind == "frontends" and r.state not in ("found", "loaded")]
+            hints = [did_you_mean(suffix, self.formats())]
+            hints += [f"{r.key}: {r.provider} is {r.state} ({r.reason})." for r in others]
+            raise UnknownFormat(f"no installed frontend reads .{suffix} files", hint=" ".join(filter(None, hints)))
+        return record
+
+    def _ask_all(self, hook: str, **arguments: object) -> list[Any]:
+        """The answers of all plugins of the group `dovetail.hooks` that have the hook. One that raises fails and is left out."""
+        from dovetail.plugins.staging import blaming
+
+        answers = []
+        with self._lock:
+            for record in self.records():
+                if record.kind == "hooks":
+                    self._loader.load_if_possible(record)
+            callees = [(record, staged) for record, staged in self._loader.loaded("hooks") if staged.implements(hook)]
+            for record, staged in sorted(callees, key=lambda callee: callee[1].order(hook)):
+                try:
+                    with blaming(record, hook):
+                        answers.append(getattr(staged.hooks, hook)(**arguments))
+                except PluginFailed as error:
+                    self._ledger.fail(record, error)
+        return answers

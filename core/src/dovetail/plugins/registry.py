@@ -1,0 +1,97 @@
+"""What op packs register into: staging areas, read out only when the whole registration succeeded."""
+
+from dataclasses import dataclass
+
+from dovetail.device import Kernel
+from dovetail.errors import PluginError, did_you_mean
+from dovetail.op import KernelSource, Operator
+from dovetail.plugins.records import PluginRecord, plain_domain
+
+__all__ = ["ExtraKernel", "KernelRegistry", "OpRegistry", "check_operator", "operator_name"]
+
+
+def check_operator(operator: object) -> type[Operator]:
+    """The argument, when it is an operator class. Raises `PluginError` for anything else."""
+    if not (isinstance(operator, type) and issubclass(operator, Operator)) or operator is Operator:
+        raise PluginError(
+            f"{operator!r} is not an operator class", hint="pass a subclass of dovetail.op.Operator, not an instance"
+        )
+    return operator
+
+
+class OpRegistry:
+    """The operators of one pack while it registers. `record` says which pack."""
+
+    def __init__(self, record: PluginRecord) -> None:
+        self.record = record
+        self.domain = plain_domain(record.key)
+        self._operators: dict[tuple[str, int], type[Operator]] = {}
+
+    def add(self, operator: type[Operator]) -> None:
+        """Register an operator class.
+
+        Raises `PluginError` when it is no operator class, belongs to another domain than the entry point names, or another
+        class with the same name and `since` was registered before it.
+        """
+        check_operator(operator)
+        if operator.domain != self.domain:
+            raise PluginError(
+                f"{operator.__qualname__} has domain {operator.domain!r}, but the entry point owns {self.domain!r}",
+                hint=f"set domain = {self.domain!r} in the class, or add an entry point named after its domain",
+            )
+        known = self._operators.setdefault((operator.op_type, operator.since), operator)
+        if known is not operator:
+            raise PluginError(
+                f"{operator.__qualname__} and {known.__qualname__} are both {operator_name(operator)}",
+                hint="give the newer one a later `since`",
+            )
+
+    @property
+    def operators(self) -> tuple[type[Operator], ...]:
+        """What was registered, by name and version."""
+        return tuple(operator for _, operator in sorted(self._operators.items()))
+
+
+def operator_name(operator: type[Operator]) -> str:
+    """`tim.vx::HSwish-1`: domain, name and first version."""
+    domain = f"{operator.domain}::" if operator.domain else ""
+    return f"{domain}{operator.op_type}-{operator.since}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraKernel:
+    """A kernel that a pack registered for a device; `provider` is the pack's distribution and version."""
+
+    domain: str
+    op_type: str
+    kernel: Kernel | KernelSource
+    provider: str
+
+
+class KernelRegistry:
+    """The kernels of one pack for one device type while it registers."""
+
+    def __init__(self, record: PluginRecord, operators: tuple[type[Operator], ...], device_type: str) -> None:
+        self.record = record
+        self.device_type = device_type
+        self._op_types = sorted({operator.op_type for operator in operators})
+        self._kernels: list[ExtraKernel] = []
+
+    def add(self, op_type: str, kernel: Kernel | KernelSource) -> None:
+        """Register a kernel for an operator of this pack; several for one operator keep their order.
+
+        Raises `PluginError` for an operator that the pack did not register, and for what is no kernel.
+        """
+        if op_type not in self._op_types:
+            raise PluginError(
+                f"a kernel for {op_type!r}, which is not an operator of {self.record.id}",
+                hint=did_you_mean(op_type, self._op_types),
+            )
+        if not isinstance(kernel, Kernel | KernelSource):
+            raise PluginError(f"the kernel for {op_type} is {kernel!r}", hint="pass a dovetail.device.Kernel or a KernelSource")
+        self._kernels.append(ExtraKernel(plain_domain(self.record.key), op_type, kernel, self.record.provider))
+
+    @property
+    def kernels(self) -> tuple[ExtraKernel, ...]:
+        """What was registered, in order."""
+        return tuple(self._kernels)

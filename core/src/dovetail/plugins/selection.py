@@ -1,0 +1,148 @@
+"""Which plugins may be loaded: the allow and block lists and the preferences, applied to records before any import.
+
+The lists come from the argument, else `DOVETAIL_PLUGINS`, else `plugins` in the configuration; preferences from the argument,
+else `DOVETAIL_PREFER`, else `prefer`. The grammar of the lists: `all`, `none`, `a,b` (only these), `-a,-b` (all but these).
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dovetail.errors import PluginNotFound, UsageError, did_you_mean
+from dovetail.plugins.records import PluginRecord, plain_domain
+from dovetail.plugins.versions import host_version, requirement_mismatch
+
+__all__ = ["ESSENTIAL", "Preferences", "Switch", "not_installed", "select"]
+
+ESSENTIAL = ("devices", "numpy")
+"""Kind and key that no list switches off: the device on which the operators' own NumPy references run."""
+
+GRAMMAR = "write 'all', 'none', names ('a,b': only these) or names with a minus ('-a,-b': all but these)"
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A parsed list. `names` are as written, without the minus; `source` is where the list was found, for messages."""
+
+    source: str = ""
+    blocks: bool = True
+    names: tuple[str, ...] = ()
+
+    @staticmethod
+    def read(argument: str | None, config: Mapping[str, Any]) -> "Switch":
+        """The list from the first of the three places that has one; `Switch()`, which blocks nothing, when none has."""
+        source, names = _first_given(argument, "plugins", "DOVETAIL_PLUGINS", config)
+        if not source or names == ("all",):
+            return Switch(source)
+        if names == ("none",):
+            return Switch(source, blocks=False)
+        minus = [name.startswith("-") for name in names]
+        if not names or any(minus) != all(minus) or not {"all", "none", "-", ""}.isdisjoint(names):
+            raise UsageError(f"{source} is {','.join(names)!r}, which is neither a list nor a single word", hint=GRAMMAR)
+        return Switch(source, all(minus), tuple(name.removeprefix("-").strip() for name in names))
+
+    def reason(self, record: PluginRecord) -> tuple[str, str] | None:
+        """Reason and hint when the plugin is switched off; None when it is not."""
+        named = [name for name in self.names if record.answers_to(name)]
+        if self.blocks and named:
+            return f"switched off by {self.source}", f"take '-{named[0]}' out of {self.source}"
+        if not self.blocks and not named:
+            return f"not among the plugins that {self.source} allows", f"add '{record.key}' to {self.source}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """The names that the user prefers, most preferred first."""
+
+    names: tuple[str, ...] = ()
+    source: str = ""
+
+    @staticmethod
+    def read(argument: Sequence[str], config: Mapping[str, Any]) -> "Preferences":
+        """The names from the first of the three places that has some."""
+        source, names = _first_given(tuple(argument) or None, "prefer", "DOVETAIL_PREFER", config)
+        return Preferences(names, source)
+
+    def rank(self, record: PluginRecord) -> int:
+        """The greater the more preferred; 0 for what the user did not name."""
+        return max((len(self.names) - i for i, name in enumerate(self.names) if record.answers_to(name)), default=0)
+
+
+def _first_given(
+    argument: str | Sequence[str] | None, word: str, variable: str, config: Mapping[str, Any]
+) -> tuple[str, tuple[str, ...]]:
+    """Where the list was found, and its names. An empty environment variable counts as not set."""
+    if argument is not None:
+        return f"{word}=", _names(argument, f"{word}=")
+    if text := os.environ.get(variable, "").strip():
+        return variable, _names(text, variable)
+    if config.get(word) is not None:
+        source = f"{word!r} in the configuration"
+        return source, _names(config[word], source)
+    return "", ()
+
+
+def _names(given: object, source: str) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return tuple(name.strip() for name in given.split(","))
+    if isinstance(given, Sequence) and all(isinstance(name, str) for name in given):
+        return tuple(name.strip() for name in given)
+    raise UsageError(f"{source} is {given!r}; accepted: a string or a list of strings", hint=GRAMMAR)
+
+
+def select(records: Iterable[PluginRecord], switch: Switch, preferences: Preferences) -> tuple[PluginRecord, ...]:
+    """The records with the states `blocked`, `incompatible` and `opt-in` settled.
+
+    Raises `PluginNotFound` for a name that no plugin answers to, `UsageError` for a list that blocks the essential device.
+    """
+    records = tuple(records)
+    for source, names in ((switch.source, switch.names), (preferences.source, preferences.names)):
+        for name in names:
+            if not any(record.answers_to(name) for record in records):
+                raise not_installed(name, records, source)
+    return tuple(_settled(record, preferences) for record in _switched(records, switch))
+
+
+def not_installed(name: str, records: Iterable[PluginRecord], source: str = "") -> PluginNotFound:
+    """The error for a name that no plugin answers to."""
+    records = tuple(records)
+    known = {r.id for r in records} if "/" in name else {n for r in records for n in (r.key, r.distribution)}
+    origin = f" (named by {source})" if source else ""
+    return PluginNotFound(f"no installed plugin is called {name!r}{origin}", hint=did_you_mean(name, known))
+
+
+def _switched(records: tuple[PluginRecord, ...], switch: Switch) -> tuple[PluginRecord, ...]:
+    after = tuple(_blocked(record, switch) for record in records)
+    essential = [i for i, record in enumerate(records) if (record.kind, record.key) == ESSENTIAL]
+    if not essential or any(after[i].state != "blocked" for i in essential):
+        return after
+    if switch.blocks:
+        raise UsageError(
+            f"{switch.source} switches off {records[essential[0]].id}, which cannot be: all other devices rely on it",
+            hint=f"take it out of {switch.source}",
+        )
+    return tuple(records[i] if i in essential else record for i, record in enumerate(after))
+
+
+def _blocked(record: PluginRecord, switch: Switch) -> PluginRecord:
+    if (refusal := switch.reason(record)) is None:
+        return record
+    return replace(record, state="blocked", reason=refusal[0], hint=refusal[1])
+
+
+def _settled(record: PluginRecord, preferences: Preferences) -> PluginRecord:
+    if record.state != "found":
+        return record
+    if (mismatch := requirement_mismatch(record, host_version())) is not None:
+        return replace(record, state="incompatible", reason=mismatch[0], hint=mismatch[1])
+    if record.kind == "ops" and not plain_domain(record.key):
+        reason = f"the domain {record.key!r} is dovetail's own, so no pack can own it"
+        return replace(record, state="failed", reason=reason, hint="use the entry-point group dovetail.overrides")
+    if record.kind == "overrides" and not preferences.rank(record):
+        reason = f"replaces operators of {record.key}, and does so only when it is preferred"
+        return replace(
+            record, state="opt-in", reason=reason, hint=f"prefer={record.distribution!r} or DOVETAIL_PREFER={record.distribution}"
+        )
+    return record

@@ -1,0 +1,169 @@
+"""One plugin, one transaction: import, check and register into a fresh pluggy manager. Nothing is kept unless all of it works.
+
+pluggy's own `load_setuptools_entrypoints` is not used: one broken plugin stops it, it drops the second of two equal names
+without a word, and it reads the metadata of every distribution at each call.
+"""
+
+import importlib
+import inspect
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import pluggy
+
+from dovetail import hookspecs
+from dovetail.errors import DovetailError, PluginFailed, PluginIncompatible
+from dovetail.op import Operator
+from dovetail.plugins.checks import check_plugin
+from dovetail.plugins.discovery import reinstall
+from dovetail.plugins.ledger import Ledger
+from dovetail.plugins.records import PluginRecord
+from dovetail.plugins.registry import OpRegistry, operator_name
+from dovetail.plugins.versions import api_mismatch
+
+__all__ = ["Loader", "Staged", "blaming"]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A plugin that was imported, checked, configured and registered. `hooks` call its functions, and no other plugin's."""
+
+    plugin: object
+    hooks: Any
+    operators: tuple[type[Operator], ...]
+    import_seconds: float
+    register_seconds: float
+
+    def implements(self, hook: str) -> bool:
+        """True when the plugin has a function for the hook."""
+        return bool(getattr(self.hooks, hook).get_hookimpls())
+
+    def order(self, hook: str) -> int:
+        """Where `hookimpl(tryfirst=True)` or `trylast=True` puts this plugin's function among those of others."""
+        implementation = getattr(self.hooks, hook).get_hookimpls()[0]
+        return int(implementation.trylast) - int(implementation.tryfirst)
+
+
+class Loader:
+    """Loads each plugin of a ledger at most once. `config` is what `dovetail_configure` and `dovetail_device_info` receive."""
+
+    def __init__(self, ledger: Ledger, config: Mapping[str, Any]) -> None:
+        self.config = MappingProxyType(dict(config))
+        self._ledger = ledger
+        self._staged: dict[str, Staged] = {}
+
+    def load(self, record: PluginRecord, plugin: object | None = None) -> Staged:
+        """The loaded plugin. Raises its refusal when its state forbids loading, and the stored failure when it failed before.
+
+        `plugin` is the object of an in-process plugin; it replaces an earlier one of the same id, if it loads.
+        """
+        if self._ledger.now(record).state not in ("found", "loaded"):
+            raise self._ledger.refusal(record)
+        if plugin is None and record.id in self._staged:
+            return self._staged[record.id]
+        try:
+            staged = _stage(record, self._kinds(record), self.config, plugin)
+        except (Exception, SystemExit) as error:
+            refusal = self._ledger.fail(record, error)
+            raise refusal from refusal.__cause__
+        self._staged[record.id] = staged
+        self._ledger.put(
+            replace(
+                self._ledger.now(record),
+                state="loaded",
+                provides=tuple(map(operator_name, staged.operators)) or record.provides,
+                import_seconds=staged.import_seconds,
+                register_seconds=staged.register_seconds,
+            )
+        )
+        return staged
+
+    def load_if_possible(self, record: PluginRecord) -> Staged | None:
+        """The loaded plugin; None when something stands in its way, which its record tells."""
+        try:
+            return self.load(record)
+        except DovetailError:
+            return None
+
+    def loaded(self, *kinds: str) -> tuple[tuple[PluginRecord, Staged], ...]:
+        """The plugins of these kinds that are loaded now, sorted by id."""
+        records = (record for record in self._ledger.all() if record.kind in kinds and record.state == "loaded")
+        return tuple((record, self._staged[record.id]) for record in records)
+
+    def _kinds(self, record: PluginRecord) -> set[str]:
+        """The kinds of all entry points by which this distribution names the same module."""
+        same = (r for r in self._ledger.all() if (r.distribution, r.value) == (record.distribution, record.value))
+        return {record.kind, *(r.kind for r in same)}
+
+
+@contextmanager
+def blaming(record: PluginRecord, doing: str, *, hint: str = "", passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn whatever plugin code raises into `PluginFailed` that names the plugin; errors of the types `passing` stay as they are.
+
+    `SystemExit` counts as a failure of the plugin; `KeyboardInterrupt` is the user's.
+    """
+    try:
+        yield
+    except passing:
+        raise
+    except DovetailError as error:
+        raise PluginFailed(f"{doing} raised {type(error).__name__}: {error.message}", hint=hint or error.hint) from error
+    except (Exception, SystemExit) as error:
+        raise PluginFailed(f"{doing} raised {type(error).__name__}: {error}", hint=hint) from error
+
+
+def _import(record: PluginRecord) -> object:
+    """Import what the entry point names. Raises `PluginFailed`."""
+    module, _, attribute = record.value.partition(":")
+    with blaming(record, f"importing {record.value}", hint=f"if the installation is damaged: {reinstall(record.distribution)}"):
+        plugin: object = importlib.import_module(module)
+        for name in filter(None, attribute.split(".")):
+            plugin = getattr(plugin, name)
+    return plugin
+
+
+def _stage(record: PluginRecord, kinds: Iterable[str], config: Mapping[str, Any], plugin: object | None = None) -> Staged:
+    """Load one plugin; `kinds` are those for which its distribution names the same module, `plugin` the object if it is at hand.
+
+    Raises `PluginIncompatible` or `PluginFailed`.
+    """
+    start = time.perf_counter()
+    if plugin is None:
+        plugin = _import(record)
+    imported = time.perf_counter()
+    declared = inspect.getattr_static(plugin, "dovetail_api", None)
+    if (mismatch := api_mismatch(declared, record)) is not None:
+        raise PluginIncompatible(mismatch[0], hint=mismatch[1])
+    check_plugin(plugin, kinds)
+    hooks = _hooks_of(record, plugin, config)
+    operators = _operators_of(record, hooks) if record.kind in ("ops", "overrides") else ()
+    return Staged(plugin, hooks, operators, imported - start, time.perf_counter() - imported)
+
+
+def _hooks_of(record: PluginRecord, plugin: object, config: Mapping[str, Any]) -> Any:
+    manager = _OwnNamesOnly("dovetail")
+    manager.add_hookspecs(hookspecs)
+    manager.hook.dovetail_configure.call_historic(kwargs={"config": config})
+    with blaming(record, "dovetail_configure"):
+        manager.register(plugin, name=record.id)
+    return manager.hook
+
+
+class _OwnNamesOnly(pluggy.PluginManager):
+    """pluggy, looking at `dovetail_*` attributes only: older versions evaluate every property of a plugin object."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
+        return super().parse_hookimpl_opts(plugin, name) if name.startswith("dovetail_") else None
+
+
+def _operators_of(record: PluginRecord, hooks: Any) -> tuple[type[Operator], ...]:
+    registry = OpRegistry(record)
+    with blaming(record, "dovetail_register_ops"):
+        hooks.dovetail_register_ops(registry=registry, domain=record.key)
+    if not registry.operators:
+        raise PluginFailed("dovetail_register_ops registered no operator", hint="pass each operator class to registry.add")
+    return registry.operators
