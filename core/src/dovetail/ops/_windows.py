@@ -29,3 +29,10 @@ def spatial_dims(X: TensorType) -> tuple[int, ...]:
     if X.rank < 3:
         raise ShapeError(f"the input is {X}; accepted: rank 3 or more, [N, C, D1, ...]")
     return X.dims[2:]
+
+
+def global_shape(X: TensorType) -> tuple[int, ...]:
+    """[N, C, 1, ...] of the rank of X. Raises `ShapeError` for a rank below 2."""
+    if X.rank < 2:
+        raise ShapeError(f"the input is {X}; accepted: rank 2 or more, [N, C, D1, ...]")
+    return (*X.dims[:2], *(1,) * (X.rank - 2))

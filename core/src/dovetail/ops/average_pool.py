@@ -1,0 +1,73 @@
+"""AveragePool: the mean of each window. https://onnx.ai/onnx/operators/onnx__AveragePool.html"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import FLOATS, Operator, TensorType
+from dovetail.ops._numerics import rounded, widen
+from dovetail.ops._windows import spatial_dims, windows
+from dovetail.spatial import ConvGeometry, conv_geometry
+
+
+class AveragePool(Operator):
+    """Y [N, C, O1, ...] = mean of X [N, C, D1, ...] over windows.
+
+    Elements outside the input do not count, with `count_include_pad` those of the padding count as zeros; what a window of
+    `ceil_mode` reads beyond the padding never counts.
+    """
+
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types = {"T": FLOATS}
+    kernel_shape: tuple[int, ...]
+    auto_pad: str = "NOTSET"
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    dilations: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def geometry(self, X: TensorType) -> ConvGeometry:
+        """Pads, strides, dilations and output dimensions for this type. Raises `ShapeError` for a type that does not fit."""
+        return conv_geometry(
+            spatial_dims(X),
+            self.kernel_shape,
+            strides=self.strides,
+            dilations=self.dilations,
+            pads=self.pads,
+            auto_pad=self.auto_pad,
+            ceil_mode=self.ceil_mode,
+        )
+
+    def counts(self, geometry: ConvGeometry) -> tuple[NDArray[np.int64], ...]:
+        """For each spatial axis the number of elements that count at each output position: the divisor is their outer product."""
+        return tuple(self._axis_count(geometry, axis) for axis in range(geometry.rank))
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X.with_shape((*X.dims[:2], *self.geometry(X).output))
+
+    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
+        geometry = self.geometry(TensorType.of(X))
+        x = widen(X)
+        view = windows(x, geometry, 0)
+        total = np.zeros((*X.shape[:2], *geometry.output), x.dtype)
+        with np.errstate(all="ignore"):
+            for k in np.ndindex(*geometry.kernel):
+                total += view[(..., *k)]
+            total /= functools.reduce(np.multiply.outer, self.counts(geometry))
+        return rounded(total, X.dtype)
+
+    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+        return outputs[0].size * (int(np.prod(self.kernel_shape)) + 1)
+
+    def _axis_count(self, g: ConvGeometry, axis: int) -> NDArray[np.int64]:
+        low = -g.pads_begin[axis] if self.count_include_pad else 0
+        high = g.input[axis] + (g.pads_end[axis] if self.count_include_pad else 0)
+        first = np.arange(g.output[axis]) * g.strides[axis] - g.pads_begin[axis]
+        places = first[:, None] + np.arange(g.kernel[axis]) * g.dilations[axis]
+        counted: NDArray[np.int64] = np.sum((places >= low) & (places < high), axis=1, dtype=np.int64)
+        return counted

@@ -1,0 +1,32 @@
+"""GlobalAveragePool: the mean over all spatial axes. https://onnx.ai/onnx/operators/onnx__GlobalAveragePool.html"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import FLOATS, Operator, TensorType
+from dovetail.ops._numerics import rounded, widen
+from dovetail.ops._windows import global_shape
+
+
+class GlobalAveragePool(Operator):
+    """Y [N, C, 1, ...] = mean of X [N, C, D1, ...] over D1, ...; NaN when there are no elements."""
+
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types = {"T": FLOATS}
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X.with_shape(global_shape(X))
+
+    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
+        axes = tuple(range(2, X.ndim))
+        with np.errstate(all="ignore"):
+            total = np.sum(widen(X), axis=axes, keepdims=True)
+            return rounded(total / np.asarray(np.prod(X.shape[2:]), total.dtype), X.dtype)
+
+    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+        assert inputs[0] is not None
+        return inputs[0].size + outputs[0].size

@@ -1,0 +1,30 @@
+"""GlobalMaxPool: the largest element over all spatial axes. https://onnx.ai/onnx/operators/onnx__GlobalMaxPool.html"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import FLOATS, Operator, TensorType
+from dovetail.ops._numerics import rounded, widen
+from dovetail.ops._windows import global_shape
+
+
+class GlobalMaxPool(Operator):
+    """Y [N, C, 1, ...] = maximum of X [N, C, D1, ...] over D1, ...; -inf when there are no elements, NaN when one is NaN."""
+
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types = {"T": FLOATS}
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X.with_shape(global_shape(X))
+
+    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
+        with np.errstate(invalid="ignore"):
+            return rounded(np.max(widen(X), axis=tuple(range(2, X.ndim)), keepdims=True, initial=-np.inf), X.dtype)
+
+    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+        assert inputs[0] is not None
+        return inputs[0].size

@@ -1,0 +1,59 @@
+"""LayerNormalization. https://onnx.ai/onnx/operators/onnx__LayerNormalization.html (Ba, Kiros and Hinton, 2016)"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import FLOATS, DType, Operator, OperatorError, TensorType
+from dovetail.ops._axes import normal_axis, require_broadcast
+from dovetail.ops._numerics import rounded, widen
+
+
+class LayerNormalization(Operator):
+    """Y = (X - Mean) * InvStdDev * Scale + B, with the statistics of all axes from `axis` on.
+
+    Mean and InvStdDev have the type `stash_type` and size 1 along the normalized axes. Computed in float32, in float64 for
+    float64 inputs, whatever the narrower `stash_type`; the result is rounded once.
+    """
+
+    since = 17
+    inputs = ("X: T", "Scale: T", "B?: T")
+    outputs = ("Y: T", "Mean?: U", "InvStdDev?: U")
+    types = {"T": FLOATS, "U": frozenset({DType.FLOAT32, DType.BFLOAT16})}
+    axis: int = -1
+    epsilon: float = 1e-5
+    stash_type: DType = DType.FLOAT32
+
+    def __post_init__(self) -> None:
+        if self.stash_type not in self.types["U"]:
+            raise OperatorError(f"attribute 'stash_type' is {self.stash_type}; accepted: float32 (1), bfloat16 (16)")
+
+    def infer(self, X: TensorType, Scale: TensorType, B: TensorType | None = None) -> tuple[TensorType, TensorType, TensorType]:
+        axis = normal_axis(self.axis, X.rank)
+        require_broadcast("Scale", Scale.dims, X.dims)
+        if B is not None:
+            require_broadcast("B", B.dims, X.dims)
+        statistic = TensorType(self.stash_type, (*X.dims[:axis], *(1,) * (X.rank - axis)))
+        return X.with_shape(X.dims), statistic, statistic
+
+    def reference(
+        self, X: NDArray[Any], Scale: NDArray[Any], B: NDArray[Any] | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        x = widen(X)
+        axis = normal_axis(self.axis, X.ndim)
+        axes = tuple(range(axis, X.ndim))
+        with np.errstate(all="ignore"):
+            count = np.asarray(math.prod(X.shape[axis:]), x.dtype)
+            mean = np.sum(x, axis=axes, keepdims=True) / count
+            centred = x - mean
+            inverse = 1 / np.sqrt(np.sum(centred * centred, axis=axes, keepdims=True) / count + self.epsilon)
+            y = centred * inverse * widen(Scale)
+            if B is not None:
+                y = y + widen(B)
+        return rounded(y, X.dtype), rounded(mean, self.stash_type.numpy), rounded(inverse, self.stash_type.numpy)
+
+    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+        return 8 * outputs[0].size

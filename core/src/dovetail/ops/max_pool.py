@@ -1,0 +1,71 @@
+"""MaxPool: the largest element of each window. https://onnx.ai/onnx/operators/onnx__MaxPool.html"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import FLOATS, DType, Operator, OperatorError, TensorType
+from dovetail.ops._numerics import lowest
+from dovetail.ops._windows import spatial_dims, windows
+from dovetail.spatial import ConvGeometry, conv_geometry
+
+
+class MaxPool(Operator):
+    """Y [N, C, O1, ...] = maximum of X [N, C, D1, ...] over windows; Indices = its place in X flattened, padding not counted.
+
+    NaN wins over every number. Of equal elements the first in the window counts. With `storage_order` 1 the spatial part of
+    an index is counted in column-major order.
+    """
+
+    inputs = ("X: T",)
+    outputs = ("Y: T", "Indices?: I")
+    types = {"T": FLOATS | {DType.INT8, DType.UINT8}, "I": frozenset({DType.INT64})}
+    kernel_shape: tuple[int, ...]
+    auto_pad: str = "NOTSET"
+    ceil_mode: bool = False
+    dilations: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    storage_order: int = 0
+    strides: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.storage_order not in (0, 1):
+            raise OperatorError(f"attribute 'storage_order' is {self.storage_order}; accepted: 0 (row major), 1 (column major)")
+
+    def geometry(self, X: TensorType) -> ConvGeometry:
+        """Pads, strides, dilations and output dimensions for this type. Raises `ShapeError` for a type that does not fit."""
+        return conv_geometry(
+            spatial_dims(X),
+            self.kernel_shape,
+            strides=self.strides,
+            dilations=self.dilations,
+            pads=self.pads,
+            auto_pad=self.auto_pad,
+            ceil_mode=self.ceil_mode,
+        )
+
+    def infer(self, X: TensorType) -> tuple[TensorType, TensorType]:
+        shape = (*X.dims[:2], *self.geometry(X).output)
+        return X.with_shape(shape), TensorType(DType.INT64, shape)
+
+    def reference(self, X: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        geometry = self.geometry(TensorType.of(X))
+        size = int(np.prod(geometry.input))
+        places = np.arange(size).reshape(geometry.input, order="F" if self.storage_order else "C")
+        values = windows(X, geometry, lowest(X.dtype))
+        sources = windows(places[None, None], geometry, -1)
+        y = np.full((*X.shape[:2], *geometry.output), lowest(X.dtype), X.dtype)
+        index = np.full(y.shape, -1, np.int64)
+        for k in np.ndindex(*geometry.kernel):
+            value, source = values[(..., *k)], sources[(..., *k)]
+            with np.errstate(invalid="ignore"):
+                better = ((value > y) | ((value != value) & (y == y)) | (index < 0)) & (source >= 0)
+            np.copyto(y, value, where=better)
+            np.copyto(index, source, where=better)
+        planes = np.arange(X.shape[0] * X.shape[1]).reshape(*X.shape[:2], *(1,) * geometry.rank)
+        return y, np.where(index < 0, index, index + planes * size)
+
+    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+        return outputs[0].size * int(np.prod(self.kernel_shape))

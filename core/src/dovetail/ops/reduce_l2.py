@@ -1,0 +1,20 @@
+"""ReduceL2: the Euclidean norm over axes. https://onnx.ai/onnx/operators/onnx__ReduceL2.html"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.ops._numerics import is_float
+from dovetail.ops._reduce import Reduction
+
+
+class ReduceL2(Reduction):
+    """reduced = the Euclidean norm of data over `axes`; see `Reduction`.
+
+    Integers: computed in float64 and cut off.
+    """
+
+    def reduce(self, x: NDArray[Any], axes: tuple[int, ...]) -> Any:
+        wide = x if is_float(x) else x.astype(np.float64)
+        return np.sqrt(np.sum(wide * wide, axis=axes, keepdims=True))

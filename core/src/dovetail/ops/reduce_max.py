@@ -1,0 +1,22 @@
+"""ReduceMax: the largest element over axes. https://onnx.ai/onnx/operators/onnx__ReduceMax.html"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import DType
+from dovetail.ops._numerics import lowest
+from dovetail.ops._reduce import REDUCIBLE, Reduction
+
+
+class ReduceMax(Reduction):
+    """reduced = the largest element of data over `axes`; see `Reduction`.
+
+    NaN wins over every number; no elements give -inf, the smallest integer, or False.
+    """
+
+    types = {"T": REDUCIBLE | {DType.INT8, DType.UINT8, DType.BOOL}}
+
+    def reduce(self, x: NDArray[Any], axes: tuple[int, ...]) -> Any:
+        return np.max(x, axis=axes, keepdims=True, initial=lowest(x.dtype))

@@ -1,0 +1,22 @@
+"""ReduceMin: the smallest element over axes. https://onnx.ai/onnx/operators/onnx__ReduceMin.html"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import DType
+from dovetail.ops._numerics import highest
+from dovetail.ops._reduce import REDUCIBLE, Reduction
+
+
+class ReduceMin(Reduction):
+    """reduced = the smallest element of data over `axes`; see `Reduction`.
+
+    NaN wins over every number; no elements give inf, the largest integer, or True.
+    """
+
+    types = {"T": REDUCIBLE | {DType.INT8, DType.UINT8, DType.BOOL}}
+
+    def reduce(self, x: NDArray[Any], axes: tuple[int, ...]) -> Any:
+        return np.min(x, axis=axes, keepdims=True, initial=highest(x.dtype))

@@ -1,0 +1,15 @@
+"""ReduceSum: the sum over axes. https://onnx.ai/onnx/operators/onnx__ReduceSum.html"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.ops._reduce import Reduction
+
+
+class ReduceSum(Reduction):
+    """reduced = the sum of data over `axes`; see `Reduction`."""
+
+    def reduce(self, x: NDArray[Any], axes: tuple[int, ...]) -> Any:
+        return np.sum(x, axis=axes, keepdims=True, dtype=x.dtype)
