@@ -24,6 +24,7 @@ from dovetail.op import KernelSource, OpenCLKernel, Operator
 from dovetail.passes.memory import MemoryPlan, plan_graph, plan_memory
 
 __all__ = [
+    "REFERENCE_KERNEL",
     "Accepted",
     "Binary",
     "Choice",
@@ -59,6 +60,9 @@ __all__ = [
     "plan_graph",
     "plan_memory",
 ]
+
+REFERENCE_KERNEL = "ref"
+"""What reports call the kernel that runs an operator's NumPy reference."""
 
 
 @dataclass(frozen=True, slots=True)

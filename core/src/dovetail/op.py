@@ -119,9 +119,13 @@ class Operator:
     def reference(self, *inputs: Any, **_: Any) -> Any:
         """Compute the outputs in NumPy: one array, or a tuple for several. Inputs left out are None; never write to inputs.
 
-        The default runs the composition, if there is one.
+        The default runs the composition, if there is one, by the references of its operators.
         """
-        raise UnknownOperator(f"{self.key} has neither a NumPy reference nor a composition", hint="define reference()")
+        if not self.has_composition():
+            raise UnknownOperator(f"{self.key} has neither a NumPy reference nor a composition", hint="define reference()")
+        from dovetail.passes.decompose import evaluate_composition  # here, because the passes are built upon this module
+
+        return evaluate_composition(self, inputs)
 
     def compose(self, g: GraphBuilder, *inputs: Any, **_: Any) -> Any:
         """Build this operator from others: add nodes to `g` and return the output name or a tuple of names.
@@ -137,6 +141,10 @@ class Operator:
         `types` and `names` are those of the inputs. Other inputs may be read through `Binary(algorithm, name)`.
         """
         return None
+
+    def is_identity(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> bool:
+        """True when output 0 equals input 0 for these types, so that the node can be left out. Default: views of equal shape."""
+        return self.is_view and inputs[0] == outputs[0]
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         """Floating-point operations of one run, a multiply-add counted as two. Default: one for each output element."""

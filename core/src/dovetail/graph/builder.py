@@ -1,6 +1,6 @@
 """Builds graphs in code: for frontends, compositions and tests."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,14 +28,15 @@ class GraphBuilder:
         model = g.model(outputs=[y])
 
     `scope` is put before every name that the builder invents: the nodes of a composition are called `rnn_cell/tanh`.
+    `outer` are values from outside that nodes may read, with their types.
     """
 
-    def __init__(self, scope: str = "") -> None:
+    def __init__(self, scope: str = "", outer: Mapping[str, TensorType] | None = None) -> None:
         self._scope = f"{scope}/" if scope else ""
         self._inputs: list[str] = []
         self._nodes: list[Node] = []
         self._constants: dict[str, NDArray[Any]] = {}
-        self._types: dict[str, TensorType] = {}
+        self._types: dict[str, TensorType] = dict(outer or {})
         self._taken: set[str] = set()
         self._counts: dict[str, int] = {}
 
@@ -55,6 +56,10 @@ class GraphBuilder:
         self._constants[unique] = as_constant(array)
         self._types[unique] = TensorType.of(self._constants[unique], known=True)
         return unique
+
+    def type_of(self, name: str) -> TensorType | None:
+        """The type of an input, constant or outer value; None for `""`. Raises `KeyError` for a node's output."""
+        return self._types[name] if name else None
 
     def node(self, op: "Operator", *inputs: str, name: str = "", outputs: Sequence[str] = ()) -> Any:
         """Add a node and return its output name, or a tuple of names when the operator has several outputs.

@@ -52,7 +52,7 @@ class DType(enum.Enum):
 
     @functools.cached_property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype of one element. Strings are `object`. Raises `UsageError` when the type needs ml_dtypes and it is missing."""
+        """The NumPy dtype of one element. Strings are `object`. Raises `UsageError` when ml_dtypes is needed and missing."""
         if self is DType.STRING:
             return np.dtype(object)
         try:

@@ -68,6 +68,9 @@ class Graph:
     types: Mapping[str, TensorType] = field(default_factory=dict)
     name: str = "graph"
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # without the cached maps
+
     def replace(self, **changes: Any) -> "Graph":
         """A copy with some fields changed."""
         return dataclasses.replace(self, **changes)

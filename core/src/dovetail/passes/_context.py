@@ -1,0 +1,25 @@
+"""Adds the node to errors that operators raise."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from dovetail.errors import DovetailError, OperatorError
+from dovetail.graph.model import Node
+from dovetail.graph.types import TensorType
+
+
+@contextmanager
+def node_context(node: Node, inputs: Sequence[TensorType | None] = ()) -> Iterator[None]:
+    """Re-raise an `OperatorError` with node, operator and input types in front, and anything else as an `OperatorError`."""
+    given = f" with inputs ({', '.join('-' if t is None else str(t) for t in inputs)})" if inputs else ""
+    try:
+        yield
+    except OperatorError as error:
+        if getattr(error, "node", None) is None:
+            error.message = f"node {node}{given}: {error.message}"
+            error.node = node.name  # type: ignore[attr-defined]  # read by tools; set once so that nested contexts do not repeat it
+        raise
+    except DovetailError:
+        raise
+    except Exception as error:
+        raise OperatorError(f"node {node}{given}: the operator raised {type(error).__name__}: {error}") from error

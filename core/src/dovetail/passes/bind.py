@@ -1,0 +1,67 @@
+"""Bind: look up every operator that a frontend only named, and read its attributes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.errors import GraphError
+from dovetail.graph.model import Graph, Node
+from dovetail.graph.types import TensorType, as_constant
+from dovetail.op import Operator, UnboundOperator
+from dovetail.passes._context import node_context
+
+__all__ = ["MAX_DEPTH", "Find", "bind"]
+
+Find = Callable[[str, str, int], type[Operator]]
+"""(domain, op_type, version) -> operator class; raises `UnknownOperator`."""
+
+MAX_DEPTH = 64
+"""Sub-graphs inside sub-graphs. Python's own stack sets the limit; models in use stay below five."""
+
+
+def bind(graph: Graph, find: Find, depth: int = 0) -> Graph:
+    """The graph with typed operators, sub-graphs included.
+
+    An attribute that newer versions of an operator take as an input becomes a constant input (`Operator.legacy_attributes`).
+    Raises `OperatorError` naming the node for an operator that is unknown or whose attributes do not fit.
+    """
+    if depth > MAX_DEPTH:
+        raise GraphError(f"sub-graphs are nested more than {MAX_DEPTH} deep")
+    constants = dict(graph.constants)
+    types = dict(graph.types)
+    nodes = []
+    for node in graph.nodes:
+        if isinstance(node.op, UnboundOperator):
+            with node_context(node):
+                bound, added = _bind_node(node, node.op, find, depth)
+            constants.update(added)
+            types.update({name: TensorType.of(array, known=True) for name, array in added.items()})
+            nodes.append(bound)
+        else:
+            nodes.append(node)
+    return graph.replace(nodes=tuple(nodes), constants=constants, types=types)
+
+
+def _bind_node(node: Node, op: UnboundOperator, find: Find, depth: int) -> tuple[Node, dict[str, NDArray[Any]]]:
+    cls = find(op.domain, op.op_type, op.version)
+    attributes = {k: bind(v, find, depth + 1) if isinstance(v, Graph) else v for k, v in op.raw.items()}
+    moved = {k: attributes.pop(k) for k in cls.legacy_attributes if k in attributes and k not in cls.attributes}
+    inputs = list(node.inputs)
+    added = {}
+    for attribute, value in moved.items():
+        name = f"{node.name}.{attribute}"
+        added[name] = as_constant(_as_array(value))
+        _place(inputs, [port.name for port in cls.inputs].index(cls.legacy_attributes[attribute]), name)
+    return Node(node.name, cls.from_attributes(attributes), tuple(inputs), node.outputs, node.post_ops, node.origins), added
+
+
+def _as_array(value: Any) -> NDArray[Any]:
+    array = np.asarray(value)
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _place(inputs: list[str], index: int, name: str) -> None:
+    inputs += [""] * (index + 1 - len(inputs))
+    inputs[index] = name

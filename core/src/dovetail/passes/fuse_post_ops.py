@@ -1,0 +1,79 @@
+"""Fuse post-ops: let a node take over the elementwise nodes that follow it, as far as the device's kernels go along."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dovetail.device import Accepted, Refusal, TypedNode
+from dovetail.graph.model import Graph, Node
+from dovetail.graph.post_ops import MAX_POST_OPS, Eltwise, PostOp
+
+__all__ = ["Fused", "fuse_post_ops"]
+
+Supports = Callable[[TypedNode], Accepted | Refusal]
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The graph after fusion, and for each node whose chain the device stopped: the node that stayed outside, and why."""
+
+    graph: Graph
+    stops: Mapping[str, tuple[str, Refusal]]
+
+
+def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
+    """Merge chains of elementwise nodes into the node before them. Needs types and schedule order.
+
+    A consumer is merged when it is the only reader of the value, is expressible as post-ops (`Operator.post_ops`), keeps the
+    type, its other operands exist before the merged node runs, and `supports` accepts the node with the longer chain.
+    """
+    position = dict.fromkeys((*graph.inputs, *graph.constants), -1)
+    position |= {name: i for i, node in enumerate(graph.nodes) for name in node.writes}
+    merged: set[int] = set()
+    stops: dict[str, tuple[str, Refusal]] = {}
+    nodes: list[Node] = []
+    for index, node in enumerate(graph.nodes):
+        if id(node) in merged:
+            continue
+        current = node
+        while (follower := _only_reader(current, graph)) is not None:
+            longer = _extended(current, follower, graph, position, index)
+            if longer is None:
+                break
+            answer = supports(TypedNode.of(longer, graph))
+            if isinstance(answer, Refusal):
+                stops[node.name] = (follower.name, answer)
+                break
+            merged.add(id(follower))
+            current = longer
+        nodes.append(current)
+    return Fused(graph.replace(nodes=tuple(nodes)), stops)
+
+
+def _only_reader(node: Node, graph: Graph) -> Node | None:
+    if len(node.writes) != 1 or node.outputs[0] != node.writes[0] or node.writes[0] in graph.outputs or node.op.is_view:
+        return None
+    readers = graph.consumers.get(node.writes[0], ())
+    return readers[0] if len(readers) == 1 else None
+
+
+def _extended(node: Node, follower: Node, graph: Graph, position: Mapping[str, int], index: int) -> Node | None:
+    value = node.writes[0]
+    if follower.post_ops or len(follower.writes) != 1 or follower.inputs.count(value) != 1:
+        return None
+    if graph.types[value] != graph.types[follower.writes[0]]:
+        return None
+    types = [graph.type_of(name) for name in follower.inputs]
+    chain = follower.op.post_ops(types, follower.inputs, follower.inputs.index(value))
+    if chain is None or len(node.post_ops) + len(chain) > MAX_POST_OPS or not _available(chain, position, index):
+        return None
+    return dataclasses.replace(
+        node,
+        outputs=follower.outputs,
+        post_ops=(*node.post_ops, *chain),
+        origins=(*node.origins, *follower.origins),
+    )
+
+
+def _available(chain: tuple[PostOp, ...], position: Mapping[str, int], index: int) -> bool:
+    return all(isinstance(p, Eltwise) or position[p.operand] < index for p in chain)

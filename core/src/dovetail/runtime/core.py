@@ -1,0 +1,202 @@
+"""The session: plugins, opened devices, reading and compiling models."""
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from dovetail.device import Device, DeviceInfo, Refusal
+from dovetail.errors import DeviceError, DeviceNotFound, UsageError
+from dovetail.graph.model import Graph, Model
+from dovetail.graph.types import TensorType
+from dovetail.op import Operator
+from dovetail.plugins import PluginManager
+from dovetail.runtime.compiled_model import CompiledModel, Shapes
+from dovetail.runtime.extensions import operators_in
+from dovetail.runtime.options import REFERENCE_DEVICE, CompileOptions
+from dovetail.runtime.planner import Plan, Target, analyze, make_plan, place
+
+__all__ = ["Core"]
+
+log = logging.getLogger("dovetail")
+
+Properties = Mapping[str, Any]
+
+
+class Core:
+    """Finds devices, formats and operators; reads and compiles models. One is enough for a process; it may be shared by threads.
+
+    `plugins` allows or blocks plugins (`"all"`, `"none"`, `"a,b"`, `"-a,-b"`), `prefer` names packs whose overrides are wanted.
+    """
+
+    def __init__(self, *, plugins: str | None = None, prefer: Sequence[str] = ()) -> None:
+        self.plugins = PluginManager(plugins=plugins, prefer=prefer)
+        self._properties: dict[str, dict[str, Any]] = {}
+        self._opened: dict[str, Device] = {}
+        self._lock = threading.RLock()
+
+    # --- devices ---------------------------------------------------------------------------------------------------
+
+    @property
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        """Every device that can be opened, the best for AUTO first. Loads all device plugins."""
+        return self.plugins.devices()
+
+    @property
+    def available_devices(self) -> list[str]:
+        """The names of `devices`."""
+        return [info.name for info in self.devices]
+
+    def set_property(self, device: str, properties: Properties) -> None:
+        """Set properties that later compilations for this device type use, unless they give their own."""
+        with self._lock:
+            self._properties.setdefault(device.upper().split(".")[0], {}).update(properties)
+
+    # --- models ----------------------------------------------------------------------------------------------------
+
+    def add_extension(self, extension: Any) -> tuple[type[Operator], ...]:
+        """Add operators to this session, before all installed packs.
+
+        `extension` is a Python file, a module, an operator class, or an iterable of these. Returns the classes added.
+        """
+        added = operators_in(extension)
+        for cls, origin in added:
+            self.plugins.add_operator(cls, origin)
+        return tuple(cls for cls, _ in added)
+
+    def read_model(self, source: "str | PathLike[str] | bytes", format: str | None = None, **options: Any) -> Model:  # noqa: A002  # the word users know
+        """Read a model from a path, or from bytes together with `format` (a suffix without dot, such as `onnx`).
+
+        Raises `UnknownFormat` when no installed frontend reads it, `FormatError` and `GraphError` for a bad file.
+        """
+        if isinstance(source, bytes | bytearray | memoryview):
+            if format is None:
+                known = ", ".join(self.plugins.formats()) or "none installed"
+                raise UsageError("a model in memory needs format=", hint=f"one of: {known}")
+            return self.plugins.read_model(bytes(source), format, options)
+        path = Path(fspath(source))
+        return self.plugins.read_model(path, format or path.suffix.removeprefix(".").lower(), options)
+
+    def analyze(self, model: Model) -> Graph:
+        """The model's graph bound, typed and folded; open dimensions are taken as 1 (use `model.reshape` for others).
+
+        Raises `OperatorError` and its kin naming the node.
+        """
+        return analyze(_specialised(model, None), self.plugins.operator, CompileOptions().MEMORY_LIMIT)
+
+    def query_model(self, model: Model, device: str) -> dict[str, str | Refusal]:
+        """For each node of the analysed graph the device that would run it, or why the (last) device asked does not."""
+        graph = self.analyze(model)
+        targets = self._targets(device, {}, fallback=False)
+        placed = place(graph, targets)
+        return {name: home or refusals[-1][1] for name, (home, refusals) in placed.items()}
+
+    def compile_model(
+        self, model: "Model | str | PathLike[str]", device: str = "AUTO", properties: Properties | None = None
+    ) -> CompiledModel:
+        """Compile a model, or a file, for a device.
+
+        `device` is a name from `available_devices`, its type (`TYPE` means `TYPE.0`), a kind (`CPU`, `GPU`: the best device of
+        that kind), `AUTO` (the best of all), or `HETERO:A,B` (each node on the first that takes it). Nodes that the chosen
+        devices refuse run on the reference device, and the report says why; with `FALLBACK` False that is an error.
+        `properties`: see `CompileOptions`; others go to the (first) device.
+        """
+        if not isinstance(model, Model):
+            model = self.read_model(model)
+        given = dict(properties or {})
+        options = CompileOptions.read(given)
+        targets = self._targets(device, options.device, options.FALLBACK)
+        name = targets[0].name if ":" not in device else device
+
+        def plan(shapes: Shapes) -> Plan:
+            passes = self.plugins.graph_passes(given)
+            graph = _specialised(model, shapes)
+            made = make_plan(graph, self.plugins.operator, targets, options, self.plugins.provider, passes)
+            _log_fallbacks(model, made, targets[0].name)
+            return made
+
+        return CompiledModel(model, name, plan, options.PLAN_CACHE, (model, device, given))
+
+    # --- choosing devices ------------------------------------------------------------------------------------------
+
+    def _targets(self, device: str, options: Properties, fallback: bool) -> list[Target]:
+        names = self._resolve(device)
+        if fallback and REFERENCE_DEVICE not in names:
+            names.append(REFERENCE_DEVICE)
+        chosen = set(names[:1])
+        targets = []
+        for name in names:
+            own = {**self._properties.get(name.split(".")[0], {}), **(options if name in chosen else {})}
+            try:
+                targets.append(self._target(name, own))
+            except DeviceError:
+                # The reference device is a convenience here: without it a refusal becomes an error that says so.
+                if name != REFERENCE_DEVICE or name in chosen:
+                    raise
+        return targets
+
+    def _target(self, name: str, options: Properties) -> Target:
+        info = self.plugins.device_info(name)
+        with self._lock:
+            if info.name not in self._opened:
+                self._opened[info.name] = self.plugins.open_device(info.name, {})
+            opened = self._opened[info.name]
+        return Target(info.name, opened, options, self.plugins.record(info.type.lower()).provider)
+
+    def _resolve(self, device: str) -> list[str]:
+        head, _, tail = device.strip().partition(":")
+        word = head.upper()
+        if word == "HETERO":
+            names = [self.plugins.device_info(part.strip()).name for part in tail.split(",") if part.strip()]
+            if not names:
+                raise UsageError(f"{device!r} lists no devices", hint="write HETERO:A,B")
+            return list(dict.fromkeys(names))
+        if tail:
+            raise UsageError(f"unknown virtual device {head!r}", hint="known: AUTO, HETERO:A,B")
+        if word in ("AUTO", "CPU", "GPU", "NPU"):
+            return [self._best(word)]
+        return [self.plugins.device_info(device).name]
+
+    def _best(self, word: str) -> str:
+        fitting = [info for info in self.devices if word in ("AUTO", info.kind)]
+        if not fitting:
+            found = ", ".join(f"{i.name} ({i.kind})" for i in self.devices) or "none"
+            raise DeviceNotFound(f"there is no {'device' if word == 'AUTO' else word + ' device'}; found: {found}")
+        for record in self.plugins.records():
+            if word == "AUTO" and record.kind == "devices" and record.state in ("failed", "unavailable"):
+                log.warning("AUTO takes %s: %s is %s (%s)", fitting[0].name, record.id, record.state, record.reason)
+        return fitting[0].name
+
+    def close(self) -> None:
+        """Close every device that was opened. Compiled models must not be used afterwards."""
+        with self._lock:
+            opened, self._opened = list(self._opened.values()), {}
+        for device in opened:
+            device.close()
+
+    def __enter__(self) -> "Core":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _specialised(model: Model, shapes: Shapes | None) -> Graph:
+    """The model's graph with static input types; open dimensions become 1 when no shapes are given."""
+    types = dict(model.graph.types)
+    for index, name in enumerate(model.graph.inputs):
+        declared = types[name]
+        if shapes is not None:
+            types[name] = TensorType(declared.dtype, shapes[index])
+        elif not declared.is_static:
+            types[name] = declared.with_shape(tuple(d if isinstance(d, int) else 1 for d in declared.shape or ()))
+    return model.graph.replace(types=types)
+
+
+def _log_fallbacks(model: Model, plan: Plan, chosen: str) -> None:
+    moved = [n for n in plan.report.nodes if n.device != chosen and n.refusals]
+    for node in moved:
+        device, refusal = node.refusals[0]
+        log.warning("%s: node %s (%s) runs on %s; %s: %s", model.source, node.name, node.op, node.device, device, refusal)

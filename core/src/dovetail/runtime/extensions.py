@@ -1,0 +1,62 @@
+"""Operators that a user adds to a session without a package."""
+
+import importlib.util
+import sys
+from collections.abc import Iterable
+from os import PathLike, fspath
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dovetail.errors import UsageError
+from dovetail.op import Operator
+
+__all__ = ["operators_in"]
+
+
+def operators_in(extension: Any) -> list[tuple[type[Operator], str]]:
+    """The operator classes of an extension with their origin, in order of definition.
+
+    Accepts a Python file, a module, an operator class, or an iterable of these. Raises `UsageError` for anything else and
+    for an extension without operators.
+    """
+    if isinstance(extension, type) and issubclass(extension, Operator):
+        return [(extension, f"session ({extension.__module__})")]
+    if isinstance(extension, ModuleType):
+        return _from_module(extension, extension.__name__)
+    if isinstance(extension, str | PathLike):
+        return _from_file(Path(fspath(extension)))
+    if isinstance(extension, Iterable):
+        return [pair for item in extension for pair in operators_in(item)]
+    raise UsageError(
+        f"an extension cannot be a {type(extension).__name__}",
+        hint="accepted: a .py file, a module, an operator class, or a list of these",
+    )
+
+
+def _from_file(path: Path) -> list[tuple[type[Operator], str]]:
+    if path.suffix != ".py" or not path.is_file():
+        raise UsageError(f"extension {str(path)!r} is not a Python file", hint="give the path of an existing .py file")
+    name = f"dovetail_extension_{path.stem}_{abs(hash(path.resolve())):x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    # A .py suffix always has a loader.
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclass and typing helpers look classes up through sys.modules.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UsageError(f"extension {str(path)!r} raised {type(error).__name__}: {error}") from error
+    return _from_module(module, path.name)
+
+
+def _from_module(module: ModuleType, origin: str) -> list[tuple[type[Operator], str]]:
+    own = [
+        c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Operator) and c.__module__ == module.__name__
+    ]
+    if not own:
+        raise UsageError(f"extension {origin} defines no operator", hint="define a subclass of dovetail.op.Operator")
+    return [(cls, f"session ({origin})") for cls in own]

@@ -1,0 +1,193 @@
+"""One inference at a time: blocking, in the background, or awaited."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import ExecutableRequest
+from dovetail.errors import UsageError, did_you_mean
+from dovetail.runtime.planner import Plan
+
+if TYPE_CHECKING:
+    from dovetail.runtime.compiled_model import CompiledModel
+
+__all__ = ["InferRequest", "Results"]
+
+
+class Results(Mapping[Any, NDArray[Any]]):
+    """Output arrays by name or by position; iterates over names."""
+
+    __slots__ = ("_arrays", "_names")
+
+    def __init__(self, names: Sequence[str], arrays: Sequence[NDArray[Any]]) -> None:
+        self._names = tuple(names)
+        self._arrays = tuple(arrays)
+
+    def __getitem__(self, key: str | int) -> NDArray[Any]:
+        if isinstance(key, int):
+            return self._arrays[key]
+        try:
+            return self._arrays[self._names.index(key)]
+        except ValueError:
+            raise KeyError(f"no output {key!r}. {did_you_mean(str(key), self._names)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"Results({', '.join(f'{n}: {a.dtype}{list(a.shape)}' for n, a in zip(self._names, self._arrays, strict=True))})"
+
+
+class _PlanRequest:
+    """The device requests of one plan, wired: everything that a run needs, looked up once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._requests: tuple[ExecutableRequest, ...] = tuple(step.executable.create_request() for step in plan.steps)
+        self._calls = tuple((r.run, s.reads, s.writes) for r, s in zip(self._requests, plan.steps, strict=True))
+        # With a single step that reads all inputs in order and gives all outputs in order there is nothing to wire.
+        step = plan.steps[0] if len(plan.steps) == 1 else None
+        self._direct = step is not None and step.reads == tuple(range(len(step.reads))) and step.writes == plan.outputs
+        self._inputs = plan.slots - sum(len(s.writes) for s in plan.steps)
+        self._direct = self._direct and step is not None and len(step.reads) == self._inputs
+
+    def run(self, arrays: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+        """Run with checked inputs. The arrays returned belong to the devices until the next run."""
+        if self._direct:
+            return self._requests[0].run(arrays)
+        slots: list[Any] = [*arrays, *[None] * (self.plan.slots - self._inputs)]
+        for run, reads, writes in self._calls:
+            for slot, array in zip(writes, run([slots[i] for i in reads]), strict=True):
+                slots[slot] = array
+        return [slots[o] if isinstance(o, int) else o for o in self.plan.outputs]
+
+    def close(self) -> None:
+        for request in self._requests:
+            request.close()
+
+
+class InferRequest:
+    """The state of one inference. Used by one thread at a time; different requests run independently."""
+
+    def __init__(self, compiled: "CompiledModel") -> None:
+        self._compiled = compiled
+        self._names = compiled.model.outputs
+        self._bound: _PlanRequest | None = None
+        self._shapes: tuple[tuple[int, ...], ...] | None = None
+        self._busy = threading.Lock()
+        self._future: Future[Results] | None = None
+        self._callback: Callable[[Any], None] | None = None
+        self._userdata: Any = None
+        self._results: Results | None = None
+        self._closed = False
+
+    def infer(self, inputs: Any = None, *, share_outputs: bool = False) -> Results:
+        """Run and wait. Returns the outputs, by name and by position.
+
+        `inputs`: see `CompiledModel.__call__`; they are only read. Outputs are fresh arrays; with `share_outputs` they may
+        lie in the request's own memory, which the next run overwrites. Raises `InputError`, or `UsageError` when the
+        request is running or closed.
+        """
+        self._acquire()
+        try:
+            return self._run(self._compiled.reader.read(inputs), share_outputs)
+        finally:
+            self._busy.release()
+
+    def start_async(self, inputs: Any = None, userdata: Any = None) -> None:
+        """Start a run in the background and return. Inputs are checked, and copied, before this returns.
+
+        Raises as `infer` does; errors of the run itself are raised by `wait`.
+        """
+        self._acquire()
+        try:
+            arrays = [np.array(a, copy=True) for a in self._compiled.reader.read(inputs)]
+            self._userdata = userdata
+            self._future = self._compiled.submit(lambda: self._run_async(arrays))
+        except BaseException:
+            self._busy.release()
+            raise
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the run started last, at most `timeout` seconds; True when it has ended. Raises the run's error, if any."""
+        if self._future is None:
+            raise UsageError("wait() before start_async()")
+        try:
+            self._future.result(timeout)
+        except TimeoutError:
+            if not self._future.done():
+                return False
+            raise
+        return True
+
+    def __await__(self) -> Generator[Any, None, Results]:
+        if self._future is None:
+            raise UsageError("await before start_async()")
+        return asyncio.wrap_future(self._future).__await__()
+
+    def set_callback(self, callback: Callable[[Any], None] | None) -> None:
+        """Call `callback(userdata)` on a worker thread after each asynchronous run that succeeds, before `wait` returns."""
+        self._callback = callback
+
+    def then(self, done: Callable[[BaseException | None], None]) -> None:
+        """Call `done(error or None)` when the run started last has ended; at once if it has."""
+        if self._future is None:
+            raise UsageError("then() before start_async()")
+        self._future.add_done_callback(lambda future: done(future.exception()))
+
+    @property
+    def results(self) -> Results:
+        """The outputs of the last run that has ended. Raises `UsageError` when there is none."""
+        if self._results is None:
+            raise UsageError("the request has no results yet", hint="call infer(), or start_async() and wait()")
+        return self._results
+
+    def close(self) -> None:
+        """Free the request's buffers. Raises `UsageError` while it runs."""
+        self._acquire(allow_closed=True)
+        try:
+            self._closed = True
+            if self._bound is not None:
+                self._bound.close()
+            self._bound = self._shapes = None
+        finally:
+            self._busy.release()
+
+    def _acquire(self, allow_closed: bool = False) -> None:
+        if not self._busy.acquire(blocking=False):
+            raise UsageError("the request is running", hint="wait() for it, or create a request for each thread")
+        if self._closed and not allow_closed:
+            self._busy.release()
+            raise UsageError("the request was closed")
+
+    def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
+        shapes = tuple(a.shape for a in arrays)
+        if shapes != self._shapes or self._bound is None:
+            self._rebind(shapes)
+        assert self._bound is not None
+        outputs = self._bound.run(arrays)
+        self._results = Results(self._names, outputs if share_outputs else [np.array(a, copy=True) for a in outputs])
+        return self._results
+
+    def _rebind(self, shapes: tuple[tuple[int, ...], ...]) -> None:
+        bound = _PlanRequest(self._compiled.plan(shapes))
+        if self._bound is not None:
+            self._bound.close()
+        self._bound, self._shapes = bound, shapes
+
+    def _run_async(self, arrays: Sequence[NDArray[Any]]) -> Results:
+        try:
+            results = self._run(arrays, share_outputs=False)
+        finally:
+            self._busy.release()
+        if self._callback is not None:
+            self._callback(self._userdata)
+        return results

@@ -1,0 +1,128 @@
+"""Checks what a caller passes in, and makes of it arrays that devices may read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.errors import InputError, did_you_mean
+from dovetail.graph.dtype import DType
+from dovetail.graph.model import Model
+from dovetail.graph.types import TensorType
+
+__all__ = ["InputReader"]
+
+
+class InputReader:
+    """The inputs of one model. Symbols (`N`) must have one size throughout a call."""
+
+    def __init__(self, model: Model) -> None:
+        self._names = tuple(model.graph.inputs)
+        self._types = tuple(model.graph.types[name] for name in self._names)
+        self._source = model.source
+        self._expected = tuple((t.dtype.numpy, t.shape) for t in self._types)
+
+    @property
+    def static_shapes(self) -> tuple[tuple[int, ...], ...] | None:
+        """The shapes of all inputs when the model leaves none open, else None."""
+        return tuple(t.dims for t in self._types) if all(t.is_static for t in self._types) else None
+
+    def read(self, inputs: Any) -> list[NDArray[Any]]:
+        """Native, aligned, C-contiguous arrays in the order of the model's inputs; copies only where they have to be.
+
+        `inputs` is a mapping by name, a sequence in order, a single array for a model of one input, or None for a model
+        without inputs. Raises `InputError` naming the input, what was received and what is accepted.
+        """
+        arrays = [self._as_array(i, value) for i, value in enumerate(self._in_order(inputs))]
+        for array, (dtype, shape) in zip(arrays, self._expected, strict=True):
+            if array.dtype != dtype or array.shape != shape:
+                self._check_all(arrays)
+                break
+        return arrays
+
+    def _in_order(self, inputs: Any) -> Sequence[Any]:
+        if isinstance(inputs, Mapping):
+            return self._by_name(inputs)
+        if inputs is None:
+            given: Sequence[Any] = ()
+        elif isinstance(inputs, np.ndarray) or not isinstance(inputs, (list, tuple)):
+            given = (inputs,)
+        else:
+            # One nested list is the content of a single input; otherwise a sequence holds one entry an input.
+            one = len(self._names) == 1 and not (len(inputs) == 1 and isinstance(inputs[0], np.ndarray))
+            given = (inputs,) if one else inputs
+        if len(given) != len(self._names):
+            raise InputError(f"{self._source} takes {len(self._names)} inputs ({self._listed()}), got {len(given)}")
+        return given
+
+    def _by_name(self, inputs: Mapping[Any, Any]) -> Sequence[Any]:
+        try:
+            if len(inputs) == len(self._names):
+                return [inputs[name] for name in self._names]
+        except KeyError:
+            pass
+        given = [self._names[k] if isinstance(k, int) and 0 <= k < len(self._names) else k for k in inputs]
+        for name in given:
+            if name not in self._names:
+                raise InputError(f"{self._source} has no input {name!r}", hint=did_you_mean(str(name), self._names))
+        for name in self._names:
+            if name not in given:
+                raise InputError(f"the input {name!r} of {self._source} is missing; it takes {self._listed()}")
+        values = dict(zip(given, inputs.values(), strict=True))
+        return [values[name] for name in self._names]
+
+    def _as_array(self, index: int, value: Any) -> NDArray[Any]:
+        dtype = self._expected[index][0]
+        if type(value) is not np.ndarray:
+            value = self._converted(index, value)
+        if value.dtype != dtype and value.dtype.newbyteorder("=") == dtype:
+            value = value.astype(dtype)
+        flags = value.flags
+        if flags.c_contiguous and flags.aligned:
+            return value  # type: ignore[no-any-return]  # `value` is Any until here
+        return np.array(value, order="C", copy=True)
+
+    def _converted(self, index: int, value: Any) -> NDArray[Any]:
+        if isinstance(value, np.ndarray):
+            return np.asarray(value)
+        name, expected = self._names[index], self._types[index]
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise InputError(
+                f"input {name!r} is a {type(value).__name__} that makes no array ({error}); accepted: {expected}"
+            ) from None
+        # A list or scalar carries no data type of its own, so it takes the input's, unless digits would be lost.
+        if hasattr(value, "dtype") or array.dtype == object or not np.can_cast(array.dtype, expected.dtype.numpy, "same_kind"):
+            if array.dtype == object and expected.dtype is not DType.STRING:
+                raise InputError(f"input {name!r} is {value!r:.60} ({type(value).__name__}); accepted: an array {expected}")
+            if hasattr(value, "dtype") or expected.dtype is not DType.STRING:
+                return array
+        return array.astype(expected.dtype.numpy)
+
+    def _check_all(self, arrays: Sequence[NDArray[Any]]) -> None:
+        symbols: dict[str, tuple[int, str]] = {}
+        for name, expected, array in zip(self._names, self._types, arrays, strict=True):
+            if array.dtype != expected.dtype.numpy:
+                hint = f"convert it: .astype({expected.dtype.value!r})"
+                raise InputError(f"input {name!r} is {array.dtype}{list(array.shape)}; accepted: {expected}", hint=hint)
+            if expected.shape is None:
+                continue
+            if len(expected.shape) != array.ndim:
+                raise InputError(f"input {name!r} has rank {array.ndim}, shape {list(array.shape)}; accepted: {expected}")
+            for axis, (want, got) in enumerate(zip(expected.shape, array.shape, strict=True)):
+                self._check_dim(name, expected, axis, want, got, symbols)
+
+    def _check_dim(
+        self, name: str, expected: TensorType, axis: int, want: Any, got: int, symbols: dict[str, tuple[int, str]]
+    ) -> None:
+        if isinstance(want, int) and want != got:
+            raise InputError(f"input {name!r}: dimension {axis} is {got}; accepted: {expected}")
+        if isinstance(want, str):
+            size, first = symbols.setdefault(want, (got, name))
+            if size != got:
+                raise InputError(f"input {name!r}: dimension {axis} ({want}) is {got}, but {want} is {size} in input {first!r}")
+
+    def _listed(self) -> str:
+        return ", ".join(f"{name}: {t}" for name, t in zip(self._names, self._types, strict=True))

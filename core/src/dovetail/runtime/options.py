@@ -1,0 +1,50 @@
+"""The properties that the core itself understands; all others belong to the device."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dovetail.errors import UsageError
+
+__all__ = ["REFERENCE_DEVICE", "CompileOptions"]
+
+REFERENCE_DEVICE = "NUMPY"
+"""The one device the core knows by name: it runs every operator by its reference, so it takes what another device refuses."""
+
+
+def _physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 40
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """Properties of `compile_model`.
+
+    `FUSION`: merge elementwise nodes into the node before them. `FALLBACK`: run on the reference device what the chosen one
+    refuses; off, a refusal is an error. `PLAN_CACHE`: how many input shapes keep their plan. `MEMORY_LIMIT`: bytes that one
+    value may have at most, by default the machine's memory. `device` holds everything else.
+    """
+
+    FUSION: bool = True
+    FALLBACK: bool = True
+    PLAN_CACHE: int = 16
+    MEMORY_LIMIT: int = field(default_factory=_physical_memory)
+    device: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def read(given: Mapping[str, Any]) -> "CompileOptions":
+        """Options from a property mapping. Raises `UsageError` for a value of the wrong type."""
+        own: dict[str, Any] = {}
+        for name, kind in (("FUSION", bool), ("FALLBACK", bool), ("PLAN_CACHE", int), ("MEMORY_LIMIT", int)):
+            if name in given:
+                own[name] = _checked(name, given[name], kind)
+        return CompileOptions(**own, device={k: v for k, v in given.items() if k not in own})
+
+
+def _checked(name: str, value: Any, kind: type) -> Any:
+    fits = isinstance(value, bool) if kind is bool else isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if not fits:
+        accepted = "True or False" if kind is bool else "a positive integer"
+        raise UsageError(f"property {name} is {value!r}; accepted: {accepted}")
+    return value

@@ -1,0 +1,209 @@
+"""From a model and input shapes to a plan: the passes in their order, then one executable for each part."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dovetail.device import REFERENCE_KERNEL, Device, Executable, Refusal, TypedNode
+from dovetail.errors import CompileError, UnsupportedNode
+from dovetail.graph.model import Graph, Node
+from dovetail.graph.types import TensorType
+from dovetail.op import Operator
+from dovetail.passes.bind import Find, bind
+from dovetail.passes.constant_folding import fold_constants
+from dovetail.passes.decompose import decompose
+from dovetail.passes.eliminate import drop_dead_nodes, drop_identities
+from dovetail.passes.fold_batch_norm import fold_batch_norm
+from dovetail.passes.fuse_post_ops import fuse_post_ops
+from dovetail.passes.partition import Part, partition
+from dovetail.runtime.options import CompileOptions
+from dovetail.runtime.report import NodePlacement, PlanReport
+
+__all__ = ["Plan", "Step", "Target", "analyze", "make_plan", "place"]
+
+Pass = Callable[[Graph], Graph]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device to plan for: its name, the opened device, its options, and the distribution it comes from."""
+
+    name: str
+    device: Device
+    options: Mapping[str, Any]
+    provider: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One executable with the slots it reads and writes."""
+
+    device: str
+    executable: Executable
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A model compiled for one set of input shapes.
+
+    Values between steps live in slots: first the model's inputs, then what steps write. An output is a slot or a constant.
+    """
+
+    steps: tuple[Step, ...]
+    slots: int
+    outputs: tuple[int | NDArray[Any], ...]
+    types: tuple[TensorType, ...]
+    report: PlanReport
+
+    def close(self) -> None:
+        """Free the executables."""
+        for step in self.steps:
+            step.executable.close()
+
+
+def analyze(graph: Graph, find: Find, limit: int | None = None) -> Graph:
+    """The graph bound, typed, folded, and without dead nodes. All inputs must have static types."""
+    return drop_dead_nodes(drop_identities(fold_constants(bind(graph, find), limit=limit)))
+
+
+def place(graph: Graph, targets: Sequence[Target]) -> Mapping[str, tuple[str, tuple[tuple[str, Refusal], ...]]]:
+    """For each node the first target that accepts it (`""` if none does), and the refusals of those asked before."""
+    placed = {}
+    for node in graph.nodes:
+        typed = TypedNode.of(node, graph)
+        refusals = []
+        home = ""
+        for target in targets:
+            answer = target.device.supports(typed)
+            if answer:
+                home = target.name
+                break
+            assert isinstance(answer, Refusal)
+            refusals.append((target.name, answer))
+        placed[node.name] = (home, tuple(refusals))
+    return placed
+
+
+def make_plan(
+    graph: Graph,
+    find: Find,
+    targets: Sequence[Target],
+    options: CompileOptions,
+    provider_of: Callable[[type[Operator]], str],
+    extra_passes: Sequence[Pass] = (),
+) -> Plan:
+    """Compile a graph whose inputs have static types for devices in order of preference.
+
+    Raises `OperatorError` and its kin for a bad graph, `UnsupportedNode` for a node that no target accepts, `CompileError`
+    for what goes wrong on a device.
+    """
+    started = time.perf_counter()
+    whole = _optimise(graph, find, targets, options, extra_passes)
+    placed = place(whole, targets)
+    _require_homes(whole, placed)
+    by_name = {target.name: target for target in targets}
+    parts: list[Part] = []
+    stops: dict[str, tuple[str, Refusal]] = {}
+    for part in partition(whole, {name: home for name, (home, _) in placed.items()}):
+        if options.FUSION:
+            fused = fuse_post_ops(part.graph, by_name[part.device].device.supports)
+            stops.update(fused.stops)
+            part = Part(part.device, drop_dead_nodes(fused.graph))
+        parts.append(part)
+    passed = time.perf_counter()
+    executables = _compile(parts, by_name)
+    seconds = {"passes": passed - started, "compile": time.perf_counter() - passed}
+    nodes = tuple(_placements(parts, executables, by_name, placed, stops, provider_of))
+    memory: dict[str, int] = {}
+    for part, executable in zip(parts, executables, strict=True):
+        memory[part.device] = memory.get(part.device, 0) + executable.memory.peak
+    return _wire(whole, parts, executables, PlanReport(nodes, len(parts), memory, seconds))
+
+
+def _optimise(
+    graph: Graph, find: Find, targets: Sequence[Target], options: CompileOptions, extra_passes: Sequence[Pass]
+) -> Graph:
+    def keeps(node: Node, inside: Graph) -> bool:
+        answer = targets[0].device.supports(TypedNode.of(node, inside))
+        return not isinstance(answer, Refusal) and answer.kernel != REFERENCE_KERNEL
+
+    graph = analyze(graph, find, options.MEMORY_LIMIT)
+    graph = drop_identities(decompose(graph, keeps))
+    graph = fold_batch_norm(graph)
+    for one in extra_passes:
+        graph = fold_constants(one(graph))
+    return drop_dead_nodes(graph)
+
+
+def _require_homes(graph: Graph, placed: Mapping[str, tuple[str, tuple[tuple[str, Refusal], ...]]]) -> None:
+    for node in graph.nodes:
+        home, refusals = placed[node.name]
+        if not home:
+            said = "; ".join(f"{device}: {refusal}" for device, refusal in refusals)
+            types = ", ".join("-" if name == "" else str(graph.types[name]) for name in node.inputs)
+            hint = "let FALLBACK be True" if len(refusals) == 1 else "give the operator a NumPy reference"
+            raise UnsupportedNode(f"no device runs node {node} with inputs ({types}): {said}", hint=hint)
+
+
+def _compile(parts: Sequence[Part], by_name: Mapping[str, Target]) -> list[Executable]:
+    done: list[Executable] = []
+    try:
+        for part in parts:
+            target = by_name[part.device]
+            done.append(target.device.compile(part.graph, target.options))
+    except BaseException:
+        for executable in done:
+            executable.close()
+        raise
+    return done
+
+
+def _placements(
+    parts: Sequence[Part],
+    executables: Sequence[Executable],
+    by_name: Mapping[str, Target],
+    placed: Mapping[str, tuple[str, tuple[tuple[str, Refusal], ...]]],
+    stops: Mapping[str, tuple[str, Refusal]],
+    provider_of: Callable[[type[Operator]], str],
+) -> Sequence[NodePlacement]:
+    found = []
+    for part, executable in zip(parts, executables, strict=True):
+        nodes = {node.name: node for node in part.graph.nodes}
+        for said in executable.reports:
+            node = nodes.get(said.name)
+            if node is None:
+                raise CompileError(f"device {part.device} reports a node {said.name!r} that it was not given")
+            provider = provider_of(type(node.op)) if said.from_operator else by_name[part.device].provider
+            refusals = (*placed.get(said.name, ("", ()))[1], *said.refusals)
+            found.append(
+                NodePlacement(
+                    said.name,
+                    said.op,
+                    part.device,
+                    said.kernel,
+                    provider,
+                    node.origins,
+                    said.post_ops,
+                    refusals,
+                    stops.get(said.name),
+                )
+            )
+    return found
+
+
+def _wire(whole: Graph, parts: Sequence[Part], executables: Sequence[Executable], report: PlanReport) -> Plan:
+    slot = {name: index for index, name in enumerate(whole.inputs)}
+    steps = []
+    for part, executable in zip(parts, executables, strict=True):
+        for name in part.graph.outputs:
+            slot.setdefault(name, len(slot))
+        reads = tuple(slot[name] for name in part.graph.inputs)
+        steps.append(Step(part.device, executable, reads, tuple(slot[name] for name in part.graph.outputs)))
+    outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)
+    types = tuple(whole.types[name].with_shape(whole.types[name].shape) for name in whole.outputs)
+    return Plan(tuple(steps), len(slot), outputs, types, report)

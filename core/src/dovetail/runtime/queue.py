@@ -1,0 +1,90 @@
+"""A pool of requests that keeps a device busy."""
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dovetail.errors import UsageError
+from dovetail.runtime.compiled_model import CompiledModel
+from dovetail.runtime.infer_request import InferRequest
+
+__all__ = ["AsyncInferQueue"]
+
+
+class AsyncInferQueue:
+    """Runs inferences on `jobs` requests; `start_async` blocks while all of them are busy.
+
+    Example::
+
+        queue = AsyncInferQueue(compiled, jobs=4)
+        queue.set_callback(lambda request, index: answers.__setitem__(index, request.results[0]))
+        for index, image in enumerate(images):
+            queue.start_async({"image": image}, index)
+        queue.wait_all()
+    """
+
+    def __init__(self, compiled: CompiledModel, jobs: int = 0) -> None:
+        if jobs < 0:
+            raise UsageError(f"jobs is {jobs}; accepted: a positive number, or 0 for two a core")
+        count = jobs or 2 * (os.cpu_count() or 1)
+        self._requests = tuple(compiled.create_infer_request() for _ in range(count))
+        self._idle: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._callback: Callable[[InferRequest, Any], None] | None = None
+        self._errors: list[BaseException] = []
+        self._lock = threading.Condition()
+        self._running = 0
+        for index in range(count):
+            self._idle.put(index)
+
+    def set_callback(self, callback: Callable[[InferRequest, Any], None]) -> None:
+        """Call `callback(request, userdata)` on a worker thread after each run that succeeds; the request is idle afterwards."""
+        self._callback = callback
+
+    def start_async(self, inputs: Any = None, userdata: Any = None) -> None:
+        """Start one run, waiting first for an idle request. Raises `InputError` for bad inputs at once."""
+        index = self._idle.get()
+        request = self._requests[index]
+        with self._lock:
+            self._running += 1
+        try:
+            request.start_async(inputs, userdata)
+        except BaseException:
+            self._finish(index, None)
+            raise
+        request.then(lambda error: self._ended(index, userdata, error))
+
+    def wait_all(self) -> None:
+        """Wait until every run has ended. Raises the first error of a run or callback, and forgets them all."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._running == 0)
+            errors, self._errors = self._errors, []
+        if errors:
+            raise errors[0]
+
+    def is_ready(self) -> bool:
+        """True when a request is idle, so that `start_async` would not wait."""
+        return not self._idle.empty()
+
+    def _ended(self, index: int, userdata: Any, error: BaseException | None) -> None:
+        if error is None and self._callback is not None:
+            try:
+                self._callback(self._requests[index], userdata)
+            except Exception as raised:
+                error = raised
+        self._finish(index, error)
+
+    def _finish(self, index: int, error: BaseException | None) -> None:
+        with self._lock:
+            self._running -= 1
+            if error is not None:
+                self._errors.append(error)
+            self._idle.put(index)
+            self._lock.notify_all()
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[InferRequest]:
+        return iter(self._requests)

@@ -1,0 +1,37 @@
+"""What a plan says of itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dovetail.device import Refusal
+
+__all__ = ["NodePlacement", "PlanReport"]
+
+
+@dataclass(frozen=True)
+class NodePlacement:
+    """Where one node runs and why.
+
+    `origins` are the model's nodes it stands for; `provider` the distribution that brings the kernel; `refusals` name each
+    device or kernel that was asked before and its answer; `post_op_stop` is the node that could not be fused into this one.
+    """
+
+    name: str
+    op: str
+    device: str
+    kernel: str
+    provider: str
+    origins: tuple[str, ...] = ()
+    post_ops: tuple[str, ...] = ()
+    refusals: tuple[tuple[str, Refusal], ...] = ()
+    post_op_stop: tuple[str, Refusal] | None = None
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """A plan for one set of input shapes: nodes in execution order, parts, planned peak bytes by device, seconds by step."""
+
+    nodes: tuple[NodePlacement, ...]
+    partitions: int
+    memory: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
