@@ -102,8 +102,8 @@ def conv_transpose_geometry(
 ) -> ConvGeometry:
     """The geometry of a transposed convolution, from its ONNX attributes (None: left out).
 
-    With `output_shape` the pads are computed from it, split as `auto_pad` says; the larger half goes to the end, unless it is
-    SAME_LOWER. A pad may then be negative: output that no input reaches. Raises as `conv_geometry` does.
+    With `output_shape` the pads are computed from it, split in halves of which the larger is at the end for SAME_UPPER, else at
+    the begin; output that no input reaches then has pads of 0. Raises as `conv_geometry` does.
     """
     rank = len(input)
     shape = _numbers("kernel_shape", kernel, rank, least=1)
@@ -112,15 +112,15 @@ def conv_transpose_geometry(
     extra = _numbers("output_padding", output_padding, rank, least=0, default=0)
     axes = range(rank)
     full = [steps[a] * (input[a] - 1) + extra[a] + (shape[a] - 1) * gaps[a] + 1 if input[a] else 0 for a in axes]
+    begin, end = _explicit_pads(pads if auto_pad == "NOTSET" and output_shape is None else None, rank, auto_pad)
+    wanted = tuple(max(0, full[a] - begin[a] - end[a]) for a in axes)
     if output_shape is not None:
-        wanted = _numbers("output_shape", output_shape[-rank:], rank, least=0)
+        wanted = _numbers("output_shape", output_shape, rank, least=0)
     elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         wanted = tuple(size * step for size, step in zip(input, steps, strict=True))
-    else:
-        begin, end = _explicit_pads(pads if auto_pad == "NOTSET" else None, rank, auto_pad)
-        output = tuple(max(0, full[a] - begin[a] - end[a]) for a in axes)
-        return ConvGeometry(tuple(input), output, shape, steps, gaps, begin, end)
-    begin, end = _split([full[a] - wanted[a] for a in axes], auto_pad)
+    if output_shape is not None or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        upper = auto_pad == "SAME_UPPER"
+        begin, end = _split([max(0, full[a] - wanted[a]) for a in axes], "SAME_UPPER" if upper else "SAME_LOWER")
     return ConvGeometry(tuple(input), wanted, shape, steps, gaps, begin, end)
 
 

@@ -1,24 +1,8 @@
-"""Axes of operators: range checks with ONNX's rule that negative ones count from the end."""
+"""Flattening at an axis, and unidirectional broadcasting."""
 
 import math
-from collections.abc import Iterable
 
-from dovetail.errors import OperatorError, ShapeError
-
-
-def normal_axis(axis: int, rank: int, name: str = "axis") -> int:
-    """`axis` counted from the front. Raises `OperatorError` when it is not in [-rank, rank - 1]."""
-    if not -rank <= axis < rank:
-        raise OperatorError(f"{name} is {axis}; accepted for an input of rank {rank}: {-rank} to {rank - 1}")
-    return axis % rank
-
-
-def normal_axes(axes: Iterable[int], rank: int, name: str = "axes") -> tuple[int, ...]:
-    """All of `axes` counted from the front, in the order given. Raises `OperatorError` for one out of range or twice."""
-    found = tuple(normal_axis(int(axis), rank, name) for axis in axes)
-    if len(set(found)) != len(found):
-        raise OperatorError(f"{name} {list(found)} name an axis twice")
-    return found
+from dovetail.errors import ShapeError
 
 
 def flattened(dims: tuple[int, ...], axis: int) -> tuple[int, int]:

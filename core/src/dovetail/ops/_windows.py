@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from numpy.typing import NDArray
 
 from dovetail.errors import ShapeError
 from dovetail.graph.types import TensorType
+from dovetail.ops._types import Array
 from dovetail.spatial import ConvGeometry
 
 
-def windows(x: NDArray[Any], geometry: ConvGeometry, fill: Any) -> NDArray[Any]:
+def windows(x: Array, geometry: ConvGeometry, fill: Any) -> Array:
     """x [N, C, *input] -> a read-only view [N, C, *output, *kernel]; what lies outside the input is `fill`."""
     g = geometry
     if not g.is_dense:

@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import FLOATS, Operator, TensorType
-from dovetail.ops._numerics import rounded, widen
+from dovetail.ops._elementwise import wide
+from dovetail.ops._numerics import rounded
+from dovetail.ops._types import Array, Types
 from dovetail.ops._windows import spatial_dims, windows
 from dovetail.spatial import ConvGeometry, conv_geometry
 
@@ -50,9 +51,9 @@ class AveragePool(Operator):
     def infer(self, X: TensorType) -> TensorType:
         return X.with_shape((*X.dims[:2], *self.geometry(X).output))
 
-    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
+    def reference(self, X: Array) -> Array:
         geometry = self.geometry(TensorType.of(X))
-        x = widen(X)
+        x = wide(X)
         view = windows(x, geometry, 0)
         total = np.zeros((*X.shape[:2], *geometry.output), x.dtype)
         with np.errstate(all="ignore"):
@@ -61,7 +62,7 @@ class AveragePool(Operator):
             total /= functools.reduce(np.multiply.outer, self.counts(geometry))
         return rounded(total, X.dtype)
 
-    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         return outputs[0].size * (int(np.prod(self.kernel_shape)) + 1)
 
     def _axis_count(self, g: ConvGeometry, axis: int) -> NDArray[np.int64]:

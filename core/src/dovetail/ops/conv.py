@@ -1,13 +1,13 @@
 """Conv: convolution (cross-correlation) over any number of spatial axes. https://onnx.ai/onnx/operators/onnx__Conv.html"""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.op import FLOATS, Operator, OperatorError, ShapeError, TensorType
-from dovetail.ops._numerics import rounded, widen
+from dovetail.ops._elementwise import wide
+from dovetail.ops._numerics import rounded
+from dovetail.ops._types import Array, Types
 from dovetail.ops._windows import spatial_dims, windows
 from dovetail.spatial import ConvGeometry, conv_geometry
 
@@ -52,23 +52,23 @@ class Conv(Operator):
             raise ShapeError(f"the bias B is {B}; accepted: [{maps}], one for each output channel")
         return X.with_shape((X.dims[0], maps, *geometry.output))
 
-    def reference(self, X: NDArray[Any], W: NDArray[Any], B: NDArray[Any] | None = None) -> NDArray[Any]:
+    def reference(self, X: Array, W: Array, B: Array | None = None) -> Array:
         geometry = self.geometry(TensorType.of(X), TensorType.of(W))
         maps, channels = W.shape[:2]
-        y = np.empty((X.shape[0], maps, *geometry.output), widen(X[:0]).dtype)
-        view = windows(widen(X), geometry, 0)
+        y = np.empty((X.shape[0], maps, *geometry.output), wide(X[:0]).dtype)
+        view = windows(wide(X), geometry, 0)
         kernel_axes = tuple(range(-geometry.rank, 0))
         with np.errstate(all="ignore"):
             for g in range(self.group):
                 own = slice(g * maps // self.group, (g + 1) * maps // self.group)
                 part = view[:, g * channels : (g + 1) * channels]
-                product = np.tensordot(part, widen(W[own]), axes=((1, *kernel_axes), (1, *kernel_axes)))
+                product = np.tensordot(part, wide(W[own]), axes=((1, *kernel_axes), (1, *kernel_axes)))
                 y[:, own] = np.moveaxis(product, -1, 1)
             if B is not None:
-                y += widen(B).reshape(-1, *(1,) * geometry.rank)
+                y += wide(B).reshape(-1, *(1,) * geometry.rank)
         return rounded(y, X.dtype)
 
-    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         _, weights, bias = (*inputs, None)[:3]
         assert weights is not None
         per_output = 2 * weights.size // max(1, weights.dims[0]) + (bias is not None)

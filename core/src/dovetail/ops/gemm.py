@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.op import FLOATS, DType, Operator, ShapeError, TensorType
 from dovetail.ops._axes import require_broadcast
-from dovetail.ops._numerics import is_float, rounded, widen
+from dovetail.ops._elementwise import wide
+from dovetail.ops._numerics import is_float, rounded
+from dovetail.ops._types import Array, Types
 
 
 class Gemm(Operator):
@@ -44,22 +45,22 @@ class Gemm(Operator):
             require_broadcast("C", C.dims, (m, n))
         return A.with_shape((m, n))
 
-    def reference(self, A: NDArray[Any], B: NDArray[Any], C: NDArray[Any] | None = None) -> NDArray[Any]:
-        left, right = widen(A.T if self.transA else A), widen(B.T if self.transB else B)
+    def reference(self, A: Array, B: Array, C: Array | None = None) -> Array:
+        left, right = wide(A.T if self.transA else A), wide(B.T if self.transB else B)
         with np.errstate(all="ignore"):
             y = _scaled(np.matmul(left, right), self.alpha)
             if C is not None:
-                y = y + _scaled(widen(C), self.beta)
+                y = y + _scaled(wide(C), self.beta)
         return rounded(y, A.dtype)
 
-    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         a, _, c = (*inputs, None)[:3]
         assert a is not None
         k = a.dims[0] if self.transA else a.dims[1]
         return outputs[0].size * (2 * k + (c is not None))
 
 
-def _scaled(x: NDArray[Any], factor: float) -> Any:
+def _scaled(x: Array, factor: float) -> Any:
     if factor == 1:
         return x
     return x * np.asarray(factor, x.dtype if is_float(x) else np.float64)

@@ -1,13 +1,13 @@
 """GlobalAveragePool: the mean over all spatial axes. https://onnx.ai/onnx/operators/onnx__GlobalAveragePool.html"""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.op import FLOATS, Operator, TensorType
-from dovetail.ops._numerics import rounded, widen
+from dovetail.ops._elementwise import wide
+from dovetail.ops._numerics import rounded
+from dovetail.ops._types import Array, Types
 from dovetail.ops._windows import global_shape
 
 
@@ -21,12 +21,12 @@ class GlobalAveragePool(Operator):
     def infer(self, X: TensorType) -> TensorType:
         return X.with_shape(global_shape(X))
 
-    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
+    def reference(self, X: Array) -> Array:
         axes = tuple(range(2, X.ndim))
         with np.errstate(all="ignore"):
-            total = np.sum(widen(X), axis=axes, keepdims=True)
+            total = np.sum(wide(X), axis=axes, keepdims=True)
             return rounded(total / np.asarray(np.prod(X.shape[2:]), total.dtype), X.dtype)
 
-    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         assert inputs[0] is not None
         return inputs[0].size + outputs[0].size

@@ -1,13 +1,13 @@
 """GlobalMaxPool: the largest element over all spatial axes. https://onnx.ai/onnx/operators/onnx__GlobalMaxPool.html"""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.op import FLOATS, Operator, TensorType
-from dovetail.ops._numerics import rounded, widen
+from dovetail.ops._elementwise import wide
+from dovetail.ops._numerics import rounded
+from dovetail.ops._types import Array, Types
 from dovetail.ops._windows import global_shape
 
 
@@ -21,10 +21,10 @@ class GlobalMaxPool(Operator):
     def infer(self, X: TensorType) -> TensorType:
         return X.with_shape(global_shape(X))
 
-    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
+    def reference(self, X: Array) -> Array:
         with np.errstate(invalid="ignore"):
-            return rounded(np.max(widen(X), axis=tuple(range(2, X.ndim)), keepdims=True, initial=-np.inf), X.dtype)
+            return rounded(np.max(wide(X), axis=tuple(range(2, X.ndim)), keepdims=True, initial=-np.inf), X.dtype)
 
-    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         assert inputs[0] is not None
         return inputs[0].size

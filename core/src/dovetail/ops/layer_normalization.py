@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.op import FLOATS, DType, Operator, OperatorError, TensorType
-from dovetail.ops._axes import normal_axis, require_broadcast
-from dovetail.ops._numerics import rounded, widen
+from dovetail.ops._axes import require_broadcast
+from dovetail.ops._elementwise import wide
+from dovetail.ops._numerics import rounded
+from dovetail.ops._shapes import check_axis
+from dovetail.ops._types import Array, Types
 
 
 class LayerNormalization(Operator):
@@ -32,28 +33,26 @@ class LayerNormalization(Operator):
             raise OperatorError(f"attribute 'stash_type' is {self.stash_type}; accepted: float32 (1), bfloat16 (16)")
 
     def infer(self, X: TensorType, Scale: TensorType, B: TensorType | None = None) -> tuple[TensorType, TensorType, TensorType]:
-        axis = normal_axis(self.axis, X.rank)
+        axis = check_axis(self.axis, X.rank)
         require_broadcast("Scale", Scale.dims, X.dims)
         if B is not None:
             require_broadcast("B", B.dims, X.dims)
         statistic = TensorType(self.stash_type, (*X.dims[:axis], *(1,) * (X.rank - axis)))
         return X.with_shape(X.dims), statistic, statistic
 
-    def reference(
-        self, X: NDArray[Any], Scale: NDArray[Any], B: NDArray[Any] | None = None
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        x = widen(X)
-        axis = normal_axis(self.axis, X.ndim)
+    def reference(self, X: Array, Scale: Array, B: Array | None = None) -> tuple[Array, Array, Array]:
+        x = wide(X)
+        axis = check_axis(self.axis, X.ndim)
         axes = tuple(range(axis, X.ndim))
         with np.errstate(all="ignore"):
             count = np.asarray(math.prod(X.shape[axis:]), x.dtype)
             mean = np.sum(x, axis=axes, keepdims=True) / count
             centred = x - mean
             inverse = 1 / np.sqrt(np.sum(centred * centred, axis=axes, keepdims=True) / count + self.epsilon)
-            y = centred * inverse * widen(Scale)
+            y = centred * inverse * wide(Scale)
             if B is not None:
-                y = y + widen(B)
+                y = y + wide(B)
         return rounded(y, X.dtype), rounded(mean, self.stash_type.numpy), rounded(inverse, self.stash_type.numpy)
 
-    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         return 8 * outputs[0].size

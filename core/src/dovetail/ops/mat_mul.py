@@ -1,13 +1,13 @@
 """MatMul: matrix product with NumPy's rules. https://onnx.ai/onnx/operators/onnx__MatMul.html"""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.op import FLOATS, DType, Operator, ShapeError, TensorType
-from dovetail.ops._numerics import rounded, widen
+from dovetail.ops._elementwise import wide
+from dovetail.ops._numerics import rounded
+from dovetail.ops._types import Array, Types
 
 
 class MatMul(Operator):
@@ -31,10 +31,10 @@ class MatMul(Operator):
             raise ShapeError(f"A is {A}, B is {B}; the axes before the last two do not broadcast") from None
         return A.with_shape((*batch, *A.dims[-2:-1], *(B.dims[-1:] if B.rank > 1 else ())))
 
-    def reference(self, A: NDArray[Any], B: NDArray[Any]) -> NDArray[Any]:
+    def reference(self, A: Array, B: Array) -> Array:
         with np.errstate(all="ignore"):
-            return rounded(np.matmul(widen(A), widen(B)), A.dtype)
+            return rounded(np.matmul(wide(A), wide(B)), A.dtype)
 
-    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         assert inputs[0] is not None
         return 2 * outputs[0].size * inputs[0].dims[-1]

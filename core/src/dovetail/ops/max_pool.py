@@ -1,13 +1,12 @@
 """MaxPool: the largest element of each window. https://onnx.ai/onnx/operators/onnx__MaxPool.html"""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.op import FLOATS, DType, Operator, OperatorError, TensorType
 from dovetail.ops._numerics import lowest
+from dovetail.ops._types import Array, Types
 from dovetail.ops._windows import spatial_dims, windows
 from dovetail.spatial import ConvGeometry, conv_geometry
 
@@ -50,7 +49,7 @@ class MaxPool(Operator):
         shape = (*X.dims[:2], *self.geometry(X).output)
         return X.with_shape(shape), TensorType(DType.INT64, shape)
 
-    def reference(self, X: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def reference(self, X: Array) -> tuple[Array, Array]:
         geometry = self.geometry(TensorType.of(X))
         size = int(np.prod(geometry.input))
         places = np.arange(size).reshape(geometry.input, order="F" if self.storage_order else "C")
@@ -67,5 +66,5 @@ class MaxPool(Operator):
         planes = np.arange(X.shape[0] * X.shape[1]).reshape(*X.shape[:2], *(1,) * geometry.rank)
         return y, np.where(index < 0, index, index + planes * size)
 
-    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         return outputs[0].size * int(np.prod(self.kernel_shape))

@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.ops._numerics import is_float
 from dovetail.ops._reduce import Reduction
+from dovetail.ops._types import Array
 
 
 class ReduceL2(Reduction):
@@ -15,6 +15,6 @@ class ReduceL2(Reduction):
     Integers: computed in float64 and cut off.
     """
 
-    def reduce(self, x: NDArray[Any], axes: tuple[int, ...]) -> Any:
+    def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         wide = x if is_float(x) else x.astype(np.float64)
         return np.sqrt(np.sum(wide * wide, axis=axes, keepdims=True))

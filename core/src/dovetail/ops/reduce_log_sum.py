@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.ops._numerics import is_float
 from dovetail.ops._reduce import Reduction
+from dovetail.ops._types import Array
 
 
 class ReduceLogSum(Reduction):
@@ -15,5 +15,5 @@ class ReduceLogSum(Reduction):
     Integers (before version 28): computed in float64 and cut off.
     """
 
-    def reduce(self, x: NDArray[Any], axes: tuple[int, ...]) -> Any:
+    def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         return np.log(np.sum(x if is_float(x) else x.astype(np.float64), axis=axes, keepdims=True))

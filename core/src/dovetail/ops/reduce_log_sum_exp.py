@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.ops._numerics import is_float
 from dovetail.ops._reduce import Reduction
+from dovetail.ops._types import Array
 
 
 class ReduceLogSumExp(Reduction):
@@ -16,7 +16,7 @@ class ReduceLogSumExp(Reduction):
     Integers (before version 28): in float64, cut off.
     """
 
-    def reduce(self, x: NDArray[Any], axes: tuple[int, ...]) -> Any:
+    def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         wide = x if is_float(x) else x.astype(np.float64)
         largest = np.max(wide, axis=axes, keepdims=True, initial=-np.inf)
         origin = np.where(np.isinf(largest), np.zeros_like(largest), largest)

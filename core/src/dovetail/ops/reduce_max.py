@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.op import DType
 from dovetail.ops._numerics import lowest
 from dovetail.ops._reduce import REDUCIBLE, Reduction
+from dovetail.ops._types import Array
 
 
 class ReduceMax(Reduction):
@@ -18,5 +18,5 @@ class ReduceMax(Reduction):
 
     types = {"T": REDUCIBLE | {DType.INT8, DType.UINT8, DType.BOOL}}
 
-    def reduce(self, x: NDArray[Any], axes: tuple[int, ...]) -> Any:
+    def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         return np.max(x, axis=axes, keepdims=True, initial=lowest(x.dtype))

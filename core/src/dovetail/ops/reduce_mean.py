@@ -4,10 +4,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.ops._numerics import is_float
 from dovetail.ops._reduce import Reduction
+from dovetail.ops._types import Array
 
 
 class ReduceMean(Reduction):
@@ -16,7 +16,7 @@ class ReduceMean(Reduction):
     Integers: the sum wraps, the quotient is cut off. NaN for floats when there are no elements.
     """
 
-    def reduce(self, x: NDArray[Any], axes: tuple[int, ...]) -> Any:
+    def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         total = np.sum(x, axis=axes, keepdims=True, dtype=x.dtype)
         count = math.prod(x.shape[a] for a in axes)
         if is_float(x):

@@ -3,13 +3,13 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.ops._reduce import Reduction
+from dovetail.ops._types import Array
 
 
 class ReduceProd(Reduction):
     """reduced = the product of data over `axes`; see `Reduction`."""
 
-    def reduce(self, x: NDArray[Any], axes: tuple[int, ...]) -> Any:
+    def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         return np.prod(x, axis=axes, keepdims=True, dtype=x.dtype)

@@ -1,14 +1,15 @@
 """Softmax: exp(x) / sum(exp(x)). https://onnx.ai/onnx/operators/onnx__Softmax.html"""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.op import FLOATS, Operator, TensorType
-from dovetail.ops._axes import flattened, normal_axis
-from dovetail.ops._numerics import rounded, widen
+from dovetail.ops._axes import flattened
+from dovetail.ops._elementwise import wide
+from dovetail.ops._numerics import rounded
+from dovetail.ops._shapes import check_axis
+from dovetail.ops._types import Array, Types
 
 
 class Softmax(Operator):
@@ -21,13 +22,13 @@ class Softmax(Operator):
     axis: int = -1
 
     def infer(self, X: TensorType) -> TensorType:
-        normal_axis(self.axis, X.rank)
+        check_axis(self.axis, X.rank)
         return X.with_shape(X.dims)
 
-    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
+    def reference(self, X: Array) -> Array:
         return _softmax(X, self.axis)
 
-    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         return 5 * outputs[0].size
 
 
@@ -40,19 +41,19 @@ class Softmax_1(Operator):  # noqa: N801  # <op_type>_<since>
     axis: int = 1
 
     def infer(self, X: TensorType) -> TensorType:
-        normal_axis(self.axis, X.rank)
+        check_axis(self.axis, X.rank)
         return X.with_shape(X.dims)
 
-    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
-        rows = X.reshape(flattened(X.shape, normal_axis(self.axis, X.ndim)))
+    def reference(self, X: Array) -> Array:
+        rows = X.reshape(flattened(X.shape, check_axis(self.axis, X.ndim)))
         return _softmax(rows, 1).reshape(X.shape)
 
-    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         return 5 * outputs[0].size
 
 
-def _softmax(X: NDArray[Any], axis: int) -> NDArray[Any]:
-    x = widen(X)
+def _softmax(X: Array, axis: int) -> Array:
+    x = wide(X)
     with np.errstate(all="ignore"):
         e = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
         return rounded(e / np.sum(e, axis=axis, keepdims=True), X.dtype)

@@ -1,0 +1,48 @@
+"""RMSNormalization. https://onnx.ai/onnx/operators/onnx__RMSNormalization.html (Zhang and Sennrich, 2019)"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.op import FLOATS, DType, Operator, OperatorError, TensorType
+from dovetail.ops._axes import require_broadcast
+from dovetail.ops._elementwise import wide
+from dovetail.ops._numerics import rounded
+from dovetail.ops._shapes import check_axis
+from dovetail.ops._types import Array, Types
+
+
+class RMSNormalization(Operator):
+    """Y = X / sqrt(mean(X^2) + epsilon) * scale, with the mean over all axes from `axis` on; Y has the type of scale.
+
+    Computed in float32, in float64 for float64 inputs, whatever the narrower `stash_type`; the result is rounded once.
+    """
+
+    since = 23
+    inputs = ("X: T", "scale: V")
+    outputs = ("Y: V",)
+    types = {"T": FLOATS, "V": FLOATS}
+    axis: int = -1
+    epsilon: float = 1e-5
+    stash_type: DType = DType.FLOAT32
+
+    def __post_init__(self) -> None:
+        if self.stash_type not in FLOATS:
+            raise OperatorError(f"attribute 'stash_type' is {self.stash_type}; accepted: a floating-point type")
+
+    def infer(self, X: TensorType, scale: TensorType) -> TensorType:
+        check_axis(self.axis, X.rank)
+        require_broadcast("scale", scale.dims, X.dims)
+        return TensorType(scale.dtype, X.dims)
+
+    def reference(self, X: Array, scale: Array) -> Array:
+        x = wide(X)
+        axis = check_axis(self.axis, X.ndim)
+        with np.errstate(all="ignore"):
+            count = np.asarray(math.prod(X.shape[axis:]), x.dtype)
+            mean = np.sum(x * x, axis=tuple(range(axis, X.ndim)), keepdims=True) / count
+            return rounded(x / np.sqrt(mean + self.epsilon) * wide(scale), scale.dtype)
+
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
+        return 5 * outputs[0].size
