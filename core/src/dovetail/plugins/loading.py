@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dovetail.graph import Graph, Model
     from dovetail.op import Operator
     from dovetail.plugins.devices import Devices
+    from dovetail.plugins.observers import Observers
     from dovetail.plugins.operators import Operators
     from dovetail.plugins.registry import ExtraKernel
     from dovetail.plugins.staging import Loader
@@ -114,7 +115,8 @@ class PluginManager:
 
     def graph_passes(self, options: Mapping[str, Any]) -> tuple[Callable[["Graph"], "Graph"], ...]:
         """The passes that plugins of the group `dovetail.hooks` add, in order. Loads those plugins."""
-        return tuple(graph_pass for passes in self._ask_all("dovetail_graph_passes", options=options) for graph_pass in passes)
+        with self._lock:
+            return self._observers.graph_passes(options)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
@@ -136,7 +138,7 @@ class PluginManager:
     def provider(self, operator: type["Operator"]) -> str:
         """Where a class comes from: `dovetail 0.1.0`, `dovetail-ops-tim-vx 0.1.0` or `session (my_ops.py)`.
 
-        Raises `UsageError` for a class that this manager does not know.
+        A class that was never registered comes from the session, too: from its module.
         """
         with self._lock:
             return self._operators.provider(operator)
@@ -173,7 +175,8 @@ class PluginManager:
 
     def add_commands(self, cli: Any) -> None:
         """Let plugins of the group `dovetail.hooks` add commands to a `click.Group`. Loads those plugins."""
-        self._ask_all("dovetail_add_commands", cli=cli)
+        with self._lock:
+            self._observers.add_commands(cli)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -195,6 +198,12 @@ class PluginManager:
 
         return Operators(self._ledger, self._loader)
 
+    @cached_property
+    def _observers(self) -> "Observers":
+        from dovetail.plugins.observers import Observers
+
+        return Observers(self._ledger, self._loader)
+
     def _frontend(self, suffix: str) -> PluginRecord:
         record = self._ledger.choose("frontends", suffix)
         if record is None:
@@ -203,21 +212,3 @@ class PluginManager:
             hints += [f"{r.key}: {r.provider} is {r.state} ({r.reason})." for r in others]
             raise UnknownFormat(f"no installed frontend reads .{suffix} files", hint=" ".join(filter(None, hints)))
         return record
-
-    def _ask_all(self, hook: str, **arguments: object) -> list[Any]:
-        """The answers of all plugins of the group `dovetail.hooks` that have the hook. One that raises fails and is left out."""
-        from dovetail.plugins.staging import blaming
-
-        answers = []
-        with self._lock:
-            for record in self.records():
-                if record.kind == "hooks":
-                    self._loader.load_if_possible(record)
-            callees = [(record, staged) for record, staged in self._loader.loaded("hooks") if staged.implements(hook)]
-            for record, staged in sorted(callees, key=lambda callee: callee[1].order(hook)):
-                try:
-                    with blaming(record, hook):
-                        answers.append(getattr(staged.hooks, hook)(**arguments))
-                except PluginFailed as error:
-                    self._ledger.fail(record, error)
-        return answers

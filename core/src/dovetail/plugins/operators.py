@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from dovetail import ops
-from dovetail.errors import DovetailError, UnknownOperator, UsageError, did_you_mean
+from dovetail.errors import DovetailError, UnknownOperator, did_you_mean
 from dovetail.op import Operator
 from dovetail.plugins.ledger import Ledger, conflict
 from dovetail.plugins.records import HOST, STANDARD_DOMAIN, PluginRecord, plain_domain
@@ -62,7 +62,8 @@ class Operators:
                 return record.provider
         if operator.__module__.partition(".")[0] == HOST:
             return f"{HOST} {host_version()}"
-        raise UsageError(f"{operator_name(operator)} ({operator.__module__}.{operator.__qualname__}) was never registered here")
+        # A graph built in code may hold a class that nobody registered.
+        return f"session ({operator.__module__})"
 
     def kernels(self, device_type: str) -> tuple[ExtraKernel, ...]:
         """What the loaded packs registered for a device type, by pack, in their order."""

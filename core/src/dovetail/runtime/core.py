@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.device import Device, DeviceInfo, Refusal
-from dovetail.errors import DeviceError, DeviceNotFound, UsageError
+from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UsageError
 from dovetail.graph.model import Graph, Model
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
@@ -131,10 +131,11 @@ class Core:
             own = {**self._properties.get(name.split(".")[0], {}), **(options if name in chosen else {})}
             try:
                 targets.append(self._target(name, own))
-            except DeviceError:
-                # The reference device is a convenience here: without it a refusal becomes an error that says so.
+            except (DeviceError, PluginError) as error:
+                # Here the reference device only takes what others refuse: without it a refusal becomes an error of its own.
                 if name != REFERENCE_DEVICE or name in chosen:
                     raise
+                log.info("%s is not there for nodes that %s refuses: %s", name, names[0], error)
         return targets
 
     def _target(self, name: str, options: Properties) -> Target:
@@ -143,7 +144,12 @@ class Core:
             if info.name not in self._opened:
                 self._opened[info.name] = self.plugins.open_device(info.name, {})
             opened = self._opened[info.name]
-        return Target(info.name, opened, options, self.plugins.record(info.type.lower()).provider)
+        return Target(info.name, opened, options, self._provider(info))
+
+    def _provider(self, info: DeviceInfo) -> str:
+        key = info.type.lower()
+        loaded = (r for r in self.plugins.records() if (r.kind, r.key.lower(), r.state) == ("devices", key, "loaded"))
+        return next(loaded).provider
 
     def _resolve(self, device: str) -> list[str]:
         head, _, tail = device.strip().partition(":")

@@ -21,7 +21,7 @@ def operators_in(extension: Any) -> list[tuple[type[Operator], str]]:
     for an extension without operators.
     """
     if isinstance(extension, type) and issubclass(extension, Operator):
-        return [(extension, f"session ({extension.__module__})")]
+        return [(extension, extension.__module__)]
     if isinstance(extension, ModuleType):
         return _from_module(extension, extension.__name__)
     if isinstance(extension, str | PathLike):
@@ -59,4 +59,4 @@ def _from_module(module: ModuleType, origin: str) -> list[tuple[type[Operator], 
     ]
     if not own:
         raise UsageError(f"extension {origin} defines no operator", hint="define a subclass of dovetail.op.Operator")
-    return [(cls, f"session ({origin})") for cls in own]
+    return [(cls, origin) for cls in own]

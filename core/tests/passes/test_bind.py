@@ -1,0 +1,99 @@
+"""Bind: operators are looked up, attributes read, old attributes become inputs, and errors name the node."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dovetail.errors import GraphError, OperatorError, UnknownOperator
+from dovetail.graph import Graph, GraphBuilder
+from dovetail.op import NUMERIC, DType, Operator, UnboundOperator
+from dovetail.passes.bind import MAX_DEPTH, bind
+
+
+class Take(Operator):
+    domain = "test"
+    inputs = ("X: T", "indices?: int64", "scale?: float32")
+    types = {"T": NUMERIC}
+    legacy_attributes = {"indices": "indices", "scale": "scale"}
+    axis: int
+    mode: str = "clip"
+    to: DType | None = None
+
+
+class Body(Operator):
+    domain = "test"
+    body: Graph
+
+
+def find(domain: str, op_type: str, version: int) -> type[Operator]:
+    if op_type not in ("Take", "Body"):
+        raise UnknownOperator(f"no {domain}::{op_type}")
+    return {"Take": Take, "Body": Body}[op_type]
+
+
+def one(op_type: str = "Take", **raw: Any) -> Graph:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [4])
+    return g.graph([g.node(UnboundOperator("test", op_type, 1, raw), x, name="node7")])
+
+
+def test_attributes_are_read_and_defaults_filled_in() -> None:
+    op = bind(one(axis=np.int64(1), to=1), find).nodes[0].op
+    assert isinstance(op, Take)
+    assert (op.axis, op.mode, op.to) == (1, "clip", DType.FLOAT32)
+    assert op.key == "test::Take"
+
+
+def test_an_attribute_of_old_versions_becomes_a_constant_input() -> None:
+    graph = bind(one(axis=0, indices=(3, 1), scale=2.5), find)
+    node = graph.nodes[0]
+    indices: NDArray[Any] = graph.constants[node.inputs[1]]
+    scale: NDArray[Any] = graph.constants[node.inputs[2]]
+    assert indices.dtype == np.int64
+    assert indices.tolist() == [3, 1]
+    assert scale.dtype == np.float32
+    assert scale == 2.5
+    assert not indices.flags.writeable
+
+
+def test_an_input_skipped_on_the_way_is_left_out() -> None:
+    node = bind(one(axis=0, scale=1.0), find).nodes[0]
+    assert node.inputs[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ({}, "'axis' is missing"),
+        ({"axis": "one"}, "'axis' is 'one' .str.; accepted: int"),
+        ({"axis": 1.5}, "accepted: int"),
+        ({"axis": 0, "to": 99}, "accepted: DType"),
+        ({"axis": 0, "mod": "wrap"}, "unknown attribute 'mod'\n  Did you mean 'mode'"),
+    ],
+)
+def test_bad_attributes_name_node_attribute_and_what_is_accepted(raw: dict[str, Any], said: str) -> None:
+    with pytest.raises(OperatorError, match=said) as caught:
+        bind(one(**raw), find)
+    assert "node 'node7' (test::Take)" in str(caught.value)
+
+
+def test_an_unknown_operator_names_the_node() -> None:
+    with pytest.raises(UnknownOperator, match=r"node 'node7' .test::Nothing.: no test::Nothing"):
+        bind(one("Nothing"), find)
+
+
+def test_sub_graphs_are_bound_too() -> None:
+    inner = one(axis=0)
+    op = bind(one("Body", body=inner), find).nodes[0].op
+    assert isinstance(op, Body)
+    assert isinstance(op.body.nodes[0].op, Take)
+
+
+def test_nesting_has_a_limit() -> None:
+    graph = one(axis=0)
+    for _ in range(MAX_DEPTH + 2):
+        graph = one("Body", body=graph)
+    with pytest.raises(GraphError, match=f"more than {MAX_DEPTH} deep"):
+        bind(graph, find)

@@ -1,0 +1,151 @@
+"""Constant folding, elimination and batch-norm folding."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.errors import OperatorError, OutOfMemory, ShapeError
+from dovetail.graph import Graph, GraphBuilder
+from dovetail.op import NUMERIC, Operator, TensorType
+from dovetail.ops.add import Add
+from dovetail.ops.batch_normalization import BatchNormalization
+from dovetail.ops.concat import Concat
+from dovetail.ops.constant_of_shape import ConstantOfShape
+from dovetail.ops.conv import Conv
+from dovetail.ops.gather import Gather
+from dovetail.ops.gemm import Gemm
+from dovetail.ops.identity import Identity
+from dovetail.ops.relu import Relu
+from dovetail.ops.reshape import Reshape
+from dovetail.ops.shape import Shape
+from dovetail.passes.constant_folding import fold_constants
+from dovetail.passes.eliminate import drop_dead_nodes, drop_identities
+from dovetail.passes.fold_batch_norm import fold_batch_norm
+
+
+class Wrong(Operator):
+    """Says one shape and gives another."""
+
+    domain = "test"
+    inputs = ("X: T",)
+    types = {"T": NUMERIC}
+
+    def reference(self, X: Any) -> Any:
+        return X[:1]
+
+
+class Noise(Operator):
+    domain = "test"
+    inputs = ("X",)
+    is_random = True
+
+    def reference(self, X: Any) -> Any:
+        return X
+
+
+def evaluate(graph: Graph, **inputs: Any) -> list[Any]:
+    done = fold_constants(graph.replace(inputs=(), constants={**graph.constants, **inputs}))
+    return [done.constants[name] for name in graph.outputs]
+
+
+def keys(graph: Graph) -> list[str]:
+    return [n.op.key for n in graph.nodes]
+
+
+def test_a_shape_computed_in_the_graph_is_folded() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2, 3, 4])
+    batch = g.node(Gather(), g.node(Shape(), x), g.constant([0], "int64"))
+    y = g.node(Reshape(), x, g.node(Concat(axis=0), batch, g.constant([-1], "int64")))
+    graph = fold_constants(g.graph([y]))
+    assert keys(graph) == ["Reshape"]
+    assert graph.types[y] == TensorType.of(np.zeros((2, 12), np.float32))
+
+
+def test_a_small_graph_does_not_unfold_to_much() -> None:
+    g = GraphBuilder()
+    y = g.node(ConstantOfShape(), g.constant([1 << 30], "int64"))
+    graph = fold_constants(g.graph([y]))
+    assert keys(graph) == ["ConstantOfShape"]
+    with pytest.raises(OutOfMemory, match=r"'constant_of_shape' .*4,294,967,296 bytes; the limit is 1,000"):
+        fold_constants(g.graph([y]), limit=1000)
+
+
+def test_random_operators_are_not_folded() -> None:
+    g = GraphBuilder()
+    assert keys(fold_constants(g.graph([g.node(Noise(), g.constant([1.0], "float32"))]))) == ["test::Noise"]
+
+
+def test_a_reference_that_contradicts_its_inference_is_an_error() -> None:
+    g = GraphBuilder()
+    with pytest.raises(OperatorError, match=r"'wrong' .*float32\[1\].*float32\[2\]"):
+        fold_constants(g.graph([g.node(Wrong(), g.constant([1.0, 2.0], "float32"))]))
+
+
+def test_errors_name_the_node_and_its_input_types() -> None:
+    g = GraphBuilder()
+    a, b = g.input("a", "float32", [2, 3]), g.input("b", "float32", [4])
+    with pytest.raises(ShapeError, match=r"node 'sum7' \(Add\) with inputs \(float32\[2, 3\], float32\[4\]\)"):
+        fold_constants(g.graph([g.node(Add(), a, b, name="sum7")]))
+
+
+def test_dead_nodes_and_constants_go_but_inputs_stay() -> None:
+    g = GraphBuilder()
+    x, unread = g.input("x", "float32", [2]), g.input("unread", "float32", [2])
+    g.node(Add(), unread, g.constant([1.0, 2.0], "float32"))
+    graph = drop_dead_nodes(fold_constants(g.graph([g.node(Relu(), x)])))
+    assert keys(graph) == ["Relu"]
+    assert not graph.constants
+    assert graph.inputs == ("x", "unread")
+
+
+def test_identities_go_and_outputs_follow() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2, 3])
+    r = g.node(Relu(), g.node(Identity(), x))
+    same = g.node(Reshape(), r, g.constant([2, 3], "int64"))
+    graph = drop_identities(fold_constants(g.graph([g.node(Identity(), same), g.node(Identity(), x)])))
+    assert keys(graph) == ["Relu"]
+    assert graph.outputs == (r, "x")
+
+
+def batch_norm(g: GraphBuilder, x: str, channels: int, rng: np.random.Generator) -> str:
+    statistics = [g.constant(rng.uniform(0.5, 2, channels), "float32") for _ in range(4)]
+    y: str = g.node(BatchNormalization(epsilon=1e-3), x, *statistics)
+    return y
+
+
+@pytest.mark.parametrize(("group", "bias"), [(1, False), (1, True), (2, True)])
+def test_batch_norm_folds_into_a_convolution(rng: np.random.Generator, group: int, bias: bool) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2, 4, 5, 6])
+    weights = [g.constant(rng.standard_normal((6, 4 // group, 3, 2)), "float32")]
+    weights += [g.constant(rng.standard_normal(6), "float32")] if bias else []
+    y = batch_norm(g, g.node(Conv(group=group), x, *weights), 6, rng)
+    check_folded(fold_constants(g.graph([y])), "Conv", rng.standard_normal((2, 4, 5, 6)).astype(np.float32))
+
+
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_batch_norm_folds_into_a_gemm(rng: np.random.Generator, trans_b: bool) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [3, 4])
+    w = g.constant(rng.standard_normal((5, 4) if trans_b else (4, 5)), "float32")
+    product = g.node(Gemm(alpha=0.5, beta=2.0, transB=trans_b), x, w, g.constant(rng.standard_normal(5), "float32"))
+    graph = fold_constants(g.graph([batch_norm(g, product, 5, rng)]))
+    check_folded(graph, "Gemm", rng.standard_normal((3, 4)).astype(np.float32))
+
+
+def check_folded(graph: Graph, left: str, x: Any) -> None:
+    folded = drop_dead_nodes(fold_batch_norm(graph))
+    assert keys(folded) == [left]
+    assert len(folded.nodes[0].origins) == 2
+    np.testing.assert_allclose(evaluate(folded, x=x)[0], evaluate(graph, x=x)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_batch_norm_stays_when_somebody_else_reads_the_value(rng: np.random.Generator) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [1, 2, 3, 3])
+    y = g.node(Conv(), x, g.constant(rng.standard_normal((2, 2, 1, 1)), "float32"))
+    graph = fold_constants(g.graph([batch_norm(g, y, 2, rng), y]))
+    assert keys(fold_batch_norm(graph)) == ["Conv", "BatchNormalization"]

@@ -1,0 +1,109 @@
+"""Fusion: which consumers a node takes over, in which order, and what stops it."""
+
+import numpy as np
+import pytest
+
+from dovetail.device import Accepted, Reason, Refusal, TypedNode
+from dovetail.graph import Binary, Eltwise, Graph, GraphBuilder
+from dovetail.ops.add import Add
+from dovetail.ops.conv import Conv
+from dovetail.ops.mul import Mul
+from dovetail.ops.relu import Relu
+from dovetail.ops.sub import Sub
+from dovetail.ops.tanh import Tanh
+from dovetail.passes.constant_folding import fold_constants
+from dovetail.passes.fuse_post_ops import Fused, fuse_post_ops
+
+
+def accept(node: TypedNode) -> Accepted | Refusal:
+    return Accepted("toy")
+
+
+def conv(g: GraphBuilder, x: str, name: str) -> str:
+    y: str = g.node(Conv(), x, g.constant(np.ones((2, 2, 1, 1)), "float32"), name=name)
+    return y
+
+
+def start() -> tuple[GraphBuilder, str]:
+    g = GraphBuilder()
+    return g, g.input("x", "float32", [1, 2, 3, 3])
+
+
+def fused(g: GraphBuilder, *outputs: str) -> Fused:
+    return fuse_post_ops(fold_constants(g.graph(outputs)), accept)
+
+
+def names(graph: Graph) -> list[str]:
+    return [n.name for n in graph.nodes]
+
+
+def test_a_chain_is_taken_over_in_order() -> None:
+    g, x = start()
+    y = g.node(Tanh(), g.node(Relu(), conv(g, x, "c")))
+    (node,) = fused(g, y).graph.nodes
+    assert [p.algorithm for p in node.post_ops if isinstance(p, Eltwise)] == ["relu", "tanh"]
+    assert node.outputs == (y,)
+    assert node.origins == ("c", "relu", "tanh")
+
+
+def test_a_residual_goes_to_the_later_convolution() -> None:
+    g, x = start()
+    a, b = conv(g, x, "a"), conv(g, x, "b")
+    result = fused(g, g.node(Relu(), g.node(Add(), a, b)))
+    first, second = result.graph.nodes
+    assert (first.name, first.post_ops) == ("a", ())
+    assert second.post_ops == (Binary("add", a), Eltwise("relu"))
+
+
+@pytest.mark.parametrize(("chained_first", "algorithm"), [(True, "sub"), (False, "rsub")])
+def test_the_side_of_a_subtraction_counts(chained_first: bool, algorithm: str) -> None:
+    g, x = start()
+    a = conv(g, x, "a")
+    y = g.node(Sub(), *((a, x) if chained_first else (x, a)))
+    assert fused(g, y).graph.nodes[0].post_ops == (Binary(algorithm, "x"),)
+
+
+def test_a_value_with_two_readers_stays() -> None:
+    g, x = start()
+    a = conv(g, x, "a")
+    assert names(fused(g, g.node(Relu(), a), g.node(Tanh(), a)).graph) == ["a", "relu", "tanh"]
+
+
+def test_a_value_that_is_an_output_stays() -> None:
+    g, x = start()
+    a = conv(g, x, "a")
+    assert names(fused(g, a, g.node(Relu(), a)).graph) == ["a", "relu"]
+
+
+def test_a_result_that_grows_by_broadcasting_stays() -> None:
+    g, x = start()
+    wide = g.input("wide", "float32", [4, 2, 3, 3])
+    assert names(fused(g, g.node(Add(), conv(g, x, "a"), wide)).graph) == ["a", "add"]
+
+
+def test_a_square_is_no_chain_over_one_side() -> None:
+    g, x = start()
+    a = conv(g, x, "a")
+    assert names(fused(g, g.node(Mul(), a, a)).graph) == ["a", "mul"]
+
+
+def test_the_device_stops_the_chain_and_the_reason_is_kept() -> None:
+    g, x = start()
+    y = g.node(Tanh(), g.node(Relu(), conv(g, x, "c")))
+    no = Refusal(Reason.POST_OP, "no tanh here")
+
+    def picky(node: TypedNode) -> Accepted | Refusal:
+        return no if any(isinstance(p, Eltwise) and p.algorithm == "tanh" for p in node.post_ops) else Accepted("toy")
+
+    result = fuse_post_ops(fold_constants(g.graph([y])), picky)
+    assert names(result.graph) == ["c", "tanh"]
+    assert result.stops == {"c": ("tanh", no)}
+
+
+def test_at_most_32_post_ops() -> None:
+    g, x = start()
+    y = conv(g, x, "c")
+    for _ in range(40):
+        y = g.node(Relu(), y)
+    graph = fused(g, y).graph
+    assert [len(n.post_ops) for n in graph.nodes] == [32, 7]

@@ -1,0 +1,124 @@
+"""The memory plan: no two living blocks overlap, and sharing never loses a value that is still needed."""
+
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dovetail.graph import Graph, GraphBuilder, Node
+from dovetail.op import Operator
+from dovetail.ops.identity import Identity
+from dovetail.passes.constant_folding import fold_constants
+from dovetail.passes.memory import Lifetime, plan_graph, plan_memory, share_storage
+
+
+class Step(Operator):
+    domain = "test"
+    inputs = ("X", "rest*")
+    outputs = ("Y",)
+    in_place = True
+
+
+def in_place(node: Node) -> Sequence[str]:
+    return node.inputs if node.op.in_place else ()
+
+
+def typed(g: GraphBuilder, *outputs: str) -> Graph:
+    return fold_constants(g.graph(outputs))
+
+
+blocks = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 12), st.integers(0, 6)), max_size=40)
+
+
+@settings(max_examples=300, deadline=None)
+@given(blocks)
+def test_blocks_that_live_together_never_overlap(spans: list[tuple[int, int, int]]) -> None:
+    lives = [Lifetime(f"b{i}", size, first, first + length) for i, (size, first, length) in enumerate(spans)]
+    offsets, peak = plan_memory(lives)
+    for i, a in enumerate(lives):
+        assert offsets[a.name] % 64 == 0
+        assert offsets[a.name] + max(a.nbytes, 1) <= peak
+        for b in lives[:i]:
+            if a.first <= b.last and b.first <= a.last:
+                low, high = sorted((a, b), key=lambda x: offsets[x.name])
+                assert offsets[low.name] + max(low.nbytes, 1) <= offsets[high.name]
+
+
+def test_a_chain_of_three_needs_two_blocks() -> None:
+    _, peak = plan_memory([Lifetime("a", 640, 0, 1), Lifetime("b", 640, 1, 2), Lifetime("c", 640, 2, 3)])
+    assert peak == 2 * 640
+
+
+def test_an_in_place_chain_stays_in_one_block_and_off_the_input() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [100])
+    y = x
+    for _ in range(5):
+        y = g.node(Step(), y)
+    graph = typed(g, y)
+    storage = share_storage(graph, in_place)
+    assert len({storage[n.writes[0]] for n in graph.nodes}) == 1
+    assert storage[y] != "x"
+    plan = plan_graph(graph, in_place)
+    assert plan.peak == 2 * 448
+    assert plan.unshared == 6 * 448
+
+
+def test_a_value_read_later_is_not_overwritten() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [8])
+    a = g.node(Step(), x)
+    b = g.node(Step(), a)
+    c = g.node(Step(), b, a)
+    storage = share_storage(typed(g, c), in_place)
+    assert storage[b] != storage[a]
+    assert storage[c] == storage[b]
+
+
+def test_outputs_stay_until_the_end() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [8])
+    a = g.node(Step(), x)
+    b = g.node(Step(), a)
+    storage = share_storage(typed(g, a, b), in_place)
+    assert storage[a] != storage[b]
+
+
+def test_the_same_value_on_both_sides_is_not_taken_over() -> None:
+    # The kernel may read element i of the second operand after it wrote element j of the result.
+    g = GraphBuilder()
+    x = g.input("x", "float32", [8])
+    a = g.node(Step(), x)
+    b = g.node(Step(), a, a)
+    storage = share_storage(typed(g, b), in_place)
+    assert storage[a] != storage[b]
+
+
+def test_constants_are_not_written() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [8])
+    c = g.constant([0.0] * 8, "float32")
+    y = g.node(Step(), c, x)
+    assert share_storage(typed(g, y), in_place)[y] == y
+
+
+def test_a_view_keeps_its_source_alive() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [8])
+    a = g.node(Step(), x)
+    view = g.node(Identity(), a)
+    b = g.node(Step(), a)
+    c = g.node(Step(), view, b)
+    storage = share_storage(typed(g, c), in_place)
+    assert storage[view] == storage[a]
+    assert storage[b] != storage[a]
+
+
+def test_scratch_lives_only_during_its_node() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [16])
+    y = g.node(Step(), g.node(Step(), x))
+    graph = typed(g, y)
+    plan = plan_graph(graph, lambda node: (), scratch=lambda node: 6400)
+    assert plan.peak <= 6400 + 3 * 64
+    assert {f"scratch:{n.name}" for n in graph.nodes} <= set(plan.offsets)

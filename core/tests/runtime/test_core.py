@@ -1,0 +1,180 @@
+"""Sessions: choosing devices, placing nodes, reports, properties and extensions."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.device import Reason, Refusal
+from dovetail.errors import CompileError, DeviceNotFound, UnsupportedNode, UsageError
+from dovetail.graph import Model
+from dovetail.op import UnboundOperator
+from dovetail.ops.relu import Relu
+from dovetail.ops.sigmoid import Sigmoid
+from dovetail.ops.tanh import Tanh
+
+
+def nothing(node: Any) -> bool:
+    return False
+
+
+def refuses_tanh(node: Any) -> bool:
+    return bool(node.op.op_type == "Tanh")
+
+
+def chain(dim: int | str = 3) -> Model:
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", [dim])
+    return g.model([g.node(Sigmoid(), g.node(Tanh(), g.node(Relu(), x)))])
+
+
+def expected(x: Any) -> Any:
+    return 1 / (1 + np.exp(-np.tanh(np.maximum(x.astype(np.float64), 0))))
+
+
+X = np.array([-1, 0.5, 2], np.float32)
+
+
+def test_auto_takes_the_device_of_highest_priority(toy_core: Any) -> None:
+    core, _ = toy_core(FIRST=nothing, SECOND=nothing)
+    assert core.available_devices == ["FIRST.0", "SECOND.0"]
+    assert core.compile_model(chain()).device == "FIRST.0"
+    assert core.compile_model(chain(), "second").device == "SECOND.0"
+    assert core.compile_model(chain(), "CPU").device == "FIRST.0"
+
+
+def test_an_unknown_device_is_an_error_with_a_suggestion(toy_core: Any) -> None:
+    core, _ = toy_core(ALPHA=nothing)
+    with pytest.raises(DeviceNotFound, match=r"ALPHA"):
+        core.compile_model(chain(), "ALPHAA")
+    with pytest.raises(DeviceNotFound, match=r"no GPU device; found: ALPHA.0 .CPU."):
+        core.compile_model(chain(), "GPU")
+    with pytest.raises(UsageError, match=r"virtual device 'MIX'"):
+        core.compile_model(chain(), "MIX:ALPHA")
+
+
+def test_hetero_gives_each_node_to_the_first_that_takes_it(toy_core: Any) -> None:
+    core, _ = toy_core(A=refuses_tanh, B=nothing)
+    compiled = core.compile_model(chain(), "HETERO:A,B")
+    np.testing.assert_allclose(compiled(X)[0], expected(X), rtol=1e-6)
+    report = compiled.report()
+    assert [(n.op, n.device) for n in report.nodes] == [("Relu", "A.0"), ("Tanh", "B.0"), ("Sigmoid", "A.0")]
+    assert report.nodes[1].refusals == (("A.0", Refusal(Reason.OPERATOR, "Tanh")),)
+    assert report.partitions == 3
+    assert report.memory == {"A.0": 24, "B.0": 12}
+    assert set(report.seconds) == {"passes", "compile"}
+    assert report.nodes[0].provider == f"dovetail {dovetail.__version__}"
+
+
+def test_a_node_that_moves_to_another_device_is_logged(toy_core: Any, caplog: pytest.LogCaptureFixture) -> None:
+    core, _ = toy_core(A=refuses_tanh, B=nothing)
+    with caplog.at_level(logging.WARNING, "dovetail"):
+        core.compile_model(chain(), "HETERO:A,B")
+    assert "node tanh (Tanh) runs on B.0; A.0: no kernel for this operator: Tanh" in caplog.text
+
+
+def test_a_node_that_nobody_takes_is_an_error(toy_core: Any) -> None:
+    core, _ = toy_core(A=refuses_tanh)
+    with pytest.raises(UnsupportedNode, match=r"no device runs node 'tanh' \(Tanh\) .*float32\[3\].*A.0: no kernel"):
+        core.compile_model(chain(), "A")
+
+
+def test_query_model_tells_device_or_refusal(toy_core: Any) -> None:
+    core, opened = toy_core(A=refuses_tanh)
+    answer = core.query_model(chain("N"), "A")
+    assert answer == {"relu": "A.0", "tanh": Refusal(Reason.OPERATOR, "Tanh"), "sigmoid": "A.0"}
+    assert opened[0].compiled == []
+
+
+def test_a_wrong_report_of_a_device_is_its_error(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, opened = toy_core(A=nothing)
+    core.compile_model(chain(), "A")
+    honest = opened[0].compile
+
+    def lying(graph: Any, options: Any) -> Any:
+        made = honest(graph, options)
+        made.reports = tuple(type(r)("ghost", r.op, r.kernel) for r in made.reports)
+        return made
+
+    monkeypatch.setattr(opened[0], "compile", lying)
+    with pytest.raises(CompileError, match=r"A.0 reports a node 'ghost'"):
+        core.compile_model(chain(), "A")
+
+
+@pytest.mark.parametrize(
+    "properties", [{"FUSION": 1}, {"PLAN_CACHE": 0}, {"PLAN_CACHE": True}, {"MEMORY_LIMIT": "1 GB"}, {"FALLBACK": None}]
+)
+def test_a_property_of_the_wrong_type_is_an_error(toy_core: Any, properties: dict[str, Any]) -> None:
+    core, _ = toy_core(A=nothing)
+    with pytest.raises(UsageError, match=f"property {next(iter(properties))} is .*; accepted"):
+        core.compile_model(chain(), "A", properties)
+
+
+def test_device_properties_reach_the_device(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, opened = toy_core(A=nothing)
+    core.set_property("A", {"SPEED": 1, "COLOUR": "red"})
+    core.compile_model(chain(), "A")
+    seen: list[Any] = []
+    honest = opened[0].compile
+    monkeypatch.setattr(opened[0], "compile", lambda graph, options: seen.append(dict(options)) or honest(graph, options))
+    core.compile_model(chain(), "A.0", {"SPEED": 2, "FUSION": False})
+    assert seen == [{"SPEED": 2, "COLOUR": "red"}]
+
+
+def test_a_tensor_over_the_memory_limit_is_refused_before_it_is_made(toy_core: Any) -> None:
+    core, _ = toy_core(A=nothing)
+    with pytest.raises(dovetail.DovetailError, match=r"node 'relu' .* asks for .* 4,000,000 bytes; the limit is 1,000"):
+        core.compile_model(chain(1_000_000), "A", {"MEMORY_LIMIT": 1000})
+
+
+EXTENSION = """
+import numpy as np
+from dovetail.op import FLOATS, Operator
+
+class Twice(Operator):
+    domain = "my.ops"
+    inputs = ("X: T",)
+    types = {"T": FLOATS}
+    def reference(self, X):
+        return X * X.dtype.type(2)
+"""
+
+
+def test_an_operator_from_a_file_runs_at_once(toy_core: Any, tmp_path: Path) -> None:
+    core, _ = toy_core(A=nothing)
+    (tmp_path / "my_ops.py").write_text(EXTENSION)
+    (added,) = core.add_extension(tmp_path / "my_ops.py")
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", [3])
+    compiled = core.compile_model(g.model([g.node(UnboundOperator("my.ops", "Twice", 1, {}), x)]), "A")
+    np.testing.assert_array_equal(compiled(X)[0], X * 2)
+    assert added.op_type == "Twice"
+    assert compiled.report().nodes[0].provider == "session (my_ops.py)"
+
+
+@pytest.mark.parametrize("text", ["x = 1", "raise RuntimeError('boom')", "def broken(:"])
+def test_a_bad_extension_file_is_a_usage_error(toy_core: Any, tmp_path: Path, text: str) -> None:
+    core, _ = toy_core(A=nothing)
+    path = tmp_path / "bad.py"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"bad.py"):
+        core.add_extension(str(path))
+
+
+@pytest.mark.parametrize("extension", ["nowhere.py", 7, None])
+def test_something_that_is_no_extension_is_a_usage_error(toy_core: Any, extension: Any) -> None:
+    core, _ = toy_core(A=nothing)
+    with pytest.raises(UsageError, match=r"extension"):
+        core.add_extension(extension)
+
+
+def test_an_operator_that_no_pack_has_names_the_domain(toy_core: Any) -> None:
+    core, _ = toy_core(A=nothing)
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", [3])
+    model = g.model([g.node(UnboundOperator("com.nobody", "Thing", 1, {}), x, name="n1")])
+    with pytest.raises(dovetail.DovetailError, match=r"node 'n1' \(com.nobody::Thing\).*com.nobody"):
+        core.compile_model(model, "A")

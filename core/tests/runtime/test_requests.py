@@ -1,0 +1,236 @@
+"""Requests: blocking, in the background, awaited, in queues; plans for new shapes; what outlives what."""
+
+import asyncio
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.errors import InputError, OperatorError, UsageError
+from dovetail.graph import Model
+from dovetail.op import FLOATS, Operator
+from dovetail.ops.relu import Relu
+
+
+class Slow(Operator):
+    """Sleeps 20 ms, then adds one; a negative input is an error of the run."""
+
+    domain = "test"
+    inputs = ("X: T",)
+    types = {"T": FLOATS}
+
+    def reference(self, X: Any) -> Any:
+        time.sleep(0.02)
+        if (X < 0).any():
+            raise ValueError("negative")
+        return X + X.dtype.type(1)
+
+
+def model(op: Operator, *shape: int | str) -> Model:
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", shape or [2])
+    return g.model([g.node(op, x, outputs=["y"])])
+
+
+@pytest.fixture
+def slow(toy_core: Any) -> dovetail.CompiledModel:
+    core, _ = toy_core(A=lambda node: False)
+    compiled: dovetail.CompiledModel = core.compile_model(model(Slow()), "A")
+    return compiled
+
+
+def x(*values: float) -> Any:
+    return np.array(values, np.float32)
+
+
+def test_results_by_name_and_by_position(slow: dovetail.CompiledModel) -> None:
+    results = slow({"x": x(1, 2)})
+    assert results["y"].tolist() == results[0].tolist() == [2, 3]
+    assert dict(results) == {"y": results[0]}
+    with pytest.raises(KeyError, match=r"no output 'z'"):
+        results["z"]
+
+
+def test_outputs_are_fresh_arrays(slow: dovetail.CompiledModel) -> None:
+    first = slow({"x": x(1, 2)})[0]
+    second = slow({"x": x(5, 6)})[0]
+    assert first.tolist() == [2, 3]
+    assert second.tolist() == [6, 7]
+    assert first.flags.writeable
+
+
+def test_async_run_with_callback(slow: dovetail.CompiledModel) -> None:
+    request = slow.create_infer_request()
+    seen: list[Any] = []
+    request.set_callback(seen.append)
+    array = x(1, 2)
+    request.start_async({"x": array}, "job 1")
+    array[:] = 100
+    assert request.wait(0.0) is False
+    assert request.wait(5) is True
+    assert seen == ["job 1"]
+    assert request.results[0].tolist() == [2, 3]
+
+
+def test_a_request_runs_one_inference_at_a_time(slow: dovetail.CompiledModel) -> None:
+    request = slow.create_infer_request()
+    request.start_async({"x": x(1, 2)})
+    for call in (request.infer, request.start_async):
+        with pytest.raises(UsageError, match=r"running"):
+            call({"x": x(1, 2)})
+    with pytest.raises(UsageError, match=r"running"):
+        request.close()
+    request.wait()
+    assert request.infer({"x": x(3, 4)})[0].tolist() == [4, 5]
+
+
+def test_an_error_of_the_run_is_raised_by_wait_and_the_request_stays_usable(slow: dovetail.CompiledModel) -> None:
+    request = slow.create_infer_request()
+    request.start_async({"x": x(-1, 2)})
+    with pytest.raises(OperatorError, match=r"node 'slow' .* raised ValueError: negative"):
+        request.wait()
+    request.start_async({"x": x(1, 2)})
+    assert request.wait()
+
+
+def test_await(slow: dovetail.CompiledModel) -> None:
+    async def run() -> list[Any]:
+        requests = [slow.create_infer_request() for _ in range(3)]
+        for i, request in enumerate(requests):
+            request.start_async({"x": x(i, i)})
+        return [(await r)["y"].tolist() for r in requests]
+
+    assert asyncio.run(run()) == [[1, 1], [2, 2], [3, 3]]
+
+
+ASK: list[Callable[[dovetail.InferRequest], Any]] = [
+    lambda request: request.wait(),
+    lambda request: request.results,
+    lambda request: request.then(print),
+    lambda request: next(request.__await__()),
+]
+
+
+@pytest.mark.parametrize("ask", ASK)
+def test_asking_before_any_run_is_an_error(slow: dovetail.CompiledModel, ask: Callable[[dovetail.InferRequest], Any]) -> None:
+    with pytest.raises(UsageError):
+        ask(slow.create_infer_request())
+
+
+def test_use_after_close(slow: dovetail.CompiledModel) -> None:
+    request = slow.create_infer_request()
+    request.infer(x(1, 2))
+    request.close()
+    request.close()
+    with pytest.raises(UsageError, match=r"closed"):
+        request.infer(x(1, 2))
+    slow.close()
+    for use in (lambda: slow(x(1, 2)), slow.create_infer_request, lambda: slow.plan(((2,),))):
+        with pytest.raises(UsageError, match=r"closed"):
+            use()
+
+
+def test_the_queue_runs_everything_once_and_in_parallel(slow: dovetail.CompiledModel) -> None:
+    queue = dovetail.AsyncInferQueue(slow, jobs=4)
+    answers: dict[int, Any] = {}
+    threads: set[str] = set()
+
+    def done(request: dovetail.InferRequest, index: int) -> None:
+        threads.add(threading.current_thread().name)
+        answers[index] = request.results[0][0]
+
+    queue.set_callback(done)
+    for i in range(20):
+        queue.start_async({"x": x(i, 0)}, i)
+    queue.wait_all()
+    assert answers == {i: i + 1 for i in range(20)}
+    assert len(queue) == len(list(queue)) == 4
+    assert len(threads) > 1
+    assert queue.is_ready()
+
+
+def test_the_queue_reports_the_first_error_and_goes_on(slow: dovetail.CompiledModel) -> None:
+    queue = dovetail.AsyncInferQueue(slow, jobs=2)
+    with pytest.raises(InputError):
+        queue.start_async({"x": x(1, 2, 3)})
+    queue.start_async({"x": x(-1, 0)})
+    with pytest.raises(OperatorError, match=r"negative"):
+        queue.wait_all()
+    queue.set_callback(lambda request, data: 1 / 0)
+    queue.start_async({"x": x(1, 0)})
+    with pytest.raises(ZeroDivisionError):
+        queue.wait_all()
+    queue.wait_all()
+    assert queue.is_ready()
+
+
+def test_new_shapes_make_new_plans_and_old_ones_go(toy_core: Any) -> None:
+    core, opened = toy_core(A=lambda node: False)
+    compiled = core.compile_model(model(Relu(), "N", 2), "A", {"PLAN_CACHE": 2})
+    assert compiled.plans == {}
+    with pytest.raises(UsageError, match=r"open dimensions"):
+        compiled.report()
+    for n in (1, 3, 1, 0, 1):
+        assert compiled(np.full((n, 2), -1, np.float32))["y"].shape == (n, 2)
+    assert len(opened[0].compiled) == 3
+    assert list(compiled.plans) == [((0, 2),), ((1, 2),)]
+    assert compiled.report({"x": [3, 2]}).nodes[0].op == "Relu"
+    assert str(compiled.outputs["y"]) == "float32[3, 2]"
+    assert str(compiled.inputs["x"]) == "float32[N, 2]"
+
+
+def test_many_threads_share_one_compiled_model(slow: dovetail.CompiledModel) -> None:
+    answers: dict[int, Any] = {}
+
+    def work(i: int) -> None:
+        answers[i] = [slow(x(i, k))[0].tolist() for k in range(3)]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert answers == {i: [[i + 1, k + 1] for k in range(3)] for i in range(8)}
+
+
+def test_threads_that_ask_for_the_same_new_shape_plan_once(toy_core: Any) -> None:
+    core, opened = toy_core(A=lambda node: False)
+    compiled = core.compile_model(model(Relu(), "N"), "A")
+    threads = [threading.Thread(target=lambda: compiled(x(1, 2))) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(opened[0].compiled) == 1
+
+
+def test_a_handle_pickles_as_what_it_was_made_from(slow: dovetail.CompiledModel) -> None:
+    rebuild, (copy, device, properties) = slow.__reduce__()  # type: ignore[misc]  # our own __reduce__ returns a pair
+    assert (device, properties) == ("A", {})
+    again = pickle.loads(pickle.dumps(copy))
+    assert again.inputs == slow.inputs
+    assert [n.op.key for n in again.graph.nodes] == ["test::Slow"]
+    assert callable(rebuild)
+
+
+def test_an_output_may_be_an_input_or_a_constant(toy_core: Any) -> None:
+    core, _ = toy_core(A=lambda node: False)
+    g = dovetail.GraphBuilder()
+    a = g.input("a", "float32", [2])
+    compiled = core.compile_model(g.model([a, g.constant([7.0], "float32"), g.node(Relu(), a), a]), "A")
+    same, seven, relu, again = (compiled(x(-1, 2))[i] for i in range(4))
+    assert same.tolist() == again.tolist() == [-1, 2]
+    assert seven.tolist() == [7]
+    assert relu.tolist() == [0, 2]
+
+
+def test_a_model_without_nodes_runs(toy_core: Any) -> None:
+    core, _ = toy_core(A=lambda node: False)
+    g = dovetail.GraphBuilder()
+    compiled = core.compile_model(g.model([g.constant([1.0], "float32", name="c")]), "A")
+    assert compiled()["c"].tolist() == [1]
