@@ -35,8 +35,8 @@ hookimpl = pluggy.HookimplMarker("dovetail")
 def dovetail_configure(config: Mapping[str, Any]) -> None:
     """Receive the configuration. For every kind of plugin.
 
-    Called for each entry point of the plugin and each `Core`, directly after the import and before any other hook, on the
-    thread that asked for the plugin; a plugin that is loaded late gets it all the same. `config` is read-only; it is empty
+    Called on the thread that asked for the plugin, for each of its entry points and each `Core`, directly after the import
+    and before any other hook; a plugin that is loaded late gets it all the same. `config` is read-only; it is empty
     when there is no configuration file. Return nothing; raise to fail the plugin, as for a setting that makes no sense::
 
         @hookimpl

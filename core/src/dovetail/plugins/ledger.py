@@ -94,7 +94,8 @@ class Ledger:
         """The error for using a plugin in its present state, with the stored cause as `__cause__`."""
         record = self.now(record)
         what = f"device {record.key.upper()} ({record.provider})" if record.state == "unavailable" else f"plugin {record.id}"
-        error = _ERRORS[record.state](f"{what} is {record.state}: {record.reason}", hint=record.hint)
+        said = "failed" if record.state == "failed" else f"is {record.state}"
+        error = _ERRORS[record.state](f"{what} {said}: {record.reason}", hint=record.hint)
         error.__cause__ = self._causes.get(record.id)
         return error
 

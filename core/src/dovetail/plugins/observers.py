@@ -1,0 +1,59 @@
+"""Plugins of the group `dovetail.hooks`: asked all together, and a failure takes only its own plugin out."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dovetail.errors import PluginFailed
+from dovetail.graph import Graph
+from dovetail.plugins.ledger import Ledger
+from dovetail.plugins.records import PluginRecord
+from dovetail.plugins.staging import Loader, Staged, blaming
+
+__all__ = ["Observers"]
+
+GraphPass = Callable[[Graph], Graph]
+
+
+class Observers:
+    """The plugins of one manager that are called because they are there. Callers hold the manager's lock."""
+
+    def __init__(self, ledger: Ledger, loader: Loader) -> None:
+        self._ledger = ledger
+        self._loader = loader
+
+    def graph_passes(self, options: Mapping[str, Any]) -> tuple[GraphPass, ...]:
+        """The passes of all plugins, in order."""
+
+        def ask(staged: Staged) -> tuple[GraphPass, ...]:
+            answer = staged.hooks.dovetail_graph_passes(options=options)
+            return _checked_passes([] if answer is None else answer)
+
+        return tuple(graph_pass for passes in self._ask("dovetail_graph_passes", ask) for graph_pass in passes)
+
+    def add_commands(self, cli: Any) -> None:
+        """Let all plugins add commands to a `click.Group`."""
+        self._ask("dovetail_add_commands", lambda staged: staged.hooks.dovetail_add_commands(cli=cli))
+
+    def _ask(self, hook: str, call: Callable[[Staged], Any]) -> list[Any]:
+        """The answers of the plugins that have the hook, in order of id but for `tryfirst` and `trylast`."""
+        answers = []
+        for record, staged in self._callees(hook):
+            try:
+                with blaming(record, hook, passing=(PluginFailed,)):
+                    answers.append(call(staged))
+            except PluginFailed as error:
+                self._ledger.fail(record, error)
+        return answers
+
+    def _callees(self, hook: str) -> list[tuple[PluginRecord, Staged]]:
+        for record in self._ledger.all():
+            if record.kind == "hooks":
+                self._loader.load_if_possible(record)
+        callees = [(record, staged) for record, staged in self._loader.loaded("hooks") if staged.implements(hook)]
+        return sorted(callees, key=lambda callee: callee[1].order(hook))
+
+
+def _checked_passes(answer: object) -> tuple[GraphPass, ...]:
+    if not isinstance(answer, list | tuple) or not all(map(callable, answer)):
+        raise PluginFailed(f"dovetail_graph_passes returned {answer!r}", hint="return a list of functions from Graph to Graph")
+    return tuple(answer)

@@ -1,0 +1,163 @@
+"""The strict checks, and that every hook is documented, checked and called."""
+
+import inspect
+import re
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import dovetail
+from dovetail import hookspecs
+from dovetail.errors import PluginFailed
+from dovetail.hookspecs import hookimpl
+from dovetail.plugins.checks import HOOKS, check_plugin
+from dovetail.plugins.records import KINDS
+
+SPECS = {name: spec for name, spec in vars(hookspecs).items() if name.startswith("dovetail_")}
+SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in sorted(Path(dovetail.__file__).parent.rglob("*.py")))
+
+
+def complaint(plugin: object, *kinds: str) -> str:
+    with pytest.raises(PluginFailed) as caught:
+        check_plugin(plugin, kinds or ("hooks",))
+    return caught.value.message
+
+
+def plugin(**members: Any) -> ModuleType:
+    module = ModuleType("fake")
+    vars(module).update(members)
+    return module
+
+
+def test_every_hook_is_checked() -> None:
+    assert set(HOOKS) == set(SPECS)
+    assert {kind for kinds in HOOKS.values() for kind in kinds} == set(KINDS)
+
+
+@pytest.mark.parametrize("hook", SPECS)
+def test_every_hook_is_documented(hook: str) -> None:
+    text = inspect.getdoc(SPECS[hook]) or ""
+    groups = re.findall(r"`dovetail\.(\w+)`", text.splitlines()[0]) or (list(KINDS) if "every kind" in text else [])
+    assert sorted(groups) == sorted(HOOKS[hook]), "the first line says for which groups"
+    for part in ("Called ", " thread", "Return", "::\n\n    @hookimpl\n    def " + hook):
+        assert part in text, f"{hook}: {part!r} is missing"
+
+
+@pytest.mark.parametrize("hook", SPECS)
+def test_every_hook_is_called_somewhere(hook: str) -> None:
+    assert re.search(rf"hooks?\.{hook}(\.call_historic)?\(", SOURCES)
+
+
+@pytest.mark.parametrize("hook", SPECS)
+def test_the_example_of_every_hook_passes_the_checks(hook: str) -> None:
+    example = re.search(rf"(    def {hook}\(.*?\):)", SPECS[hook].__doc__ or "")
+    assert example
+    namespace: dict[str, Any] = {}
+    exec(f"{example[1].strip()} pass", namespace)
+    required = {"devices": ["dovetail_device_info", "dovetail_device_open"], "frontends": ["dovetail_read_model"]}
+    kind = HOOKS[hook][0]
+    members = {name: hookimpl(eval("lambda: None")) for name in required.get(kind, [])}
+    if kind == "ops":
+        members["dovetail_register_ops"] = hookimpl(eval("lambda: None"))
+    check_plugin(plugin(**{**members, hook: hookimpl(namespace[hook])}), [kind])
+
+
+def test_a_misspelled_hook_gets_a_suggestion() -> None:
+    @hookimpl
+    def dovetail_graph_pases(options: Any) -> None: ...
+
+    assert complaint(plugin(dovetail_graph_pases=dovetail_graph_pases)) == (
+        "there is no hook dovetail_graph_pases. Did you mean 'dovetail_graph_passes'?"
+    )
+
+
+def test_a_forgotten_marker() -> None:
+    def dovetail_graph_passes(options: Any) -> None: ...
+
+    assert complaint(plugin(dovetail_graph_passes=dovetail_graph_passes)) == "dovetail_graph_passes lacks the @hookimpl marker"
+
+
+def test_a_wrong_argument_name_gets_a_suggestion() -> None:
+    @hookimpl
+    def dovetail_graph_passes(option: Any) -> None: ...
+
+    message = complaint(plugin(dovetail_graph_passes=dovetail_graph_passes))
+    assert message == "dovetail_graph_passes has no argument 'option'. Did you mean 'options'?"
+
+
+def test_a_default_argument_is_refused() -> None:
+    @hookimpl
+    def dovetail_graph_passes(options: Any = None) -> None: ...
+
+    assert "gives 'options' a default" in complaint(plugin(dovetail_graph_passes=dovetail_graph_passes))
+
+
+@pytest.mark.parametrize("signature", ["*options", "**options", "*, options"])
+def test_arguments_that_are_never_passed_are_refused(signature: str) -> None:
+    function = hookimpl(eval(f"lambda {signature}: None"))
+    assert "which is never passed; its arguments are (options)" in complaint(plugin(dovetail_graph_passes=function))
+
+
+@pytest.mark.parametrize("options", [{"wrapper": True}, {"hookwrapper": True}, {"specname": "dovetail_add_commands"}])
+def test_wrappers_and_aliases_are_refused(options: dict[str, Any]) -> None:
+    function = hookimpl(**options)(eval("lambda options: None"))
+    assert "wrapper, hookwrapper or specname" in complaint(plugin(dovetail_graph_passes=function))
+
+
+def test_a_hook_of_another_group_is_refused_unless_the_plugin_is_in_that_group_too() -> None:
+    function = hookimpl(eval("lambda source: None"))
+    module = plugin(dovetail_read_model=function)
+    assert complaint(module, "hooks") == "dovetail_read_model is only called for plugins of the group dovetail.frontends"
+    check_plugin(module, ["hooks", "frontends"])
+
+
+def test_missing_hooks_are_named() -> None:
+    assert complaint(plugin(), "devices") == "dovetail_device_info is missing; dovetail_device_open is missing"
+    assert complaint(plugin(), "ops") == complaint(plugin(), "overrides") == "dovetail_register_ops is missing"
+    assert complaint(plugin(), "frontends") == "dovetail_read_model is missing"
+
+
+def test_a_class_is_not_a_plugin() -> None:
+    assert "is the class Site" in complaint(type("Site", (), {}))
+
+
+def test_no_property_is_evaluated() -> None:
+    class Plugin:
+        @property
+        def anything(self) -> None:
+            raise AssertionError("a property was evaluated")
+
+        @property
+        def dovetail_add_commands(self) -> None:
+            raise AssertionError("a property was evaluated")
+
+    assert complaint(Plugin()) == "dovetail_add_commands is a property, not a function"
+
+
+def test_methods_static_methods_and_namespaces_are_fine() -> None:
+    class Plugin:
+        @hookimpl
+        def dovetail_graph_passes(self, options: Any) -> None: ...
+
+        @staticmethod
+        @hookimpl
+        def dovetail_add_commands(cli: Any) -> None: ...
+
+        @classmethod
+        @hookimpl
+        def dovetail_configure(cls, config: Any) -> None: ...
+
+    check_plugin(Plugin(), ["hooks"])
+    check_plugin(SimpleNamespace(dovetail_configure=hookimpl(eval("lambda: None"))), ["hooks"])
+
+
+def test_data_modules_and_other_names_are_not_hooks() -> None:
+    check_plugin(plugin(dovetail_version="1", dovetail_sub=ModuleType("sub"), helper=lambda x=1: x), ["hooks"])
+
+
+def test_all_complaints_are_made_at_once() -> None:
+    function = eval("lambda: None")
+    message = complaint(plugin(dovetail_typo=function, dovetail_configure=function), "devices")
+    assert message.count(";") == 3

@@ -1,0 +1,260 @@
+"""Which class defines an operator, who provides it, and what happens when nobody or more than one does."""
+
+import sys
+from typing import Any
+
+import pytest
+
+from dovetail import ops
+from dovetail.errors import PluginConflict, PluginError, PluginFailed, UnknownOperator
+from dovetail.op import KernelSource, Operator
+from dovetail.plugins import PluginManager
+
+
+class Session(Operator):
+    domain = "acme"
+    op_type = "Twist"
+
+
+def test_only_the_packs_of_the_domain_are_imported(site: Any, pack: Any) -> None:
+    site.plugin("ops", "acme", pack("acme", "Twist"))
+    site.plugin("ops", "other", "raise AssertionError('imported')")
+    manager = PluginManager()
+    twist = manager.operator("acme", "Twist", 1)
+    assert (twist.domain, twist.op_type) == ("acme", "Twist")
+    assert manager.operator("acme", "Twist", 1) is twist
+    assert manager.provider(twist) == "fake-ops-acme 1.0"
+    assert "fake_ops_other" not in sys.modules
+
+
+@pytest.mark.parametrize("domain", ["", "ai.onnx"])
+def test_standard_operators_need_no_plugin(site: Any, domain: str) -> None:
+    site.plugin("ops", "acme", "raise AssertionError('imported')")
+    manager = PluginManager()
+    conv = manager.operator(domain, "Conv", 13)
+    assert conv is ops.find("Conv", 13)
+    assert manager.provider(conv).startswith("dovetail ")
+    assert conv in manager.operators(domain)
+    assert all(operator.domain == "" for operator in manager.operators(domain))
+
+
+def test_the_newest_class_that_the_version_allows(site: Any) -> None:
+    source = "from dovetail.op import Operator\n@hookimpl\ndef dovetail_register_ops(registry):\n"
+    source += "    for n in (7, 1, 3):\n        registry.add(type('A', (Operator,), dict(domain='acme', since=n, op_type='A')))\n"
+    site.plugin("ops", "acme", source)
+    manager = PluginManager()
+    assert [manager.operator("acme", "A", version).since for version in (1, 2, 3, 6, 7, 99)] == [1, 1, 3, 3, 7, 7]
+    assert manager.record("acme").provides == ("acme::A-1", "acme::A-3", "acme::A-7")
+    with pytest.raises(UnknownOperator, match="acme::A exists from version 1 of its domain on; version 0 was asked for"):
+        manager.operator("acme", "A", 0)
+
+
+def test_an_operator_of_the_session_goes_first(site: Any, pack: Any) -> None:
+    site.plugin("ops", "acme", pack("acme", "Twist"))
+    manager = PluginManager()
+    assert manager.operator("acme", "Twist", 1) is not Session
+    manager.add_operator(Session, "my_ops.py")
+    assert manager.operator("acme", "Twist", 1) is Session
+    assert manager.provider(Session) == "session (my_ops.py)"
+    assert Session in manager.operators("acme")
+    assert PluginManager().operator("acme", "Twist", 1) is not Session
+
+
+@pytest.mark.parametrize("wrong", [Session(), Operator, object, "Twist", None])
+def test_only_operator_classes_can_be_added(site: Any, wrong: Any) -> None:
+    with pytest.raises(PluginError, match="is not an operator class"):
+        PluginManager().add_operator(wrong, "x.py")
+
+
+def test_a_class_that_was_never_registered_comes_from_the_session(site: Any) -> None:
+    assert PluginManager().provider(Session) == f"session ({__name__})"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("registry.add(Operator)", "is not an operator class"),
+        ("registry.add(3)", "3 is not an operator class"),
+        ("registry.add(type('A', (Operator,), {'domain': 'else'}))", "A has domain 'else', but the entry point owns 'acme'"),
+        ("[registry.add(type(n, (Operator,), {'domain': domain, 'op_type': 'A'})) for n in 'XY']", "Y and X are both acme::A-1"),
+        ("pass", "registered no operator"),
+    ],
+)
+def test_what_a_registry_refuses(site: Any, body: str, reason: str) -> None:
+    site.plugin(
+        "ops", "acme", f"from dovetail.op import Operator\n@hookimpl\ndef dovetail_register_ops(registry, domain):\n    {body}"
+    )
+    manager = PluginManager()
+    with pytest.raises(UnknownOperator):
+        manager.operator("acme", "A", 1)
+    assert reason in manager.record("acme").reason
+
+
+def test_an_unknown_operator_names_the_packs_and_a_neighbour(site: Any, pack: Any) -> None:
+    site.plugin("ops", "acme", pack("acme", "Twist"))
+    with pytest.raises(UnknownOperator) as caught:
+        PluginManager().operator("acme", "Twits", 1)
+    assert caught.value.message == "no operator acme::Twits is known; op packs of domain 'acme': fake-ops-acme 1.0 (loaded)"
+    assert caught.value.hint.startswith("Did you mean 'Twist'? Or define the operator in a file")
+
+
+def test_an_unknown_domain_says_how_to_get_a_pack(site: Any, pack: Any) -> None:
+    site.plugin("ops", "acme", pack("acme", "Twist"))
+    with pytest.raises(UnknownOperator) as caught:
+        PluginManager().operator("com.none", "X", 1)
+    assert (
+        caught.value.message == "no operator com.none::X is known; no op pack of domain 'com.none' is installed, only of 'acme'"
+    )
+    assert "an entry point 'com.none' in the group dovetail.ops" in caught.value.hint
+
+
+def test_an_unknown_standard_operator_gets_a_suggestion(site: Any) -> None:
+    with pytest.raises(UnknownOperator, match=r"no operator ai.onnx::Convv is known") as caught:
+        PluginManager().operator("", "Convv", 13)
+    assert caught.value.hint.startswith("Did you mean 'Conv'?")
+
+
+def test_a_pack_that_failed_or_is_blocked_is_named_with_its_reason(site: Any, pack: Any) -> None:
+    site.plugin("ops", "acme", "raise ValueError('boom')")
+    site.plugin("ops", "acme", pack("acme", "Twist"), name="switched-off")
+    with pytest.raises(UnknownOperator) as caught:
+        PluginManager(plugins="-switched-off").operator("acme", "Twist", 1)
+    assert "fake-ops-acme 1.0 (failed: importing fake_ops_acme raised ValueError: boom)" in caught.value.message
+    assert "switched-off 1.0 (blocked: switched off by plugins=)" in caught.value.message
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+# --- several packs ----------------------------------------------------------------------------------------------------
+
+
+def test_packs_share_a_domain_as_long_as_they_share_no_operator(site: Any, pack: Any) -> None:
+    site.plugin("ops", "acme", pack("acme", "Twist", "Both"), name="one")
+    site.plugin("ops", "acme", pack("acme", "Shout", "Both", since=2), name="two")
+    manager = PluginManager()
+    assert manager.provider(manager.operator("acme", "Twist", 2)) == "one 1.0"
+    assert manager.provider(manager.operator("acme", "Shout", 2)) == "two 1.0"
+    assert manager.provider(manager.operator("acme", "Both", 1)) == "one 1.0"
+    with pytest.raises(PluginConflict, match=r"acme::Both in version 2 is provided by one 1.0 and by two 1.0") as caught:
+        manager.operator("acme", "Both", 2)
+    assert "DOVETAIL_PREFER=two" in caught.value.hint
+    assert PluginManager(prefer=["two"]).operator("acme", "Both", 2).since == 2
+    assert PluginManager(prefer=["one"]).operator("acme", "Both", 2).since == 1
+    assert PluginManager(plugins="-one").operator("acme", "Both", 2).since == 2
+
+
+def test_the_same_class_from_two_packs_is_no_conflict(site: Any, pack: Any) -> None:
+    site.plugin("ops", "acme", pack("acme", "Twist"), name="one")
+    site.plugin(
+        "ops",
+        "acme",
+        "from one import Twist\n@hookimpl\ndef dovetail_register_ops(registry):\n    registry.add(Twist)",
+        name="two",
+    )
+    manager = PluginManager()
+    assert manager.provider(manager.operator("acme", "Twist", 1)) == "one 1.0"
+
+
+ASK_THE_OWNERS = """
+    import os
+    real = os.listdir
+    os.listdir = lambda folder: sorted(real(folder), reverse=os.environ["LISTING"] == "backwards")
+    from dovetail.errors import PluginConflict
+    from dovetail.plugins import PluginManager
+    manager = PluginManager()
+    for ask in (lambda: manager.operator("acme.two", "Twist", 1), lambda: manager.device_info("ACME.1")):
+        try:
+            ask()
+        except PluginConflict as error:
+            print(error)
+    print([r for r in manager.records() if r.key.startswith("acme") and r.state == "found"])
+"""
+
+
+def test_two_owners_give_one_answer_whatever_the_hash_seed_and_the_order_of_installation(
+    site: Any, device: Any, pack: Any
+) -> None:
+    for name in ("zeta", "alpha", "mid"):
+        site.plugin("ops", "acme.two", pack("acme.two", "Twist"), name=name)
+        device("acme", name=f"{name}-device")
+    runs = (("0", "forwards"), ("1", "backwards"), ("77", "backwards"))
+    answers = {site.run(ASK_THE_OWNERS, PYTHONHASHSEED=seed, LISTING=listing) for seed, listing in runs}
+    (answer,) = answers
+    assert "alpha 1.0 and by mid 1.0 and by zeta 1.0" in answer
+    assert "alpha-device 1.0 and by mid-device 1.0 and by zeta-device 1.0" in answer
+
+
+# --- overrides --------------------------------------------------------------------------------------------------------
+
+
+def test_an_override_changes_nothing_until_it_is_preferred(site: Any, pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.plugin("overrides", "ai.onnx", pack("", "Conv"), name="fast-conv")
+    assert PluginManager().operator("", "Conv", 13) is ops.find("Conv", 13)
+    assert "fast_conv" not in sys.modules
+    monkeypatch.setenv("DOVETAIL_PREFER", "fast-conv")
+    manager = PluginManager()
+    conv = manager.operator("", "Conv", 13)
+    assert manager.provider(conv) == "fast-conv 1.0"
+    assert manager.operator("", "Relu", 13) is ops.find("Relu", 13)
+    assert PluginManager(plugins="-fast-conv").operator("", "Conv", 13) is ops.find("Conv", 13)
+
+
+def test_a_preferred_pack_that_fails_is_an_error(site: Any, pack: Any) -> None:
+    site.plugin("ops", "acme", pack("acme", "Twist"), name="works")
+    site.plugin("overrides", "acme", "raise ValueError('boom')", name="faster")
+    assert PluginManager().operator("acme", "Twist", 1).op_type == "Twist"
+    with pytest.raises(PluginFailed, match="faster/overrides/acme failed: importing faster raised ValueError: boom"):
+        PluginManager(prefer=["faster"]).operator("acme", "Twist", 1)
+
+
+def test_an_override_is_not_used_through_its_record(site: Any, pack: Any) -> None:
+    site.plugin("overrides", "acme", pack("acme", "Twist"), name="faster")
+    manager = PluginManager()
+    with pytest.raises(UnknownOperator, match="opt-in: replaces operators of acme"):
+        manager.operator("acme", "Twist", 1)
+    assert manager.operators("acme") == ()
+
+
+# --- kernels for a device ---------------------------------------------------------------------------------------------
+
+KERNELS = """
+from dovetail.op import KernelSource
+asked = []
+@hookimpl
+def dovetail_register_kernels(registry, device_type):
+    asked.append(device_type)
+    if device_type == "NPU":
+        registry.add(NAME, KERNEL)
+"""
+
+
+def test_kernels_of_loaded_packs_for_a_device(site: Any, pack: Any) -> None:
+    site.plugin("ops", "acme", pack("acme", "Twist") + KERNELS.replace("NAME", "'Twist'").replace("KERNEL", "KernelSource()", 1))
+    manager = PluginManager()
+    assert manager.extra_kernels("NPU") == (), "nothing is loaded for it"
+    manager.operator("acme", "Twist", 1)
+    for _ in range(2):
+        (kernel,) = manager.extra_kernels("npu")
+        assert (kernel.domain, kernel.op_type, kernel.provider) == ("acme", "Twist", "fake-ops-acme 1.0")
+        assert isinstance(kernel.kernel, KernelSource)
+        assert manager.extra_kernels("CPU") == ()
+    assert sys.modules["fake_ops_acme"].asked == ["NPU", "CPU"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "reason"),
+    [
+        ("'Twits'", "KernelSource()", "a kernel for 'Twits', which is not an operator of fake-ops-acme/ops/acme"),
+        ("'Twist'", "'source'", "the kernel for Twist is 'source'"),
+        ("'Twist'", "1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_pack_whose_kernels_are_wrong_is_out_of_the_game(site: Any, pack: Any, name: str, kernel: str, reason: str) -> None:
+    source = KERNELS.replace("registry.add(NAME, KERNEL)", f"registry.add({name}, {kernel})")
+    site.plugin("ops", "acme", pack("acme", "Twist") + source)
+    manager = PluginManager()
+    manager.operator("acme", "Twist", 1)
+    with pytest.raises(PluginFailed, match=reason):
+        manager.extra_kernels("NPU")
+    assert manager.extra_kernels("NPU") == ()
+    with pytest.raises(UnknownOperator, match=reason):
+        manager.operator("acme", "Twist", 1)
