@@ -79,6 +79,8 @@ class Operator:
     """The data types that each type variable may take; ports with the same variable must agree."""
     legacy_attributes: ClassVar[Mapping[str, str]] = {}
     """Attributes of older versions that are inputs now: attribute name -> input name. They become constant inputs."""
+    output_count: ClassVar[str] = ""
+    """The attribute that takes the number of a node's outputs when a model leaves it out, for operators that depend on it."""
     is_view: ClassVar[bool] = False
     """True when output 0 holds exactly the bytes of input 0 under another shape: devices move nothing."""
     in_place: ClassVar[bool] = False

@@ -48,6 +48,8 @@ def _bind_node(node: Node, op: UnboundOperator, find: Find, depth: int) -> tuple
     cls = find(op.domain, op.op_type, op.version)
     attributes = {k: bind(v, find, depth + 1) if isinstance(v, Graph) else v for k, v in op.raw.items()}
     moved = {k: attributes.pop(k) for k in cls.legacy_attributes if k in attributes and k not in cls.attributes}
+    if cls.output_count:
+        attributes.setdefault(cls.output_count, len(node.outputs))
     inputs = list(node.inputs)
     added = {}
     for attribute, value in moved.items():
