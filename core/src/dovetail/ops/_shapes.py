@@ -1,6 +1,6 @@
 """What operators on shapes and data share: known inputs, axes, and index checks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -48,11 +48,12 @@ def check_axis(axis: int, rank: int, name: str = "axis") -> int:
     return axis % rank
 
 
-def check_axes(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[int, ...]:
+def check_axes(axes: Iterable[int], rank: int, name: str = "axes") -> tuple[int, ...]:
     """`axes` counted from the front, in the order given. Raises `ShapeError` for one out of range or named twice."""
-    found = tuple(check_axis(axis, rank, name) for axis in axes)
+    given = [int(axis) for axis in axes]
+    found = tuple(check_axis(axis, rank, name) for axis in given)
     if len(set(found)) < len(found):
-        raise ShapeError(f"{name} {list(axes)} name an axis twice; accepted: distinct axes")
+        raise ShapeError(f"{name} {given} name an axis twice; accepted: distinct axes")
     return found
 
 

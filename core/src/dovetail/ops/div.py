@@ -1,0 +1,43 @@
+"""Div: https://onnx.ai/onnx/operators/onnx__Div.html."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.op import Operator, TensorType
+from dovetail.ops._elementwise import binary, computed, same_type
+from dovetail.ops._types import NUMERIC, Array, Chain, Types
+
+
+class Div(Operator):
+    """A / B; integers are truncated toward zero.
+
+    Where ONNX leaves integers open: x / 0 is 0, and the lowest integer divided by -1 wraps to itself.
+    """
+
+    since = 7
+    inputs = ("A: T", "B: T")
+    outputs = ("C: T",)
+    types = {"T": NUMERIC}
+    in_place = True
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        """The type of A in the shape that both broadcast to."""
+        return same_type(a, b)
+
+    def reference(self, a: Array, b: Array) -> Array:
+        """a / b, or trunc(a / b) for integers."""
+        return computed(_truncated if a.dtype.kind in "iu" else np.divide, a, b)
+
+    def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
+        """Binary div, or rdiv when B is chained."""
+        return binary(types, names, chained, "div", "rdiv")
+
+
+def _truncated(a: Array, b: Array) -> Any:
+    divisor = np.where(b == 0, b.dtype.type(1), b)
+    floored = np.floor_divide(a, divisor)
+    inexact = floored * divisor != a
+    quotient = floored + (inexact & ((a < 0) != (divisor < 0)))
+    return np.where(b == 0, a.dtype.type(0), quotient)

@@ -1,0 +1,24 @@
+"""GreaterOrEqual: https://onnx.ai/onnx/operators/onnx__GreaterOrEqual.html."""
+
+import numpy as np
+
+from dovetail.op import DType, Operator, TensorType
+from dovetail.ops._elementwise import broadcast, computed
+from dovetail.ops._types import BOOL, NUMERIC, Array
+
+
+class GreaterOrEqual(Operator):
+    """True where A is greater than B or equal to it."""
+
+    since = 12
+    inputs = ("A: T", "B: T")
+    outputs = ("C: T1",)
+    types = {"T": NUMERIC, "T1": BOOL}
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        """Bools in the shape that both broadcast to."""
+        return TensorType(DType.BOOL, broadcast(a, b))
+
+    def reference(self, a: Array, b: Array) -> Array:
+        """a >= b."""
+        return computed(np.greater_equal, a, b, dtype=np.bool_)
