@@ -1,4 +1,4 @@
-"""The one function that turns an operator type into its file stem."""
+"""Names: operator types as file stems, and names from files in messages."""
 
 import functools
 import keyword
@@ -9,6 +9,16 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 @functools.cache
 def stem_of(op_type: str) -> str:
-    """`BatchNormalization` -> `batch_normalization`, `LSTM` -> `lstm`, `And` -> `and_` (a Python keyword)."""
-    stem = _WORD.sub("_", op_type).lower()
+    """`BatchNormalization` -> `batch_normalization`, `LSTM` -> `lstm`, `IsNaN` -> `is_nan`, `And` -> `and_` (a Python keyword)."""
+    stem = _WORD.sub("_", op_type.replace("NaN", "Nan")).lower()
     return f"{stem}_" if keyword.iskeyword(stem) else stem
+
+
+def printable(text: str | bytes, limit: int = 100) -> str:
+    """`text` from a file for use in a message: control and other unprintable characters escaped, long text shortened.
+
+    Example: `printable("a\\x1b[31m")` -> `"a\\\\x1b[31m"`.
+    """
+    decoded = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+    shown = decoded if len(decoded) <= limit else f"{decoded[:limit]}... ({len(decoded)} characters)"
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)

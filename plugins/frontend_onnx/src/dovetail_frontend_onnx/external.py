@@ -1,0 +1,106 @@
+"""External data: tensors whose bytes are in files beside the model (`TensorProto.external_data`, ONNX's ExternalData.md)."""
+
+import io
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from dovetail.frontend import FormatError, ModelSource, OutOfMemory, printable
+
+__all__ = ["ExternalData"]
+
+_KEYS = ("location", "offset", "length")
+"""The keys that say where the bytes are. Others (`checksum`, ONNX Runtime's `prepacked_*`) are ignored, as the standard does."""
+
+_MAX_DIGITS = 19
+
+
+@dataclass
+class ExternalData:
+    """The data files of one model. Each is opened once, checked once, and closed by `close`.
+
+    Regions are read rather than mapped: a mapped file that somebody shortens later ends the process with SIGBUS.
+    """
+
+    source: ModelSource
+    _files: dict[str, io.FileIO] = field(default_factory=dict)
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _unread: dict[str, int] = field(default_factory=dict)
+    _regions: dict[tuple[str, int, int], NDArray[np.uint8]] = field(default_factory=dict)
+
+    def read(self, tensor: TensorProto, expected: int) -> NDArray[np.uint8]:
+        """The tensor's `expected` bytes, read-only. Tensors that name the same region share it. Raises `FormatError`."""
+        location, offset, length = _entries(tensor, expected)
+        if length != expected:
+            raise FormatError(f"the external data has a length of {length} bytes; dims and data type need {expected}")
+        region = self._regions.get((location, offset, length))
+        if region is None:
+            region = self._regions[location, offset, length] = self._read(location, offset, length)
+        return region
+
+    def close(self) -> None:
+        """Close every file. What was read stays."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _read(self, location: str, offset: int, length: int) -> NDArray[np.uint8]:
+        file = self._open(location)
+        size = self._sizes[location]
+        if offset + length > size:
+            raise FormatError(
+                f"the external data is bytes {offset} to {offset + length} of '{printable(location)}', which has {size} bytes",
+                hint="is the data file complete, and the one that was saved with this model?",
+            )
+        self._unread[location] -= length
+        if self._unread[location] < 0:
+            raise FormatError(f"the tensors in '{printable(location)}' overlap: together they are more than twice the file")
+        return _read_region(file, offset, length, location)
+
+    def _open(self, location: str) -> io.FileIO:
+        if location not in self._files:
+            file = self.source.open_beside(location)
+            self._files[location] = file
+            self._sizes[location] = size = file.seek(0, io.SEEK_END)
+            self._unread[location] = 2 * size
+        return self._files[location]
+
+
+def _entries(tensor: TensorProto, expected: int) -> tuple[str, int, int]:
+    found: dict[str, str] = {}
+    for entry in tensor.external_data:
+        if entry.key in found:
+            raise FormatError(f"external_data has the key '{printable(entry.key)}' twice")
+        if entry.key in _KEYS:
+            found[entry.key] = entry.value
+    if not isinstance(found.get("location"), str):
+        raise FormatError("external_data has no valid location", hint="accepted: a relative path")
+    return found["location"], _number("offset", found.get("offset", "0")), _number("length", found.get("length", str(expected)))
+
+
+def _number(key: str, text: str | bytes) -> int:
+    if not (isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+        raise FormatError(f"external_data has the {key} '{printable(text)}'", hint="accepted: a decimal number, not negative")
+    return int(text)
+
+
+def _read_region(file: io.FileIO, offset: int, length: int, location: str) -> NDArray[np.uint8]:
+    try:
+        region = np.empty(length, np.uint8)
+    except MemoryError:
+        raise OutOfMemory(f"the external data in '{printable(location)}' needs {length} bytes of memory") from None
+    view = region.data
+    done = 0
+    try:
+        file.seek(offset)
+        while done < length:
+            count = file.readinto(view[done:])
+            if not count:
+                raise FormatError(f"the data file '{printable(location)}' became shorter while it was read")
+            done += count
+    except OSError as error:
+        raise FormatError(f"the data file '{printable(location)}' cannot be read: {error.strerror}") from error
+    region.flags.writeable = False
+    return region
