@@ -25,7 +25,10 @@ import pluggy
 if TYPE_CHECKING:
     from dovetail.device import Device, DeviceInfo, Unavailable
     from dovetail.graph import Graph, Model
-    from dovetail.plugins.registry import KernelRegistry, OpRegistry
+
+    # For the annotations of implementations, which import from here.
+    from dovetail.plugins.registry import KernelRegistry as KernelRegistry
+    from dovetail.plugins.registry import OpRegistry as OpRegistry
 
 hookspec = pluggy.HookspecMarker("dovetail")
 hookimpl = pluggy.HookimplMarker("dovetail")

@@ -13,6 +13,7 @@ from dovetail.ops.batch_normalization import BatchNormalization
 from dovetail.ops.concat import Concat
 from dovetail.ops.constant_of_shape import ConstantOfShape
 from dovetail.ops.conv import Conv
+from dovetail.ops.conv_transpose import ConvTranspose
 from dovetail.ops.gather import Gather
 from dovetail.ops.gemm import Gemm
 from dovetail.ops.identity import Identity
@@ -124,6 +125,15 @@ def test_batch_norm_folds_into_a_convolution(rng: np.random.Generator, group: in
     weights += [g.constant(rng.standard_normal(6), "float32")] if bias else []
     y = batch_norm(g, g.node(Conv(group=group), x, *weights), 6, rng)
     check_folded(fold_constants(g.graph([y])), "Conv", rng.standard_normal((2, 4, 5, 6)).astype(np.float32))
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_batch_norm_folds_into_a_transposed_convolution(rng: np.random.Generator, group: int) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2, 4, 5, 6])
+    w = g.constant(rng.standard_normal((4, 6 // group, 3, 2)), "float32")
+    graph = fold_constants(g.graph([batch_norm(g, g.node(ConvTranspose(group=group), x, w), 6, rng)]))
+    check_folded(graph, "ConvTranspose", rng.standard_normal((2, 4, 5, 6)).astype(np.float32))
 
 
 @pytest.mark.parametrize("trans_b", [False, True])

@@ -6,7 +6,7 @@ from dovetail.hookspecs import hookimpl
 from dovetail_ops_tim_vx.h_swish import HSwish
 
 if TYPE_CHECKING:
-    from dovetail.plugins.registry import OpRegistry
+    from dovetail.hookspecs import OpRegistry
 
 __all__ = ["HSwish"]
 

@@ -71,15 +71,15 @@ class HSwish(Operator):
         return X.with_shape(X.shape)
 
     def reference(self, X: NDArray[Any]) -> NDArray[Any]:
-        """The formula above in NumPy."""
+        """The formula above in NumPy; infinities and NaN are results like others and give no warning."""
         t = X.astype(np.result_type(X.dtype, np.float32))
-        t *= self.input_scale
-        t += self.input_tail
-        gate = np.clip(t / 6 + 0.5, 0, 1)
-        t *= gate
-        t *= self.output_scale
-        t += self.output_zero_point
-        return t.astype(X.dtype, copy=False)
+        with np.errstate(all="ignore"):
+            t *= self.input_scale
+            t += self.input_tail
+            t *= np.clip(t / 6 + 0.5, 0, 1)
+            t *= self.output_scale
+            t += self.output_zero_point
+            return t.astype(X.dtype, copy=False)
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         """Seven an element: four products and three sums; comparisons are not counted."""

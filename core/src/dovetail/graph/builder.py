@@ -62,12 +62,13 @@ class GraphBuilder:
         return self._types[name] if name else None
 
     def node(self, op: "Operator", *inputs: str, name: str = "", outputs: Sequence[str] = ()) -> Any:
-        """Add a node and return its output name, or a tuple of names when the operator has several outputs.
+        """Add a node and return its output name, or a tuple of names when it has several outputs.
 
-        `""` leaves an optional input out. `outputs` gives names of one's own (`""` leaves an optional output out).
+        `""` leaves an optional input out. Without `outputs` the node has the outputs that are not optional, one if all are;
+        with them those named (`""` leaves an optional output out).
         """
         unique = self._unique(name or op.stem)
-        written = tuple(outputs) or self._output_names(unique, len(op.outputs))
+        written = tuple(outputs) or self._output_names(unique, max(1, sum(not port.optional for port in op.outputs)))
         for output in outputs:
             if output and output in self._taken:
                 raise GraphError(f"node {unique!r}: the output name {output!r} is defined twice")

@@ -56,9 +56,10 @@ class DType(enum.Enum):
         if self is DType.STRING:
             return np.dtype(object)
         try:
-            return np.dtype(self.value)
+            plain: np.dtype[Any] = np.dtype(self.value)
         except TypeError:
             return _ml_dtype(self.value)
+        return plain
 
     @functools.cached_property
     def onnx(self) -> int:
@@ -112,4 +113,5 @@ def _ml_dtype(name: str) -> np.dtype[Any]:
         import ml_dtypes
     except ImportError:
         raise UsageError(f"data type {name} needs the package ml_dtypes", hint="pip install ml_dtypes") from None
-    return np.dtype(getattr(ml_dtypes, name))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found

@@ -1,6 +1,6 @@
 """Type inference and constant folding, in one walk: shapes depend on values, and values can only be computed once typed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,11 @@ def fold_constants(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = 
         outputs = infer_node(node, inputs)
         _check_limit(node, outputs, limit)
         size = sum(t.nbytes for t in outputs)
-        values = _known_values(node, constants) if size <= room else None
-        if values is None:
+        folded = _fold(node, outputs, constants) if size <= room else None
+        if folded is None:
             kept.append(node)
         else:
-            outputs, folded = _fold(node, values, outputs)
+            outputs = tuple(TensorType.of(array, known=True) for array in folded)
             constants.update(zip(node.writes, folded, strict=True))
             room -= size
         types.update(zip(node.writes, outputs, strict=True))
@@ -71,22 +71,17 @@ def _check_limit(node: Node, outputs: Sequence[TensorType], limit: int | None) -
             )
 
 
-def _known_values(node: Node, constants: dict[str, NDArray[Any]]) -> list[NDArray[Any] | None] | None:
+def _fold(node: Node, outputs: Sequence[TensorType], constants: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]] | None:
+    """The outputs, if inference already knows them or all inputs are constants."""
+    known = [t.value for t in outputs if t.value is not None]
+    if len(known) == len(outputs):
+        return [as_constant(array) for array in known]
     if node.op.is_random or node.op.subgraphs or not (node.op.has_reference() or node.op.has_composition()):
         return None
-    values: list[NDArray[Any] | None] = []
-    for name in node.inputs:
-        if name and name not in constants:
-            return None
-        values.append(constants[name] if name else None)
-    return values
-
-
-def _fold(
-    node: Node, values: Sequence[NDArray[Any] | None], outputs: Sequence[TensorType]
-) -> tuple[tuple[TensorType, ...], list[NDArray[Any]]]:
-    arrays = [as_constant(a) for a in run_reference(node, values, outputs)]
-    return tuple(TensorType.of(a, known=True) for a in arrays), arrays
+    if any(name and name not in constants for name in node.inputs):
+        return None
+    values = [constants[name] if name else None for name in node.inputs]
+    return [as_constant(array) for array in run_reference(node, values, outputs)]
 
 
 def run_reference(node: Node, values: Sequence[NDArray[Any] | None], outputs: Sequence[TensorType]) -> list[NDArray[Any]]:

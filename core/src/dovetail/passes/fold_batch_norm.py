@@ -10,6 +10,7 @@ from dovetail.graph.model import Graph, Node
 from dovetail.graph.types import TensorType, as_constant
 from dovetail.ops.batch_normalization import BatchNormalization
 from dovetail.ops.conv import Conv
+from dovetail.ops.conv_transpose import ConvTranspose
 from dovetail.ops.gemm import Gemm
 
 __all__ = ["fold_batch_norm"]
@@ -41,7 +42,7 @@ def _foldable_producer(norm: Node, graph: Graph) -> Node | None:
         return None
     value = norm.inputs[0]
     producer = graph.producers.get(value)
-    if producer is None or producer.post_ops or not isinstance(producer.op, Conv | Gemm):
+    if producer is None or producer.post_ops or not isinstance(producer.op, Conv | ConvTranspose | Gemm):
         return None
     parameters = [*norm.inputs[1:5], *[name for name in producer.inputs[1:] if name]]
     if any(name not in graph.constants for name in parameters):
@@ -79,4 +80,9 @@ def _along_output_channel(node: Node, factor: NDArray[Any], weight: NDArray[Any]
     """`factor` (one for each output channel) shaped to multiply the weight tensor."""
     if isinstance(node.op, Gemm):
         return factor.reshape(-1, 1) if node.op.transB else factor.reshape(1, -1)
+    if isinstance(node.op, ConvTranspose):
+        # Weights are [C, M / group, ...]: input channel c belongs to group c // (C / group).
+        per_group = factor.reshape(node.op.group, -1)
+        rows = np.repeat(per_group, weight.shape[0] // node.op.group, axis=0)
+        return rows.reshape(rows.shape + (1,) * (weight.ndim - 2))
     return factor.reshape((-1,) + (1,) * (weight.ndim - 1))
