@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from dovetail.errors import (
     PluginFailed,
     UnknownFormat,
 )
+from dovetail.hookspecs import hookimpl
 from dovetail.plugins import PluginManager
 
 
@@ -83,6 +85,16 @@ def test_a_device_asked_for_by_name_fails_loudly_with_the_stored_cause(device: A
     with pytest.raises(PluginFailed, match="dovetail_device_info raised ZeroDivisionError: division by zero") as caught:
         manager.device_info("ACME")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_probe_that_exits_does_not_take_the_host_along(device: Any) -> None:
+    device("acme", infos="__import__('sys').exit(3)", opens="raise SystemExit(4)")
+    device("other", opens="raise SystemExit(4)")
+    manager = PluginManager()
+    assert [info.name for info in manager.devices()] == ["OTHER"]
+    assert manager.record("acme").reason == "dovetail_device_info raised SystemExit: 3"
+    with pytest.raises(PluginFailed, match="raised SystemExit: 4"):
+        manager.open_device("OTHER", {})
 
 
 def test_an_unknown_device_gets_a_suggestion(device: Any) -> None:
@@ -180,6 +192,19 @@ def test_a_rival_of_the_wrong_version_does_not_count(site: Any, device: Any) -> 
     device("acme", name="works")
     site.plugin("devices", "acme", "", name="old", requires=["dovetail<0.1"])
     assert PluginManager().device_info("ACME").name == "ACME"
+
+
+def test_a_device_in_process_replaces_an_installed_one_that_was_probed(device: Any) -> None:
+    device("acme")
+    manager = PluginManager()
+    assert manager.device_info("ACME").full_name == "a fake device"
+    source = sys.modules["fake_devices_acme"]
+    mine: Any = ModuleType("mine")
+    vars(mine).update({name: getattr(source, name) for name in ("dovetail_api", "dovetail_device_open", "DeviceInfo")})
+    mine.dovetail_device_info = hookimpl(eval("lambda: [DeviceInfo('ACME', 'ACME', 'CPU', 'mine')]", vars(mine)))
+    manager.register(mine, name="mine", kind="devices", key="ACME")
+    assert manager.device_info("ACME").full_name == "mine"
+    assert [info.full_name for info in manager.devices()] == ["mine"]
 
 
 # --- model formats ----------------------------------------------------------------------------------------------------

@@ -114,6 +114,15 @@ def test_of_two_versions_in_one_folder_the_newest_counts(site: Any, monkeypatch:
     assert [duplicate.split()[0] for duplicate in only().duplicates] == ["1.9", "not.a.version"]
 
 
+@pytest.mark.parametrize("backwards", [True, False])
+def test_of_two_formats_of_one_version_the_wheel_counts(site: Any, monkeypatch: pytest.MonkeyPatch, backwards: bool) -> None:
+    for suffix in ("egg-info", "dist-info"):
+        site.metadata("acme", {"devices": {"acme": f"from_{suffix.replace('-', '_')}"}}, suffix=suffix)
+    real = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda folder: sorted(real(folder), reverse=backwards))
+    assert only().value == "from_dist_info"
+
+
 def test_one_folder_twice_on_the_path_is_one_installation(two_sites: tuple[Any, Any], tmp_path: Path) -> None:
     two_sites[0].metadata("acme", POINTS)
     (tmp_path / "link").symlink_to(two_sites[0].folder)

@@ -107,6 +107,15 @@ def test_strict_checks_fail_the_plugin(site: Any) -> None:
     assert manager.record(wrong).traceback == ""
 
 
+def test_one_module_may_serve_two_groups_of_its_distribution(site: Any, pack: Any) -> None:
+    site.metadata("both", {"ops": {"acme": "both_mod"}, "hooks": {"acme-passes": "both_mod"}})
+    passes = "@hookimpl\ndef dovetail_graph_passes(options):\n    return [len]\n"
+    site.module("both_mod", "from dovetail.hookspecs import hookimpl\ndovetail_api = '1.0'\n" + pack("acme", "Twist") + passes)
+    manager: Any = PluginManager()
+    assert manager.operator("acme", "Twist", 1).op_type == "Twist"
+    assert manager.graph_passes({}) == (len,)
+
+
 def test_an_incompatible_version_is_not_imported(site: Any) -> None:
     site.plugin("devices", "acme", "raise AssertionError('imported')", requires=["dovetail>=99"])
     manager = PluginManager()

@@ -1,6 +1,7 @@
 """Which class defines an operator, who provides it, and what happens when nobody or more than one does."""
 
 import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -238,6 +239,17 @@ def test_kernels_of_loaded_packs_for_a_device(site: Any, pack: Any) -> None:
         assert isinstance(kernel.kernel, KernelSource)
         assert manager.extra_kernels("CPU") == ()
     assert sys.modules["fake_ops_acme"].asked == ["NPU", "CPU"]
+
+
+def test_kernels_of_a_pack_that_was_replaced_are_gone(site: Any, pack: Any) -> None:
+    manager = PluginManager()
+    for kernels in (1, 0):
+        module: Any = ModuleType("notebook")
+        body = KERNELS.replace("registry.add(NAME, KERNEL)", f"[registry.add('Twist', KernelSource()) for _ in range({kernels})]")
+        exec(f"from dovetail.hookspecs import hookimpl\n{pack('acme', 'Twist')}{body}", vars(module))
+        module.dovetail_api = "1.0"
+        manager.register(module, name="nb", kind="ops", key="acme")
+        assert len(manager.extra_kernels("NPU")) == kernels
 
 
 @pytest.mark.parametrize(

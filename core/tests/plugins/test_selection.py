@@ -50,8 +50,9 @@ def test_what_the_grammar_refuses(three: Any, switch: Any) -> None:
 
 def test_argument_over_environment_over_configuration(three: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"plugins": "-zip"}
-    monkeypatch.setenv("DOVETAIL_PLUGINS", "")
-    assert blocked(config=config) == ["zip"]
+    for empty in ("", "  "):
+        monkeypatch.setenv("DOVETAIL_PLUGINS", empty)
+        assert blocked(config=config) == ["zip"]
     monkeypatch.setenv("DOVETAIL_PLUGINS", "-com.acme")
     assert blocked(config=config) == ["com.acme"]
     assert blocked(plugins="-acme", config=config) == ["acme"]

@@ -77,10 +77,8 @@ class Devices:
         record = self._ledger.choose("devices", key)
         if record is None:
             known = [key.upper() for key in self._keys()]
-            group = "an installed package provides it through the entry-point group dovetail.devices"
-            raise DeviceNotFound(
-                f"no installed plugin provides the device {name!r}", hint=f"{did_you_mean(name, known)} {group}".strip()
-            )
+            hint = f"{did_you_mean(name.partition('.')[0], known)} Device types come with packages that have an entry point in dovetail.devices."
+            raise DeviceNotFound(f"no installed plugin provides the device {name!r}", hint=hint.strip())
         return record, self._loader.load(record)
 
     def _probed(self, key: str, name: str) -> tuple[DeviceInfo, ...]:

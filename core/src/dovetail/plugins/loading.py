@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,6 +172,18 @@ class PluginManager:
             self._devices.forget(key)
             self._operators.forget()
             self._loader.load(record, module_or_object)
+            return self._ledger.now(record)
+
+    def load(self, name: str) -> PluginRecord:
+        """Load one plugin by id, distribution or entry name, list its devices if it has some, and return its record.
+
+        What goes wrong with the plugin does not raise: the record tells it. Raises as `record` for the name.
+        """
+        record = self.record(name)
+        with self._lock:
+            if self._loader.load_if_possible(record) is not None and record.kind == "devices":
+                with suppress(DovetailError):
+                    self._devices.info(record.key)
             return self._ledger.now(record)
 
     def add_commands(self, cli: Any) -> None:
