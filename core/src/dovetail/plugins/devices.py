@@ -77,7 +77,8 @@ class Devices:
         record = self._ledger.choose("devices", key)
         if record is None:
             known = [key.upper() for key in self._keys()]
-            hint = f"{did_you_mean(name.partition('.')[0], known)} Device types come with packages that have an entry point in dovetail.devices."
+            suggestion = did_you_mean(name.partition(".")[0], known)
+            hint = f"{suggestion} Device types come with packages that have an entry point in dovetail.devices."
             raise DeviceNotFound(f"no installed plugin provides the device {name!r}", hint=hint.strip())
         return record, self._loader.load(record)
 
