@@ -40,6 +40,8 @@ class DType(enum.Enum):
     FLOAT8_E8M0 = "float8_e8m0fnu"
     UINT2 = "uint2"
     INT2 = "int2"
+    FLOAT6_E2M3 = "float6_e2m3fn"
+    FLOAT6_E3M2 = "float6_e3m2fn"
 
     def __repr__(self) -> str:
         return f"DType.{self.name}"
@@ -68,7 +70,7 @@ class DType(enum.Enum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element in memory (packed 4-bit types take one byte each here)."""
+        """Bytes of one element in memory (packed types of 2, 4 and 6 bits take one byte each here)."""
         return self.numpy.itemsize
 
     @property

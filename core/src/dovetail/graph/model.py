@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from dovetail._names import printable
 from dovetail.errors import UsageError, did_you_mean
 from dovetail.graph.post_ops import Eltwise, PostOp
 from dovetail.graph.types import Dim, TensorType
@@ -50,7 +51,7 @@ class Node:
         return tuple(name for name in self.outputs if name)
 
     def __str__(self) -> str:
-        return f"{self.name!r} ({self.op.key})"
+        return f"'{printable(self.name)}' ({printable(self.op.key)})"
 
 
 @dataclass(frozen=True, eq=False)

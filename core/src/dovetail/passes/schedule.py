@@ -1,5 +1,6 @@
 """Schedule: order the nodes by peeling the set of roots again and again (OCL-ENGINE's method)."""
 
+from dovetail._names import printable
 from dovetail.errors import GraphError
 from dovetail.graph.model import Graph, Node
 
@@ -61,9 +62,9 @@ def _check_defined(graph: Graph) -> None:
     for node in graph.nodes:
         for name in node.reads:
             if name in graph.captures:
-                raise GraphError(f"node {node} reads {name!r}, which nothing defines")
+                raise GraphError(f"node {node} reads '{printable(name)}', which nothing defines")
     for name in graph.captures:
-        raise GraphError(f"the graph output {name!r} is not produced by any node")
+        raise GraphError(f"the graph output '{printable(name)}' is not produced by any node")
 
 
 def _cycle_message(graph: Graph, blocked: set[int]) -> str:
