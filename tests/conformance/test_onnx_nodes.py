@@ -1,0 +1,71 @@
+"""ONNX's own node cases through the whole runtime: file, frontend, planning, device."""
+
+import warnings
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx.backend.test.loader import load_model_tests
+
+import dovetail
+from dovetail.errors import DovetailError, UnknownOperator, UnsupportedNode
+
+FAILURES_SHOWN = 20
+
+# Case -> why it cannot pass here. A case that starts to pass must be taken out: the test says so.
+EXCLUDED: dict[str, str] = {}
+
+
+def differs(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], case: Any) -> str:
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return f"got {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}"
+    if want.dtype.kind in "OSU":
+        return "" if np.array_equal(got, want) else "strings differ"
+    # float16 outputs of ONNX come from other accumulation orders than ours: half a unit in the last place more.
+    rtol = max(case.rtol, 2e-3) if want.dtype.name in ("float16", "bfloat16") else case.rtol
+    close = np.isclose(got.astype(np.float64), want.astype(np.float64), rtol=rtol, atol=case.atol, equal_nan=True)
+    return "" if close.all() else f"{np.count_nonzero(~close)} of {close.size} elements differ"
+
+
+def run(core: dovetail.Core, device: str, case: Any) -> str:
+    """`passed`, `refused` (by the device), `undefined` (no such operator or value kind here), or what went wrong."""
+    try:
+        model = core.read_model(case.model.SerializeToString(), format="onnx")
+        for inputs, expected in case.data_sets:
+            if not all(isinstance(a, np.ndarray) for a in (*inputs, *expected)):
+                return "undefined"  # sequences, optionals and maps are no values of this version
+            with core.compile_model(model, device, {"FALLBACK": False}) as compiled:
+                results = compiled(dict(zip(model.graph.inputs, inputs, strict=True)))
+            wrong = [f"output {i}: {text}" for i, want in enumerate(expected) if (text := differs(results[i], want, case))]
+            if wrong:
+                return wrong[0]
+    except UnknownOperator:
+        return "undefined"
+    except UnsupportedNode:
+        return "refused"
+    return "passed"
+
+
+def test_node_cases(core: dovetail.Core, device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    counts: Counter[str] = Counter()
+    failures = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # ONNX computes its expected outputs while it loads
+        cases = load_model_tests(kind="node")
+    for case in cases:
+        try:
+            outcome = run(core, device, case)
+        except DovetailError as error:
+            outcome = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        kind = outcome if outcome in ("passed", "refused", "undefined") else "failed"
+        if case.name in EXCLUDED:
+            assert kind != "passed", f"{case.name} passes now: take it out of EXCLUDED"
+            kind = "excluded"
+        elif kind == "failed":
+            failures.append(f"{case.name}: {outcome}")
+        counts[kind] += 1
+    with capsys.disabled():
+        print(f"\nONNX node cases on {device}: {dict(counts)}")
+    assert not failures, f"{len(failures)} failures\n" + "\n".join(failures[:FAILURES_SHOWN])
+    assert counts["passed"] > 0
