@@ -1,0 +1,90 @@
+"""The `dovetail` program: one file a command, and each is imported when it is called.
+
+Exit codes: 0 done, 1 failed (a message and what to do about it on stderr), 2 called in a way that cannot be meant.
+Results go to stdout, as tables or with `--json`; progress and remarks go to stderr.
+"""
+
+import errno
+import sys
+from functools import cached_property
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import click
+
+from dovetail.errors import DovetailError, did_you_mean
+
+__all__ = ["main", "program"]
+
+
+class _Failure(click.ClickException):
+    """What went wrong, as one message without a traceback."""
+
+    exit_code = 1
+
+    def show(self, file: Any = None) -> None:
+        from dovetail.cli._output import clean
+
+        click.echo(f"Error: {clean(self.message, keep_lines=True)}", file=file, err=True)
+
+
+class _Program(click.Group):
+    """The commands are the modules of this package; plugins may add more."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        try:
+            self._plugin_commands  # noqa: B018  # the help lists the commands of plugins too
+        except DovetailError as error:
+            _Failure(str(error)).show()
+        return sorted({*_own_commands(), *self.commands})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _own_commands():
+            command: click.Command = import_module(f"{__name__}.{cmd_name}").command
+            return command
+        if cmd_name not in self.commands:
+            self._plugin_commands  # noqa: B018  # it may be there once they are loaded
+        return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"There is no command {args[0]!r}. {did_you_mean(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        ctx.obj = {"debug": False}
+        try:
+            return super().invoke(ctx)
+        except (DovetailError, OSError) as error:
+            if ctx.obj["debug"] or getattr(error, "errno", None) == errno.EPIPE:
+                raise
+            raise _Failure(str(error)) from error
+
+    @cached_property
+    def _plugin_commands(self) -> None:
+        from dovetail.plugins import PluginManager
+
+        PluginManager().add_commands(self)
+
+
+def _own_commands() -> list[str]:
+    return [module.name for module in iter_modules(__path__) if not module.name.startswith("_")]
+
+
+@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dovetail")
+def program() -> None:
+    """Neural-network inference whose devices, model formats and operators are pip packages.
+
+    Start with `dovetail demo`, which runs a small network on every device that is installed.
+    """
+
+
+def main() -> None:
+    """The entry point of the installed program."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or pipe with a narrow encoding shows replacements instead of ending the program.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    program(prog_name="dovetail")

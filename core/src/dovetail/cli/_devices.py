@@ -1,0 +1,45 @@
+"""What the commands tell of devices, and of device plugins that have none."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cli._output import print_table, styled
+
+if TYPE_CHECKING:
+    from dovetail.runtime import Core
+
+__all__ = ["describe_devices", "print_devices"]
+
+
+def describe_devices(core: "Core") -> dict[str, list[dict[str, Any]]]:
+    """`devices`: name, type, kind, full_name, priority, provider, details. `missing`: plugin, device, state, reason, hint."""
+    found = core.devices
+    records = [record for record in core.plugins.records() if record.kind == "devices"]
+    providers = {record.key: record.provider for record in records if record.state == "loaded"}
+    devices = [
+        {
+            "name": info.name,
+            "type": info.type,
+            "kind": info.kind,
+            "full_name": info.full_name,
+            "priority": info.priority,
+            "provider": providers.get(info.type.lower(), ""),
+            "details": dict(info.details),
+        }
+        for info in found
+    ]
+    missing = [
+        {"plugin": r.id, "device": r.key.upper(), "state": r.state, "reason": r.reason, "hint": r.hint}
+        for r in records
+        if r.state != "loaded"
+    ]
+    return {"devices": devices, "missing": missing}
+
+
+def print_devices(described: Mapping[str, list[dict[str, Any]]]) -> None:
+    """The tables of `describe_devices`; the second only when something is missing."""
+    rows = [(d["name"], d["kind"], d["full_name"], d["provider"]) for d in described["devices"]]
+    print_table("Devices", ("device", "kind", "hardware", "provided by"), rows)
+    missing = [(m["device"], styled(m["state"]), m["reason"], m["hint"]) for m in described["missing"]]
+    if missing:
+        print_table("Not available", ("device", "state", "reason", "what to do"), missing)

@@ -1,0 +1,109 @@
+"""`dovetail bench`: how long reading, compiling, the first run and each further run take."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dovetail.cli._command import command as make_command
+from dovetail.cli._command import device_option, extension_option, shape_option
+from dovetail.cli._output import count, duration, print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from dovetail.graph import Model
+
+_SECONDS = 3.0
+
+
+@make_command("dovetail bench model.onnx -d AUTO --shape image=8,3,224,224 -t 5")
+@click.argument("model")
+@device_option
+@click.option("-n", "--runs", type=click.IntRange(min=1), help="End after this many runs.")
+@click.option(
+    "-t",
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help=f"End after this time.  [default: {_SECONDS:g}, or no limit with -n]",
+)
+@extension_option
+@shape_option
+@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+def command(
+    model: str, device: str, runs: int | None, seconds: float | None, extensions: tuple[str, ...], shapes: tuple[str, ...],
+    seed: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Measure how fast MODEL runs on a device.
+
+    Reading, compiling, the first run and steady runs are measured apart. Inputs are random (floats in [0, 1), integers 0 or
+    1). Dimensions that the model leaves open are 1 unless --shape sets them; a batch is the first dimension of the first
+    input. One request runs at a time.
+
+    \b
+    JSON: {"model", "device", "inputs": {name: {"dtype", "shape"}}, "batch",
+           "read_seconds", "compile_seconds", "first_seconds",
+           "steady": {"runs", "mean", "p50", "p90", "p99", "fastest"},
+           "runs_per_second", "items_per_second", "memory": {device: bytes}}
+    Times are in seconds; items are runs times batch; memory is the planned
+    peak of intermediate values.
+    """
+    limit = _SECONDS if seconds is None and runs is None else seconds
+    described = _measure(model, device, extensions, shapes, seed, runs, limit)
+    if as_json:
+        print_json(described)
+    else:
+        _print(described)
+
+
+def _measure(
+    model: str, device: str, extensions: Sequence[str], shapes: Sequence[str], seed: int, runs: int | None, seconds: float | None
+) -> dict[str, Any]:
+    import numpy as np
+
+    from dovetail.cli._inputs import random_tensor
+    from dovetail.cli._models import closed, make_core, reshaped
+    from dovetail.cli._timing import Latency, measure, timed
+
+    core = make_core(extensions)
+    read_seconds, read = timed(lambda: core.read_model(model))
+    read = closed(reshaped(read, shapes))
+    rng = np.random.default_rng(seed)
+    inputs = {name: random_tensor(tensor, rng) for name, tensor in read.inputs.items()}
+    compile_seconds, compiled = timed(lambda: core.compile_model(read, device))
+    first_seconds, _ = timed(lambda: compiled(inputs))
+    with progress(f"{model} on {compiled.device}", 1.0) as advance:
+        steady = Latency.of(measure(lambda: compiled(inputs), runs=runs, seconds=seconds, advance=advance))
+    batch = _batch(read)
+    return {
+        "model": model,
+        "device": compiled.device,
+        "inputs": {name: {"dtype": t.dtype.value, "shape": list(t.dims)} for name, t in read.inputs.items()},
+        "batch": batch,
+        "read_seconds": read_seconds,
+        "compile_seconds": compile_seconds,
+        "first_seconds": first_seconds,
+        "steady": asdict(steady),
+        "runs_per_second": 1 / steady.mean,
+        "items_per_second": batch / steady.mean,
+        "memory": dict(compiled.report().memory),
+    }
+
+
+def _batch(model: "Model") -> int:
+    first = next(iter(model.inputs.values()), None)
+    return first.dims[0] if first is not None and first.dims else 1
+
+
+def _print(described: dict[str, Any]) -> None:
+    steady = described["steady"]
+    rows = [
+        ("read", duration(described["read_seconds"])),
+        ("compile", duration(described["compile_seconds"])),
+        ("first run", duration(described["first_seconds"])),
+        *((f"steady, {name}", duration(steady[name])) for name in ("mean", "p50", "p90", "p99", "fastest")),
+        ("runs", count(steady["runs"])),
+        ("runs a second", f"{described['runs_per_second']:,.1f}"),
+    ]
+    if described["batch"] != 1:
+        rows.append((f"items a second, batch {described['batch']}", f"{described['items_per_second']:,.1f}"))
+    print_table(f"{described['model']} on {described['device']}", ("step", ">figure"), rows)

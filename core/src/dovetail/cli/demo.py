@@ -1,0 +1,147 @@
+"""`dovetail demo`: a small network reads real handwritten digits on every device that is installed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dovetail.cli._command import command as make_command
+from dovetail.cli._output import duration, print_json, print_table, print_text, progress, remark
+
+if TYPE_CHECKING:
+    from dovetail.cli._demo_measure import DeviceResult, Digits
+
+_PAGE = "dovetail-demo.html"
+
+
+@make_command("dovetail demo --html digits.html")
+@click.option(
+    "--html", "page", type=click.Path(dir_okay=False), default=_PAGE, show_default=True, help="Where to write the report page."
+)
+@click.option("--no-html", is_flag=True, help="Write no report page.")
+@click.option("--images", type=click.IntRange(min=1), help="Use only the first so many pictures.")
+def command(page: str, no_html: bool, images: int | None, as_json: bool) -> None:
+    """Read handwritten digits on every device.
+
+    A small convolutional network reads 360 pictures that were held back from its training. One of its operators comes from a
+    package of its own. The figures, a chart and all pictures also go to a self-contained HTML page. The exit code is 1 when a
+    device fails, or when its results differ from the others' by more than 0.0001.
+
+    \b
+    JSON: {"version", "images", "reference": device, "page": file or null,
+           "devices": [{"device", "error", "correct", "accuracy",
+             "difference", "training_difference",
+             "latency": {"runs", "mean", "p50", "p90", "p99", "fastest"},
+             "images_per_second", "wrong": [positions],
+             "custom_nodes": [{"node", "operator", "device", "kernel",
+                               "provider", "merged_into"}]}],
+           "available": [], "missing": [], "plugins": []}
+    The differences are the largest of any probability, from the reference
+    device and from the training run. Latency is in seconds, for one picture.
+    The last three are as in `dovetail devices` and `dovetail plugins list`.
+    """
+    from dovetail.cli._demo_measure import load_digits, read_demo_model, run_devices
+    from dovetail.cli._demo_page import write_page
+    from dovetail.cli._models import make_core
+
+    core = make_core()
+    devices = core.available_devices
+    digits = load_digits(images)
+    model = read_demo_model(core)
+    with progress(f"{len(digits)} pictures on {len(devices)} devices", len(devices)) as advance:
+        results = run_devices(core, model, digits, devices, advance)
+    described = _describe(core, results, digits)
+    described["page"] = None if no_html else page
+    if not no_html:
+        write_page(Path(page), described, results, digits)
+    if as_json:
+        print_json(described)
+    else:
+        _print(described, results, digits)
+    if not no_html:
+        remark(f"The report page is {page}.")
+    if any(d["error"] for d in described["devices"]) or _broken(described) or not devices:
+        click.get_current_context().exit(1)
+
+
+def _broken(described: dict[str, Any]) -> bool:
+    """True when a device plugin failed; one whose hardware is not there is no failure."""
+    return any(missing["state"] in ("failed", "incompatible") for missing in described["missing"])
+
+
+def _describe(core: Any, results: "list[DeviceResult]", digits: "Digits") -> dict[str, Any]:
+    from dovetail import __version__
+    from dovetail.cli._devices import describe_devices
+    from dovetail.cli.plugins import describe_plugin
+    from dovetail.runtime import REFERENCE_DEVICE
+
+    described = describe_devices(core)
+    return {
+        "version": __version__,
+        "images": len(digits),
+        "reference": REFERENCE_DEVICE,
+        "devices": [_device(result, digits) for result in results],
+        "available": described["devices"],
+        "missing": described["missing"],
+        "plugins": [describe_plugin(record) for record in core.plugins.records()],
+    }
+
+
+def _device(result: "DeviceResult", digits: "Digits") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    read = result.predictions
+    wrong = [] if read is None else [int(i) for i in (read != digits.labels).nonzero()[0]]
+    return {
+        "device": result.device,
+        "error": result.error or None,
+        "correct": result.correct,
+        "accuracy": result.correct / len(digits),
+        "difference": result.difference,
+        "training_difference": result.training_difference,
+        "latency": None if result.latency is None else asdict(result.latency),
+        "images_per_second": result.images_per_second,
+        "wrong": wrong,
+        "custom_nodes": [asdict(node) for node in result.custom_nodes],
+    }
+
+
+def _print(described: dict[str, Any], results: "list[DeviceResult]", digits: "Digits") -> None:
+    from dovetail.cli._demo_art import show_digits
+    from dovetail.cli._demo_tables import CUSTOM_COLUMNS, custom_rows
+    from dovetail.cli._devices import print_devices
+    from dovetail.cli.plugins import print_plugins
+
+    print_devices({"devices": described["available"], "missing": described["missing"]})
+    print_plugins(described["plugins"])
+    ran = [result for result in results if result.probabilities is not None]
+    if ran:
+        print_text(f"{len(digits)} held-back pictures; some of them, as {ran[0].device} read them:\n")
+        print_text(show_digits(digits, ran[0]) + "\n")
+    _print_results(described)
+    print_table("Operators from outside the standard domain", CUSTOM_COLUMNS, custom_rows(described))
+    for device in described["devices"]:
+        if device["error"]:
+            print_text(f"{device['device']} failed: {device['error']}")
+
+
+def _print_results(described: dict[str, Any]) -> None:
+    from dovetail.cli._demo_tables import difference_text
+
+    reference = described["reference"]
+    columns = ("device", ">correct", ">accuracy", f">difference from {reference}", ">latency p50", ">p90", ">pictures a second")
+    rows = [
+        (
+            d["device"],
+            f"{d['correct']} of {described['images']}",
+            f"{d['accuracy']:.2%}",
+            difference_text(d, reference),
+            duration(d["latency"]["p50"]),
+            duration(d["latency"]["p90"]),
+            f"{d['images_per_second']:,.0f}",
+        )
+        if d["latency"]
+        else (d["device"], *["failed"] * 6)
+        for d in described["devices"]
+    ]
+    print_table(f"Results (latency for one picture, throughput for {described['images']} at once)", columns, rows)

@@ -1,0 +1,99 @@
+"""`dovetail ops`: the operators that are known, and how each can run."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dovetail.cli._command import command as make_command
+from dovetail.cli._command import extension_option
+from dovetail.cli._output import print_json, print_table
+from dovetail.errors import DeviceNotFound, did_you_mean
+
+if TYPE_CHECKING:
+    from dovetail.cli._kernel_files import DevicePackage
+    from dovetail.op import Operator
+    from dovetail.plugins import PluginManager
+
+
+@make_command("dovetail ops --domain com.acme --json")
+@click.option("--domain", help="Only operators of this domain; ai.onnx is the standard one.")
+@click.option("--device", help="Only the column of this device type.")
+@extension_option
+def command(domain: str | None, device: str | None, extensions: tuple[str, ...], as_json: bool) -> None:
+    """List the operators of dovetail and of all op packs.
+
+    There is one row for each version of a definition.
+
+    "kernel" under a device says that its package has a file for the operator. Every operator runs on every device: otherwise
+    by a kernel source or a composition that its definition brings along, or by its NumPy reference on the reference device.
+
+    \b
+    JSON: {"operators": [{"operator", "domain", "since", "stem", "provider",
+           "brings": ["reference", "composition", "<language> kernel"],
+           "kernels": {device type: [files]}}]}
+    """
+    from dovetail.cli._kernel_files import device_packages
+    from dovetail.cli._models import make_core
+
+    manager = make_core(extensions).plugins
+    packages = _chosen(device_packages(manager.records()), device)
+    rows = _describe(manager, domain, packages)
+    if as_json:
+        print_json({"operators": rows})
+        return
+    columns = ("operator", ">since", "provided by", "its definition brings", *(package.device for package in packages))
+    cells = [
+        (
+            r["operator"],
+            r["since"],
+            r["provider"],
+            ", ".join(r["brings"]),
+            *("kernel" if k else "" for k in r["kernels"].values()),
+        )
+        for r in rows
+    ]
+    print_table(f"{len(rows)} operators", columns, cells)
+
+
+def _chosen(packages: "list[DevicePackage]", device: str | None) -> "list[DevicePackage]":
+    if device is None:
+        return packages
+    kind = device.upper().partition(".")[0]
+    if not any(package.device == kind for package in packages):
+        raise DeviceNotFound(
+            f"no installed plugin provides the device {device!r}", hint=did_you_mean(kind, (p.device for p in packages))
+        )
+    return [package for package in packages if package.device == kind]
+
+
+def _describe(manager: "PluginManager", domain: str | None, packages: "list[DevicePackage]") -> list[dict[str, Any]]:
+    from dovetail.cli._kernel_files import operator_key
+
+    stems = {operator.stem for operator in manager.operators()}
+    return [
+        {
+            "operator": operator_key(operator),
+            "domain": operator.domain,
+            "since": operator.since,
+            "stem": operator.stem,
+            "provider": manager.provider(operator),
+            "brings": brought(operator),
+            "kernels": {package.device: package.kernels(operator.stem, stems) for package in packages},
+        }
+        for operator in _of_domain(manager, domain)
+    ]
+
+
+def _of_domain(manager: "PluginManager", domain: str | None) -> "tuple[type[Operator], ...]":
+    found = manager.operators(domain)
+    if domain is not None and not found:
+        known = {operator.domain or "ai.onnx" for operator in manager.operators()}
+        raise click.UsageError(f"No operator of domain {domain!r} is known. {did_you_mean(domain, known)}")
+    return found
+
+
+def brought(operator: "type[Operator]") -> list[str]:
+    """What an operator class has besides its meaning."""
+    parts = ["reference"] if operator.has_reference() else []
+    parts += ["composition"] if operator.has_composition() else []
+    return parts + sorted({f"{kernel.language} kernel" for kernel in operator.kernels})

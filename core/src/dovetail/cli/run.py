@@ -1,0 +1,112 @@
+"""`dovetail run`: a model once, with inputs from files."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dovetail.cli._command import command as make_command
+from dovetail.cli._command import device_option, extension_option, shape_option
+from dovetail.cli._output import duration, print_json, print_table, remark
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dovetail.runtime import Results
+
+_SHOWN = 8
+"""How many values of an output the table and the JSON show."""
+
+
+@make_command("dovetail run model.onnx -d AUTO -i image=cat.png -o out.npz")
+@click.argument("model")
+@device_option
+@click.option(
+    "-i",
+    "--input",
+    "given",
+    multiple=True,
+    metavar="[NAME=]SOURCE",
+    help="An .npz, .npy, .png or .jpg file, or the word random. NAME may be left out when there is one input, or when an "
+    ".npz file has the names. Repeatable.",
+)
+@click.option(
+    "-o", "--output", "target", type=click.Path(dir_okay=False, writable=True), help="Write the outputs to this .npz file."
+)
+@extension_option
+@shape_option
+@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+def command(
+    model: str, device: str, given: tuple[str, ...], target: str | None, extensions: tuple[str, ...], shapes: tuple[str, ...],
+    seed: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Run MODEL once; show or store its outputs.
+
+    Pictures are scaled to the input's size; their values are 0..255 for integer inputs and 0..1 for floating-point ones.
+    Random floats lie in [0, 1), random integers are 0 or 1.
+
+    \b
+    JSON: {"model", "device", "seconds", "file": name or null,
+           "outputs": [{"name", "dtype", "shape", "min", "max", "mean",
+                        "first": [up to 8 values]}]}
+    Statistics of empty outputs and of strings are null.
+    """
+    from dovetail.cli._inputs import read_inputs, write_npz
+    from dovetail.cli._models import make_core, reshaped
+    from dovetail.cli._timing import timed
+
+    core = make_core(extensions)
+    read = reshaped(core.read_model(model), shapes)
+    inputs = read_inputs(read.inputs, given, seed)
+    compiled = core.compile_model(read, device)
+    seconds, results = timed(lambda: compiled(inputs))
+    if target is not None:
+        write_npz(target, results)
+        remark(f"Wrote {target}.")
+    described = {"model": model, "device": compiled.device, "seconds": seconds, "file": target, "outputs": _describe(results)}
+    if as_json:
+        print_json(described)
+    else:
+        _print(described)
+
+
+def _describe(results: "Results") -> list[dict[str, Any]]:
+    return [
+        {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), **_statistics(array), "first": _first(array)}
+        for name, array in results.items()
+    ]
+
+
+def _statistics(array: "NDArray[Any]") -> dict[str, float | None]:
+    import numpy as np
+
+    if array.size == 0 or array.dtype == object:
+        return {"min": None, "max": None, "mean": None}
+    numbers = np.abs(array) if np.iscomplexobj(array) else array.astype(np.float64)
+    return {"min": float(numbers.min()), "max": float(numbers.max()), "mean": float(numbers.mean())}
+
+
+def _first(array: "NDArray[Any]") -> list[Any]:
+    values = array.reshape(-1)[:_SHOWN].tolist()
+    return [value if isinstance(value, bool | int | float | str) else str(value) for value in values]
+
+
+def _print(described: dict[str, Any]) -> None:
+    rows = [
+        (o["name"], f"{o['dtype']}{o['shape']}", *(_number(o[key]) for key in ("min", "max", "mean")), _values(o))
+        for o in described["outputs"]
+    ]
+    title = f"Outputs of {described['model']} on {described['device']}, {duration(described['seconds'])}"
+    print_table(title, ("name", "type", ">min", ">max", ">mean", "first values"), rows)
+
+
+def _values(output: dict[str, Any]) -> str:
+    import math
+
+    more = ", ..." if math.prod(output["shape"]) > _SHOWN else ""
+    return ", ".join(_number(value) for value in output["first"]) + more
+
+
+def _number(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
