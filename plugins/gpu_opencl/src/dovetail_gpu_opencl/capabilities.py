@@ -1,0 +1,71 @@
+"""What a device can do, queried once. The only file that looks at names of platforms and vendors."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+
+__all__ = ["Capabilities"]
+
+_POCL = "Portable Computing Language"
+
+WIDEST_VECTOR = 8
+"""Floats. PoCL 3.0 from pip (LLVM 14) aborts the process on float16 vectors on AVX-512 machines, so 16 is never used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """The facts that kernels choose by. Sizes in bytes.
+
+    `kind` is CPU, GPU or ACCELERATOR; `alignment` that of sub-buffers; `identity` a digest of device, driver and platform
+    versions, under which binaries are kept; `needs_linker` says that the driver calls the program `ld` for every build.
+    """
+
+    kind: str
+    identity: str
+    compute_units: int
+    max_work_group_size: int
+    max_work_item_sizes: tuple[int, ...]
+    local_memory: int
+    alignment: int
+    max_allocation: int
+    vector_width: int
+    fp16: bool
+    fp64: bool
+    out_of_order: bool
+    needs_linker: bool
+
+    @staticmethod
+    def query(device: Any) -> "Capabilities":
+        """The capabilities of a `pyopencl.Device`; creates no context."""
+        extensions = device.extensions.split()
+        platform = device.platform
+        versions = (platform.name, platform.version, device.name, device.version, device.driver_version)
+        return Capabilities(
+            kind=kind_of(device),
+            identity=hashlib.sha256("\n".join(versions).encode()).hexdigest(),
+            compute_units=device.max_compute_units,
+            max_work_group_size=device.max_work_group_size,
+            max_work_item_sizes=tuple(device.max_work_item_sizes),
+            local_memory=device.local_mem_size,
+            alignment=max(64, device.mem_base_addr_align // 8),
+            max_allocation=device.max_mem_alloc_size,
+            vector_width=min(WIDEST_VECTOR, max(1, device.native_vector_width_float)),
+            fp16="cl_khr_fp16" in extensions,
+            fp64="cl_khr_fp64" in extensions,
+            out_of_order=bool(device.queue_properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE),
+            needs_linker=needs_linker(device),
+        )
+
+
+def kind_of(device: Any) -> str:
+    """GPU, CPU or ACCELERATOR."""
+    if device.type & cl.device_type.GPU:
+        return "GPU"
+    return "CPU" if device.type & cl.device_type.CPU else "ACCELERATOR"
+
+
+def needs_linker(device: Any) -> bool:
+    """True when the driver calls `ld` to build a kernel: PoCL on CPUs."""
+    return bool(device.platform.name == _POCL and device.type & cl.device_type.CPU)

@@ -1,0 +1,97 @@
+// Depthwise convolution in two dimensions for CPUs: dst[n][m] = post(bia[m] + src[n][m / (M / C)] convolved with wei[m]).
+//
+// A work item computes one row of output: single elements where the window leaves the input, and vectors of VEC elements along
+// x from FIRST to LAST, where it does not leave it to the left or right. No local memory.
+// NDRange: (OH, M, N), local size 1.
+//
+// Layout: src [N][C][IH][IW] and dst [N][M][OH][OW] dense; wei [M][KH][KW]; bia [M].
+//
+// Tunables: VEC (at most 8, see capabilities.py).
+#ifndef T
+#define T float
+#define ACC float
+#define C 1
+#define M 1
+#define IH 1
+#define IW 1
+#define OH 1
+#define OW 1
+#define KH 1
+#define KW 1
+#define STRIDE_Y 1
+#define STRIDE_X 1
+#define DILATION_Y 1
+#define DILATION_X 1
+#define PAD_Y 0
+#define PAD_X 0
+#define FIRST 0
+#define LAST 0
+#endif
+#ifndef VEC
+#define VEC 8
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#define POST_V(s, o) (s)
+#endif
+#ifdef HAS_BIAS
+#define BIAS_ARG , __global const T* restrict bia
+#else
+#define BIAS_ARG
+#endif
+#define CAT_(x, y) x##y
+#define CAT(x, y) CAT_(x, y)
+#define VACC CAT(ACC, VEC)
+#define VSTORE(v, p) CAT(vstore, VEC)(CAT(CAT(convert_, T), VEC)(v), 0, p)
+
+inline VACC load(__global const T* p) {
+#if STRIDE_X == 1
+  return CAT(convert_, VACC)(CAT(vload, VEC)(0, p));
+#else
+  ACC v[VEC];
+#pragma unroll
+  for (int i = 0; i < VEC; ++i) v[i] = p[i * STRIDE_X];
+  return CAT(vload, VEC)(0, v);
+#endif
+}
+
+inline ACC single(__global const T* s, __global const T* w, const int y0, const int x0) {
+  ACC acc = 0;
+  for (int ky = 0; ky < KH; ++ky) {
+    const int y = y0 + ky * DILATION_Y;
+    if (y < 0 || y >= IH) continue;
+    for (int kx = 0; kx < KW; ++kx) {
+      const int x = x0 + kx * DILATION_X;
+      if (x >= 0 && x < IW) acc += (ACC)s[y * IW + x] * (ACC)w[ky * KW + kx];
+    }
+  }
+  return acc;
+}
+
+__kernel void conv_depthwise(__global const T* restrict src, __global const T* restrict wei BIAS_ARG, __global T* dst POST_ARGS) {
+  const int oy = get_global_id(0), m = get_global_id(1), n = get_global_id(2);
+  __global const T* s = src + (n * C + m / (M / C)) * (IH * IW);
+  __global const T* w = wei + m * (KH * KW);
+  const int y0 = oy * STRIDE_Y - PAD_Y, row = ((n * M + m) * OH + oy) * OW;
+#ifdef HAS_BIAS
+  const ACC bias = bia[m];
+#else
+  const ACC bias = 0;
+#endif
+  int ox = 0;
+  for (; ox < FIRST; ++ox) dst[row + ox] = (T)(POST(bias + single(s, w, y0, ox * STRIDE_X - PAD_X), row + ox));
+  for (; ox + VEC <= LAST; ox += VEC) {
+    VACC acc = (VACC)(bias);
+#pragma unroll
+    for (int ky = 0; ky < KH; ++ky) {
+      const int y = y0 + ky * DILATION_Y;
+      if (y >= 0 && y < IH)
+#pragma unroll
+        for (int kx = 0; kx < KW; ++kx)
+          acc += (ACC)w[ky * KW + kx] * load(s + y * IW + ox * STRIDE_X - PAD_X + kx * DILATION_X);
+    }
+    VSTORE(POST_V(acc, row + ox), dst + row + ox);
+  }
+  for (; ox < OW; ++ox) dst[row + ox] = (T)(POST(bias + single(s, w, y0, ox * STRIDE_X - PAD_X), row + ox));
+}

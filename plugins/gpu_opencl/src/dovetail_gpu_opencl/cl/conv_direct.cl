@@ -1,0 +1,66 @@
+// Convolution in up to three dimensions, any groups: dst[n][m][z][y][x] = post(bia[m] + sum over c, kz, ky, kx of src * wei).
+//
+// A work item computes one output element. For what the faster kernels refuse, and for depthwise convolution on GPUs, where
+// memory is the limit.
+// NDRange: (output elements, rounded up to the local size); SIZE is the number of output elements.
+//
+// Layout: src and dst dense NCDHW (missing axes of size 1); wei dense [M][C][KD][KH][KW], C the input channels of a group; bia [M].
+//
+// Tunables: the local size.
+#ifndef T
+#define T float
+#define ACC float
+#define SIZE 1
+#define GROUPS 1
+#define C 1
+#define M 1
+#define ID 1
+#define IH 1
+#define IW 1
+#define OD 1
+#define OH 1
+#define OW 1
+#define KD 1
+#define KH 1
+#define KW 1
+#define STRIDE_Z 1
+#define STRIDE_Y 1
+#define STRIDE_X 1
+#define DILATION_Z 1
+#define DILATION_Y 1
+#define DILATION_X 1
+#define PAD_Z 0
+#define PAD_Y 0
+#define PAD_X 0
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#endif
+#ifdef HAS_BIAS
+#define BIAS_ARG , __global const T* restrict bia
+#else
+#define BIAS_ARG
+#endif
+#define MG (M / GROUPS)
+
+__kernel void conv_direct(__global const T* restrict src, __global const T* restrict wei BIAS_ARG, __global T* dst POST_ARGS) {
+  const int o = get_global_id(0);
+  if (o >= SIZE) return;
+  const int ox = o % OW, oy = o / OW % OH, oz = o / (OW * OH) % OD, m = o / (OW * OH * OD) % M, n = o / (OW * OH * OD * M);
+  const int x0 = ox * STRIDE_X - PAD_X, y0 = oy * STRIDE_Y - PAD_Y, z0 = oz * STRIDE_Z - PAD_Z;
+  __global const T* s = src + (n * GROUPS + m / MG) * C * (ID * IH * IW);
+  __global const T* w = wei + m * (C * KD * KH * KW);
+  ACC acc = 0;
+  for (int c = 0; c < C; ++c, s += ID * IH * IW)
+    for (int kz = 0; kz < KD; ++kz)
+      for (int ky = 0; ky < KH; ++ky)
+        for (int kx = 0; kx < KW; ++kx, ++w) {
+          const int z = z0 + kz * DILATION_Z, y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
+          if (z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW) acc += (ACC)s[(z * IH + y) * IW + x] * (ACC)*w;
+        }
+#ifdef HAS_BIAS
+  acc += bia[m];
+#endif
+  dst[o] = (T)(POST(acc, o));
+}

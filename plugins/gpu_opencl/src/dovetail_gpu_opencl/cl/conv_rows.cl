@@ -1,0 +1,125 @@
+// Convolution in two dimensions for CPUs: dst[n][m][p] = post(bia[m] + sum over c, ky, kx of src * wei).
+//
+// A work item computes ROWS output pixels of one image (p counts a plane row by row) for COLS output channels of one group, in
+// vectors along the channels; scalars of src are broadcast. No local memory.
+// NDRange: (ceil(OH * OW / ROWS), ceil(M / GROUPS / COLS) * GROUPS, N), local size 1.
+//
+// Layout: src and dst dense NCHW; wei packed as [GROUPS][ceil(M / GROUPS / COLS)][KH][KW][C][COLS] of ACC, padded with zeros,
+// where C is the number of input channels of a group; bia [M] of T.
+//
+// Tunables: ROWS; VEC (at most 8, see capabilities.py); COLS = 2 * VEC.
+#ifndef T
+#define T float
+#define ACC float
+#define GROUPS 1
+#define C 1
+#define M 1
+#define IH 1
+#define IW 1
+#define OH 1
+#define OW 1
+#define KH 1
+#define KW 1
+#define STRIDE_Y 1
+#define STRIDE_X 1
+#define DILATION_Y 1
+#define DILATION_X 1
+#define PAD_Y 0
+#define PAD_X 0
+#endif
+#ifndef ROWS
+#define ROWS 6
+#endif
+#ifndef VEC
+#define VEC 8
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#endif
+#ifdef HAS_BIAS
+#define BIAS_ARG , __global const T* restrict bia
+#else
+#define BIAS_ARG
+#endif
+#define CAT_(x, y) x##y
+#define CAT(x, y) CAT_(x, y)
+#define VACC CAT(ACC, VEC)
+#define VLOAD(p) CAT(vload, VEC)(0, p)
+#define COLS (2 * VEC)
+#define MG (M / GROUPS)
+#define BLOCKS ((MG + COLS - 1) / COLS)
+
+__kernel void conv_rows(__global const T* restrict src, __global const ACC* restrict wei BIAS_ARG, __global T* dst POST_ARGS) {
+  const int pixel = get_global_id(0) * ROWS;
+  const int block = get_global_id(1);
+  const int n = get_global_id(2);
+  const int group = block / BLOCKS, m0 = (block % BLOCKS) * COLS;
+  const int plane = (n * GROUPS + group) * C * (IH * IW);
+  __global const ACC* w = wei + block * (KH * KW * C * COLS);
+  int y0[ROWS], x0[ROWS];
+  VACC lo[ROWS], hi[ROWS];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    const int p = min(pixel + r, OH * OW - 1);
+    y0[r] = p / OW * STRIDE_Y - PAD_Y;
+    x0[r] = p % OW * STRIDE_X - PAD_X;
+    lo[r] = (VACC)(0);
+    hi[r] = (VACC)(0);
+  }
+  for (int ky = 0; ky < KH; ++ky)
+    for (int kx = 0; kx < KW; ++kx) {
+      int at[ROWS];
+      int inside[ROWS];
+      int all = 1;
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        const int y = y0[r] + ky * DILATION_Y, x = x0[r] + kx * DILATION_X;
+        inside[r] = y >= 0 && y < IH && x >= 0 && x < IW;
+        at[r] = inside[r] ? plane + y * IW + x : plane;
+        all &= inside[r];
+      }
+      if (all) {
+        for (int c = 0; c < C; ++c) {
+          const VACC w0 = VLOAD(w), w1 = VLOAD(w + VEC);
+          w += COLS;
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r) {
+            const ACC x = src[at[r] + c * (IH * IW)];
+            lo[r] += x * w0;
+            hi[r] += x * w1;
+          }
+        }
+      } else {
+        for (int c = 0; c < C; ++c) {
+          const VACC w0 = VLOAD(w), w1 = VLOAD(w + VEC);
+          w += COLS;
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r) {
+            const ACC x = inside[r] ? (ACC)src[at[r] + c * (IH * IW)] : (ACC)0;
+            lo[r] += x * w0;
+            hi[r] += x * w1;
+          }
+        }
+      }
+    }
+  ACC s[ROWS][COLS];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    CAT(vstore, VEC)(lo[r], 0, s[r]);
+    CAT(vstore, VEC)(hi[r], 0, s[r] + VEC);
+  }
+  const int rows = min(ROWS, OH * OW - pixel), cols = min(COLS, MG - m0);
+  for (int c = 0; c < cols; ++c) {
+    const int m = group * MG + m0 + c;
+#ifdef HAS_BIAS
+    const ACC bias = bia[m];
+#else
+    const ACC bias = 0;
+#endif
+    for (int r = 0; r < rows; ++r) {
+      const int o = (n * M + m) * (OH * OW) + pixel + r;
+      dst[o] = (T)(POST(s[r][c] + bias, o));
+    }
+  }
+}

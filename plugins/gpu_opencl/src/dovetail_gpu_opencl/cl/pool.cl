@@ -1,0 +1,77 @@
+// Pooling in up to three dimensions: dst[n][c] = post(maximum or mean of src[n][c] over each window).
+//
+// A work item computes one output element. NDRange: (output elements, rounded up to the local size).
+//
+// Layout: src and dst dense NCDHW (missing axes of size 1); PLANES = N * C.
+//
+// MAXIMUM: the largest element, NaN wins. Otherwise the mean: over elements inside the input, or with COUNT_PADS over those inside
+// the input and its pads (COUNT_D, COUNT_H, COUNT_W: the end of the padded input).
+//
+// Tunables: the local size.
+#ifndef T
+#define T float
+#define ACC float
+#define MAXIMUM
+#define PLANES 1
+#define ID 1
+#define IH 1
+#define IW 1
+#define OD 1
+#define OH 1
+#define OW 1
+#define KD 1
+#define KH 1
+#define KW 1
+#define STRIDE_Z 1
+#define STRIDE_Y 1
+#define STRIDE_X 1
+#define DILATION_Z 1
+#define DILATION_Y 1
+#define DILATION_X 1
+#define PAD_Z 0
+#define PAD_Y 0
+#define PAD_X 0
+#define LOWEST -INFINITY
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#endif
+
+__kernel void pool(__global const T* restrict src, __global T* dst POST_ARGS) {
+  const int o = get_global_id(0);
+  if (o >= PLANES * OD * OH * OW) return;
+  const int ox = o % OW, oy = o / OW % OH, oz = o / (OW * OH) % OD, plane = o / (OW * OH * OD);
+  const int x0 = ox * STRIDE_X - PAD_X, y0 = oy * STRIDE_Y - PAD_Y, z0 = oz * STRIDE_Z - PAD_Z;
+  __global const T* s = src + plane * (ID * IH * IW);
+#ifdef MAXIMUM
+  ACC acc = LOWEST;
+#else
+  ACC acc = 0;
+#endif
+  int count = 0;
+  for (int kz = 0; kz < KD; ++kz)
+    for (int ky = 0; ky < KH; ++ky)
+      for (int kx = 0; kx < KW; ++kx) {
+        const int z = z0 + kz * DILATION_Z, y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
+        const int inside = z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW;
+#ifdef COUNT_PADS
+        count += z < COUNT_D && y < COUNT_H && x < COUNT_W;
+#else
+        count += inside;
+#endif
+        if (inside) {
+          const ACC v = s[(z * IH + y) * IW + x];
+#ifdef MAXIMUM
+          acc = v > acc || v != v ? v : acc;
+#else
+          acc += v;
+#endif
+        }
+      }
+#ifdef MAXIMUM
+  dst[o] = (T)(POST(acc, o));
+#else
+  dst[o] = (T)(POST(acc / (ACC)count, o));
+#endif
+}

@@ -1,0 +1,71 @@
+"""Finds the devices of all OpenCL platforms, without creating a context."""
+
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+import pyopencl as cl
+
+from dovetail.device import DeviceInfo, Unavailable
+from dovetail_gpu_opencl.capabilities import kind_of, needs_linker
+
+__all__ = ["TYPE", "device_infos", "find_device"]
+
+TYPE = "OPENCL"
+_RANK = {"GPU": 0, "CPU": 1, "ACCELERATOR": 2}
+_PRIORITY = {"GPU": 200, "CPU": 10, "ACCELERATOR": 50}
+_NO_DEVICE_HINT = 'install the driver of your GPU, or run on the CPU: pip install "dovetail-gpu-opencl[pocl]"'
+_NO_LINKER_HINT = "install it: apt-get install binutils (Debian, Ubuntu), dnf install binutils (Fedora)"
+
+
+def device_infos() -> Sequence[DeviceInfo] | Unavailable:
+    """`OPENCL.0`, `OPENCL.1`, ...: GPUs before CPUs before others, then in the order of platforms and of their devices.
+
+    A device that cannot build kernels is left out, but keeps its number, so that the names of the others do not change.
+    """
+    devices = _devices()
+    if not devices:
+        return Unavailable("no OpenCL platform with a device was found", _NO_DEVICE_HINT)
+    usable = [_describe(index, device) for index, device in enumerate(devices) if _can_build(device)]
+    if not usable:
+        return Unavailable(f"the driver of {devices[0].name} calls the linker 'ld', which is not installed", _NO_LINKER_HINT)
+    return usable
+
+
+def find_device(name: str) -> Any:
+    """The `pyopencl.Device` of a device name. Raises `KeyError` when it is gone."""
+    for index, device in enumerate(_devices()):
+        if name == f"{TYPE}.{index}":
+            return device
+    raise KeyError(name)
+
+
+def _devices() -> list[Any]:
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:  # the loader reports "no platform" as an error
+        return []
+    found = [device for platform in platforms for device in _platform_devices(platform)]
+    return sorted(found, key=lambda device: _RANK[kind_of(device)])
+
+
+def _platform_devices(platform: Any) -> list[Any]:
+    try:
+        return list(platform.get_devices())
+    except cl.Error:  # a platform whose hardware is missing (a GPU driver in a container) answers with an error
+        return []
+
+
+def _can_build(device: Any) -> bool:
+    return not needs_linker(device) or shutil.which("ld") is not None
+
+
+def _describe(index: int, device: Any) -> DeviceInfo:
+    kind = kind_of(device)
+    details: dict[str, str | int] = {
+        "platform": device.platform.version,
+        "driver": device.driver_version,
+        "compute_units": device.max_compute_units,
+        "memory_bytes": device.global_mem_size,
+    }
+    return DeviceInfo(f"{TYPE}.{index}", TYPE, kind, " ".join(device.name.split()), _PRIORITY[kind], details)

@@ -1,0 +1,180 @@
+"""Elementwise kernels, generated: an expression over the inputs, or a chain of post-ops over one of them.
+
+Each work item computes `VEC` consecutive elements; the last one falls back to single elements. Vectors are for
+floating-point results on CPUs; GPUs read one element a work item, which is coalesced already.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Sequence
+from typing import ClassVar
+
+from dovetail.device import Eltwise, PostOp, Reason, Refusal, TensorType, TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.broadcast import access_to
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
+from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
+
+__all__ = ["Chain", "Expression"]
+
+_LETTERS = "abcdefghijklmn"
+
+
+class Expression(CLKernel):
+    """A C expression over the inputs `a`, `b`, `c`, ... which broadcast to the output.
+
+    Floating-point inputs are loaded as float (double for float64), others in their own type, bools as 0 and 1. `ints` is the
+    expression where the first input is no floating-point number, None refuses these. With `fold` the expression is applied
+    to the first two inputs, then to that result and the third, and so on; `last` is applied to the final `a`, with N inputs.
+    Expressions that work on float8 as on float are `vectorizable`.
+    """
+
+    name = "elementwise"
+    dtypes: ClassVar = frozenset(C_TYPES)
+
+    def __init__(
+        self, floats: str | None, ints: str | None = None, *, vectorizable: bool = False, fold: bool = False, last: str = ""
+    ) -> None:
+        self._floats, self._ints, self._vectorizable, self._fold, self._last = floats, ints, vectorizable, fold, last
+
+    def text(self, node: TypedNode) -> str | None:
+        """The expression for the data types of this node; None when there is none."""
+        first = node.inputs[0]
+        return self._floats if first is not None and first.dtype.is_float else self._ints
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if self.text(node) is None:
+            return Refusal(Reason.DTYPE, f"{node.inputs[0]}")
+        if len(node.outputs) != 1:
+            return Refusal(Reason.ATTRIBUTE, f"{len(node.outputs)} outputs")
+        for tensor in node.inputs:
+            if tensor is None or access_to(tensor, node.outputs[0]) is None:
+                return Refusal(Reason.SHAPE, f"{tensor} does not broadcast to {node.outputs[0]}")
+        if len(node.inputs) > len(_LETTERS) and not self._fold:
+            return Refusal(Reason.SHAPE, f"{len(node.inputs)} inputs; accepted: at most {len(_LETTERS)}")
+        return None
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        text = self.text(node)
+        assert text is not None
+        types = [t for t in node.inputs if t is not None]
+        is_float = node.outputs[0].dtype.is_float and all(t.dtype.is_float for t in types)
+        vec = vector_width(node.outputs[0], self.caps) if self._vectorizable and is_float else 1
+        return (_launch(self.caps, node, node.node.inputs, types, self._statements(text, len(types)), vec),)
+
+    def in_place(self, node: TypedNode) -> Sequence[str]:
+        inputs = zip(node.node.inputs, node.inputs, strict=True)
+        return [n for n, t in inputs if t is not None and is_like(t, node.outputs[0])] + list(super().in_place(node))
+
+    def _statements(self, text: str, count: int) -> str:
+        if not self._fold:
+            return f"const R s = {text};"
+        # The running result is called `a` in the expression, the next input `b`.
+        steps = "".join(f" {{ const A a = s, b = {_LETTERS[i]}; s = {text}; }}" for i in range(1, count))
+        last = f" {{ const A a = s; s = {self._last.replace('N', str(count))}; }}" if self._last else ""
+        return f"A s = a;{steps}{last}"
+
+
+class Chain(CLKernel):
+    """Any operator that is a chain of post-ops over one of its inputs (`Operator.post_ops`)."""
+
+    name = "chain"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        found = as_chain(node)
+        return Refusal(Reason.OPERATOR, node.op.key) if found is None else postops.check(found[1])
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        found = as_chain(node)
+        assert found is not None
+        index, chained = found
+        source = chained.inputs[index]
+        assert source is not None
+        vec = vector_width(node.outputs[0], self.caps)
+        return (_launch(self.caps, chained, [node.node.inputs[index]], [source], "const A s = a;", vec),)
+
+    def in_place(self, node: TypedNode) -> Sequence[str]:
+        found = as_chain(node)
+        assert found is not None
+        index, chained = found
+        return [node.node.inputs[index], *super().in_place(chained)]
+
+
+def as_chain(node: TypedNode) -> tuple[int, TypedNode] | None:
+    """The input that the node's operator is a chain over, and the node with that chain before its own; None when it is none."""
+    if len(node.outputs) != 1:
+        return None
+    names = node.node.inputs
+    types = dict(zip(names, node.inputs, strict=True))
+    for index, source in enumerate(node.inputs):
+        if source is None or source != node.outputs[0]:
+            continue
+        chain = node.op.post_ops(node.inputs, names, index)
+        if chain is None or not all(isinstance(p, Eltwise) or types.get(p.operand) for p in chain):
+            continue
+        return index, _with_chain(node, chain, types)
+    return None
+
+
+def _with_chain(node: TypedNode, chain: Sequence[PostOp], types: dict[str, TensorType | None]) -> TypedNode:
+    operands = [types[p.operand] for p in chain if not isinstance(p, Eltwise)]
+    inner = dataclasses.replace(node.node, post_ops=(*chain, *node.post_ops))
+    return TypedNode(inner, node.inputs, node.outputs, (*(t for t in operands if t is not None), *node.operands))
+
+
+def vector_width(result: TensorType, caps: Capabilities) -> int:
+    """How many elements one work item computes."""
+    return caps.vector_width if caps.kind == "CPU" and result.size >= 64 and caps.vector_width in (2, 4, 8) else 1
+
+
+def _launch(
+    caps: Capabilities, node: TypedNode, names: Sequence[str], types: Sequence[TensorType], statements: str, vec: int
+) -> Launch:
+    result = node.outputs[0]
+    run_axes = _run_axes(result.dims, vec)
+    chain = postops.epilogue(node, vec, run_axes)
+    parameters = "".join(f"__global const {C_TYPES[t.dtype]}* p{i}, " for i, t in enumerate(types))
+    single = _block(node, types, statements, 1, run_axes)
+    if vec == 1:
+        body = f"  const int o = get_global_id(0);\n  if (o < {result.size}) {single}"
+    else:
+        body = (
+            f"  const int o = get_global_id(0) * {vec};\n"
+            f"  if (o + {vec} <= {result.size}) {_block(node, types, statements, vec, run_axes)}"
+            f"  else for (const int last = {result.size}; o < last; ++o) {single}"
+        ).replace("const int o", "int o", 1)
+    post_args = " POST_ARGS" if node.post_ops else ""
+    kernel = f"__kernel void elementwise({parameters}__global {C_TYPES[result.dtype]}* dst{post_args}) {{\n{body}}}\n"
+    arguments = (*(Read(name) for name in names), Write(node.node.outputs[0]), *chain.arguments)
+    work, local = spread(ceil_div(result.size, vec), caps)
+    return Launch("elementwise (generated)", assemble("", {}, chain.source, kernel), "elementwise", arguments, work, local)
+
+
+def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: int, run_axes: int) -> str:
+    """Loads, the statements that make `s`, the chain, and the store, for `vec` elements from `o` on."""
+    result = node.outputs[0]
+    out = C_TYPES[result.dtype]
+    width = str(vec) if vec > 1 else ""
+    lines = []
+    for letter, index, tensor in zip(_LETTERS, range(len(types)), types, strict=False):
+        access = access_to(tensor, result, run_axes)
+        assert access is not None
+        c_type = accumulator(tensor.dtype) if tensor.dtype.is_float else C_TYPES[tensor.dtype]
+        lines.append(f"const {c_type}{width} {letter} = {access.load(f'p{index}', c_type, vec)};")
+    kind = (accumulator(result.dtype) if result.dtype.is_float else out) + width
+    text = statements.replace("const R ", f"const {kind} ")
+    text = re.sub(r"\bA\b", lines[0].split()[1], text)
+    value = ("POST_V(s, o)" if vec > 1 else "POST(s, o)") if node.post_ops else "s"
+    store = f"vstore{vec}(convert_{out}{vec}({value}), 0, dst + o);" if vec > 1 else f"dst[o] = ({out})({value});"
+    return "{\n    " + "\n    ".join([*lines, text, store]) + "\n  }\n"
+
+
+def _run_axes(dims: Sequence[int], vec: int) -> int:
+    """The fewest trailing axes that hold a whole number of vectors; all when there are none."""
+    for count in range(1, len(dims)):
+        if math.prod(dims[-count:]) % vec == 0:
+            return count
+    return max(1, len(dims))

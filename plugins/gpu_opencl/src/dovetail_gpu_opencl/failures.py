@@ -1,0 +1,36 @@
+"""Driver errors as errors of dovetail's tree."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyopencl as cl
+
+from dovetail.device import DeviceError, OutOfMemory
+from dovetail.errors import DovetailError
+
+__all__ = ["as_dovetail", "translated"]
+
+_MEMORY_CODES = frozenset(
+    {
+        cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
+        cl.status_code.OUT_OF_RESOURCES,
+        cl.status_code.OUT_OF_HOST_MEMORY,
+        cl.status_code.INVALID_BUFFER_SIZE,
+    }
+)
+
+
+def as_dovetail(error: cl.Error, what: str) -> DovetailError:
+    """`OutOfMemory` when an allocation was refused, else `DeviceError`; `what` says what was being done, sizes included."""
+    if error.code in _MEMORY_CODES:
+        return OutOfMemory(f"{what}: the device refused the memory ({error})", hint="use a smaller batch or another device")
+    return DeviceError(f"{what}: {error}")
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Raise driver errors of the block as dovetail's."""
+    try:
+        yield
+    except cl.Error as error:
+        raise as_dovetail(error, what) from error

@@ -1,0 +1,103 @@
+"""The base of all kernels of this package, and small arithmetic for NDRanges."""
+
+import copy
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+from dovetail.device import Accepted, Binary, DType, Kernel, Reason, Refusal, Sum, TensorType, TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.launch import Launch
+from dovetail_gpu_opencl.source import C_TYPES, missing_capability
+
+__all__ = ["FLOATS", "CLKernel", "ceil_div", "check_types", "group_size", "round_up", "spread"]
+
+FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16, DType.FLOAT64})
+_INT_MAX = 2**31 - 1
+
+
+class CLKernel(Kernel):
+    """A kernel: which nodes it runs, and as which launches. Written once, copied for each device by `on`."""
+
+    caps: Capabilities
+    dtypes: ClassVar[frozenset[DType]] = FLOATS
+    """The data types of inputs, outputs and post-op operands."""
+    has_epilogue: ClassVar[bool] = True
+    """True when the kernel applies post-ops."""
+    from_operator: ClassVar[bool] = False
+
+    def on(self, caps: Capabilities) -> Self:
+        """This kernel for a device."""
+        bound = copy.copy(self)
+        bound.caps = caps
+        return bound
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        """Whether this kernel runs the node as it is, its post-ops included."""
+        refusal = check_types(node, self.dtypes, self.caps)
+        if refusal is None and node.post_ops:
+            refusal = postops.check(node) if self.has_epilogue else Refusal(Reason.POST_OP, f"{self.name} applies none")
+        if refusal is None:
+            refusal = self.check(node)
+        return Accepted(self.name) if refusal is None else refusal
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        """What this kernel asks beyond data types and post-ops."""
+        return None
+
+    @abstractmethod
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        """The launches that compute a node that `supports` accepted, in order."""
+
+    def in_place(self, node: TypedNode) -> Sequence[str]:
+        """Values whose memory output 0 may take over: by default the post-op operands that are read where they are written."""
+        result = node.outputs[0]
+        operands = zip((p for p in node.post_ops if hasattr(p, "operand")), node.operands, strict=True)
+        return [p.operand for p, t in operands if isinstance(p, Sum | Binary) and is_like(t, result)]
+
+
+def is_like(operand: TensorType, result: TensorType) -> bool:
+    """True when element i of the operand lies where element i of the result lies."""
+    return operand.dtype is result.dtype and operand.size == result.size
+
+
+def check_types(node: TypedNode, dtypes: frozenset[DType], caps: Capabilities) -> Refusal | None:
+    """Refuses types that are dynamic, not in `dtypes`, too large for int indices, or beyond the device's extensions."""
+    if not node.is_static:
+        return Refusal(Reason.DYNAMIC, ", ".join(str(t) for t in (*node.inputs, *node.outputs) if t and not t.is_static))
+    for tensor in (*node.inputs, *node.outputs, *node.operands):
+        if tensor is None:
+            continue
+        if tensor.dtype not in dtypes or tensor.dtype not in C_TYPES:
+            return Refusal(Reason.DTYPE, f"{tensor.dtype}")
+        if extension := missing_capability(tensor.dtype, caps):
+            return Refusal(Reason.CAPABILITY, f"{tensor.dtype} needs {extension}")
+        if tensor.size > _INT_MAX:
+            return Refusal(Reason.MEMORY, f"{tensor} has more than {_INT_MAX} elements")
+        if tensor.nbytes > caps.max_allocation:
+            return Refusal(Reason.MEMORY, f"{tensor} is larger than the device's largest buffer, {caps.max_allocation} bytes")
+    return None
+
+
+def ceil_div(a: int, b: int) -> int:
+    """a / b, rounded up."""
+    return -(-a // b)
+
+
+def round_up(a: int, b: int) -> int:
+    """The smallest multiple of b that is not below a."""
+    return ceil_div(a, b) * b
+
+
+def group_size(caps: Capabilities, wanted: int) -> int:
+    """The largest power of two that is at most `wanted` and that the device allows as a work-group size."""
+    limit = min(wanted, caps.max_work_group_size, caps.max_work_item_sizes[0])
+    return 1 << (max(1, limit).bit_length() - 1)
+
+
+def spread(items: int, caps: Capabilities, wanted: int = 128) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Global and local size in one dimension for `items` work items; the last group may run past the end."""
+    local = group_size(caps, min(wanted, 1 << max(0, math.ceil(math.log2(max(1, items))))))
+    return (round_up(items, local),), (local,)

@@ -1,0 +1,202 @@
+"""Matrix products, for MatMul, Gemm and pointwise convolution: what is multiplied as data, and the kernels that multiply."""
+
+import dataclasses
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import PostOp, Reason, Refusal, TensorType, TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
+
+__all__ = ["GemmDirect", "GemmRows", "GemmTiled", "Matrix", "Product", "ProductOf"]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """One factor: the value, its type, elements from one row or column to the next, and where matrix `z` of a batch begins."""
+
+    name: str
+    type: TensorType
+    row: int
+    column: int
+    batch: str = "0"
+
+    def dense(self, rows: int, columns: int) -> NDArray[np.generic] | None:
+        """The matrices as an array [..., rows, columns], when they are a constant."""
+        if self.type.value is None:
+            return None
+        array = self.type.value
+        if self.column == 1:
+            return array.reshape(-1, rows, columns)
+        return array.reshape(-1, columns, rows).swapaxes(-1, -2)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """dst[z] [m, n] = a[z] [m, k] x b[z] [k, n] for z < batch, then `chain` and the node's own post-ops.
+
+    `operands` are the types that `chain` reads. `plane_axes` is how many trailing axes of the result n counts.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    a: Matrix
+    b: Matrix
+    chain: tuple[PostOp, ...] = ()
+    operands: tuple[TensorType, ...] = ()
+    plane_axes: int = 1
+
+    def attach(self, node: TypedNode) -> TypedNode:
+        """The node with `chain` before its own post-ops."""
+        if not self.chain:
+            return node
+        inner = dataclasses.replace(node.node, post_ops=(*self.chain, *node.post_ops))
+        return dataclasses.replace(node, node=inner, operands=(*self.operands, *node.operands))
+
+
+ProductOf = Callable[[TypedNode], Product | Refusal]
+
+
+class GemmKernel(CLKernel):
+    """A kernel for every operator that a function turns into a `Product`."""
+
+    def __init__(self, product_of: ProductOf) -> None:
+        self._product_of = product_of
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        product = self._product_of(node)
+        if isinstance(product, Refusal):
+            return product
+        return postops.check(product.attach(node)) or self.fits(product)
+
+    def fits(self, product: Product) -> Refusal | None:
+        """What this kernel asks of the product."""
+        return None
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        product = self._product_of(node)
+        assert isinstance(product, Product)
+        if 0 in (product.m, product.n, product.batch):
+            return ()
+        return (self.launch(product, product.attach(node)),)
+
+    @abstractmethod
+    def launch(self, product: Product, node: TypedNode) -> Launch:
+        """The launch of a product without zeros in m, n and batch, with the chain attached to `node`."""
+
+
+class GemmRows(GemmKernel):
+    """For CPUs: gemm_rows.cl."""
+
+    name = "gemm_rows"
+    rows = 6
+
+    def fits(self, product: Product) -> Refusal | None:
+        if self.caps.kind != "CPU":
+            return Refusal(Reason.CAPABILITY, "made for CPUs")
+        if not self._packs(product) and (product.b.column != 1 or product.n < self._columns):
+            return Refusal(Reason.LAYOUT, "the second factor is no constant, and transposed or narrow")
+        return None
+
+    def launch(self, product: Product, node: TypedNode) -> Launch:
+        packs, columns = self._packs(product), self._columns
+        chain = postops.epilogue(node, columns // 2, product.plane_axes)
+        defines = {**_defines(product, node), "ROWS": self.rows, "VEC": columns // 2, "B_PACKED": packs}
+        second: Argument = Read(product.b.name)
+        if packs:
+            dense = product.b.dense(product.k, product.n)
+            assert dense is not None
+            second = Constant(pack_columns(dense, columns, accumulator(node.outputs[0].dtype)))
+            blocks = ceil_div(product.n, columns)
+            defines["B_BATCH(z)"] = "0" if len(dense) == 1 else f"(z) * {blocks * product.k * columns}"
+        work = (ceil_div(product.n, columns), ceil_div(product.m, self.rows), product.batch)
+        arguments = (Read(product.a.name), second, Write(node.node.outputs[0]), *chain.arguments)
+        source = assemble("gemm_rows.cl", defines, chain.source)
+        return Launch("gemm_rows.cl", source, "gemm_rows", arguments, work, (1, 1, 1))
+
+    @property
+    def _columns(self) -> int:
+        return 2 * max(2, self.caps.vector_width)
+
+    def _packs(self, product: Product) -> bool:
+        value = product.b.type.value
+        return value is not None and value.size in (product.k * product.n, product.batch * product.k * product.n)
+
+
+def pack_columns(matrices: NDArray[np.generic], columns: int, c_type: str) -> NDArray[np.generic]:
+    """[Z, K, N] as [Z, ceil(N / columns), K, columns], padded with zeros, in float or double."""
+    z, k, n = matrices.shape
+    padded = np.zeros((z, k, ceil_div(n, columns) * columns), np.float64 if c_type == "double" else np.float32)
+    padded[:, :, :n] = matrices
+    return np.ascontiguousarray(padded.reshape(z, k, -1, columns).transpose(0, 2, 1, 3))
+
+
+class GemmTiled(GemmKernel):
+    """For GPUs: gemm_tiled.cl."""
+
+    name = "gemm_tiled"
+
+    def fits(self, product: Product) -> Refusal | None:
+        return None if self.caps.kind == "GPU" else Refusal(Reason.CAPABILITY, "made for GPUs")
+
+    def launch(self, product: Product, node: TypedNode) -> Launch:
+        tile = tile_for(product.m, product.n, product.batch, self.caps.compute_units)
+        chain = postops.epilogue(node)
+        source = assemble("gemm_tiled.cl", {**_defines(product, node), **tile_defines(tile)}, chain.source)
+        local = (tile // 4, tile // 4, 1)
+        work = (ceil_div(product.n, tile) * local[0], ceil_div(product.m, tile) * local[1], product.batch)
+        arguments = (Read(product.a.name), Read(product.b.name), Write(node.node.outputs[0]), *chain.arguments)
+        return Launch("gemm_tiled.cl", source, "gemm_tiled", arguments, work, local)
+
+
+def tile_for(m: int, n: int, batch: int, compute_units: int) -> int:
+    """The edge of a square tile: the largest that still gives every compute unit two work groups, else the smallest."""
+    for tile in (64, 32):
+        if ceil_div(m, tile) * ceil_div(n, tile) * batch >= 2 * compute_units:
+            return tile
+    return 32 if max(m, n) > 16 else 16
+
+
+def tile_defines(tile: int) -> dict[str, int]:
+    """The tunables of the tiled kernels for a square tile."""
+    return {"TILE_M": tile, "TILE_N": tile, "TILE_K": 16, "WORK_M": 4, "WORK_N": 4}
+
+
+class GemmDirect(GemmKernel):
+    """One element a work item, for what the others refuse: gemm_direct.cl."""
+
+    name = "gemm_direct"
+
+    def launch(self, product: Product, node: TypedNode) -> Launch:
+        chain = postops.epilogue(node)
+        source = assemble("gemm_direct.cl", _defines(product, node), chain.source)
+        work, local = spread(math.prod((product.m, product.n, product.batch)), self.caps)
+        arguments = (Read(product.a.name), Read(product.b.name), Write(node.node.outputs[0]), *chain.arguments)
+        return Launch("gemm_direct.cl", source, "gemm_direct", arguments, work, local)
+
+
+def _defines(product: Product, node: TypedNode) -> dict[str, object]:
+    dtype = node.outputs[0].dtype
+    return {
+        "T": C_TYPES[dtype],
+        "ACC": accumulator(dtype),
+        "BATCH": product.batch,
+        "M": product.m,
+        "N": product.n,
+        "K": product.k,
+        "A_M": product.a.row,
+        "A_K": product.a.column,
+        "A_BATCH(z)": f"({product.a.batch})",
+        "B_K": product.b.row,
+        "B_N": product.b.column,
+        "B_BATCH(z)": f"({product.b.batch})",
+    }

@@ -1,0 +1,41 @@
+"""What the pooling operators share."""
+
+from abc import abstractmethod
+
+from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.spatial import ConvGeometry
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
+from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
+
+__all__ = ["PoolDirect", "geometry"]
+
+
+class PoolDirect(CLKernel):
+    """One element a work item: pool.cl."""
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        rank = geometry(node).rank
+        return None if rank <= MAX_SPATIAL else Refusal(Reason.SHAPE, f"{rank} spatial axes")
+
+    @abstractmethod
+    def mode(self, node: TypedNode) -> dict[str, object]:
+        """Defines that say what is computed of a window."""
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        dtype, dims = node.outputs[0].dtype, node.outputs[0].dims
+        acc = accumulator(dtype) if dtype.is_float else "int"
+        defines = {"T": C_TYPES[dtype], "ACC": acc, "PLANES": dims[0] * dims[1], **spatial_defines(geometry(node))}
+        chain = postops.epilogue(node)
+        source = assemble("pool.cl", {**defines, **self.mode(node)}, chain.source)
+        work, local = spread(node.outputs[0].size, self.caps)
+        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)
+        return (Launch("pool.cl", source, "pool", arguments, work, local),)
+
+
+def geometry(node: TypedNode) -> ConvGeometry:
+    """The node's windows."""
+    found: ConvGeometry = node.op.geometry(node.inputs[0])  # type: ignore[attr-defined]  # a pooling operator
+    return found

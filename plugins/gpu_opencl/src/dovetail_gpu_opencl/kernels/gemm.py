@@ -1,0 +1,27 @@
+"""Gemm: C and the factors alpha and beta are the first post-ops."""
+
+from dovetail.device import Eltwise, PostOp, Refusal, Sum, TensorType, TypedNode
+from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, GemmTiled, Matrix, Product
+
+__all__ = ["KERNELS"]
+
+
+def _product(node: TypedNode) -> Product | Refusal:
+    op = node.op
+    a, b, c = (*node.inputs, None)[:3]
+    assert a is not None
+    assert b is not None
+    m, n, k = op.sizes(a, b)  # type: ignore[attr-defined]  # kernels of the stem gemm get Gemm operators
+    left = Matrix(node.node.inputs[0], a, *((1, m) if op.transA else (k, 1)))  # type: ignore[attr-defined]
+    right = Matrix(node.node.inputs[1], b, *((1, k) if op.transB else (n, 1)))  # type: ignore[attr-defined]
+    chain: list[PostOp] = []
+    operands: list[TensorType] = []
+    if op.alpha != 1:  # type: ignore[attr-defined]
+        chain.append(Eltwise("linear", op.alpha, 0.0))  # type: ignore[attr-defined]
+    if c is not None:
+        chain.append(Sum(node.node.inputs[2], op.beta))  # type: ignore[attr-defined]
+        operands.append(c)
+    return Product(m, n, k, 1, left, right, tuple(chain), tuple(operands))
+
+
+KERNELS = (GemmRows(_product), GemmTiled(_product), GemmDirect(_product))

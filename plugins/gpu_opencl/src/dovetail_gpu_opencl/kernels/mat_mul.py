@@ -1,0 +1,40 @@
+"""MatMul: batches broadcast; vectors are matrices of one row or column."""
+
+import math
+
+from dovetail.device import Refusal, TypedNode
+from dovetail_gpu_opencl.broadcast import flat_index, strides_of
+from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, GemmTiled, Matrix, Product
+
+__all__ = ["KERNELS"]
+
+
+def _product(node: TypedNode) -> Product | Refusal:
+    a, b = node.inputs
+    assert a is not None
+    assert b is not None
+    a_dims = (1, *a.dims) if a.rank == 1 else a.dims
+    b_dims = (*b.dims, 1) if b.rank == 1 else b.dims
+    m, k, n = a_dims[-2], a_dims[-1], b_dims[-1]
+    rank = max(len(a_dims), len(b_dims)) - 2
+    a_batch, b_batch = _padded(a_dims[:-2], rank), _padded(b_dims[:-2], rank)
+    batch = tuple(y if x == 1 else x for x, y in zip(a_batch, b_batch, strict=True))
+    if math.prod(b_batch) == 1 and a_batch == batch:
+        # One second factor for all: the first ones are the rows of one tall matrix.
+        m, batch, a_batch, b_batch = m * math.prod(batch), (), (), ()
+    left = Matrix(node.node.inputs[0], a, k, 1, _first(batch, a_batch, m * k))
+    right = Matrix(node.node.inputs[1], b, n, 1, _first(batch, b_batch, k * n))
+    return Product(m, n, k, math.prod(batch), left, right)
+
+
+def _padded(dims: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    return (1,) * (rank - len(dims)) + dims
+
+
+def _first(batch: tuple[int, ...], own: tuple[int, ...], size: int) -> str:
+    """Where matrix z of a factor begins, whose batch axes `own` broadcast to `batch`."""
+    strides = [0 if d == 1 else s * size for d, s in zip(own, strides_of(own), strict=True)]
+    return flat_index(batch, strides, "(z)")
+
+
+KERNELS = (GemmRows(_product), GemmTiled(_product), GemmDirect(_product))

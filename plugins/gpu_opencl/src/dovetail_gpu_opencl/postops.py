@@ -1,0 +1,137 @@
+"""The epilogue: C statements for a chain of post-ops, one generator for all kernels.
+
+A kernel calls `POST(s, o)` on the result `s` for the element `o` of its output before it stores it, and `POST_V(s, o)` on
+`VEC` results for the elements `o` to `o + VEC - 1`. The chain is computed in float (double for float64 outputs); the kernel
+rounds once, when it stores. Kernel files define both as the identity when no chain is put before them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dovetail.device import Binary, Eltwise, PostOp, Prelu, Reason, Refusal, Sum, TypedNode
+from dovetail_gpu_opencl.broadcast import access_to
+from dovetail_gpu_opencl.launch import Read
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, literal
+
+__all__ = ["Epilogue", "check", "epilogue"]
+
+# `s` is the value, `V` its C type (float, float8, double ...), `a` and `b` stand for alpha and beta, numbers in braces are
+# written in the precision of V. Comparisons are such that NaN stays NaN and infinities do not meet zeros.
+_ELTWISE = {
+    "abs": "fabs(s)",
+    "ceil": "ceil(s)",
+    "clip": "s < V{a} ? V{a} : (s > V{b} ? V{b} : s)",
+    "cos": "cos(s)",
+    "elu": "s > V{0} ? s : {a} * expm1(s)",
+    "erf": "erf(s)",
+    "exp": "exp(s)",
+    "floor": "floor(s)",
+    "gelu_erf": "{0.5} * s * ({1} + erf({0.7071067811865476} * s))",
+    "gelu_tanh": "{0.5} * s * ({1} + tanh({0.7978845608028654} * (s + {0.044715} * s * s * s)))",
+    "hardsigmoid": "{a} * s + {b} < V{0} ? V{0} : ({a} * s + {b} > V{1} ? V{1} : {a} * s + {b})",
+    "hardswish": "s * ({a} * s + {b} < V{0} ? V{0} : ({a} * s + {b} > V{1} ? V{1} : {a} * s + {b}))",
+    "linear": "{a} * s + {b}",
+    "log": "log(s)",
+    "logistic": "{1} / ({1} + exp(-s))",
+    "mish": "s * tanh(fmax(s, V{0}) + log1p(exp(-fabs(s))))",
+    "pow": "{a} * pow(s, V{b})",
+    "relu": "s > V{0} ? s : {a} * s",
+    "round": "rint(s)",
+    "sign": "s > V{0} ? V{1} : (s < V{0} ? V{-1} : s)",
+    "sin": "sin(s)",
+    "soft_relu": "(fmax({a} * s, V{0}) + log1p(exp(-fabs({a} * s)))) / {a}",
+    "sqrt": "sqrt(s)",
+    "square": "s * s",
+    "swish": "s / ({1} + exp(-{a} * s))",
+    "tanh": "tanh(s)",
+}
+_RELU_WITHOUT_SLOPE = "s <= V{0} ? V{0} : s"  # 0 * -infinity would be NaN
+_BINARY = {
+    "add": "s + O",
+    "sub": "s - O",
+    "rsub": "O - s",
+    "mul": "s * O",
+    "div": "s / O",
+    "rdiv": "O / s",
+    "max": "s > O ? s : (s <= O ? O : s + O)",
+    "min": "s < O ? s : (s >= O ? O : s + O)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """Source to put before a kernel file, and the arguments to append to the kernel's own."""
+
+    source: str = ""
+    arguments: tuple[Read, ...] = ()
+
+
+def check(node: TypedNode) -> Refusal | None:
+    """Why the chain of this node cannot be computed; None when it can."""
+    if not node.post_ops:
+        return None
+    if not node.outputs[0].dtype.is_float:
+        return Refusal(Reason.POST_OP, f"the result is {node.outputs[0].dtype}; chains are computed on floating-point results")
+    for operand in node.operands:
+        if not operand.dtype.is_float:
+            return Refusal(Reason.POST_OP, f"an operand is {operand.dtype}")
+        if access_to(operand, node.outputs[0]) is None:
+            return Refusal(Reason.POST_OP, f"an operand {operand} does not broadcast to the result {node.outputs[0]}")
+    return None
+
+
+def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1) -> Epilogue:
+    """The epilogue of a node that `check` accepted.
+
+    `vec` is VEC. `run_axes` is the number of trailing axes of the output, taken as one, that the elements of `POST_V` never
+    leave.
+    """
+    if not node.post_ops:
+        return Epilogue()
+    acc = accumulator(node.outputs[0].dtype)
+    parameters = "".join(f", __global const {C_TYPES[operand.dtype]}* po{i}" for i, operand in enumerate(node.operands))
+    passed = "".join(f", po{i}" for i in range(len(node.operands)))
+    source = f"#define POST_ARGS {parameters}\n#define POST(s, o) post_1(s, o{passed})\n"
+    source += _function("post_1", node, acc, 1, run_axes, parameters)
+    if vec > 1:
+        source += f"#define POST_V(s, o) post_v(s, o{passed})\n"
+        source += _function("post_v", node, acc, vec, run_axes, parameters)
+    return Epilogue(source, tuple(Read(name) for name in node.node.operands))
+
+
+def _function(name: str, node: TypedNode, acc: str, vec: int, run_axes: int, parameters: str) -> str:
+    vector = acc if vec == 1 else f"{acc}{vec}"
+    accesses = [access_to(operand, node.outputs[0], run_axes) for operand in node.operands]
+    loads = iter([a.load(f"po{i}", acc, vec) for i, a in enumerate(accesses) if a is not None])
+    lines = [_statement(post_op, vector, acc, loads) for post_op in node.post_ops]
+    return f"inline {vector} {name}({vector} s, int o{parameters}) {{\n{''.join(lines)}  return s;\n}}\n"
+
+
+def _statement(post_op: PostOp, vector: str, acc: str, loads: Iterator[str]) -> str:
+    if isinstance(post_op, Eltwise):
+        return f"  s = {_eltwise(post_op, vector, acc)};\n"
+    operand = f"{vector} q = {next(loads)};"
+    return f"  {{ {operand} s = {_with_operand(post_op, vector, acc)}; }}\n"
+
+
+def _eltwise(post_op: Eltwise, vector: str, acc: str) -> str:
+    without_slope = post_op.algorithm == "relu" and post_op.alpha == 0
+    template = _RELU_WITHOUT_SLOPE if without_slope else _ELTWISE[post_op.algorithm]
+    numbers = {"a": post_op.alpha, "b": post_op.beta}
+
+    def number(match: re.Match[str]) -> str:
+        value = literal(numbers[match[2]] if match[2] in numbers else float(match[2]), acc)
+        return f"({vector})({value})" if match[1] else value
+
+    text = re.sub(r"(V?)\{([^}]*)\}", number, template)
+    return text if post_op.scale == 1 else f"{literal(post_op.scale, acc)} * ({text})"
+
+
+def _with_operand(post_op: Binary | Sum | Prelu, vector: str, acc: str) -> str:
+    if isinstance(post_op, Binary):
+        return _BINARY[post_op.algorithm].replace("O", "q")
+    if isinstance(post_op, Prelu):
+        return f"s > ({vector})(0) ? s : q * s"
+    addend = "q" if post_op.zero_point == 0 else f"(q - {literal(post_op.zero_point, acc)})"
+    return f"s + {addend}" if post_op.scale == 1 else f"s + {literal(post_op.scale, acc)} * {addend}"

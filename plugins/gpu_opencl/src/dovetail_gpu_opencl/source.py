@@ -1,0 +1,75 @@
+"""Kernel source: the .cl files of this package, data types in C, and numbers as C literals."""
+
+import functools
+import math
+from collections.abc import Mapping
+from importlib import resources
+
+import numpy as np
+
+from dovetail.device import DType
+from dovetail_gpu_opencl.capabilities import Capabilities
+
+__all__ = ["C_TYPES", "accumulator", "assemble", "literal", "load", "missing_capability"]
+
+C_TYPES = {
+    DType.FLOAT32: "float",
+    DType.FLOAT16: "half",
+    DType.FLOAT64: "double",
+    DType.INT8: "char",
+    DType.UINT8: "uchar",
+    DType.INT16: "short",
+    DType.UINT16: "ushort",
+    DType.INT32: "int",
+    DType.UINT32: "uint",
+    DType.INT64: "long",
+    DType.UINT64: "ulong",
+    DType.BOOL: "uchar",
+}
+"""Bools are bytes of 0 and 1, as in NumPy."""
+
+_PRAGMAS = {
+    "half": "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n",
+    "double": "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n",
+}
+
+
+def missing_capability(dtype: DType, caps: Capabilities) -> str:
+    """The extension that the device would need for this data type, or an empty string."""
+    if dtype is DType.FLOAT16 and not caps.fp16:
+        return "cl_khr_fp16"
+    return "cl_khr_fp64" if dtype is DType.FLOAT64 and not caps.fp64 else ""
+
+
+def accumulator(dtype: DType) -> str:
+    """The C type that results of this data type are computed in."""
+    if dtype.is_float:
+        return "double" if dtype is DType.FLOAT64 else "float"
+    return "ulong" if dtype is DType.UINT64 else "long"
+
+
+def literal(value: float, c_type: str) -> str:
+    """A number as a literal of float or double, exact, infinities and NaN included."""
+    suffix = "f" if c_type == "float" else ""
+    with np.errstate(over="ignore"):
+        number = float(np.float32(value)) if suffix else float(value)
+    if math.isnan(number):
+        return f"({c_type})NAN"
+    if math.isinf(number):
+        return f"({c_type}){'-' if number < 0 else ''}INFINITY"
+    return f"({number!r}{suffix})" if number < 0 else f"{number!r}{suffix}"
+
+
+@functools.cache
+def load(file: str) -> str:
+    """The text of `cl/<file>`."""
+    return (resources.files("dovetail_gpu_opencl") / "cl" / file).read_text(encoding="utf-8")
+
+
+def assemble(file: str, defines: Mapping[str, object], *fragments: str) -> str:
+    """`#define` lines, generated fragments and the kernel file as one source; bools are defined as 1 or left out."""
+    lines = [f"#define {name} {1 if value is True else value}\n" for name, value in defines.items() if value is not False]
+    text = "".join(lines)
+    generated = "".join(fragments)
+    pragmas = "".join(pragma for c_type, pragma in _PRAGMAS.items() if c_type in text or c_type in generated)
+    return f"{pragmas}{text}{generated}{load(file) if file else ''}"
