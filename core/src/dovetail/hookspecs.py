@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dovetail.graph import Graph, Model
 
     # For the annotations of implementations, which import from here.
-    from dovetail.plugins.registry import KernelRegistry as KernelRegistry
     from dovetail.plugins.registry import OpRegistry as OpRegistry
 
 hookspec = pluggy.HookspecMarker("dovetail")
@@ -92,21 +91,6 @@ def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
         def dovetail_register_ops(registry, domain):
             registry.add(HSwish)
             registry.add(HSigmoid)
-    """
-
-
-@hookspec
-def dovetail_register_kernels(registry: "KernelRegistry", device_type: str) -> None:
-    """Register kernels for operators of the plugin's domain on a device. For `dovetail.ops` and `dovetail.overrides`.
-
-    Called once for each device type (in capitals) that compiles a model after the pack was loaded, on the compiling thread.
-    For kernels that are not written with the operator (its `kernels`): for example a second file for another device.
-    Pass operator type and kernel to `registry.add`. Return nothing::
-
-        @hookimpl
-        def dovetail_register_kernels(registry, device_type):
-            if device_type == "ACME":
-                registry.add("HSwish", ACME_HSWISH)
     """
 
 

@@ -1,14 +1,13 @@
 """Which class defines an operator, who provides it, and what happens when nobody or more than one does."""
 
 import sys
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from dovetail import ops
 from dovetail.errors import PluginConflict, PluginError, PluginFailed, UnknownOperator
-from dovetail.op import KernelSource, Operator
+from dovetail.op import Operator
 from dovetail.plugins import PluginManager
 
 
@@ -213,60 +212,3 @@ def test_an_override_is_not_used_through_its_record(site: Any, pack: Any) -> Non
     with pytest.raises(UnknownOperator, match="opt-in: replaces operators of acme"):
         manager.operator("acme", "Twist", 1)
     assert manager.operators("acme") == ()
-
-
-# --- kernels for a device ---------------------------------------------------------------------------------------------
-
-KERNELS = """
-from dovetail.op import KernelSource
-asked = []
-@hookimpl
-def dovetail_register_kernels(registry, device_type):
-    asked.append(device_type)
-    if device_type == "NPU":
-        registry.add(NAME, KERNEL)
-"""
-
-
-def test_kernels_of_loaded_packs_for_a_device(site: Any, pack: Any) -> None:
-    site.plugin("ops", "acme", pack("acme", "Twist") + KERNELS.replace("NAME", "'Twist'").replace("KERNEL", "KernelSource()", 1))
-    manager = PluginManager()
-    assert manager.extra_kernels("NPU") == (), "nothing is loaded for it"
-    manager.operator("acme", "Twist", 1)
-    for _ in range(2):
-        (kernel,) = manager.extra_kernels("npu")
-        assert (kernel.domain, kernel.op_type, kernel.provider) == ("acme", "Twist", "fake-ops-acme 1.0")
-        assert isinstance(kernel.kernel, KernelSource)
-        assert manager.extra_kernels("CPU") == ()
-    assert sys.modules["fake_ops_acme"].asked == ["NPU", "CPU"]
-
-
-def test_kernels_of_a_pack_that_was_replaced_are_gone(site: Any, pack: Any) -> None:
-    manager = PluginManager()
-    for kernels in (1, 0):
-        module: Any = ModuleType("notebook")
-        body = KERNELS.replace("registry.add(NAME, KERNEL)", f"[registry.add('Twist', KernelSource()) for _ in range({kernels})]")
-        exec(f"from dovetail.hookspecs import hookimpl\n{pack('acme', 'Twist')}{body}", vars(module))
-        module.dovetail_api = "1.0"
-        manager.register(module, name="nb", kind="ops", key="acme")
-        assert len(manager.extra_kernels("NPU")) == kernels
-
-
-@pytest.mark.parametrize(
-    ("name", "kernel", "reason"),
-    [
-        ("'Twits'", "KernelSource()", "a kernel for 'Twits', which is not an operator of fake-ops-acme/ops/acme"),
-        ("'Twist'", "'source'", "the kernel for Twist is 'source'"),
-        ("'Twist'", "1 / 0", "ZeroDivisionError"),
-    ],
-)
-def test_a_pack_whose_kernels_are_wrong_is_out_of_the_game(site: Any, pack: Any, name: str, kernel: str, reason: str) -> None:
-    source = KERNELS.replace("registry.add(NAME, KERNEL)", f"registry.add({name}, {kernel})")
-    site.plugin("ops", "acme", pack("acme", "Twist") + source)
-    manager = PluginManager()
-    manager.operator("acme", "Twist", 1)
-    with pytest.raises(PluginFailed, match=reason):
-        manager.extra_kernels("NPU")
-    assert manager.extra_kernels("NPU") == ()
-    with pytest.raises(UnknownOperator, match=reason):
-        manager.operator("acme", "Twist", 1)

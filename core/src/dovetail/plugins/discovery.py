@@ -3,7 +3,7 @@
 Folders are read directly instead of through `importlib.metadata`. Measured with 130 distributions beside the 58 of a working
 environment: 2 ms, against 36 ms with `importlib.metadata` and 30 ms with `importlib_metadata`, most of which is
 importing them (email, zipfile, csv); and this way the order is ours: `sys.path`, then the newest version, never the
-order in which a file system lists a folder. Path entries that are files (zip archives) are left to `importlib.metadata`.
+order in which a file system lists a folder. Path entries that are files (zip archives) are left to `importlib_metadata`.
 """
 
 import os
@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from dovetail.plugins.records import HOST, KINDS, PluginRecord, normalized
 
@@ -22,6 +23,10 @@ _CASELESS_KINDS = ("devices", "frontends")
 
 _Fingerprint = tuple[tuple[str, int], ...]
 _cached: tuple[_Fingerprint, tuple[PluginRecord, ...]] | None = None
+
+
+class _Readable(Protocol):
+    def read_text(self, filename: str) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +117,9 @@ def _folder_reader(folder: str) -> Callable[[str], str]:
 
 
 def _copies_in_archive(entry: str, rank: int) -> Iterator[_Copy]:
-    from importlib.metadata import Distribution, distributions
+    from importlib_metadata import distributions
 
-    def reader(distribution: Distribution) -> Callable[[str], str]:
+    def reader(distribution: "_Readable") -> Callable[[str], str]:
         return lambda file: distribution.read_text(file) or ""
 
     for found in distributions(path=[entry]):

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dovetail.plugins.devices import Devices
     from dovetail.plugins.observers import Observers
     from dovetail.plugins.operators import Operators
-    from dovetail.plugins.registry import ExtraKernel
     from dovetail.plugins.staging import Loader
 
 __all__ = ["PluginManager"]
@@ -84,14 +83,6 @@ class PluginManager:
         """Open a device. Raises as `device_info`, and what the plugin raises; foreign errors become `PluginFailed`."""
         with self._lock:
             return self._devices.open(name, options)
-
-    def extra_kernels(self, device_type: str) -> tuple["ExtraKernel", ...]:
-        """The kernels that loaded op packs registered for a device type, each with its provider.
-
-        Raises `PluginFailed` when a pack raises while it registers them; it is out of the game from then on.
-        """
-        with self._lock:
-            return self._operators.kernels(device_type.upper())
 
     # --- models -------------------------------------------------------------------------------------------------------
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from dovetail import ops
-from dovetail.errors import DovetailError, UnknownOperator, did_you_mean
+from dovetail.errors import UnknownOperator, did_you_mean
 from dovetail.op import Operator
 from dovetail.plugins.ledger import Ledger, conflict
 from dovetail.plugins.records import HOST, STANDARD_DOMAIN, PluginRecord, plain_domain
-from dovetail.plugins.registry import ExtraKernel, KernelRegistry, check_operator, operator_name
-from dovetail.plugins.staging import Loader, blaming
+from dovetail.plugins.registry import check_operator, operator_name
+from dovetail.plugins.staging import Loader
 from dovetail.plugins.versions import host_version
 
 __all__ = ["Operators"]
@@ -25,7 +25,6 @@ class Operators:
         self._session: dict[tuple[str, str, int], type[Operator]] = {}
         self._providers: dict[type[Operator], str] = {}
         self._found: dict[tuple[str, str, int], type[Operator]] = {}
-        self._kernels: dict[tuple[str, str], tuple[ExtraKernel, ...]] = {}
 
     def add(self, operator: type[Operator], origin: str) -> None:
         """Add an operator of this session. It replaces an earlier one of the same name and version, and goes before all packs."""
@@ -65,28 +64,9 @@ class Operators:
         # A graph built in code may hold a class that nobody registered.
         return f"session ({operator.__module__})"
 
-    def kernels(self, device_type: str) -> tuple[ExtraKernel, ...]:
-        """What the loaded packs registered for a device type, by pack, in their order."""
-        for record, _ in self._loader.loaded(*_PACKS):
-            if (record.id, device_type) not in self._kernels:
-                self._kernels[record.id, device_type] = self._kernels_of(record, device_type)
-        return tuple(kernel for record, _ in self._loader.loaded(*_PACKS) for kernel in self._kernels[record.id, device_type])
-
     def forget(self) -> None:
         """Look everything up anew, because a pack was added or failed."""
         self._found.clear()
-        self._kernels.clear()
-
-    def _kernels_of(self, record: PluginRecord, device_type: str) -> tuple[ExtraKernel, ...]:
-        staged = self._loader.load(record)
-        registry = KernelRegistry(record, staged.operators, device_type)
-        try:
-            with blaming(record, "dovetail_register_kernels"):
-                staged.hooks.dovetail_register_kernels(registry=registry, device_type=device_type)
-        except DovetailError as error:
-            self.forget()
-            raise self._ledger.fail(record, error) from error.__cause__
-        return registry.kernels
 
     def _packs(self, domain: str | None) -> tuple[PluginRecord, ...]:
         return tuple(r for r in self._ledger.all() if r.kind in _PACKS and domain in (None, plain_domain(r.key)))

@@ -1,13 +1,10 @@
 """What op packs register into: staging areas, read out only when the whole registration succeeded."""
 
-from dataclasses import dataclass
-
-from dovetail.device import Kernel
-from dovetail.errors import PluginError, did_you_mean
-from dovetail.op import KernelSource, Operator
+from dovetail.errors import PluginError
+from dovetail.op import Operator
 from dovetail.plugins.records import PluginRecord, plain_domain
 
-__all__ = ["ExtraKernel", "KernelRegistry", "OpRegistry", "check_operator", "operator_name"]
+__all__ = ["OpRegistry", "check_operator", "operator_name"]
 
 
 def check_operator(operator: object) -> type[Operator]:
@@ -56,42 +53,3 @@ def operator_name(operator: type[Operator]) -> str:
     """`tim.vx::HSwish-1`: domain, name and first version."""
     domain = f"{operator.domain}::" if operator.domain else ""
     return f"{domain}{operator.op_type}-{operator.since}"
-
-
-@dataclass(frozen=True, slots=True)
-class ExtraKernel:
-    """A kernel that a pack registered for a device; `provider` is the pack's distribution and version."""
-
-    domain: str
-    op_type: str
-    kernel: Kernel | KernelSource
-    provider: str
-
-
-class KernelRegistry:
-    """The kernels of one pack for one device type while it registers."""
-
-    def __init__(self, record: PluginRecord, operators: tuple[type[Operator], ...], device_type: str) -> None:
-        self.record = record
-        self.device_type = device_type
-        self._op_types = sorted({operator.op_type for operator in operators})
-        self._kernels: list[ExtraKernel] = []
-
-    def add(self, op_type: str, kernel: Kernel | KernelSource) -> None:
-        """Register a kernel for an operator of this pack; several for one operator keep their order.
-
-        Raises `PluginError` for an operator that the pack did not register, and for what is no kernel.
-        """
-        if op_type not in self._op_types:
-            raise PluginError(
-                f"a kernel for {op_type!r}, which is not an operator of {self.record.id}",
-                hint=did_you_mean(op_type, self._op_types),
-            )
-        if not isinstance(kernel, Kernel | KernelSource):
-            raise PluginError(f"the kernel for {op_type} is {kernel!r}", hint="pass a dovetail.device.Kernel or a KernelSource")
-        self._kernels.append(ExtraKernel(plain_domain(self.record.key), op_type, kernel, self.record.provider))
-
-    @property
-    def kernels(self) -> tuple[ExtraKernel, ...]:
-        """What was registered, in order."""
-        return tuple(self._kernels)

@@ -16,7 +16,8 @@ from dovetail.plugins.versions import host_version, requirement_mismatch
 __all__ = ["ESSENTIAL", "Preferences", "Switch", "not_installed", "select"]
 
 ESSENTIAL = ("devices", "numpy")
-"""Kind and key that no list switches off: the device on which the operators' own NumPy references run."""
+"""Kind and key that no list switches off: the device on which the operators' own NumPy references run, and the one plugin
+that the core knows by name."""
 
 GRAMMAR = "write 'all', 'none', names ('a,b': only these) or names with a minus ('-a,-b': all but these)"
 

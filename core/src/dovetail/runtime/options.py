@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.errors import UsageError
+from dovetail.plugins.selection import ESSENTIAL
 
 __all__ = ["REFERENCE_DEVICE", "CompileOptions"]
 
-REFERENCE_DEVICE = "NUMPY"
-"""The one device the core knows by name: it runs every operator by its reference, so it takes what another device refuses."""
+REFERENCE_DEVICE = ESSENTIAL[1].upper()
+"""It runs every operator by its reference, so it takes what another device refuses."""
 
 
 def _physical_memory() -> int:
