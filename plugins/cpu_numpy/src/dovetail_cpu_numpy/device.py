@@ -1,0 +1,60 @@
+"""The device: which kernel runs a node, and compilation."""
+
+import os
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dovetail.device import Accepted, Choice, Device, DeviceInfo, Graph, KernelTable, Reason, Refusal, TypedNode, choose
+from dovetail.errors import CompileError, UsageError
+from dovetail_cpu_numpy.executable import NumpyExecutable, Placement
+from dovetail_cpu_numpy.generic import GENERIC
+from dovetail_cpu_numpy.kernel import NumpyKernel
+
+__all__ = ["NumpyDevice", "check_options", "describe"]
+
+_TABLE: KernelTable[NumpyKernel] = KernelTable("dovetail_cpu_numpy.kernels")
+
+
+def describe() -> DeviceInfo:
+    """The device NUMPY of this machine."""
+    details: dict[str, str | int] = {"numpy": np.__version__, "cpus": os.cpu_count() or 1}
+    return DeviceInfo("NUMPY", "NUMPY", "CPU", f"NumPy on {platform.machine() or 'this CPU'}", priority=0, details=details)
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for any option: NUMPY has none."""
+    if options:
+        raise UsageError(f"NUMPY has no option {', '.join(map(repr, options))}", hint="known options of NUMPY: none")
+
+
+class NumpyDevice(Device):
+    """Runs each operator by the first kernel of its stem that accepts it, else by its post-op chain, else by its reference."""
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self.info = info
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        """Everything with static shapes and a reference, unless a post-op does not fit."""
+        choice = _choose(node)
+        return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.name)
+
+    def compile(self, graph: Graph, options: Mapping[str, Any]) -> NumpyExecutable:
+        """Choose kernels, plan memory, prepare weights. Raises `CompileError` naming a refused node, `UsageError` for options."""
+        check_options(options)
+        return NumpyExecutable(graph, tuple(_place(TypedNode.of(node, graph)) for node in graph.nodes))
+
+
+def _choose(node: TypedNode) -> Choice[NumpyKernel] | Refusal:
+    if not node.is_static:
+        return Refusal(Reason.DYNAMIC)
+    return choose((*_TABLE[node.op.stem], *GENERIC), node)
+
+
+def _place(node: TypedNode) -> Placement:
+    choice = _choose(node)
+    if isinstance(choice, Refusal):
+        raise CompileError(f"NUMPY refuses node {node.node}: {choice}")
+    return Placement(node, choice.kernel, choice.refusals)

@@ -1,0 +1,93 @@
+"""What every kernel of this device is: asked whether it accepts, prepared once a model, bound once a request."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.device import Accepted, DType, Kernel, Reason, Refusal, TypedNode
+from dovetail_cpu_numpy.launch import Array, Launch, Spec
+from dovetail_cpu_numpy.post_ops import Step, bind_chain, refuse_chain
+
+__all__ = ["BLAS", "Call", "NumpyKernel", "refuse_dtypes"]
+
+BLAS = frozenset({DType.FLOAT32, DType.FLOAT64})
+"""The data types that BLAS computes in; narrower floats are left to the reference, which widens them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The arrays of one node in one request.
+
+    `inputs` has None for those left out. `scratch` are the arrays that the kernel declared, `chain_scratch` those of the
+    post-ops (in the same memory), `state` is what `prepare` returned.
+    """
+
+    node: TypedNode
+    inputs: tuple[Array | None, ...]
+    outputs: tuple[Array, ...]
+    operands: tuple[Array, ...]
+    scratch: tuple[Array, ...]
+    chain_scratch: tuple[Array, ...]
+    state: Any
+
+    def input(self, index: int) -> Array:
+        """An input that the operator requires."""
+        array = self.inputs[index]
+        assert array is not None
+        return array
+
+    @property
+    def post_ops(self) -> Iterable[Step]:
+        """The node's chain with its operands."""
+        operands = iter(self.operands)
+        return [(p, None if p.kind == "eltwise" else next(operands)) for p in self.node.post_ops]
+
+
+class NumpyKernel(Kernel):
+    """One way to run an operator in NumPy. Without state: one object serves all nodes, requests and threads."""
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        """Whether the kernel runs the node and its post-ops can be applied to the result. All shapes are static."""
+        refusal = refuse_chain(node)
+        if refusal is None:
+            refusal = self.refuse(node)
+        return Accepted(self.name) if refusal is None else refusal
+
+    @abstractmethod
+    def refuse(self, node: TypedNode) -> Refusal | None:
+        """Why this kernel does not run the node, its post-ops left aside; None when it does."""
+
+    def in_place(self, node: TypedNode) -> Sequence[int]:
+        """The inputs whose memory output 0 may take over, where they are of its type and nobody needs them any more."""
+        return ()
+
+    def scratch(self, node: TypedNode) -> Sequence[Spec]:
+        """The arrays needed while the node runs, post-ops left aside; uninitialised at every run."""
+        return ()
+
+    def prepare(self, node: TypedNode) -> Any:
+        """What all requests share, such as weights in another order. Constants are in `node.inputs[i].value`."""
+        return None
+
+    @abstractmethod
+    def bind(self, call: Call) -> Iterable[Launch]:
+        """Launches that compute the outputs, post-ops left aside. They allocate nothing large and look nothing up."""
+
+    def epilogue(self, call: Call) -> Iterable[Step]:
+        """Steps on output 0 between `bind` and the post-ops, such as a bias; none that needs temporaries."""
+        return ()
+
+    def launches(self, call: Call) -> Iterable[Launch]:
+        """All that the node does, in order."""
+        yield from self.bind(call)
+        if steps := [*self.epilogue(call), *call.post_ops]:
+            yield from bind_chain(steps, call.outputs[0], call.outputs[0], call.chain_scratch)
+
+
+def refuse_dtypes(node: TypedNode, accepted: frozenset[DType] = BLAS) -> Refusal | None:
+    """A refusal unless all inputs and outputs have one of these data types."""
+    for found in (*node.inputs, *node.outputs):
+        if found is not None and found.dtype not in accepted:
+            return Refusal(Reason.DTYPE, f"{found.dtype}; accepted: {', '.join(sorted(d.value for d in accepted))}")
+    return None
