@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from importlib import import_module, resources
 from pathlib import Path
@@ -94,11 +95,21 @@ class Dovetail:
         import dovetail
 
         core = dovetail.Core()
-        request = core.compile_model(core.read_model(path), device, dict(options or {})).create_infer_request()
-        self.infer = request.infer
+        self._device = device
+        self._compiled = core.compile_model(core.read_model(path), device, dict(options or {}))
+        self.infer = self._compiled.create_infer_request().infer
 
     def run(self, inputs: Arrays) -> Arrays:
         return dict(self.infer(inputs))
+
+    def plan(self) -> str:
+        """How many nodes the latest plan has, and which of them run on another device or by the operator's reference."""
+        nodes = self._compiled.report().nodes
+        odd = Counter(f"{n.op} on {n.device} by {n.kernel}" for n in nodes if not self._own(n.device) or n.kernel == "ref")
+        return ", ".join([f"{len(nodes)} nodes", *(f"{count} {name}" for name, count in sorted(odd.items()))])
+
+    def _own(self, device: str) -> bool:
+        return device == self._device or device.startswith(f"{self._device}.")
 
 
 PEERS: dict[str, Factory] = {"onnxruntime": OnnxRuntime, "openvino": OpenVino, "tinygrad": Tinygrad}

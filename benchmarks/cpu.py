@@ -26,7 +26,7 @@ from _common import (
     milliseconds,
     parser,
 )
-from _runners import PEERS, Factory, Runner, dovetail_factory
+from _runners import PEERS, Dovetail, Factory, Runner, dovetail_factory
 
 
 def start(factory: Factory, spec: ModelSpec, size: int, inputs: Arrays, batch: int, threads: int) -> tuple[Runner, Row]:
@@ -63,7 +63,12 @@ def compare(spec: ModelSpec, size: int, batch: int, factories: dict[str, Factory
             "x onnxruntime": found / medians["onnxruntime"] if found and "onnxruntime" in medians else None,
             "x best peer": found / min(peers) if found and peers else None,
             "error": notes[name].get("error", ""),
+            "plan": _plan(runners.get(name)),
         }
+
+
+def _plan(runner: Runner | None) -> str:
+    return runner.plan() if isinstance(runner, Dovetail) else ""
 
 
 def main() -> int:
