@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from dovetail.errors import did_you_mean
-from dovetail.op import Operator, OperatorError, ShapeError, TensorType
+from dovetail.op import DType, Operator, OperatorError, ShapeError, TensorType
 from dovetail.ops._resample import (
     COORDINATES,
     NEAREST,
@@ -35,7 +35,7 @@ class Resize(Operator):
     since = 11
     inputs = ("X: T1", "roi?: T2", "scales?: float32", "sizes?: int64")
     outputs = ("Y: T1",)
-    types = {"T1": BASIC | FLOATS, "T2": FLOATS}
+    types = {"T1": BASIC, "T2": FLOATS - {DType.BFLOAT16}}
     antialias: bool = False
     axes: tuple[int, ...] | None = None
     coordinate_transformation_mode: str = "half_pixel"

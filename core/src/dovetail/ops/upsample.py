@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dovetail.op import Operator, OperatorError, ShapeError, TensorType
+from dovetail.op import DType, Operator, OperatorError, ShapeError, TensorType
 from dovetail.ops._resample import Axis, Sampling, check_samples, resample, scaled_size
 from dovetail.ops._shapes import known
 from dovetail.ops._types import BASIC, Array, Types
@@ -14,7 +14,7 @@ class Upsample(Operator):
     since = 7
     inputs = ("X: T", "scales: float32")
     outputs = ("Y: T",)
-    types = {"T": BASIC}
+    types = {"T": BASIC - {DType.BFLOAT16}}
     legacy_attributes = {"scales": "scales"}
     mode: str = "nearest"
 
