@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory
 from dovetail.graph.dtype import DType
+from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.model import Graph, Node
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
 from dovetail.graph.types import Shape, TensorType
@@ -24,7 +25,14 @@ from dovetail.op import KernelSource, OpenCLKernel, Operator
 from dovetail.passes.memory import MemoryPlan, plan_graph, plan_memory
 
 __all__ = [
+    "ANY",
+    "BFYX",
+    "BYXF",
+    "FYXB",
+    "NHWC",
+    "PLAIN",
     "REFERENCE_KERNEL",
+    "YXFB",
     "Accepted",
     "Binary",
     "Choice",
@@ -40,6 +48,8 @@ __all__ = [
     "Kernel",
     "KernelSource",
     "KernelTable",
+    "LayerConfig",
+    "Layout",
     "MemoryPlan",
     "Node",
     "NodeReport",
@@ -167,6 +177,24 @@ class TypedNode:
         return all(t.is_static for t in (*self.inputs, *self.outputs, *self.operands) if t is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class LayerConfig:
+    """One way in which a device takes a node: the layout of each input, output and post-op operand.
+
+    An input that the node leaves out has any layout. `ANY` means that all places marked so have one and the same layout,
+    whichever; then the node costs no reorder wherever it stands.
+    """
+
+    inputs: tuple[Layout, ...]
+    outputs: tuple[Layout, ...]
+    operands: tuple[Layout, ...] = ()
+
+    @staticmethod
+    def uniform(node: TypedNode, layout: Layout) -> "LayerConfig":
+        """Everything that the node touches in one layout."""
+        return LayerConfig((layout,) * len(node.inputs), (layout,) * len(node.outputs), (layout,) * len(node.operands))
+
+
 class Kernel(ABC):
     """One way to run an operator on a device. Subclasses add what their device needs to prepare and launch it."""
 
@@ -281,6 +309,14 @@ class Device(ABC):
 
         The fusion pass grows a node's chain one post-op at a time and asks again: a refusal ends the chain there.
         """
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        """The layouts in which the device takes a node that it accepted, the best first. The default is everything plain.
+
+        The layout pass picks one for each node so that the fewest bytes are reordered. The graph that `compile` gets has the
+        layout of every value in its types, and a `Reorder` node wherever a value is needed in another one.
+        """
+        return (LayerConfig.uniform(node, PLAIN),)
 
     @abstractmethod
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> Executable:

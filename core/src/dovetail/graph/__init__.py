@@ -2,6 +2,7 @@
 
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
+from dovetail.graph.layout import Layout
 from dovetail.graph.model import Graph, Model, Node
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
 from dovetail.graph.types import Dim, Shape, TensorType
@@ -13,6 +14,7 @@ __all__ = [
     "Eltwise",
     "Graph",
     "GraphBuilder",
+    "Layout",
     "Model",
     "Node",
     "PostOp",

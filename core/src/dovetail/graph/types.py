@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph.dtype import DType
+from dovetail.graph.layout import PLAIN, Layout
 
 __all__ = ["Dim", "Shape", "TensorType"]
 
@@ -22,12 +23,13 @@ class TensorType:
     """The type of a value: element type, shape, and the content where it is known while planning.
 
     `shape` is None when not even the rank is known. `value` is a read-only array for constants (and for results that
-    were computed while planning); it takes no part in equality.
+    were computed while planning); it takes no part in equality. `layout` is the order of the dimensions in memory.
     """
 
     dtype: DType
     shape: Shape | None
     value: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    layout: Layout = PLAIN
 
     @staticmethod
     def of(array: NDArray[Any], *, known: bool = False) -> "TensorType":
@@ -71,7 +73,13 @@ class TensorType:
         """The same shape with another element type and no known value."""
         return TensorType(dtype, self.shape)
 
+    def with_layout(self, layout: Layout) -> "TensorType":
+        """The same type lying otherwise in memory; `value` keeps its dimensions."""
+        return TensorType(self.dtype, self.shape, self.value, layout)
+
     def __str__(self) -> str:
+        if self.layout != PLAIN:
+            return f"{TensorType(self.dtype, self.shape)}@{self.layout}"
         if self.shape is None:
             return f"{self.dtype}[...]"
         return f"{self.dtype}[{', '.join('?' if d is None else str(d) for d in self.shape)}]"

@@ -106,7 +106,11 @@ def _may_take(graph: Graph, node: Node, root: str, storage: Mapping[str, str], a
     if root in graph.inputs or root in graph.constants or alive_until[root] > step:
         return False
     others = [storage[name] for name in node.reads]
-    return others.count(root) == 1 and graph.types[root].nbytes == graph.types[node.outputs[0]].nbytes
+    result = graph.types[node.outputs[0]]
+    fits = graph.types[root].nbytes == result.nbytes and all(
+        graph.types[name].layout == result.layout for name in node.reads if storage[name] == root
+    )
+    return fits and others.count(root) == 1
 
 
 def _last_reads(graph: Graph) -> dict[str, int]:

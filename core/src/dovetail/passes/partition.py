@@ -10,10 +10,11 @@ __all__ = ["Part", "partition"]
 
 @dataclass(frozen=True)
 class Part:
-    """A sub-graph for one device. Its inputs and outputs are values of the whole graph."""
+    """A sub-graph for one device. `outputs` are the values of the whole graph that the outputs of `graph` stand for, in order."""
 
     device: str
     graph: Graph
+    outputs: tuple[str, ...]
 
 
 def partition(graph: Graph, device_of: Mapping[str, str]) -> tuple[Part, ...]:
@@ -46,7 +47,5 @@ def _part(graph: Graph, device: str, nodes: list[Node], index: int) -> Part:
     inputs = tuple(n for n in read if n not in written and n not in graph.constants)
     constants = {n: graph.constants[n] for n in read if n in graph.constants}
     types = {n: graph.types[n] for n in (*read, *written)}
-    return Part(
-        device,
-        Graph(tuple(nodes), inputs, tuple(sorted(outputs, key=order.__getitem__)), constants, types, f"{graph.name}#{index}"),
-    )
+    results = tuple(sorted(outputs, key=order.__getitem__))
+    return Part(device, Graph(tuple(nodes), inputs, results, constants, types, f"{graph.name}#{index}"), results)

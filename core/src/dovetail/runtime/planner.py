@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from dovetail.passes.decompose import decompose
 from dovetail.passes.eliminate import drop_dead_nodes, drop_identities
 from dovetail.passes.fold_batch_norm import fold_batch_norm
 from dovetail.passes.fuse_post_ops import fuse_post_ops
+from dovetail.passes.layout import assign_layouts
 from dovetail.passes.partition import Part, partition
 from dovetail.runtime.options import CompileOptions
 from dovetail.runtime.report import NodePlacement, PlanReport
@@ -110,11 +111,12 @@ def make_plan(
     parts: list[Part] = []
     stops: dict[str, tuple[str, Refusal]] = {}
     for part in partition(whole, {name: home for name, (home, _) in placed.items()}):
+        device, inner = by_name[part.device].device, part.graph
         if options.FUSION:
-            fused = fuse_post_ops(part.graph, by_name[part.device].device.supports)
+            fused = fuse_post_ops(inner, device.supports)
             stops.update(fused.stops)
-            part = Part(part.device, drop_dead_nodes(fused.graph))
-        parts.append(part)
+            inner = drop_dead_nodes(fused.graph)
+        parts.append(replace(part, graph=assign_layouts(inner, device.configurations)))
     passed = time.perf_counter()
     executables = _compile(parts, by_name)
     seconds = {"passes": passed - started, "compile": time.perf_counter() - passed}
@@ -200,10 +202,10 @@ def _wire(whole: Graph, parts: Sequence[Part], executables: Sequence[Executable]
     slot = {name: index for index, name in enumerate(whole.inputs)}
     steps = []
     for part, executable in zip(parts, executables, strict=True):
-        for name in part.graph.outputs:
+        for name in part.outputs:
             slot.setdefault(name, len(slot))
         reads = tuple(slot[name] for name in part.graph.inputs)
-        steps.append(Step(part.device, executable, reads, tuple(slot[name] for name in part.graph.outputs)))
+        steps.append(Step(part.device, executable, reads, tuple(slot[name] for name in part.outputs)))
     outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)
     types = tuple(whole.types[name].with_shape(whole.types[name].shape) for name in whole.outputs)
     return Plan(tuple(steps), len(slot), outputs, types, report)

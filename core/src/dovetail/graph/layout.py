@@ -1,0 +1,52 @@
+"""Memory layouts as tokens: two values have the same layout when their tokens are equal."""
+
+from dataclasses import dataclass
+
+from dovetail.errors import UsageError
+
+__all__ = ["ANY", "BFYX", "BYXF", "FYXB", "NHWC", "PLAIN", "YXFB", "Layout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a dense tensor lies in memory. Dimensions stay those of the operator; only their order in memory changes.
+
+    `PLAIN` is row-major in the order of the dimensions (BFYX, NCHW), for any rank. Permutations have the names of the
+    OpenCL custom-layer format. Any other name is a device's own token, such as `nChw16c`: opaque to the core, which only
+    compares it. `ANY` stands in configurations only: whatever layout comes in.
+    """
+
+    name: str
+
+    def order(self, rank: int) -> tuple[int, ...]:
+        """The dimensions from outermost to innermost in memory. Raises `UsageError` for opaque tokens and unfit ranks."""
+        if self.name == "PLAIN":
+            return tuple(range(rank))
+        if self.name == "BYXF" and rank >= 3:
+            return (0, *range(2, rank), 1)
+        if self.name in _ORDERS and rank == 4:
+            return _ORDERS[self.name]
+        raise UsageError(f"layout {self.name} has no order of {rank} dimensions")
+
+    @property
+    def is_permutation(self) -> bool:
+        """True when `order` is defined (for ranks that fit)."""
+        return self.name in ("PLAIN", *_ORDERS)
+
+    @staticmethod
+    def of(name: str) -> "Layout":
+        """A layout by name, in capitals or not: `bfyx` and `NCHW` are `PLAIN`, `NHWC` is `BYXF`; others become tokens."""
+        return Layout(_SYNONYMS.get(name.upper(), name.upper() if name.upper() in _ORDERS else name))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_ORDERS = {"BYXF": (0, 2, 3, 1), "YXFB": (2, 3, 1, 0), "FYXB": (1, 2, 3, 0)}
+_SYNONYMS = {"BFYX": "PLAIN", "NCHW": "PLAIN", "PLAIN": "PLAIN", "NHWC": "BYXF", "ANY": "ANY"}
+
+ANY = Layout("ANY")
+PLAIN = BFYX = Layout("PLAIN")
+BYXF = NHWC = Layout("BYXF")
+YXFB = Layout("YXFB")
+FYXB = Layout("FYXB")

@@ -1,0 +1,191 @@
+"""Layout: choose a configuration for every node so that the fewest bytes are reordered, and put `Reorder` nodes where needed."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dovetail.device import ANY, PLAIN, LayerConfig, Layout, TypedNode
+from dovetail.graph.model import Graph, Node
+from dovetail.graph.post_ops import Eltwise
+from dovetail.graph.types import TensorType
+from dovetail.op import Operator
+
+__all__ = ["BEAM", "Reorder", "assign_layouts"]
+
+BEAM = 2048
+"""States kept at once. The search is exact while it holds them all; graphs of usual width need a few dozen."""
+
+Configurations = Callable[[TypedNode], Sequence[LayerConfig]]
+
+
+class Reorder(Operator):
+    """The same values in another memory layout. Only the layout pass makes it; the types say from which layout to which."""
+
+    domain = "dovetail"
+    inputs = ("X",)
+    outputs = ("Y",)
+
+    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
+        """The same array: layouts do not show in dimensions."""
+        return X
+
+
+# For each value alive, the layouts in which it exists so far.
+State = tuple[tuple[str, frozenset[Layout]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """How a state was reached: bytes reordered so far, configurations changed from the preferred one, and the way back."""
+
+    cost: tuple[int, int]
+    config: LayerConfig | None
+    before: "_Step | None"
+
+
+def assign_layouts(graph: Graph, configurations: Configurations) -> Graph:
+    """The graph with the layout of every value in its types, and `Reorder` nodes where a value is needed in another layout.
+
+    Inputs and outputs of the graph stay plain. A value is reordered once for all its readers. Constants cost nothing: they
+    appear under a second name, in the layout that is wanted. Needs types and schedule order; the graph comes back as it was
+    when every node takes everything plain.
+    """
+    choices = [tuple(configurations(TypedNode.of(node, graph))) for node in graph.nodes]
+    plain = {PLAIN}
+    if all({*c[0].inputs, *c[0].outputs, *c[0].operands} <= plain for c in choices):
+        return graph
+    return _rewrite(graph, _search(graph, choices))
+
+
+def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[LayerConfig]:
+    """Dynamic programming over the schedule; a state is what the values alive look like."""
+    last = {name: i for i, node in enumerate(graph.nodes) for name in node.reads}
+    outputs = set(graph.outputs)
+    states: dict[State, _Step] = {_state({n: frozenset({PLAIN}) for n in graph.inputs}): _Step((0, 0), None, None)}
+    for index, node in enumerate(graph.nodes):
+        found: dict[State, _Step] = {}
+        for state, step in states.items():
+            alive = dict(state)
+            for rank, config in _concrete(node, choices[index], alive, graph):
+                after, nbytes = _advance(node, config, alive, graph)
+                after = {n: v for n, v in after.items() if n in outputs or last.get(n, -1) > index}
+                cost = (step.cost[0] + nbytes, step.cost[1] + rank)
+                key = _state(after)
+                if key not in found or cost < found[key].cost:
+                    found[key] = _Step(cost, config, step)
+        states = found if len(found) <= BEAM else dict(sorted(found.items(), key=lambda item: item[1].cost)[:BEAM])
+    return _way_back(min(states.items(), key=lambda item: _final_cost(item, graph))[1])
+
+
+def _state(alive: Mapping[str, frozenset[Layout]]) -> State:
+    return tuple(sorted(alive.items(), key=lambda item: item[0]))
+
+
+def _concrete(
+    node: Node, configs: Sequence[LayerConfig], alive: Mapping[str, frozenset[Layout]], graph: Graph
+) -> Iterator[tuple[int, LayerConfig]]:
+    """Configurations without ANY, with their rank: ANY becomes plain and each layout in which something read exists."""
+    seen = sorted({layout for name in node.reads for layout in alive.get(name, ())}, key=str)
+    for rank, config in enumerate(configs):
+        if ANY not in (*config.inputs, *config.outputs, *config.operands):
+            yield rank, config
+            continue
+        for layout in dict.fromkeys((PLAIN, *seen)):
+            if _possible(node, layout, graph):
+                yield rank, _resolved(config, layout)
+
+
+def _possible(node: Node, layout: Layout, graph: Graph) -> bool:
+    """Whether everything the node touches can lie in the layout; opaque tokens are taken at the device's word."""
+    ranks = {graph.types[name].rank for name in (*node.reads, *node.writes)}
+    if not layout.is_permutation:
+        return len(ranks) == 1
+    return layout == PLAIN or (len(ranks) == 1 and next(iter(ranks)) >= (3 if layout.name == "BYXF" else 4))
+
+
+def _resolved(config: LayerConfig, layout: Layout) -> LayerConfig:
+    def fill(side: tuple[Layout, ...]) -> tuple[Layout, ...]:
+        return tuple(layout if one == ANY else one for one in side)
+
+    return LayerConfig(fill(config.inputs), fill(config.outputs), fill(config.operands))
+
+
+def _advance(
+    node: Node, config: LayerConfig, alive: Mapping[str, frozenset[Layout]], graph: Graph
+) -> tuple[dict[str, frozenset[Layout]], int]:
+    after, nbytes = dict(alive), 0
+    for name, layout in _wants(node, config):
+        if name in after and layout not in after[name]:
+            after[name] |= {layout}
+            nbytes += graph.types[name].nbytes
+    after.update({name: frozenset({layout}) for name, layout in zip(node.writes, config.outputs, strict=True)})
+    return after, nbytes
+
+
+def _wants(node: Node, config: LayerConfig) -> Iterator[tuple[str, Layout]]:
+    for name, layout in zip(node.inputs, config.inputs, strict=True):
+        if name:
+            yield name, layout
+    yield from zip(node.operands, config.operands, strict=True)
+
+
+def _final_cost(item: tuple[State, _Step], graph: Graph) -> tuple[int, int]:
+    alive = dict(item[0])
+    back = sum(graph.types[n].nbytes for n in dict.fromkeys(graph.outputs) if n in alive and PLAIN not in alive[n])
+    return item[1].cost[0] + back, item[1].cost[1]
+
+
+def _way_back(step: _Step) -> list[LayerConfig]:
+    configs = []
+    current: _Step | None = step
+    while current is not None and current.config is not None:
+        configs.append(current.config)
+        current = current.before
+    return configs[::-1]
+
+
+class _Rewriter:
+    """Builds the new graph: which name holds a value in which layout."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.nodes: list[Node] = []
+        self.types = dict(graph.types)
+        self.constants = dict(graph.constants)
+        self.names = {(n, PLAIN): n for n in (*graph.inputs, *graph.constants)}
+
+    def get(self, name: str, layout: Layout) -> str:
+        """The value `name` in `layout`, reordered if it is not there yet."""
+        if (name, layout) not in self.names:
+            moved = f"{name}@{layout}"
+            self.names[name, layout] = moved
+            self.types[moved] = self.types[name].with_layout(layout)
+            if name in self.constants:
+                self.constants[moved] = self.constants[name]
+            else:
+                self.nodes.append(Node(f"reorder:{moved}", Reorder(), (name,), (moved,)))
+        return self.names[name, layout]
+
+    def add(self, node: Node, config: LayerConfig) -> None:
+        """Append a node whose reads are in the layouts of its configuration."""
+        inputs = tuple(n and self.get(n, layout) for n, layout in zip(node.inputs, config.inputs, strict=True))
+        wanted = iter([self.get(n, layout) for n, layout in zip(node.operands, config.operands, strict=True)])
+        post_ops = tuple(p if isinstance(p, Eltwise) else dataclasses.replace(p, operand=next(wanted)) for p in node.post_ops)
+        self.nodes.append(dataclasses.replace(node, inputs=inputs, post_ops=post_ops))
+        for name, layout in zip(node.writes, config.outputs, strict=True):
+            self.types[name] = _in_layout(self.types[name], layout)
+            self.names[name, layout] = name
+
+
+def _in_layout(tensor: TensorType, layout: Layout) -> TensorType:
+    return tensor if tensor.layout == layout else tensor.with_layout(layout)
+
+
+def _rewrite(graph: Graph, configs: Sequence[LayerConfig]) -> Graph:
+    new = _Rewriter(graph)
+    for node, config in zip(graph.nodes, configs, strict=True):
+        new.add(node, config)
+    outputs = tuple(new.get(name, PLAIN) for name in graph.outputs)
+    return graph.replace(nodes=tuple(new.nodes), outputs=outputs, constants=new.constants, types=new.types)

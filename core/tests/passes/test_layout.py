@@ -1,0 +1,214 @@
+"""Layouts: any assignment of accepted layouts gives the same result, with the least memory reordered."""
+
+import itertools
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dovetail.device import ANY, BYXF, FYXB, PLAIN, YXFB, Layout, LayerConfig, TypedNode
+from dovetail.errors import UsageError
+from dovetail.graph import Graph, GraphBuilder
+from dovetail.op import Operator
+from dovetail.passes.constant_folding import fold_constants
+from dovetail.passes.layout import Reorder, assign_layouts
+
+DIMS = (2, 3, 4, 5)
+Choices = dict[str, tuple[LayerConfig, ...]]
+
+
+class Mix(Operator):
+    """Weighted sum of all inputs; the weights of the elements depend on their place, so a wrong layout shows."""
+
+    domain = "test"
+    inputs = ("inputs*",)
+    outputs = ("Y",)
+
+
+def mix(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    weights = np.arange(1.0, np.prod(DIMS) + 1).reshape(DIMS)
+    return sum((i + 1) * a for i, a in enumerate(arrays)) * 0.5 + weights
+
+
+def random_case(seed: int, nodes: int, kinds: Sequence[Layout]) -> tuple[Graph, Choices]:
+    choose = random.Random(seed)
+    g = GraphBuilder()
+    values = [g.input("x", "float32", DIMS), g.constant(np.random.default_rng(seed).random(DIMS), "float32", name="c")]
+    choices: Choices = {}
+    for i in range(nodes):
+        reads = choose.sample(values, k=choose.randint(1, min(3, len(values))))
+        values.append(g.node(Mix(), *reads, name=f"n{i}"))
+        configs = []
+        for _ in range(choose.randint(1, 3)):
+            if choose.random() < 0.25:
+                configs.append(LayerConfig((ANY,) * len(reads), (ANY,)))
+            else:
+                configs.append(LayerConfig(tuple(choose.choice(kinds) for _ in reads), (choose.choice(kinds),)))
+        choices[f"n{i}"] = tuple(configs)
+    outputs = dict.fromkeys((values[-1], choose.choice(values[2:])))
+    return fold_constants(g.graph(tuple(outputs))), choices
+
+
+def laid_out(graph: Graph, choices: Choices) -> Graph:
+    return assign_layouts(graph, lambda node: choices[node.name])
+
+
+def stored(array: NDArray[Any], layout: Layout) -> NDArray[Any]:
+    """The array as it lies in memory, flat."""
+    return np.ascontiguousarray(array.transpose(layout.order(array.ndim))).ravel()
+
+
+def loaded(memory: NDArray[Any], layout: Layout) -> NDArray[Any]:
+    order = layout.order(len(DIMS))
+    return memory.reshape([DIMS[d] for d in order]).transpose(np.argsort(order))
+
+
+def accepted(node: TypedNode, configs: Sequence[LayerConfig]) -> bool:
+    found = LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs))
+    for config in configs:
+        resolved = itertools.chain(zip(config.inputs, found.inputs, strict=True), zip(config.outputs, found.outputs, strict=True))
+        pairs = list(resolved)
+        wild = {got for want, got in pairs if want == ANY}
+        if all(want in (ANY, got) for want, got in pairs) and len(wild) <= 1:
+            return True
+    return False
+
+
+def run(graph: Graph, x: NDArray[Any], choices: Choices | None) -> list[NDArray[Any]]:
+    """Run on flat memory; a node sees its inputs only as the layout of their type says."""
+    memory = {"x": stored(x, PLAIN)}
+    memory |= {n: stored(a.astype(np.float64), graph.types[n].layout) for n, a in graph.constants.items()}
+    for node in graph.nodes:
+        typed = TypedNode.of(node, graph)
+        inputs = [loaded(memory[n], graph.types[n].layout) for n in node.inputs]
+        if not isinstance(node.op, Reorder):
+            assert choices is None or accepted(typed, choices[node.name]), node.name
+        result = inputs[0] if isinstance(node.op, Reorder) else mix(inputs)
+        memory[node.outputs[0]] = stored(result, graph.types[node.outputs[0]].layout)
+    assert all(graph.types[n].layout == PLAIN for n in graph.outputs)
+    return [memory[n].reshape(DIMS) for n in graph.outputs]
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_any_assignment_of_layouts_gives_the_same_result(block: int) -> None:
+    for seed in range(block * 60, block * 60 + 60):
+        graph, choices = random_case(seed, 1 + seed % 9, (PLAIN, BYXF, YXFB, FYXB))
+        x = np.random.default_rng(seed).standard_normal(DIMS)
+        for got, want in zip(run(laid_out(graph, choices), x, choices), run(graph, x, None), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def reordered(graph: Graph) -> int:
+    return sum(graph.types[n.inputs[0]].nbytes for n in graph.nodes if isinstance(n.op, Reorder))
+
+
+def least(graph: Graph, choices: Choices, kinds: Sequence[Layout]) -> int:
+    """The optimum by trying everything."""
+    every = []
+    for node in graph.nodes:
+        options = []
+        for config in choices[node.name]:
+            for layout in kinds if ANY in (*config.inputs, *config.outputs) else (PLAIN,):
+                fill = [tuple(layout if c == ANY else c for c in side) for side in (config.inputs, config.outputs)]
+                options.append(LayerConfig(fill[0], fill[1]))
+        every.append(tuple(dict.fromkeys(options)))
+    best = None
+    for assignment in itertools.product(*every):
+        home = {"x": PLAIN}
+        wanted: dict[str, set[Layout]] = {}
+        for node, config in zip(graph.nodes, assignment, strict=True):
+            for name, layout in zip(node.inputs, config.inputs, strict=True):
+                wanted.setdefault(name, set()).add(layout)
+            home[node.outputs[0]] = config.outputs[0]
+        for name in graph.outputs:
+            wanted.setdefault(name, set()).add(PLAIN)
+        cost = sum(len(wants - {home[n]}) * graph.types[n].nbytes for n, wants in wanted.items() if n in home)
+        best = cost if best is None else min(best, cost)
+    assert best is not None
+    return best
+
+
+def test_the_least_memory_is_reordered() -> None:
+    kinds = (PLAIN, BYXF, YXFB)
+    for seed in range(60):
+        graph, choices = random_case(1000 + seed, 1 + seed % 5, kinds)
+        assert reordered(laid_out(graph, choices)) == least(graph, choices, kinds), seed
+
+
+def chain(*layouts: Layout) -> tuple[Graph, Choices]:
+    g = GraphBuilder()
+    y = g.input("x", "float32", DIMS)
+    choices = {}
+    for i, layout in enumerate(layouts):
+        y = g.node(Mix(), y, name=f"n{i}")
+        choices[f"n{i}"] = (LayerConfig((layout,), (layout,)),)
+    return fold_constants(g.graph([y])), choices
+
+
+def names(graph: Graph) -> list[str]:
+    return [n.name for n in graph.nodes]
+
+
+def test_an_island_costs_one_reorder_in_and_one_out() -> None:
+    graph = laid_out(*chain(PLAIN, BYXF, ANY, ANY, BYXF, ANY, PLAIN))
+    assert [isinstance(n.op, Reorder) for n in graph.nodes].count(True) == 2
+    assert {graph.types[f"n{i}:0"].layout for i in range(1, 5)} == {BYXF}
+
+
+def test_any_passes_through() -> None:
+    graph = laid_out(*chain(BYXF, ANY, ANY, BYXF))
+    assert [isinstance(n.op, Reorder) for n in graph.nodes] == [True, False, False, False, False, True]
+    assert {graph.types[f"n{i}:0"].layout for i in range(4)} == {BYXF}
+
+
+def test_a_plain_graph_comes_back_as_it_was() -> None:
+    graph, choices = chain(PLAIN, PLAIN)
+    assert laid_out(graph, choices) is graph
+
+
+def test_one_reorder_serves_all_readers() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", DIMS)
+    ends = [g.node(Mix(), x, name=f"n{i}") for i in range(3)]
+    graph = fold_constants(g.graph(ends))
+    config = LayerConfig((BYXF,), (PLAIN,))
+    result = laid_out(graph, {f"n{i}": (config,) for i in range(3)})
+    assert names(result) == ["reorder:x@BYXF", "n0", "n1", "n2"]
+
+
+def test_a_constant_is_laid_out_and_not_reordered() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", DIMS)
+    c = g.constant(np.zeros(DIMS), "float32", name="c")
+    graph = fold_constants(g.graph([g.node(Mix(), x, c, name="n0")]))
+    result = laid_out(graph, {"n0": (LayerConfig((PLAIN, FYXB), (PLAIN,)),)})
+    assert names(result) == ["n0"]
+    assert result.types[result.nodes[0].inputs[1]].layout == FYXB
+
+
+def test_the_first_configuration_wins_a_tie() -> None:
+    graph, _ = chain(PLAIN)
+    first, second = LayerConfig((PLAIN,), (BYXF,)), LayerConfig((BYXF,), (PLAIN,))
+    for configs in ((first, second), (second, first)):
+        result = laid_out(graph, {"n0": configs})
+        assert result.types["n0:0"].layout == configs[0].outputs[0]
+
+
+def test_opaque_tokens_are_only_compared() -> None:
+    blocked = Layout("nChw16c")
+    graph = laid_out(*chain(blocked, ANY, blocked))
+    assert [isinstance(n.op, Reorder) for n in graph.nodes] == [True, False, False, False, True]
+    with pytest.raises(UsageError, match="no order"):
+        blocked.order(4)
+
+
+def test_layout_names() -> None:
+    assert Layout.of("nhwc") == Layout.of("byxf") == BYXF
+    assert Layout.of("BFYX") == Layout.of("NCHW") == PLAIN
+    assert Layout.of("nChw16c").name == "nChw16c"
+    assert BYXF.order(3) == (0, 2, 1)
+    with pytest.raises(UsageError, match="YXFB has no order of 3"):
+        YXFB.order(3)
