@@ -164,7 +164,11 @@ def _open_by_names(folder: Path, parts: list[str]) -> int:
 
 
 def _file(descriptor: int) -> io.FileIO:
-    return io.FileIO(descriptor, "rb")
+    try:
+        return io.FileIO(descriptor, "rb")
+    except OSError:  # a folder, which can be opened but is no file
+        os.close(descriptor)
+        raise
 
 
 def _check_contained(status: os.stat_result, location: str) -> None:

@@ -26,7 +26,8 @@ def read(source: ModelSource) -> Model:
     """
     external = ExternalData(source)
     try:
-        return _read(_parse(source), Context(source, external))
+        proto, size = _parse(source)
+        return _read(proto, Context(source, external, size))
     except (FormatError, GraphError, OutOfMemory) as error:
         if not error.message.startswith(source.name):
             located(source.name, error)
@@ -37,7 +38,7 @@ def read(source: ModelSource) -> Model:
         external.close()
 
 
-def _parse(source: ModelSource) -> ModelProto:
+def _parse(source: ModelSource) -> tuple[ModelProto, int]:
     content = source.read(PROTOBUF_LIMIT)
     what = foreign(content)
     if what is not None:
@@ -47,7 +48,7 @@ def _parse(source: ModelSource) -> ModelProto:
         proto.ParseFromString(content)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         raise FormatError(why_no_protobuf(content), hint="an ONNX model is one protobuf message, ModelProto") from None
-    return proto
+    return proto, len(content)
 
 
 def _read(proto: ModelProto, context: Context) -> Model:

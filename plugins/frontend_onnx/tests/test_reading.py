@@ -1,0 +1,240 @@
+"""A model as it should be: everything in the file arrives in the graph."""
+
+import logging
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from dovetail.frontend import DType, FormatError, Graph, GraphError, TensorType, UnboundOperator, UsageError
+from dovetail_frontend_onnx import dovetail_api, dovetail_read_model
+
+
+def test_the_plugin_states_its_api() -> None:
+    assert dovetail_api == "1.0"
+
+
+def test_options_are_refused() -> None:
+    with pytest.raises(UsageError, match="'fast'"):
+        dovetail_read_model(b"", {"fast": True})
+
+
+def test_nodes_and_values_arrive(read: Any, build: Any) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w", ""], ["c"], name="conv", strides=[2, 2], auto_pad="SAME_UPPER"),
+        helper.make_node("acme", ["c"], ["y", ""], name="own", domain="com.acme", alpha=0.5, n=3, words=["a", "é"], f=[1.0, 2.5]),
+    ]
+    weights = np.arange(24, dtype=np.float32).reshape(4, 3, 2, 1)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["N", 3, None, 0])
+    model = read(build(nodes, [x], ["y"], initializer=[numpy_helper.from_array(weights, "w")], opsets={"": 17, "com.acme": 2}))
+    conv, own = model.graph.nodes
+    assert (conv.name, conv.inputs, conv.outputs, conv.origins) == ("conv", ("x", "w", ""), ("c",), ("conv",))
+    assert (conv.op.domain, conv.op.op_type, conv.op.version) == ("", "Conv", 17)
+    assert conv.op.raw == {"strides": (2, 2), "auto_pad": "SAME_UPPER"}
+    assert (own.op.key, own.op.version, own.outputs) == ("com.acme::acme", 2, ("y", ""))
+    assert own.op.raw == {"alpha": 0.5, "n": 3, "words": ("a", "é"), "f": (1.0, 2.5)}
+    assert model.inputs == {"x": TensorType(DType.FLOAT16, ("N", 3, None, 0))}
+    assert model.graph.types["w"] == TensorType(DType.FLOAT32, (4, 3, 2, 1))
+    assert model.graph.types["w"].value is model.graph.constants["w"]
+    assert not model.graph.constants["w"].flags.writeable
+    np.testing.assert_array_equal(model.graph.constants["w"], weights)
+    assert (model.outputs, model.opsets, model.format, model.source) == (("y",), {"": 17, "com.acme": 2}, "onnx", "<bytes>")
+
+
+def test_input_of_unknown_rank(read: Any, build: Any) -> None:
+    assert read(build([helper.make_node("Relu", ["x"], ["y"])])).inputs["x"] == TensorType(DType.FLOAT32, None)
+
+
+def test_domain_ai_onnx_is_the_empty_one(read: Any, build: Any) -> None:
+    model = read(build([helper.make_node("Relu", ["x"], ["y"], domain="ai.onnx")], opsets={"ai.onnx": 13}))
+    assert (model.graph.nodes[0].op.domain, model.opsets) == ("", {"": 13})
+
+
+def test_nodes_without_names_get_one_from_operator_and_position(read: Any, build: Any) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Neg", ["b"], ["y"], name="Relu_1"),
+    ]
+    assert [n.name for n in read(build(nodes)).graph.nodes] == ["Relu_0", "Relu_1_1", "Relu_1"]
+
+
+def test_duplicate_node_names_are_made_unique_and_reported(read: Any, build: Any, caplog: pytest.LogCaptureFixture) -> None:
+    nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"], name="act") for i in range(3)]
+    with caplog.at_level(logging.WARNING):
+        model = read(build(nodes, ["v0"], ["v3"]))
+    assert [n.name for n in model.graph.nodes] == ["act", "act_1", "act_2"]
+    assert "2 nodes had the name of another node" in caplog.text
+    assert "'act_1'" in caplog.text
+
+
+def test_order_is_left_as_it_is(read: Any, build: Any) -> None:
+    nodes = [helper.make_node("Neg", ["a"], ["y"], name="second"), helper.make_node("Relu", ["x"], ["a"], name="first")]
+    assert [n.name for n in read(build(nodes)).graph.nodes] == ["second", "first"]
+
+
+@pytest.mark.parametrize("ir_version", [3, 8])
+def test_an_initializer_that_is_an_input_too_is_a_constant(read: Any, build: Any, ir_version: int) -> None:
+    w = helper.make_tensor_value_info("w", TensorProto.FLOAT, ["n"])
+    initializer = numpy_helper.from_array(np.ones(2, np.float32), "w")
+    model = read(build([helper.make_node("Add", ["x", "w"], ["y"])], ["x", w], initializer=[initializer], ir_version=ir_version))
+    assert model.graph.inputs == ("x",)
+    assert list(model.graph.constants) == ["w"]
+
+
+def test_a_graph_without_nodes(read: Any, build: Any) -> None:
+    model = read(build([], ["x"], ["x", "w"], initializer=[numpy_helper.from_array(np.ones(2, np.float32), "w")]))
+    assert (model.graph.nodes, model.outputs) == ((), ("x", "w"))
+
+
+def test_attributes_of_every_kind(read: Any, build: Any) -> None:
+    tensor = numpy_helper.from_array(np.array([[1, 2]], np.int64))
+    values = np.array([3.0], np.float32)
+    sparse = helper.make_sparse_tensor(
+        helper.make_tensor("v", TensorProto.FLOAT, [1], values), helper.make_tensor("i", TensorProto.INT64, [1], [2]), [4]
+    )
+    tensor_type = helper.make_tensor_type_proto(TensorProto.INT8, [2, "k"])
+    sequence_type = helper.make_sequence_type_proto(tensor_type)
+    given = {
+        "t": tensor,
+        "ts": [tensor, tensor],
+        "s": sparse,
+        "ss": [sparse],
+        "p": tensor_type,
+        "ps": [sequence_type],
+        "b": b"\xff\x00",
+    }
+    raw = read(build([helper.make_node("Any", ["x"], ["y"], **given)])).graph.nodes[0].op.raw
+    np.testing.assert_array_equal(raw["t"], [[1, 2]])
+    assert raw["t"].dtype == np.int64
+    assert not raw["t"].flags.writeable
+    assert [t.tolist() for t in raw["ts"]] == [[[1, 2]], [[1, 2]]]
+    np.testing.assert_array_equal(raw["s"], np.array([0, 0, 3, 0], np.float32))
+    assert raw["ss"][0].tolist() == [0, 0, 3, 0]
+    assert raw["p"] == TensorType(DType.INT8, (2, "k"))
+    assert raw["ps"] == ("seq(tensor(int8))",)
+    assert raw["b"].encode("utf-8", "surrogateescape") == b"\xff\x00"
+
+
+def test_attribute_values_that_proto3_writers_leave_out_are_zero(read: Any, build: Any) -> None:
+    model = build([helper.make_node("Any", ["x"], ["y"])])
+    for name, kind in (("i", onnx.AttributeProto.INT), ("f", onnx.AttributeProto.FLOAT), ("s", onnx.AttributeProto.STRING)):
+        model.graph.node[0].attribute.add(name=name, type=kind)
+    assert read(model).graph.nodes[0].op.raw == {"i": 0, "f": 0.0, "s": ""}
+
+
+def test_sub_graphs_capture_values_from_outside(read: Any, build: Any) -> None:
+    constant = numpy_helper.from_array(np.ones(2, np.float32), "one")
+    then = helper.make_graph([helper.make_node("Add", ["x", "one"], ["t"])], "then", [], [_float("t")], [constant])
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["t"])], "else", [], [_float("t")])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    graph = read(build([node], ["x", condition])).graph
+    branch = graph.nodes[0].op.raw["then_branch"]
+    assert isinstance(branch, Graph)
+    assert (branch.captures, branch.outputs, list(branch.constants)) == (("x",), ("t",), ["one"])
+    assert branch.nodes[0].name == "If_0/then_branch/Add_0"
+    assert set(graph.nodes[0].reads) == {"c", "x"}
+
+
+def test_sub_graph_inputs_need_no_type(read: Any, build: Any) -> None:
+    names = ("i", "cond", "v")
+    body = helper.make_graph(
+        [helper.make_node("Neg", ["v"], ["w"])], "b", [_untyped(n) for n in names], [_untyped("cond"), _untyped("w")]
+    )
+    graph = read(build([helper.make_node("Loop", ["", "", "x"], ["y"], body=body)])).graph
+    inner = graph.nodes[0].op.raw["body"]
+    assert (inner.inputs, dict(inner.types)) == (names, {})
+
+
+def test_metadata_and_path(read: Any, build: Any, saved: Any) -> None:
+    model = build([helper.make_node("Relu", ["x"], ["y"])], producer_name="maker", producer_version="1.2")
+    helper.set_model_props(model, {"author": "me"})
+    path = saved(model)
+    found = read(path)
+    assert found.source == str(path)
+    assert found.metadata == {
+        "author": "me",
+        "onnx.ir_version": "8",
+        "onnx.producer_name": "maker",
+        "onnx.producer_version": "1.2",
+    }
+
+
+@pytest.mark.parametrize("version", [7, onnx.defs.onnx_opset_version()])
+def test_both_ends_of_the_opset_range(read: Any, build: Any, version: int) -> None:
+    assert read(build([helper.make_node("Relu", ["x"], ["y"])], opsets={"": version})).graph.nodes[0].op.version == version
+
+
+@pytest.mark.parametrize("version", [0, 6, onnx.defs.onnx_opset_version() + 1, 999])
+def test_outside_the_opset_range(read: Any, build: Any, version: int) -> None:
+    with pytest.raises(
+        FormatError, match=rf"version {version} of the domain 'ai.onnx'(.|\n)*7 to {onnx.defs.onnx_opset_version()}"
+    ):
+        read(build([helper.make_node("Relu", ["x"], ["y"])], opsets={"": version}))
+
+
+def test_the_same_opset_import_twice_is_harmless(read: Any, build: Any) -> None:
+    model = build([helper.make_node("Relu", ["x"], ["y"])])
+    model.opset_import.add(domain="ai.onnx", version=17)
+    assert read(model).opsets == {"": 17}
+
+
+def test_unknown_protobuf_fields_are_ignored(read: Any, build: Any) -> None:
+    content = build([helper.make_node("Relu", ["x"], ["y"])]).SerializeToString()
+    unknown = b"\xf8\x7f\x05"  # field 2047, varint 5
+    assert read(content + unknown).graph.nodes[0].op.op_type == "Relu"
+
+
+def test_operators_without_attributes_are_shared(read: Any, build: Any) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
+    first, second = read(build(nodes)).graph.nodes
+    assert isinstance(first.op, UnboundOperator)
+    assert first.op is second.op
+
+
+def test_a_weight_shares_memory_with_the_bytes_of_protobuf(read: Any, build: Any) -> None:
+    weight = read(build([], [], ["w"], initializer=[numpy_helper.from_array(np.ones(9, np.float32), "w")])).graph.constants["w"]
+    while isinstance(weight, np.ndarray):
+        assert weight.base is not None
+        weight = weight.base
+    assert isinstance(weight, bytes)
+
+
+def test_a_long_chain_needs_no_recursion(read: Any) -> None:
+    graph = onnx.GraphProto(name="chain")
+    graph.input.append(_float("v0"))
+    for i in range(100_000):
+        graph.node.add(op_type="Relu", input=[f"v{i}"], output=[f"v{i + 1}"])
+    graph.output.append(_float("v100000"))
+    assert len(read(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])).graph.nodes) == 100_000
+
+
+def test_input_that_is_no_tensor(read: Any, build: Any) -> None:
+    sequence = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None)
+    with pytest.raises(FormatError, match=r"input 'x': the type is seq\(tensor\(float32\)\)\n  accepted: tensors"):
+        read(build([helper.make_node("Neg", ["x"], ["y"])], [sequence]))
+
+
+def test_the_default_of_an_input_must_fit_its_type(read: Any, build: Any) -> None:
+    w = helper.make_tensor_value_info("w", TensorProto.FLOAT, [3])
+    initializer = numpy_helper.from_array(np.ones(2, np.float32), "w")
+    with pytest.raises(FormatError, match=r"input 'w' is declared as float32\[3\]; its initializer is float32\[2\]"):
+        read(build([helper.make_node("Add", ["x", "w"], ["y"])], ["x", w], initializer=[initializer]))
+
+
+def test_errors_of_sub_graphs_name_the_way_there(read: Any, build: Any) -> None:
+    bad = helper.make_graph([helper.make_node("Neg", ["gone"], ["t"], name="inner")], "then", [], [_float("t")])
+    node = helper.make_node("If", ["x"], ["y"], name="outer", then_branch=bad)
+    with pytest.raises(GraphError, match=r"node 'outer' \(If\), in node 'inner' \(Neg\) of its sub-graph, reads 'gone'"):
+        read(build([node]))
+
+
+def _float(name: str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+
+
+def _untyped(name: str) -> onnx.ValueInfoProto:
+    return onnx.ValueInfoProto(name=name)
