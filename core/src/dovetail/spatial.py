@@ -74,9 +74,10 @@ def conv_geometry(
 ) -> ConvGeometry:
     """The geometry of a convolution or pooling over spatial dimensions `input`, from its ONNX attributes (None: left out).
 
-    With `auto_pad` other than NOTSET, `pads` takes no part, as in ONNX Runtime. A window that would start in the end padding
-    is dropped in `ceil_mode`. An axis of size 0 gives the output that the formula gives, but not less than 0. Raises
-    `OperatorError` for attributes out of range and `ShapeError` when a window does not fit into the padded input.
+    With `auto_pad` other than NOTSET, `pads` takes no part, as in ONNX Runtime. In `ceil_mode` the last window is dropped when it
+    would start in the end padding; pads that are not longer than the window leave no other that does. An axis of size 0 gives
+    the output that the formula gives, but not less than 0. Raises `OperatorError` for attributes out of range and `ShapeError`
+    when a window does not fit into the padded input.
     """
     rank = len(input)
     shape = _numbers("kernel_shape", kernel, rank, least=1)
