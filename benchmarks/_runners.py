@@ -102,6 +102,10 @@ class Dovetail:
     def run(self, inputs: Arrays) -> Arrays:
         return dict(self.infer(inputs))
 
+    def nodes(self) -> int:
+        """How many nodes the latest plan has."""
+        return len(self._compiled.report().nodes)
+
     def plan(self) -> str:
         """How many nodes the latest plan has, and which of them run on another device or by the operator's reference."""
         nodes = self._compiled.report().nodes

@@ -3,8 +3,8 @@
 `python benchmarks/overhead.py [-d NUMPY -d OPENCL] [--nodes 200] [--json]`. Each Add takes the last result and a constant
 of its own, 8 floats, and fusion is off, so that every node is one call. NUMPY's rival is a loop of `np.add(a, b, out=c)`
 and a copy of the result; OPENCL's enqueues kernels whose arguments were set once, with the same upload and read-back.
-Rounds are interleaved, and the figure is (median - median of the rival) / nodes: what a request costs once is in it too,
-and is shown alone by the chain of one node.
+Rounds are interleaved. `us a node` is (median - median of the rival) / nodes; a chain of one node shows what a request
+costs once, and `us a further node` is the difference between the two chains' overheads for each node more.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ def compare(device: str, nodes: int, rounds: int, folder: Path) -> Row:
     write_chain(path, addends)
     runner, rival = Dovetail(path, device, {"FUSION": False}), RIVALS[device](x, addends)
     ours = functools.partial(runner.infer, {"input": x})
+    if runner.nodes() != nodes:
+        raise RuntimeError(f"{device} runs the chain of {nodes} nodes as {runner.nodes()}: this would not be a cost a node")
     np.testing.assert_allclose(ours()["output"], rival(), rtol=1e-5, atol=1e-5)
     samples = interleaved({"ours": ours, "rival": rival}, rounds, budget_ms=50.0)
     found = {name: 1e3 * median(values) for name, values in samples.items()}
@@ -107,9 +109,15 @@ def compare(device: str, nodes: int, rounds: int, folder: Path) -> Row:
         "dovetail us": found["ours"],
         "by hand us": found["rival"],
         "overhead us": found["ours"] - found["rival"],
-        "overhead us a node": (found["ours"] - found["rival"]) / nodes,
-        "goal us a node": GOALS[device] if nodes > 1 else None,
+        "us a node": (found["ours"] - found["rival"]) / nodes,
     }
+
+
+def measure(device: str, nodes: int, rounds: int, folder: Path) -> list[Row]:
+    """The rows of a chain of one node and of a chain of `nodes`."""
+    one, many = (compare(device, count, rounds, folder) for count in (1, nodes))
+    further = (many["overhead us"] - one["overhead us"]) / (nodes - 1)
+    return [{**one, "us a further node": None, "goal": None}, {**many, "us a further node": further, "goal": GOALS[device]}]
 
 
 def main() -> int:
@@ -121,9 +129,9 @@ def main() -> int:
     limit_threads(2)
     with tempfile.TemporaryDirectory() as folder:
         rows = [
-            compare(device, nodes, arguments.rounds, Path(folder))
+            row
             for device in arguments.device or RIVALS
-            for nodes in (1, arguments.nodes)
+            for row in measure(device, arguments.nodes, arguments.rounds, Path(folder))
         ]
     emit(arguments.json, rows, {"floats a tensor": WIDTH})
     return 0
