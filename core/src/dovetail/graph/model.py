@@ -132,7 +132,8 @@ class Model:
         """
         types = dict(self.graph.types)
         for name, shape in shapes.items():
-            types[name] = types[name].with_shape(_checked_shape(self, name, shape))
+            checked = _checked_shape(self, name, shape)
+            types[name] = types[name].with_shape(checked)
         return dataclasses.replace(self, graph=self.graph.replace(types=types))
 
 
