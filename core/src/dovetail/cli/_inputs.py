@@ -1,6 +1,7 @@
 """Input tensors for `run` and `bench`: from .npz, .npy and image files, or random."""
 
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.cli._models import known_input, only_input, shape_text
-from dovetail.cli._output import remark
+from dovetail.cli._output import clean, remark
 from dovetail.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -55,10 +56,10 @@ def random_tensor(tensor: "TensorType", rng: np.random.Generator) -> Array:
 
 
 def write_npz(path: str, arrays: Mapping[str, Array]) -> None:
-    """Write arrays under exactly their names, whatever these are (`numpy.savez` cannot take `file`, for example)."""
+    """Write arrays under any names (`numpy.savez` cannot take `file`); control characters in them become escapes."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            with archive.open(f"{clean(name)}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
@@ -76,7 +77,7 @@ def _read_one(path: Path, name: str, tensor: "TensorType") -> Array:
     if suffix in _IMAGES:
         return _read_image(path, name, tensor)
     if suffix == ".npy":
-        return _checked(path, _load(path))
+        return _read_npy(path)
     if suffix == ".npz":
         arrays = _read_npz(path)
         if len(arrays) == 1:
@@ -89,30 +90,28 @@ def _read_one(path: Path, name: str, tensor: "TensorType") -> Array:
 
 
 def _read_npz(path: Path) -> dict[str, Array]:
-    with _checked_npz(path, _load(path)) as archive:
-        try:
-            return {name: archive[name] for name in archive.files}
-        except (ValueError, zipfile.BadZipFile, EOFError) as error:
-            raise InputError(f"{path} is damaged: {error}") from error
+    loaded = _load(path)
+    if isinstance(loaded, dict):
+        return loaded
+    raise InputError(f"{path} is a single array", hint="give it the suffix .npy")
 
 
-def _load(path: Path) -> Any:
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a NumPy file that holds plain arrays: {error}") from error
-
-
-def _checked(path: Path, loaded: Any) -> Array:
+def _read_npy(path: Path) -> Array:
+    loaded = _load(path)
     if isinstance(loaded, np.ndarray):
         return loaded
     raise InputError(f"{path} is an .npz archive", hint="give it the suffix .npz")
 
 
-def _checked_npz(path: Path, loaded: Any) -> Any:
-    if isinstance(loaded, np.lib.npyio.NpzFile):
-        return loaded
-    raise InputError(f"{path} is a single array", hint="give it the suffix .npy")
+def _load(path: Path) -> Array | dict[str, Array]:
+    """The array of an .npy file, or the arrays of an .npz file by name, whatever the suffix says."""
+    # Opened here, because numpy.load leaves files open that turn out to be broken archives.
+    with path.open("rb") as stream:
+        try:
+            loaded: Any = np.load(stream, allow_pickle=False)
+            return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+        except (ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(f"{path} is not a NumPy file that holds plain arrays: {error}") from error
 
 
 def _read_image(path: Path, name: str, tensor: "TensorType") -> Array:

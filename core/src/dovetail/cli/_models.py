@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dovetail.graph import Model, TensorType
     from dovetail.runtime import Core
 
-__all__ = ["closed", "make_core", "reshaped", "shape_text"]
+__all__ = ["closed", "known_input", "make_core", "only_input", "reshaped", "shape_text"]
 
 
 def make_core(extensions: Sequence[str] = ()) -> "Core":
@@ -52,7 +52,7 @@ def _shape(model: "Model", text: str) -> tuple[str, tuple[int, ...]]:
         dims = tuple(int(part) for part in numbers.split(",") if part.strip())
     except ValueError:
         raise click.UsageError(f"--shape {text!r} is not of the form NAME=1,3,224,224.") from None
-    return (name if equals else only_input(model.inputs, f"--shape {text}")), dims
+    return (known_input(model.inputs, name) if equals else only_input(model.inputs, f"--shape {text}")), dims
 
 
 def only_input(inputs: Mapping[str, "TensorType"], asked: str) -> str:

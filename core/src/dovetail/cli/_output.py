@@ -81,16 +81,17 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
     from rich.text import Text
 
     console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _WIDE)
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         right = column.startswith(">")
         table.add_column(column.removeprefix(">"), justify="right" if right else "left", overflow="fold", no_wrap=right)
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell, keep_lines=True)) for cell in row))
     if rows:
-        console.print(table)
+        # Not the table's own title, which is folded to the width of the table.
+        console.print(Text(clean(title), style="bold"), table)
     else:
-        click.echo(f"{title}: {empty}\n")
+        click.echo(f"{clean(title)}: {empty}\n")
 
 
 def print_text(text: str = "") -> None:

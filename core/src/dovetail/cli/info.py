@@ -145,13 +145,23 @@ def _print(described: dict[str, Any]) -> None:
     for device in devices:
         if device["error"]:
             remark(f"{device['device']}: {device['error']}")
-    refused = [
-        (device["device"], r["node"], r["operator"], f"{r['reason']}: {r['detail']}" if r["detail"] else r["reason"])
-        for device in devices
-        for r in device["refused"]
-    ]
-    if refused:
-        print_table("Refused", ("device", "node", "operator", "reason"), refused)
+    if refused := _refused_rows(devices):
+        print_table("Refused", ("device", "operator", "reason", "nodes"), refused)
+
+
+def _refused_rows(devices: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """One row for the nodes that a device refuses for the same reason."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for device in devices:
+        for node in device["refused"]:
+            reason = f"{node['reason']}: {node['detail']}" if node["detail"] else node["reason"]
+            groups.setdefault((device["device"], node["operator"], reason), []).append(node["node"])
+    return [(*group, _some(nodes)) for group, nodes in groups.items()]
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def _properties(described: dict[str, Any]) -> list[tuple[str, str]]:

@@ -1,0 +1,202 @@
+"""The program as a whole: exit codes, errors, help, start-up, commands of plugins."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dovetail.cli import program
+from dovetail.errors import DovetailError
+
+COMMANDS = ["bench", "demo", "devices", "info", "ops", "plugins", "run", "where"]
+LEAVES = [[name] for name in COMMANDS if name != "plugins"] + [["plugins", "list"], ["plugins", "info"]]
+
+Invoke = Callable[..., Result]
+Program = Callable[..., "CompletedProcess[str]"]
+
+
+def test_entry_point_is_installed() -> None:
+    (script,) = (e for e in entry_points(group="console_scripts") if e.name == "dovetail")
+    assert script.value == "dovetail.cli:main"
+
+
+def test_help_lists_the_commands(invoke: Invoke) -> None:
+    text = invoke("--help").stdout
+    listed = re.findall(r"^  (\w+) +\w", text.partition("Commands:")[2], re.MULTILINE)
+    assert listed == COMMANDS
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_help_has_an_example_and_fits(invoke: Invoke, words: list[str]) -> None:
+    text = invoke(*words, "--help").stdout
+    assert "--json" in text
+    assert "JSON: {" in text
+    assert f"Example:\n    dovetail {' '.join(words)}" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_example_in_the_help_parses(words: list[str]) -> None:
+    """Every option of the example exists: the parser gets to the missing model, or the command is not run at all."""
+    text = CliRunner().invoke(program, [*words, "--help"]).stdout
+    line = text.partition("Example:\n")[2].strip().split()
+    assert line[0] == "dovetail"
+    command: Any = program
+    rest = line[1:]
+    for word in words:
+        command = command.get_command(None, word)
+        rest.remove(word)
+    context = command.make_context("example", rest)
+    assert context.params
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["devces"], "There is no command 'devces'. Did you mean 'devices'?"),
+        (["devices", "--jsn"], "No such option"),
+        (["run"], "Missing argument 'MODEL'"),
+        (["bench", "m.onnx", "-n", "0"], "0 is not in the range"),
+        (["bench", "m.onnx", "-t", "0"], "0.0 is not in the range"),
+        (["run", "m.onnx", "-l", "missing.py"], "does not exist"),
+    ],
+)
+def test_usage_errors_exit_with_2(invoke: Invoke, arguments: list[str], message: str) -> None:
+    result = invoke(*arguments, code=2)
+    assert result.stdout == ""
+    assert message in result.stderr
+
+
+def test_failures_exit_with_1_and_one_message(invoke: Invoke) -> None:
+    result = invoke("run", "model.onx", code=1)
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: no installed frontend reads .onx files\n")
+    assert "Did you mean 'onnx'?" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_missing_file_is_a_failure(invoke: Invoke) -> None:
+    result = invoke("info", "absent.onnx", code=1)
+    assert "absent.onnx" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_debug_raises(tmp_path: Path) -> None:
+    result = CliRunner().invoke(program, ["run", str(tmp_path / "model.onx"), "--debug"])
+    assert isinstance(result.exception, DovetailError)
+
+
+def test_debug_prints_the_traceback(dovetail: Program) -> None:
+    done = dovetail("run", "model.onx", "--debug", code=1)
+    assert "Traceback (most recent call last)" in done.stderr
+    assert "UnknownFormat" in done.stderr
+
+
+def test_control_characters_in_errors_are_escaped(invoke: Invoke) -> None:
+    result = invoke("run", "\x1b[31mred.onx\x1b[0m", "-d", "\x1b[31mred", code=1)
+    assert "\x1b" not in result.stderr
+
+
+def test_version(invoke: Invoke) -> None:
+    assert re.fullmatch(r"dovetail, version \d+\.\d+\.\d+\n", invoke("--version").stdout)
+
+
+def test_listing_plugins_imports_none_and_no_numpy(dovetail: Program, tmp_path: Path) -> None:
+    code = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print(*sorted(sys.modules), sep='\\n', file=open('modules', 'w')))\n"
+        "from dovetail.cli import main\nmain()"
+    )
+    import subprocess
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, "plugins", "list"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    modules = set((tmp_path / "modules").read_text().split())
+    listed = json.loads(dovetail("plugins", "list", "--json").stdout)["plugins"]
+    assert len(listed) >= 2
+    assert all(plugin["distribution"] in done.stdout for plugin in listed)
+    plugin_modules = {plugin["value"].partition(":")[0].partition(".")[0] for plugin in listed}
+    assert not modules & (plugin_modules | {"numpy", "onnx", "pluggy"})
+    assert "No plugin was imported" in done.stderr
+
+
+def test_narrow_encodings_do_not_end_the_program(dovetail: Program) -> None:
+    done = dovetail("plugins", "list", PYTHONIOENCODING="ascii")
+    assert "Plugins" in done.stdout
+
+
+def test_closed_pipe_is_no_traceback(dovetail: Program, tmp_path: Path) -> None:
+    import subprocess
+
+    command = [sys.executable, "-c", "from dovetail.cli import main; main()", "ops", "--json"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        errors = process.stderr.read()
+        process.wait(60)
+    assert "Traceback" not in errors
+
+
+PLUGIN = """
+import click
+from dovetail.hookspecs import hookimpl
+dovetail_api = "1.0"
+
+@hookimpl
+def dovetail_add_commands(cli):
+    {body}
+"""
+
+
+@pytest.fixture
+def with_hooks(tmp_path: Path) -> Callable[[str], str]:
+    """Write a plugin that adds commands; returns a PYTHONPATH that finds it."""
+
+    def write(body: str) -> str:
+        site = tmp_path / "site"
+        info = site / "fake_commands-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fake-commands\nVersion: 1.0\nRequires-Dist: dovetail>=0.1\n")
+        (info / "entry_points.txt").write_text("[dovetail.hooks]\nfake = fake_commands\n")
+        (site / "fake_commands.py").write_text(PLUGIN.format(body=body))
+        return os.pathsep.join([str(site), *filter(None, sys.path)])
+
+    return write
+
+
+def test_plugins_add_commands(dovetail: Program, with_hooks: Callable[[str], str]) -> None:
+    path = with_hooks("cli.add_command(click.Command('greet', callback=lambda: print('hello'), help='Say hello.'))")
+    assert dovetail("greet", PYTHONPATH=path).stdout == "hello\n"
+    assert re.search(r"^  greet +Say hello\.$", dovetail("--help", PYTHONPATH=path).stdout, re.MULTILINE)
+    assert "Did you mean 'greet'?" in dovetail("gret", PYTHONPATH=path, code=2).stderr
+
+
+def test_a_plugin_cannot_replace_a_command(dovetail: Program, with_hooks: Callable[[str], str]) -> None:
+    path = with_hooks("cli.add_command(click.Command('where', callback=lambda: print('mine'), help='Mine.'))")
+    assert "mine" not in dovetail("where", "Relu", PYTHONPATH=path).stdout
+    assert "Mine." not in dovetail("--help", PYTHONPATH=path).stdout
+
+
+def test_a_plugin_that_raises_leaves_the_rest(dovetail: Program, with_hooks: Callable[[str], str]) -> None:
+    path = with_hooks("raise ValueError('boom')")
+    done = dovetail("--help", PYTHONPATH=path)
+    assert "devices" in done.stdout
+    assert "boom" in done.stderr
+    assert dovetail("where", "Relu", PYTHONPATH=path).stdout
+
+
+def test_a_wrong_plugin_switch_is_a_message(dovetail: Program) -> None:
+    for arguments, code in ((["plugins", "list"], 1), (["--help"], 0)):
+        done = dovetail(*arguments, code=code, DOVETAIL_PLUGINS="nothing-like-this")
+        assert "nothing-like-this" in done.stderr
+        assert "Traceback" not in done.stderr
