@@ -6,12 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph.dtype import DType
+from dovetail.ops._casts import to_integer
 
 
 def rounded(y: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """`y` as an array of `dtype`; a value that is too large becomes infinite without a warning."""
+    """`y` as an array of `dtype`. Floats become integers by truncation: NaN is 0, what is out of range the nearest bound."""
+    given = np.asarray(y)
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(y).astype(dtype, copy=False)
+        if is_float(given) and not DType.of(dtype).is_float:
+            return to_integer(given, dtype)
+        return given.astype(dtype, copy=False)
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
