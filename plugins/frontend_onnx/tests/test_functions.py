@@ -240,7 +240,7 @@ def test_sixty_functions_in_each_other_are_fine(read: Any, model: Any) -> None:
 @pytest.mark.parametrize("leaf", [[_node("Identity", "X", "Y")], []], ids=["nodes", "only calls"])
 def test_functions_that_double_and_double_are_refused(read: Any, model: Any, leaf: list[NodeProto]) -> None:
     doubling = [_function(f"f{i}", [_call(f"f{i + 1}", "X", "a"), _call(f"f{i + 1}", "a", "Y")]) for i in range(50)]
-    with pytest.raises(FormatError, match="local functions are expanded: the model of .* bytes would grow by more than"):
+    with pytest.raises(FormatError, match=r"local functions are expanded: the model of .* bytes would grow by more than"):
         read(model([_call("f0", "x", "y")], *doubling, _function("f50", leaf)))
 
 

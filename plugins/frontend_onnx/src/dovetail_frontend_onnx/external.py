@@ -1,6 +1,8 @@
 """External data: tensors whose bytes are in files beside the model (`TensorProto.external_data`, ONNX's ExternalData.md)."""
 
 import io
+import os
+import sys
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -86,11 +88,18 @@ def _number(key: str, text: str | bytes) -> int:
     return int(text)
 
 
+def _physical_memory() -> int:
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in names:  # not on Windows, which grants only memory that it has
+        return sys.maxsize
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def _read_region(file: io.FileIO, offset: int, length: int, location: str) -> NDArray[np.uint8]:
-    try:
-        region = np.empty(length, np.uint8)
-    except MemoryError:
-        raise OutOfMemory(f"the external data in '{printable(location)}' needs {length} bytes of memory") from None
+    # Asked before it is tried: a file can be a hole of any size, and Linux grants memory that it does not have.
+    if length > _physical_memory():
+        raise OutOfMemory(f"the external data in '{printable(location)}' needs {length} bytes; the host has {_physical_memory()}")
+    region = np.empty(length, np.uint8)
     view = region.data
     done = 0
     try:

@@ -30,7 +30,7 @@ def read(source: ModelSource) -> Model:
         return _read(proto, Context(source, external, size))
     except (FormatError, GraphError, OutOfMemory) as error:
         if not error.message.startswith(source.name):
-            located(source.name, error)
+            error.message = f"{source.name}: {error.message}"
         raise
     except MemoryError:
         raise OutOfMemory(f"{source.name}: the model does not fit into memory") from None
@@ -57,6 +57,9 @@ def _read(proto: ModelProto, context: Context) -> Model:
     functions = _Functions(context, _function_protos(proto.functions))
     values = _model_values(proto) if proto.functions else set()
     template = read_graph(proto.graph, context, lazily=True)
+    for name in template.inputs:
+        if name not in template.types:
+            raise FormatError(f"input '{printable(name)}' has no type", hint="only inputs of sub-graphs may leave it out")
     graph = Linker(context, functions.get, values).link(template, opsets)
     validate(graph)
     return Model(graph, opsets, context.source.name, "onnx", _metadata(proto))
