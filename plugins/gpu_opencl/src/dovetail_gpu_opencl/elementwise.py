@@ -18,7 +18,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
 
-__all__ = ["Chain", "Expression"]
+__all__ = ["Chain", "Expression", "elementwise_launch", "vector_width"]
 
 _LETTERS = "abcdefghijklmn"
 
@@ -63,7 +63,7 @@ class Expression(CLKernel):
         types = [t for t in node.inputs if t is not None]
         is_float = node.outputs[0].dtype.is_float and all(t.dtype.is_float for t in types)
         vec = vector_width(node.outputs[0], self.caps) if self._vectorizable and is_float else 1
-        return (_launch(self.caps, node, node.node.inputs, types, self._statements(text, len(types)), vec),)
+        return (elementwise_launch(self.caps, node, node.node.inputs, types, self._statements(text, len(types)), vec),)
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         inputs = zip(node.node.inputs, node.inputs, strict=True)
@@ -94,7 +94,7 @@ class Chain(CLKernel):
         source = chained.inputs[index]
         assert source is not None
         vec = vector_width(node.outputs[0], self.caps)
-        return (_launch(self.caps, chained, [node.node.inputs[index]], [source], "const A s = a;", vec),)
+        return (elementwise_launch(self.caps, chained, [node.node.inputs[index]], [source], "const A s = a;", vec),)
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         found = as_chain(node)
@@ -130,7 +130,7 @@ def vector_width(result: TensorType, caps: Capabilities) -> int:
     return caps.vector_width if caps.kind == "CPU" and result.size >= 64 and caps.vector_width in (2, 4, 8) else 1
 
 
-def _launch(
+def elementwise_launch(
     caps: Capabilities, node: TypedNode, names: Sequence[str], types: Sequence[TensorType], statements: str, vec: int
 ) -> Launch:
     result = node.outputs[0]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Argument", "Constant", "Fault", "Launch", "Local", "Read", "Scalar", "Write"]
+__all__ = ["Argument", "Constant", "Fault", "Launch", "Local", "Read", "Scalar", "Write", "ints"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +87,8 @@ class Launch:
     def writes(self) -> tuple[str, ...]:
         """The values that are written."""
         return tuple(a.value for a in self.arguments if isinstance(a, Write))
+
+
+def ints(*values: int) -> tuple[Scalar, ...]:
+    """Numbers passed as `int`."""
+    return tuple(Scalar(np.int32(value)) for value in values)

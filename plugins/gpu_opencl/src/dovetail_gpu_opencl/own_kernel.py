@@ -1,5 +1,8 @@
 """Runs the OpenCL kernel that an operator brings along in its class (`OpenCLKernel`)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from dovetail.device import OpenCLKernel, Reason, Refusal, TypedNode
@@ -10,7 +13,7 @@ from dovetail_gpu_opencl.source import C_TYPES
 
 __all__ = ["OwnKernel"]
 
-_NUMBERS = {"float": np.float32, "int": np.int32, "uint": np.uint32}
+_NUMBERS: dict[str, Callable[[Any], np.generic]] = {"float": np.float32, "int": np.int32, "uint": np.uint32}
 
 
 class OwnKernel(CLKernel):

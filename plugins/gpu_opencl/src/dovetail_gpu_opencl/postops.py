@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dovetail.device import Binary, Eltwise, PostOp, Prelu, Reason, Refusal, Sum, TypedNode
 from dovetail_gpu_opencl.broadcast import access_to
-from dovetail_gpu_opencl.launch import Read
+from dovetail_gpu_opencl.launch import Argument, Read
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, literal
 
 __all__ = ["Epilogue", "check", "epilogue"]
@@ -64,7 +64,7 @@ class Epilogue:
     """Source to put before a kernel file, and the arguments to append to the kernel's own."""
 
     source: str = ""
-    arguments: tuple[Read, ...] = ()
+    arguments: tuple[Argument, ...] = ()
 
 
 def check(node: TypedNode) -> Refusal | None:

@@ -37,7 +37,7 @@ class CLRequest(ExecutableRequest):
         self._faults = np.zeros(max(1, len(executable.faults)), np.int32)
         with translated("allocating the fault flags"):
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-            self._fault_buffer = cl.Buffer(executable.context, flags, hostbuf=self._faults)
+            self._fault_buffer: Any = cl.Buffer(executable.context, flags, hostbuf=self._faults)
         self._uploads = tuple(None if not graph.types[n].size else self._buffers[n] for n in graph.inputs)
         self._results = tuple(self._host_array(name) for name in graph.outputs)
         pairs = zip(executable.downloads, self._results, strict=True)

@@ -1,31 +1,23 @@
 // Depthwise convolution in two dimensions for CPUs: dst[n][m] = post(bia[m] + src[n][m / (M / C)] convolved with wei[m]).
 //
 // A work item computes one row of output: single elements where the window leaves the input, and vectors of VEC elements along
-// x from FIRST to LAST, where it does not leave it to the left or right. No local memory.
+// x from FIRST up to LAST, where it does not leave it to the left or right. No local memory.
 // NDRange: (OH, M, N), local size 1.
 //
 // Layout: src [N][C][IH][IW] and dst [N][M][OH][OW] dense; wei [M][KH][KW]; bia [M].
+//
+// Sizes of tensors are arguments, so that planes of all sizes share a program: drivers for CPUs take long to build one.
 //
 // Tunables: VEC (at most 8, see capabilities.py).
 #ifndef T
 #define T float
 #define ACC float
-#define C 1
-#define M 1
-#define IH 1
-#define IW 1
-#define OH 1
-#define OW 1
 #define KH 1
 #define KW 1
 #define STRIDE_Y 1
 #define STRIDE_X 1
 #define DILATION_Y 1
 #define DILATION_X 1
-#define PAD_Y 0
-#define PAD_X 0
-#define FIRST 0
-#define LAST 0
 #endif
 #ifndef VEC
 #define VEC 8
@@ -56,7 +48,8 @@ inline VACC load(__global const T* p) {
 #endif
 }
 
-inline ACC single(__global const T* s, __global const T* w, const int y0, const int x0) {
+inline ACC single(__global const T* s, __global const T* w, const int y0, const int x0, const int IH,
+                  const int IW) {
   ACC acc = 0;
   for (int ky = 0; ky < KH; ++ky) {
     const int y = y0 + ky * DILATION_Y;
@@ -69,7 +62,9 @@ inline ACC single(__global const T* s, __global const T* w, const int y0, const 
   return acc;
 }
 
-__kernel void conv_depthwise(__global const T* restrict src, __global const T* restrict wei BIAS_ARG, __global T* dst POST_ARGS) {
+__kernel void conv_depthwise(__global const T* restrict src, __global const T* restrict wei BIAS_ARG, __global T* dst,
+                             const int C, const int M, const int IH, const int IW, const int OH, const int OW, const int PAD_Y,
+                             const int PAD_X, const int FIRST, const int LAST POST_ARGS) {
   const int oy = get_global_id(0), m = get_global_id(1), n = get_global_id(2);
   __global const T* s = src + (n * C + m / (M / C)) * (IH * IW);
   __global const T* w = wei + m * (KH * KW);
@@ -80,7 +75,7 @@ __kernel void conv_depthwise(__global const T* restrict src, __global const T* r
   const ACC bias = 0;
 #endif
   int ox = 0;
-  for (; ox < FIRST; ++ox) dst[row + ox] = (T)(POST(bias + single(s, w, y0, ox * STRIDE_X - PAD_X), row + ox));
+  for (; ox < FIRST; ++ox) dst[row + ox] = (T)(POST(bias + single(s, w, y0, ox * STRIDE_X - PAD_X, IH, IW), row + ox));
   for (; ox + VEC <= LAST; ox += VEC) {
     VACC acc = (VACC)(bias);
 #pragma unroll
@@ -93,5 +88,5 @@ __kernel void conv_depthwise(__global const T* restrict src, __global const T* r
     }
     VSTORE(POST_V(acc, row + ox), dst + row + ox);
   }
-  for (; ox < OW; ++ox) dst[row + ox] = (T)(POST(bias + single(s, w, y0, ox * STRIDE_X - PAD_X), row + ox));
+  for (; ox < OW; ++ox) dst[row + ox] = (T)(POST(bias + single(s, w, y0, ox * STRIDE_X - PAD_X, IH, IW), row + ox));
 }

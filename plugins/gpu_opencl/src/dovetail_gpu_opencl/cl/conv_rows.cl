@@ -7,25 +7,12 @@
 // Layout: src and dst dense NCHW; wei packed as [GROUPS][ceil(M / GROUPS / COLS)][KH][KW][C][COLS] of ACC, padded with zeros,
 // where C is the number of input channels of a group; bia [M] of T.
 //
+// Sizes are arguments, so that convolutions of all sizes share a program: drivers for CPUs take long to build one.
+//
 // Tunables: ROWS; VEC (at most 8, see capabilities.py); COLS = 2 * VEC.
 #ifndef T
 #define T float
 #define ACC float
-#define GROUPS 1
-#define C 1
-#define M 1
-#define IH 1
-#define IW 1
-#define OH 1
-#define OW 1
-#define KH 1
-#define KW 1
-#define STRIDE_Y 1
-#define STRIDE_X 1
-#define DILATION_Y 1
-#define DILATION_X 1
-#define PAD_Y 0
-#define PAD_X 0
 #endif
 #ifndef ROWS
 #define ROWS 6
@@ -47,10 +34,12 @@
 #define VACC CAT(ACC, VEC)
 #define VLOAD(p) CAT(vload, VEC)(0, p)
 #define COLS (2 * VEC)
-#define MG (M / GROUPS)
-#define BLOCKS ((MG + COLS - 1) / COLS)
 
-__kernel void conv_rows(__global const T* restrict src, __global const ACC* restrict wei BIAS_ARG, __global T* dst POST_ARGS) {
+__kernel void conv_rows(__global const T* restrict src, __global const ACC* restrict wei BIAS_ARG, __global T* dst,
+                        const int GROUPS, const int C, const int M, const int IH, const int IW, const int OH, const int OW,
+                        const int KH, const int KW, const int STRIDE_Y, const int STRIDE_X, const int DILATION_Y,
+                        const int DILATION_X, const int PAD_Y, const int PAD_X POST_ARGS) {
+  const int MG = M / GROUPS, BLOCKS = (MG + COLS - 1) / COLS;
   const int pixel = get_global_id(0) * ROWS;
   const int block = get_global_id(1);
   const int n = get_global_id(2);

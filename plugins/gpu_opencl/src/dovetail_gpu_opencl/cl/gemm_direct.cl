@@ -1,8 +1,8 @@
-// dst[z][m][n] = post(sum over k of a[z][m][k] * b[z][k][n]), one element a work item.
+// dst[z][m][n] = post(bia[m] + sum over k of a[z][m][k] * b[z][k][n]), one element a work item.
 //
 // NDRange: (BATCH * M * N, rounded up to the local size).
 //
-// Layout: a is addressed by A_M, A_K; b by B_K, B_N (elements from one m, k or n to the next); dst is dense [batch][M][N].
+// Layout: a is addressed by A_M, A_K; b by B_K, B_N (elements from one m, k or n to the next); dst is dense [batch][M][N]; bia [M].
 // A_BATCH(z) and B_BATCH(z) give the first element of matrix z.
 //
 // Tunables: the local size.
@@ -25,13 +25,21 @@
 #define POST(s, o) (s)
 #endif
 
-__kernel void gemm_direct(__global const T* restrict a, __global const T* restrict b, __global T* dst POST_ARGS) {
+#ifdef HAS_BIAS
+#define BIAS_ARG , __global const T* restrict bia
+#define BIAS(row) ((ACC)bia[row])
+#else
+#define BIAS_ARG
+#define BIAS(row) 0
+#endif
+
+__kernel void gemm_direct(__global const T* restrict a, __global const T* restrict b BIAS_ARG, __global T* dst POST_ARGS) {
   const int o = get_global_id(0);
   if (o >= BATCH * M * N) return;
   const int n = o % N, m = o / N % M, z = o / (M * N);
   a += A_BATCH(z) + m * A_M;
   b += B_BATCH(z) + n * B_N;
-  ACC acc = 0;
+  ACC acc = BIAS(m);
   for (int k = 0; k < K; ++k) acc += (ACC)a[k * A_K] * (ACC)b[k * B_K];
   dst[o] = (T)(POST(acc, o));
 }

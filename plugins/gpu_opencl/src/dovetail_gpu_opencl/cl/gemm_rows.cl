@@ -1,11 +1,12 @@
-// dst[z][m][n] = post(sum over k of a[z][m][k] * b[z][k][n]), for CPUs.
+// dst[z][m][n] = post(bia[m] + sum over k of a[z][m][k] * b[z][k][n]), for CPUs.
 //
 // A work item computes ROWS rows and COLS columns in vectors along n; scalars of a are broadcast. No local memory.
 // NDRange: (ceil(N / COLS), ceil(M / ROWS), batch), local size 1.
 //
-// Layout: a is addressed by A_M and A_K (elements from row to row and from k to k), b by B_K from k to k and 1 from column to
-// column, or with B_PACKED as blocks [ceil(N / COLS)][K][COLS] of ACC, padded with zeros. dst is dense [batch][M][N].
-// A_BATCH(z) and B_BATCH(z) give the first element of matrix z.
+// Layout: a is addressed by a_m and A_K (elements from row to row and from k to k), b by b_k from k to k and 1 from column to
+// column, or with B_PACKED as blocks [ceil(N / COLS)][K][COLS] of ACC, padded with zeros. dst is dense [batch][M][N]; bia [M].
+// A_BATCH(z) and B_BATCH(z) give the first element of matrix z, by default z * a_z and z * b_z. Sizes are arguments, so that
+// products of all sizes share a program: drivers for CPUs take long to build one.
 //
 // Without B_PACKED the last columns are computed in a block that starts COLS before the end and overlaps its neighbour; only
 // the columns that are its own are stored. N must be at least COLS then.
@@ -14,14 +15,13 @@
 #ifndef T
 #define T float
 #define ACC float
-#define M 6
-#define N 16
-#define K 1
-#define A_M K
 #define A_K 1
-#define A_BATCH(z) 0
-#define B_K N
-#define B_BATCH(z) 0
+#endif
+#ifndef A_BATCH
+#define A_BATCH(z) ((z) * a_z)
+#endif
+#ifndef B_BATCH
+#define B_BATCH(z) ((z) * b_z)
 #endif
 #ifndef ROWS
 #define ROWS 6
@@ -46,7 +46,17 @@
 #define B_TYPE T
 #endif
 
-__kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* restrict b, __global T* dst POST_ARGS) {
+#ifdef HAS_BIAS
+#define BIAS_ARG , __global const T* restrict bia
+#define BIAS(row) ((ACC)bia[row])
+#else
+#define BIAS_ARG
+#define BIAS(row) 0
+#endif
+
+__kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* restrict b BIAS_ARG, __global T* dst,
+                        const int M, const int N, const int K, const int a_m, const int b_k, const int a_z, const int b_z
+                        POST_ARGS) {
   const int col = get_global_id(0) * COLS;
   const int row = get_global_id(1) * ROWS;
   const int z = get_global_id(2);
@@ -57,15 +67,14 @@ __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* res
 #else
   const int first = min(col, N - COLS);
   __global const T* bk = b + B_BATCH(z) + first;
-  const int step = B_K;
+  const int step = b_k;
 #endif
   __global const T* ak[ROWS];
   VACC lo[ROWS], hi[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
-    ak[r] = a + A_BATCH(z) + min(row + r, M - 1) * A_M;
-    lo[r] = (VACC)(0);
-    hi[r] = (VACC)(0);
+    ak[r] = a + A_BATCH(z) + min(row + r, M - 1) * a_m;
+    lo[r] = hi[r] = (VACC)(BIAS(min(row + r, M - 1)));
   }
   for (int k = 0; k < K; ++k) {
     const VACC b0 = VLOAD(bk), b1 = VLOAD(bk + VEC);
@@ -79,9 +88,9 @@ __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* res
   }
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
-    if (row + r >= M) break;
     const int o = (z * M + row + r) * N + first;
-    if (first == col && col + COLS <= N) {
+    if (row + r >= M) {
+    } else if (first == col && col + COLS <= N) {
       VSTORE(POST_V(lo[r], o), dst + o);
       VSTORE(POST_V(hi[r], o + VEC), dst + o + VEC);
     } else {

@@ -1,10 +1,10 @@
-// dst[z][m][n] = post(sum over k of a[z][m][k] * b[z][k][n]), for GPUs.
+// dst[z][m][n] = post(bia[m] + sum over k of a[z][m][k] * b[z][k][n]), for GPUs.
 //
 // A work group computes a tile of TILE_M x TILE_N; slices of a and b of depth TILE_K go through local memory; a work item holds
 // WORK_M x WORK_N results in registers, spaced by the group's size so that neighbours read and write neighbours.
 // NDRange: (TILE_N / WORK_N * tiles, TILE_M / WORK_M * tiles, batch), local size (TILE_N / WORK_N, TILE_M / WORK_M, 1).
 //
-// Layout: a is addressed by A_M, A_K; b by B_K, B_N (elements from one m, k or n to the next); dst is dense [batch][M][N].
+// Layout: a is addressed by A_M, A_K; b by B_K, B_N (elements from one m, k or n to the next); dst is dense [batch][M][N]; bia [M].
 // A_BATCH(z) and B_BATCH(z) give the first element of matrix z.
 //
 // Tunables: TILE_M, TILE_N, TILE_K, WORK_M, WORK_N. Local memory: (TILE_M + TILE_N) * (TILE_K + 1) * sizeof(ACC).
@@ -36,8 +36,16 @@
 #define LOCAL_M (TILE_M / WORK_M)
 #define ITEMS (LOCAL_M * LOCAL_N)
 
+#ifdef HAS_BIAS
+#define BIAS_ARG , __global const T* restrict bia
+#define BIAS(row) ((ACC)bia[row])
+#else
+#define BIAS_ARG
+#define BIAS(row) 0
+#endif
+
 __kernel __attribute__((reqd_work_group_size(LOCAL_N, LOCAL_M, 1))) void gemm_tiled(
-    __global const T* restrict a, __global const T* restrict b, __global T* dst POST_ARGS) {
+    __global const T* restrict a, __global const T* restrict b BIAS_ARG, __global T* dst POST_ARGS) {
   __local ACC ta[TILE_K][TILE_M + 1];
   __local ACC tb[TILE_K][TILE_N + 1];
   const int lx = get_local_id(0), ly = get_local_id(1), item = ly * LOCAL_N + lx;
@@ -48,7 +56,7 @@ __kernel __attribute__((reqd_work_group_size(LOCAL_N, LOCAL_M, 1))) void gemm_ti
 #pragma unroll
   for (int i = 0; i < WORK_M; ++i)
 #pragma unroll
-    for (int j = 0; j < WORK_N; ++j) acc[i][j] = 0;
+    for (int j = 0; j < WORK_N; ++j) acc[i][j] = BIAS(min(m0 + i * LOCAL_M + ly, M - 1));
 
   for (int k0 = 0; k0 < K; k0 += TILE_K) {
     for (int e = item; e < TILE_M * TILE_K; e += ITEMS) {

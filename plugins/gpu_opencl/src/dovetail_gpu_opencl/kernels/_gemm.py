@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dovetail.device import PostOp, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
-from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
 
 __all__ = ["GemmDirect", "GemmRows", "GemmTiled", "Matrix", "Product", "ProductOf"]
@@ -20,13 +20,17 @@ __all__ = ["GemmDirect", "GemmRows", "GemmTiled", "Matrix", "Product", "ProductO
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One factor: the value, its type, elements from one row or column to the next, and where matrix `z` of a batch begins."""
+    """One factor: the value, its type, elements from one row, column or matrix to the next.
+
+    `batch`, where it is not empty, is the first element of matrix `z` as a C expression, in place of `z * matrix`.
+    """
 
     name: str
     type: TensorType
     row: int
     column: int
-    batch: str = "0"
+    matrix: int = 0
+    batch: str = ""
 
     def dense(self, rows: int, columns: int) -> NDArray[np.generic] | None:
         """The matrices as an array [..., rows, columns], when they are a constant."""
@@ -40,9 +44,10 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """dst[z] [m, n] = a[z] [m, k] x b[z] [k, n] for z < batch, then `chain` and the node's own post-ops.
+    """dst[z] [m, n] = bias [m] + a[z] [m, k] x b[z] [k, n] for z < batch, then `chain` and the node's own post-ops.
 
-    `operands` are the types that `chain` reads. `plane_axes` is how many trailing axes of the result n counts.
+    `bias` is a value of m elements, or empty. `operands` are the types that `chain` reads. `plane_axes` is how many trailing
+    axes of the result n counts.
     """
 
     m: int
@@ -53,7 +58,13 @@ class Product:
     b: Matrix
     chain: tuple[PostOp, ...] = ()
     operands: tuple[TensorType, ...] = ()
+    bias: str = ""
     plane_axes: int = 1
+
+    def values(self, second: Argument | None = None) -> tuple[Argument, ...]:
+        """The factors (the second perhaps in another order), and the bias if there is one."""
+        bias = (Read(self.bias),) if self.bias else ()
+        return (Read(self.a.name), second or Read(self.b.name), *bias)
 
     def attach(self, node: TypedNode) -> TypedNode:
         """The node with `chain` before its own post-ops."""
@@ -110,16 +121,19 @@ class GemmRows(GemmKernel):
     def launch(self, product: Product, node: TypedNode) -> Launch:
         packs, columns = self._packs(product), self._columns
         chain = postops.epilogue(node, columns // 2, product.plane_axes)
-        defines = {**_defines(product, node), "ROWS": self.rows, "VEC": columns // 2, "B_PACKED": packs}
-        second: Argument = Read(product.b.name)
+        dtype, b_z = node.outputs[0].dtype, product.b.matrix
+        defines = _types(product, node) | {"A_K": product.a.column, "ROWS": self.rows, "VEC": columns // 2, "B_PACKED": packs}
+        defines |= {f"{n}_BATCH(z)": f"({m.batch})" for n, m in (("A", product.a), ("B", product.b)) if m.batch}
+        second: Argument | None = None
         if packs:
             dense = product.b.dense(product.k, product.n)
             assert dense is not None
-            second = Constant(pack_columns(dense, columns, accumulator(node.outputs[0].dtype)))
-            blocks = ceil_div(product.n, columns)
-            defines["B_BATCH(z)"] = "0" if len(dense) == 1 else f"(z) * {blocks * product.k * columns}"
+            second = Constant(pack_columns(dense, columns, accumulator(dtype)))
+            defines.pop("B_BATCH(z)", None)
+            b_z = 0 if len(dense) == 1 else ceil_div(product.n, columns) * product.k * columns
+        sizes = (product.m, product.n, product.k, product.a.row, product.b.row, product.a.matrix, b_z)
         work = (ceil_div(product.n, columns), ceil_div(product.m, self.rows), product.batch)
-        arguments = (Read(product.a.name), second, Write(node.node.outputs[0]), *chain.arguments)
+        arguments = (*product.values(second), Write(node.node.outputs[0]), *ints(*sizes), *chain.arguments)
         source = assemble("gemm_rows.cl", defines, chain.source)
         return Launch("gemm_rows.cl", source, "gemm_rows", arguments, work, (1, 1, 1))
 
@@ -154,7 +168,7 @@ class GemmTiled(GemmKernel):
         source = assemble("gemm_tiled.cl", {**_defines(product, node), **tile_defines(tile)}, chain.source)
         local = (tile // 4, tile // 4, 1)
         work = (ceil_div(product.n, tile) * local[0], ceil_div(product.m, tile) * local[1], product.batch)
-        arguments = (Read(product.a.name), Read(product.b.name), Write(node.node.outputs[0]), *chain.arguments)
+        arguments = (*product.values(), Write(node.node.outputs[0]), *chain.arguments)
         return Launch("gemm_tiled.cl", source, "gemm_tiled", arguments, work, local)
 
 
@@ -180,23 +194,26 @@ class GemmDirect(GemmKernel):
         chain = postops.epilogue(node)
         source = assemble("gemm_direct.cl", _defines(product, node), chain.source)
         work, local = spread(math.prod((product.m, product.n, product.batch)), self.caps)
-        arguments = (Read(product.a.name), Read(product.b.name), Write(node.node.outputs[0]), *chain.arguments)
+        arguments = (*product.values(), Write(node.node.outputs[0]), *chain.arguments)
         return Launch("gemm_direct.cl", source, "gemm_direct", arguments, work, local)
 
 
 def _defines(product: Product, node: TypedNode) -> dict[str, object]:
-    dtype = node.outputs[0].dtype
-    return {
-        "T": C_TYPES[dtype],
-        "ACC": accumulator(dtype),
+    a, b = product.a, product.b
+    return _types(product, node) | {
         "BATCH": product.batch,
         "M": product.m,
         "N": product.n,
         "K": product.k,
-        "A_M": product.a.row,
-        "A_K": product.a.column,
-        "A_BATCH(z)": f"({product.a.batch})",
-        "B_K": product.b.row,
-        "B_N": product.b.column,
-        "B_BATCH(z)": f"({product.b.batch})",
+        "A_M": a.row,
+        "A_K": a.column,
+        "A_BATCH(z)": f"({a.batch or f'(z) * {a.matrix}'})",
+        "B_K": b.row,
+        "B_N": b.column,
+        "B_BATCH(z)": f"({b.batch or f'(z) * {b.matrix}'})",
     }
+
+
+def _types(product: Product, node: TypedNode) -> dict[str, object]:
+    dtype = node.outputs[0].dtype
+    return {"T": C_TYPES[dtype], "ACC": accumulator(dtype), "HAS_BIAS": bool(product.bias)}

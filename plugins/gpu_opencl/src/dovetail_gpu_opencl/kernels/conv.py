@@ -1,15 +1,17 @@
 """Conv: as a matrix product, by rows or depthwise on CPUs; tiled on GPUs; directly where these refuse."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Binary, Reason, Refusal, TypedNode
+from dovetail.device import Reason, Refusal, TypedNode
 from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product, tile_defines, tile_for
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
-from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
 
 __all__ = ["KERNELS"]
@@ -24,20 +26,15 @@ class ConvKernel(CLKernel):
         rank = geometry(node).rank
         return None if rank <= self.max_spatial else Refusal(Reason.SHAPE, f"{rank} spatial axes")
 
-    def defines(self, node: TypedNode) -> dict[str, object]:
-        """The sizes of the node."""
-        batch, channels, maps, groups = sizes(node)
+    def types(self, node: TypedNode) -> dict[str, object]:
+        """The data types, and whether there is a bias."""
         dtype = node.outputs[0].dtype
-        return {
-            "T": C_TYPES[dtype],
-            "ACC": accumulator(dtype),
-            "BATCH": batch,
-            "GROUPS": groups,
-            "C": channels,
-            "M": maps,
-            **spatial_defines(geometry(node)),
-            "HAS_BIAS": has_bias(node),
-        }
+        return {"T": C_TYPES[dtype], "ACC": accumulator(dtype), "HAS_BIAS": has_bias(node)}
+
+    def sizes(self, node: TypedNode) -> dict[str, int]:
+        """The numbers of the node, by the names that kernels use."""
+        batch, channels, maps, groups = sizes(node)
+        return {"BATCH": batch, "GROUPS": groups, "C": channels, "M": maps, **spatial_defines(geometry(node))}
 
     def arguments(self, node: TypedNode, weights: Argument | None = None) -> tuple[Argument, ...]:
         """src, wei, bia if there is one, dst."""
@@ -67,10 +64,12 @@ class ConvRows(ConvKernel):
         assert node.inputs[1].value is not None
         packed = pack_weights(node.inputs[1].value, groups, 2 * vec, accumulator(node.outputs[0].dtype))
         chain = postops.epilogue(node)
-        defines = {**self.defines(node), "ROWS": self.rows, "VEC": vec}
+        numbers = self.sizes(node)
+        names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
+        defines = {**self.types(node), "ROWS": self.rows, "VEC": vec}
         pixels = int(np.prod(geometry(node).output))
         work = (ceil_div(pixels, self.rows), groups * ceil_div(maps // groups, 2 * vec), batch)
-        arguments = (*self.arguments(node, Constant(packed)), *chain.arguments)
+        arguments = (*self.arguments(node, Constant(packed)), *_named(numbers, names), *chain.arguments)
         source = assemble("conv_rows.cl", defines, chain.source)
         return (Launch("conv_rows.cl", source, "conv_rows", arguments, work, (1, 1, 1)),)
 
@@ -105,9 +104,12 @@ class ConvDepthwise(ConvKernel):
         vec = max(2, self.caps.vector_width)
         chain = postops.epilogue(node, vec)
         first, last = interior(geometry(node))
-        defines = {**self.defines(node), "C": groups, "VEC": vec, "FIRST": first, "LAST": last}
+        numbers = self.sizes(node) | {"C": groups, "FIRST": first, "LAST": last}
+        fixed = ("KH", "KW", "STRIDE_Y", "STRIDE_X", "DILATION_Y", "DILATION_X")
+        defines = {**self.types(node), **{name: numbers[name] for name in fixed}, "VEC": vec}
         rows = geometry(node).output[-2] if geometry(node).rank > 1 else 1
-        arguments = (*self.arguments(node), *chain.arguments)
+        passed = _named(numbers, "C M IH IW OH OW PAD_Y PAD_X FIRST LAST")
+        arguments = (*self.arguments(node), *passed, *chain.arguments)
         source = assemble("conv_depthwise.cl", defines, chain.source)
         return (Launch("conv_depthwise.cl", source, "conv_depthwise", arguments, (rows, maps, batch), (1, 1, 1)),)
 
@@ -138,7 +140,7 @@ class ConvTiled(ConvKernel):
         pixels = batch * int(np.prod(geometry(node).output))
         tile = tile_for(maps // groups, pixels, groups, self.caps.compute_units)
         chain = postops.epilogue(node)
-        source = assemble("conv_tiled.cl", {**self.defines(node), **tile_defines(tile)}, chain.source)
+        source = assemble("conv_tiled.cl", {**self.types(node), **self.sizes(node), **tile_defines(tile)}, chain.source)
         local = (tile // 4, tile // 4, 1)
         work = (ceil_div(pixels, tile) * local[0], ceil_div(maps // groups, tile) * local[1], groups)
         arguments = (*self.arguments(node), *chain.arguments)
@@ -154,7 +156,7 @@ class ConvDirect(ConvKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         size = node.outputs[0].size
         chain = postops.epilogue(node)
-        source = assemble("conv_direct.cl", {**self.defines(node), "SIZE": size}, chain.source)
+        source = assemble("conv_direct.cl", {**self.types(node), **self.sizes(node), "SIZE": size}, chain.source)
         work, local = spread(size, self.caps)
         arguments = (*self.arguments(node), *chain.arguments)
         return (Launch("conv_direct.cl", source, "conv_direct", arguments, work, local),)
@@ -174,6 +176,10 @@ def sizes(node: TypedNode) -> tuple[int, int, int, int]:
     return src.dims[0], weights.dims[1], weights.dims[0], node.op.group  # type: ignore[attr-defined]  # a Conv operator
 
 
+def _named(numbers: Mapping[str, int], names: str) -> tuple[Argument, ...]:
+    return ints(*(numbers[name] for name in names.split()))
+
+
 def has_bias(node: TypedNode) -> bool:
     """True when the third input is present."""
     return len(node.inputs) > 2 and node.inputs[2] is not None
@@ -190,13 +196,9 @@ def _pointwise(node: TypedNode) -> Product | Refusal:
     assert weights is not None
     pixels = int(np.prod(g.output))
     left = Matrix(node.node.inputs[1], weights, channels, 1)
-    right = Matrix(node.node.inputs[0], src, pixels, 1, f"(z) * {channels * pixels}")
-    if not has_bias(node):
-        return Product(maps, pixels, channels, batch, left, right, plane_axes=g.rank)
-    assert node.inputs[2] is not None
-    bias = node.inputs[2].with_shape((maps, *(1,) * g.rank))
-    chain = (Binary("add", node.node.inputs[2]),)
-    return Product(maps, pixels, channels, batch, left, right, chain, (bias,), plane_axes=g.rank)
+    right = Matrix(node.node.inputs[0], src, pixels, 1, channels * pixels)
+    bias = node.node.inputs[2] if has_bias(node) else ""
+    return Product(maps, pixels, channels, batch, left, right, bias=bias, plane_axes=g.rank)
 
 
 KERNELS = (GemmRows(_pointwise), ConvDepthwise(), ConvRows(), ConvTiled(), ConvDirect())

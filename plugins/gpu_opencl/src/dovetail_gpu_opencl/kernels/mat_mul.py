@@ -2,7 +2,7 @@
 
 import math
 
-from dovetail.device import Refusal, TypedNode
+from dovetail.device import Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, GemmTiled, Matrix, Product
 
@@ -22,8 +22,8 @@ def _product(node: TypedNode) -> Product | Refusal:
     if math.prod(b_batch) == 1 and a_batch == batch:
         # One second factor for all: the first ones are the rows of one tall matrix.
         m, batch, a_batch, b_batch = m * math.prod(batch), (), (), ()
-    left = Matrix(node.node.inputs[0], a, k, 1, _first(batch, a_batch, m * k))
-    right = Matrix(node.node.inputs[1], b, n, 1, _first(batch, b_batch, k * n))
+    left = _matrix(node.node.inputs[0], a, (m, k), batch, a_batch)
+    right = _matrix(node.node.inputs[1], b, (k, n), batch, b_batch)
     return Product(m, n, k, math.prod(batch), left, right)
 
 
@@ -31,10 +31,13 @@ def _padded(dims: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (1,) * (rank - len(dims)) + dims
 
 
-def _first(batch: tuple[int, ...], own: tuple[int, ...], size: int) -> str:
-    """Where matrix z of a factor begins, whose batch axes `own` broadcast to `batch`."""
-    strides = [0 if d == 1 else s * size for d, s in zip(own, strides_of(own), strict=True)]
-    return flat_index(batch, strides, "(z)")
+def _matrix(name: str, given: TensorType, size: tuple[int, int], batch: tuple[int, ...], own: tuple[int, ...]) -> Matrix:
+    """A factor of dense matrices whose batch axes `own` broadcast to `batch`."""
+    elements = size[0] * size[1]
+    if own == batch:
+        return Matrix(name, given, size[1], 1, elements)
+    strides = [0 if d == 1 else s * elements for d, s in zip(own, strides_of(own), strict=True)]
+    return Matrix(name, given, size[1], 1, batch=flat_index(batch, strides, "(z)"))
 
 
 KERNELS = (GemmRows(_product), GemmTiled(_product), GemmDirect(_product))

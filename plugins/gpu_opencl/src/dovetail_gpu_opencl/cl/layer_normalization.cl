@@ -1,0 +1,106 @@
+// dst = post((src - mean) / sqrt(variance + EPSILON) * scale + bias) along rows of SIZE elements.
+//
+// A work group of GROUP items computes a row; VEC > 1 takes vectors. The variance is that of the centred elements (two passes).
+// NDRange: (rows * GROUP), local size GROUP, a power of two.
+//
+// Layout: src, dst [rows][SIZE]; scale and bias [SIZE]; HAS_BIAS says whether bias is there.
+//
+// Tunables: GROUP; VEC (at most 8, see capabilities.py).
+#ifndef T
+#define T float
+#define ACC float
+#define SIZE 1
+#define EPSILON 1e-5f
+#define HAS_BIAS
+#endif
+#ifndef GROUP
+#define GROUP 1
+#endif
+#ifndef VEC
+#define VEC 1
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#define POST_V(s, o) (s)
+#endif
+#define CAT_(x, y) x##y
+#define CAT(x, y) CAT_(x, y)
+#ifdef HAS_BIAS
+#define BIAS_ARG , __global const T* restrict bias
+#else
+#define BIAS_ARG
+#endif
+#if VEC > 1
+#define VACC CAT(ACC, VEC)
+#define VLOAD(p) CAT(convert_, VACC)(CAT(vload, VEC)(0, p))
+#define VSTORE(v, p) CAT(vstore, VEC)(CAT(CAT(convert_, T), VEC)(v), 0, p)
+#define WHOLE (SIZE / VEC * VEC)
+#define ACROSS(acc, v)                                \
+  {                                                   \
+    ACC lanes[VEC];                                   \
+    CAT(vstore, VEC)(v, 0, lanes);                    \
+    for (int i = 0; i < VEC; ++i) acc += lanes[i];    \
+  }
+#else
+#define WHOLE 0
+#endif
+#if GROUP > 1
+#define COLLECT(acc)                                          \
+  barrier(CLK_LOCAL_MEM_FENCE);                               \
+  part[lane] = acc;                                           \
+  barrier(CLK_LOCAL_MEM_FENCE);                               \
+  for (int n = GROUP / 2; n > 0; n /= 2) {                    \
+    if (lane < n) part[lane] += part[lane + n];               \
+    barrier(CLK_LOCAL_MEM_FENCE);                             \
+  }                                                           \
+  acc = part[0];
+#else
+#define COLLECT(acc)
+#endif
+
+__kernel void layer_normalization(__global const T* restrict src, __global const T* restrict scale BIAS_ARG, __global T* dst POST_ARGS) {
+#if GROUP > 1
+  __local ACC part[GROUP];
+#endif
+  const int base = get_group_id(0) * SIZE, lane = get_local_id(0);
+  __global const T* s = src + base;
+  ACC mean = 0, variance = 0;
+#if VEC > 1
+  VACC sums = (VACC)(0), squares = (VACC)(0);
+  for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) sums += VLOAD(s + i);
+  ACROSS(mean, sums)
+#endif
+  for (int i = WHOLE + lane; i < SIZE; i += GROUP) mean += (ACC)s[i];
+  COLLECT(mean)
+  mean /= SIZE;
+#if VEC > 1
+  for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) {
+    const VACC x = VLOAD(s + i) - mean;
+    squares += x * x;
+  }
+  ACROSS(variance, squares)
+#endif
+  for (int i = WHOLE + lane; i < SIZE; i += GROUP) {
+    const ACC x = (ACC)s[i] - mean;
+    variance += x * x;
+  }
+  COLLECT(variance)
+  const ACC factor = (ACC)1 / sqrt(variance / SIZE + EPSILON);
+#if VEC > 1
+  for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) {
+    VACC y = (VLOAD(s + i) - mean) * factor * VLOAD(scale + i);
+#ifdef HAS_BIAS
+    y += VLOAD(bias + i);
+#endif
+    VSTORE(POST_V(y, base + i), dst + base + i);
+  }
+#endif
+  for (int i = WHOLE + lane; i < SIZE; i += GROUP) {
+    ACC y = ((ACC)s[i] - mean) * factor * (ACC)scale[i];
+#ifdef HAS_BIAS
+    y += (ACC)bias[i];
+#endif
+    dst[base + i] = (T)(POST(y, base + i));
+  }
+}

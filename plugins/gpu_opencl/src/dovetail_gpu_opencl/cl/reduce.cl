@@ -1,0 +1,78 @@
+// dst[o] = post(END(join of ELEMENT(src[BASE(o) + AT(r)]) over r < COUNT)) for o < SIZE.
+//
+// One work item computes an output element, or with GROUP > 1 a work group does, over local memory.
+// NDRange: (SIZE, rounded up to the local size), or (SIZE * GROUP) with local size GROUP, a power of two.
+//
+// BASE(o) and AT(r) address src. JOIN(a, b) is associative, START its neutral element. SHIFTED is the logarithm of a sum of
+// exponentials: the largest element is found first and subtracted, so that nothing overflows.
+//
+// Tunables: GROUP.
+#ifndef T
+#define T float
+#define ACC float
+#define SIZE 1
+#define COUNT 1
+#define GROUP 1
+#define BASE(o) (o)
+#define AT(r) (r)
+#define ELEMENT(x) (x)
+#define JOIN(a, b) (a + b)
+#define START 0
+#define END(a) (a)
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#endif
+#define LARGER(a, b) (a > b ? a : (a <= b ? b : a + b))
+
+#if GROUP > 1
+#define COLLECT(acc, join)                                                  \
+  barrier(CLK_LOCAL_MEM_FENCE);                                             \
+  part[lane] = acc;                                                         \
+  barrier(CLK_LOCAL_MEM_FENCE);                                             \
+  for (int half_ = GROUP / 2; half_ > 0; half_ /= 2) {                      \
+    if (lane < half_) part[lane] = join(part[lane], part[lane + half_]);    \
+    barrier(CLK_LOCAL_MEM_FENCE);                                           \
+  }                                                                         \
+  acc = part[0];
+#else
+#define COLLECT(acc, join)
+#endif
+
+__kernel void reduce(__global const T* restrict src, __global T* dst POST_ARGS) {
+#if GROUP > 1
+  __local ACC part[GROUP];
+  const int o = get_group_id(0), lane = get_local_id(0);
+#else
+  const int o = get_global_id(0), lane = 0;
+  if (o >= SIZE) return;
+#endif
+  __global const T* s = src + BASE(o);
+  ACC acc = START;
+#ifdef SHIFTED
+  ACC top = -INFINITY;
+  for (int r = lane; r < COUNT; r += GROUP) {
+    const ACC x = s[AT(r)];
+    top = LARGER(top, x);
+  }
+  COLLECT(top, LARGER)
+  const ACC shift = isinf(top) ? (ACC)0 : top;
+#endif
+  for (int r = lane; r < COUNT; r += GROUP) {
+#ifdef SHIFTED
+    const ACC x = exp((ACC)s[AT(r)] - shift);
+#else
+    const ACC x = s[AT(r)];
+#endif
+    const ACC e = ELEMENT(x);
+    acc = JOIN(acc, e);
+  }
+  COLLECT(acc, JOIN)
+#ifdef SHIFTED
+  const ACC value = log(acc) + shift;
+#else
+  const ACC value = END(acc);
+#endif
+  if (lane == 0) dst[o] = (T)(POST(value, o));
+}

@@ -1,0 +1,97 @@
+// dst = post(exp(src - largest) / sum of exp(src - largest)) along rows; LOGARITHM: its logarithm.
+//
+// A work group of GROUP items computes a row of SIZE elements which lie INNER apart; VEC > 1 (only with INNER 1) takes vectors.
+// NDRange: (rows * GROUP), local size GROUP, a power of two.
+//
+// Tunables: GROUP; VEC (at most 8, see capabilities.py).
+#ifndef T
+#define T float
+#define ACC float
+#define SIZE 1
+#define INNER 1
+#endif
+#ifndef GROUP
+#define GROUP 1
+#endif
+#ifndef VEC
+#define VEC 1
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#define POST_V(s, o) (s)
+#endif
+#define CAT_(x, y) x##y
+#define CAT(x, y) CAT_(x, y)
+#define LARGER(a, b) ((a) > (b) ? (a) : ((a) <= (b) ? (b) : (a) + (b)))
+#define PLUS(a, b) ((a) + (b))
+#if VEC > 1
+#define VACC CAT(ACC, VEC)
+#define VLOAD(p) CAT(convert_, VACC)(CAT(vload, VEC)(0, p))
+#define VSTORE(v, p) CAT(vstore, VEC)(CAT(CAT(convert_, T), VEC)(v), 0, p)
+#define WHOLE (SIZE / VEC * VEC)
+#define ACROSS(acc, v, join)                                  \
+  {                                                           \
+    ACC lanes[VEC];                                           \
+    CAT(vstore, VEC)(v, 0, lanes);                            \
+    for (int i = 0; i < VEC; ++i) acc = join(acc, lanes[i]);  \
+  }
+#else
+#define WHOLE 0
+#endif
+#if GROUP > 1
+#define COLLECT(acc, join)                                                \
+  barrier(CLK_LOCAL_MEM_FENCE);                                           \
+  part[lane] = acc;                                                       \
+  barrier(CLK_LOCAL_MEM_FENCE);                                           \
+  for (int n = GROUP / 2; n > 0; n /= 2) {                                \
+    if (lane < n) part[lane] = join(part[lane], part[lane + n]);          \
+    barrier(CLK_LOCAL_MEM_FENCE);                                         \
+  }                                                                       \
+  acc = part[0];
+#else
+#define COLLECT(acc, join)
+#endif
+
+__kernel void softmax(__global const T* restrict src, __global T* dst POST_ARGS) {
+#if GROUP > 1
+  __local ACC part[GROUP];
+#endif
+  const int row = get_group_id(0), lane = get_local_id(0);
+  const int base = row / INNER * (SIZE * INNER) + row % INNER;
+  __global const T* s = src + base;
+  ACC top = -INFINITY, sum = 0;
+#if VEC > 1
+  VACC tops = (VACC)(-INFINITY), sums = (VACC)(0);
+  for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) {
+    const VACC x = VLOAD(s + i);
+    tops = LARGER(tops, x);
+  }
+  ACROSS(top, tops, LARGER)
+#endif
+  for (int i = WHOLE + lane; i < SIZE; i += GROUP) {
+    const ACC x = s[i * INNER];
+    top = LARGER(top, x);
+  }
+  COLLECT(top, LARGER)
+#if VEC > 1
+  for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) sums += exp(VLOAD(s + i) - top);
+  ACROSS(sum, sums, PLUS)
+#endif
+  for (int i = WHOLE + lane; i < SIZE; i += GROUP) sum += exp((ACC)s[i * INNER] - top);
+  COLLECT(sum, PLUS)
+#ifdef LOGARITHM
+  const ACC shift = log(sum);
+#define VALUE(x) ((x) - top - shift)
+#else
+  const ACC factor = (ACC)1 / sum;
+#define VALUE(x) (exp((x) - top) * factor)
+#endif
+#if VEC > 1
+  for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) VSTORE(POST_V(VALUE(VLOAD(s + i)), base + i), dst + base + i);
+#endif
+  for (int i = WHOLE + lane; i < SIZE; i += GROUP) {
+    const int o = base + i * INNER;
+    dst[o] = (T)(POST(VALUE((ACC)s[i * INNER]), o));
+  }
+}

@@ -1,0 +1,78 @@
+"""Moving data: one kernel that copies between two strided places, for every operator that only moves."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dovetail.device import DType, TypedNode
+from dovetail_gpu_opencl.broadcast import flat_index
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.source import assemble
+
+__all__ = ["MOVABLE", "WORDS", "Move", "MoveKernel"]
+
+WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "uint2", 16: "uint4"}
+"""What elements of so many bytes are moved as; their data type does not matter."""
+
+MOVABLE = frozenset(d for d in DType if d is not DType.STRING)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """dst[dst_offset + sum(i * dst_stride)] = src[src_offset + sum(i * src_stride)] for all i in `dims`; in elements."""
+
+    src: str
+    dst: str
+    dims: tuple[int, ...]
+    src_strides: tuple[int, ...]
+    dst_strides: tuple[int, ...]
+    src_offset: int = 0
+    dst_offset: int = 0
+
+    def launch(self, itemsize: int, caps: Capabilities) -> Launch:
+        """The launch; runs of elements that lie together on both sides are moved as wider words."""
+        width = self._word(itemsize)
+        dims, src, dst = _divided(self.dims, self.src_strides, self.dst_strides, width)
+        defines = {
+            "T": WORDS[itemsize * width],
+            "SIZE": math.prod(dims),
+            "SRC(o)": f"({self.src_offset // width} + {flat_index(dims, src, '(o)')})",
+            "DST(o)": f"({self.dst_offset // width} + {flat_index(dims, dst, '(o)')})",
+        }
+        work, local = spread(math.prod(dims), caps)
+        return Launch("copy.cl", assemble("copy.cl", defines), "copy", (Read(self.src), Write(self.dst)), work, local)
+
+    def _word(self, itemsize: int) -> int:
+        """How many elements can be moved as one word."""
+        if not self.dims or self.src_strides[-1] != 1 or self.dst_strides[-1] != 1:
+            return 1
+        steps = (*self.src_strides[:-1], *self.dst_strides[:-1], self.src_offset, self.dst_offset, self.dims[-1])
+        common = math.gcd(*steps)
+        return max(w for w in (1, 2, 4, 8, 16) if common % w == 0 and itemsize * w <= max(WORDS))
+
+
+def _divided(
+    dims: Sequence[int], src: Sequence[int], dst: Sequence[int], width: int
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    if width == 1:
+        return tuple(dims), tuple(src), tuple(dst)
+    inner = (*dims[:-1], dims[-1] // width)
+    return inner, (*(s // width for s in src[:-1]), 1), (*(s // width for s in dst[:-1]), 1)
+
+
+class MoveKernel(CLKernel):
+    """Base of kernels that are one or more moves."""
+
+    name = "copy"
+    dtypes = MOVABLE
+    has_epilogue = False
+
+    @abstractmethod
+    def moves(self, node: TypedNode) -> Sequence[Move]:
+        """The moves that make the outputs."""
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        return tuple(m.launch(node.outputs[0].dtype.itemsize, self.caps) for m in self.moves(node) if math.prod(m.dims))

@@ -1,0 +1,106 @@
+"""Reductions, and pooling over whole planes: what is done to each element, how two are joined, what is done at the end."""
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.broadcast import flat_index, strides_of
+from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, group_size, spread
+from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
+
+__all__ = ["GlobalPool", "Reduce"]
+
+_INTEGERS = frozenset({DType.INT8, DType.UINT8, DType.INT32, DType.INT64, DType.UINT32, DType.UINT64})
+
+
+class Reduce(CLKernel):
+    """reduce.cl. `element` is C over x, `join` over a and b, `end` over a, with COUNT elements; `start` the value of none.
+
+    Integer sums wrap as those of their own width do, because the result is cut to it.
+    """
+
+    name = "reduce"
+
+    def __init__(
+        self, join: str, start: str, element: str = "x", end: str = "a", *, integers: bool = False, shifted: bool = False
+    ) -> None:
+        self._join, self._start, self._element, self._end, self._shifted = join, start, element, end, shifted
+        self._integers = integers
+
+    dtypes: ClassVar = FLOATS | _INTEGERS | {DType.BOOL}
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if not self._integers and not node.outputs[0].dtype.is_float:
+            return Refusal(Reason.DTYPE, f"{node.outputs[0].dtype}")
+        axes = node.inputs[1] if len(node.inputs) > 1 else None
+        return Refusal(Reason.DYNAMIC, "axes are no constant") if axes is not None and axes.value is None else None
+
+    def axes(self, node: TypedNode) -> Sequence[int]:
+        """The axes that are reduced."""
+        src, *rest = node.inputs
+        assert src is not None
+        given = rest[0].value if rest and rest[0] is not None else None
+        found: Sequence[int] = node.op.reduced_axes(src.rank, given)  # type: ignore[attr-defined]  # a Reduction operator
+        return found
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        src, dst = node.inputs[0], node.outputs[0]
+        assert src is not None
+        reduced = set(self.axes(node))
+        steps = strides_of(src.dims)
+        kept = [(d, s) for axis, (d, s) in enumerate(zip(src.dims, steps, strict=True)) if axis not in reduced]
+        gone = [(d, s) for axis, (d, s) in enumerate(zip(src.dims, steps, strict=True)) if axis in reduced]
+        count = math.prod(d for d, _ in gone)
+        group = group_size(self.caps, 128) if self.caps.kind == "GPU" and count >= 64 else 1
+        acc = accumulator(dst.dtype)
+        defines = {
+            "T": C_TYPES[dst.dtype],
+            "ACC": acc,
+            "SIZE": dst.size,
+            "COUNT": count,
+            "GROUP": group,
+            "BASE(o)": f"({flat_index(*_columns(kept), '(o)')})",
+            "AT(r)": f"({flat_index(*_columns(gone), '(r)')})",
+            "ELEMENT(x)": f"({self._element})",
+            "JOIN(a, b)": f"({self._join})",
+            "START": self.start(dst.dtype),
+            "END(a)": f"({self._end})",
+            "SHIFTED": self._shifted,
+        }
+        chain = postops.epilogue(node)
+        work, local = ((dst.size * group,), (group,)) if group > 1 else spread(dst.size, self.caps, 16)
+        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)
+        source = assemble("reduce.cl", defines, chain.source)
+        return (Launch("reduce.cl", source, "reduce", arguments, work, local),)
+
+    def start(self, dtype: DType) -> str:
+        """The value of no elements."""
+        if self._start not in ("lowest", "highest"):
+            return self._start
+        sign = "-" if self._start == "lowest" else ""
+        if dtype.is_float:
+            return f"{sign}INFINITY"
+        if dtype is DType.BOOL:
+            return "0" if sign else "1"
+        bits = 8 * dtype.itemsize
+        if not dtype.is_signed:
+            return "0" if sign else f"{2**bits - 1}UL"
+        return f"(-{2 ** (bits - 1) - 1}L - 1)" if sign else f"{2 ** (bits - 1) - 1}L"
+
+
+def _columns(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    return [d for d, _ in pairs], [s for _, s in pairs]
+
+
+class GlobalPool(Reduce):
+    """A reduction over all spatial axes."""
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        return None if node.outputs[0].dtype.is_float else Refusal(Reason.DTYPE, f"{node.outputs[0].dtype}")
+
+    def axes(self, node: TypedNode) -> Sequence[int]:
+        assert node.inputs[0] is not None
+        return range(2, node.inputs[0].rank)

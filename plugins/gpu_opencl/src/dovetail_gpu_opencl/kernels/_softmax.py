@@ -1,0 +1,42 @@
+"""Softmax and LogSoftmax."""
+
+import math
+
+from dovetail.device import TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._rows import Rows
+from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
+
+__all__ = ["SoftmaxRows"]
+
+
+class SoftmaxRows(CLKernel):
+    """softmax.cl along one axis; before version 13 along all axes from `axis` on."""
+
+    name = "softmax"
+
+    def __init__(self, *, logarithm: bool = False) -> None:
+        self._logarithm = logarithm
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        dst = node.outputs[0]
+        rows = _rows(node)
+        tunables = rows.defines(self.caps)
+        defines = {"T": C_TYPES[dst.dtype], "ACC": accumulator(dst.dtype), **tunables, "LOGARITHM": self._logarithm}
+        chain = postops.epilogue(node, max(2, self.caps.vector_width) if tunables["VEC"] != 1 else 1)
+        work, local = rows.work(self.caps)
+        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)
+        source = assemble("softmax.cl", defines, chain.source)
+        return (Launch("softmax.cl", source, "softmax", arguments, work, local),)
+
+
+def _rows(node: TypedNode) -> Rows:
+    dims = node.outputs[0].dims
+    axis = node.op.axis % max(1, len(dims))  # type: ignore[attr-defined]  # a Softmax or LogSoftmax operator
+    if type(node.op).since < 13:
+        return Rows(math.prod(dims[:axis]), math.prod(dims[axis:]))
+    inner = math.prod(dims[axis + 1 :])
+    size = dims[axis] if dims else 1
+    return Rows(math.prod(dims) // size if size else 0, size, inner)

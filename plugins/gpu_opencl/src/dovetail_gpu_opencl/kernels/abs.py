@@ -1,0 +1,19 @@
+"""Abs, for integers; floating-point numbers are a chain of post-ops."""
+
+from dovetail.device import TypedNode
+from dovetail_gpu_opencl.elementwise import Expression
+
+__all__ = ["KERNELS"]
+
+
+class Abs(Expression):
+    """|x|."""
+
+    def text(self, node: TypedNode) -> str | None:
+        dtype = node.outputs[0].dtype
+        if dtype.is_float:
+            return None
+        return "a < 0 ? (A)-a : a" if dtype.is_signed else "a"
+
+
+KERNELS = (Abs(None),)

@@ -1,0 +1,27 @@
+"""Concat."""
+
+from collections.abc import Sequence
+
+from dovetail.device import TypedNode
+from dovetail_gpu_opencl.broadcast import strides_of
+from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
+
+__all__ = ["KERNELS"]
+
+
+class Concat(MoveKernel):
+    """One copy for each input."""
+
+    def moves(self, node: TypedNode) -> Sequence[Move]:
+        dst = node.outputs[0]
+        axis = node.op.axis % dst.rank  # type: ignore[attr-defined]  # a Concat operator
+        strides, found, offset = strides_of(dst.dims), [], 0
+        for name, part in zip(node.node.inputs, node.inputs, strict=True):
+            assert part is not None
+            own = strides_of(part.dims)
+            found.append(Move(name, node.node.outputs[0], part.dims, own, strides, dst_offset=offset * strides[axis]))
+            offset += part.dims[axis]
+        return found
+
+
+KERNELS = (Concat(),)

@@ -1,0 +1,60 @@
+"""Gather."""
+
+import math
+
+from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernels._copy import MOVABLE, WORDS
+from dovetail_gpu_opencl.launch import Fault, Launch, Read, Write
+from dovetail_gpu_opencl.source import C_TYPES, assemble
+
+__all__ = ["KERNELS"]
+
+
+class Gather(CLKernel):
+    """gather.cl: a word a work item; an index out of range reads element 0 and raises the fault flag."""
+
+    name = "gather"
+    dtypes = MOVABLE
+    has_epilogue = False
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        data, indices = node.inputs
+        assert data is not None
+        assert indices is not None
+        if indices.dtype not in (DType.INT32, DType.INT64):
+            return Refusal(Reason.DTYPE, f"indices of {indices.dtype}")
+        if data.dims[self._axis(node)] == 0 and indices.size:
+            return Refusal(Reason.SHAPE, "the axis is empty")
+        return None
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        data, indices = node.inputs
+        assert data is not None
+        assert indices is not None
+        axis = self._axis(node)
+        inner, itemsize = math.prod(data.dims[axis + 1 :]), data.dtype.itemsize
+        width = max(w for w in (1, 2, 4, 8, 16) if inner % w == 0 and itemsize * w <= max(WORDS))
+        defines = {
+            "T": WORDS[itemsize * width],
+            "INDEX": C_TYPES[indices.dtype],
+            "OUTER": math.prod(data.dims[:axis]),
+            "AXIS": data.dims[axis],
+            "COUNT": indices.size,
+            "INNER": inner // width,
+        }
+        bound = data.dims[axis]
+        fault = Fault(f"an index is outside axis {axis} of size {bound}; accepted: {-bound} to {bound - 1}")
+        names = node.node.inputs
+        arguments = (Read(names[0]), Read(names[1]), Write(node.node.outputs[0]), fault)
+        work, local = spread(node.outputs[0].size // width, self.caps)
+        return (Launch("gather.cl", assemble("gather.cl", defines), "gather", arguments, work, local),)
+
+    def _axis(self, node: TypedNode) -> int:
+        data = node.inputs[0]
+        assert data is not None
+        axis: int = node.op.axis % data.rank  # type: ignore[attr-defined]  # a Gather operator
+        return axis
+
+
+KERNELS = (Gather(),)

@@ -1,0 +1,50 @@
+"""LayerNormalization."""
+
+import math
+
+from dovetail.device import Reason, Refusal, TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._rows import Rows
+from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, literal
+
+__all__ = ["KERNELS"]
+
+
+class NormalizeRows(CLKernel):
+    """layer_normalization.cl."""
+
+    name = "layer_normalization"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if len(node.outputs) > 1:
+            return Refusal(Reason.ATTRIBUTE, "the outputs Mean and InvStdDev")
+        size = _rows(node).size
+        for name, given in zip(("Scale", "B"), node.inputs[1:], strict=False):
+            if given is not None and given.size != size:
+                return Refusal(Reason.SHAPE, f"{name} is {given}; accepted: {size} elements, one for each of a row")
+        return None
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        dtype, rows = node.outputs[0].dtype, _rows(node)
+        tunables, acc = rows.defines(self.caps), accumulator(dtype)
+        has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
+        epsilon = literal(node.op.epsilon, acc)  # type: ignore[attr-defined]  # a LayerNormalization operator
+        defines = {"T": C_TYPES[dtype], "ACC": acc, "EPSILON": epsilon, "HAS_BIAS": has_bias, **tunables}
+        chain = postops.epilogue(node, max(2, self.caps.vector_width) if tunables["VEC"] != 1 else 1)
+        names = node.node.inputs
+        given = [Read(name) for name in names[: 3 if has_bias else 2]]
+        work, local = rows.work(self.caps)
+        arguments = (*given, Write(node.node.outputs[0]), *chain.arguments)
+        source = assemble("layer_normalization.cl", defines, chain.source)
+        return (Launch("layer_normalization.cl", source, "layer_normalization", arguments, work, local),)
+
+
+def _rows(node: TypedNode) -> Rows:
+    dims = node.outputs[0].dims
+    axis = node.op.axis % len(dims)  # type: ignore[attr-defined]  # a LayerNormalization operator
+    return Rows(math.prod(dims[:axis]), math.prod(dims[axis:]))
+
+
+KERNELS = (NormalizeRows(),)

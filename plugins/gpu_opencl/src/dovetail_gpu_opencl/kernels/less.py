@@ -1,0 +1,7 @@
+"""Less."""
+
+from dovetail_gpu_opencl.elementwise import Expression
+
+__all__ = ["KERNELS"]
+
+KERNELS = (Expression("a < b", "a < b"),)

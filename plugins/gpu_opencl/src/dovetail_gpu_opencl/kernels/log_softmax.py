@@ -1,0 +1,7 @@
+"""LogSoftmax."""
+
+from dovetail_gpu_opencl.kernels._softmax import SoftmaxRows
+
+__all__ = ["KERNELS"]
+
+KERNELS = (SoftmaxRows(logarithm=True),)

@@ -1,0 +1,22 @@
+"""Mod: with the sign of B for integers, with that of A with `fmod`; the remainder of a division by 0 is 0."""
+
+from dovetail.device import TypedNode
+from dovetail_gpu_opencl.elementwise import Expression
+
+__all__ = ["KERNELS"]
+
+
+class Mod(Expression):
+    """The remainder of A / B."""
+
+    def text(self, node: TypedNode) -> str | None:
+        dtype, fmod = node.outputs[0].dtype, node.op.fmod  # type: ignore[attr-defined]  # a Mod operator
+        if dtype.is_float:
+            return "fmod(a, b)" if fmod else None
+        if not dtype.is_signed:
+            return "b == 0 ? (A)0 : (A)(a % b)"
+        remainder = "a % b" if fmod else "(a % b != 0 && (a % b < 0) != (b < 0) ? a % b + b : a % b)"
+        return f"b == 0 || b == -1 ? (A)0 : (A)({remainder})"
+
+
+KERNELS = (Mod(None),)

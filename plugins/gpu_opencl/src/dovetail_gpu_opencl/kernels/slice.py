@@ -1,0 +1,48 @@
+"""Slice."""
+
+from collections.abc import Sequence
+
+from dovetail.device import Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.broadcast import strides_of
+from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
+
+__all__ = ["KERNELS"]
+
+
+class Slice(MoveKernel):
+    """A copy with multiplied strides and an offset."""
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if any(t is not None and t.value is None for t in node.inputs[1:]):
+            return Refusal(Reason.DYNAMIC, "starts, ends, axes or steps are no constants")
+        return None
+
+    def moves(self, node: TypedNode) -> Sequence[Move]:
+        src, dst = node.inputs[0], node.outputs[0]
+        assert src is not None
+        steps = list(strides_of(src.dims))
+        offset = 0
+        for axis, (start, step) in _starts(node).items():
+            offset += start * steps[axis]
+            steps[axis] *= step
+        return [Move(node.node.inputs[0], node.node.outputs[0], dst.dims, tuple(steps), strides_of(dst.dims), offset)]
+
+
+def _starts(node: TypedNode) -> dict[int, tuple[int, int]]:
+    """Axis -> first element and step."""
+    src = node.inputs[0]
+    assert src is not None
+    given = [None if t is None or t.value is None else t.value.reshape(-1).tolist() for t in node.inputs[1:]]
+    starts, ends, axes, steps = (given + [None, None])[:4]
+    assert starts is not None
+    assert ends is not None
+    chosen = range(len(starts)) if axes is None else [axis % src.rank for axis in axes]
+    strides = [1] * len(starts) if steps is None else steps
+    found = {}
+    for axis, start, end, step in zip(chosen, starts, ends, strides, strict=True):
+        first, _, stride = slice(start, end, step).indices(src.dims[axis])
+        found[axis] = (first, stride)
+    return found
+
+
+KERNELS = (Slice(),)

@@ -1,0 +1,7 @@
+"""Softmax."""
+
+from dovetail_gpu_opencl.kernels._softmax import SoftmaxRows
+
+__all__ = ["KERNELS"]
+
+KERNELS = (SoftmaxRows(),)

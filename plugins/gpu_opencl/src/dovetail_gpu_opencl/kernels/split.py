@@ -1,0 +1,30 @@
+"""Split."""
+
+from collections.abc import Sequence
+
+from dovetail.device import TypedNode
+from dovetail_gpu_opencl.broadcast import strides_of
+from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
+
+__all__ = ["KERNELS"]
+
+
+class Split(MoveKernel):
+    """One copy for each output."""
+
+    def moves(self, node: TypedNode) -> Sequence[Move]:
+        src = node.inputs[0]
+        assert src is not None
+        axis = node.op.axis % src.rank  # type: ignore[attr-defined]  # a Split operator
+        strides, found, offset = strides_of(src.dims), [], 0
+        sizes = node.op.infer(*node.inputs)
+        written = iter(node.outputs)
+        for name, part in zip(node.node.outputs, sizes, strict=True):
+            if name:
+                own = strides_of(next(written).dims)
+                found.append(Move(node.node.inputs[0], name, part.dims, strides, own, src_offset=offset * strides[axis]))
+            offset += part.dims[axis]
+        return found
+
+
+KERNELS = (Split(),)
