@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 hookspec = pluggy.HookspecMarker("dovetail")
 hookimpl = pluggy.HookimplMarker("dovetail")
+"""Marks a function of a plugin as the implementation of the hook of that name."""
 
 
 @hookspec(historic=True)

@@ -46,7 +46,12 @@ _ORDERS = {"BYXF": (0, 2, 3, 1), "YXFB": (2, 3, 1, 0), "FYXB": (1, 2, 3, 0)}
 _SYNONYMS = {"BFYX": "PLAIN", "NCHW": "PLAIN", "PLAIN": "PLAIN", "NHWC": "BYXF", "ANY": "ANY"}
 
 ANY = Layout("ANY")
+"""In configurations: whatever layout comes in."""
 PLAIN = BFYX = Layout("PLAIN")
+"""Row-major in the order of the dimensions: NCHW."""
 BYXF = NHWC = Layout("BYXF")
+"""Channels innermost: NHWC, for any rank from 3."""
 YXFB = Layout("YXFB")
+"""Batch innermost, channels before it; rank 4."""
 FYXB = Layout("FYXB")
+"""Channels outermost, batch innermost; rank 4."""

@@ -112,6 +112,7 @@ class Prelu:
 
 
 PostOp = Eltwise | Binary | Sum | Prelu
+"""One step of a chain, over the chained value s."""
 
 
 class PostOps:
