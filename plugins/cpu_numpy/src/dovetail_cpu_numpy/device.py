@@ -50,7 +50,9 @@ class NumpyDevice(Device):
 def _choose(node: TypedNode) -> Choice[NumpyKernel] | Refusal:
     if not node.is_static:
         return Refusal(Reason.DYNAMIC)
-    return choose((*_TABLE[node.op.stem], *GENERIC), node)
+    # An operator of another domain, or one that replaces a standard one, may mean something else by the same name.
+    standard = type(node.op).__module__ == f"dovetail.ops.{node.op.stem}"
+    return choose((*_TABLE[node.op.stem], *GENERIC) if standard else GENERIC, node)
 
 
 def _place(node: TypedNode) -> Placement:

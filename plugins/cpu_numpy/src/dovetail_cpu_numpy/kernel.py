@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.device import Accepted, DType, Kernel, Reason, Refusal, TypedNode
+from dovetail.device import Accepted, DType, Kernel, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.launch import Array, Launch, Spec
 from dovetail_cpu_numpy.post_ops import Step, bind_chain, refuse_chain
 
@@ -85,9 +85,9 @@ class NumpyKernel(Kernel):
             yield from bind_chain(steps, call.outputs[0], call.outputs[0], call.chain_scratch)
 
 
-def refuse_dtypes(node: TypedNode, accepted: frozenset[DType] = BLAS) -> Refusal | None:
-    """A refusal unless all inputs and outputs have one of these data types."""
-    for found in (*node.inputs, *node.outputs):
+def refuse_dtypes(types: Iterable[TensorType | None], accepted: frozenset[DType] = BLAS) -> Refusal | None:
+    """A refusal unless all of `types` that are present have one of the accepted data types."""
+    for found in types:
         if found is not None and found.dtype not in accepted:
             return Refusal(Reason.DTYPE, f"{found.dtype}; accepted: {', '.join(sorted(d.value for d in accepted))}")
     return None

@@ -1,0 +1,119 @@
+"""What the convolution kernels share: sizes, the two-dimensional geometry, the epilogue, and copies of shifted rows."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from dovetail.device import Binary, Refusal, TypedNode
+from dovetail.ops.conv import Conv
+from dovetail.spatial import ConvGeometry
+from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
+from dovetail_cpu_numpy.kernels._reach import Reach
+from dovetail_cpu_numpy.launch import Array, Launch, copy, fill
+from dovetail_cpu_numpy.post_ops import Step
+
+__all__ = ["ConvKernel", "Sizes", "Taps", "place", "planar"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """N images, `groups` groups of `channels` input and `maps` output channels each, and the geometry."""
+
+    images: int
+    groups: int
+    channels: int
+    maps: int
+    geometry: ConvGeometry
+    dtype: np.dtype[np.generic]
+
+    @staticmethod
+    def of(node: TypedNode) -> "Sizes":
+        """The sizes of a Conv node."""
+        op, src, wei = node.op, node.inputs[0], node.inputs[1]
+        assert isinstance(op, Conv)
+        assert src is not None
+        assert wei is not None
+        maps, channels = wei.dims[:2]
+        return Sizes(src.dims[0], op.group, channels, maps // op.group, op.geometry(src, wei), src.dtype.numpy)
+
+
+class ConvKernel(NumpyKernel):
+    """Base: accepts float32 and float64; the bias is the first step after the product."""
+
+    def refuse(self, node: TypedNode) -> Refusal | None:
+        refusal = refuse_dtypes(node.inputs)
+        return self.refuse_sizes(node, Sizes.of(node)) if refusal is None else refusal
+
+    def refuse_sizes(self, node: TypedNode, sizes: Sizes) -> Refusal | None:
+        """Why the kernel does not run a convolution of these sizes; None when it does."""
+        return None
+
+    def epilogue(self, call: Call) -> Iterable[Step]:
+        bias = call.inputs[2] if len(call.inputs) > 2 else None
+        if bias is None:
+            return ()
+        return ((Binary("add", "B"), bias.reshape(-1, *(1,) * (call.outputs[0].ndim - 2))),)
+
+
+def planar(g: ConvGeometry) -> ConvGeometry:
+    """The geometry of one or two spatial axes as that of two; a single one becomes the width."""
+    if g.rank == 2:
+        return g
+    fields = {f.name: getattr(g, f.name) for f in dataclasses.fields(g)}
+    ones = {"input", "output", "kernel", "strides", "dilations"}
+    return ConvGeometry(**{name: (int(name in ones), *value) for name, value in fields.items()})
+
+
+def place(dst: Array, src: Array, rows: Reach, columns: Reach) -> Iterator[Launch]:
+    """dst [..., rows, columns] = the shifted or strided part of src [..., H, W], with zeros for the padding.
+
+    The last two axes of both are contiguous.
+    """
+    inside = dst[..., rows.positions, :]
+    if inside.size:
+        yield from _inside(inside, src[..., rows.elements, :], rows.stride, columns)
+    for part in (dst[..., : rows.first, :], dst[..., rows.end :, :]):
+        if part.size:
+            yield fill(part, 0)
+    for part in (inside[..., : columns.first], inside[..., columns.end :]):
+        if part.size:
+            yield fill(part, 0)
+
+
+def _inside(dst: Array, src: Array, row_stride: int, columns: Reach) -> Iterator[Launch]:
+    """The columns inside of rows that all lie inside. Columns outside may be overwritten."""
+    width, shift = src.shape[-1], columns.offset
+    if row_stride == columns.stride == 1 and dst.shape[-1] == width and abs(shift) < width:
+        # One run a plane instead of one a row; what wraps round into the next row falls on columns outside.
+        flat_dst, flat_src = (a.reshape(*a.shape[:-2], -1) for a in (dst, src))
+        assert np.may_share_memory(flat_dst, dst)
+        length = flat_src.shape[-1] - abs(shift)
+        yield copy(flat_dst[..., max(0, -shift) :][..., :length], flat_src[..., max(0, shift) :][..., :length])
+    elif columns.end > columns.first:
+        yield copy(dst[..., columns.positions], src[..., columns.elements])
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """Kernel rows (or columns) over planes that hold every `stride`-th row of the padded input.
+
+    `phases` are the first rows of the planes that are needed; kernel row k reads plane `plane[k]`, `shift[k]` rows further down.
+    """
+
+    phases: tuple[int, ...]
+    plane: tuple[int, ...]
+    shift: tuple[int, ...]
+
+    @staticmethod
+    def of(kernel: int, stride: int, dilation: int) -> "Taps":
+        """The taps of one axis."""
+        starts = [k * dilation for k in range(kernel)]
+        phases = tuple(dict.fromkeys(start % stride for start in starts))
+        return Taps(phases, tuple(phases.index(s % stride) for s in starts), tuple(s // stride for s in starts))
+
+    @property
+    def extra(self) -> int:
+        """Rows that a plane has more than the output."""
+        return max(self.shift)

@@ -1,0 +1,60 @@
+"""Reductions that are one NumPy ufunc's `reduce`."""
+
+import math
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+
+from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.ops.reduce_max import ReduceMax
+from dovetail.ops.reduce_mean import ReduceMean
+from dovetail.ops.reduce_min import ReduceMin
+from dovetail.ops.reduce_prod import ReduceProd
+from dovetail.ops.reduce_sum import ReduceSum
+from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
+from dovetail_cpu_numpy.launch import Launch, constant, into
+
+__all__ = ["REDUCIBLE", "UfuncReduce"]
+
+REDUCIBLE = BLAS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
+
+
+class UfuncReduce(NumpyKernel):
+    """dst = ufunc over the axes, divided by their number of elements for a mean. Integers wrap."""
+
+    name = "ufunc_reduce"
+
+    def __init__(self, ufunc: np.ufunc, accepted: frozenset[DType] = REDUCIBLE, *, mean: bool = False) -> None:
+        self._ufunc = ufunc
+        self._accepted = accepted
+        self._mean = mean
+
+    def refuse(self, node: TypedNode) -> Refusal | None:
+        if any(given is not None and given.value is None for given in node.inputs[1:]):
+            return Refusal(Reason.ATTRIBUTE, "axes that are not constant")
+        if self._ufunc.identity is None and _count(node) == 0:
+            return Refusal(Reason.SHAPE, "no elements to reduce, and no neutral one")
+        return refuse_dtypes(node.outputs, self._accepted)
+
+    def bind(self, call: Call) -> Iterable[Launch]:
+        (dst,), axes = call.outputs, _axes(call.node)
+        kept = dst.reshape([1 if a in axes else d for a, d in enumerate(call.input(0).shape)])
+        yield partial(self._ufunc.reduce, call.input(0), axes, dst.dtype, kept, keepdims=True)
+        if self._mean:
+            yield into(np.divide, dst, constant(_count(call.node), dst), out=dst)
+
+
+def _axes(node: TypedNode) -> tuple[int, ...]:
+    op, (data, *rest) = node.op, node.inputs
+    assert isinstance(op, ReduceMax | ReduceMean | ReduceMin | ReduceProd | ReduceSum)
+    assert data is not None
+    axes = rest[0] if rest else None
+    return op.reduced_axes(data.rank, None if axes is None else axes.value)
+
+
+def _count(node: TypedNode) -> int:
+    """The number of elements that make one of the result."""
+    data = node.inputs[0]
+    assert data is not None
+    return math.prod(data.dims[axis] for axis in _axes(node))

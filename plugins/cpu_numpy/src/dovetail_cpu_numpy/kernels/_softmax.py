@@ -1,0 +1,51 @@
+"""What Softmax and LogSoftmax share: the view as [outer, n, inner], and the shifted exponentials."""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from dovetail.device import Refusal, TensorType, TypedNode
+from dovetail.ops.log_softmax import LogSoftmax, LogSoftmax_1
+from dovetail.ops.softmax import Softmax, Softmax_1
+from dovetail_cpu_numpy.kernel import NumpyKernel, refuse_dtypes
+from dovetail_cpu_numpy.launch import Array, Launch, into
+
+__all__ = ["SoftmaxKernel", "add_along", "shifted"]
+
+
+class SoftmaxKernel(NumpyKernel):
+    """Base: accepts float32 and float64, writes into the input's memory where it may."""
+
+    name = "exp"
+
+    def refuse(self, node: TypedNode) -> Refusal | None:
+        return refuse_dtypes(node.inputs)
+
+    def in_place(self, node: TypedNode) -> Sequence[int]:
+        return (0,)
+
+    def rows(self, node: TypedNode) -> tuple[int, int, int]:
+        """The input's shape as [outer, n, inner], n being what is normalized."""
+        op, dims = node.op, node.outputs[0].dims
+        assert isinstance(op, Softmax | Softmax_1 | LogSoftmax | LogSoftmax_1)
+        axis = op.axis % len(dims) if dims else 0
+        end = axis + 1 if isinstance(op, Softmax | LogSoftmax) else len(dims)
+        return math.prod(dims[:axis]), math.prod(dims[axis:end]), math.prod(dims[end:])
+
+    def row_type(self, node: TypedNode) -> TensorType:
+        """The type of one number for each row."""
+        outer, _, inner = self.rows(node)
+        return node.outputs[0].with_shape((outer, 1, inner))
+
+
+def add_along(src: Array, dst: Array) -> Launch:
+    """dst [outer, 1, inner] = the sum of src [outer, n, inner]."""
+    return partial(np.add.reduce, src, 1, None, dst, keepdims=True)
+
+
+def shifted(src: Array, peak: Array, dst: Array) -> Iterator[Launch]:
+    """dst = src - max(src), with the maximum in `peak`."""
+    yield partial(np.maximum.reduce, src, 1, None, peak, keepdims=True)
+    yield into(np.subtract, src, peak, out=dst)

@@ -1,0 +1,7 @@
+"""Add."""
+
+import numpy as np
+
+from dovetail_cpu_numpy.kernels._elementwise import UfuncKernel
+
+KERNELS = (UfuncKernel(np.add),)

@@ -1,0 +1,54 @@
+"""Gather, with every index checked before anything is read."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import numpy as np
+
+from dovetail.device import Refusal, TypedNode
+from dovetail.errors import InferError
+from dovetail.ops.gather import Gather
+from dovetail_cpu_numpy.kernel import Call, NumpyKernel
+from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy
+
+_INDEX = np.dtype(np.intp)
+
+
+class Take(NumpyKernel):
+    """`numpy.take` into the result, in its mode that wraps: after the check that is what negative indices mean.
+
+    Its mode that raises would copy the result once more.
+    """
+
+    name = "take"
+
+    def refuse(self, node: TypedNode) -> Refusal | None:
+        return None
+
+    def scratch(self, node: TypedNode) -> Sequence[Spec]:
+        indices = node.inputs[1]
+        assert indices is not None
+        return () if indices.dtype.numpy == _INDEX else ((indices.dims, _INDEX),)
+
+    def bind(self, call: Call) -> Iterable[Launch]:
+        op, data, indices = call.node.op, call.input(0), call.input(1)
+        assert isinstance(op, Gather)
+        if not indices.size:
+            return
+        if call.scratch:
+            yield copy(call.scratch[0], indices)
+            indices = call.scratch[0]
+        yield partial(_check, indices, data.shape[op.axis], op.axis)
+        if call.outputs[0].size:
+            yield partial(np.take, data, indices, op.axis, call.outputs[0], "wrap")
+
+
+def _check(indices: Array, bound: int, axis: int) -> None:
+    low, high = int(indices.min()), int(indices.max())
+    if low < -bound or high >= bound:
+        wrong = high if high >= bound else low
+        accepted = f"{-bound} to {bound - 1}" if bound else "none, because the axis has size 0"
+        raise InferError(f"index {wrong} is outside axis {axis} of size {bound}", hint=f"accepted: {accepted}")
+
+
+KERNELS = (Take(),)

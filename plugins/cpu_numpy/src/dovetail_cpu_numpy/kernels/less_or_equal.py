@@ -1,0 +1,7 @@
+"""LessOrEqual."""
+
+import numpy as np
+
+from dovetail_cpu_numpy.kernels._elementwise import UfuncKernel
+
+KERNELS = (UfuncKernel(np.less_equal),)

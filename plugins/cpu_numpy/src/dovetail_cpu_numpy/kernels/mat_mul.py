@@ -1,0 +1,34 @@
+"""MatMul."""
+
+import math
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+
+from dovetail.device import DType, Refusal, TypedNode
+from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
+from dovetail_cpu_numpy.launch import Launch
+
+_ACCEPTED = BLAS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
+
+
+class Matmul(NumpyKernel):
+    """`numpy.matmul`; a right operand that is one matrix takes all rows of the left one in a single product."""
+
+    name = "matmul"
+
+    def refuse(self, node: TypedNode) -> Refusal | None:
+        return refuse_dtypes(node.inputs, _ACCEPTED)
+
+    def bind(self, call: Call) -> Iterable[Launch]:
+        a, b, (dst,) = call.input(0), call.input(1), call.outputs
+        if not dst.size:
+            return
+        if a.ndim > 2 and b.ndim >= 2 and math.prod(b.shape[:-2]) == 1 and b.ndim <= a.ndim:
+            k, n = b.shape[-2:]
+            a, b, dst = a.reshape(dst.size // n, k), b.reshape(k, n), dst.reshape(-1, n)
+        yield partial(np.matmul, a, b, dst)
+
+
+KERNELS = (Matmul(),)

@@ -1,0 +1,29 @@
+"""Split."""
+
+from collections.abc import Iterable
+
+from dovetail.ops.split import Split
+from dovetail_cpu_numpy.kernel import Call
+from dovetail_cpu_numpy.kernels._movement import StridedCopy
+from dovetail_cpu_numpy.launch import Array
+
+
+class SplitCopy(StridedCopy):
+    """A copy of each part that is asked for."""
+
+    def pairs(self, call: Call) -> Iterable[tuple[Array, Array]]:
+        node = call.node
+        assert isinstance(node.op, Split)
+        src, start = call.input(0).swapaxes(node.op.axis, 0), 0
+        parts = iter(call.outputs)
+        # A part that nobody asks for has no type, but `infer` knows its size.
+        data, sizes = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
+        assert data is not None
+        for name, kind in zip(node.node.outputs, node.op.infer(data, sizes), strict=True):
+            size = kind.dims[node.op.axis]
+            if name:
+                yield next(parts).swapaxes(node.op.axis, 0), src[start : start + size]
+            start += size
+
+
+KERNELS = (SplitCopy(),)
