@@ -12,13 +12,15 @@ from dovetail.ops._types import Array
 __all__ = ["cast", "to_integer"]
 
 _FLOAT8 = (DType.FLOAT8_E4M3FN, DType.FLOAT8_E4M3FNUZ, DType.FLOAT8_E5M2, DType.FLOAT8_E5M2FNUZ)
+_PACKED = (DType.INT4, DType.UINT4, DType.INT2, DType.UINT2)
 
 
 def cast(x: Array, to: DType, *, saturate: bool = True, round_mode: str = "up") -> Array:
     """`x` as `to`: `x` itself when it has the type already.
 
-    Float to integer truncates toward zero; NaN becomes 0 and what is out of range the nearest bound. Integer to integer keeps
-    the low bits. `saturate` and `round_mode` are those of ONNX, for 8-bit floats.
+    Float to integer truncates toward zero; NaN becomes 0, and what is out of range the nearest bound (the rule of OpenCL's
+    saturated conversions), but for 4- and 2-bit types, which keep the low bits as integers do. `saturate` and `round_mode` are
+    those of ONNX, for 8-bit floats.
     Raises `OperatorError` for a string that is no number.
     """
     source = DType.of(x.dtype)
@@ -32,7 +34,8 @@ def cast(x: Array, to: DType, *, saturate: bool = True, round_mode: str = "up") 
         if to is DType.BOOL:
             return wide(x) != 0 if source.is_float else x.astype(np.bool_)
         if source.is_float and to.is_integer:
-            return to_integer(wide(x), to.numpy)
+            # The standard leaves this open, but ONNX's own cases for the packed types expect the low bits.
+            return to_integer(wide(x), np.dtype(np.int64)).astype(to.numpy) if to in _PACKED else to_integer(wide(x), to.numpy)
         if to is DType.FLOAT8_E8M0:
             return _to_powers(wide(x).astype(np.float32), saturate, round_mode)
         result = x.astype(to.numpy)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from dovetail.op import DType, Operator, OperatorError, TensorType
 from dovetail.ops._casts import cast
-from dovetail.ops._types import ALL, Array, Types
+from dovetail.ops._types import ALL, FLOAT6, Array, Types
 
-_TYPES = ALL - {DType.COMPLEX64, DType.COMPLEX128}
+_TYPES = (ALL | FLOAT6) - {DType.COMPLEX64, DType.COMPLEX128}
 _ROUND_MODES = ("up", "down", "nearest")
 
 

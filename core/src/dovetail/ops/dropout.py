@@ -7,10 +7,11 @@ from dovetail.ops._shapes import Movement
 from dovetail.ops._types import BOOL, FLOATS, Array
 
 _FLOAT8 = {DType.FLOAT8_E4M3FN, DType.FLOAT8_E4M3FNUZ, DType.FLOAT8_E5M2, DType.FLOAT8_E5M2FNUZ}
+_OLD_FLOATS = FLOATS - {DType.BFLOAT16}
 
 
 class Dropout(Movement):
-    """At inference the input as it is, and a mask of True; training is refused.
+    """At inference, and with a ratio of 0, the input as it is and a mask of True; other training is refused.
 
     Output 0 is a view of the data. The mask, when it is asked for, has to be written.
     """
@@ -26,17 +27,17 @@ class Dropout(Movement):
     def infer(
         self, data: TensorType, ratio: TensorType | None = None, training_mode: TensorType | None = None
     ) -> tuple[TensorType, TensorType]:
-        """The data's type, and bools in its shape. Raises `OperatorError` unless `training_mode` is known to be false."""
+        """The data's type, and bools in its shape. Raises `OperatorError` when it is not known that nothing is dropped."""
         if training_mode is not None:
             if training_mode.value is None:
                 raise OperatorError("input 'training_mode' is not known while planning; accepted: a constant false, or none")
-            _refuse_training(training_mode.value)
+            _refuse_training(training_mode.value, None if ratio is None else ratio.value)
         return data.with_shape(data.shape), data.with_dtype(DType.BOOL)
 
     def reference(self, data: Array, ratio: Array | None = None, training_mode: Array | None = None) -> tuple[Array, Array]:
         """A view of the data, and True everywhere."""
         if training_mode is not None:
-            _refuse_training(training_mode)
+            _refuse_training(training_mode, ratio)
         return data.view(), np.ones(data.shape, np.bool_)
 
 
@@ -46,7 +47,7 @@ class Dropout_10(Movement):  # noqa: N801  # <op_type>_<since>
     since = 10
     inputs = ("data: T",)
     outputs = ("output: T", "mask?: T1")
-    types = {"T": FLOATS, "T1": BOOL}
+    types = {"T": _OLD_FLOATS, "T1": BOOL}
     is_view = True
 
     ratio: float = 0.5
@@ -66,7 +67,7 @@ class Dropout_7(Movement):  # noqa: N801  # <op_type>_<since>
     since = 7
     inputs = ("data: T",)
     outputs = ("output: T", "mask?: T")
-    types = {"T": FLOATS}
+    types = {"T": _OLD_FLOATS}
     is_view = True
 
     ratio: float = 0.5
@@ -76,6 +77,6 @@ class Dropout_7(Movement):  # noqa: N801  # <op_type>_<since>
         return data.view(), np.ones(data.shape, data.dtype)
 
 
-def _refuse_training(training_mode: Array) -> None:
-    if np.any(training_mode):
+def _refuse_training(training_mode: Array, ratio: Array | None) -> None:
+    if np.any(training_mode) and (ratio is None or np.any(ratio != 0)):
         raise OperatorError("input 'training_mode' is true; accepted: false", hint="dovetail runs inference only")

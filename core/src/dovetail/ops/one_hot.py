@@ -8,6 +8,8 @@ from dovetail.ops._elementwise import scalar
 from dovetail.ops._shapes import Movement, check_axis, known
 from dovetail.ops._types import BASIC, NUMERIC, Array
 
+_NUMBERS = NUMERIC - {DType.BFLOAT16}
+
 
 class OneHot(Movement):
     """`values[1]` where a new axis of size `depth` equals the index, else `values[0]`.
@@ -18,7 +20,7 @@ class OneHot(Movement):
     since = 9
     inputs = ("indices: T1", "depth: T2", "values: T3")
     outputs = ("output: T3",)
-    types = {"T1": NUMERIC, "T2": NUMERIC, "T3": BASIC}
+    types = {"T1": _NUMBERS, "T2": _NUMBERS, "T3": BASIC}
 
     axis: int = -1
 
