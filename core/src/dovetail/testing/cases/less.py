@@ -1,0 +1,14 @@
+"""Cases of Less: Python's own comparison."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dovetail.ops.less import Less
+from dovetail.testing.case import Case
+from dovetail.testing.cases._elementwise import comparison
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """See `comparison`."""
+    yield from comparison(rng, Less(), lambda a, b: a < b)
