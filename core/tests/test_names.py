@@ -1,0 +1,52 @@
+"""The stem of an operator: its file name in every folder."""
+
+import pytest
+
+from dovetail._names import stem_of
+
+
+@pytest.mark.parametrize(
+    ("op_type", "stem"),
+    [
+        ("Abs", "abs"),
+        ("And", "and_"),
+        ("ArgMax", "arg_max"),
+        ("BatchNormalization", "batch_normalization"),
+        ("Col2Im", "col2_im"),
+        ("ConvTranspose", "conv_transpose"),
+        ("DFT", "dft"),
+        ("DepthToSpace", "depth_to_space"),
+        ("GRU", "gru"),
+        ("GatherND", "gather_nd"),
+        ("GreaterOrEqual", "greater_or_equal"),
+        ("HSwish", "h_swish"),
+        ("If", "if_"),
+        ("IsInf", "is_inf"),
+        ("IsNaN", "is_nan"),
+        ("LRN", "lrn"),
+        ("LSTM", "lstm"),
+        ("MatMul", "mat_mul"),
+        ("Not", "not_"),
+        ("OneHot", "one_hot"),
+        ("Or", "or_"),
+        ("PRelu", "p_relu"),
+        ("QLinearConv", "q_linear_conv"),
+        ("RMSNormalization", "rms_normalization"),
+        ("ReduceL1", "reduce_l1"),
+        ("ReduceLogSumExp", "reduce_log_sum_exp"),
+        ("STFT", "stft"),
+        ("TopK", "top_k"),
+        ("Xor", "xor"),
+        ("conv", "conv"),
+    ],
+)
+def test_stem_of(op_type: str, stem: str) -> None:
+    assert stem_of(op_type) == stem
+
+
+def test_a_stem_is_an_identifier_for_every_onnx_operator() -> None:
+    onnx = pytest.importorskip("onnx")
+    op_types = {schema.name for schema in onnx.defs.get_all_schemas()}
+    stems = {stem_of(op_type) for op_type in op_types}
+    assert all(stem.isidentifier() for stem in stems)
+    assert len(stems) == len(op_types)
