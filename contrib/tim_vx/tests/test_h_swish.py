@@ -1,5 +1,6 @@
 """HSwish against its formula in float64, by itself and on every device that is installed."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 import dovetail
 from dovetail.errors import OperatorError
 from dovetail.graph import DType, GraphBuilder, Model, TensorType
-from dovetail.op import OpenCLKernel
+from dovetail.op import OpenCLKernel, Operator, UnboundOperator
 from dovetail_ops_tim_vx import HSwish
 
 SCALARS = ({}, {"input_scale": 0.7, "input_tail": -1.25, "output_scale": 3.5, "output_zero_point": 2.0})
@@ -32,9 +33,10 @@ def draw(shape: tuple[int, ...], dtype: str = "float32") -> NDArray[Any]:
     return np.asarray(rng.uniform(-6, 6, shape)).astype(DType(dtype).numpy)
 
 
-def model_of(op: HSwish, x: NDArray[Any]) -> Model:
+def model_of(op: Operator, x: NDArray[Any]) -> Model:
     g = GraphBuilder()
-    return g.model([g.node(op, g.input("x", DType.of(x.dtype), x.shape), name="custom", outputs=["y"])])
+    model = g.model([g.node(op, g.input("x", DType.of(x.dtype), x.shape), name="custom", outputs=["y"])])
+    return dataclasses.replace(model, opsets={"tim.vx": 1})
 
 
 @pytest.mark.parametrize("scalars", SCALARS, ids=("plain", "scaled"))
@@ -116,10 +118,11 @@ def test_devices_follow_the_formula(device: str, dtype: str, shape: tuple[int, .
     np.testing.assert_allclose(y.astype(np.float64), formula(x, op), rtol=TYPES[dtype], atol=TYPES[dtype])
 
 
-def test_opencl_runs_the_kernel_of_the_pack() -> None:
-    x = draw((2, 3, 5, 7))
-    core = dovetail.Core()
-    compiled = core.compile_model(model_of(HSwish(), x), "OPENCL")
+def test_the_pack_is_found_by_its_domain_and_brings_the_opencl_kernel() -> None:
+    op, x = HSwish(input_scale=0.5), draw((2, 3, 5, 7))
+    read = UnboundOperator("tim.vx", "HSwish", 1, {"input_scale": 0.5})
+    compiled = dovetail.Core().compile_model(model_of(read, x), "OPENCL")
+    np.testing.assert_allclose(compiled({"x": x})["y"], formula(x, op), rtol=1e-6, atol=1e-6)
     (placement,) = compiled.report().nodes
     assert placement.op == "tim.vx::HSwish"
     assert placement.device.startswith("OPENCL")
