@@ -137,8 +137,8 @@ def test_tables_in_the_terminal(invoke: Invoke, tmp_path: Path) -> None:
     result = invoke("demo", "--images", 5, "--no-html")
     assert list(tmp_path.iterdir()) == []
     for name in dovetail.Core().available_devices:
-        assert re.search(rf"^ {re.escape(name)} +[45] of 5 ", result.stdout, re.MULTILINE)
-        assert re.search(rf"^ {re.escape(name)} +tim.vx::HSwish +hswish_0, hswish_1, ", result.stdout, re.MULTILINE)
+        assert re.search(rf"^ {re.escape(name)} +(80.00|100.00)% ", result.stdout, re.MULTILINE)
+        assert re.search(rf"^ {re.escape(name)} +tim.vx::HSwish +4 ", result.stdout, re.MULTILINE)
     assert result.stdout.count("read ") >= 4
     assert "██" in result.stdout
     assert "The report page" not in result.stderr
@@ -218,7 +218,7 @@ def test_a_device_that_computes_wrongly_fails(invoke: Invoke, session: dovetail.
     add_device(session, "WRONG", lambda info: Wrong(info, session.plugins.open_device(REFERENCE_DEVICE, {})))
     result = invoke("demo", "--images", 4, "--no-html", code=1)
     assert f"WRONG failed: its probabilities differ from those of {REFERENCE_DEVICE} by 0.01; at most 0.0001" in result.stdout
-    assert re.search(r"^ WRONG +[34] of 4 ", result.stdout, re.MULTILINE)
+    assert re.search(r"^ WRONG +(75.00|100.00)% ", result.stdout, re.MULTILINE)
 
 
 def test_a_broken_device_plugin_fails_the_demo(invoke: Invoke, session: dovetail.Core) -> None:
@@ -257,11 +257,11 @@ def result_reading(*read: int) -> _demo_measure.DeviceResult:
 def test_art_shows_shades_and_a_misread_picture() -> None:
     text = _demo_art.show_digits(digits(1, 2, 3, 4, 5, 6), result_reading(1, 2, 3, 4, 5, 0))
     lines = text.splitlines()
-    assert len(lines) == 9
+    assert len(lines) == 10
+    assert max(map(len, lines)) <= 80
     assert lines[0].count("░░░░▒▒▓▓▓▓████") == 4  # 0 2 4 8 10 12 14 16 in five shades
-    assert [part.strip() for part in lines[-1].split("    ") if part.strip()] == [
-        "read 1 (91.0%)", "read 2 (91.0%)", "read 3 (91.0%)", "read 0 (91.0%), is 6",
-    ]  # fmt: skip
+    assert re.split(" {4,}", lines[-2]) == ["read 1 (91.0%)", "read 2 (91.0%)", "read 3 (91.0%)", "read 0 (91.0%)"]
+    assert re.split(" {4,}", lines[-1]) == ["right", "right", "right", "wrong: it is 6"]
 
 
 def test_art_for_terminals_without_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,10 +24,12 @@ def show_digits(digits: "Digits", result: "DeviceResult") -> str:
     chosen = list(range(min(_SHOWN, len(digits))))
     if (wrong := (read != digits.labels).nonzero()[0]).size:
         chosen[-1] = max(int(wrong[0]), chosen[-1])
-    captions = [_caption(int(digits.labels[i]), int(read[i]), float(probabilities[i].max())) for i in chosen]
-    rows = zip(*(picture_lines(digits.images[i]) for i in chosen), strict=True)
-    width = max(map(len, [*captions, *picture_lines(digits.images[0])]))
-    return "\n".join(_GAP.join(part.ljust(width) for part in parts).rstrip() for parts in [*rows, captions])
+    blocks = [
+        [*picture_lines(digits.images[i]), *_caption(int(digits.labels[i]), int(read[i]), float(probabilities[i].max()))]
+        for i in chosen
+    ]
+    width = max(len(line) for block in blocks for line in block)
+    return "\n".join(_GAP.join(part.ljust(width) for part in parts).rstrip() for parts in zip(*blocks, strict=True))
 
 
 def picture_lines(image: NDArray[Any]) -> list[str]:
@@ -36,8 +38,8 @@ def picture_lines(image: NDArray[Any]) -> list[str]:
     return ["".join(shades[(int(value) * (len(shades) - 1) + 8) // 16] * 2 for value in row) for row in image]
 
 
-def _caption(label: int, read: int, probability: float) -> str:
-    return f"read {read} ({probability:.1%})" + ("" if read == label else f", is {label}")
+def _caption(label: int, read: int, probability: float) -> tuple[str, str]:
+    return f"read {read} ({probability:.1%})", "right" if read == label else f"wrong: it is {label}"
 
 
 def _can_print(text: str) -> bool:

@@ -26,6 +26,9 @@ __all__ = [
 _WIDE = 10_000
 """Columns of a table that goes to a pipe or a file: nothing is cut off or wrapped there."""
 
+_WHOLE = 24
+"""The longest cell that is kept from being folded."""
+
 _STYLES = {
     "loaded": "green",
     "failed": "bold red",
@@ -75,6 +78,9 @@ def styled(state: str) -> Any:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "none") -> None:
     """A table. A column whose name starts with `>` holds numbers and is set flush right. Cells are text or from `styled`."""
+    if not rows:
+        click.echo(f"{clean(title)}: {empty}\n")
+        return
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -82,16 +88,16 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
 
     console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _WIDE)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
+    cells = [[cell if isinstance(cell, Text) else Text(clean(cell, keep_lines=True)) for cell in row] for row in rows]
+    for index, column in enumerate(columns):
         right = column.startswith(">")
-        table.add_column(column.removeprefix(">"), justify="right" if right else "left", overflow="fold", no_wrap=right)
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell, keep_lines=True)) for cell in row))
-    if rows:
-        # Not the table's own title, which is folded to the width of the table.
-        console.print(Text(clean(title), style="bold"), table)
-    else:
-        click.echo(f"{clean(title)}: {empty}\n")
+        # On a narrow terminal the other columns are folded first: what a row is about, and its numbers, stay in one piece.
+        whole = (right or index == 0) and max(len(row[index]) for row in cells) <= _WHOLE
+        table.add_column(column.removeprefix(">"), justify="right" if right else "left", overflow="fold", no_wrap=whole)
+    for row in cells:
+        table.add_row(*row)
+    # Not the table's own title, which is folded to the width of the table.
+    console.print(Text(clean(title), style="bold"), table)
 
 
 def print_text(text: str = "") -> None:

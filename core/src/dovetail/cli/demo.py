@@ -129,11 +129,12 @@ def _print_results(described: dict[str, Any]) -> None:
     from dovetail.cli._demo_tables import difference_text
 
     reference = described["reference"]
-    columns = ("device", ">correct", ">accuracy", f">difference from {reference}", ">latency p50", ">p90", ">pictures a second")
+    columns = (
+        "device", ">accuracy", f">difference\nfrom {reference}", ">latency\np50", ">latency\np90", ">pictures\na second",
+    )  # fmt: skip
     rows = [
         (
             d["device"],
-            f"{d['correct']} of {described['images']}",
             f"{d['accuracy']:.2%}",
             difference_text(d, reference),
             duration(d["latency"]["p50"]),
@@ -141,7 +142,7 @@ def _print_results(described: dict[str, Any]) -> None:
             f"{d['images_per_second']:,.0f}",
         )
         if d["latency"]
-        else (d["device"], *["failed"] * 6)
+        else (d["device"], *["failed"] * 5)
         for d in described["devices"]
     ]
     print_table(f"Results (latency for one picture, throughput for {described['images']} at once)", columns, rows)

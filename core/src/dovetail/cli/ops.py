@@ -80,7 +80,7 @@ def _describe(manager: "PluginManager", domain: str | None, packages: "list[Devi
             "brings": brought(operator),
             "kernels": {package.device: package.kernels(operator.stem, stems) for package in packages},
         }
-        for operator in _of_domain(manager, domain)
+        for operator in sorted(_of_domain(manager, domain), key=lambda o: (o.domain, o.op_type, o.since))
     ]
 
 
