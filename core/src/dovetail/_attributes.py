@@ -74,7 +74,8 @@ def _type_name(kind: Any) -> str | None:
         inner = typing.get_args(kind)
         if len(inner) == 2 and inner[1] is Ellipsis and inner[0] in (int, float, str):
             return f"tuple[{inner[0].__name__}, ...]"
-    if kind is np.ndarray or typing.get_origin(kind) is np.ndarray:
+    # NDArray[X] is an alias of ndarray[...] up to NumPy 2.4, and from 2.5 on (Python 3.12 and later) a type of its own.
+    if kind is np.ndarray or typing.get_origin(kind) in (np.ndarray, NDArray):
         return "NDArray"
     return None
 
