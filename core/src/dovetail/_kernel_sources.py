@@ -2,16 +2,24 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from importlib import resources
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from dovetail.errors import OperatorError
+from dovetail.errors import OperatorError, UsageError
+from dovetail.formula import Formula, dimensions
 from dovetail.graph.dtype import DType
+from dovetail.graph.layout import Layout
 from dovetail.graph.types import TensorType
 
-WorkSize = Callable[[Sequence[TensorType | None], Sequence[TensorType]], tuple[int, ...]]
+if TYPE_CHECKING:
+    from dovetail.op import Operator
+
+Types = Sequence[TensorType | None]
+WorkSize = Callable[[Types, Sequence[TensorType]], tuple[int, ...]]
 """Work size from input and output types: one to three positive numbers."""
 
 SCALAR_TYPES = ("float", "int", "uint")
+IMAGE_KINDS = ("image2d_t", "image2d_array_t")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +31,22 @@ class KernelSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCLKernel(KernelSource):
-    """An OpenCL C kernel (1.2). Its arguments are the inputs, then the outputs (`__global` pointers), then the scalars.
+    """An OpenCL C kernel (1.2). Arguments: inputs, outputs, scratch buffers (all `__global` pointers or images), then scalars.
 
-    `entry` is the kernel function, or a function for each data type of the first input (`{"float32": "hswish_f32"}`); a
-    node of a data type that is not listed is refused. `scalars` are `(attribute, C type)` pairs in argument order, with the
-    C types float, int and uint. `global_size` gives the NDRange; the default is one work item for each element of output 0.
-    `local_size` None leaves the choice to the driver. `options` go to the compiler as they are.
+    `source` is the text (`OpenCLKernel.text_of(__package__, "file.cl")` reads a file of the package). `entry` is the kernel
+    function, or a function for each data type of the first input (`{"float32": "hswish_f32"}`); a node of a data type that is
+    not listed is refused. `scalars` are `(attribute, C type)` pairs in argument order, with the C types float, int and uint.
+    `options` go to the compiler as they are; `defines` become `#define` lines, given as a mapping or as a function of operator,
+    input types and output types.
+
+    `global_size` is the NDRange: formulas (`("X", "Y", "B*F")`, see `dovetail.formula`) or a function of input and output
+    types; the default is one work item for each element of output 0. `local_size` likewise; None leaves it to the driver.
+    Formulas take B, F, Y, X from `dim`: `output` (0), or `input,N`.
+
+    `layouts` maps port names to the memory layout that the kernel wants there (`{"X": "BYXF", "Y": "BYXF"}`, or `ANY`:
+    whichever, the same for all ports so marked); ports not named are plain. `images` maps port names to `image2d_t` or
+    `image2d_array_t` (width X, height Y, one slice for each B and F; float32 and float16 only). `scratch` gives the bytes of
+    work buffers: formulas or functions of input and output types.
     """
 
     language: ClassVar[str] = "opencl"
@@ -37,9 +55,16 @@ class OpenCLKernel(KernelSource):
     entry: str | Mapping[str, str]
     scalars: tuple[tuple[str, str], ...] = ()
     options: tuple[str, ...] = ()
-    global_size: WorkSize | None = None
-    local_size: tuple[int, ...] | None = None
-    origin: str = field(default="<kernel source>")
+    defines: "Mapping[str, Any] | Callable[[Operator, Types, Sequence[TensorType]], Mapping[str, Any]]" = field(
+        default_factory=dict
+    )
+    global_size: WorkSize | tuple[str, ...] | None = None
+    local_size: WorkSize | tuple[str, ...] | tuple[int, ...] | None = None
+    dim: str = "output"
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    scratch: tuple[str | Callable[[Types, Sequence[TensorType]], int], ...] = ()
+    origin: str = "<kernel source>"
 
     def __post_init__(self) -> None:
         for attribute, c_type in self.scalars:
@@ -47,7 +72,93 @@ class OpenCLKernel(KernelSource):
                 raise OperatorError(
                     f"{self.origin}: scalar {attribute!r} has type {c_type!r}; accepted: {', '.join(SCALAR_TYPES)}"
                 )
+        for port, kind in self.images.items():
+            if kind not in IMAGE_KINDS:
+                raise OperatorError(f"{self.origin}: image {port!r} is {kind!r}; accepted: {', '.join(IMAGE_KINDS)}")
+        for size in (self.global_size, self.local_size):
+            if isinstance(size, tuple) and not 1 <= len(size) <= 3:
+                raise OperatorError(f"{self.origin}: {size!r} has {len(size)} work sizes; accepted: one to three")
+        for text in self._formulas():
+            Formula.parse(text)
+        _dim_index(self.dim, self.origin)
+
+    def _formulas(self) -> list[str]:
+        sizes = [*_as_tuple(self.global_size), *_as_tuple(self.local_size), *self.scratch]
+        return [size for size in sizes if isinstance(size, str)]
+
+    @staticmethod
+    def text_of(package: str, name: str) -> str:
+        """The text of a file in an installed package. Raises `OperatorError` when it is not there."""
+        try:
+            return resources.files(package).joinpath(name).read_text("utf-8")
+        except (OSError, ModuleNotFoundError) as error:
+            raise OperatorError(f"the kernel file {name!r} of {package} cannot be read: {error}") from None
 
     def entry_for(self, dtype: DType) -> str | None:
         """The kernel function for a data type of the first input; None when there is none."""
         return self.entry if isinstance(self.entry, str) else self.entry.get(dtype.value)
+
+    def layout_of(self, port: str) -> Layout:
+        """The layout that the kernel wants at a port."""
+        return Layout.of(self.layouts.get(port, "PLAIN"))
+
+    def work_sizes(self, inputs: Types, outputs: Sequence[TensorType]) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """Global and local size for these types. Raises `UsageError` for sizes that are not positive, or not one to three."""
+        if self.global_size is None:
+            global_size: tuple[int, ...] = (outputs[0].size,)
+        else:
+            global_size = self._size(self.global_size, inputs, outputs)
+        local_size = None if self.local_size is None else self._size(self.local_size, inputs, outputs)
+        # Without elements there is nothing to launch, whatever the formulas say.
+        if all(t.size == 0 for t in outputs):
+            return (0,), None
+        _check_sizes(self.origin, global_size, local_size)
+        return global_size, local_size
+
+    def scratch_bytes(self, inputs: Types, outputs: Sequence[TensorType]) -> tuple[int, ...]:
+        """Bytes of each scratch buffer. Raises `UsageError` for a size that is not positive."""
+        sizes = tuple(self._one(s, inputs, outputs) if isinstance(s, str) else s(inputs, outputs) for s in self.scratch)
+        for size in sizes:
+            if size < 1:
+                raise UsageError(f"{self.origin}: a scratch buffer has {size} bytes; accepted: 1 or more")
+        return sizes
+
+    def define_lines(self, op: "Operator", inputs: Types, outputs: Sequence[TensorType]) -> str:
+        """The `#define` lines for a node."""
+        defines = self.defines(op, inputs, outputs) if callable(self.defines) else self.defines
+        return "".join(f"#define {name} {value}\n" for name, value in defines.items())
+
+    def _size(self, size: Any, inputs: Types, outputs: Sequence[TensorType]) -> tuple[int, ...]:
+        if callable(size):
+            return tuple(size(inputs, outputs))
+        return tuple(one if isinstance(one, int) else self._one(one, inputs, outputs) for one in size)
+
+    def _one(self, text: str, inputs: Types, outputs: Sequence[TensorType]) -> int:
+        index = _dim_index(self.dim, self.origin)
+        tensor = outputs[0] if index is None else (inputs[index] if index < len(inputs) else None)
+        if tensor is None:
+            raise UsageError(f"{self.origin}: dim is {self.dim!r}, but the node has no such input")
+        return Formula.parse(text).evaluate(dimensions(tensor.dims))
+
+
+def _as_tuple(size: Any) -> tuple[Any, ...]:
+    return size if isinstance(size, tuple) else ()
+
+
+def _dim_index(dim: str, origin: str) -> int | None:
+    word, _, number = dim.replace(" ", ",").partition(",")
+    if word == "output" and not number:
+        return None
+    if word == "input" and (not number or number.isdigit()):
+        return int(number or 0)
+    raise OperatorError(f"{origin}: dim is {dim!r}; accepted: 'output', 'input' or 'input,N'")
+
+
+def _check_sizes(origin: str, global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> None:
+    for size in (global_size, local_size or (1,)):
+        if not 1 <= len(size) <= 3 or any(n < 1 for n in size):
+            raise UsageError(f"{origin}: the work size is {size}; accepted: one to three positive numbers")
+    if local_size is not None and len(local_size) != len(global_size):
+        raise UsageError(f"{origin}: the local size {local_size} does not fit the global size {global_size}")
+    if local_size is not None and any(g % n for g, n in zip(global_size, local_size, strict=True)):
+        raise UsageError(f"{origin}: the global size {global_size} is no multiple of the local size {local_size}")

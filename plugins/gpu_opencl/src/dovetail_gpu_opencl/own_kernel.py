@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from dovetail.device import OpenCLKernel, Reason, Refusal, TypedNode
-from dovetail.errors import OperatorError
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Scalar, Write
 from dovetail_gpu_opencl.source import C_TYPES
@@ -42,13 +41,9 @@ class OwnKernel(CLKernel):
         arguments: list[Argument] = [Read(name) for name in node.node.inputs]
         arguments += [Write(name) for name in node.node.writes]
         arguments += [Scalar(_NUMBERS[c_type](getattr(node.op, name))) for name, c_type in kernel.scalars]
-        if kernel.global_size is None:
-            work: tuple[int, ...] = (node.outputs[0].size,)
-        else:
-            work = _checked(node, kernel.global_size(node.inputs, node.outputs))
-        if 0 in (t.size for t in node.outputs):
-            work = (0,)
-        return (Launch(kernel.origin, kernel.source, entry, tuple(arguments), work, kernel.local_size, kernel.options),)
+        work, local = kernel.work_sizes(node.inputs, node.outputs)
+        text = kernel.define_lines(node.op, node.inputs, node.outputs) + kernel.source
+        return (Launch(kernel.origin, text, entry, tuple(arguments), work, local, kernel.options),)
 
 
 def _source(node: TypedNode) -> tuple[OpenCLKernel, str] | None:
@@ -59,8 +54,3 @@ def _source(node: TypedNode) -> tuple[OpenCLKernel, str] | None:
             return kernel, entry
     return None
 
-
-def _checked(node: TypedNode, work: tuple[int, ...]) -> tuple[int, ...]:
-    if 1 <= len(work) <= 3 and all(isinstance(n, int) and n >= 0 for n in work):
-        return work
-    raise OperatorError(f"node {node.node}: its kernel's global size is {work}; accepted: one to three numbers, none negative")
