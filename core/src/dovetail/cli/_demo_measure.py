@@ -59,7 +59,8 @@ class CustomNode:
 class DeviceResult:
     """One device on all pictures. With an `error` the other figures may be missing.
 
-    `difference` is the largest from the reference device (None for itself), `training_difference` from the training run.
+    `difference` is the largest from the reference device (None when that could not run), `training_difference` from the
+    training run.
     """
 
     device: str
@@ -134,6 +135,8 @@ def _run(
         placements = compiled.report().nodes
         batches = Latency.of(measure(lambda: compiled({name: inputs}), seconds=_BATCH_SECONDS, advance=lambda s: advance(s / 2)))
         latency = _latency(compiled, name, inputs, advance)
+    if device == REFERENCE_DEVICE:
+        reference = probabilities
     difference = None if reference is None else _difference(probabilities, reference)
     training_difference = _difference(probabilities, digits.probabilities)
     return DeviceResult(

@@ -14,6 +14,7 @@ from dovetail.cli._demo_measure import LIMIT, DeviceResult, Digits
 from dovetail.cli._demo_tables import CUSTOM_COLUMNS, custom_rows, difference_text
 from dovetail.cli._html import Html, element, join, picture, table, text
 from dovetail.cli._output import duration
+from dovetail.device import REFERENCE_KERNEL
 
 __all__ = ["write_page"]
 
@@ -28,6 +29,7 @@ def write_page(path: Path, described: dict[str, Any], results: Sequence[DeviceRe
         "headline": _headline(described),
         "images": described["images"],
         "reference": described["reference"],
+        "reference_kernel": REFERENCE_KERNEL,
         "limit": f"{LIMIT:g}",
         "version": described["version"],
         "python": platform.python_version(),
@@ -67,7 +69,8 @@ def _cards(described: dict[str, Any]) -> Html:
     best = max(measured, key=lambda d: d["correct"])
     fast = min(measured, key=lambda d: d["latency"]["p50"])
     many = max(measured, key=lambda d: d["images_per_second"])
-    differences = [d["difference"] for d in measured if d["difference"] is not None]
+    others = [d for d in measured if d["device"] != described["reference"]]
+    differences = [d["max_difference"] for d in others if d["max_difference"] is not None]
     cards = [
         _card(f"{best['accuracy']:.2%}", f"read right: {best['correct']} of {described['images']}"),
         _card(_time(fast["latency"]["p50"]), f"for one picture on {fast['device']}"),

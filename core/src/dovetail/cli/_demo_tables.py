@@ -23,7 +23,7 @@ def difference_text(device: Mapping[str, Any], reference: str) -> str:
     """The largest difference from the reference device, of what `dovetail demo --json` tells of one device."""
     if device["device"] == reference:
         return "reference"
-    return "-" if device["difference"] is None else f"{device['difference']:.1e}"
+    return "-" if device["max_difference"] is None else f"{device['max_difference']:.1e}"
 
 
 def _kernel(node: Mapping[str, Any], asked: str) -> str:

@@ -30,7 +30,7 @@ def command(page: str, no_html: bool, images: int | None, as_json: bool) -> None
     \b
     JSON: {"version", "images", "reference": device, "page": file or null,
            "devices": [{"device", "error", "correct", "accuracy",
-             "difference", "training_difference",
+             "max_difference", "training_difference",
              "latency": {"runs", "mean", "p50", "p90", "p99", "fastest"},
              "images_per_second", "wrong": [positions],
              "custom_nodes": [{"node", "operator", "device", "kernel",
@@ -97,7 +97,7 @@ def _device(result: "DeviceResult", digits: "Digits") -> dict[str, Any]:
         "error": result.error or None,
         "correct": result.correct,
         "accuracy": result.correct / len(digits),
-        "difference": result.difference,
+        "max_difference": result.difference,
         "training_difference": result.training_difference,
         "latency": None if result.latency is None else asdict(result.latency),
         "images_per_second": result.images_per_second,
