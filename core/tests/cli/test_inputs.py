@@ -8,6 +8,7 @@ from typing import Any
 import click
 import numpy as np
 import pytest
+from PIL import Image
 
 from dovetail.cli._inputs import random_tensor, read_inputs, write_npz
 from dovetail.errors import InputError, UsageError
@@ -114,9 +115,8 @@ def test_wrong_suffix_is_named(tmp_path: Path) -> None:
 
 
 def test_grey_picture_for_a_float_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    image = pytest.importorskip("PIL.Image", reason="pillow is optional: without it the error test below covers pictures")
     pixels = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
-    image.fromarray(pixels).save(tmp_path / "p.png")
+    Image.fromarray(pixels).save(tmp_path / "p.png")
     found = read_inputs(picture_type("N", 1, 3, 4), [f"{tmp_path}/p.png"], 0)["image"]
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, pixels[None, None] / 255, atol=1e-7)
@@ -124,8 +124,7 @@ def test_grey_picture_for_a_float_input(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_colour_picture_with_channels_last_is_scaled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    image = pytest.importorskip("PIL.Image", reason="pillow is optional: without it the error test below covers pictures")
-    image.new("RGB", (8, 6), (10, 200, 30)).save(tmp_path / "p.png")
+    Image.new("RGB", (8, 6), (10, 200, 30)).save(tmp_path / "p.png")
     found = read_inputs(picture_type(1, 4, 5, 3, dtype=DType.UINT8), [f"image={tmp_path}/p.png"], 0)["image"]
     assert (found.dtype, found.shape) == (np.uint8, (1, 4, 5, 3))
     np.testing.assert_array_equal(found, np.broadcast_to(np.array([10, 200, 30], np.uint8), found.shape))
@@ -133,7 +132,6 @@ def test_colour_picture_with_channels_last_is_scaled(tmp_path: Path, capsys: pyt
 
 
 def test_picture_problems(tmp_path: Path) -> None:
-    pytest.importorskip("PIL.Image", reason="pillow is optional: without it the error test below covers pictures")
     (tmp_path / "p.png").write_bytes(b"no picture")
     with pytest.raises(InputError, match="not a picture"):
         read_inputs(picture_type(1, 1, 3, 4), [f"{tmp_path}/p.png"], 0)

@@ -65,7 +65,10 @@ class _Program(click.Group):
     def _plugin_commands(self) -> None:
         from dovetail.plugins import PluginManager
 
-        PluginManager().add_commands(self)
+        manager = PluginManager()
+        # Asking for hooks imports numpy, which the help can do without when nothing is installed that has any.
+        if any(record.kind == "hooks" for record in manager.records()):
+            manager.add_commands(self)
 
 
 def _own_commands() -> list[str]:
