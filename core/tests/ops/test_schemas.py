@@ -87,8 +87,10 @@ def _check_default(own: Any, theirs: Any) -> None:
         assert np.float32(own) == np.float32(theirs)
     elif isinstance(own, DType):
         assert own.onnx == theirs
+    elif isinstance(theirs, (list, tuple)):
+        assert own == tuple(item.decode() if isinstance(item, bytes) else item for item in theirs)
     else:
-        assert own == (tuple(theirs) if isinstance(theirs, (list, tuple)) else theirs)
+        assert own == theirs
 
 
 @_every_class
