@@ -61,7 +61,10 @@ def _bind_node(node: Node, op: UnboundOperator, find: Find, depth: int) -> tuple
 
 def _as_array(value: Any) -> NDArray[Any]:
     array = np.asarray(value)
-    return array.astype(np.float32) if array.dtype == np.float64 else array
+    if array.dtype != np.float64:
+        return array
+    # An empty list has no type of its own; the attributes that may be empty are lists of axes.
+    return array.astype(np.float32 if array.size else np.int64)
 
 
 def _place(inputs: list[str], index: int, name: str) -> None:

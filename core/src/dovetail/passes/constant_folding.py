@@ -51,7 +51,8 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorT
         padded = [*inputs, *[None] * (len(node.op.inputs) - len(inputs))]
         given = node.op.infer(*padded)
         outputs = given if isinstance(given, tuple) else (given,)
-        if len(outputs) < len(node.outputs):
+        exact = bool(node.op.outputs) and node.op.outputs[-1].variadic
+        if len(outputs) < len(node.outputs) or (exact and len(outputs) > len(node.outputs)):
             raise OperatorError(f"infer() gave {len(outputs)} output types, the node has {len(node.outputs)} outputs")
         present = [t for name, t in zip(node.outputs, outputs, strict=False) if name]
         for t in present:
