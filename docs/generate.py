@@ -1,0 +1,295 @@
+"""Writes the generated pages of docs/reference from the code that they describe.
+
+`python docs/generate.py` writes them; tests/docs compares them, so that a page that is out of date fails the tests.
+"""
+
+import importlib
+import inspect
+import re
+import sys
+import textwrap
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import iter_modules
+
+import click
+
+import dovetail.cli
+from dovetail import errors, hookspecs, ops
+from dovetail.graph import DType
+from dovetail.op import Operator
+from dovetail.ops import _types
+from dovetail.plugins import checks
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "reference"
+NOTE = "<!-- Written by docs/generate.py from the code. Do not edit: run `python docs/generate.py`. -->\n"
+
+
+def main() -> int:
+    """Write every page; print the names of those that changed."""
+    for name, render in PAGES.items():
+        path, text = FOLDER / name, render()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+    return 0
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table. Cells may hold Markdown; `|` is escaped."""
+    head = [*columns]
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def linked(text: str, path: Path) -> str:
+    """A link from a page of docs/reference to a file of the repository."""
+    return f"[{text}](../../{path.relative_to(ROOT).as_posix()})"
+
+
+def documented(thing: object) -> str:
+    """The docstring as Markdown: `::` and an indented block become a fenced block of Python."""
+    text = inspect.cleandoc(inspect.getdoc(thing) or "") + "\n"
+    blocks = re.compile(r"::\n\n((?:(?: {4}.*)?\n)+)")
+    return blocks.sub(lambda m: f":\n\n```python\n{textwrap.dedent(m[1]).strip()}\n```\n\n", text).rstrip() + "\n"
+
+
+# --- hooks -----------------------------------------------------------------------------------------------------------
+
+
+def hooks() -> str:
+    """hooks.md: every hook with its signature and contract."""
+    groups: dict[str, list[str]] = {}
+    for hook, kinds in checks.HOOKS.items():
+        for kind in kinds:
+            required = hook in checks._REQUIRED.get(kind, ())
+            groups.setdefault(kind, []).append(f"**{hook}**" if required else hook)
+    rows = [(f"`dovetail.{kind}`", ", ".join(members)) for kind, members in groups.items()]
+    parts = [
+        f"# Hooks\n\n{NOTE}",
+        documented(hookspecs).replace("there is no code here", "it has no code"),
+        "Where a hook can be implemented; those in bold must be:\n",
+        table(("Entry-point group", "Hooks"), rows),
+    ]
+    for name in checks.HOOKS:
+        function = getattr(hookspecs, name)
+        parts += [f"## {name}\n", f"```python\n{signature(function)}\n```\n", documented(function)]
+    return "\n".join(parts)
+
+
+def signature(function: Callable[..., object]) -> str:
+    """`def name(argument: Type) -> Type`, annotations as they stand in the source."""
+    source = inspect.getsource(function)
+    found = re.search(r"^def .*?:\n", source, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"{function} has no def line"
+    return found[0].rstrip(":\n").replace('"', "")
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def error_tree() -> str:
+    """errors.md: the tree with its codes."""
+    rows = [
+        (f"`{kind.code}`", "&emsp;" * depth + f"`{kind.__name__}`", " ".join((kind.__doc__ or "").split("\n\n")[0].split()))
+        for kind, depth in descendants(errors.DovetailError, 0)
+    ]
+    return f"# Errors\n\n{NOTE}\n{ERRORS_HEAD}\n{table(('Code', 'Class', 'Raised for'), rows)}\n{ERRORS_TAIL}"
+
+
+ERRORS_HEAD = """\
+Everything that dovetail raises on purpose is a `DovetailError`, from `dovetail.errors`. An error has a `message` that says
+what was received and what is accepted, a `hint` that says what to do (it may be empty), and a `code` that stays the same
+from version to version. Errors can be pickled. An indented class is a subclass of the one above it.
+"""
+ERRORS_TAIL = """\
+The command line prints message and hint on stderr and exits with 1; with `--debug` it shows the traceback. A command that
+cannot be meant (an unknown option, a missing argument) exits with 2.
+"""
+
+
+def descendants(kind: type[errors.DovetailError], depth: int) -> Iterator[tuple[type[errors.DovetailError], int]]:
+    """The class and its subclasses in `dovetail.errors`, depth first, by code."""
+    yield kind, depth
+    for below in sorted(kind.__subclasses__(), key=lambda k: k.code):
+        if below.__module__ == errors.__name__:
+            yield from descendants(below, depth + 1)
+
+
+# --- operators -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DevicePackage:
+    """A device plugin of this repository: its device type and the folder of its kernels."""
+
+    device: str
+    kernels: Path
+
+
+def device_packages() -> list[DevicePackage]:
+    """The device plugins of this repository, by device type."""
+    found = []
+    for project in ROOT.glob("*/*/pyproject.toml"):
+        groups = tomllib.loads(project.read_text(encoding="utf-8"))["project"].get("entry-points", {})
+        for name, module in groups.get("dovetail.devices", {}).items():
+            found.append(DevicePackage(name.upper(), project.parent / "src" / module / "kernels"))
+    return sorted(found, key=lambda package: package.device)
+
+
+def operators() -> str:
+    """operators.md: every standard operator."""
+    packages = device_packages()
+    by_name: dict[str, list[type[Operator]]] = {}
+    for cls in ops.find_all():
+        by_name.setdefault(cls.op_type, []).append(cls)
+    rows = [row(versions, packages) for _, versions in sorted(by_name.items())]
+    legend = [(name, ", ".join(dtype.value for dtype in DType if dtype in types)) for name, types in TYPE_SETS.items()]
+    columns = ("Operator", "From version", "Types", "Can be", *(p.device for p in packages))
+    head = OPERATORS_HEAD.format(count=len(by_name), devices=", ".join(p.device for p in packages))
+    words = table(("Word", "Data types"), legend)
+    return f"# Operators\n\n{NOTE}\n{head}\n{table(columns, rows)}\n## Types\n\n{words}"
+
+
+OPERATORS_HEAD = """\
+The {count} operators of the standard domain `ai.onnx`. `dovetail ops` prints those of installed op packs too, and
+`dovetail where Conv` the files of one.
+
+- **Operator** links to the definition: attributes, shape inference, NumPy reference.
+- **From version**: the operator set versions from which a definition holds, up to the next one. A model that imports an
+  older operator set is refused with a message that says so.
+- **Types** are those of the newest definition, for each type variable, in the words of the last table.
+- **Can be**: a *post-op* (of floating-point type) is taken over by the node before it, or runs in the device's elementwise
+  kernel; a *view* moves nothing; a *composition* is expanded into other operators where the device has no kernel for it.
+- **{devices}** link to the device's own kernels for the operator. Where there are none, a node that is no post-op,
+  view or composition runs by its NumPy reference on NUMPY. A kernel may refuse a data type or an attribute:
+  `dovetail info MODEL` says which nodes of a model a device refuses, and why.
+"""
+
+
+def row(versions: list[type[Operator]], packages: list[DevicePackage]) -> list[str]:
+    """The table row of one operator."""
+    newest = versions[-1]
+    definition = ROOT / "core" / "src" / "dovetail" / "ops" / f"{newest.stem}.py"
+    kernels = [package.kernels / f"{newest.stem}.py" for package in packages]
+    return [
+        linked(newest.op_type, definition),
+        ", ".join(str(cls.since) for cls in versions),
+        types_of(newest),
+        ", ".join(abilities(newest)),
+        *(linked("kernels", file) if file.is_file() else "" for file in kernels),
+    ]
+
+
+def abilities(cls: type[Operator]) -> Iterator[str]:
+    """What planning may do with the operator."""
+    if cls.post_ops is not Operator.post_ops:
+        yield "post-op"
+    if cls.is_view:
+        yield "view"
+    if cls.has_composition():
+        yield "composition"
+
+
+_FLOAT8 = {DType.FLOAT8_E4M3FN, DType.FLOAT8_E4M3FNUZ, DType.FLOAT8_E5M2, DType.FLOAT8_E5M2FNUZ}
+
+TYPE_SETS: dict[str, frozenset[DType]] = {
+    "all": _types.ALL,
+    "basic": _types.BASIC,
+    "common": _types.COMMON,
+    "numeric": _types.NUMERIC,
+    "signed": _types.SIGNED,
+    "floats": _types.FLOATS,
+    "integers": _types.INTEGERS,
+    "wide integers": frozenset({DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}),
+    "indices": _types.INDICES,
+    "float8": frozenset(_FLOAT8),
+    "narrow": _types.ALL - _types.BASIC - _FLOAT8,
+    "float6": _types.FLOAT6,
+}
+"""Words for sets of data types, a larger set before the smaller ones inside it."""
+
+
+def types_of(cls: type[Operator]) -> str:
+    """`T: floats; I: indices`, or the words of the only set when all variables have the same."""
+    words = {name: type_words(types) for name, types in cls.types.items()}
+    if len(set(words.values())) == 1:
+        return next(iter(words.values()))
+    return "; ".join(f"{name}: {text}" for name, text in words.items())
+
+
+def type_words(types: frozenset[DType]) -> str:
+    """The set as words, and the data types that no word covers."""
+    words, left = [], set(types)
+    for word, members in TYPE_SETS.items():
+        if len(members) > 1 and members <= left:
+            words.append(word)
+            left -= members
+    return ", ".join([*words, *sorted(dtype.value for dtype in left)])
+
+
+# --- command line ----------------------------------------------------------------------------------------------------
+
+
+def command_line() -> str:
+    """cli.md: every command of the program itself, from its help."""
+    root = click.Context(dovetail.cli.program, info_name="dovetail", **dovetail.cli.program.context_settings)
+    names = [m.name for m in iter_modules(dovetail.cli.__path__) if not m.name.startswith("_")]
+    parts = [
+        f"# Command line\n\n{NOTE}",
+        described_help(dovetail.cli.program),
+        COMMANDS_HEAD,
+    ]
+    for name in names:
+        command = importlib.import_module(f"dovetail.cli.{name}").command
+        parts += command_parts(command, click.Context(command, info_name=name, parent=root), 2)
+    return "\n".join(parts)
+
+
+COMMANDS_HEAD = """\
+Results go to stdout, remarks and progress to stderr. Exit codes: 0 done, 1 failed, 2 called in a way that cannot be
+meant. Every command has `--help`. Plugins may add commands; `dovetail --help` lists them.
+"""
+
+
+def command_parts(command: click.Command, context: click.Context, level: int) -> Iterator[str]:
+    """Heading, description, usage, options and example; for a group, those of its commands too."""
+    yield f"{'#' * level} {context.command_path}\n"
+    yield described_help(command)
+    if isinstance(command, click.Group):
+        for name in sorted(command.commands):
+            below = command.commands[name]
+            yield from command_parts(below, click.Context(below, info_name=name, parent=context), level + 1)
+        return
+    yield f"```text\n{' '.join((context.command_path, *command.collect_usage_pieces(context)))}\n```\n"
+    options = [p for p in command.params if isinstance(p, click.Option)]
+    records = [record for option in options if (record := option.get_help_record(context)) is not None]
+    yield table(("Option", "What it does"), [(f"`{' '.join(names.split())}`", " ".join(text.split())) for names, text in records])
+    example = textwrap.dedent((command.epilog or "").partition("Example:\n")[2]).strip()
+    assert example, f"{context.command_path} has no example in its help"
+    yield f"Example:\n\n```console\n{example}\n```\n"
+
+
+def described_help(command: click.Command) -> str:
+    """The description; click's marker `\\b` keeps the lines of a paragraph, which becomes a fenced block."""
+    paragraphs = []
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        if paragraph.startswith("\b\n"):
+            paragraphs.append(f"```text\n{paragraph[2:]}\n```")
+        else:
+            paragraphs.append(paragraph)
+    return "\n\n".join(paragraphs) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": command_line,
+    "errors.md": error_tree,
+    "hooks.md": hooks,
+    "operators.md": operators,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
