@@ -1,0 +1,119 @@
+"""The tutorial and the how-to pages do what they say: their commands and snippets run, and give what the pages show.
+
+A `console` block holds commands, a `python` block code; a `text` block right after it shows what both print, with `...` for
+what differs from machine to machine. A block after `<!-- not run: reason -->` is left out.
+"""
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = ("tutorial/first_model.md", "how-to/install_devices.md")
+
+FENCE = re.compile(r"^(?P<skip><!-- not run: .+ -->\n)?```(?P<language>\w+)\n(?P<content>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Something to run, with the output that the page shows for it (None when it shows none)."""
+
+    language: str
+    content: str
+    line: int
+    shown: str | None
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """The blocks of a page that are run, in order."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = list(FENCE.finditer(text))
+    for fence, following in zip(found, [*found[1:], None], strict=True):
+        if fence["skip"] or fence["language"] not in ("console", "python"):
+            continue
+        is_output = (
+            following is not None and following["language"] == "text" and not text[fence.end() : following.start()].strip()
+        )
+        line = text.count("\n", 0, fence.start("content")) + 1
+        yield Block(fence["language"], fence["content"], line, following["content"] if following and is_output else None)
+
+
+def run_console(block: Block, folder: Path) -> str:
+    """What the commands print. Their exit code is 0, or 1 when the page shows that they fail."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    printed = ""
+    for command in block.content.splitlines():
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            env={**os.environ, "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        printed += done.stdout
+        fails = block.shown is not None and "Error: " in block.shown
+        assert done.returncode == int(fails), f"line {block.line}: {command} exited with {done.returncode}\n{done.stdout}"
+    return printed
+
+
+def run_python(block: Block, page: str, namespace: dict[str, Any]) -> str:
+    """What the code prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        # Line numbers of tracebacks are those of the page.
+        exec(compile("\n" * (block.line - 1) + block.content, str(DOCS / page), "exec"), namespace)
+    return printed.getvalue()
+
+
+def shows(shown: str, printed: str) -> bool:
+    """Whether the page shows what was printed; `...` stands for anything or nothing, and widths of tables do not count."""
+    first, *others = (plain(piece) for piece in shown.split("..."))
+    text = plain(printed)
+    if not others:
+        return text == first
+    position = len(first)
+    for piece in others:
+        found = text.find(piece, position)
+        if found < 0:
+            return False
+        position = found + len(piece)
+    return text.startswith(first) and text.endswith(others[-1])
+
+
+def plain(text: str) -> str:
+    """One space between words, and the lines of tables one character long."""
+    return " ".join(re.sub("─+", "─", text).split())
+
+
+def test_a_difference_is_found() -> None:
+    printed = "Head\n ───── \n a   1.5 s\n b   2\n"
+    assert shows("Head\n──\n a 1.5 s\n b 2\n", printed)
+    assert shows("Head\n...\n a ...\n b 2\n...\n", printed)
+    assert not shows("Head\n──\n a 1.5 s\n", printed)
+    assert not shows("Head\n...\n b ...\n a ...\n", printed)
+    assert not shows("...\n a ...\n b 3\n", printed)
+    assert not shows("ad ... 2", printed)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    ran = 0
+    for block in blocks(page):
+        printed = run_console(block, tmp_path) if block.language == "console" else run_python(block, page, namespace)
+        if block.shown is not None:
+            assert shows(block.shown, printed), f"{page}, line {block.line} prints\n{printed}\nand the page shows\n{block.shown}"
+        ran += 1
+    assert ran > 3, f"{page} has {ran} blocks to run"

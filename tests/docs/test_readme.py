@@ -1,0 +1,69 @@
+"""The README: its example runs, its table of packages is that of the repository."""
+
+import contextlib
+import io
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROJECTS = {p.parent.relative_to(ROOT).as_posix(): tomllib.loads(p.read_text()) for p in ROOT.glob("*/**/pyproject.toml")}
+
+
+def after(comment: str) -> str:
+    """The text of the README behind a comment that tests look for."""
+    _, found, rest = README.partition(f"<!-- {comment}")
+    assert found, f"README.md has no comment <!-- {comment} -->"
+    return rest.partition("-->\n")[2]
+
+
+def test_example() -> None:
+    match = re.match(r"```python\n(.*?)^```$", after("example:"), re.MULTILINE | re.DOTALL)
+    assert match is not None, "a block of Python must follow the comment"
+    code = match[1]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 15
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(code, "README.md", "exec"), namespace)
+    result, *report = printed.getvalue().splitlines()
+    assert result == "[[2. 4. 6.]]"
+    assert len(report) == 1
+    assert "com.acme::Scale" in report[0]
+
+
+def table() -> dict[str, tuple[str, str]]:
+    """Package -> folder and the third cell."""
+    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \| (.*) \|$", after("packages:"), re.MULTILINE)
+    return {name: (folder, brings) for name, folder, brings in rows}
+
+
+def test_packages_are_those_of_the_repository() -> None:
+    assert {name: folder for name, (folder, _) in table().items()} == {
+        project["project"]["name"]: folder for folder, project in PROJECTS.items()
+    }
+
+
+@pytest.mark.parametrize("folder", PROJECTS)
+def test_table_names_what_a_package_provides(folder: str) -> None:
+    project = PROJECTS[folder]["project"]
+    groups = project.get("entry-points", {})
+    brings = table()[project["name"]][1]
+    assert all(f"`{name.upper()}`" in brings for name in groups.get("dovetail.devices", {}))
+    assert all(f"`.{name}`" in brings for name in groups.get("dovetail.frontends", {}))
+    assert all(f"`{name}`" in brings for name in groups.get("dovetail.ops", {}))
+    for extra in project.get("optional-dependencies", {}):
+        assert extra == "testing" or f"`[{extra}]`" in brings
+
+
+@pytest.mark.parametrize("folder", PROJECTS)
+def test_every_package_has_its_own_pages(folder: str) -> None:
+    project = PROJECTS[folder]["project"]
+    readme = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    assert readme.startswith(f"# {project['name']}\n")
+    assert len(readme.split()) > 60, "a README says what the package does and how to use it"
+    changelog = (ROOT / folder / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## {re.escape(project['version'])}\b.*\n\n- ", changelog, re.MULTILINE), "what is in this version?"

@@ -1,0 +1,138 @@
+"""The reference: generated pages are up to date, and pages written by hand name what the code has."""
+
+import ast
+import dataclasses
+import importlib.util
+import re
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+
+
+@cache
+def generator() -> ModuleType:
+    """docs/generate.py as a module."""
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["cli.md", "errors.md", "hooks.md", "operators.md"])
+def test_generated_pages_are_up_to_date(page: str) -> None:
+    written = (REFERENCE / page).read_text(encoding="utf-8")
+    assert written == generator().PAGES[page](), f"{page} is out of date: run python docs/generate.py"
+
+
+def test_every_generated_page_is_compared() -> None:
+    assert set(generator().PAGES) == {"cli.md", "errors.md", "hooks.md", "operators.md"}
+
+
+def rows(page: str, heading: str) -> dict[str, list[str]]:
+    """First cell -> the other cells, of the table below a heading of a reference page. Cells lose their backquotes."""
+    section = (REFERENCE / page).read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    lines = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    return {first: rest for first, *rest in lines[2:]}
+
+
+def test_properties_of_the_core() -> None:
+    from dovetail.runtime.options import CompileOptions
+
+    defaults = {f.name: str(f.default) for f in dataclasses.fields(CompileOptions) if f.name.isupper()}
+    defaults["MEMORY_LIMIT"] = "the machine's memory"
+    assert {name: cells[1] for name, cells in rows("properties.md", "Properties of the core").items()} == defaults
+
+
+def test_properties_of_opencl() -> None:
+    from dovetail_gpu_opencl.device import OPTIONS
+
+    assert set(rows("properties.md", "Properties of OPENCL")) == set(OPTIONS)
+
+
+def test_properties_of_numpy() -> None:
+    from dovetail.errors import UsageError
+    from dovetail_cpu_numpy.device import check_options
+
+    assert rows("properties.md", "Properties of NUMPY") == {}
+    with pytest.raises(UsageError, match="none"):
+        check_options({"QUEUE": "IN_ORDER"})
+
+
+def test_environment_variables() -> None:
+    sources = [p for folder in ("core", "plugins", "contrib") for p in (ROOT / folder).rglob("src/**/*.py")]
+    used = {name for path in sources for name in re.findall(r"\bDOVETAIL_[A-Z_]+", path.read_text(encoding="utf-8"))}
+    assert len(sources) > 100
+    assert set(rows("properties.md", "Environment variables")) == used
+
+
+def test_benchmark_scripts() -> None:
+    page = (REFERENCE / "benchmarks.md").read_text(encoding="utf-8")
+    scripts = [p.name for p in (ROOT / "benchmarks").glob("[a-z]*.py")]
+    assert len(scripts) > 4
+    assert [name for name in scripts if f"benchmarks/{name}" not in page] == []
+
+
+def test_every_state_of_a_plugin_is_explained() -> None:
+    from typing import get_args
+
+    from dovetail.plugins.records import State
+
+    page = (ROOT / "docs" / "how-to" / "install_devices.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| ([a-z-]+) \|", page, re.MULTILINE)) == set(get_args(State))
+
+
+PUBLIC = [
+    "dovetail",
+    "dovetail.device",
+    "dovetail.errors",
+    "dovetail.frontend",
+    "dovetail.graph",
+    "dovetail.op",
+    "dovetail.runtime",
+]
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_has_a_docstring(module: str) -> None:
+    imported = importlib.import_module(module)
+    assert imported.__doc__
+    missing = [
+        name for name in imported.__all__ if not name.startswith("__") and not is_documented(name, getattr(imported, name))
+    ]
+    assert missing == []
+
+
+def is_documented(name: str, value: object) -> bool:
+    """A class or function by its own docstring, a constant by the string below its assignment."""
+    if isinstance(value, type) or hasattr(value, "__qualname__"):
+        # A dataclass without a docstring gets its signature as one.
+        doc = value.__dict__.get("__doc__") if isinstance(value, type) else value.__doc__
+        return bool(doc) and not str(doc).startswith(f"{name}(")
+    return name in documented_constants()
+
+
+@cache
+def documented_constants() -> frozenset[str]:
+    """The names that are assigned anywhere in the core's modules and followed by a string."""
+    found = set()
+    for path in (ROOT / "core" / "src" / "dovetail").rglob("*.py"):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        for statement, following in pairwise(body):
+            if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+                found.update(assigned(statement))
+    return frozenset(found)
+
+
+def assigned(statement: ast.stmt) -> list[str]:
+    """The plain names that a statement assigns."""
+    if isinstance(statement, ast.Assign):
+        return [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    return [statement.target.id] if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) else []
