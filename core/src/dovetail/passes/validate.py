@@ -19,8 +19,9 @@ def validate(graph: Graph) -> None:
     if not graph.outputs:
         raise GraphError("the graph has no outputs", hint="give it at least one")
     _check_names(graph, "")
-    _check_reads(graph)
-    schedule(graph)
+    if not _in_order(graph):
+        _check_reads(graph)
+        schedule(graph)
     waiting = list(_subgraphs(graph))
     while waiting:
         holder, inner = waiting.pop()
@@ -31,6 +32,16 @@ def validate(graph: Graph) -> None:
         except GraphError as error:
             raise GraphError(where + error.message, hint=error.hint) from None
         waiting += _subgraphs(inner)
+
+
+def _in_order(graph: Graph) -> bool:
+    """True when every value is written before it is read, which most files keep and which rules out all that follows."""
+    known = {*graph.inputs, *graph.constants}
+    for node in graph.nodes:
+        if not known.issuperset(node.reads):
+            return False
+        known.update(node.writes)
+    return known.issuperset(graph.outputs)
 
 
 def _subgraphs(graph: Graph) -> Iterator[tuple[Node, Graph]]:

@@ -75,7 +75,7 @@ class Linker:
         graph = self._graph(template, _Scope(opsets), "", 0)
         if self._renamed:
             _log.warning(
-                "%s: %d nodes had the name of another node and got one of their own, such as '%s'",
+                "%s: nodes with the name of another node got one of their own: %d, such as '%s'",
                 self.context.source.name,
                 len(self._renamed),
                 printable(self._renamed[0]),
