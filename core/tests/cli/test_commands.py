@@ -166,7 +166,7 @@ def test_run_of_an_empty_batch(invoke_json: InvokeJson, linear: Path, device: st
         (["--shape", "z=1,3"], 2, "no input 'z'"),
         (["--shape", "x=1"], 1, "rank 2"),
         (["-i", "z=random"], 2, "no input 'z'"),
-        ([], 1, "'x'"),
+        ([], 2, "No value for input 'x': give -i x=FILE, or -i random."),
         (["-i", "absent.npy"], 1, "absent.npy"),
         (["-i", "random", "-d", "NOSUCH"], 1, "NOSUCH"),
         (["-i", "random", "-o", "no/such/folder.npz"], 1, "no/such/folder.npz"),

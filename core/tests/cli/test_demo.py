@@ -229,6 +229,13 @@ def test_a_broken_device_plugin_fails_the_demo(invoke: Invoke, session: dovetail
     assert re.search(r"^ BROKEN +failed ", result.stdout, re.MULTILINE)
 
 
+def test_no_device_is_told_and_fails(invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(dovetail.Core, "devices", ())
+    result = invoke("demo", "--images", 2, code=1)
+    assert "No device is available" in result.stderr
+    assert "No device is available" in Page((tmp_path / "dovetail-demo.html").read_text(encoding="utf-8")).text
+
+
 def test_without_the_op_pack_the_domain_and_pip_line_are_named(
     invoke: Invoke, session: dovetail.Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:

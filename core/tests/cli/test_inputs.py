@@ -25,7 +25,7 @@ def picture_type(*shape: Any, dtype: DType = DType.FLOAT32) -> dict[str, TensorT
 
 def test_npy_by_name_and_for_the_only_input(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
-    np.testing.assert_array_equal(read_inputs(INPUTS, [f"x={tmp_path}/x.npy"], 0)["x"], X)
+    np.testing.assert_array_equal(read_inputs(INPUTS, [f"x={tmp_path}/x.npy", "a=b=random"], 0)["x"], X)
     np.testing.assert_array_equal(read_inputs(ONE, [f"{tmp_path}/x.npy"], 0)["x"], X)
 
 
@@ -38,16 +38,17 @@ def test_npz_names_several_inputs(tmp_path: Path) -> None:
 
 def test_one_array_of_an_npz_for_a_named_input(tmp_path: Path) -> None:
     np.savez(tmp_path / "one.npz", other=X)
-    np.testing.assert_array_equal(read_inputs(INPUTS, [f"x={tmp_path}/one.npz"], 0)["x"], X)
+    np.testing.assert_array_equal(read_inputs(ONE, [f"x={tmp_path}/one.npz"], 0)["x"], X)
     np.savez(tmp_path / "two.npz", x=X, y=X + 1)
-    np.testing.assert_array_equal(read_inputs(INPUTS, [f"x={tmp_path}/two.npz"], 0)["x"], X)
+    np.testing.assert_array_equal(read_inputs(ONE, [f"x={tmp_path}/two.npz"], 0)["x"], X)
     with pytest.raises(InputError, match="none of them is called 'a=b': x, y"):
         read_inputs(INPUTS, [f"a=b={tmp_path}/two.npz"], 0)
 
 
 def test_names_and_files_may_hold_equals_signs(tmp_path: Path) -> None:
     np.save(tmp_path / "k=v.npy", X)
-    assert set(read_inputs(INPUTS, [f"a=b={tmp_path}/k=v.npy"], 0)) == {"a=b"}
+    found = read_inputs(INPUTS, [f"a=b={tmp_path}/k=v.npy", "x=random"], 0)
+    np.testing.assert_array_equal(found["a=b"], X)
     assert set(read_inputs(ONE, [f"{tmp_path}/k=v.npy"], 0)) == {"x"}
 
 
@@ -68,6 +69,11 @@ def test_random_tensors_have_type_and_range(dtype: DType) -> None:
     wide = array.astype(np.float64)
     assert 0 <= wide.min() < wide.max() <= 1
     assert dtype.is_float or set(np.unique(wide)) == {0, 1}
+
+
+def test_an_input_without_value_is_named() -> None:
+    with pytest.raises(click.UsageError, match="No value for input 'a=b': give -i a=b=FILE, or -i random"):
+        read_inputs(INPUTS, ["x=random"], 0)
 
 
 def test_random_strings_are_refused() -> None:

@@ -50,6 +50,8 @@ def write_page(path: Path, described: dict[str, Any], results: Sequence[DeviceRe
 
 def _headline(described: dict[str, Any]) -> str:
     devices = described["devices"]
+    if not devices:
+        return "No device is available"
     good = sum(d["error"] is None for d in devices)
     noun = "device" if len(devices) == 1 else "devices"
     if good < len(devices):

@@ -28,8 +28,8 @@ Array = NDArray[Any]
 def read_inputs(inputs: Mapping[str, "TensorType"], given: Sequence[str], seed: int) -> dict[str, Array]:
     """Arrays for the `-i` options `NAME=FILE`, `FILE`, `NAME=random` and `random` (all inputs that no other option names).
 
-    Raises `click.UsageError` for options that cannot be meant and `InputError` for files that cannot be used. Inputs that no
-    option mentions are left out: the runtime says which are missing.
+    Raises `click.UsageError` for options that cannot be meant and for inputs that none of them gives, `InputError` for files
+    that cannot be used.
     """
     rng = np.random.default_rng(seed)
     found: dict[str, Array] = {}
@@ -42,6 +42,8 @@ def read_inputs(inputs: Mapping[str, "TensorType"], given: Sequence[str], seed: 
         else:
             name = known_input(inputs, name or only_input(inputs, f"-i {source}"))
             found[name] = _read_one(Path(source), name, inputs[name])
+    if missing := [name for name in inputs if name not in found]:
+        raise click.UsageError(f"No value for input {missing[0]!r}: give -i {missing[0]}=FILE, or -i {RANDOM}.")
     return found
 
 

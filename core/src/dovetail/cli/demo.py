@@ -46,6 +46,8 @@ def command(page: str, no_html: bool, images: int | None, as_json: bool) -> None
 
     core = make_core()
     devices = core.available_devices
+    if not devices:
+        remark("No device is available. Devices are packages of their own; `dovetail plugins list` shows what is installed.")
     digits = load_digits(images)
     model = read_demo_model(core)
     with progress(f"{len(digits)} pictures on {len(devices)} devices", len(devices)) as advance:
