@@ -51,10 +51,15 @@ def linked(text: str, path: Path) -> str:
 
 
 def documented(thing: object) -> str:
-    """The docstring as Markdown: `::` and an indented block become a fenced block of Python."""
+    """The docstring as Markdown: `::` and an indented block become a fenced block of Python, spaced as ruff wants it."""
     text = inspect.cleandoc(inspect.getdoc(thing) or "") + "\n"
     blocks = re.compile(r"::\n\n((?:(?: {4}.*)?\n)+)")
-    return blocks.sub(lambda m: f":\n\n```python\n{textwrap.dedent(m[1]).strip()}\n```\n\n", text).rstrip() + "\n"
+    return blocks.sub(lambda match: f":\n\n```python\n{spaced(match[1])}\n```\n\n", text).rstrip() + "\n"
+
+
+def spaced(code: str) -> str:
+    """Without indentation, and with two empty lines before a decorated function."""
+    return textwrap.dedent(code).strip().replace("\n\n@", "\n\n\n@")
 
 
 # --- hooks -----------------------------------------------------------------------------------------------------------
