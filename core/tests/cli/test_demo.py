@@ -229,6 +229,13 @@ def test_a_broken_device_plugin_fails_the_demo(invoke: Invoke, session: dovetail
     assert re.search(r"^ BROKEN +failed ", result.stdout, re.MULTILINE)
 
 
+def test_a_page_that_cannot_be_written_leaves_the_results(invoke: Invoke) -> None:
+    result = invoke("demo", "--images", 2, "--html", "no/such/folder.html", code=1)
+    assert "Results" in result.stdout
+    assert "no/such/folder.html" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_no_device_is_told_and_fails(invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(dovetail.Core, "devices", ())
     result = invoke("demo", "--images", 2, code=1)

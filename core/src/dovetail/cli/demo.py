@@ -54,13 +54,12 @@ def command(page: str, no_html: bool, images: int | None, as_json: bool) -> None
         results = run_devices(core, model, digits, devices, advance)
     described = _describe(core, results, digits)
     described["page"] = None if no_html else page
-    if not no_html:
-        write_page(Path(page), described, results, digits)
     if as_json:
         print_json(described)
     else:
         _print(described, results, digits)
-    if not no_html:
+    if not no_html:  # Last, so that a folder that cannot be written to does not take the results along.
+        write_page(Path(page), described, results, digits)
         remark(f"The report page is {page}.")
     if any(d["error"] for d in described["devices"]) or _broken(described) or not devices:
         click.get_current_context().exit(1)
