@@ -1,6 +1,9 @@
 """A model as it should be: everything in the file arrives in the graph."""
 
 import logging
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -229,6 +232,26 @@ def test_errors_of_sub_graphs_name_the_way_there(read: Any, build: Any) -> None:
     node = helper.make_node("If", ["x"], ["y"], name="outer", then_branch=bad)
     with pytest.raises(GraphError, match=r"node 'outer' \(If\), in node 'inner' \(Neg\) of its sub-graph, reads 'gone'"):
         read(build([node]))
+
+
+def test_with_protobuf_in_pure_python(build: Any, saved: Any) -> None:
+    """It is what installs where protobuf has no wheel, and it reports text that is not UTF-8 in another way."""
+    path = saved(build([helper.make_node("Relu", ["x"], ["y"], name="@@@@")]))
+    script = """
+import pathlib, sys
+from google.protobuf.internal import api_implementation
+from dovetail_frontend_onnx import dovetail_read_model
+assert api_implementation.Type() == "python"
+content = pathlib.Path(sys.argv[1]).read_bytes()
+print(dovetail_read_model(content, {}).graph.nodes[0])
+try:
+    dovetail_read_model(content.replace(b"@@@@", b"@@\\xff@"), {})
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+    done = subprocess.run([sys.executable, "-c", script, str(path)], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "'@@@@' (Relu)\nFormatError <bytes>: a name in the file is not UTF-8\n"
 
 
 def _float(name: str) -> onnx.ValueInfoProto:

@@ -32,6 +32,8 @@ def read(source: ModelSource) -> Model:
         if not error.message.startswith(source.name):
             error.message = f"{source.name}: {error.message}"
         raise
+    except UnicodeDecodeError:  # from protobuf's pure-Python implementation; the others hand out bytes
+        raise FormatError(f"{source.name}: a name in the file is not UTF-8") from None
     except MemoryError:
         raise OutOfMemory(f"{source.name}: the model does not fit into memory") from None
     finally:
@@ -46,7 +48,7 @@ def _parse(source: ModelSource) -> tuple[ModelProto, int]:
     proto = ModelProto()
     try:
         proto.ParseFromString(content)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
+    except (DecodeError, RecursionError):
         raise FormatError(why_no_protobuf(content), hint="an ONNX model is one protobuf message, ModelProto") from None
     return proto, len(content)
 
