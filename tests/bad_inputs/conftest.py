@@ -16,6 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 import dovetail
 from dovetail.errors import DovetailError, OutOfMemory
+from dovetail.frontend import ModelSource
 
 LONGEST_MESSAGE = 4000
 
@@ -69,7 +70,7 @@ def refuse(core: dovetail.Core, tmp_path: Path) -> Refuse:
         with pytest.raises(DovetailError) as caught:
             core.read_model(content, format="onnx")
         assert _listing(tmp_path) == before
-        _check_error(caught.value, str(content) if isinstance(content, Path) else "<bytes>", words)
+        _check_error(caught.value, ModelSource(content).name, words)
         return caught.value
 
     return check

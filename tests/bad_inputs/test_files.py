@@ -123,25 +123,7 @@ def test_link_to_itself(refuse: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a\0b.onnx", "n" * 300 + ".onnx"])
 def test_impossible_names(refuse: Any, name: str) -> None:
-    error = refuse_any(refuse, name)
-    assert "cannot be read" in str(error)
-
-
-def refuse_any(refuse: Any, name: str) -> Exception:
-    """`refuse` for a path whose name the message shows escaped."""
-    from dovetail.frontend import ModelSource  # here, because only this case needs the name as messages show it
-
-    path = Path(name)
-    return refuse(path) if ModelSource(path).name == str(path) else _refuse_escaped(path, ModelSource(path).name)
-
-
-def _refuse_escaped(path: Path, shown: str) -> Exception:
-    import dovetail
-
-    with pytest.raises(dovetail.errors.FormatError) as caught:
-        dovetail.Core().read_model(path, format="onnx")
-    assert str(caught.value).startswith(shown)
-    return caught.value
+    refuse(Path(name), "cannot be read")
 
 
 def test_unreadable(refuse: Any, tmp_path: Path, good: bytes) -> None:

@@ -49,7 +49,7 @@ def _doubling_functions(build: Callable[..., ModelProto], folder: Path) -> Model
 def _doubling_long_names(build: Callable[..., ModelProto], folder: Path) -> ModelProto:
     body = [helper.make_node("Neg", ["X"], ["n" * 100_000 + str(i)]) for i in range(20)]
     calls = [_call("f", "x", f"y{i}", "c" * 100_000 + str(i)) for i in range(20)]
-    return build(calls, outputs=["y0"], functions=[_function("f", *body)] * 1, opset_imports=IMPORTS)
+    return build(calls, outputs=["y0"], functions=[_function("f", *body)], opset_imports=IMPORTS)
 
 
 def _sparse(build: Callable[..., ModelProto], folder: Path) -> ModelProto:
