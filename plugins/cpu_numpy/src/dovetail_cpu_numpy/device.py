@@ -13,7 +13,7 @@ from dovetail_cpu_numpy.executable import NumpyExecutable, Placement
 from dovetail_cpu_numpy.generic import GENERIC
 from dovetail_cpu_numpy.kernel import NumpyKernel
 
-__all__ = ["NumpyDevice", "check_options", "describe"]
+__all__ = ["NumpyDevice", "check_options", "describe", "place"]
 
 _TABLE: KernelTable[NumpyKernel] = KernelTable("dovetail_cpu_numpy.kernels")
 
@@ -44,7 +44,7 @@ class NumpyDevice(Device):
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> NumpyExecutable:
         """Choose kernels, plan memory, prepare weights. Raises `CompileError` naming a refused node, `UsageError` for options."""
         check_options(options)
-        return NumpyExecutable(graph, tuple(_place(TypedNode.of(node, graph)) for node in graph.nodes))
+        return NumpyExecutable(graph, tuple(place(TypedNode.of(node, graph)) for node in graph.nodes))
 
 
 def _choose(node: TypedNode) -> Choice[NumpyKernel] | Refusal:
@@ -55,7 +55,8 @@ def _choose(node: TypedNode) -> Choice[NumpyKernel] | Refusal:
     return choose((*_TABLE[node.op.stem], *GENERIC) if standard else GENERIC, node)
 
 
-def _place(node: TypedNode) -> Placement:
+def place(node: TypedNode) -> Placement:
+    """The node with its kernel. Raises `CompileError` when the device refuses it."""
     choice = _choose(node)
     if isinstance(choice, Refusal):
         raise CompileError(f"NUMPY refuses node {node.node}: {choice}")

@@ -32,6 +32,13 @@ __all__ = ["NumpyExecutable", "Placement"]
 
 ALIGNMENT = 64
 
+BUFFER = 1024
+"""Elements that NumPy's ufuncs buffer when operands broadcast over rows shorter than this.
+
+Its default, 8192, makes it copy operands that it could use as they are: adding a bias to [256, 56 * 56] takes 160 us with it
+and 82 us with 1024. Smaller ones slow short rows down, as in [1536, 128] - [1536, 1].
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -81,7 +88,7 @@ class NumpyExecutable(Executable):
         self.memory: MemoryPlan = plan_graph(
             graph, lambda n: by_name[n.name].in_place, lambda n: by_name[n.name].scratch_bytes, ALIGNMENT
         )
-        self.constants: Mapping[str, Array] = {name: np.asarray(a, order="C") for name, a in graph.constants.items()}
+        self.constants: Mapping[str, Array] = {name: _contiguous(a) for name, a in graph.constants.items()}
         with np.errstate(all="ignore"):
             self.states = tuple(p.kernel.prepare(p.node) for p in placements)
 
@@ -107,17 +114,24 @@ class NumpyRequest(ExecutableRequest):
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Copy the inputs in, make every launch. Raises `InferError` naming the node in which something failed."""
-        # Infinities and NaN are results like others; the state is thread-local and costs 1 us, so once a run.
-        with np.errstate(all="ignore"):
-            for staging, given in zip(self._inputs, inputs, strict=True):
-                np.copyto(staging, given)
-            launches = iter(self._launches)
-            try:
-                for launch in launches:
-                    launch()
-            except Exception as error:
-                raise self._located(error, operator.length_hint(launches)) from error
+        # Both states belong to the thread and cost 1 us, so they are set once a run. Infinities and NaN are results like others.
+        size = np.setbufsize(BUFFER)
+        try:
+            with np.errstate(all="ignore"):
+                self._run(inputs)
+        finally:
+            np.setbufsize(size)
         return self._outputs
+
+    def _run(self, inputs: Sequence[NDArray[Any]]) -> None:
+        for staging, given in zip(self._inputs, inputs, strict=True):
+            np.copyto(staging, given)
+        launches = iter(self._launches)
+        try:
+            for launch in launches:
+                launch()
+        except Exception as error:
+            raise self._located(error, operator.length_hint(launches)) from error
 
     def close(self) -> None:
         """Let go of the arena."""
@@ -126,7 +140,7 @@ class NumpyRequest(ExecutableRequest):
     def _located(self, error: Exception, remaining: int) -> InferError:
         node = self._nodes[len(self._nodes) - remaining - 1]
         if isinstance(error, MemoryError):
-            return OutOfMemory(f"NUMPY, node {node}: {error or 'the host has no memory left'}")
+            return OutOfMemory(f"NUMPY, node {node}: {str(error) or 'the host has no memory left'}")
         if isinstance(error, DovetailError):
             return InferError(f"NUMPY, node {node}: {error.message}", hint=error.hint)
         return InferError(f"NUMPY, node {node}: {type(error).__name__}: {error}")
@@ -175,6 +189,12 @@ class _Arrays:
             found.append(self._typed(offset, spec))
             offset += _packed([spec])
         return tuple(found)
+
+
+def _contiguous(constant: Array) -> Array:
+    array = np.asarray(constant, order="C")
+    array.flags.writeable = False
+    return array
 
 
 def _arena(size: int) -> NDArray[np.uint8]:

@@ -105,8 +105,7 @@ class Depthwise(ConvKernel):
             dst = call.outputs[0][image].reshape(sizes.groups, *p.g.output)
             yield from _fill_planes(p, src, planes)
             yield from _sum_groups(call.state, planes, total, term)
-            cut = [a.reshape(sizes.groups, p.g.output[0], p.width)[..., : p.g.output[1]] for a in (total, term)]
-            yield copy(dst, cut[0]) if len(call.state) == 1 else into(np.add, *cut, out=dst)
+            yield copy(dst, total.reshape(sizes.groups, p.g.output[0], p.width)[..., : p.g.output[1]])
 
 
 def _groups(p: _Planes, wei: Array) -> Iterator[_Group]:
@@ -128,11 +127,9 @@ def _fill_planes(p: _Planes, src: Array, planes: Array) -> Iterator[Launch]:
 
 
 def _sum_groups(groups: Sequence[_Group], planes: Array, total: Array, term: Array) -> Iterator[Launch]:
-    """The last group is left in `term`, the sum of those before it in `total`; a single one in `total`."""
+    """total = the sum of all groups."""
     run = total.shape[1]
     for index, group in enumerate(groups):
-        if index > 1:
-            yield into(np.add, total, term, out=total)
         plane, n = planes[group.row_plane, group.column_plane][:, group.offset :], group.wei.shape[1]
         strides = (group.step * plane.itemsize, *plane.strides)
         runs = as_strided(plane, (n, plane.shape[0], run), strides, writeable=False)
@@ -141,3 +138,5 @@ def _sum_groups(groups: Sequence[_Group], planes: Array, total: Array, term: Arr
             yield into(np.multiply, runs[0], group.wei, out=dst)
         else:
             yield partial(np.einsum, "ncl,cn->cl", runs, group.wei, out=dst)
+        if index:
+            yield into(np.add, total, term, out=total)

@@ -27,9 +27,10 @@ MIN_DEPTH = 64
 class _Plan:
     """How the rows are laid out: stage [groups, kernel columns * channels, planes, plane rows * output columns].
 
-    Kernel row k is a matrix in it: the run of `plane[k]` that starts `shift[k]` rows down. With `add`, the products of the
-    kernel rows are added up. Otherwise the depth of each would be too small, and the runs are copied below each other for
-    one product. Output rows are computed `block` at a time.
+    Kernel row k is a matrix in it: the run of `plane[k]` that starts `shift[k]` rows down. Where every kernel row has a plane
+    of its own (the stride is no less than the kernel), the whole stage is one matrix (`direct`). Otherwise the products of
+    the kernel rows are added up (`add`), or, if the depth of each would be too small for that, the runs are copied below
+    each other for one product. Output rows are computed `block` at a time.
     """
 
     sizes: Sizes
@@ -51,8 +52,12 @@ class _Plan:
         return len(self.taps.plane)
 
     @property
+    def direct(self) -> bool:
+        return self.kernel_rows == len(self.taps.phases)
+
+    @property
     def add(self) -> bool:
-        return self.kernel_rows == 1 or self.depth >= MIN_DEPTH
+        return not self.direct and self.depth >= MIN_DEPTH
 
     @property
     def block(self) -> int:
@@ -64,7 +69,7 @@ class _Plan:
         """The scratch for so many output rows: the stage, and the term of a sum or the copied runs."""
         s, columns = self.sizes, planar(self.sizes.geometry).output[1]
         stage = (s.groups, self.depth, len(self.taps.phases), (rows + self.taps.extra) * columns)
-        if self.kernel_rows == 1:
+        if self.direct:
             return (stage,)
         second = s.maps if self.add else self.kernel_rows * self.depth
         return (stage, (s.groups, second, rows * columns))
@@ -81,6 +86,8 @@ class _Plan:
         """The weights [maps, channels, *kernel] as a view in the order of `wei_shape`, not reshaped to it."""
         s = self.sizes
         by_group = wei.reshape(s.groups, s.maps, s.channels, *planar(s.geometry).kernel)
+        if self.direct:
+            return by_group.transpose(0, 1, 4, 2, 3)
         return by_group.transpose((3, 0, 1, 4, 2) if self.add else (0, 1, 3, 4, 2))
 
 
@@ -147,6 +154,9 @@ def _fill_stage(plan: _Plan, src: Array, stage: Array, first: int) -> Iterator[L
 
 def _multiply(plan: _Plan, wei: Array, scratch: Sequence[Array], dst: Array) -> Iterator[Launch]:
     stage, pixels = scratch[0], dst.shape[-1]
+    if plan.direct:
+        yield partial(np.matmul, wei[0], stage.reshape(stage.shape[0], -1, pixels), dst)
+        return
     width = planar(plan.sizes.geometry).output[1]
     runs = [stage[:, :, p, s * width : s * width + pixels] for p, s in zip(plan.taps.plane, plan.taps.shift, strict=True)]
     if plan.add:

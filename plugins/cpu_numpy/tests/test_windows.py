@@ -1,0 +1,158 @@
+"""Convolution and pooling on random geometries, each kernel forced, against direct computation in float64."""
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import as_strided
+
+from dovetail.device import TypedNode
+from dovetail.ops.average_pool import AveragePool
+from dovetail.ops.conv import Conv
+from dovetail.ops.max_pool import MaxPool
+from dovetail.spatial import conv_geometry
+from dovetail_cpu_numpy.kernels import _rows
+
+
+def windows(x, g, fill):
+    """x [N, C, *input] as [N, C, *output, *kernel] in float64, with `fill` outside."""
+    pads = [(0, 0), (0, 0), *zip(g.pads_begin, g.overhang, strict=True)]
+    return strided(np.pad(x.astype(np.float64), pads, constant_values=fill), g)
+
+
+def strided(x, g):
+    """The windows of x, which is padded already."""
+    steps = [s * n for s, n in zip(g.strides, x.strides[2:], strict=True)]
+    gaps = [d * n for d, n in zip(g.dilations, x.strides[2:], strict=True)]
+    return as_strided(x, (*x.shape[:2], *g.output, *g.kernel), (*x.strides[:2], *steps, *gaps))
+
+
+def counted(g, include_pad):
+    """[1, 1, *padded]: 1 for the elements that an average counts, 0 for the others that windows reach."""
+    inside = np.ones((1, 1, *g.input))
+    declared = [(0, 0), (0, 0), *zip(g.pads_begin, g.pads_end, strict=True)]
+    beyond = [(0, 0), (0, 0), *((0, max(0, o - e)) for o, e in zip(g.overhang, g.pads_end, strict=True))]
+    return np.pad(np.pad(inside, declared, constant_values=float(include_pad)), beyond)
+
+
+def conv64(x, w, b, g, group):
+    n, rank = x.shape[0], g.rank
+    view = windows(x, g, 0).reshape(n, group, w.shape[1], *g.output, *g.kernel)
+    wei = w.astype(np.float64).reshape(group, -1, *w.shape[1:])
+    spatial, kernel = "xyz"[:rank], "ijk"[:rank]
+    y = np.einsum(f"ngc{spatial}{kernel},gmc{kernel}->ngm{spatial}", view, wei).reshape(n, w.shape[0], *g.output)
+    return y if b is None else y + b.astype(np.float64).reshape(-1, *(1,) * rank)
+
+
+def random_geometry(rng, rank):
+    """Sizes, and the attributes of a window that fits."""
+    kernel = [int(k) for k in rng.choice([1, 2, 3, 5], rank)]
+    attributes = {
+        "strides": tuple(int(s) for s in rng.integers(1, 4, rank)),
+        "dilations": tuple(int(d) for d in rng.integers(1, 4, rank)),
+        "pads": tuple(int(p) for p in rng.integers(0, 4, 2 * rank)),
+    }
+    extent = [(k - 1) * d + 1 for k, d in zip(kernel, attributes["dilations"], strict=True)]
+    sizes = [int(rng.integers(max(1, e - 2), e + 9)) for e in extent]
+    pads = [attributes["pads"][a] + attributes["pads"][rank + a] for a in range(rank)]
+    sizes = [max(s, e - p) for s, e, p in zip(sizes, extent, pads, strict=True)]
+    return tuple(sizes), tuple(kernel), attributes
+
+
+def check_conv(bench, rng, rank, kernel_name, group, constant):
+    sizes, window, attributes = random_geometry(rng, rank)
+    if kernel_name == "pointwise":
+        window, attributes = (1,) * rank, {}
+    channels, maps = (1, 1) if kernel_name == "depthwise" else (int(rng.integers(1, 5)), int(rng.integers(1, 5)))
+    x = rng.standard_normal((int(rng.integers(0, 4)), group * channels, *sizes)).astype(np.float32)
+    w = rng.standard_normal((group * maps, channels, *window)).astype(np.float32)
+    b = rng.standard_normal(group * maps).astype(np.float32) if rng.integers(2) else None
+    kernel = bench.kernel("conv", kernel_name)
+    got = bench.run_one(Conv(group=group, **attributes), (x, w, b), kernel, constants=(1, 2) if constant else ())
+    want = conv64(x, w, b, conv_geometry(sizes, window, **attributes), group)
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("kernel", ["pointwise", "depthwise", "shifted_rows"])
+def test_conv(bench, kernel, seed):
+    rng = np.random.default_rng(seed)
+    check_conv(
+        bench, rng, rank=1 + seed % 2, kernel_name=kernel, group=1 + seed % 3, constant=kernel == "depthwise" or seed % 4 > 0
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("depth", [0, 1000])
+def test_conv_in_blocks_of_rows(bench, monkeypatch, seed, depth):
+    """The output a row or a few at a time; products of kernel rows added up, or one product of all."""
+    monkeypatch.setattr(_rows, "BUDGET", 4000)
+    monkeypatch.setattr(_rows, "MIN_DEPTH", depth)
+    check_conv(bench, np.random.default_rng(100 + seed), 2, "shifted_rows", group=1 + seed % 2, constant=seed % 3 > 0)
+
+
+def test_conv_infinities_stay_where_they_are(bench):
+    """An infinite element reaches exactly the windows that hold it, through every kernel."""
+    rng = np.random.default_rng(3)
+    for name, group, channels, window in (("depthwise", 3, 1, 3), ("shifted_rows", 1, 3, 3), ("pointwise", 1, 3, 1)):
+        x = rng.standard_normal((1, 3, 9, 8)).astype(np.float32)
+        x[0, 1, 4, 7] = np.inf
+        w = np.abs(rng.standard_normal((3, channels, window, window))).astype(np.float32) + 0.1
+        pads = (window // 2,) * 4
+        got = bench.run_one(Conv(group=group, pads=pads), (x, w), bench.kernel("conv", name), constants=(1,))
+        want = conv64(x, w, None, conv_geometry((9, 8), (window, window), pads=pads), group)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+def test_conv_with_three_axes_is_left_to_the_reference(bench):
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((1, 2, 4, 5, 6)).astype(np.float32)
+    w = rng.standard_normal((3, 2, 3, 2, 3)).astype(np.float32)
+    executable = bench.executable(bench.single(Conv(), (x, w), constants=(1,)))
+    assert executable.reports[0].kernel == "ref"
+    assert [name for name, _ in executable.reports[0].refusals] == ["pointwise", "depthwise", "shifted_rows", "view", "post_ops"]
+    (got,) = bench.run_twice(executable, [x])
+    np.testing.assert_allclose(got, conv64(x, w, None, conv_geometry((4, 5, 6), (3, 2, 3)), 1), rtol=1e-4, atol=1e-5)
+
+
+def test_conv_takes_the_cheapest_kernel(bench):
+    """1x1, depthwise and 3x3 each go to the kernel that is made for them."""
+    x = np.zeros((1, 4, 6, 6), np.float32)
+    for op, shape, name in (
+        (Conv(), (5, 4, 1, 1), "pointwise"),
+        (Conv(group=4), (4, 1, 3, 3), "depthwise"),
+        (Conv(strides=(2, 2)), (5, 4, 1, 1), "shifted_rows"),
+        (Conv(), (5, 4, 3, 3), "shifted_rows"),
+    ):
+        graph = bench.single(op, (x, np.ones(shape, np.float32)), constants=(1,))
+        assert bench.executable(graph).reports[0].kernel == name
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("op_type", [MaxPool, AveragePool])
+def test_pool(bench, op_type, seed):
+    rng = np.random.default_rng(seed)
+    rank = 1 + seed % 3
+    sizes, window, attributes = random_geometry(rng, rank)
+    attributes["ceil_mode"] = bool(rng.integers(2))
+    stem = op_type.stem
+    x = rng.standard_normal((int(rng.integers(0, 3)), 3, *sizes)).astype(np.float64 if seed % 5 == 0 else np.float32)
+    if x.size:
+        x.reshape(-1)[0] = np.nan
+    g = conv_geometry(sizes, window, **attributes)
+    axes = tuple(range(-rank, 0))
+    if op_type is MaxPool:
+        want = windows(x, g, -np.inf).max(axis=axes)
+    else:
+        attributes["count_include_pad"] = bool(rng.integers(2))
+        count = strided(counted(g, attributes["count_include_pad"]), g).sum(axis=axes)
+        with np.errstate(invalid="ignore"):
+            want = windows(x, g, 0).sum(axis=axes) / count
+    got = bench.run_one(op_type(kernel_shape=window, **attributes), (x,), bench.kernel(stem, "separable"))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_pool_of_integers_and_with_indices_is_left_to_the_reference(bench):
+    (kernel,) = bench.kernels("max_pool")
+    graph = bench.inferred(bench.single(MaxPool(kernel_shape=(2,)), (np.zeros((1, 1, 4), np.int8),)))
+    assert kernel.supports(TypedNode.of(graph.nodes[0], graph)).reason.name == "DTYPE"
+    assert bench.run_one(MaxPool(kernel_shape=(2,)), (np.array([[[3, -4, -5, -6]]], np.int8),)).tolist() == [[[3, -4, -5]]]
