@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dovetail.device import TensorType
+from dovetail_gpu_opencl.source import vector_at
 
 __all__ = ["Access", "access_to", "flat_index", "strides_of"]
 
@@ -20,15 +21,15 @@ class Access:
     index: str
     run: str
 
-    def load(self, pointer: str, acc: str, vec: int) -> str:
-        """The operand as an expression of C type `acc`, or `acc<vec>` for a vector."""
+    def load(self, pointer: str, c_type: str, acc: str, vec: int) -> str:
+        """The operand, whose elements are of `c_type`, as an expression of C type `acc`, or `acc<vec>` for a vector."""
         at = self.index
         if vec == 1:
             return f"({acc}){pointer}[{at}]"
         if self.run == "same":
             return f"({acc}{vec})(({acc}){pointer}[{at}])"
         if self.run == "next":
-            return f"convert_{acc}{vec}(vload{vec}(0, {pointer} + ({at})))"
+            return f"convert_{acc}{vec}({vector_at(c_type, vec, f'{pointer} + ({at})')})"
         parts = ", ".join(f"({acc}){pointer}[{_shifted(at, i)}]" for i in range(vec))
         return f"({acc}{vec})({parts})"
 

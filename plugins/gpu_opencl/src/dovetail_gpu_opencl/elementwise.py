@@ -16,7 +16,7 @@ from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Write
-from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, vector_at
 
 __all__ = ["Chain", "Expression", "elementwise_launch", "vector_width"]
 
@@ -72,8 +72,9 @@ class Expression(CLKernel):
     def _statements(self, text: str, count: int) -> str:
         if not self._fold:
             return f"const R s = {text};"
-        # The running result is called `a` in the expression, the next input `b`.
-        steps = "".join(f" {{ const A a = s, b = {_LETTERS[i]}; s = {text}; }}" for i in range(1, count))
+        # The running result is called `a` in the expression, the next input `b`; the loaded inputs have these names outside.
+        step = "{{ const A x = s, y = {}; {{ const A a = x, b = y; s = {}; }} }}"
+        steps = " ".join(step.format(letter, text) for letter in _LETTERS[1:count])
         last = f" {{ const A a = s; s = {self._last.replace('N', str(count))}; }}" if self._last else ""
         return f"A s = a;{steps}{last}"
 
@@ -163,12 +164,16 @@ def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: i
         access = access_to(tensor, result, run_axes)
         assert access is not None
         c_type = accumulator(tensor.dtype) if tensor.dtype.is_float else C_TYPES[tensor.dtype]
-        lines.append(f"const {c_type}{width} {letter} = {access.load(f'p{index}', c_type, vec)};")
+        lines.append(f"const {c_type}{width} {letter} = {access.load(f'p{index}', C_TYPES[tensor.dtype], c_type, vec)};")
     kind = (accumulator(result.dtype) if result.dtype.is_float else out) + width
     text = statements.replace("const R ", f"const {kind} ")
     text = re.sub(r"\bA\b", lines[0].split()[1], text)
     value = ("POST_V(s, o)" if vec > 1 else "POST(s, o)") if node.post_ops else "s"
-    store = f"vstore{vec}(convert_{out}{vec}({value}), 0, dst + o);" if vec > 1 else f"dst[o] = ({out})({value});"
+    store = (
+        f"{vector_at(out, vec, 'dst + o', written=True)} = convert_{out}{vec}({value});"
+        if vec > 1
+        else f"dst[o] = ({out})({value});"
+    )
     return "{\n    " + "\n    ".join([*lines, text, store]) + "\n  }\n"
 
 

@@ -53,4 +53,3 @@ def _source(node: TypedNode) -> tuple[OpenCLKernel, str] | None:
         if isinstance(kernel, OpenCLKernel) and (entry := kernel.entry_for(first.dtype)) is not None:
             return kernel, entry
     return None
-

@@ -103,7 +103,8 @@ def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1) -> Epilogue:
 def _function(name: str, node: TypedNode, acc: str, vec: int, run_axes: int, parameters: str) -> str:
     vector = acc if vec == 1 else f"{acc}{vec}"
     accesses = [access_to(operand, node.outputs[0], run_axes) for operand in node.operands]
-    loads = iter([a.load(f"po{i}", acc, vec) for i, a in enumerate(accesses) if a is not None])
+    types = [C_TYPES[operand.dtype] for operand in node.operands]
+    loads = iter([a.load(f"po{i}", types[i], acc, vec) for i, a in enumerate(accesses) if a is not None])
     lines = [_statement(post_op, vector, acc, loads) for post_op in node.post_ops]
     return f"inline {vector} {name}({vector} s, int o{parameters}) {{\n{''.join(lines)}  return s;\n}}\n"
 

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 from collections.abc import Mapping
 from importlib import resources
 
@@ -10,7 +11,7 @@ import numpy as np
 from dovetail.device import DType
 from dovetail_gpu_opencl.capabilities import Capabilities
 
-__all__ = ["C_TYPES", "accumulator", "assemble", "literal", "load", "missing_capability"]
+__all__ = ["C_TYPES", "accumulator", "assemble", "literal", "load", "missing_capability", "vector_at"]
 
 C_TYPES = {
     DType.FLOAT32: "float",
@@ -60,6 +61,20 @@ def literal(value: float, c_type: str) -> str:
     return f"({number!r}{suffix})" if number < 0 else f"{number!r}{suffix}"
 
 
+def vector_at(c_type: str, vec: int, pointer: str, *, written: bool = False) -> str:
+    """The `vec` elements at a pointer of any alignment, to read or to assign.
+
+    Not vload and vstore: some drivers leave them as function calls, which spill every register.
+    """
+    qualifier = "" if written else "const "
+    return f"((__global {qualifier}packed_{c_type}{vec}*)({pointer}))->v"
+
+
+def _packed_types(text: str) -> str:
+    used = sorted(set(re.findall(r"packed_([a-z]+)(\d+)", text)))
+    return "".join(f"typedef struct __attribute__((packed)) {{ {t}{n} v; }} packed_{t}{n};\n" for t, n in used)
+
+
 @functools.cache
 def load(file: str) -> str:
     """The text of `cl/<file>`."""
@@ -72,4 +87,4 @@ def assemble(file: str, defines: Mapping[str, object], *fragments: str) -> str:
     text = "".join(lines)
     generated = "".join(fragments)
     pragmas = "".join(pragma for c_type, pragma in _PRAGMAS.items() if c_type in text or c_type in generated)
-    return f"{pragmas}{text}{generated}{load(file) if file else ''}"
+    return f"{pragmas}{_packed_types(generated)}{text}{generated}{load(file) if file else ''}"

@@ -35,16 +35,21 @@
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)
 #define VACC CAT(ACC, VEC)
-#define VSTORE(v, p) CAT(vstore, VEC)(CAT(CAT(convert_, T), VEC)(v), 0, p)
+// Not vload and vstore: some drivers leave them as function calls, which spill every register.
+typedef struct __attribute__((packed)) {
+  CAT(T, VEC) v;
+} PACKED;
+#define VLOAD(p) CAT(convert_, VACC)(((__global const PACKED*)(p))->v)
+#define VSTORE(x, p) (((__global PACKED*)(p))->v = CAT(CAT(convert_, T), VEC)(x))
 
 inline VACC load(__global const T* p) {
 #if STRIDE_X == 1
-  return CAT(convert_, VACC)(CAT(vload, VEC)(0, p));
+  return VLOAD(p);
 #else
-  ACC v[VEC];
+  ACC v[VEC] __attribute__((aligned(sizeof(VACC))));
 #pragma unroll
   for (int i = 0; i < VEC; ++i) v[i] = p[i * STRIDE_X];
-  return CAT(vload, VEC)(0, v);
+  return *(VACC*)v;
 #endif
 }
 

@@ -32,7 +32,11 @@
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)
 #define VACC CAT(ACC, VEC)
-#define VLOAD(p) CAT(vload, VEC)(0, p)
+// Not vload: some drivers leave it as a function call, which spills every register.
+typedef struct __attribute__((packed)) {
+  VACC v;
+} PACKED;
+#define VLOAD(p) (((__global const PACKED*)(p))->v)
 #define COLS (2 * VEC)
 
 __kernel void conv_rows(__global const T* restrict src, __global const ACC* restrict wei BIAS_ARG, __global T* dst,
@@ -92,11 +96,11 @@ __kernel void conv_rows(__global const T* restrict src, __global const ACC* rest
         }
       }
     }
-  ACC s[ROWS][COLS];
+  ACC s[ROWS][COLS] __attribute__((aligned(sizeof(VACC))));
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
-    CAT(vstore, VEC)(lo[r], 0, s[r]);
-    CAT(vstore, VEC)(hi[r], 0, s[r] + VEC);
+    *(VACC*)s[r] = lo[r];
+    *(VACC*)(s[r] + VEC) = hi[r];
   }
   const int rows = min(ROWS, OH * OW - pixel), cols = min(COLS, MG - m0);
   for (int c = 0; c < cols; ++c) {

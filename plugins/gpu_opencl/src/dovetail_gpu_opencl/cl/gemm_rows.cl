@@ -37,14 +37,21 @@
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)
 #define VACC CAT(ACC, VEC)
-#define VLOAD(p) CAT(convert_, VACC)(CAT(vload, VEC)(0, p))
-#define VSTORE(v, p) CAT(vstore, VEC)(CAT(CAT(convert_, T), VEC)(v), 0, p)
 #define COLS (2 * VEC)
 #ifdef B_PACKED
 #define B_TYPE ACC
 #else
 #define B_TYPE T
 #endif
+// Not vload and vstore: some drivers leave them as function calls, which spill every register.
+typedef struct __attribute__((packed)) {
+  CAT(T, VEC) v;
+} PACKED;
+typedef struct __attribute__((packed)) {
+  CAT(B_TYPE, VEC) v;
+} PACKED_B;
+#define VLOAD(p) CAT(convert_, VACC)(((__global const PACKED_B*)(p))->v)
+#define VSTORE(x, p) (((__global PACKED*)(p))->v = CAT(CAT(convert_, T), VEC)(x))
 
 #ifdef HAS_BIAS
 #define BIAS_ARG , __global const T* restrict bia
@@ -94,9 +101,9 @@ __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* res
       VSTORE(POST_V(lo[r], o), dst + o);
       VSTORE(POST_V(hi[r], o + VEC), dst + o + VEC);
     } else {
-      ACC s[COLS];
-      CAT(vstore, VEC)(lo[r], 0, s);
-      CAT(vstore, VEC)(hi[r], 0, s + VEC);
+      ACC s[COLS] __attribute__((aligned(sizeof(VACC))));
+      *(VACC*)s = lo[r];
+      *(VACC*)(s + VEC) = hi[r];
       for (int c = col - first; c < COLS && first + c < N; ++c) dst[o + c] = (T)(POST(s[c], o + c));
     }
   }

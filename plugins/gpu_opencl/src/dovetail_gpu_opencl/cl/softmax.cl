@@ -27,13 +27,17 @@
 #define PLUS(a, b) ((a) + (b))
 #if VEC > 1
 #define VACC CAT(ACC, VEC)
-#define VLOAD(p) CAT(convert_, VACC)(CAT(vload, VEC)(0, p))
-#define VSTORE(v, p) CAT(vstore, VEC)(CAT(CAT(convert_, T), VEC)(v), 0, p)
+// Not vload and vstore: some drivers leave them as function calls, which spill every register.
+typedef struct __attribute__((packed)) {
+  CAT(T, VEC) v;
+} PACKED;
+#define VLOAD(p) CAT(convert_, VACC)(((__global const PACKED*)(p))->v)
+#define VSTORE(x, p) (((__global PACKED*)(p))->v = CAT(CAT(convert_, T), VEC)(x))
 #define WHOLE (SIZE / VEC * VEC)
 #define ACROSS(acc, v, join)                                  \
   {                                                           \
-    ACC lanes[VEC];                                           \
-    CAT(vstore, VEC)(v, 0, lanes);                            \
+    ACC lanes[VEC] __attribute__((aligned(sizeof(VACC))));    \
+    *(VACC*)lanes = v;                                        \
     for (int i = 0; i < VEC; ++i) acc = join(acc, lanes[i]);  \
   }
 #else

@@ -36,10 +36,10 @@ class Matrix:
         """The matrices as an array [..., rows, columns], when they are a constant."""
         if self.type.value is None:
             return None
-        array = self.type.value
+        count = math.prod(self.type.dims[:-2])
         if self.column == 1:
-            return array.reshape(-1, rows, columns)
-        return array.reshape(-1, columns, rows).swapaxes(-1, -2)
+            return self.type.value.reshape(count, rows, columns)
+        return self.type.value.reshape(count, columns, rows).swapaxes(-1, -2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +149,10 @@ class GemmRows(GemmKernel):
 def pack_columns(matrices: NDArray[np.generic], columns: int, c_type: str) -> NDArray[np.generic]:
     """[Z, K, N] as [Z, ceil(N / columns), K, columns], padded with zeros, in float or double."""
     z, k, n = matrices.shape
-    padded = np.zeros((z, k, ceil_div(n, columns) * columns), np.float64 if c_type == "double" else np.float32)
+    blocks = ceil_div(n, columns)
+    padded = np.zeros((z, k, blocks * columns), np.float64 if c_type == "double" else np.float32)
     padded[:, :, :n] = matrices
-    return np.ascontiguousarray(padded.reshape(z, k, -1, columns).transpose(0, 2, 1, 3))
+    return np.ascontiguousarray(padded.reshape(z, k, blocks, columns).transpose(0, 2, 1, 3))
 
 
 class GemmTiled(GemmKernel):

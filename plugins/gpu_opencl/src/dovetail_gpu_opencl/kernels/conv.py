@@ -79,9 +79,10 @@ def pack_weights(weights: NDArray[np.generic], groups: int, columns: int, c_type
     maps, channels = weights.shape[:2]
     own = maps // groups
     blocks = ceil_div(own, columns)
-    padded = np.zeros((groups, blocks * columns, channels, int(np.prod(weights.shape[2:]))), _wide(c_type))
-    padded[:, :own] = weights.reshape(groups, own, channels, -1)
-    return np.ascontiguousarray(padded.reshape(groups, blocks, columns, channels, -1).transpose(0, 1, 4, 3, 2))
+    elements = int(np.prod(weights.shape[2:]))
+    padded = np.zeros((groups, blocks * columns, channels, elements), _wide(c_type))
+    padded[:, :own] = weights.reshape(groups, own, channels, elements)
+    return np.ascontiguousarray(padded.reshape(groups, blocks, columns, channels, elements).transpose(0, 1, 4, 3, 2))
 
 
 def _wide(c_type: str) -> type[np.floating]:

@@ -33,7 +33,7 @@ def _starts(node: TypedNode) -> dict[int, tuple[int, int]]:
     src = node.inputs[0]
     assert src is not None
     given = [None if t is None or t.value is None else t.value.reshape(-1).tolist() for t in node.inputs[1:]]
-    starts, ends, axes, steps = (given + [None, None])[:4]
+    starts, ends, axes, steps = [*given, None, None][:4]
     assert starts is not None
     assert ends is not None
     chosen = range(len(starts)) if axes is None else [axis % src.rank for axis in axes]

@@ -1,0 +1,87 @@
+"""Every kernel of every list against the cases of its operator: as the device chooses, and each one forced, on both kinds."""
+
+from collections.abc import Callable, Iterator
+from importlib import import_module, resources
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.device import DType, TypedNode
+from dovetail.testing import Case, passed
+from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.source import missing_capability
+
+_FOLDER = resources.files("dovetail_gpu_opencl") / "kernels"
+STEMS = sorted(p.name.removesuffix(".py") for p in _FOLDER.iterdir() if p.name.endswith(".py") and not p.name.startswith("_"))
+CHAINS = ["elu", "erf", "gelu", "hard_sigmoid", "hard_swish", "leaky_relu", "mish", "sigmoid", "softplus", "tanh"]
+SEVERAL = ["conv", "gemm", "mat_mul", "softmax", "log_softmax", "layer_normalization", "reduce_max", "reduce_log_sum_exp"]
+
+
+def cases_of(stem: str) -> Iterator[Case]:
+    module = import_module(f"dovetail.testing.cases.{stem}")
+    yield from module.cases(np.random.default_rng(5))
+
+
+def runs(device: OpenCLDevice, case: Case) -> bool:
+    """True unless the case is of a data type that no kernel can have on this device."""
+    arrays = [a for a in (*case.inputs, *case.expected) if a is not None]
+    dtypes = {DType.of(a.dtype) for a in arrays}
+    return not any(missing_capability(d, device.caps) or d in (DType.STRING, DType.BFLOAT16) for d in dtypes)
+
+
+@pytest.mark.parametrize("stem", STEMS + CHAINS)
+def test_cases_on_the_device(stem: str, device: OpenCLDevice, bench: Any) -> None:
+    """What the device accepts it computes right; each stem has at least one case that it accepts."""
+    failures, done = [], 0
+    for case in cases_of(stem):
+        if not runs(device, case):
+            continue
+        graph, feeds = bench.single(case.op, case.inputs, case.constants, len(case.expected))
+        if not device.supports(TypedNode.of(graph.nodes[0], graph)):
+            continue
+        done += 1
+        if wrong := passed(case, bench.run(device, graph, feeds)):
+            failures.append(f"{case.name}: {wrong}")
+    assert not failures
+    assert done
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+@pytest.mark.parametrize("stem", SEVERAL)
+def test_each_kernel_forced(stem: str, kind: str, kind_device: Callable[[str], Any], bench: Any) -> None:
+    device, failures, tried = kind_device(kind), [], set()
+    for case in cases_of(stem):
+        if not runs(device, case):
+            continue
+        for constants in {tuple(case.constants), (*case.constants, 1)}:
+            device.forced = ""
+            graph, feeds = bench.single(case.op, case.inputs, constants, len(case.expected))
+            for name in bench.accepted(device, graph, graph.nodes[0]):
+                device.forced = name
+                tried.add(name)
+                if wrong := passed(case, bench.run(device, graph, feeds)):
+                    failures.append(f"{case.name} by {name}: {wrong}")
+    device.forced = ""
+    assert not failures
+    assert tried == set(EXPECTED[stem, kind])
+
+
+_GEMM = {"CPU": ["gemm_rows", "gemm_direct"], "GPU": ["gemm_tiled", "gemm_direct"]}
+EXPECTED = {
+    ("conv", "CPU"): ["conv_depthwise", "conv_rows", "conv_direct"],  # gemm_rows: in test_sizes.py
+    ("conv", "GPU"): ["conv_tiled", "conv_direct"],
+    **{(stem, kind): names for stem in ("gemm", "mat_mul") for kind, names in _GEMM.items()},
+    **{(stem, kind): ["softmax"] for stem in ("softmax", "log_softmax") for kind in ("CPU", "GPU")},
+    **{("layer_normalization", kind): ["layer_normalization"] for kind in ("CPU", "GPU")},
+    **{(stem, kind): ["reduce"] for stem in ("reduce_max", "reduce_log_sum_exp") for kind in ("CPU", "GPU")},
+}
+
+
+@pytest.mark.parametrize("file", sorted(p.name for p in (resources.files("dovetail_gpu_opencl") / "cl").iterdir()))
+def test_each_file_compiles_alone(file: str, device: OpenCLDevice) -> None:
+    """With the defaults that it defines itself."""
+    from dovetail_gpu_opencl.launch import Launch
+    from dovetail_gpu_opencl.source import load
+
+    device.programs.get(Launch(file, load(file), file.removesuffix(".cl"), (), (1,)), file)

@@ -1,0 +1,182 @@
+"""Products and convolutions at sizes round the tiles, with post-op chains, against float64; each kernel forced."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dovetail.device import Binary, Eltwise, Prelu, Sum
+from dovetail.graph.post_ops import ELTWISE_ALGORITHMS
+from dovetail_gpu_opencl.device import OpenCLDevice
+
+Floats = NDArray[np.float32]
+
+
+def close(got: NDArray[Any], want: NDArray[Any], tolerance: float = 2e-6) -> None:
+    """Both of float32, equal within `tolerance` of the largest value."""
+    assert got.dtype == np.float32
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * max(1.0, float(np.abs(want).max(initial=0))))
+
+
+def floats(rng: np.random.Generator, *dims: int) -> Floats:
+    return rng.standard_normal(dims).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(1, 1, 1), (3, 17, 5), (6, 16, 1), (7, 15, 33), (33, 31, 17), (65, 63, 16), (64, 65, 0)]
+)
+@pytest.mark.parametrize("constant", [True, False])
+def test_products(
+    m: int, n: int, k: int, constant: bool, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    device = kind_device(kind)
+    a, b, c = floats(rng, m, k), floats(rng, k, n), floats(rng, m, n)
+    expected = np.maximum(a.astype(np.float64) @ b.astype(np.float64) + c, 0)
+    for op, second, factor in ((bench.op("MatMul"), b, 1.0), (bench.op("Gemm", transB=True, alpha=-0.5), b.T.copy(), -0.5)):
+        chain = [Sum("c", factor), Eltwise("linear", 1 / factor), Eltwise("relu")]
+        device.forced = ""
+        graph, feeds = bench.single(op, [a, second], (1,) if constant else (), post_ops=chain, operands={"c": c})
+        for name in bench.accepted(device, graph, graph.nodes[0]):
+            device.forced = name
+            close(bench.run(device, graph, feeds)[0], expected)
+    device.forced = ""
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+@pytest.mark.parametrize(
+    ("batch", "channels", "maps", "side"), [(1, 1, 1, 4), (2, 3, 17, 5), (1, 17, 33, 7), (3, 16, 16, 3), (2, 5, 31, 9)]
+)
+def test_pointwise_convolutions(
+    batch: int, channels: int, maps: int, side: int, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    device = kind_device(kind)
+    x, w, b = floats(rng, batch, channels, side, side), floats(rng, maps, channels, 1, 1), floats(rng, maps)
+    add, scale = floats(rng, batch, maps, side, side), floats(rng, maps, 1, 1)
+    product = np.einsum("nchw,mc->nmhw", x.astype(np.float64), w[:, :, 0, 0].astype(np.float64)) + b[:, None, None]
+    expected = np.maximum(product * scale + add, 0)
+    chain = [Binary("mul", "scale"), Binary("add", "add"), Eltwise("relu")]
+    operands = {"scale": scale, "add": add}
+    device.forced = ""
+    graph, feeds = bench.single(bench.op("Conv"), [x, w, b], (1, 2), post_ops=chain, operands=operands)
+    names = bench.accepted(device, graph, graph.nodes[0])
+    assert ("gemm_rows" in names) == (kind == "CPU" and side * side >= 16)
+    for name in names:
+        device.forced = name
+        close(bench.run(device, graph, feeds)[0], expected)
+    device.forced = ""
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+@pytest.mark.parametrize(
+    ("width", "stride", "dilation", "pad"), [(1, 1, 1, 1), (8, 1, 1, 1), (17, 2, 1, 0), (31, 1, 2, 2), (19, 3, 1, 2)]
+)
+@pytest.mark.parametrize("depthwise", [True, False])
+def test_spatial_convolutions(
+    width: int,
+    stride: int,
+    dilation: int,
+    pad: int,
+    depthwise: bool,
+    kind: str,
+    kind_device: Callable[[str], Any],
+    bench: Any,
+    rng: Any,
+) -> None:
+    device = kind_device(kind)
+    channels, maps = (7, 14) if depthwise else (7, 21)
+    groups = channels if depthwise else 1
+    x, w, b = floats(rng, 2, channels, 9, width), floats(rng, maps, channels // groups, 3, 3), floats(rng, maps)
+    spread = {"strides": (stride,) * 2, "dilations": (dilation,) * 2, "pads": (pad, pad + dilation, pad + 1, pad + dilation)}
+    op = bench.op("Conv", group=groups, **spread)
+    device.forced = ""
+    graph, feeds = bench.single(op, [x, w, b], (1, 2), post_ops=[Eltwise("clip", 0.0, 6.0)])
+    expected = np.clip(convolve(x, w, b, stride, dilation, spread["pads"], groups), 0, 6)
+    for name in bench.accepted(device, graph, graph.nodes[0]):
+        device.forced = name
+        close(bench.run(device, graph, feeds)[0], expected)
+    device.forced = ""
+
+
+def convolve(
+    x: Floats, w: Floats, b: Floats, stride: int, dilation: int, pads: tuple[int, ...], groups: int
+) -> NDArray[np.float64]:
+    """Convolution as a sum over kernel elements, in float64."""
+    wide = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
+    rows = (wide.shape[2] - 2 * dilation - 1) // stride + 1
+    columns = (wide.shape[3] - 2 * dilation - 1) // stride + 1
+    result = np.zeros((x.shape[0], w.shape[0], rows, columns)) + b[:, None, None]
+    share, own = w.shape[0] // groups, w.shape[1]
+    for m, c, i, j in np.ndindex(w.shape[0], own, 3, 3):
+        plane = wide[:, m // share * own + c, i * dilation :, j * dilation :]
+        result[:, m] += float(w[m, c, i, j]) * plane[:, ::stride, ::stride][:, :rows, :columns]
+    return result
+
+
+FORMULAS: dict[str, Callable[[Any], Any]] = {
+    "abs": np.abs,
+    "ceil": np.ceil,
+    "clip": lambda s: np.clip(s, 0.25, 1.5),
+    "cos": np.cos,
+    "elu": lambda s: np.where(s > 0, s, 0.25 * np.expm1(s)),
+    "erf": lambda s: np.vectorize(__import__("math").erf)(s),
+    "exp": np.exp,
+    "floor": np.floor,
+    "gelu_erf": lambda s: 0.5 * s * (1 + np.vectorize(__import__("math").erf)(s / np.sqrt(2))),
+    "gelu_tanh": lambda s: 0.5 * s * (1 + np.tanh(np.sqrt(2 / np.pi) * (s + 0.044715 * s**3))),
+    "hardsigmoid": lambda s: np.clip(0.25 * s + 1.5, 0, 1),
+    "hardswish": lambda s: s * np.clip(0.25 * s + 1.5, 0, 1),
+    "linear": lambda s: 0.25 * s + 1.5,
+    "log": np.log,
+    "logistic": lambda s: 1 / (1 + np.exp(-s)),
+    "mish": lambda s: s * np.tanh(np.logaddexp(0, s)),
+    "pow": lambda s: 0.25 * np.power(s, 1.5),
+    "relu": lambda s: np.where(s > 0, s, 0.25 * s),
+    "round": np.rint,
+    "sign": np.sign,
+    "sin": np.sin,
+    "soft_relu": lambda s: np.logaddexp(0, 0.25 * s) / 0.25,
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "swish": lambda s: s / (1 + np.exp(-0.25 * s)),
+    "tanh": np.tanh,
+}
+
+
+@pytest.mark.parametrize("algorithm", sorted(ELTWISE_ALGORITHMS))
+def test_every_eltwise_post_op(algorithm: str, device: OpenCLDevice, bench: Any, rng: Any) -> None:
+    """In vectors and single elements, in the chain of an Add, scaled; NaN stays NaN, relu(-inf) is 0."""
+    x = (3 * rng.standard_normal(101)).astype(np.float32)
+    if algorithm in ("log", "sqrt", "pow"):
+        x = np.abs(x) + np.float32(0.01)
+    x[7], x[100] = np.nan, np.nan
+    chain = [Eltwise(algorithm, 0.25, 1.5, scale=2.0), Eltwise("linear", 1.0, 0.5)]
+    graph, feeds = bench.single(bench.op("Add"), [x, np.zeros(1, np.float32)], post_ops=chain)
+    with np.errstate(all="ignore"):
+        expected = 2 * FORMULAS[algorithm](x.astype(np.float64)) + 0.5
+    np.testing.assert_allclose(bench.run(device, graph, feeds)[0], expected, rtol=2e-6, atol=2e-6)
+
+
+def test_relu_of_infinities(device: OpenCLDevice, bench: Any) -> None:
+    x = np.array([-np.inf, np.inf, np.nan, -0.5] * 20, np.float32)
+    graph, feeds = bench.single(bench.op("Add"), [x, np.zeros(1, np.float32)], post_ops=[Eltwise("relu")])
+    np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], [0, np.inf, np.nan, 0] * 20)
+
+
+@pytest.mark.parametrize("dims", [(3, 4, 16), (2, 5, 7), (1, 1, 1), (65,), (4, 0, 3)])
+def test_operands_broadcast(dims: tuple[int, ...], device: OpenCLDevice, bench: Any, rng: Any) -> None:
+    """All kinds of operands: of the result's shape, one number, one axis, two axes."""
+    x = floats(rng, *dims)
+    shapes = {"full": dims, "one": (1,), "row": dims[-1:], "rest": (*dims[:-1], 1), "first": (dims[0], *(1,) * (len(dims) - 1))}
+    operands = {name: floats(rng, *shape) + np.float32(3) for name, shape in shapes.items()}
+    chain = [Binary("mul", "full"), Binary("sub", "one"), Binary("max", "row"), Binary("rdiv", "rest"), Prelu("first")]
+    chain += [Sum("full", 0.5, 2), Binary("min", "rest"), Binary("rsub", "row"), Binary("div", "full")]
+    graph, feeds = bench.single(bench.op("Neg"), [x], post_ops=chain, operands=operands)
+    full, one, row, rest, first = (operands[name].astype(np.float64) for name in shapes)
+    s = np.maximum(-x.astype(np.float64) * full - one, row)
+    s = rest / s
+    s = np.where(s > 0, s, first * s) + 0.5 * (full - 2)
+    np.testing.assert_allclose(bench.run(device, graph, feeds)[0], (row - np.minimum(s, rest)) / full, rtol=3e-6, atol=3e-6)
