@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.device import ANY, BYXF, FYXB, PLAIN, YXFB, Layout, LayerConfig, TypedNode
+from dovetail.device import ANY, BYXF, FYXB, PLAIN, YXFB, LayerConfig, Layout, TypedNode
 from dovetail.errors import UsageError
 from dovetail.graph import Graph, GraphBuilder
 from dovetail.op import Operator
