@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 from dovetail._attributes import AttributeSpec, attribute_specs, read_attributes
+from dovetail._decorator import operator
 from dovetail._kernel_sources import KernelSource, OpenCLKernel
 from dovetail._names import stem_of
 from dovetail._ports import FLOATS, INTEGERS, NUMERIC, Port, check_ports, parse_ports
@@ -51,6 +52,7 @@ __all__ = [
     "ShapeError",
     "TensorType",
     "UnboundOperator",
+    "operator",
 ]
 
 _DOMAIN = re.compile(r"[A-Za-z0-9_.\-]*")
