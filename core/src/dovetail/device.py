@@ -22,7 +22,8 @@ from dovetail.graph.model import Graph, Node
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
 from dovetail.graph.types import Shape, TensorType
 from dovetail.op import KernelSource, OpenCLKernel, Operator
-from dovetail.passes.memory import MemoryPlan, plan_graph, plan_memory
+from dovetail.passes.constant_folding import run_reference
+from dovetail.passes.memory import MemoryPlan, plan_graph, plan_memory, plan_regions
 
 __all__ = [
     "ANY",
@@ -69,6 +70,8 @@ __all__ = [
     "choose",
     "plan_graph",
     "plan_memory",
+    "plan_regions",
+    "run_reference",
 ]
 
 REFERENCE_KERNEL = "ref"

@@ -1,5 +1,6 @@
 """The memory plan: no two living blocks overlap, and sharing never loses a value that is still needed."""
 
+import itertools
 from collections.abc import Sequence
 
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from dovetail.graph import Graph, GraphBuilder, Node
 from dovetail.op import Operator
 from dovetail.ops.identity import Identity
 from dovetail.passes.constant_folding import fold_constants
-from dovetail.passes.memory import Lifetime, plan_graph, plan_memory, share_storage
+from dovetail.passes.memory import Lifetime, plan_graph, plan_memory, plan_regions, share_storage
 
 
 class Step(Operator):
@@ -42,6 +43,22 @@ def test_blocks_that_live_together_never_overlap(spans: list[tuple[int, int, int
             if a.first <= b.last and b.first <= a.last:
                 low, high = sorted((a, b), key=lambda x: offsets[x.name])
                 assert offsets[low.name] + max(low.nbytes, 1) <= offsets[high.name]
+
+
+@settings(max_examples=300, deadline=None)
+@given(blocks)
+def test_regions_are_shared_whole_or_not_at_all(spans: list[tuple[int, int, int]]) -> None:
+    lives = [Lifetime(f"b{i}", size, first, first + length) for i, (size, first, length) in enumerate(spans)]
+    offsets, peak = plan_regions(lives)
+    sizes: dict[int, int] = {}
+    for a in lives:
+        sizes[offsets[a.name]] = max(sizes.get(offsets[a.name], 1), a.nbytes)
+    ends = sorted((offset, offset + size) for offset, size in sizes.items())
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ends))
+    assert not ends or ends[-1][1] <= peak
+    for i, a in enumerate(lives):
+        for b in lives[:i]:
+            assert offsets[a.name] != offsets[b.name] or a.last < b.first or b.last < a.first
 
 
 def test_a_chain_of_three_needs_two_blocks() -> None:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from dovetail.graph.model import Graph, Node
 
-__all__ = ["Lifetime", "MemoryPlan", "plan_graph", "plan_memory", "share_storage"]
+__all__ = ["Lifetime", "MemoryPlan", "plan_graph", "plan_memory", "plan_regions", "share_storage"]
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector of current CPUs."""
@@ -52,6 +52,29 @@ def plan_memory(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple
         placed.append((offset, offset + size, block))
         peak = max(peak, offset + size)
     return MappingProxyType(offsets), peak
+
+
+def plan_regions(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple[Mapping[str, int], int]:
+    """As `plan_memory`, but two blocks have either the same offset or no byte in common, whenever they live.
+
+    For devices whose memory comes as whole buffers: one for each offset, as large as its first, largest block. Greedy by
+    size: each block takes the smallest region that is free all its life.
+    """
+    tenants: list[tuple[int, int, list[Lifetime]]] = []
+    offsets: dict[str, int] = {}
+    end = 0
+    for block in sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.name)):
+        size = _aligned(block.nbytes, alignment)
+        free = [t for t in tenants if all(block.last < b.first or b.last < block.first for b in t[2])]
+        if free:
+            offset, _, lives = min(free, key=lambda t: (t[1], t[0]))
+        else:
+            offset, lives = end, []
+            tenants.append((offset, size, lives))
+            end += size
+        lives.append(block)
+        offsets[block.name] = offset
+    return MappingProxyType(offsets), end
 
 
 def _aligned(nbytes: int, alignment: int) -> int:
@@ -122,11 +145,13 @@ def plan_graph(
     in_place: Callable[[Node], Sequence[str]],
     scratch: Callable[[Node], int] | None = None,
     alignment: int = ALIGNMENT,
+    plan: Callable[[Iterable[Lifetime], int], tuple[Mapping[str, int], int]] = plan_memory,
 ) -> MemoryPlan:
     """The memory plan of a graph in schedule order with static types.
 
     Inputs lie in the arena too, alive from before the first step; outputs stay alive to the end; constants are left out.
-    `scratch(node)` adds bytes that live only while the node runs, under the name `scratch:<node name>`.
+    `scratch(node)` adds bytes that live only while the node runs, under the name `scratch:<node name>`. `plan` is
+    `plan_memory` (one arena) or `plan_regions` (whole buffers).
     """
     storage = share_storage(graph, in_place)
     end = len(graph.nodes)
@@ -139,7 +164,7 @@ def plan_graph(
     blocks = [Lifetime(n, graph.types[n].nbytes, a, b) for n, (a, b) in spans.items() if n not in graph.constants]
     if scratch is not None:
         blocks += [Lifetime(f"scratch:{n.name}", size, i, i) for i, n in enumerate(graph.nodes) if (size := scratch(n))]
-    offsets, peak = plan_memory(blocks, alignment)
+    offsets, peak = plan(blocks, alignment)
     unshared = sum(_aligned(graph.types[n].nbytes, alignment) for n in storage if n not in graph.constants)
     return MemoryPlan(storage, offsets, peak, unshared)
 

@@ -11,14 +11,14 @@ __all__ = ["Capabilities"]
 _POCL = "Portable Computing Language"
 
 WIDEST_VECTOR = 8
-"""Floats. PoCL 3.0 from pip (LLVM 14) aborts the process on float16 vectors on AVX-512 machines, so 16 is never used."""
+"""Floats. PoCL 3.0 from pip (LLVM 14) aborts the process on vectors of 512 bits on AVX-512 machines: they are never used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """The facts that kernels choose by. Sizes in bytes.
 
-    `kind` is CPU, GPU or ACCELERATOR; `alignment` that of sub-buffers; `identity` a digest of device, driver and platform
+    `kind` is CPU, GPU or ACCELERATOR; `identity` a digest of device, driver and platform
     versions, under which binaries are kept; `needs_linker` says that the driver calls the program `ld` for every build.
     """
 
@@ -28,13 +28,16 @@ class Capabilities:
     max_work_group_size: int
     max_work_item_sizes: tuple[int, ...]
     local_memory: int
-    alignment: int
     max_allocation: int
     vector_width: int
     fp16: bool
     fp64: bool
     out_of_order: bool
     needs_linker: bool
+
+    def lanes(self, c_type: str) -> int:
+        """How many floats or doubles kernels for CPUs take as one vector: 2, 4 or 8."""
+        return max(2, self.vector_width // (2 if c_type == "double" else 1))
 
     @staticmethod
     def query(device: Any) -> "Capabilities":
@@ -49,14 +52,17 @@ class Capabilities:
             max_work_group_size=device.max_work_group_size,
             max_work_item_sizes=tuple(device.max_work_item_sizes),
             local_memory=device.local_mem_size,
-            alignment=max(64, device.mem_base_addr_align // 8),
             max_allocation=device.max_mem_alloc_size,
-            vector_width=min(WIDEST_VECTOR, max(1, device.native_vector_width_float)),
+            vector_width=min(WIDEST_VECTOR, _power_of_two(device.native_vector_width_float)),
             fp16="cl_khr_fp16" in extensions,
             fp64="cl_khr_fp64" in extensions,
             out_of_order=bool(device.queue_properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE),
             needs_linker=needs_linker(device),
         )
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << (max(1, number).bit_length() - 1)
 
 
 def kind_of(device: Any) -> str:

@@ -21,6 +21,7 @@ from dovetail.device import (
     TypedNode,
     choose,
     plan_graph,
+    plan_regions,
 )
 from dovetail.errors import UsageError, did_you_mean
 from dovetail_gpu_opencl.capabilities import Capabilities
@@ -74,7 +75,7 @@ class OpenCLDevice(Device):
             raise DeviceError(f"{self.info.name} has no out-of-order queues", hint="leave out the option QUEUE")
         typed = {node.name: TypedNode.of(node, graph) for node in graph.nodes}
         chosen = {name: self._chosen(node) for name, node in typed.items()}
-        memory = plan_graph(graph, lambda n: _in_place(chosen, typed, n), alignment=self.caps.alignment)
+        memory = plan_graph(graph, lambda n: _in_place(chosen, typed, n), plan=plan_regions)
         launches = [(str(n.node), launch) for name, n in typed.items() for launch in chosen[name].kernel.launches(n)]
         commands = [Command(node, launch, self.programs.get(launch, node)) for node, launch in launches if not launch.is_empty]
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]

@@ -77,15 +77,15 @@ class CLExecutable(Executable):
         return self._constants[id(array)]
 
     def allocate(self) -> dict[str, Any]:
-        """Buffers for all blocks of the plan: sub-buffers of one arena, or buffers of their own when that is too large."""
-        sizes = {name: max(1, self.graph.types[name].nbytes) for name in self.memory.offsets}
-        if self.memory.peak > self.caps.max_allocation:
-            return {name: self._buffer(size, f"the value {name!r}") for name, size in sizes.items()}
-        if not sizes:
-            return {}
-        arena = self._buffer(self.memory.peak, "the intermediate values")
-        with translated("dividing the arena"):
-            return {name: arena.get_sub_region(offset, sizes[name]) for name, offset in self.memory.offsets.items()}
+        """Buffers for all blocks of the plan: one for each of its regions.
+
+        Whole buffers, not sub-buffers of an arena: releasing overlapping sub-buffers crashes in NVIDIA's driver 580.
+        """
+        sizes: dict[int, int] = {}
+        for name, offset in self.memory.offsets.items():
+            sizes[offset] = max(sizes.get(offset, 1), self.graph.types[name].nbytes)
+        buffers = {offset: self._buffer(size, "intermediate values") for offset, size in sizes.items()}
+        return {name: buffers[offset] for name, offset in self.memory.offsets.items()}
 
     def waits(self) -> tuple[tuple[int, ...], ...]:
         """For an out-of-order queue: what each upload, each command and each download must wait for."""
@@ -106,8 +106,6 @@ class CLExecutable(Executable):
         root = self.root(value)
         if root not in self.memory.offsets:
             return Span(root, 0, 1)  # a constant: nobody writes it
-        if self.memory.peak > self.caps.max_allocation:
-            return Span(root, 0, max(1, self.nbytes(root)))
         start = self.memory.offsets[root]
         return Span(ARENA, start, start + max(1, self.nbytes(root)))
 
