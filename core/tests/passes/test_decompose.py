@@ -9,6 +9,8 @@ from dovetail.errors import OperatorError
 from dovetail.graph import Graph, GraphBuilder, Node, TensorType
 from dovetail.op import FLOATS, Operator
 from dovetail.ops.add import Add
+from dovetail.ops.concat import Concat
+from dovetail.ops.identity import Identity
 from dovetail.ops.relu import Relu
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.decompose import decompose
@@ -41,6 +43,51 @@ class Both(Operator):
     def compose(self, g: GraphBuilder, x: str, unused: str = "") -> tuple[str, ...]:
         assert unused == ""
         return g.node(Relu(), g.node(Shifted(by=2.0), x), name="relu"), x, g.constant(2.0, "float32")
+
+
+class Optional(Operator):
+    """x + y, or x + 1 without y."""
+
+    domain = "test"
+    inputs = ("X: T", "Y?: T")
+    types = {"T": FLOATS}
+
+    def compose(self, g: GraphBuilder, x: str, y: str = "") -> Any:
+        return g.node(Add(), x, y or g.constant(1.0, "float32"))
+
+
+class Wrong(Operator):
+    """Compositions that break a promise, each in its own way."""
+
+    domain = "test"
+    how: str = ""
+
+    def compose(self, g: GraphBuilder, x: str) -> Any:
+        if self.how == "shape":
+            return g.node(Concat(axis=0), x, x)
+        if self.how == "name":
+            return "nowhere"
+        if self.how == "nothing":
+            return ()
+        g.node(Relu(), x, name="unread")
+        return g.node(Relu(), x, name="read")
+
+
+class Drawn(Operator):
+    """Stands for an operator that is never folded."""
+
+    domain = "test"
+    is_random = True
+
+    def reference(self, X: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return X + 1
+
+
+class OfDrawn(Operator):
+    domain = "test"
+
+    def compose(self, g: GraphBuilder, x: str) -> Any:
+        return g.node(Drawn(), x)
 
 
 class Endless(Operator):
@@ -104,3 +151,75 @@ def test_the_composition_serves_as_reference() -> None:
 def test_a_composition_of_itself_is_an_error_that_shows_the_chain() -> None:
     with pytest.raises(OperatorError, match=r"test::Endless -> test::Relay -> test::Endless"):
         decompose(typed(Endless()), never)
+
+
+def test_a_recursion_that_is_evaluated_is_an_error_too() -> None:
+    with pytest.raises(OperatorError, match=r"contains itself: test::Endless -> test::Relay -> test::Endless"):
+        Endless().reference(np.zeros(2, np.float32))
+    np.testing.assert_array_equal(Shifted().reference(np.zeros(2, np.float32))[0], [1, 1])
+    g = GraphBuilder()
+    with pytest.raises(OperatorError, match="contains itself"):
+        fold_constants(g.graph([g.node(Endless(), g.constant([1.0], "float32"))]))
+
+
+def test_an_operator_may_stand_twice_in_a_composition_but_not_in_itself() -> None:
+    g = GraphBuilder()
+    y = g.node(Shifted(), g.node(Shifted(), g.input("x", "float32", [2]), name="top"), name="top")
+    graph = decompose(fold_constants(g.graph([y])), never)
+    assert [n.name for n in graph.nodes] == ["top/shift", "top_1/shift"]
+    np.testing.assert_array_equal(run(graph, np.float32([1, 2]))[0], [3, 4])
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_an_input_left_out_is_an_empty_name(given: bool) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2])
+    y = g.node(Optional(), x, *([x] if given else []))
+    (result,) = run(decompose(fold_constants(g.graph([y])), never), np.float32([3, -3]))
+    np.testing.assert_array_equal(result, [6, -6] if given else [4, -2])
+    values = [np.float32([3]), np.float32([5]) if given else None]
+    np.testing.assert_array_equal(Optional().reference(*values)[0], [8] if given else [4])
+
+
+def test_names_of_the_model_are_not_taken_twice() -> None:
+    g = GraphBuilder()
+    x = g.input("top/shift:0", "float32", [2])
+    y = g.node(Shifted(by=2.0), x, name="top")
+    z = g.node(Relu(), g.node(Relu(), y, name="top/shift"), name="top_1/shift")
+    graph = decompose(fold_constants(g.graph([z, y, x])), never)
+    names = [n.name for n in graph.nodes]
+    assert names == ["top_2/shift", "top/shift", "top_1/shift"]
+    values = [*graph.inputs, *graph.constants, *(name for n in graph.nodes for name in n.outputs)]
+    assert len(set(values)) == len(values)
+    done = fold_constants(graph.replace(inputs=(), constants={**graph.constants, x: np.float32([-3, 1])}))
+    np.testing.assert_array_equal(done.constants[graph.outputs[0]], [0, 3])
+    np.testing.assert_array_equal(done.constants[graph.outputs[1]], [-1, 3])
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("shape", r"output 0: compose\(\) gives float32\[6\], infer\(\) says float32\[3\]"),
+        ("name", r"compose\(\) returned 'nowhere'"),
+        ("nothing", r"compose\(\) returned 0 outputs, the node has 1"),
+    ],
+)
+def test_a_composition_that_breaks_its_promise_is_an_error_naming_the_node(how: str, message: str) -> None:
+    with pytest.raises(OperatorError, match=rf"node 'top' \(test::Wrong\).*{message}"):
+        decompose(typed(Wrong(how=how)), never)
+
+
+def test_inner_nodes_that_nothing_reads_are_dropped() -> None:
+    assert [n.name for n in decompose(typed(Wrong()), never).nodes] == ["top/read"]
+
+
+def test_an_output_left_out_is_not_computed() -> None:
+    g = GraphBuilder()
+    g.node(Both(), g.input("x", "float32", [3]), name="top", outputs=["", "same", ""])
+    graph = decompose(fold_constants(g.graph(["same"])), never)
+    assert [type(n.op) for n in graph.nodes] == [Identity]
+    np.testing.assert_array_equal(run(graph, np.float32([1, -2, 3]))[0], [1, -2, 3])
+
+
+def test_random_operators_are_run_when_a_composition_is_evaluated() -> None:
+    np.testing.assert_array_equal(OfDrawn().reference(np.float32([1]))[0], [2])
