@@ -84,9 +84,12 @@ class Chain(CLKernel):
 
     name = "chain"
 
+    def applies(self, node: TypedNode) -> Refusal | None:
+        return Refusal(Reason.OPERATOR, node.op.key) if as_chain(node) is None else None
+
     def check(self, node: TypedNode) -> Refusal | None:
         found = as_chain(node)
-        return Refusal(Reason.OPERATOR, node.op.key) if found is None else postops.check(found[1])
+        return None if found is None else postops.check(found[1])
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         found = as_chain(node)
@@ -128,7 +131,7 @@ def _with_chain(node: TypedNode, chain: Sequence[PostOp], types: dict[str, Tenso
 
 def vector_width(result: TensorType, caps: Capabilities) -> int:
     """How many elements one work item computes."""
-    return caps.vector_width if caps.kind == "CPU" and result.size >= 64 and caps.vector_width in (2, 4, 8) else 1
+    return caps.lanes(accumulator(result.dtype)) if caps.kind == "CPU" and result.size >= 64 else 1
 
 
 def elementwise_launch(

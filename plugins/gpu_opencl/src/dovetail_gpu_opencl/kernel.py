@@ -36,12 +36,18 @@ class CLKernel(Kernel):
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether this kernel runs the node as it is, its post-ops included."""
-        refusal = check_types(node, self.dtypes, self.caps)
+        refusal = self.applies(node)
+        if refusal is None:  # not `or`: a refusal is false
+            refusal = check_types(node, self.dtypes, self.caps)
         if refusal is None and node.post_ops:
             refusal = postops.check(node) if self.has_epilogue else Refusal(Reason.POST_OP, f"{self.name} applies none")
         if refusal is None:
             refusal = self.check(node)
         return Accepted(self.name) if refusal is None else refusal
+
+    def applies(self, node: TypedNode) -> Refusal | None:
+        """For kernels that are asked for every operator: why this one is not theirs."""
+        return None
 
     def check(self, node: TypedNode) -> Refusal | None:
         """What this kernel asks beyond data types and post-ops."""

@@ -23,10 +23,11 @@ class OwnKernel(CLKernel):
     has_epilogue = False
     from_operator = True
 
+    def applies(self, node: TypedNode) -> Refusal | None:
+        brought = any(isinstance(k, OpenCLKernel) for k in node.op.kernels)
+        return None if brought else Refusal(Reason.OPERATOR, f"{node.op.key} brings no OpenCL kernel")
+
     def check(self, node: TypedNode) -> Refusal | None:
-        sources = [k for k in node.op.kernels if isinstance(k, OpenCLKernel)]
-        if not sources:
-            return Refusal(Reason.OPERATOR, f"{node.op.key} brings no OpenCL kernel")
         first = node.inputs[0] if node.inputs else None
         if first is None or None in node.inputs:
             return Refusal(Reason.ATTRIBUTE, "an input is left out, and the operator's kernel takes all")

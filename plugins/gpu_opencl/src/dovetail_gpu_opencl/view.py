@@ -15,7 +15,7 @@ class View(CLKernel):
     dtypes = frozenset(C_TYPES)
     has_epilogue = False
 
-    def check(self, node: TypedNode) -> Refusal | None:
+    def applies(self, node: TypedNode) -> Refusal | None:
         return None if node.op.is_view else Refusal(Reason.OPERATOR, node.op.key)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:

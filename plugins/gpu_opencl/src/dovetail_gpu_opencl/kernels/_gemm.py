@@ -87,7 +87,8 @@ class GemmKernel(CLKernel):
         product = self._product_of(node)
         if isinstance(product, Refusal):
             return product
-        return postops.check(product.attach(node)) or self.fits(product)
+        refusal = postops.check(product.attach(node))
+        return self.fits(product) if refusal is None else refusal
 
     def fits(self, product: Product) -> Refusal | None:
         """What this kernel asks of the product."""
@@ -114,12 +115,12 @@ class GemmRows(GemmKernel):
     def fits(self, product: Product) -> Refusal | None:
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
-        if not self._packs(product) and (product.b.column != 1 or product.n < self._columns):
+        if not self._packs(product) and (product.b.column != 1 or product.n < self._columns(product)):
             return Refusal(Reason.LAYOUT, "the second factor is no constant, and transposed or narrow")
         return None
 
     def launch(self, product: Product, node: TypedNode) -> Launch:
-        packs, columns = self._packs(product), self._columns
+        packs, columns = self._packs(product), self._columns(product)
         chain = postops.epilogue(node, columns // 2, product.plane_axes)
         dtype, b_z = node.outputs[0].dtype, product.b.matrix
         defines = _types(product, node) | {"A_K": product.a.column, "ROWS": self.rows, "VEC": columns // 2, "B_PACKED": packs}
@@ -137,9 +138,8 @@ class GemmRows(GemmKernel):
         source = assemble("gemm_rows.cl", defines, chain.source)
         return Launch("gemm_rows.cl", source, "gemm_rows", arguments, work, (1, 1, 1))
 
-    @property
-    def _columns(self) -> int:
-        return 2 * max(2, self.caps.vector_width)
+    def _columns(self, product: Product) -> int:
+        return 2 * self.caps.lanes(accumulator(product.a.type.dtype))
 
     def _packs(self, product: Product) -> bool:
         value = product.b.type.value

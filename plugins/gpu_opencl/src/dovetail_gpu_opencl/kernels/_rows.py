@@ -16,9 +16,9 @@ class Rows:
     size: int
     inner: int = 1
 
-    def defines(self, caps: Capabilities) -> dict[str, object]:
-        """Sizes and tunables: one work item a row with vectors on CPUs, one work group a row on GPUs."""
-        vec = max(2, caps.vector_width) if caps.kind == "CPU" and self.inner == 1 else 1
+    def defines(self, caps: Capabilities, c_type: str) -> dict[str, int]:
+        """Sizes and tunables for results of a C type: one work item a row with vectors on CPUs, one work group a row on GPUs."""
+        vec = caps.lanes(c_type) if caps.kind == "CPU" and self.inner == 1 else 1
         return {"SIZE": self.size, "INNER": self.inner, "GROUP": self.group(caps), "VEC": vec}
 
     def group(self, caps: Capabilities) -> int:

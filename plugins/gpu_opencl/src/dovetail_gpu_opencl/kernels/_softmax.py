@@ -23,9 +23,10 @@ class SoftmaxRows(CLKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dst = node.outputs[0]
         rows = _rows(node)
-        tunables = rows.defines(self.caps)
-        defines = {"T": C_TYPES[dst.dtype], "ACC": accumulator(dst.dtype), **tunables, "LOGARITHM": self._logarithm}
-        chain = postops.epilogue(node, max(2, self.caps.vector_width) if tunables["VEC"] != 1 else 1)
+        acc = accumulator(dst.dtype)
+        tunables = rows.defines(self.caps, acc)
+        defines = {"T": C_TYPES[dst.dtype], "ACC": acc, **tunables, "LOGARITHM": self._logarithm}
+        chain = postops.epilogue(node, tunables["VEC"])
         work, local = rows.work(self.caps)
         arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)
         source = assemble("softmax.cl", defines, chain.source)

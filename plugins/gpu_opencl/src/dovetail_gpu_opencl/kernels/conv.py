@@ -59,7 +59,7 @@ class ConvRows(ConvKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         batch, _, maps, groups = sizes(node)
-        vec = max(2, self.caps.vector_width)
+        vec = self.caps.lanes(accumulator(node.outputs[0].dtype))
         assert node.inputs[1] is not None
         assert node.inputs[1].value is not None
         packed = pack_weights(node.inputs[1].value, groups, 2 * vec, accumulator(node.outputs[0].dtype))
@@ -102,7 +102,7 @@ class ConvDepthwise(ConvKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         batch, _, maps, groups = sizes(node)
-        vec = max(2, self.caps.vector_width)
+        vec = self.caps.lanes(accumulator(node.outputs[0].dtype))
         chain = postops.epilogue(node, vec)
         first, last = interior(geometry(node))
         numbers = self.sizes(node) | {"C": groups, "FIRST": first, "LAST": last}

@@ -28,11 +28,11 @@ class NormalizeRows(CLKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dtype, rows = node.outputs[0].dtype, _rows(node)
-        tunables, acc = rows.defines(self.caps), accumulator(dtype)
+        tunables, acc = rows.defines(self.caps, accumulator(dtype)), accumulator(dtype)
         has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
         epsilon = literal(node.op.epsilon, acc)  # type: ignore[attr-defined]  # a LayerNormalization operator
         defines = {"T": C_TYPES[dtype], "ACC": acc, "EPSILON": epsilon, "HAS_BIAS": has_bias, **tunables}
-        chain = postops.epilogue(node, max(2, self.caps.vector_width) if tunables["VEC"] != 1 else 1)
+        chain = postops.epilogue(node, tunables["VEC"])
         names = node.node.inputs
         given = [Read(name) for name in names[: 3 if has_bias else 2]]
         work, local = rows.work(self.caps)

@@ -1,0 +1,135 @@
+"""The binary cache: hit, damaged, unwritable, missing; programs are built once for each distinct source."""
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dovetail.device import DeviceInfo
+from dovetail.errors import CompileError
+from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.launch import Launch
+from dovetail_gpu_opencl.program import BinaryCache, cache_folder
+
+SOURCE = "__kernel void fill(__global int* dst) { dst[get_global_id(0)] = 7; }\n"
+LAUNCH = Launch("fill.cl", SOURCE, "fill", (), (1,))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path))
+    return tmp_path / "opencl"
+
+
+def counts(info: DeviceInfo, launch: Launch = LAUNCH) -> tuple[int, int]:
+    device = OpenCLDevice(info)
+    device.programs.get(launch, "n")
+    device.programs.get(launch, "n")
+    return device.programs.builds, device.programs.hits
+
+
+def test_second_device_takes_the_binary(info: DeviceInfo, folder: Path) -> None:
+    assert counts(info) == (1, 0)
+    assert counts(info) == (0, 1)
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_source_and_options_make_the_key(info: DeviceInfo, folder: Path) -> None:
+    other = Launch("fill.cl", SOURCE, "fill", (), (1,), options=("-DX=1",))
+    assert counts(info) == (1, 0)
+    assert counts(info, other) == (1, 0)
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_second_process_takes_the_binary(info: DeviceInfo, folder: Path) -> None:
+    script = (
+        "from dovetail_gpu_opencl import dovetail_device_info\n"
+        "from dovetail_gpu_opencl.device import OpenCLDevice\n"
+        "from dovetail_gpu_opencl.launch import Launch\n"
+        f"info = next(i for i in dovetail_device_info({{}}) if i.name == {info.name!r})\n"
+        f"device = OpenCLDevice(info); device.programs.get(Launch('fill.cl', {SOURCE!r}, 'fill', (), (1,)), 'n')\n"
+        "print(device.programs.builds, device.programs.hits)"
+    )
+    runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True) for _ in range(2)]
+    assert [run.stdout.split() for run in runs] == [["1", "0"], ["0", "1"]]
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "foreign"])
+def test_damaged_entries_are_built_again(damage: str, info: DeviceInfo, folder: Path) -> None:
+    assert counts(info) == (1, 0)
+    (entry,) = folder.iterdir()
+    good = entry.read_bytes()
+    flipped = bytes([*good[:-1], good[-1] ^ 1])
+    entry.write_bytes({"flip": flipped, "cut": good[:-5], "empty": b"", "foreign": b"\x89PNG" + good}[damage])
+    assert counts(info) == (1, 0)
+    assert entry.read_bytes()[:18] == good[:18]
+    assert counts(info) == (0, 1)
+
+
+def test_a_binary_that_the_driver_refuses_is_built_again(info: DeviceInfo, folder: Path) -> None:
+    assert counts(info) == (1, 0)
+    (entry,) = folder.iterdir()
+    BinaryCache(folder).put(entry.name, b"no binary of any driver")
+    assert counts(info) == (1, 0)
+
+
+def test_a_folder_that_cannot_be_made_is_no_error(info: DeviceInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(blocked))
+    assert counts(info) == (1, 0)
+
+
+def test_a_read_only_folder_is_no_error(folder: Path) -> None:
+    """Root may write anywhere, so the refusal of the file system is played where it would come from."""
+    cache = BinaryCache(folder)
+    cache.put("a", b"1")
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        cache.put("b", b"2")
+        assert cache.get("a") == b"1"
+        assert cache.get("b") in (None, b"2")
+    finally:
+        folder.chmod(stat.S_IRWXU)
+
+
+def test_a_full_disk_leaves_no_torn_entry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    cache = BinaryCache(folder)
+    monkeypatch.setattr("dovetail_gpu_opencl.program.os.replace", full)
+    cache.put("a", b"1")
+    assert list(folder.iterdir()) == []
+    assert cache.get("a") is None
+
+
+def test_folders_by_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("DOVETAIL_CACHE_DIR")
+    monkeypatch.setattr("dovetail_gpu_opencl.program.sys.platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "dovetail" / "opencl"
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == tmp_path / ".cache" / "dovetail" / "opencl"
+    monkeypatch.setattr("dovetail_gpu_opencl.program.sys.platform", "darwin")
+    assert cache_folder() == tmp_path / "Library" / "Caches" / "dovetail" / "opencl"
+
+    def homeless() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert cache_folder() is None
+
+
+def test_build_failures_show_log_and_source(info: DeviceInfo, folder: Path) -> None:
+    launch = Launch("wrong.cl", "__kernel void wrong() {\n  undeclared = 1;\n}\n", "wrong", (), (1,))
+    with pytest.raises(CompileError) as caught:
+        OpenCLDevice(info).programs.get(launch, "'n' (Op)")
+    message = str(caught.value)
+    assert message.startswith("node 'n' (Op): the kernel 'wrong' of wrong.cl does not compile")
+    assert "undeclared" in message
+    assert "    2   undeclared = 1;" in message
+    assert list(folder.iterdir() if folder.exists() else ()) == []

@@ -1,0 +1,301 @@
+"""Whole graphs: memory reuse, both kinds of queue, threads, batch 0, faults, operators' own kernels, errors."""
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from numpy.typing import NDArray
+
+from dovetail.device import Binary, DeviceError, DeviceInfo, Eltwise, Graph, OpenCLKernel, OutOfMemory, Refusal, Sum, TypedNode
+from dovetail.errors import InferError, UsageError
+from dovetail.graph import GraphBuilder
+from dovetail.op import FLOATS, Operator
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.discovery import find_device
+
+Floats = NDArray[np.float32]
+QUEUES = ("IN_ORDER", "OUT_OF_ORDER")
+
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "Tanh": np.tanh,
+    "Neg": np.negative,
+    "Sigmoid": lambda s: 1 / (1 + np.exp(-s)),
+    "Abs": np.abs,
+}
+BINARY: dict[str, Callable[[Any, Any], Any]] = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Max": np.maximum}
+
+
+def random_graph(rng: np.random.Generator, bench: Any, nodes: int) -> tuple[Graph, list[Floats], list[NDArray[np.float64]]]:
+    """Elementwise operators, reductions, moves and products on [4, 9] tensors, and the outputs in float64."""
+    g = GraphBuilder()
+    feeds = [rng.standard_normal((4, 9)).astype(np.float32) for _ in range(2)]
+    names = [g.input(f"x{i}", "float32", (4, 9)) for i in range(2)]
+    values: dict[str, NDArray[np.float64]] = {n: f.astype(np.float64) for n, f in zip(names, feeds, strict=True)}
+    weights = rng.standard_normal((9, 9)).astype(np.float32) / 3
+    for _ in range(nodes):
+        pick = [str(name) for name in rng.choice(names[-6:], 2)]
+        kind = rng.integers(6)
+        if kind < 2:
+            op = str(rng.choice(list(UNARY)))
+            name, value = g.node(bench.op(op), pick[0]), UNARY[op](values[pick[0]])
+        elif kind < 4:
+            op = str(rng.choice(list(BINARY)))
+            name, value = g.node(bench.op(op), *pick), BINARY[op](values[pick[0]], values[pick[1]])
+        elif kind == 4:
+            mean = g.node(bench.op("ReduceMean"), pick[0], g.constant(np.array([1])))
+            values[mean] = values[pick[0]].mean(axis=1, keepdims=True)
+            name, value = g.node(bench.op("Sub"), pick[0], mean), values[pick[0]] - values[mean]
+        else:
+            turned = g.node(bench.op("Transpose", perm=(1, 0)), pick[0])
+            back = g.node(bench.op("Transpose", perm=(1, 0)), turned)
+            name, value = g.node(bench.op("MatMul"), back, g.constant(weights)), values[pick[0]] @ weights.astype(np.float64)
+        names.append(name)
+        values[name] = value
+    outputs = names[-3:]
+    return bench.typed(g.graph(outputs)), feeds, [values[name] for name in outputs]
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+@pytest.mark.parametrize("seed", range(6))
+def test_random_graphs(seed: int, queue: str, device: OpenCLDevice, bench: Any) -> None:
+    if queue == "OUT_OF_ORDER" and not device.caps.out_of_order:
+        with pytest.raises(DeviceError, match="no out-of-order queues"):
+            device.compile(Graph((), (), ()), {"QUEUE": queue})
+        return
+    graph, feeds, expected = random_graph(np.random.default_rng(seed), bench, 25)
+    executable = device.compile(graph, {"QUEUE": queue})
+    assert executable.memory.peak < executable.memory.unshared
+    request = executable.create_request()
+    for _ in range(3):
+        for got, want in zip(request.run(feeds), expected, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_graph_too_large_for_one_buffer_gets_several(info: DeviceInfo, bench: Any) -> None:
+    caps = dataclasses.replace(Capabilities.query(find_device(info.name)), max_allocation=512)
+    device = OpenCLDevice(info, caps=caps)
+    for queue in QUEUES if caps.out_of_order else QUEUES[:1]:
+        graph, feeds, expected = random_graph(np.random.default_rng(1), bench, 20)
+        for got, want in zip(bench.run(device, graph, feeds, QUEUE=queue), expected, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_waits_of_an_out_of_order_queue(keep: bool, device: OpenCLDevice, bench: Any) -> None:
+    """Each node waits for its true producers; where it overwrites dead memory, also for those that read that."""
+    g = GraphBuilder()
+    x = g.input("x", "float32", (4,))
+    left, right = g.node(bench.op("Abs"), x), g.node(bench.op("Tanh"), x)
+    negated = g.node(bench.op("Neg"), left)
+    outputs = [g.node(bench.op("Add"), negated, right), left, right]
+    graph = bench.typed(g.graph([*outputs, x] if keep else outputs))
+    executable = device.compile(graph, {})
+    offsets = executable.memory.offsets
+    assert (offsets[negated] == offsets[x]) == (not keep)
+    # Upload, Abs, Tanh, Neg, ...: Neg reads what Abs wrote, and perhaps overwrites x, which Tanh reads.
+    assert executable.waits()[:4] == ((), (0,), (0,), (1,) if keep else (1, 2))
+
+
+def test_two_requests_in_threads(device: OpenCLDevice, bench: Any) -> None:
+    graph, feeds, _ = random_graph(np.random.default_rng(4), bench, 25)
+    executable = device.compile(graph, {})
+    alone = [r.copy() for r in executable.create_request().run(feeds)]
+    wrong: list[str] = []
+
+    def work(scale: np.float32) -> None:
+        own = [f * scale for f in feeds]
+        request = executable.create_request()
+        first = [r.copy() for r in request.run(own)]
+        for _ in range(30):
+            for a, b in zip(first, request.run(own), strict=True):
+                if not np.array_equal(a, b):
+                    wrong.append("a later run differs")
+        if scale == 1 and not all(np.array_equal(a, b) for a, b in zip(first, alone, strict=True)):
+            wrong.append("differs from the run alone")
+
+    threads = [threading.Thread(target=work, args=(np.float32(s),)) for s in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_sum_takes_over_the_memory_of_its_operand(device: OpenCLDevice, bench: Any, rng: np.random.Generator) -> None:
+    """relu(conv(a) + a): the result lies where a lay, and is right; a second reader of a prevents that."""
+    for keep in (False, True):
+        g = GraphBuilder()
+        x = g.input("x", "float32", (2, 16, 5, 7))
+        a = g.node(bench.op("Abs"), x)
+        w = rng.standard_normal((16, 16, 1, 1)).astype(np.float32)
+        y = g.node(bench.op("Conv"), g.node(bench.op("Neg"), a), g.constant(w))
+        graph = bench.typed(g.graph([y, a] if keep else [y]))
+        *others, conv = graph.nodes
+        conv = dataclasses.replace(conv, post_ops=(Sum(a), Eltwise("relu")))
+        graph = graph.replace(nodes=(*others, conv))
+        executable = device.compile(graph, {})
+        assert (executable.memory.storage[y] == executable.memory.storage[a]) == (not keep)
+        value = rng.standard_normal((2, 16, 5, 7)).astype(np.float32)
+        wide = np.abs(value.astype(np.float64))
+        expected = np.maximum(np.einsum("nchw,mc->nmhw", -wide, w[:, :, 0, 0]) + wide, 0)
+        np.testing.assert_allclose(executable.create_request().run([value])[0], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_views_launch_nothing_and_outputs_may_be_anything(device: OpenCLDevice, bench: Any) -> None:
+    """A view of an input, a constant, an input and a constant's view as outputs."""
+    g = GraphBuilder()
+    x = g.input("x", "float32", (2, 6))
+    c = g.constant(np.arange(6, dtype=np.float32))
+    shape = g.constant(np.array([3, -1]))
+    viewed, flat = g.node(bench.op("Reshape"), x, shape), g.node(bench.op("Reshape"), c, shape)
+    graph = bench.typed(g.graph([viewed, c, x, flat]))
+    executable = device.compile(graph, {})
+    assert not executable.commands
+    assert [r.kernel for r in executable.reports] == ["view", "view"]
+    value = np.arange(12, dtype=np.float32).reshape(2, 6)
+    results = executable.create_request().run([value])
+    for got, want in zip(results, (value.reshape(3, 4), np.arange(6), value, np.arange(6).reshape(3, 2)), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_batch_0(device: OpenCLDevice, bench: Any, rng: np.random.Generator) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", (0, 3, 8, 8))
+    w = g.constant(rng.standard_normal((4, 3, 3, 3)).astype(np.float32))
+    y = g.node(bench.op("Relu"), g.node(bench.op("Conv"), x, w))
+    pooled = g.node(bench.op("GlobalAveragePool"), g.node(bench.op("MaxPool", kernel_shape=(2, 2)), y))
+    flat = g.node(bench.op("Flatten"), pooled)
+    out = g.node(bench.op("Softmax"), g.node(bench.op("MatMul"), flat, g.constant(np.ones((4, 5), np.float32))))
+    total = g.node(bench.op("ReduceSum", keepdims=False), out)
+    graph = bench.typed(g.graph([out, total]))
+    for queue in QUEUES if device.caps.out_of_order else QUEUES[:1]:
+        empty, zero = bench.run(device, graph, [np.zeros((0, 3, 8, 8), np.float32)], QUEUE=queue)
+        assert empty.shape == (0, 5)
+        assert zero == 0
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_gather_out_of_range_names_the_node(dtype: type, queue: str, device: OpenCLDevice, bench: Any) -> None:
+    if queue == "OUT_OF_ORDER" and not device.caps.out_of_order:
+        return
+    g = GraphBuilder()
+    x, i = g.input("x", "float32", (5, 3)), g.input("i", np.dtype(dtype).name, (2,))
+    safe = g.node(bench.op("Gather", axis=1), x, g.constant(np.array([0, -1])), name="safe")
+    graph = bench.typed(g.graph([g.node(bench.op("Gather"), safe, i, name="risky")]))
+    request = device.compile(graph, {"QUEUE": queue}).create_request()
+    value = np.arange(15, dtype=np.float32).reshape(5, 3)
+    for _ in range(2):
+        for bad in (5, -6, np.iinfo(dtype).max, np.iinfo(dtype).min):
+            with pytest.raises(InferError, match=r"node 'risky' \(Gather\): an index is outside axis 0 of size 5"):
+                request.run([value, np.array([0, bad], dtype)])
+        got = request.run([value, np.array([4, -5], dtype)])[0]
+        np.testing.assert_array_equal(got, value[[4, 0]][:, [0, 2]])
+
+
+class Shift(Operator):
+    """x + by, with a kernel of its own."""
+
+    domain = "test.shift"
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types = {"T": FLOATS}
+    by: float = 1.0
+    kernels = (
+        OpenCLKernel(
+            source="__kernel void shift(__global const float* x, __global float* y, float by, int n) {\n"
+            "  for (int i = 2 * get_global_id(0); i < 2 * (int)get_global_id(0) + 2; ++i) y[i] = x[i] + by + n; }",
+            entry={"float32": "shift"},
+            scalars=(("by", "float"), ("extra", "int")),
+            global_size=lambda inputs, outputs: (outputs[0].size // 2,),
+            local_size=None,
+        ),
+    )
+    extra: int = 0
+
+
+def test_an_operators_own_kernel(device: OpenCLDevice, bench: Any) -> None:
+    x = np.arange(8, dtype=np.float32)
+    graph, feeds = bench.single(Shift(by=0.5, extra=2), [x])
+    executable = device.compile(graph, {})
+    assert [(r.kernel, r.from_operator) for r in executable.reports] == [("own", True)]
+    np.testing.assert_array_equal(executable.create_request().run(feeds)[0], x + 2.5)
+    typed = TypedNode.of(
+        *bench.single(Shift(), [x.astype(np.float64)])[0].nodes, bench.single(Shift(), [x.astype(np.float64)])[0]
+    )
+    refusal = device.supports(typed)
+    assert isinstance(refusal, Refusal)
+    chained, _ = bench.single(Shift(), [x], post_ops=[Eltwise("relu")])
+    assert "applies none" in str(device.supports(TypedNode.of(chained.nodes[0], chained)))
+
+
+class Doubled(Operator):
+    """2 x: a pack's elementwise operator without a kernel, known by its post-op."""
+
+    domain = "test.shift"
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types = {"T": FLOATS}
+
+    def post_ops(self, types: Any, names: Any, chained: int) -> Any:
+        return (Eltwise("linear", 2.0, 0.0),)
+
+
+def test_a_packs_post_op_becomes_a_kernel(device: OpenCLDevice, bench: Any) -> None:
+    x = np.arange(70, dtype=np.float32)
+    graph, feeds = bench.single(Doubled(), [x], post_ops=[Binary("add", "c")], operands={"c": x})
+    assert device.compile(graph, {}).reports[0].kernel == "chain"
+    np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], 3 * x)
+
+
+def test_what_has_no_kernel_is_refused_with_a_reason(device: OpenCLDevice, bench: Any) -> None:
+    graph, _ = bench.single(bench.op("TopK"), [np.zeros(4, np.float32), np.array([2])], (1,), outputs=2)
+    answer = device.supports(TypedNode.of(graph.nodes[0], graph))
+    assert isinstance(answer, Refusal)
+    assert str(answer) == "no kernel for this operator: TopK"
+    if not device.caps.fp16:
+        graph, _ = bench.single(bench.op("Relu"), [np.zeros(4, np.float16)])
+        assert "float16 needs cl_khr_fp16" in str(device.supports(TypedNode.of(graph.nodes[0], graph)))
+    with pytest.raises(UsageError, match=r"node 'node' \(TopK\) was not accepted by OPENCL"):
+        device.compile(bench.single(bench.op("TopK"), [np.zeros(4, np.float32), np.array([2])], (1,), outputs=2)[0], {})
+
+
+def test_refused_memory(info: DeviceInfo, bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every allocation in turn: an `OutOfMemory` that says how much, and afterwards everything works."""
+    device = OpenCLDevice(info)
+    graph, feeds, expected = random_graph(np.random.default_rng(2), bench, 10)
+    real = cl.Buffer
+    countdown = [0]
+
+    def scarce(*args: Any, **kwargs: Any) -> Any:
+        countdown[0] -= 1
+        if countdown[0] == 0:
+            code = cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE
+            raise cl.MemoryError(cl._cl._ErrorRecord(msg="refused", code=code, routine="create_buffer"))
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(cl, "Buffer", scarce)
+    device.compile(graph, {}).create_request()
+    buffers = -countdown[0]
+    assert buffers >= 3
+    for at in range(1, buffers + 1):
+        countdown[0] = at
+        with pytest.raises(OutOfMemory, match=r"bytes|fault flags"):
+            device.compile(graph, {}).create_request()
+    countdown[0] = 0
+    for got, want in zip(bench.run(device, graph, feeds), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_closed_request_says_so(device: OpenCLDevice, bench: Any) -> None:
+    graph, feeds = bench.single(bench.op("Relu"), [np.ones(3, np.float32)])
+    request = device.compile(graph, {}).create_request()
+    request.run(feeds)
+    request.close()
+    with pytest.raises(UsageError, match="closed"):
+        request.run(feeds)
