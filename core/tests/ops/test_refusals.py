@@ -55,6 +55,8 @@ _X = np.zeros((2, 3, 4), np.float32)
         ("DepthToSpace", {"blocksize": 2, "mode": "ABC"}, "accepted: 'DCR', 'CRD'"),
         ("SpaceToDepth", {"blocksize": -1}, "'blocksize' is -1"),
         ("GatherND", {"batch_dims": -1}, "'batch_dims' is -1"),
+        ("ScatterElements", {"reduction": "sum"}, "'reduction' is 'sum'; accepted: none, add, mul, max, min"),
+        ("ScatterND", {"reduction": ""}, "'reduction' is ''"),
         ("Gelu", {"approximate": "Tanh"}, "accepted: 'none', 'tanh'"),
         ("Pad", {"mode": "mirror"}, "accepted: constant, reflect, edge, wrap"),
         ("Range", {"stash_type": 7}, "'stash_type' is 7"),
@@ -107,6 +109,16 @@ def test_attributes(op_type: str, attributes: Mapping[str, Any], message: str) -
         ("GatherElements", {"axis": 0}, (_X, np.zeros((2, 4, 4), np.int64)), "not larger outside axis 0"),
         ("GatherND", {}, (_X, np.zeros((1, 4), np.int64)), "accepted: 1 to 3"),
         ("GatherND", {"batch_dims": 1}, (_X, np.zeros((3, 1), np.int64)), "equal sizes of the first 1 axes"),
+        ("ScatterElements", {}, (_X, np.zeros((2, 3, 4), np.int64), _X[:1]), "equal shapes"),
+        ("ScatterElements", {}, (_X, [0], np.zeros(1, np.float32)), "the same rank"),
+        (
+            "ScatterElements",
+            {},
+            (_X, np.zeros((2, 4, 4), np.int64), np.zeros((2, 4, 4), np.float32)),
+            "not larger outside axis 0",
+        ),
+        ("ScatterND", {}, (_X, np.zeros((1, 4), np.int64), _X), "a last axis of 1 to 3"),
+        ("ScatterND", {}, (_X, np.zeros((5, 1), np.int64), _X), r"shape \[5, 3, 4\]"),
         ("Expand", {}, (_X, [2, 5]), "do not broadcast"),
         ("Expand", {}, (_X, [-1, 1]), "sizes of 0 or more"),
         ("Tile", {}, (_X, [2, 2]), "accepted: 3 numbers"),
@@ -201,13 +213,24 @@ def test_the_type_of_a_gigantic_result_costs_nothing(op_type: str, attributes: A
         ("GatherElements", {"axis": 1}, [[[-4]]]),
         ("GatherND", {}, [[0, 3]]),
         ("GatherND", {}, [[0, -4]]),
+        ("ScatterElements", {"axis": 1}, [[[3]]]),
+        ("ScatterElements", {"axis": 1, "reduction": "add"}, [[[-4]]]),
+        ("ScatterND", {}, [[0, 3]]),
+        ("ScatterND", {"reduction": "max"}, [[0, -4]]),
     ],
 )
 def test_an_index_out_of_range_is_named_with_its_bound(op_type: str, attributes: Mapping[str, Any], indices: Any) -> None:
     array = np.array(indices)
     wrong = array[(array < -3) | (array > 2)].item()
     with pytest.raises(OperatorError, match=rf"index {wrong} .* outside axis 1 of size 3"):
-        _make(op_type, attributes).reference(_X, array)
+        _make(op_type, attributes).reference(_X, array, *([_X] if op_type.startswith("Scatter") else []))
+
+
+def test_only_numbers_are_reduced() -> None:
+    flags = np.zeros(2, np.bool_)
+    for op_type, indices in (("ScatterElements", np.array([0])), ("ScatterND", np.array([[0]]))):
+        with pytest.raises(OperatorError, match="reduction 'add' of bool; accepted: integers and floating-point types"):
+            _infer(op_type, {"reduction": "add"}, flags, indices, flags[:1])
 
 
 def test_an_index_into_nothing_is_refused() -> None:
