@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from numpy.typing import NDArray
 
-from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory
+from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory, PluginError
 from dovetail.graph.dtype import DType
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.model import Graph, Node
@@ -249,8 +249,15 @@ class KernelTable(Generic[K]):
         if stem not in self._found:
             module = f"{self._package}.{stem}"
             exists = not stem.startswith("_") and find_spec(module) is not None
-            self._found[stem] = tuple(importlib.import_module(module).KERNELS) if exists else ()
+            self._found[stem] = _kernels_in(module) if exists else ()
         return self._found[stem]
+
+
+def _kernels_in(module: str) -> tuple[Any, ...]:
+    kernels = getattr(importlib.import_module(module), "KERNELS", None)
+    if not isinstance(kernels, tuple | list):
+        raise PluginError(f"{module} has no KERNELS", hint="define KERNELS, the kernels in the order in which they are tried")
+    return tuple(kernels)
 
 
 @dataclass(frozen=True, slots=True)

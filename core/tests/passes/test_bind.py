@@ -79,6 +79,14 @@ def test_bad_attributes_name_node_attribute_and_what_is_accepted(raw: dict[str, 
     assert "node 'node7' (test::Take)" in str(caught.value)
 
 
+def test_the_same_thing_as_attribute_and_as_input_is_an_error() -> None:
+    g = GraphBuilder()
+    x, i = g.input("x", "float32", [4]), g.input("i", "int64", [1])
+    graph = g.graph([g.node(UnboundOperator("test", "Take", 1, {"axis": 0, "indices": (1,)}), x, i, name="node7")])
+    with pytest.raises(OperatorError, match=r"'node7' .*both the attribute 'indices' .* and the input 'i'"):
+        bind(graph, find)
+
+
 def test_an_unknown_operator_names_the_node() -> None:
     with pytest.raises(UnknownOperator, match=r"node 'node7' .test::Nothing.: no test::Nothing"):
         bind(one("Nothing"), find)

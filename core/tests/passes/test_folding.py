@@ -153,6 +153,15 @@ def check_folded(graph: Graph, left: str, x: Any) -> None:
     np.testing.assert_allclose(evaluate(folded, x=x)[0], evaluate(graph, x=x)[0], rtol=1e-5, atol=1e-5)
 
 
+def test_batch_norm_in_training_mode_stays(rng: np.random.Generator) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2, 2, 3, 3])
+    y = g.node(Conv(), x, g.constant(rng.standard_normal((2, 2, 1, 1)), "float32"))
+    statistics = [g.constant(rng.uniform(0.5, 2, 2), "float32") for _ in range(4)]
+    graph = fold_constants(g.graph([g.node(BatchNormalization(training_mode=1), y, *statistics)]))
+    assert keys(fold_batch_norm(graph)) == ["Conv", "BatchNormalization"]
+
+
 def test_batch_norm_stays_when_somebody_else_reads_the_value(rng: np.random.Generator) -> None:
     g = GraphBuilder()
     x = g.input("x", "float32", [1, 2, 3, 3])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.errors import GraphError
+from dovetail.errors import GraphError, OperatorError
 from dovetail.graph.model import Graph, Node
 from dovetail.graph.types import TensorType, as_constant
 from dovetail.op import Operator, UnboundOperator
@@ -69,4 +69,8 @@ def _as_array(value: Any) -> NDArray[Any]:
 
 def _place(inputs: list[str], index: int, name: str) -> None:
     inputs += [""] * (index + 1 - len(inputs))
+    if inputs[index]:
+        raise OperatorError(
+            f"both the attribute {name.rpartition('.')[2]!r} of older versions and the input {inputs[index]!r} are given"
+        )
     inputs[index] = name

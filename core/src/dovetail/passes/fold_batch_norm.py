@@ -1,14 +1,15 @@
 """Fold BatchNormalization into the weights of the convolution, transposed convolution or Gemm before it."""
 
 import dataclasses
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph.model import Graph, Node
 from dovetail.graph.types import TensorType, as_constant
-from dovetail.ops.batch_normalization import BatchNormalization
+from dovetail.op import Operator
+from dovetail.ops.batch_normalization import BatchNormalization, BatchNormalization_7
 from dovetail.ops.conv import Conv
 from dovetail.ops.conv_transpose import ConvTranspose
 from dovetail.ops.gemm import Gemm
@@ -38,7 +39,7 @@ def fold_batch_norm(graph: Graph) -> Graph:
 
 
 def _foldable_producer(norm: Node, graph: Graph) -> Node | None:
-    if not isinstance(norm.op, BatchNormalization) or len(norm.writes) != 1 or norm.post_ops:
+    if len(norm.writes) != 1 or norm.post_ops or not _normalizes_channels(norm.op):
         return None
     value = norm.inputs[0]
     producer = graph.producers.get(value)
@@ -53,6 +54,13 @@ def _foldable_producer(norm: Node, graph: Graph) -> Node | None:
     return producer if only_reader else None
 
 
+def _normalizes_channels(op: Operator) -> TypeGuard[BatchNormalization | BatchNormalization_7]:
+    """Whether the operator uses given statistics, one for each channel."""
+    if isinstance(op, BatchNormalization_7):
+        return bool(op.spatial)
+    return isinstance(op, BatchNormalization) and not op.training_mode
+
+
 def _plain_gemm(node: Node, graph: Graph) -> bool:
     # A bias that is a full matrix would have to be scaled column by column; exporters write a row.
     bias = graph.type_of(node.inputs[2]) if len(node.inputs) > 2 else None
@@ -60,7 +68,7 @@ def _plain_gemm(node: Node, graph: Graph) -> bool:
 
 
 def _fold(producer: Node, norm: Node, graph: Graph) -> tuple[Node, dict[str, NDArray[Any]]]:
-    assert isinstance(norm.op, BatchNormalization)
+    assert _normalizes_channels(norm.op)
     scale, shift, mean, variance = (graph.constants[name].astype(np.float64) for name in norm.inputs[1:5])
     factor = scale / np.sqrt(variance + norm.op.epsilon)
     weight = graph.constants[producer.inputs[1]]
