@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from dovetail.device import Binary, Eltwise, TypedNode
+from dovetail.op import Operator
 from dovetail.testing import passed
 
 
@@ -38,6 +39,28 @@ def test_inputs_are_only_read_and_may_be_awkward(bench, listed):
         assert not (wrong := passed(case, request.run(feeds))), f"{case.name}: {wrong}"
         for array, copy in zip(feeds, before, strict=True):
             np.testing.assert_array_equal(array, copy)
+
+
+class Copy(Operator):
+    """A value of its own, with the content of the input."""
+
+    domain = "test"
+
+    def reference(self, X):
+        return X.copy()
+
+
+def test_inputs_that_nobody_needs_any_more(bench, listed):
+    """Each input in turn dies at the node, so that its memory may be taken over; the others live on."""
+    for case, graph in accepted(bench, *listed):
+        (node,) = graph.nodes
+        for name in graph.inputs:
+            copied = type(node)("copy", Copy(), (name,), ("copied",))
+            inputs = tuple("copied" if n == name else n for n in node.inputs)
+            pair = (copied, dataclasses.replace(node, inputs=inputs))
+            executable = bench.executable(graph.replace(nodes=pair), {node.name: listed[1]})
+            outputs = bench.run_twice(executable, [case.feeds()[n] for n in graph.inputs])
+            assert not (wrong := passed(case, outputs)), f"{case.name}, {name}: {wrong}"
 
 
 def awkward(array):

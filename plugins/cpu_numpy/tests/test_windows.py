@@ -81,6 +81,40 @@ def test_conv(bench, kernel, seed):
     )
 
 
+EXTREME = [
+    ((1, 1), (3, 3), {"pads": (0, 0, 2, 2)}),
+    ((1, 1), (3, 3), {"pads": (2, 2, 0, 0)}),
+    ((2, 2), (1, 11), {"pads": (0, 5, 0, 5)}),
+    ((2, 2), (11, 1), {"pads": (5, 0, 5, 0)}),
+    ((1, 2), (3, 2), {"pads": (0, 3, 4, 3), "dilations": (2, 3), "strides": (1, 2)}),
+    ((7, 1), (2, 5), {"pads": (0, 4, 0, 4), "strides": (3, 4)}),
+]
+"""Sizes, kernel, attributes: windows that lie in the padding altogether, or reach further than the input is wide."""
+
+
+@pytest.mark.parametrize(("sizes", "window", "attributes"), EXTREME)
+def test_windows_beyond_the_input(bench, sizes, window, attributes):
+    rng = np.random.default_rng(8)
+    g = conv_geometry(sizes, window, **attributes)
+    x = rng.standard_normal((2, 4, *sizes)).astype(np.float32)
+    for name, group, channels in (("depthwise", 4, 1), ("shifted_rows", 1, 4), ("shifted_rows", 2, 2)):
+        w = rng.standard_normal((4, channels, *window)).astype(np.float32)
+        got = bench.run_one(Conv(group=group, **attributes), (x, w), bench.kernel("conv", name), constants=(1,))
+        np.testing.assert_allclose(got, conv64(x, w, None, g, group), rtol=1e-4, atol=1e-5, err_msg=name)
+    got = bench.run_one(MaxPool(kernel_shape=window, **attributes), (x,), bench.kernel("max_pool", "separable"))
+    np.testing.assert_array_equal(got, windows(x, g, -np.inf).max(axis=(-1, -2)).astype(np.float32))
+
+
+@pytest.mark.parametrize("group", [1, 2])
+@pytest.mark.parametrize("images", [1, 3])
+def test_pointwise_on_one_pixel(bench, images, group):
+    rng = np.random.default_rng(9)
+    x = rng.standard_normal((images, 6, 1, 1)).astype(np.float32)
+    w = rng.standard_normal((4, 6 // group, 1, 1)).astype(np.float32)
+    got = bench.run_one(Conv(group=group), (x, w), bench.kernel("conv", "pointwise"))
+    np.testing.assert_allclose(got, conv64(x, w, None, conv_geometry((1, 1), (1, 1)), group), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("depth", [0, 1000])
 def test_conv_in_blocks_of_rows(bench, monkeypatch, seed, depth):

@@ -132,6 +132,8 @@ def _sum_groups(groups: Sequence[_Group], planes: Array, total: Array, term: Arr
     for index, group in enumerate(groups):
         plane, n = planes[group.row_plane, group.column_plane][:, group.offset :], group.wei.shape[1]
         strides = (group.step * plane.itemsize, *plane.strides)
+        # as_strided does not check.
+        assert group.offset + (n - 1) * group.step + run <= planes.shape[-1]
         runs = as_strided(plane, (n, plane.shape[0], run), strides, writeable=False)
         dst = term if index else total
         if n == 1:

@@ -25,7 +25,7 @@ class Matmul(NumpyKernel):
         a, b, (dst,) = call.input(0), call.input(1), call.outputs
         if not dst.size:
             return
-        if a.ndim > 2 and b.ndim >= 2 and math.prod(b.shape[:-2]) == 1 and b.ndim <= a.ndim:
+        if a.ndim > 2 and b.ndim >= 2 and math.prod(b.shape[:-2]) == 1:
             k, n = b.shape[-2:]
             a, b, dst = a.reshape(dst.size // n, k), b.reshape(k, n), dst.reshape(-1, n)
         yield partial(np.matmul, a, b, dst)
