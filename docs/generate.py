@@ -136,9 +136,9 @@ class DevicePackage:
 
 
 def device_packages() -> list[DevicePackage]:
-    """The device plugins of this repository, by device type."""
+    """The device plugins of this repository, by device type; examples are none."""
     found = []
-    for project in ROOT.glob("*/*/pyproject.toml"):
+    for project in ROOT.glob("plugins/*/pyproject.toml"):
         groups = tomllib.loads(project.read_text(encoding="utf-8"))["project"].get("entry-points", {})
         for name, module in groups.get("dovetail.devices", {}).items():
             found.append(DevicePackage(name.upper(), project.parent / "src" / module / "kernels"))

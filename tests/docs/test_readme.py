@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PROJECTS = {p.parent.relative_to(ROOT).as_posix(): tomllib.loads(p.read_text()) for p in ROOT.glob("*/**/pyproject.toml")}
+FOLDERS = [ROOT / "core", *sorted(p.parent for kind in ("plugins", "contrib") for p in ROOT.glob(f"{kind}/*/pyproject.toml"))]
+PROJECTS = {f.relative_to(ROOT).as_posix(): tomllib.loads((f / "pyproject.toml").read_text(encoding="utf-8")) for f in FOLDERS}
 
 
 def after(comment: str) -> str:
