@@ -78,9 +78,11 @@ class Site:
 
 
 @pytest.fixture(autouse=True)
-def _no_switches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DOVETAIL_PLUGINS", raising=False)
-    monkeypatch.delenv("DOVETAIL_PREFER", raising=False)
+def _no_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No switches in the environment, and no configuration file of whoever runs the tests."""
+    for name in ("DOVETAIL_PLUGINS", "DOVETAIL_PREFER", "DOVETAIL_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
 
 
 @pytest.fixture

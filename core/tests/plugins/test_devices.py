@@ -53,12 +53,12 @@ def test_devices_are_sorted_by_priority_then_name(device: Any) -> None:
 
 def test_each_plugin_is_probed_once_with_the_configuration(device: Any) -> None:
     device("acme")
-    manager = PluginManager(config={"key": 1})
+    manager = PluginManager(config={"devices": {"acme": {"SPEED": 1}}})
     for _ in range(2):
         manager.devices()
         manager.device_info("ACME")
         manager.open_device("ACME", {})
-    assert [dict(config) for config in sys.modules["fake_devices_acme"].probes] == [{"key": 1}]
+    assert [dict(config) for config in sys.modules["fake_devices_acme"].probes] == [{"devices": {"ACME": {"SPEED": 1}}}]
 
 
 def test_a_device_that_is_not_there_is_unavailable_and_says_what_to_do(device: Any) -> None:

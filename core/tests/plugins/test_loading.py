@@ -168,14 +168,14 @@ def test_a_late_plugin_gets_the_configuration(site: Any) -> None:
     source += "from dovetail.op import Operator\nclass Late(Operator):\n    domain = 'late'\n"
     source += "@hookimpl\ndef dovetail_register_ops(registry):\n    order.append(1)\n    registry.add(Late)\n"
     site.plugin("ops", "late", source)
-    manager = PluginManager(config={"late": {"size": 3}})
+    manager = PluginManager(config={"plugins": "all"})
     assert "fake_ops_late" not in sys.modules
     manager.operator("late", "Late", 1)
     ((config, position),) = sys.modules["fake_ops_late"].seen
-    assert config == {"late": {"size": 3}}
+    assert config == {"plugins": ("all",)}
     assert position == 0, "before any other hook"
     with pytest.raises(TypeError):
-        config["late"] = None
+        config["plugins"] = None
 
 
 def test_an_error_in_configure_fails_the_plugin(device: Any) -> None:

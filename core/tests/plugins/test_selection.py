@@ -38,7 +38,7 @@ def blocked(**arguments: Any) -> list[str]:
 )
 def test_the_grammar(three: Any, switch: Any, expected: list[str]) -> None:
     assert blocked(plugins=switch) == expected
-    assert blocked(config={"plugins": switch}) == expected
+    assert blocked(config={} if switch is None else {"plugins": switch}) == expected
 
 
 @pytest.mark.parametrize("switch", ["", "a,-b", "all,acme", "-", "-acme,none", "acme,,zip", ",", 7, ["acme", 7]])

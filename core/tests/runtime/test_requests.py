@@ -210,8 +210,9 @@ def test_threads_that_ask_for_the_same_new_shape_plan_once(toy_core: Any) -> Non
 
 
 def test_a_handle_pickles_as_what_it_was_made_from(slow: dovetail.CompiledModel) -> None:
-    rebuild, (copy, device, properties) = slow.__reduce__()  # type: ignore[misc]  # our own __reduce__ returns a pair
+    rebuild, (copy, device, properties, settings) = slow.__reduce__()  # type: ignore[misc]  # our own __reduce__ returns a pair
     assert (device, properties) == ("A", {})
+    assert settings == {"plugins": None, "prefer": (), "config": None}
     again = pickle.loads(pickle.dumps(copy))
     assert again.inputs == slow.inputs
     assert [n.op.key for n in again.graph.nodes] == ["test::Slow"]

@@ -5,6 +5,7 @@ Results go to stdout, as tables or with `--json`; progress and remarks go to std
 """
 
 import errno
+import os
 import sys
 from functools import cached_property
 from importlib import import_module
@@ -75,8 +76,32 @@ def _own_commands() -> list[str]:
     return [module.name for module in iter_modules(__path__) if not module.name.startswith("_")]
 
 
+def _use_config(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
+    """Name the file in the environment, for every Core of this command and for the processes that it starts."""
+    if path is None or ctx.resilient_parsing:
+        return
+    before = os.environ.get("DOVETAIL_CONFIG")
+    os.environ["DOVETAIL_CONFIG"] = path
+    ctx.call_on_close(lambda: _restore_config(before))
+
+
+def _restore_config(before: str | None) -> None:
+    del os.environ["DOVETAIL_CONFIG"]
+    if before is not None:
+        os.environ["DOVETAIL_CONFIG"] = before
+
+
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dovetail")
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    is_eager=True,
+    expose_value=False,
+    callback=_use_config,
+    help="The configuration, instead of dovetail.yaml in the working folder or the user's.",
+)
 def program() -> None:
     """Neural-network inference whose devices, model formats and operators are pip packages.
 

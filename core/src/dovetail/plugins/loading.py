@@ -7,7 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.errors import DovetailError, PluginFailed, UnknownFormat, UsageError, did_you_mean
+from dovetail.config import Config, ConfigSource
+from dovetail.errors import DeviceNotFound, DovetailError, PluginFailed, UnknownFormat, UsageError, did_you_mean
 from dovetail.plugins.discovery import index
 from dovetail.plugins.ledger import Ledger
 from dovetail.plugins.records import KINDS, PluginRecord, normalized, plain_domain
@@ -30,17 +31,33 @@ class PluginManager:
     """The plugins as one `Core` sees them. Methods may be called from any thread.
 
     `plugins` is an allow or block list and `prefer` names plugins that win over others; see `dovetail.plugins.selection` for
-    the grammar and for the environment variables and configuration keys that stand in for them. `config` is the parsed
-    configuration file; plugins receive it read-only. Raises `PluginNotFound` for a name that no installed plugin answers to.
+    the grammar and for the environment variables and configuration keys that stand in for them. `config` is a configuration
+    file or its content, see `Config.load`; plugins receive it read-only. Raises `PluginNotFound` for a name that no installed
+    plugin answers to, `DeviceNotFound` for a device type in the configuration that none provides, `UsageError` for a
+    configuration that is malformed.
     """
 
     def __init__(
-        self, *, plugins: str | None = None, prefer: Sequence[str] = (), config: Mapping[str, Any] | None = None
+        self,
+        *,
+        plugins: str | Sequence[str] | None = None,
+        prefer: Sequence[str] | Mapping[str, str] = (),
+        config: ConfigSource | Config = None,
     ) -> None:
-        self._config = dict(config or {})
-        preferences = Preferences.read(prefer, self._config)
-        self._ledger = Ledger(select(index(), Switch.read(plugins, self._config), preferences), preferences)
+        self.config = Config.load(config)
+        preferences = Preferences.read(prefer, self.config)
+        self._ledger = Ledger(select(index(), Switch.read(plugins, self.config), preferences), preferences)
         self._lock = threading.RLock()
+        self._check_devices()
+
+    def _check_devices(self) -> None:
+        known = {record.key.upper() for record in self.records() if record.kind == "devices"}
+        for name in self.config.devices:
+            if name not in known:
+                raise DeviceNotFound(
+                    f"{self.config.place('devices', name)}: no installed plugin provides the device {name!r}",
+                    hint=did_you_mean(name, known),
+                )
 
     # --- what there is: imports nothing -------------------------------------------------------------------------------
 
@@ -188,7 +205,7 @@ class PluginManager:
     def _loader(self) -> "Loader":
         from dovetail.plugins.staging import Loader
 
-        return Loader(self._ledger, self._config)
+        return Loader(self._ledger, self.config.values)
 
     @cached_property
     def _devices(self) -> "Devices":

@@ -4,12 +4,15 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["HOST", "KINDS", "STANDARD_DOMAIN", "PluginRecord", "State", "normalized", "plain_domain"]
+__all__ = ["HOST", "KINDS", "PACKS", "STANDARD_DOMAIN", "PluginRecord", "State", "normalized", "plain_domain"]
 
 HOST = "dovetail"
 """The distribution that loads the plugins; entry-point groups are `dovetail.<kind>`."""
 
 KINDS = ("devices", "frontends", "hooks", "ops", "overrides")
+
+PACKS = ("ops", "overrides")
+"""The kinds that provide operators."""
 
 STANDARD_DOMAIN = "ai.onnx"
 """The written-out name of ONNX's standard domain, which models and operators call `""`."""

@@ -2,18 +2,21 @@
 
 The lists come from the argument, else `DOVETAIL_PLUGINS`, else `plugins` in the configuration; preferences from the argument,
 else `DOVETAIL_PREFER`, else `prefer`. The grammar of the lists: `all`, `none`, `a,b` (only these), `-a,-b` (all but these).
+A preference is the name of a plugin, or `tim.vx::HSwish=name`, which pins one operator; `prefer=` takes the pins also as a
+mapping.
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
+from dovetail.config import Config
 from dovetail.errors import PluginNotFound, UsageError, did_you_mean
-from dovetail.plugins.records import PluginRecord, plain_domain
+from dovetail.plugins.records import HOST, PACKS, PluginRecord, plain_domain
 from dovetail.plugins.versions import host_version, requirement_mismatch
 
-__all__ = ["ESSENTIAL", "Preferences", "Switch", "not_installed", "select"]
+__all__ = ["ESSENTIAL", "Preferences", "Switch", "not_installed", "operator_key", "select"]
 
 ESSENTIAL = ("devices", "numpy")
 """Kind and key that no list switches off: the device on which the operators' own NumPy references run, and the one plugin
@@ -24,16 +27,18 @@ GRAMMAR = "write 'all', 'none', names ('a,b': only these) or names with a minus 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A parsed list. `names` are as written, without the minus; `source` is where the list was found, for messages."""
+    """A parsed list. `names` are as written, without the minus; `source` is where the list was found, for messages, and
+    `places` where each name stands when that is a file."""
 
     source: str = ""
     blocks: bool = True
     names: tuple[str, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def read(argument: str | None, config: Mapping[str, Any]) -> "Switch":
+    def read(argument: str | Sequence[str] | None, config: Config) -> "Switch":
         """The list from the first of the three places that has one; `Switch()`, which blocks nothing, when none has."""
-        source, names = _first_given(argument, "plugins", "DOVETAIL_PLUGINS", config)
+        source, names, places = _first_given(argument, "plugins", "DOVETAIL_PLUGINS", config)
         if not source or names == ("all",):
             return Switch(source)
         if names == ("none",):
@@ -41,7 +46,8 @@ class Switch:
         minus = [name.startswith("-") for name in names]
         if not names or any(minus) != all(minus) or not {"all", "none", "-", ""}.isdisjoint(names):
             raise UsageError(f"{source} is {','.join(names)!r}, which is neither a list nor a single word", hint=GRAMMAR)
-        return Switch(source, all(minus), tuple(name.removeprefix("-").strip() for name in names))
+        bare = {name: name.removeprefix("-").strip() for name in names}
+        return Switch(source, all(minus), tuple(bare.values()), {bare[name]: place for name, place in places.items()})
 
     def reason(self, record: PluginRecord) -> tuple[str, str] | None:
         """Reason and hint when the plugin is switched off; None when it is not."""
@@ -53,36 +59,82 @@ class Switch:
         return None
 
 
+Pin = tuple[str, str]
+"""Domain (`""` for the standard one) and type of an operator."""
+
+_OPERATOR = re.compile(r"(?:(?P<domain>[\w.\-]*)::)?(?P<op_type>\w+)")
+
+
+def operator_key(text: str) -> Pin | None:
+    """`tim.vx::HSwish` -> `("tim.vx", "HSwish")`, `Conv` and `ai.onnx::Conv` -> `("", "Conv")`; None for other text."""
+    match = _OPERATOR.fullmatch(text.strip())
+    return (plain_domain(match["domain"] or ""), match["op_type"]) if match else None
+
+
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """The names that the user prefers, most preferred first."""
+    """The names that the user prefers, most preferred first, and `pins`: one operator each, with the name it is pinned to."""
 
     names: tuple[str, ...] = ()
     source: str = ""
+    pins: tuple[tuple[Pin, str], ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def read(argument: Sequence[str], config: Mapping[str, Any]) -> "Preferences":
+    def read(argument: Sequence[str] | Mapping[str, str], config: Config) -> "Preferences":
         """The names from the first of the three places that has some."""
-        source, names = _first_given(tuple(argument) or None, "prefer", "DOVETAIL_PREFER", config)
-        return Preferences(names, source)
+        given = tuple(f"{k}={v}" for k, v in argument.items()) if isinstance(argument, Mapping) else argument
+        source, names, places = _first_given(given or None, "prefer", "DOVETAIL_PREFER", config)
+        pins = tuple(_pin(name, places.get(name, source)) for name in names if "=" in name)
+        for key, _ in pins:
+            if [other for other, _ in pins].count(key) > 1:
+                raise UsageError(f"{source} pins {'::'.join(filter(None, key))} twice", hint="leave one of the two")
+        places = {name.partition("=")[2].strip() or name: place for name, place in places.items()}
+        return Preferences(tuple(name for name in names if "=" not in name), source, pins, places)
 
     def rank(self, record: PluginRecord) -> int:
         """The greater the more preferred; 0 for what the user did not name."""
         return max((len(self.names) - i for i, name in enumerate(self.names) if record.answers_to(name)), default=0)
 
+    def pin(self, domain: str, op_type: str) -> str:
+        """The name that an operator is pinned to; `""` when it is not."""
+        return dict(self.pins).get((domain, op_type), "")
+
+    def wants(self, record: PluginRecord) -> bool:
+        """True when the user prefers the plugin, or pins an operator of its domain to it."""
+        return self.rank(record) > 0 or any(_serves(record, key, name) for key, name in self.pins)
+
+
+def _pin(text: str, source: str) -> tuple[Pin, str]:
+    operator, _, name = text.partition("=")
+    key = operator_key(operator)
+    if key is None or not name.strip():
+        raise UsageError(
+            f"{source}: {text!r} pins no operator", hint="write domain::Operator=name, or Operator=name for a standard one"
+        )
+    return key, name.strip()
+
+
+def _serves(record: PluginRecord, key: Pin, name: str) -> bool:
+    return record.kind in PACKS and plain_domain(record.key) == key[0] and record.answers_to(name)
+
 
 def _first_given(
-    argument: str | Sequence[str] | None, word: str, variable: str, config: Mapping[str, Any]
-) -> tuple[str, tuple[str, ...]]:
-    """Where the list was found, and its names. An empty environment variable counts as not set."""
+    argument: str | Sequence[str] | None, word: str, variable: str, config: Config
+) -> tuple[str, tuple[str, ...], dict[str, str]]:
+    """Where the list was found, its names, and the place of each in a file. An empty environment variable counts as not set."""
     if argument is not None:
-        return f"{word}=", _names(argument, f"{word}=")
+        return f"{word}=", _names(argument, f"{word}="), {}
     if text := os.environ.get(variable, "").strip():
-        return variable, _names(text, variable)
-    if config.get(word) is not None:
-        source = f"{word!r} in the configuration"
-        return source, _names(config[word], source)
-    return "", ()
+        return variable, _names(text, variable), {}
+    if word in config.values:
+        names = config.values[word]
+        return _in_file(word, config.place(word)), names, {name: _in_file(word, config.place(word, name)) for name in names}
+    return "", (), {}
+
+
+def _in_file(word: str, place: str) -> str:
+    return f"{word!r} at {place}"
 
 
 def _names(given: object, source: str) -> tuple[str, ...]:
@@ -99,10 +151,12 @@ def select(records: Iterable[PluginRecord], switch: Switch, preferences: Prefere
     Raises `PluginNotFound` for a name that no plugin answers to, `UsageError` for a list that blocks the essential device.
     """
     records = tuple(records)
-    for source, names in ((switch.source, switch.names), (preferences.source, preferences.names)):
-        for name in names:
+    for given in (switch, preferences):
+        for name in given.names:
             if not any(record.answers_to(name) for record in records):
-                raise not_installed(name, records, source)
+                raise not_installed(name, records, given.places.get(name, given.source))
+    for key, name in preferences.pins:
+        _check_pin(key, name, records, preferences.places.get(name, preferences.source))
     return tuple(_settled(record, preferences) for record in _switched(records, switch))
 
 
@@ -112,6 +166,18 @@ def not_installed(name: str, records: Iterable[PluginRecord], source: str = "") 
     known = {r.id for r in records} if "/" in name else {n for r in records for n in (r.key, r.distribution)}
     origin = f" (named by {source})" if source else ""
     return PluginNotFound(f"no installed plugin is called {name!r}{origin}", hint=did_you_mean(name, known))
+
+
+def _check_pin(key: Pin, name: str, records: tuple[PluginRecord, ...], source: str) -> None:
+    if any(_serves(record, key, name) for record in records) or (name == HOST and not key[0]):
+        return
+    if not any(record.answers_to(name) for record in records):
+        raise not_installed(name, records, source)
+    able = sorted({r.distribution for r in records if r.kind in PACKS and plain_domain(r.key) == key[0]})
+    raise UsageError(
+        f"{source} pins {'::'.join(filter(None, key))} to {name!r}, which has no operators of that domain",
+        hint=f"packs that have: {', '.join([*able, *([] if key[0] else [HOST])]) or 'none'}",
+    )
 
 
 def _switched(records: tuple[PluginRecord, ...], switch: Switch) -> tuple[PluginRecord, ...]:
@@ -141,7 +207,7 @@ def _settled(record: PluginRecord, preferences: Preferences) -> PluginRecord:
     if record.kind == "ops" and not plain_domain(record.key):
         reason = f"the domain {record.key!r} is dovetail's own, so no pack can own it"
         return replace(record, state="failed", reason=reason, hint="use the entry-point group dovetail.overrides")
-    if record.kind == "overrides" and not preferences.rank(record):
+    if record.kind == "overrides" and not preferences.wants(record):
         reason = f"replaces operators of {record.key}, and does so only when it is preferred"
         return replace(
             record, state="opt-in", reason=reason, hint=f"prefer={record.distribution!r} or DOVETAIL_PREFER={record.distribution}"

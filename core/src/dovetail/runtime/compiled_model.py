@@ -159,7 +159,7 @@ class CompiledModel:
         return f"<CompiledModel {self.model.source} on {self.device}>"
 
 
-def _recompile(model: Model, device: str, options: Mapping[str, Any]) -> CompiledModel:
+def _recompile(model: Model, device: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> CompiledModel:
     from dovetail.runtime.core import Core  # here, because Core makes compiled models
 
-    return Core().compile_model(model, device, options)
+    return Core(**settings).compile_model(model, device, options)

@@ -7,8 +7,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from dovetail.config import ConfigSource
 from dovetail.device import Device, DeviceInfo, Refusal
-from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UsageError
+from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UnknownFormat, UsageError
 from dovetail.graph.model import Graph, Model
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
@@ -28,12 +29,24 @@ Properties = Mapping[str, Any]
 class Core:
     """Finds devices, formats and operators; reads and compiles models. One is enough for a process; it may be shared by threads.
 
-    `plugins` allows or blocks plugins (`"all"`, `"none"`, `"a,b"`, `"-a,-b"`), `prefer` names packs whose overrides are wanted.
+    `plugins` allows or blocks plugins (`"all"`, `"none"`, `"a,b"`, `"-a,-b"`). `prefer` names packs whose overrides are wanted,
+    the most preferred first; `{"tim.vx::HSwish": "some-pack"}` pins one operator. `config` is the path of a `dovetail.yaml`, or
+    a mapping with its content; None takes the one in the working folder, else the user's, and False none. What is given
+    here goes before the environment, and that before the file.
+
+    Raises `UsageError` with file and line for a malformed configuration, `PluginNotFound` for unknown names.
     """
 
-    def __init__(self, *, plugins: str | None = None, prefer: Sequence[str] = ()) -> None:
-        self.plugins = PluginManager(plugins=plugins, prefer=prefer)
-        self._properties: dict[str, dict[str, Any]] = {}
+    def __init__(
+        self,
+        *,
+        plugins: str | Sequence[str] | None = None,
+        prefer: Sequence[str] | Mapping[str, str] = (),
+        config: ConfigSource = None,
+    ) -> None:
+        self.plugins = PluginManager(plugins=plugins, prefer=prefer, config=config)
+        self._settings = {"plugins": plugins, "prefer": prefer, "config": config}
+        self._properties = {name: dict(properties) for name, properties in self.plugins.config.devices.items()}
         self._opened: dict[str, Device] = {}
         self._lock = threading.RLock()
 
@@ -77,7 +90,11 @@ class Core:
                 raise UsageError("a model in memory needs format=", hint=f"one of: {known}")
             return self.plugins.read_model(bytes(source), format, options)
         path = Path(fspath(source))
-        return self.plugins.read_model(path, format or path.suffix.removeprefix(".").lower(), options)
+        suffix = format or path.suffix.removeprefix(".").lower()
+        if not suffix:
+            known = ", ".join(f".{f}" for f in self.plugins.formats()) or "none"
+            raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint=f"give format=; installed: {known}")
+        return self.plugins.read_model(path, suffix, options)
 
     def analyze(self, model: Model) -> Graph:
         """The model's graph bound, typed and folded; open dimensions are taken as 1 (use `model.reshape` for others).
@@ -89,7 +106,8 @@ class Core:
     def query_model(self, model: Model, device: str) -> dict[str, str | Refusal]:
         """For each node of the analysed graph the device that would run it, or why the (last) device asked does not."""
         graph = self.analyze(model)
-        targets = self._targets(device, {}, fallback=False)
+        names = self._resolve(device)
+        targets = self._targets(names, CompileOptions.read(self._set_for(names[0])).device, fallback=False)
         placed = place(graph, targets)
         return {name: home or refusals[-1][1] for name, (home, refusals) in placed.items()}
 
@@ -106,8 +124,9 @@ class Core:
         if not isinstance(model, Model):
             model = self.read_model(model)
         given = dict(properties or {})
-        options = CompileOptions.read(given)
-        targets = self._targets(device, options.device, options.FALLBACK)
+        names = self._resolve(device)
+        options = CompileOptions.read({**self._set_for(names[0]), **given})
+        targets = self._targets(names, options.device, options.FALLBACK)
         name = targets[0].name if ":" not in device else device
 
         def plan(shapes: Shapes) -> Plan:
@@ -117,18 +136,21 @@ class Core:
             _log_fallbacks(model, made, targets[0].name)
             return made
 
-        return CompiledModel(model, name, plan, options.PLAN_CACHE, (model, device, given))
+        return CompiledModel(model, name, plan, options.PLAN_CACHE, (model, device, given, self._settings))
 
     # --- choosing devices ------------------------------------------------------------------------------------------
 
-    def _targets(self, device: str, options: Properties, fallback: bool) -> list[Target]:
-        names = self._resolve(device)
-        if fallback and REFERENCE_DEVICE not in names:
-            names.append(REFERENCE_DEVICE)
+    def _set_for(self, device: str) -> Properties:
+        """What the configuration and `set_property` say for the type of a device."""
+        with self._lock:
+            return dict(self._properties.get(device.split(".")[0], {}))
+
+    def _targets(self, names: Sequence[str], options: Properties, fallback: bool) -> list[Target]:
+        """`options` are those of the first device."""
         chosen = set(names[:1])
         targets = []
-        for name in names:
-            own = {**self._properties.get(name.split(".")[0], {}), **(options if name in chosen else {})}
+        for name in [*names, *([REFERENCE_DEVICE] if fallback and REFERENCE_DEVICE not in names else [])]:
+            own = options if name in chosen else CompileOptions.read(self._set_for(name)).device
             try:
                 targets.append(self._target(name, own))
             except (DeviceError, PluginError) as error:

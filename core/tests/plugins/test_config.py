@@ -1,0 +1,337 @@
+"""dovetail.yaml: where it is found, what it may say, and which of argument, environment and file wins."""
+
+import os
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import dovetail
+from dovetail import config as config_module
+from dovetail.cli import program
+from dovetail.config import FILE_NAME, Config, user_folder
+from dovetail.errors import DeviceNotFound, PluginNotFound, UsageError
+from dovetail.ops.relu import Relu
+from dovetail.plugins import PluginManager
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+def write(folder: Path, content: str | bytes, name: str = FILE_NAME) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / name
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
+
+
+WHOLE = """\
+# a comment
+plugins: [-slow, -zip-reader]
+prefer:
+  tim.vx::HSwish: fast-pack   # a pin
+  Conv: dovetail
+devices:
+  opencl:
+    QUEUE: IN_ORDER
+    FUSION: no
+  ACME:
+    LEVELS: [1, 2.5, x]
+"""
+
+
+def test_everything_that_a_file_may_say(folder: Path) -> None:
+    write(folder, WHOLE)
+    config = Config.load()
+    assert config.values == {
+        "plugins": ("-slow", "-zip-reader"),
+        "prefer": ("tim.vx::HSwish=fast-pack", "Conv=dovetail"),
+        "devices": {"OPENCL": {"QUEUE": "IN_ORDER", "FUSION": False}, "ACME": {"LEVELS": (1, 2.5, "x")}},
+    }
+    assert config.source == FILE_NAME
+    assert config.place("prefer", "Conv=dovetail") == "dovetail.yaml:5"
+    assert config.place("devices", "ACME") == "dovetail.yaml:10"
+    with pytest.raises(TypeError):
+        config.values["devices"]["ACME"]["LEVELS"] = ()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "# nothing\n", "---\n", "{}", "plugins:\nprefer:\ndevices:\n", "devices: {NPU: }", "\ufeff{}"]
+)
+def test_a_file_may_say_nothing(folder: Path, content: str) -> None:
+    write(folder, content)
+    config = Config.load()
+    assert not any(config.values.values())
+    assert config.source == FILE_NAME
+
+
+def test_a_mapping_says_the_same_as_a_file(folder: Path) -> None:
+    write(folder, WHOLE)
+    mapping = {
+        "plugins": ["-slow", "-zip-reader"],
+        "prefer": {"tim.vx::HSwish": "fast-pack", "Conv": "dovetail"},
+        "devices": {"opencl": {"QUEUE": "IN_ORDER", "FUSION": False}, "ACME": {"LEVELS": (1, 2.5, "x")}},
+    }
+    assert Config.load(mapping).values == Config.load().values
+
+
+# --- where it is found ------------------------------------------------------------------------------------------------
+
+
+def test_the_working_folder_goes_before_the_users_and_both_after_what_is_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Config.load().values == {}
+    write(tmp_path / "user" / "dovetail", "plugins: [-user]")
+    assert Config.load().values == {"plugins": ("-user",)}
+    assert Config.load().source == str(tmp_path / "user" / "dovetail" / FILE_NAME)
+    write(folder, "plugins: [-folder]")
+    assert Config.load().values == {"plugins": ("-folder",)}
+    monkeypatch.setenv("DOVETAIL_CONFIG", str(write(tmp_path, "plugins: [-environment]", "e.yaml")))
+    assert Config.load().values == {"plugins": ("-environment",)}
+    assert Config.load(write(tmp_path, "plugins: [-argument]", "a.yaml")).values == {"plugins": ("-argument",)}
+    assert Config.load(False).values == {}
+    monkeypatch.setenv("DOVETAIL_CONFIG", "")
+    assert Config.load().values == {"plugins": ("-folder",)}
+
+
+def test_the_users_folder_is_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def on(platform: str, **environment: str) -> str:
+        monkeypatch.setattr(config_module, "sys", SimpleNamespace(platform=platform))
+        for name in ("XDG_CONFIG_HOME", "APPDATA"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in {"HOME": "/home/me", **environment}.items():
+            monkeypatch.setenv(name, value)
+        return user_folder().as_posix()
+
+    assert on("linux") == "/home/me/.config/dovetail"
+    assert on("linux", XDG_CONFIG_HOME="/etc/mine") == "/etc/mine/dovetail"
+    assert on("linux", XDG_CONFIG_HOME="relative") == "/home/me/.config/dovetail"
+    assert on("darwin") == "/home/me/Library/Application Support/dovetail"
+    assert on("win32", APPDATA="/home/me/Roaming") == "/home/me/Roaming/dovetail"
+    assert on("win32") == "/home/me/AppData/Roaming/dovetail"
+
+
+@pytest.mark.parametrize("make", [lambda f: None, lambda f: f.mkdir(), os.mkfifo, lambda f: f.symlink_to("nowhere")])
+def test_a_path_that_is_no_file_is_an_error_that_says_who_named_it(
+    folder: Path, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / "c.yaml"
+    make(path)
+    with pytest.raises(UsageError, match=r"c.yaml' \(named by config=\)"):
+        Config.load(path)
+    monkeypatch.setenv("DOVETAIL_CONFIG", str(path))
+    with pytest.raises(UsageError, match=r"c.yaml' \(named by DOVETAIL_CONFIG\)"):
+        PluginManager()
+
+
+def test_a_file_of_the_right_name_that_cannot_be_read_is_not_passed_over(folder: Path) -> None:
+    (folder / FILE_NAME).mkdir()
+    with pytest.raises(UsageError, match=r"dovetail.yaml' is not a file"):
+        Config.load()
+
+
+@pytest.mark.parametrize("wrong", [7, True, 1.5, ["a"]])
+def test_config_of_a_wrong_type(wrong: Any) -> None:
+    with pytest.raises(UsageError, match=r"config= is .*; accepted: a path, a mapping, False"):
+        Config.load(wrong)
+
+
+def test_yaml_is_imported_only_for_a_file(site: Any, tmp_path: Path) -> None:
+    code = "import os, sys; os.chdir({!r})\nfrom dovetail.plugins import PluginManager\n"
+    code += "PluginManager(); print('yaml' in sys.modules)"
+    assert site.run(code.format(str(tmp_path))) == "False\n"
+    write(tmp_path, "{}")
+    assert site.run(code.format(str(tmp_path))) == "True\n"
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "unknown key": ("\nplugin: all", 2, "unknown key 'plugin'", "Did you mean 'plugins'?"),
+    "not a mapping": ("- a\n- b", 1, "the configuration is a list; accepted: a mapping", ""),
+    "just text": ("plugins", 1, "the configuration is text", ""),
+    "number as key": ("devices: {}\n1: 2", 2, "a key of the configuration is a number", "quotes"),
+    "list as key": ("? [a]\n: 2", 1, "a key of the configuration is a list", ""),
+    "plugins a mapping": ("plugins:\n  a: b", 2, "'plugins' is a mapping; accepted: a list of names", ""),
+    "plugins a boolean": ("plugins: no", 1, "'plugins' is true or false", ""),
+    "a number in plugins": ("plugins:\n- a\n- 3", 3, "a name under 'plugins' is a number; accepted: text", ""),
+    "a list in prefer": ("prefer:\n- a\n- [b]", 3, "a name under 'prefer' is a list; accepted: text", ""),
+    "prefer a number": ("prefer: 1", 1, "'prefer' is a number; accepted: a list of names, or a mapping", ""),
+    "a pin to a list": ("prefer:\n  Conv: [a]", 2, "'Conv' under 'prefer' is a list; accepted: the name of a plugin", ""),
+    "devices a list": ("devices: [ACME]", 1, "'devices' is a list; accepted: a mapping", ""),
+    "properties a text": ("devices:\n  ACME: fast", 2, "the properties of ACME is text; accepted: a mapping", ""),
+    "one device": ("devices:\n  ACME.1: {A: 1}", 2, "'ACME.1' is one device", "for a type: ACME"),
+    "device twice": ("devices:\n  acme: {A: 1}\n  ACME: {B: 1}", 3, "'ACME' stands twice in 'devices'", "dovetail.yaml:2"),
+    "property a mapping": ("devices:\n  ACME:\n    A: {b: 1}", 3, "a property is a mapping; accepted: text, a number", ""),
+    "property null": ("devices:\n  ACME:\n    A:", 3, "a property is nothing", ""),
+    "property a date": ("devices:\n  ACME:\n    A: 2026-01-02", 3, "a date is not accepted", "quotes"),
+    "base 60": ("devices:\n  ACME:\n    A: 12:30", 3, "'12:30' is a number to base 60", "quotes"),
+    "huge number": ("devices:\n  ACME:\n    A: " + "9" * 9000, 3, "is no value", ""),
+    "key twice": ("plugins: a\nprefer: b\nplugins: c", 3, "'plugins' stands twice in the configuration", "dovetail.yaml:1"),
+    "property twice": ("devices:\n  ACME:\n    A: 1\n    A: 2", 4, "'A' stands twice in the properties of ACME", ""),
+    "tab": ("devices:\n\tACME:\n", 2, "a tab where YAML wants spaces", "spaces"),
+    "unclosed": ("plugins: [a, b\n", 2, "not YAML", ""),
+    "bad indentation": ("plugins: a\n  prefer: b", 2, "not YAML", ""),
+    "two documents": ("plugins: a\n---\nplugins: b", 2, "a second document begins", "---"),
+    "control character": ("plugins: a\nprefer: \x07", 2, "not YAML", ""),
+    "not UTF-8": (b"plugins: a\n# \xe9\n", 2, "not UTF-8 text (byte 0xe9)", "UTF-8"),
+    "UTF-16": ("plugins: a".encode("utf-16"), 1, "not UTF-8", ""),
+    "alias": ("plugins: &a [x]\nprefer: *a", 1, "anchors and aliases", "write the value out"),
+    "bomb": ("a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]", 1, "anchors and aliases", ""),
+    "merge key": ("devices:\n  <<: {A: 1}", 2, "the merge key << is not accepted", ""),
+    "python object": ("plugins: !!python/object/apply:os.system ['exit 3']", 1, "the tag", ""),
+    "own tag": ("plugins: !mine x", 1, "the tag '!mine' is not accepted", ""),
+    "a set": ("plugins: !!set {a}", 1, "is not accepted", ""),
+    "deep": ("plugins: " + "[" * 20_000, 1, "nested more than 8 deep", ""),
+    "large": ("#" * 70_000, 0, "has 70,000 bytes; accepted: up to 32,768", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_with_file_and_line(folder: Path, case: str) -> None:
+    content, line, message, hint = REFUSED[case]
+    write(folder, content)
+    with pytest.raises(UsageError) as caught:
+        Config.load()
+    place = f"dovetail.yaml:{line}: " if line else "dovetail.yaml "
+    assert caught.value.message.startswith(place), caught.value.message
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_the_largest_file_is_read_or_refused_without_hanging(folder: Path) -> None:
+    write(folder, "plugins: [" + "a," * 16_000 + "]")
+    assert len(Config.load().values["plugins"]) == 16_000
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        ({"plugin": "all"}, "config=: unknown key 'plugin'"),
+        ({1: 2}, "config=: a key of the configuration is a number"),
+        ({"devices": {"ACME": {"A": object}}}, "config=: a property is type"),
+        ({"prefer": {"Conv": 1}}, "config=: 'Conv' under 'prefer' is a number"),
+    ],
+)
+def test_a_mapping_is_checked_too(mapping: Any, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Config.load(mapping)
+    assert caught.value.message.startswith(message)
+
+
+def test_a_mapping_that_contains_itself() -> None:
+    endless: dict[str, Any] = {}
+    endless["devices"] = endless
+    with pytest.raises(UsageError, match="nested more than 8 deep"):
+        Config.load(endless)
+
+
+# --- what it does -----------------------------------------------------------------------------------------------------
+
+
+def test_names_that_are_not_installed_are_errors_with_the_line(site: Any, device: Any, folder: Path) -> None:
+    device("acme")
+    write(folder, "plugins:\n- -acme\n- -zip\n")
+    with pytest.raises(PluginNotFound, match=r"'zip' \(named by 'plugins' at dovetail.yaml:3\)"):
+        PluginManager()
+    write(folder, "prefer:\n  Conv: fast\n")
+    with pytest.raises(PluginNotFound, match=r"'fast' \(named by 'prefer' at dovetail.yaml:2\)"):
+        PluginManager()
+    write(folder, "devices:\n  ACNE: {A: 1}\n")
+    with pytest.raises(DeviceNotFound, match=r"dovetail.yaml:2: no installed plugin provides the device 'ACNE'") as caught:
+        PluginManager()
+    assert caught.value.hint == "Did you mean 'ACME'?"
+
+
+def test_a_blocked_plugin_names_the_line(site: Any, device: Any, folder: Path) -> None:
+    device("acme")
+    write(folder, "\nplugins: -acme")
+    record = PluginManager().record("acme")
+    assert (record.state, record.reason) == ("blocked", "switched off by 'plugins' at dovetail.yaml:2")
+
+
+def test_argument_over_environment_over_file(site: Any, pack: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two", "three"):
+        site.plugin("overrides", "acme", pack("acme", "Twist"), name=name)
+    write(folder, "prefer: [three]")
+
+    def winner(**arguments: Any) -> str:
+        manager = PluginManager(**arguments)
+        return manager.provider(manager.operator("acme", "Twist", 1))
+
+    assert winner() == "three 1.0"
+    monkeypatch.setenv("DOVETAIL_PREFER", "two")
+    assert winner() == "two 1.0"
+    assert winner(prefer=["one"]) == "one 1.0"
+    assert winner(prefer="one") == "one 1.0"
+    assert winner(prefer={"acme::Twist": "one"}) == "one 1.0"
+
+
+def compiled_options(core: dovetail.Core, device: str = "ACME", properties: Any = None) -> Any:
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Relu(), g.input("x", "float32", [2]))])
+    compiled = core.compile_model(model, device, properties)
+    assert compiled(np.array([-1, 1], np.float32))[0].tolist() == [0, 1]
+    return compiled
+
+
+def test_device_properties_are_applied(toy_core: Any, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Config -> core; `compile_model` goes before it, and properties of the core itself are taken out."""
+    core, opened = toy_core(ACME=lambda node: False)
+    monkeypatch.setattr(core, "_properties", {"ACME": {"SPEED": 1, "COLOUR": "red", "FUSION": False}})
+    compiled_options(core)
+    seen: list[Any] = []
+    honest = opened[0].compile
+    monkeypatch.setattr(opened[0], "compile", lambda graph, options: seen.append(dict(options)) or honest(graph, options))
+    compiled_options(core, properties={"SPEED": 2})
+    assert seen == [{"SPEED": 2, "COLOUR": "red"}]
+
+
+def test_the_core_reads_the_file(site: Any, device: Any, folder: Path) -> None:
+    device("acme", opens="raise DeviceError(repr(options))")
+    write(folder, "devices:\n  acme: {SPEED: 3, FUSION: 7}")
+    core = dovetail.Core()
+    with pytest.raises(UsageError, match="property FUSION is 7"):
+        compiled_options(core)
+    assert dovetail.Core(config={"devices": {"ACME": {"SPEED": 4}}})._properties == {"ACME": {"SPEED": 4}}
+    assert dovetail.Core(config=False)._properties == {}
+
+
+def test_settings_travel_with_a_pickled_model(toy_core: Any) -> None:
+    core, _ = toy_core(ACME=lambda node: False)
+    core._settings["config"] = {"plugins": "all"}
+    compiled = compiled_options(core)
+    assert pickle.loads(pickle.dumps(compiled.__reduce__()[1][-1]))["config"] == {"plugins": "all"}
+
+
+# --- the program ------------------------------------------------------------------------------------------------------
+
+
+def test_the_program_takes_the_option(site: Any, device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device("acme")
+    monkeypatch.setenv("DOVETAIL_CONFIG", str(write(tmp_path, "plugins: all", "env.yaml")))
+    file = write(tmp_path, "plugins: -acme", "c.yaml")
+    shown = CliRunner().invoke(program, ["--config", str(file), "plugins", "list"], catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert "blocked" in shown.stdout
+    assert os.environ["DOVETAIL_CONFIG"].endswith("env.yaml"), "the environment is as it was"
+    assert "blocked" not in CliRunner().invoke(program, ["plugins", "list"], catch_exceptions=False).stdout
+
+
+def test_the_program_shows_an_error_of_the_file_as_a_message(site: Any, folder: Path) -> None:
+    write(folder, "plugin: all")
+    shown = CliRunner().invoke(program, ["plugins", "list"])
+    assert shown.exit_code == 1
+    assert shown.stderr == "Error: dovetail.yaml:1: unknown key 'plugin'\n  Did you mean 'plugins'?\n"
+    assert CliRunner().invoke(program, ["--config", "nowhere.yaml", "plugins", "list"]).exit_code == 2
