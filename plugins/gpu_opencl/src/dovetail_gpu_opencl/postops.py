@@ -106,7 +106,7 @@ def _function(name: str, node: TypedNode, acc: str, vec: int, run_axes: int, par
     types = [C_TYPES[operand.dtype] for operand in node.operands]
     loads = iter([a.load(f"po{i}", types[i], acc, vec) for i, a in enumerate(accesses) if a is not None])
     lines = [_statement(post_op, vector, acc, loads) for post_op in node.post_ops]
-    return f"inline {vector} {name}({vector} s, int o{parameters}) {{\n{''.join(lines)}  return s;\n}}\n"
+    return f"static {vector} {name}({vector} s, int o{parameters}) {{\n{''.join(lines)}  return s;\n}}\n"
 
 
 def _statement(post_op: PostOp, vector: str, acc: str, loads: Iterator[str]) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -130,4 +131,5 @@ def _build_message(launch: Launch, node: str, log: str) -> str:
 
 
 def _build_hint(caps: Capabilities) -> str:
-    return "this driver needs the linker 'ld': install binutils" if caps.needs_linker else ""
+    lacks_linker = caps.needs_linker and shutil.which("ld") is None
+    return "this driver calls the linker 'ld', which is not installed: install binutils" if lacks_linker else ""

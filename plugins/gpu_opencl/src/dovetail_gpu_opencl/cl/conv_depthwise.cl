@@ -42,7 +42,7 @@ typedef struct __attribute__((packed)) {
 #define VLOAD(p) CAT(convert_, VACC)(((__global const PACKED*)(p))->v)
 #define VSTORE(x, p) (((__global PACKED*)(p))->v = CAT(CAT(convert_, T), VEC)(x))
 
-inline VACC load(__global const T* p) {
+static VACC load(__global const T* p) {
 #if STRIDE_X == 1
   return VLOAD(p);
 #else
@@ -53,7 +53,7 @@ inline VACC load(__global const T* p) {
 #endif
 }
 
-inline ACC single(__global const T* s, __global const T* w, const int y0, const int x0, const int IH,
+static ACC single(__global const T* s, __global const T* w, const int y0, const int x0, const int IH,
                   const int IW) {
   ACC acc = 0;
   for (int ky = 0; ky < KH; ++ky) {

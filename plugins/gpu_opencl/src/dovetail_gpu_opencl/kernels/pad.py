@@ -1,0 +1,99 @@
+"""Pad."""
+
+import re
+
+import numpy as np
+
+from dovetail.device import Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.broadcast import strides_of
+from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernels._copy import MOVABLE, WORDS
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
+from dovetail_gpu_opencl.source import assemble
+
+__all__ = ["KERNELS"]
+
+# The source coordinate for a coordinate `c` that may lie outside 0 to {n} - 1; {p} is 2 * ({n} - 1).
+_FOLDED = {
+    "constant": "c",
+    "edge": "clamp(c, 0, {n} - 1)",
+    "reflect": "({n} - 1 - abs({n} - 1 - (c % {p} + {p}) % {p}))",
+    "wrap": "((c % {n} + {n}) % {n})",
+}
+
+
+class Pad(CLKernel):
+    """One element a work item: pad.cl."""
+
+    name = "pad"
+    dtypes = MOVABLE
+    has_epilogue = False
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if any(t is not None and t.value is None for i, t in enumerate(node.inputs) if i in (1, 3)):
+            return Refusal(Reason.DYNAMIC, "pads or axes are no constants")
+        mode = node.op.mode  # type: ignore[attr-defined]  # a Pad operator
+        if mode != "constant" and min(_pads(node), default=0) < 0:
+            return Refusal(Reason.ATTRIBUTE, f"negative pads in mode {mode}")
+        return None
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        src, dst = node.inputs[0], node.outputs[0]
+        assert src is not None
+        mode = node.op.mode  # type: ignore[attr-defined]  # a Pad operator
+        place, inside = _expressions(mode, src.dims, dst.dims, _begins(node))
+        fill = _fill(node)
+        defines = {
+            "T": WORDS[dst.dtype.itemsize],
+            "SIZE": dst.size,
+            "PLACE(o)": place,
+            "INSIDE(o)": inside,
+            "HAS_FILL": fill is not None,
+        }
+        arguments: list[Argument] = [Read(node.node.inputs[0]), *([] if fill is None else [fill]), Write(node.node.outputs[0])]
+        work, local = spread(dst.size, self.caps)
+        return (Launch("pad.cl", assemble("pad.cl", defines), "pad", tuple(arguments), work, local),)
+
+
+def _pads(node: TypedNode) -> list[int]:
+    """All begins, then all ends, of the axes that are named."""
+    if len(node.inputs) < 2:
+        return list(node.op.pads)  # type: ignore[attr-defined]  # version 2 has an attribute
+    assert node.inputs[1] is not None
+    assert node.inputs[1].value is not None
+    return [int(pad) for pad in node.inputs[1].value.reshape(-1)]
+
+
+def _begins(node: TypedNode) -> list[int]:
+    """The pads before each axis."""
+    src = node.inputs[0]
+    assert src is not None
+    named = node.inputs[3] if len(node.inputs) > 3 else None
+    axes = range(src.rank) if named is None or named.value is None else named.value.reshape(-1).tolist()
+    begins = [0] * src.rank
+    for axis, begin in zip(axes, _pads(node), strict=False):
+        begins[axis % src.rank] = begin
+    return begins
+
+
+def _fill(node: TypedNode) -> Argument | None:
+    """The value between the pads; None for zero."""
+    if len(node.inputs) > 2 and node.inputs[2] is not None:
+        return Read(node.node.inputs[2])
+    value = getattr(node.op, "value", 0.0)
+    return Constant(np.array([value], node.outputs[0].dtype.numpy)) if value else None
+
+
+def _expressions(mode: str, src: tuple[int, ...], dst: tuple[int, ...], begins: list[int]) -> tuple[str, str]:
+    """The source element of output element `o`, and whether there is one, as C expressions."""
+    terms, tests = ["0"], ["1"]
+    for size, whole, begin, step, inner in zip(src, dst, begins, strides_of(src), strides_of(dst), strict=True):
+        at = f"((o) / {inner} % {whole} - {begin})" if begin >= 0 else f"((o) / {inner} % {whole} + {-begin})"
+        folded = _FOLDED[mode if size > 1 or mode != "reflect" else "edge"].format(n=size, p=2 * (size - 1))
+        terms.append(re.sub(r"\bc\b", at, folded) + f" * {step}")
+        if mode == "constant":
+            tests.append(f"{at} >= 0 && {at} < {size}")
+    return " + ".join(terms), " && ".join(tests)
+
+
+KERNELS = (Pad(),)
