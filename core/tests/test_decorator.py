@@ -49,6 +49,7 @@ def test_arguments_become_ports_and_attributes() -> None:
         ("C", True, False),
     ]
     assert [(p.name, p.variadic) for p in bounds.inputs] == [("X", True)]
+    assert [(p.name, p.type) for p in bounds.outputs] == [("least", "T"), ("greatest", "T")]
     assert {name: (s.type_name, s.required, s.optional) for name, s in weighted.attributes.items()} == {
         "weights": ("tuple[int, ...]", True, False),
         "note": ("str", False, True),

@@ -40,16 +40,18 @@ def operator(
         y = g.node(swish(beta=2.0), x)
 
     Positional arguments are inputs, those with the default None are optional, `*X` takes any number. Keyword-only arguments are
-    attributes, with an annotation that `Operator` accepts. `name` is the operator's name in models (`Swish` by default). All
-    inputs have one data type out of `types`; float16 and bfloat16 arrive as float32, and floating-point results are rounded
-    once, to the types that inference gives. `infer` has the arguments of the function and gets `TensorType`s in place of
-    arrays; by default every output has the shape to which all inputs broadcast. Raises `OperatorError` for other signatures.
+    attributes, with an annotation that `Operator` accepts. `name` is the name in models (`Swish` by default), `outputs`
+    are ports as in `Operator`. All inputs have one data type out of `types`; float16 and bfloat16 arrive as float32, and
+    floating-point results are rounded once, to the types that inference gives. `infer` has the arguments of the function and
+    gets `TensorType`s in place of arrays; by default every output has the shape to which all inputs broadcast. Raises
+    `OperatorError` for other signatures.
     """
 
     def decorate(function: Function) -> type[Any]:
         from dovetail.op import Operator  # here, because that module exports this one
 
         signature = _Signature(function, reserved=dir(Operator))
+        declared = outputs if infer else [o if ":" in o else f"{o}: T" for o in outputs]
         op_type = name or "".join(word[:1].upper() + word[1:] for word in function.__name__.split("_"))
         body = {
             "__module__": function.__module__,
@@ -61,7 +63,7 @@ def operator(
             "op_type": op_type,
             "since": since,
             "inputs": signature.ports,
-            "outputs": tuple(outputs),
+            "outputs": tuple(declared),
             "types": {"T": types},
             "kernels": tuple(kernels),
             "infer": _inference(signature, infer or _broadcast(len(outputs))),
