@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 __all__ = [
     "CompileError",
+    "DataDependentShape",
     "DeviceError",
     "DeviceNotFound",
     "DeviceUnavailable",
@@ -91,6 +92,12 @@ class ShapeError(OperatorError):
     """Shapes that do not fit the operator."""
 
     code = "DT202"
+
+
+class DataDependentShape(ShapeError):
+    """An output shape that is known only when the data is, where a plan needs it before."""
+
+    code = "DT204"
 
 
 class UnknownOperator(OperatorError):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from dovetail.errors import DataDependentShape
 from dovetail.op import Operator, OperatorError, ShapeError, TensorType
 from dovetail.ops._types import Array, Types
 
@@ -19,9 +20,9 @@ class Movement(Operator):
 
 
 def known(given: TensorType, name: str) -> Array:
-    """The content of input `name`. Raises `ShapeError` when it is not known while planning, so that the shape is not either."""
+    """The content of input `name`. Raises `DataDependentShape` when it is not known while planning."""
     if given.value is None:
-        raise ShapeError(
+        raise DataDependentShape(
             f"the output shape depends on data: on the content of input {name!r}, which is not known while planning",
             hint=f"make {name!r} a constant, or compute it from constants and shapes",
         )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.errors import OperatorError, OutOfMemory, ShapeError
+from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Graph, Node
 from dovetail.graph.types import TensorType, as_constant
@@ -57,7 +57,7 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorT
         present = [t for name, t in zip(node.outputs, outputs, strict=False) if name]
         for t in present:
             if not t.is_static:
-                raise ShapeError(
+                raise DataDependentShape(
                     f"an output shape {t} depends on the data", hint="this version plans for shapes known from the inputs"
                 )
         return tuple(present)
