@@ -17,36 +17,55 @@ composition of other operators (`compose`) makes it fast::
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 from dovetail._attributes import AttributeSpec, attribute_specs, read_attributes
 from dovetail._decorator import operator
+from dovetail._host_kernel import HostConfig, HostKernel, KernelRefused, PortConfig
 from dovetail._kernel_sources import KernelSource, OpenCLKernel
 from dovetail._names import stem_of
 from dovetail._ports import FLOATS, INTEGERS, NUMERIC, Port, check_ports, parse_ports
 from dovetail.errors import OperatorError, ShapeError, UnknownOperator
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
+from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.model import Graph
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp
 from dovetail.graph.types import Dim, Shape, TensorType
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dovetail.testing.case import Case
+
 __all__ = [
+    "ANY",
+    "BFYX",
+    "BYXF",
     "FLOATS",
+    "FYXB",
     "INTEGERS",
+    "NHWC",
     "NUMERIC",
+    "PLAIN",
+    "YXFB",
     "Binary",
     "DType",
     "Dim",
     "Eltwise",
     "Graph",
     "GraphBuilder",
+    "HostConfig",
+    "HostKernel",
+    "KernelRefused",
     "KernelSource",
+    "Layout",
     "OpenCLKernel",
     "Operator",
     "OperatorError",
     "Port",
+    "PortConfig",
     "PostOp",
     "Shape",
     "ShapeError",
@@ -90,7 +109,7 @@ class Operator:
     is_random: ClassVar[bool] = False
     """True when two runs may differ: never folded."""
     kernels: ClassVar[tuple[KernelSource, ...]] = ()
-    """Device kernels given as data, such as `OpenCLKernel`."""
+    """Kernels that the class brings along: `OpenCLKernel`s and `HostKernel`s, each sort in the order in which they are tried."""
 
     stem: ClassVar[str] = "operator"
     attributes: ClassVar[Mapping[str, AttributeSpec]] = {}
@@ -153,6 +172,15 @@ class Operator:
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         """Floating-point operations of one run, a multiply-add counted as two. Default: one for each output element."""
         return sum(t.size for t in outputs)
+
+    @classmethod
+    def cases(cls, rng: "np.random.Generator") -> "Iterable[Case]":
+        """Test cases (`dovetail.testing.Case`), with random inputs from `rng`; the conformance kit runs them. Default: none.
+
+        Expected outputs come from hand or from a computation of their own, never from `reference`. Every data type for which
+        the class has a kernel needs a case. Import `Case` inside this method: it is called by tests only.
+        """
+        return ()
 
     # --- what the runtime asks -------------------------------------------------------------------------------------
 

@@ -1,5 +1,52 @@
-"""The conformance kit: cases and checks that devices and op packs run against themselves."""
+"""The conformance kit: cases and checks that devices, op packs and frontends run against themselves.
+
+A package's own tests take it in with one class::
+
+    from dovetail.testing import DeviceConformance
+
+    class TestConformance(DeviceConformance):
+        device = "ACME"
+
+`dovetail plugins test NAME` runs the same checks without pytest. What is here is loaded on first use, so that a module of
+operators that imports `Case` pays for no more than that.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from dovetail.testing.case import Case, passed
 
-__all__ = ["Case", "passed"]
+if TYPE_CHECKING:
+    from dovetail.testing.check import Check, Outcome, Result
+    from dovetail.testing.conformance import DeviceConformance, FrontendConformance, OpPackConformance
+    from dovetail.testing.report import Report, run_checks
+
+__all__ = [
+    "Case",
+    "Check",
+    "DeviceConformance",
+    "FrontendConformance",
+    "OpPackConformance",
+    "Outcome",
+    "Report",
+    "Result",
+    "passed",
+    "run_checks",
+]
+
+_HOMES = {
+    "Check": "check",
+    "DeviceConformance": "conformance",
+    "FrontendConformance": "conformance",
+    "OpPackConformance": "conformance",
+    "Outcome": "check",
+    "Report": "report",
+    "Result": "check",
+    "run_checks": "report",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,328 @@
+"""The checks of an op pack: each operator as it is written, and each of its cases wherever it can run."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import REFERENCE_KERNEL, DeviceInfo, Refusal
+from dovetail.errors import DovetailError, OperatorError, UnsupportedNode
+from dovetail.graph.dtype import DType
+from dovetail.graph.model import Model
+from dovetail.graph.types import TensorType
+from dovetail.op import OpenCLKernel, Operator
+from dovetail.passes.decompose import evaluate_composition
+from dovetail.runtime import Core
+from dovetail.testing._arrays import Guarded, awkward, read_only, same
+from dovetail.testing._kit import Kit
+from dovetail.testing.case import Case, passed
+from dovetail.testing.check import PASSED, Check, Outcome, Verdict, require
+from dovetail.testing.devices import check_refusal
+
+__all__ = ["OpPackChecks", "cases_of", "definition_checks", "probe", "reference_checks"]
+
+Array = NDArray[Any]
+
+_ATTRIBUTE_TYPES = {"float": ("int", "float", "bool"), "int": ("int", "bool"), "uint": ("int", "bool")}
+"""C type of a scalar -> the attribute types that can be passed as one."""
+
+
+class OpPackChecks(Kit):
+    """The checks of the operators of a domain. The session is opened, and the pack loaded, when `checks` is first asked for.
+
+    `make_core` gives the session, `seed` the random inputs; `chosen` says which operators of the domain are meant.
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        make_core: Callable[[], Core] = Core,
+        seed: int = 7,
+        chosen: Callable[[Core, type[Operator]], bool] = lambda core, cls: True,
+    ) -> None:
+        self.domain = domain
+        super().__init__(make_core, seed)
+        self._chosen = chosen
+
+    @cached_property
+    def operators(self) -> tuple[type[Operator], ...]:
+        """The operator classes. Raises what keeps the pack from loading."""
+        plugins = self.core.plugins
+        found = tuple(cls for cls in plugins.operators(self.domain) if self._chosen(self.core, cls))
+        if not found:
+            known = [cls.op_type for cls in plugins.operators(self.domain)]
+            plugins.operator(self.domain, known[0] if known else "?", 1)
+            raise OperatorError(f"the pack of domain {self.domain!r} has no operator")
+        return found
+
+    @cached_property
+    def checks(self) -> tuple[Check, ...]:
+        """Every check, in order."""
+        cases = {cls: cases_of(cls, self._seed) for cls in self.operators}
+        return (
+            *(
+                check
+                for cls in self.operators
+                for check in (*definition_checks(cls, cases[cls]), *self._kernels(cls, cases[cls]))
+            ),
+            *(check for cls in self.operators for check in reference_checks(cls, cases[cls])),
+            *(check for cls in self.operators for check in self._on_devices(cls, cases[cls])),
+        )
+
+    # --- devices ---------------------------------------------------------------------------------------------------
+
+    @property
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        """The devices that are there."""
+        return self.core.devices
+
+    def _on_devices(self, cls: type[Operator], cases: Sequence[Case]) -> Iterator[Check]:
+        for info in self.devices:
+            for case in cases:
+                name = f"{label(cls)}-{case.name}-{info.name}"
+                yield Check("devices", name, partial(self._case, case, info.name), cls_key(cls), dtype_of(case))
+
+    def _case(self, case: Case, device: str) -> Verdict:
+        """The case with the reference device behind `device`, and alone where `device` claims it."""
+        model = _model(case)
+        self._run(case, model, device, fallback=True)
+        try:
+            return self._run(case, model, device, fallback=False)
+        except UnsupportedNode as error:
+            refusals = [a for a in self.core.query_model(model, device).values() if isinstance(a, Refusal)]
+            for refusal in refusals:
+                check_refusal(refusal)
+            return Verdict(Outcome.REFUSED, str(refusals[0]) if refusals else error.message)
+
+    def _run(self, case: Case, model: Model, device: str, *, fallback: bool) -> Verdict:
+        with self.core.compile_model(model, device, {"FALLBACK": fallback}) as compiled:
+            for place in (read_only, awkward):
+                results = compiled({name: place(array) for name, array in case.feeds().items()})
+                wrong = passed(case, [results[i] for i in range(len(case.expected))])
+                require(not wrong, f"{'with' if fallback else 'without'} fallback: {wrong}")
+            return PASSED if compiled.report().nodes else Verdict(Outcome.FOLDED)
+
+    # --- kernels that the operator brings along ----------------------------------------------------------------------
+
+    def _kernels(self, cls: type[Operator], cases: Sequence[Case]) -> Iterator[Check]:
+        languages = {kernel.language for kernel in cls.kernels}
+        for info in self.devices:
+            if info.type.lower() in languages:
+                name = f"{label(cls)}-kernels-{info.name}"
+                yield Check("operators", name, partial(self._kernels_run, cls, cases, info.name), cls_key(cls))
+
+    def _kernels_run(self, cls: type[Operator], cases: Sequence[Case], device: str) -> Verdict:
+        """Every data type for which the class has a kernel is run by it in some case, unless the device refuses that type."""
+        missing, refusals = [], []
+        for dtype in _kernel_dtypes(cls):
+            mine = [case for case in cases if dtype_of(case) == dtype.value]
+            used = [self._own_kernel(case, device) for case in mine]
+            refusals += [answer for answer in used if isinstance(answer, Refusal)]
+            if not any(used) and not any(isinstance(answer, Refusal) for answer in used):
+                missing.append(dtype.value)
+        require(not missing, f"no case runs the kernel for {', '.join(missing)} on {device}: add cases in these data types")
+        return Verdict(Outcome.REFUSED, str(refusals[0])) if refusals else PASSED
+
+    def _own_kernel(self, case: Case, device: str) -> bool | Refusal:
+        """Whether the operator's own kernel, not its reference, runs the case; the refusal when the device takes it by none."""
+        model = _model(case)
+        with contextlib.suppress(UnsupportedNode), self.core.compile_model(model, device, {"FALLBACK": False}) as compiled:
+            provider = self.core.plugins.provider(type(case.op))
+            nodes = compiled.report().nodes
+            return any(node.provider == provider and node.kernel != REFERENCE_KERNEL for node in nodes)
+        return next((a for a in self.core.query_model(model, device).values() if isinstance(a, Refusal)), False)
+
+
+def cases_of(cls: type[Operator], seed: int = 7) -> tuple[Case, ...]:
+    """The cases that the class brings along. Raises what its `cases` raises."""
+    return tuple(cls.cases(np.random.default_rng(seed)))
+
+
+def label(cls: type[Operator]) -> str:
+    """`h_swish`, or `h_swish_13` for a class that holds from a later version on."""
+    return cls.stem if cls.since == 1 else f"{cls.stem}_{cls.since}"
+
+
+def cls_key(cls: type[Operator]) -> str:
+    """`tim.vx::HSwish`."""
+    return f"{cls.domain}::{cls.op_type}" if cls.domain else cls.op_type
+
+
+def dtype_of(case: Case) -> str:
+    """The data type of the first input that is there, or of the first output."""
+    first = next((a for a in case.inputs if a is not None), case.expected[0])
+    return DType.of(first.dtype).value
+
+
+def _model(case: Case) -> Model:
+    model = case.model()
+    return Model(model.graph, {case.op.domain: case.op.since}, model.source)
+
+
+# --- the class as it is written ------------------------------------------------------------------------------------------
+
+
+def definition_checks(cls: type[Operator], cases: Sequence[Case]) -> Iterator[Check]:
+    """The checks that look at the class and run nothing."""
+    for name, function in (
+        ("definition", partial(_check_definition, cls)),
+        ("kernel_sources", partial(_check_kernel_sources, cls)),
+        ("cases", partial(_check_cases, cls, cases)),
+    ):
+        if name != "kernel_sources" or cls.kernels:
+            yield Check("operators", f"{label(cls)}-{name}", function, cls_key(cls))
+
+
+def _check_definition(cls: type[Operator]) -> Verdict:
+    require(cls.has_reference() or cls.has_composition(), "it has neither reference() nor compose(), so it runs nowhere")
+    require((cls.__doc__ or "").strip() and not str(cls.__doc__).startswith(f"{cls.__name__}("), "the class has no docstring")
+    require(cls.outputs, "it has no output")
+    for port in (*cls.inputs, *cls.outputs):
+        require(port.type, f"port {port.name!r} has no data type: write '{port.name}: T' and name the types of T in `types`")
+    names = [port.name for port in cls.inputs]
+    for attribute, name in cls.legacy_attributes.items():
+        require(name in names, f"legacy_attributes maps {attribute!r} to {name!r}, which is no input")
+    if not any(spec.required for spec in cls.attributes.values()):
+        op = cls.from_attributes({})
+        require(
+            all(spec.is_default(getattr(op, name)) or spec.default is None for name, spec in cls.attributes.items()),
+            "defaults change",
+        )
+    return PASSED
+
+
+def _check_kernel_sources(cls: type[Operator]) -> Verdict:
+    ports = {port.name for port in (*cls.inputs, *cls.outputs)}
+    for kernel in cls.kernels:
+        if isinstance(kernel, OpenCLKernel):
+            _check_opencl_kernel(cls, kernel, ports)
+    return PASSED
+
+
+def _check_opencl_kernel(cls: type[Operator], kernel: OpenCLKernel, ports: set[str]) -> None:
+    entries = [kernel.entry] if isinstance(kernel.entry, str) else list(kernel.entry.values())
+    for entry in entries:
+        require(re.search(rf"\b{re.escape(entry)}\b", kernel.source), f"{kernel.origin}: the source has no kernel {entry!r}")
+    for dtype in () if isinstance(kernel.entry, str) else kernel.entry:
+        DType.of(dtype)
+    for attribute, c_type in kernel.scalars:
+        spec = cls.attributes.get(attribute)
+        require(
+            spec is not None, f"{kernel.origin}: the scalar {attribute!r} is no attribute; there are {', '.join(cls.attributes)}"
+        )
+        accepted = _ATTRIBUTE_TYPES[c_type]
+        fits = spec is not None and spec.type_name in accepted
+        require(
+            fits, f"{kernel.origin}: the scalar {attribute!r} is {c_type}; the attribute must be one of {', '.join(accepted)}"
+        )
+    for word, named in (("layouts", kernel.layouts), ("images", kernel.images)):
+        unknown = sorted(set(named) - ports)
+        require(not unknown, f"{kernel.origin}: {word} names {unknown}; the ports are {', '.join(sorted(ports))}")
+
+
+def _check_cases(cls: type[Operator], cases: Sequence[Case]) -> Verdict:
+    require(cases, "it has no cases: let the classmethod cases(rng) yield some")
+    names = [case.name for case in cases]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    require(not repeated, f"several cases are called {', '.join(repeated)}")
+    for case in cases:
+        require(type(case.op) is cls, f"case {case.name!r} is of {type(case.op).__name__}")
+    return PASSED
+
+
+def _kernel_dtypes(cls: type[Operator]) -> list[DType]:
+    """The data types of the first input for which some kernel has an entry."""
+    first = cls.inputs[0].type if cls.inputs else ""
+    accepted = cls.types.get(first, frozenset(d for d in DType if d.value == first))
+    listed = [k for k in cls.kernels if isinstance(k, OpenCLKernel) and not isinstance(k.entry, str)]
+    return sorted((d for d in accepted if any(k.entry_for(d) for k in listed)), key=lambda d: d.value)
+
+
+# --- the class by itself ---------------------------------------------------------------------------------------------------
+
+
+def reference_checks(cls: type[Operator], cases: Iterable[Case]) -> Iterator[Check]:
+    """Inference, reference and composition on every case, without a device."""
+    for case in cases:
+        run = partial(_check_case, case)
+        yield Check("cases", f"{label(cls)}-{case.name}", run, cls_key(cls), dtype_of(case))
+
+
+def _check_case(case: Case) -> Verdict:
+    inferred = infer(case.op, case.inputs, case.constants, len(case.expected))
+    for index, (got, want) in enumerate(zip(inferred, map(TensorType.of, case.expected), strict=True)):
+        require(got == want, f"infer() gives {got} for output {index}, expected {want}")
+    _require_passed(case, "reference()", compute(case.op.reference, case))
+    _require_passed(case, "reference() with strided inputs", compute(case.op.reference, case, awkward))
+    if case.op.has_composition():
+        composed = compute(lambda *inputs: evaluate_composition(case.op, inputs), case)
+        _require_passed(case, "compose()", composed)
+    return PASSED
+
+
+def _require_passed(case: Case, what: str, outputs: Sequence[Array]) -> None:
+    require(len(outputs) >= len(case.expected), f"{what} gives {len(outputs)} outputs, expected {len(case.expected)}")
+    wrong = passed(case, outputs[: len(case.expected)])
+    require(not wrong, f"{what}: {wrong}")
+
+
+def infer(op: Operator, inputs: Sequence[Array | None], constants: Sequence[int], outputs: int) -> tuple[TensorType, ...]:
+    """The types that `infer` gives for the first `outputs` outputs; the arrays of `constants` are known to it."""
+    types = [None if a is None else TensorType.of(a, known=i in constants) for i, a in enumerate(inputs)]
+    op.check(types, outputs)
+    given = op.infer(*types, *[None] * (len(op.inputs) - len(types)))
+    found = given if isinstance(given, tuple) else (given,)
+    require(len(found) >= outputs, f"infer() gives {len(found)} output types, the operator has {outputs} outputs")
+    return found[:outputs]
+
+
+def compute(function: Callable[..., Any], case: Case, place: Callable[[Array], Array] = read_only) -> list[Array]:
+    """What `function` gives for the inputs of a case, of which it may write none."""
+    placed = [None if a is None else place(a) for a in case.inputs]
+    guards = [None if a is None or a.dtype == object or place is not read_only else Guarded(a) for a in case.inputs]
+    given = [p if g is None else g.array for p, g in zip(placed, guards, strict=True)]
+    with np.errstate(all="ignore"):
+        outputs = function(*given, *[None] * (len(case.op.inputs) - len(given)))
+    for index, guard in enumerate(guards):
+        require(guard is None or guard.intact, f"input {index} was written")
+    for before, after in zip(case.inputs, placed, strict=True):
+        require(
+            before is None or after is None or same(before, np.ascontiguousarray(after).reshape(before.shape)),
+            "an input was written",
+        )
+    return [np.asarray(a) for a in (outputs if isinstance(outputs, tuple) else (outputs,))]
+
+
+# --- a class without cases -------------------------------------------------------------------------------------------------
+
+
+def probe(cls: type[Operator]) -> bool:
+    """Compare `reference` with `infer` on made-up inputs; False when none fit the operator.
+
+    Raises `ConformanceFailure` when they disagree, and what else the reference raises.
+    """
+    if any(spec.required for spec in cls.attributes.values()):
+        return False
+    rng = np.random.default_rng(3)
+    op = cls.from_attributes({})
+    for shape in ((2, 3), (1, 3, 4, 4), (4, 4), (5,)):
+        inputs = [_made_up(cls, port.type, shape, rng) for port in cls.inputs if not port.optional]
+        try:
+            types = infer(op, inputs, (), sum(not port.optional for port in cls.outputs) or 1)
+        except DovetailError:
+            continue  # These inputs are not for this operator.
+        outputs = compute(op.reference, Case("probe", op, tuple(inputs), ()))
+        for index, (got, want) in enumerate(zip(outputs, types, strict=False)):
+            require(TensorType.of(got) == want, f"output {index}: reference() gives {TensorType.of(got)}, infer() says {want}")
+        return True
+    return False
+
+
+def _made_up(cls: type[Operator], variable: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    accepted = cls.types.get(variable, frozenset(d for d in DType if d.value == variable) or frozenset({DType.FLOAT32}))
+    dtype = DType.FLOAT32 if DType.FLOAT32 in accepted else sorted(accepted, key=lambda d: list(DType).index(d))[0]
+    return rng.integers(0, 2, shape).astype(dtype.numpy) if not dtype.is_float else rng.random(shape).astype(dtype.numpy)

@@ -1,0 +1,136 @@
+"""Results of checks as a table of operators and data types: for a terminal, as Markdown, as JSON."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from dovetail.graph.dtype import DType
+from dovetail.testing.check import Check, Outcome, Result
+
+__all__ = ["Report", "run_checks"]
+
+
+def run_checks(subject: str, checks: Iterable[Check], progress: Callable[[Result], object] = lambda result: None) -> "Report":
+    """Run every check; `subject` is what they are about, `progress` is called after each."""
+    results = []
+    for check in checks:
+        results.append(check.result())
+        progress(results[-1])
+    return Report(subject, tuple(results))
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of all checks of one subject: a device, an op pack, a model format."""
+
+    subject: str
+    results: tuple[Result, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing failed."""
+        return not self.failures
+
+    @cached_property
+    def failures(self) -> tuple[Result, ...]:
+        """The results of failed checks."""
+        return tuple(result for result in self.results if result.outcome is Outcome.FAILED)
+
+    def counts(self, group: str = "") -> Mapping[str, int]:
+        """Outcome -> how many checks, in all groups or one."""
+        found = Counter(r.outcome.value for r in self.results if group in ("", r.group))
+        return {outcome.value: found[outcome.value] for outcome in Outcome if found[outcome.value]}
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of checks, in order."""
+        return tuple(dict.fromkeys(result.group for result in self.results))
+
+    @cached_property
+    def dtypes(self) -> tuple[str, ...]:
+        """The columns of the table: the data types that operators were checked with."""
+        seen = {result.dtype for result in self.results}
+        return tuple(dtype.value for dtype in DType if dtype.value in seen)
+
+    @cached_property
+    def table(self) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
+        """Operator -> data type -> outcome -> how many checks."""
+        found: dict[str, dict[str, Counter[str]]] = {}
+        for r in self.results:
+            if r.operator and r.dtype:
+                found.setdefault(r.operator, {}).setdefault(r.dtype, Counter())[r.outcome.value] += 1
+        return {
+            operator: {d: dict(found[operator][d]) for d in self.dtypes if d in found[operator]} for operator in sorted(found)
+        }
+
+    def rows(self) -> Iterable[tuple[str, ...]]:
+        """The table as text: the operator, then `cell` for each of `dtypes`; `""` where there is no check."""
+        for operator, cells in self.table.items():
+            yield operator, *(cell(cells.get(dtype, {})) for dtype in self.dtypes)
+
+    def text(self) -> str:
+        """The table, the counts and the failures, for a terminal."""
+        lines = (
+            [self.subject, *_aligned([("operator", *map(_short, self.dtypes)), *self.rows()]), ""]
+            if self.table
+            else [self.subject]
+        )
+        lines += [f"{group}: {_counted(self.counts(group))}" for group in self.groups]
+        lines += [f"FAILED {result.name}: {result.detail}" for result in self.failures]
+        return "\n".join(lines)
+
+    def markdown(self) -> str:
+        """The table and the counts, as tables of Markdown."""
+        parts = [_markdown(("Checks", *(o.value for o in Outcome)), self._count_rows())]
+        if self.table:
+            parts.append(
+                _markdown(("Operator", *self.dtypes), [tuple(c.replace("|", "\\|") for c in row) for row in self.rows()])
+            )
+        return "\n".join(parts)
+
+    def _count_rows(self) -> Iterable[tuple[str, ...]]:
+        for group in self.groups:
+            counts = self.counts(group)
+            yield group.replace("_", " "), *(str(counts.get(outcome.value, 0)) for outcome in Outcome)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: `subject`, `ok`, `counts`, `table`, and `results`, a list of the fields of `Result`."""
+        results = [{**asdict(result), "outcome": result.outcome.value} for result in self.results]
+        return {"subject": self.subject, "ok": self.ok, "counts": self.counts(), "table": self.table, "results": results}
+
+
+def cell(counts: Mapping[str, int]) -> str:
+    """`yes`: all pass. `3 of 5`: the others are refused. `no`: all are refused. `planned`: known before the device runs."""
+    total, failed = sum(counts.values()), counts.get("failed", 0)
+    right = counts.get("passed", 0) + counts.get("folded", 0)
+    if failed:
+        return f"{failed} of {total} FAILED"
+    if not total:
+        return ""
+    if right == total:
+        return "planned" if not counts.get("passed") else "yes"
+    return f"{right} of {total}" if right else "no"
+
+
+def _short(dtype: str) -> str:
+    """`f32` for `float32`: columns of a terminal are few."""
+    for word, letter in (("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c"), ("string", "str")):
+        if dtype.startswith(word):
+            return letter + dtype.removeprefix(word)
+    return dtype.replace("bfloat", "bf")
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
