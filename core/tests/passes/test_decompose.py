@@ -12,6 +12,7 @@ from dovetail.ops.add import Add
 from dovetail.ops.concat import Concat
 from dovetail.ops.identity import Identity
 from dovetail.ops.relu import Relu
+from dovetail.ops.split import Split
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.decompose import decompose
 
@@ -71,6 +72,16 @@ class Wrong(Operator):
             return ()
         g.node(Relu(), x, name="unread")
         return g.node(Relu(), x, name="read")
+
+
+class Swapped(Operator):
+    """The halves of x, the other way round."""
+
+    domain = "test"
+
+    def compose(self, g: GraphBuilder, x: str) -> Any:
+        first, second = g.node(Split(axis=0, num_outputs=2), x, outputs=2)
+        return g.node(Concat(axis=0), second, first)
 
 
 class Drawn(Operator):
@@ -223,3 +234,12 @@ def test_an_output_left_out_is_not_computed() -> None:
 
 def test_random_operators_are_run_when_a_composition_is_evaluated() -> None:
     np.testing.assert_array_equal(OfDrawn().reference(np.float32([1]))[0], [2])
+
+
+def test_a_composition_may_ask_for_a_number_of_outputs() -> None:
+    g = GraphBuilder()
+    y = g.node(Swapped(), g.node(Swapped(), g.input("x", "float32", [4])))
+    graph = decompose(fold_constants(g.graph([y])), never)
+    np.testing.assert_array_equal(run(graph, np.float32([1, 2, 3, 4]))[0], [1, 2, 3, 4])
+    np.testing.assert_array_equal(Swapped().reference(np.float32([1, 2, 3, 4]))[0], [3, 4, 1, 2])
+    assert [n.name for n in graph.nodes] == ["swapped/split", "swapped/concat", "swapped_1/split", "swapped_1/concat"]

@@ -61,15 +61,17 @@ class GraphBuilder:
         """The type of an input, constant or outer value; None for `""`. Raises `KeyError` for a node's output."""
         return self._types[name] if name else None
 
-    def node(self, op: "Operator", *inputs: str, name: str = "", outputs: Sequence[str] = ()) -> Any:
+    def node(self, op: "Operator", *inputs: str, name: str = "", outputs: Sequence[str] | int = ()) -> Any:
         """Add a node and return its output name, or a tuple of names when it has several outputs.
 
         `""` leaves an optional input out. Without `outputs` the node has the outputs that are not optional, one if all are;
-        with them those named (`""` leaves an optional output out).
+        with a number so many, named by the builder; with names those (`""` leaves an optional output out).
         """
         unique = self._unique(name or op.stem)
-        written = tuple(outputs) or self._output_names(unique, max(1, sum(not port.optional for port in op.outputs)))
-        for output in outputs:
+        given = () if isinstance(outputs, int) else tuple(outputs)
+        count = outputs if isinstance(outputs, int) else max(1, sum(not port.optional for port in op.outputs))
+        written = given or self._output_names(unique, count)
+        for output in given:
             if output and output in self._taken:
                 raise GraphError(f"node {unique!r}: the output name {output!r} is defined twice")
         self._taken.update(written)
