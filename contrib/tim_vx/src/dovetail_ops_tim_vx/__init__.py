@@ -3,12 +3,34 @@
 from typing import TYPE_CHECKING
 
 from dovetail.hookspecs import hookimpl
+from dovetail_ops_tim_vx.bidirectional_sequence_rnn import BidirectionalSequenceRnn
+from dovetail_ops_tim_vx.bidirectional_sequence_rnn_ext import BidirectionalSequenceRnnExt
 from dovetail_ops_tim_vx.h_swish import HSwish
+from dovetail_ops_tim_vx.rnn_cell import RNNCell
+from dovetail_ops_tim_vx.unidirectional_sequence_rnn import UnidirectionalSequenceRnn
+from dovetail_ops_tim_vx.unidirectional_sequence_rnn_ext import UnidirectionalSequenceRnnExt
 
 if TYPE_CHECKING:
     from dovetail.hookspecs import OpRegistry
+    from dovetail.op import Operator
 
-__all__ = ["HSwish"]
+__all__ = [
+    "BidirectionalSequenceRnn",
+    "BidirectionalSequenceRnnExt",
+    "HSwish",
+    "RNNCell",
+    "UnidirectionalSequenceRnn",
+    "UnidirectionalSequenceRnnExt",
+]
+
+OPERATORS: "tuple[type[Operator], ...]" = (
+    BidirectionalSequenceRnn,
+    BidirectionalSequenceRnnExt,
+    HSwish,
+    RNNCell,
+    UnidirectionalSequenceRnn,
+    UnidirectionalSequenceRnnExt,
+)
 
 dovetail_api = "1.0"
 
@@ -16,4 +38,5 @@ dovetail_api = "1.0"
 @hookimpl
 def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
     """Register the operators of this pack."""
-    registry.add(HSwish)
+    for operator in OPERATORS:
+        registry.add(operator)

@@ -1,0 +1,56 @@
+"""BidirectionalSequenceRnnExt of TIM-VX: BidirectionalSequenceRnn with the tensors of ONNX's RNN."""
+
+from typing import Any
+
+from dovetail.op import FLOATS, GraphBuilder, Operator, TensorType
+from dovetail.ops.concat import Concat
+from dovetail.ops.unsqueeze import Unsqueeze
+from dovetail_ops_tim_vx._activations import check_activation
+from dovetail_ops_tim_vx._sequence import split, squeeze
+from dovetail_ops_tim_vx._sequence_ext import infer_ext
+from dovetail_ops_tim_vx.bidirectional_sequence_rnn import BidirectionalSequenceRnn
+
+
+class BidirectionalSequenceRnnExt(Operator):
+    """The bidirectional RNN of ONNX: X [time, batch, input_size], W [2, units, input_size], R [2, units, units], B [2, 2 units]
+    (that of W, then that of R), initial_h [2, batch, units] -> Y_h [2, batch, units], Y [time, 2, batch, units].
+
+    The forward direction comes first. B and initial_h left out are zero. Backward outputs stand in time order. Row-major
+    shapes; TIM-VX counts dimensions the other way round. Its outputs have this order, the state first.
+    """
+
+    domain = "tim.vx"
+    inputs = ("X: T", "W: T", "R: T", "B?: T", "initial_h?: T")
+    outputs = ("Y_h: T", "Y: T")
+    types = {"T": FLOATS}
+
+    activation: str = "tanh"
+
+    def __post_init__(self) -> None:
+        check_activation(self.activation)
+
+    def infer(
+        self, X: TensorType, W: TensorType, R: TensorType, B: TensorType | None = None, initial_h: TensorType | None = None
+    ) -> tuple[TensorType, TensorType]:
+        """Y_h [2, batch, units] and Y [time, 2, batch, units]. Raises `ShapeError` for inputs that do not fit."""
+        return infer_ext(2, X, W, R, B, initial_h)
+
+    def compose(self, g: GraphBuilder, x: str, w: str, r: str, b: str, h: str) -> Any:
+        """BidirectionalSequenceRnn, between changes of shape."""
+        weights, recurrent, states = (_halves(g, name) for name in (w, r, h))
+        biases = [split(g, half, 2, 0, "biases") if half else ("", "") for half in _halves(g, b)]
+        ways = [(weights[d], recurrent[d], *biases[d], states[d]) for d in (0, 1)]
+        rnn = BidirectionalSequenceRnn(activation=self.activation, time_major=True)
+        fw_state, bw_state, fw_y, bw_y = g.node(rnn, x, *ways[0], *ways[1], name="rnn", outputs=4)
+        return _joined(g, fw_state, bw_state, 0), _joined(g, fw_y, bw_y, 1)
+
+
+def _halves(g: GraphBuilder, x: str) -> tuple[str, ...]:
+    """What each direction gets of an input whose first axis is the direction."""
+    return tuple(squeeze(g, half, 0) for half in split(g, x, 2, 0, "directions")) if x else ("", "")
+
+
+def _joined(g: GraphBuilder, forward: str, backward: str, axis: int) -> str:
+    axes = g.constant([axis], "int64", "axes")
+    result: str = g.node(Concat(axis=axis), *(g.node(Unsqueeze(), x, axes) for x in (forward, backward)), name="joined")
+    return result

@@ -1,0 +1,45 @@
+"""UnidirectionalSequenceRnnExt of TIM-VX: UnidirectionalSequenceRnn with the tensors of ONNX's RNN."""
+
+from typing import Any
+
+from dovetail.op import FLOATS, GraphBuilder, Operator, TensorType
+from dovetail.ops.unsqueeze import Unsqueeze
+from dovetail_ops_tim_vx._activations import check_activation
+from dovetail_ops_tim_vx._sequence import split, squeeze
+from dovetail_ops_tim_vx._sequence_ext import infer_ext
+from dovetail_ops_tim_vx.unidirectional_sequence_rnn import UnidirectionalSequenceRnn
+
+
+class UnidirectionalSequenceRnnExt(Operator):
+    """The forward RNN of ONNX: X [time, batch, input_size], W [1, units, input_size], R [1, units, units], B [1, 2 units] (that
+    of W, then that of R), initial_h [1, batch, units] -> Y_h [1, batch, units], Y [time, 1, batch, units].
+
+    B and initial_h left out are zero. Row-major shapes; TIM-VX counts dimensions the other way round. Its outputs have this
+    order, the state first, and its shape of Y swaps the direction and the batch in the code but not in its test; ours is ONNX's.
+    """
+
+    domain = "tim.vx"
+    inputs = ("X: T", "W: T", "R: T", "B?: T", "initial_h?: T")
+    outputs = ("Y_h: T", "Y: T")
+    types = {"T": FLOATS}
+
+    activation: str = "tanh"
+
+    def __post_init__(self) -> None:
+        check_activation(self.activation)
+
+    def infer(
+        self, X: TensorType, W: TensorType, R: TensorType, B: TensorType | None = None, initial_h: TensorType | None = None
+    ) -> tuple[TensorType, TensorType]:
+        """Y_h [1, batch, units] and Y [time, 1, batch, units]. Raises `ShapeError` for inputs that do not fit."""
+        return infer_ext(1, X, W, R, B, initial_h)
+
+    def compose(self, g: GraphBuilder, x: str, w: str, r: str, b: str, h: str) -> Any:
+        """UnidirectionalSequenceRnn, between changes of shape."""
+        biases = split(g, squeeze(g, b, 0), 2, 0, "biases") if b else ("", "")
+        rnn = UnidirectionalSequenceRnn(activation=self.activation, time_major=True)
+        state, y = g.node(rnn, x, squeeze(g, w, 0), squeeze(g, r, 0), *biases, squeeze(g, h, 0) if h else "", name="rnn")
+        return (
+            g.node(Unsqueeze(), state, g.constant([0], "int64", "axes")),
+            g.node(Unsqueeze(), y, g.constant([1], "int64", "axes")),
+        )
