@@ -50,7 +50,7 @@ def _check_events(text: str, source: str, limit: int) -> None:
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
-        place = f"{source}:{event.start_mark.line + 1}"
+        place = f"{source}:{event.start_mark.line + 1 if event.start_mark else 1}"
         if depth > limit:
             raise UsageError(f"{place}: nested more than {limit} deep")
         if getattr(event, "anchor", None) is not None:

@@ -69,7 +69,8 @@ class Config:
     @property
     def devices(self) -> Mapping[str, Mapping[str, Any]]:
         """Device type in capitals -> property -> value."""
-        return self.values.get("devices", {})
+        devices: Mapping[str, Mapping[str, Any]] = self.values.get("devices", {})
+        return devices
 
 
 def user_folder() -> Path:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from dovetail._names import stem_of
 from dovetail.op import Operator
 
-__all__ = ["find", "find_all"]
+__all__ = ["find", "find_all", "versions"]
 
 
 @functools.cache
@@ -23,8 +23,13 @@ def _classes(stem: str) -> tuple[type[Operator], ...]:
 
 def find(op_type: str, version: int) -> type[Operator] | None:
     """The class of a standard operator that holds in operator set `version`, or None."""
-    fitting = [c for c in _classes(stem_of(op_type)) if c.op_type == op_type and c.since <= version]
+    fitting = [c for c in versions(op_type) if c.since <= version]
     return fitting[-1] if fitting else None
+
+
+def versions(op_type: str) -> tuple[type[Operator], ...]:
+    """Every class of a standard operator, by version; empty when there is none."""
+    return tuple(c for c in _classes(stem_of(op_type)) if c.op_type == op_type)
 
 
 @functools.cache

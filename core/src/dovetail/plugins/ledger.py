@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Iterable
 from dataclasses import replace
+from enum import IntEnum
 
 from dovetail.errors import (
     DeviceUnavailable,
@@ -13,10 +14,10 @@ from dovetail.errors import (
     PluginFailed,
     PluginIncompatible,
 )
-from dovetail.plugins.records import PluginRecord
+from dovetail.plugins.records import PluginRecord, plain_domain
 from dovetail.plugins.selection import Preferences, not_installed
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "Rank"]
 
 _EXCLUSIVE_KINDS = ("devices", "frontends")
 _ERRORS: dict[str, type[DovetailError]] = {
@@ -28,12 +29,20 @@ _ERRORS: dict[str, type[DovetailError]] = {
 }
 
 
+class Rank(IntEnum):
+    """What counts for more than a place in the list of preferences."""
+
+    PIN = 1 << 16
+    IN_PROCESS = 1 << 20
+    SESSION = 1 << 24
+
+
 class Ledger:
     """Records by id; a change replaces the record."""
 
     def __init__(self, records: Iterable[PluginRecord], preferences: Preferences) -> None:
         self._records = {record.id: record for record in records}
-        self._preferences = preferences
+        self.preferences = preferences
         self._in_process: set[str] = set()
         self._causes: dict[str, BaseException] = {}
         self._note_rivals()
@@ -103,9 +112,11 @@ class Ledger:
         """The plugins of any state with this kind and key, sorted by id."""
         return tuple(record for record in self.all() if (record.kind, record.key) == (kind, key))
 
-    def rank(self, record: PluginRecord) -> int:
-        """The greater the more preferred; 0 when nobody asked for it."""
-        return self._preferences.rank(record) + (1 << 20) * (record.id in self._in_process)
+    def rank(self, record: PluginRecord, op_type: str = "") -> int:
+        """The greater the more preferred, for an operator of the plugin's domain if one is given; 0 when nobody asked for it."""
+        pin = self.preferences.pin(plain_domain(record.key), op_type)
+        pinned = bool(pin) and record.answers_to(pin)
+        return self.preferences.rank(record) + Rank.PIN * pinned + Rank.IN_PROCESS * (record.id in self._in_process)
 
     def choose(self, kind: str, key: str) -> PluginRecord | None:
         """The one plugin that serves a key; None when none is installed.

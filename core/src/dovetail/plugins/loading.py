@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dovetail.plugins.devices import Devices
     from dovetail.plugins.observers import Observers
     from dovetail.plugins.operators import Operators
+    from dovetail.plugins.rules import Decision, Judge
     from dovetail.plugins.staging import Loader
 
 __all__ = ["PluginManager"]
@@ -132,12 +133,20 @@ class PluginManager:
     def operator(self, domain: str, op_type: str, version: int) -> type["Operator"]:
         """The class of an operator in operator set `version` of its domain. Loads only the packs of that domain.
 
-        First those of the session, then preferred packs, then the built-in operators or the packs that own the domain; of one
-        origin the class with the greatest `since` up to `version`. Raises `UnknownOperator` with the packs there are and a
-        suggestion, `PluginConflict` when several packs define it.
+        Of one origin the class with the greatest `since` up to `version`; of several origins the one that
+        `dovetail.plugins.rules` chooses, as far as it can without knowing device and data types. Raises `UnknownOperator` with
+        the packs there are and a suggestion, `PluginConflict` when packs define it differently.
         """
         with self._lock:
             return self._operators.find(domain, op_type, version)
+
+    def decide(self, domain: str, op_type: str, version: int, judge: "Judge | None" = None) -> "Decision":
+        """All classes of an operator that may be used, the one that is, and why; `judge` says how each suits a device.
+
+        Raises as `operator`.
+        """
+        with self._lock:
+            return self._operators.decide(domain, op_type, version, judge)
 
     def operators(self, domain: str | None = None) -> tuple[type["Operator"], ...]:
         """Every operator class of a domain, or of all; loads the packs that may be loaded. Sorted by name, then by provider."""

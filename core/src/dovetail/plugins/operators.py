@@ -1,19 +1,18 @@
-"""Which class defines an operator: the session's own, then preferred packs, then the built-in ones or the domain's owners."""
+"""The classes that define an operator, from the session, from packs and built in; `rules` says which of them is used."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dovetail import ops
-from dovetail.errors import UnknownOperator, did_you_mean
+from dovetail.errors import PluginError, UnknownOperator, did_you_mean
 from dovetail.op import Operator
-from dovetail.plugins.ledger import Ledger, conflict
-from dovetail.plugins.records import HOST, STANDARD_DOMAIN, PluginRecord, plain_domain
+from dovetail.plugins.ledger import Ledger, Rank
+from dovetail.plugins.records import HOST, PACKS, STANDARD_DOMAIN, PluginRecord, plain_domain
 from dovetail.plugins.registry import check_operator, operator_name
+from dovetail.plugins.rules import Candidate, Decision, Judge, decide
 from dovetail.plugins.staging import Loader
 from dovetail.plugins.versions import host_version
 
 __all__ = ["Operators"]
-
-_PACKS = ("ops", "overrides")
 
 
 class Operators:
@@ -24,7 +23,7 @@ class Operators:
         self._loader = loader
         self._session: dict[tuple[str, str, int], type[Operator]] = {}
         self._providers: dict[type[Operator], str] = {}
-        self._found: dict[tuple[str, str, int], type[Operator]] = {}
+        self._found: dict[tuple[str, str, int], Decision] = {}
 
     def add(self, operator: type[Operator], origin: str) -> None:
         """Add an operator of this session. It replaces an earlier one of the same name and version, and goes before all packs."""
@@ -34,21 +33,43 @@ class Operators:
         self._found.clear()
 
     def find(self, domain: str, op_type: str, version: int) -> type[Operator]:
-        """The class that holds in operator set `version`.
+        """The class that holds in operator set `version`, as far as it can be told without a device.
 
         Raises `UnknownOperator`, `PluginConflict`, and what keeps a preferred pack from loading.
         """
+        return self.decide(domain, op_type, version).winner.operator
+
+    def decide(self, domain: str, op_type: str, version: int, judge: Judge | None = None) -> Decision:
+        """All candidates and which of them is used; `judge` says how each suits a device. Raises as `find`."""
         key = (plain_domain(domain), op_type, version)
         if key not in self._found:
-            self._found[key] = self._search(*key)
-        return self._found[key]
+            self._found[key] = decide(self.candidates(*key))
+        found = self._found[key]
+        return found if judge is None or found.is_settled else decide(found.candidates, judge)
+
+    def candidates(self, domain: str, op_type: str, version: int) -> tuple[Candidate, ...]:
+        """Every class that may be used, each once. Raises as `find`, but for conflicts."""
+        domain = plain_domain(domain)
+        found = [*self._own(domain, op_type, version)]
+        in_session = bool(found)
+        for record in self._packs(domain):
+            found += self._of_pack(record, op_type, version, must_load=not in_session)
+        if not domain:
+            found += self._built_in(op_type, version)
+        pin = self._ledger.preferences.pin(domain, op_type)
+        if pin and not any(c.rank >= Rank.PIN for c in found):
+            raise self._pin_to_nothing(domain, op_type, version, pin, found)
+        if not found:
+            raise self._unknown(domain, op_type, version)
+        best_first = sorted(found, key=lambda c: (-c.rank, c.plugin))
+        return tuple({c.operator: c for c in reversed(best_first)}.values())
 
     def all(self, domain: str | None) -> tuple[type[Operator], ...]:
         """Every class of a domain, or of all domains, sorted by name; loads the packs that may be loaded."""
         wanted = None if domain is None else plain_domain(domain)
         for record in self._packs(wanted):
             self._loader.load_if_possible(record)
-        packed = (operator for _, staged in self._loader.loaded(*_PACKS) for operator in staged.operators)
+        packed = (operator for _, staged in self._loader.loaded(*PACKS) for operator in staged.operators)
         known = {*ops.find_all(), *packed, *self._session.values()}
         return tuple(sorted((o for o in known if wanted in (None, o.domain)), key=lambda o: (operator_name(o), self.provider(o))))
 
@@ -56,7 +77,7 @@ class Operators:
         """Where a class comes from, as reports name it."""
         if operator in self._providers:
             return self._providers[operator]
-        for record, staged in self._loader.loaded(*_PACKS):
+        for record, staged in self._loader.loaded(*PACKS):
             if operator in staged.operators:
                 return record.provider
         if operator.__module__.partition(".")[0] == HOST:
@@ -69,35 +90,44 @@ class Operators:
         self._found.clear()
 
     def _packs(self, domain: str | None) -> tuple[PluginRecord, ...]:
-        return tuple(r for r in self._ledger.all() if r.kind in _PACKS and domain in (None, plain_domain(r.key)))
+        return tuple(r for r in self._ledger.all() if r.kind in PACKS and domain in (None, plain_domain(r.key)))
 
-    def _search(self, domain: str, op_type: str, version: int) -> type[Operator]:
+    def _own(self, domain: str, op_type: str, version: int) -> Iterator[Candidate]:
         own = [o for o in self._session.values() if o.op_type == op_type and plain_domain(o.domain) == domain]
-        if (found := _holding(own, op_type, version)) is not None:
-            return found
-        packs = [record for record in self._packs(domain) if record.state != "blocked"]
-        for rank in sorted({self._ledger.rank(record) for record in packs} - {0}, reverse=True):
-            preferred = [record for record in packs if self._ledger.rank(record) == rank]
-            for record in preferred:
-                self._loader.load(record)
-            if (found := self._only_one(preferred, op_type, version)) is not None:
-                return found
-        found = self._owned(packs, op_type, version) if domain else ops.find(op_type, version)
-        if found is None:
-            raise self._unknown(domain, op_type, version)
-        return found
+        if (holding := _holding(own, op_type, version)) is not None:
+            operator, until = holding
+            yield Candidate(operator, "session", "", self._providers[operator], Rank.SESSION, until=until)
 
-    def _owned(self, packs: Iterable[PluginRecord], op_type: str, version: int) -> type[Operator] | None:
-        owners = [record for record in packs if not self._ledger.rank(record)]
-        return self._only_one([r for r in owners if self._loader.load_if_possible(r) is not None], op_type, version)
+    def _of_pack(self, record: PluginRecord, op_type: str, version: int, *, must_load: bool) -> Iterator[Candidate]:
+        """The pack's class, if it has one and may be used. Raises for a preferred pack that cannot be had, when it must load."""
+        rank = self._ledger.rank(record, op_type)
+        if record.state == "blocked" or (record.kind == "overrides" and not rank):
+            return
+        staged = self._loader.load(record) if rank and must_load else self._loader.load_if_possible(record)
+        if staged is not None and (holding := _holding(staged.operators, op_type, version)) is not None:
+            operator, until = holding
+            owner = record.kind == "ops"
+            yield Candidate(operator, record.id, record.distribution, record.provider, rank, owner, staged.priority, until)
 
-    def _only_one(self, packs: Iterable[PluginRecord], op_type: str, version: int) -> type[Operator] | None:
-        """The class from the one pack that has the operator. Raises `PluginConflict` when several packs have it."""
-        found = [(r, o) for r in packs if (o := _holding(self._loader.load(r).operators, op_type, version)) is not None]
-        if len({operator for _, operator in found}) > 1:
-            domain = found[0][1].domain or STANDARD_DOMAIN
-            raise conflict(f"operator {domain}::{op_type} in version {version}", [record for record, _ in found])
-        return found[0][1] if found else None
+    def _built_in(self, op_type: str, version: int) -> Iterator[Candidate]:
+        operator = ops.find(op_type, version)
+        if operator is not None:
+            later = (o.since for o in ops.versions(op_type) if o.since > operator.since)
+            rank = Rank.PIN if self._ledger.preferences.pin("", op_type) == HOST else 0
+            until = min(later, default=None)
+            provider = f"{HOST} {host_version()}"
+            yield Candidate(operator, HOST, HOST, provider, rank, owner=True, until=None if until is None else until - 1)
+
+    def _pin_to_nothing(self, domain: str, op_type: str, version: int, pin: str, others: Iterable[Candidate]) -> PluginError:
+        name = f"{domain or STANDARD_DOMAIN}::{op_type}"
+        able = ", ".join(sorted(c.provider for c in others)) or "none"
+        stopped = [r for r in self._packs(domain) if r.answers_to(pin) and r.state != "loaded"]
+        what = (
+            f"which is {stopped[0].state}: {stopped[0].reason}" if stopped else f"which does not define it in version {version}"
+        )
+        return PluginError(
+            f"{self._ledger.preferences.source} pins {name} to {pin!r}, {what}", hint=f"plugins that define it: {able}"
+        )
 
     def _unknown(self, domain: str, op_type: str, version: int) -> UnknownOperator:
         name = f"{domain or STANDARD_DOMAIN}::{op_type}"
@@ -127,6 +157,11 @@ class Operators:
         return f"; no op pack of domain {domain!r} is installed" + (f", only of {others}" if others else "")
 
 
-def _holding(operators: Iterable[type[Operator]], op_type: str, version: int) -> type[Operator] | None:
-    fitting = [operator for operator in operators if operator.op_type == op_type and operator.since <= version]
-    return max(fitting, key=lambda operator: operator.since, default=None)
+def _holding(operators: Iterable[type[Operator]], op_type: str, version: int) -> tuple[type[Operator], int | None] | None:
+    """The class that holds in `version`, and the last version in which it does."""
+    versions = {operator.since: operator for operator in operators if operator.op_type == op_type}
+    since = max((number for number in versions if number <= version), default=None)
+    if since is None:
+        return None
+    later = min((number for number in versions if number > since), default=None)
+    return versions[since], None if later is None else later - 1

@@ -35,6 +35,7 @@ class Staged:
     plugin: object
     hooks: Any
     operators: tuple[type[Operator], ...]
+    priority: int
     import_seconds: float
     register_seconds: float
 
@@ -141,7 +142,15 @@ def _stage(record: PluginRecord, kinds: Iterable[str], config: Mapping[str, Any]
     check_plugin(plugin, kinds)
     hooks = _hooks_of(record, plugin, config)
     operators = _operators_of(record, hooks) if record.kind in ("ops", "overrides") else ()
-    return Staged(plugin, hooks, operators, imported - start, time.perf_counter() - imported)
+    return Staged(plugin, hooks, operators, _priority(plugin), imported - start, time.perf_counter() - imported)
+
+
+def _priority(plugin: object) -> int:
+    """What the plugin declares as `dovetail_priority`; 0 when it does not. Raises `PluginFailed` for what is no integer."""
+    declared = inspect.getattr_static(plugin, "dovetail_priority", 0)
+    if type(declared) is not int:
+        raise PluginFailed(f"dovetail_priority is {declared!r}", hint="write an integer, as dovetail_priority = 10")
+    return declared
 
 
 def _hooks_of(record: PluginRecord, plugin: object, config: Mapping[str, Any]) -> Any:

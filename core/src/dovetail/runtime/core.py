@@ -15,6 +15,7 @@ from dovetail.graph.types import TensorType
 from dovetail.op import Operator
 from dovetail.plugins import PluginManager
 from dovetail.runtime.compiled_model import CompiledModel, Shapes
+from dovetail.runtime.dispatch import Dispatch
 from dovetail.runtime.extensions import operators_in
 from dovetail.runtime.options import REFERENCE_DEVICE, CompileOptions
 from dovetail.runtime.planner import Plan, Target, analyze, make_plan, place
@@ -105,9 +106,10 @@ class Core:
 
     def query_model(self, model: Model, device: str) -> dict[str, str | Refusal]:
         """For each node of the analysed graph the device that would run it, or why the (last) device asked does not."""
-        graph = self.analyze(model)
         names = self._resolve(device)
         targets = self._targets(names, CompileOptions.read(self._set_for(names[0])).device, fallback=False)
+        dispatch = Dispatch(self.plugins)
+        graph, _ = dispatch.choose(analyze(_specialised(model, None), dispatch.find, CompileOptions().MEMORY_LIMIT), targets)
         placed = place(graph, targets)
         return {name: home or refusals[-1][1] for name, (home, refusals) in placed.items()}
 
@@ -132,7 +134,7 @@ class Core:
         def plan(shapes: Shapes) -> Plan:
             passes = self.plugins.graph_passes(given)
             graph = _specialised(model, shapes)
-            made = make_plan(graph, self.plugins.operator, targets, options, self.plugins.provider, passes)
+            made = make_plan(graph, Dispatch(self.plugins), targets, options, self.plugins.provider, passes)
             _log_fallbacks(model, made, targets[0].name)
             return made
 

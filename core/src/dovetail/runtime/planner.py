@@ -20,6 +20,7 @@ from dovetail.passes.fold_batch_norm import fold_batch_norm
 from dovetail.passes.fuse_post_ops import fuse_post_ops
 from dovetail.passes.layout import assign_layouts
 from dovetail.passes.partition import Part, partition
+from dovetail.runtime.dispatch import Dispatch
 from dovetail.runtime.options import CompileOptions
 from dovetail.runtime.report import NodePlacement, PlanReport
 
@@ -92,7 +93,7 @@ def place(graph: Graph, targets: Sequence[Target]) -> Mapping[str, tuple[str, tu
 
 def make_plan(
     graph: Graph,
-    find: Find,
+    dispatch: Dispatch,
     targets: Sequence[Target],
     options: CompileOptions,
     provider_of: Callable[[type[Operator]], str],
@@ -104,7 +105,7 @@ def make_plan(
     for what goes wrong on a device.
     """
     started = time.perf_counter()
-    whole = _optimise(graph, find, targets, options, extra_passes)
+    whole, rules = _optimise(graph, dispatch, targets, options, extra_passes)
     placed = place(whole, targets)
     _require_homes(whole, placed)
     by_name = {target.name: target for target in targets}
@@ -120,7 +121,7 @@ def make_plan(
     passed = time.perf_counter()
     executables = _compile(parts, by_name)
     seconds = {"passes": passed - started, "compile": time.perf_counter() - passed}
-    nodes = tuple(_placements(parts, executables, by_name, placed, stops, provider_of))
+    nodes = tuple(_placements(parts, executables, by_name, placed, stops, rules, provider_of))
     memory: dict[str, int] = {}
     for part, executable in zip(parts, executables, strict=True):
         memory[part.device] = memory.get(part.device, 0) + executable.memory.peak
@@ -128,18 +129,18 @@ def make_plan(
 
 
 def _optimise(
-    graph: Graph, find: Find, targets: Sequence[Target], options: CompileOptions, extra_passes: Sequence[Pass]
-) -> Graph:
+    graph: Graph, dispatch: Dispatch, targets: Sequence[Target], options: CompileOptions, extra_passes: Sequence[Pass]
+) -> tuple[Graph, Mapping[str, int]]:
     def keeps(node: Node, inside: Graph) -> bool:
         answer = targets[0].device.supports(TypedNode.of(node, inside))
         return not isinstance(answer, Refusal) and answer.kernel != REFERENCE_KERNEL
 
-    graph = analyze(graph, find, options.MEMORY_LIMIT)
+    graph, rules = dispatch.choose(analyze(graph, dispatch.find, options.MEMORY_LIMIT), targets)
     graph = drop_identities(decompose(graph, keeps))
     graph = fold_batch_norm(graph)
     for one in extra_passes:
         graph = fold_constants(one(graph))
-    return drop_dead_nodes(graph)
+    return drop_dead_nodes(graph), rules
 
 
 def _require_homes(graph: Graph, placed: Mapping[str, tuple[str, tuple[tuple[str, Refusal], ...]]]) -> None:
@@ -171,6 +172,7 @@ def _placements(
     by_name: Mapping[str, Target],
     placed: Mapping[str, tuple[str, tuple[tuple[str, Refusal], ...]]],
     stops: Mapping[str, tuple[str, Refusal]],
+    rules: Mapping[str, int],
     provider_of: Callable[[type[Operator]], str],
 ) -> Sequence[NodePlacement]:
     found = []
@@ -193,6 +195,8 @@ def _placements(
                     said.post_ops,
                     refusals,
                     stops.get(said.name),
+                    # A node of a composition stands for the node that was chosen.
+                    next((rules[name] for name in (said.name, *node.origins[:1]) if name in rules), 0),
                 )
             )
     return found

@@ -14,6 +14,8 @@ class NodePlacement:
 
     `origins` are the model's nodes it stands for; `provider` the distribution that brings the kernel; `refusals` name each
     device or kernel that was asked before and its answer; `post_op_stop` is the node that could not be fused into this one.
+    `rule` is the number of the rule of `dovetail.plugins.rules` that chose among several definitions of the operator, 0 when
+    there was one; `dovetail plugins which` tells of the others.
     """
 
     name: str
@@ -25,6 +27,7 @@ class NodePlacement:
     post_ops: tuple[str, ...] = ()
     refusals: tuple[tuple[str, Refusal], ...] = ()
     post_op_stop: tuple[str, Refusal] | None = None
+    rule: int = 0
 
 
 @dataclass(frozen=True)
