@@ -21,7 +21,7 @@ __all__ = ["Epilogue", "check", "epilogue"]
 _ELTWISE = {
     "abs": "fabs(s)",
     "ceil": "ceil(s)",
-    "clip": "s < V{a} ? V{a} : (s > V{b} ? V{b} : s)",
+    "clip": "(s < V{a} ? V{a} : s) > V{b} ? V{b} : (s < V{a} ? V{a} : s)",
     "cos": "cos(s)",
     "elu": "s > V{0} ? s : {a} * expm1(s)",
     "erf": "erf(s)",
