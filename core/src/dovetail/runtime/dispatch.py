@@ -20,6 +20,7 @@ from dovetail.plugins.rules import (
     Judge,
     Suitability,
     claim,
+    languages,
     pin_lines,
 )
 
