@@ -22,9 +22,9 @@ SCALAR_TYPES = ("float", "int", "uint")
 IMAGE_KINDS = ("image2d_t", "image2d_array_t")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)  # without slots, so that a subclass need not be a dataclass
 class KernelSource:
-    """Base of kernels given as source text; `language` tells devices whether it is theirs."""
+    """Base of the kernels that an operator class brings along; `language` tells devices whether one is theirs."""
 
     language: ClassVar[str] = ""
 

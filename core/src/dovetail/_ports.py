@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import OperatorError
 from dovetail.graph.dtype import DType
@@ -11,6 +11,8 @@ from dovetail.graph.types import TensorType
 
 if TYPE_CHECKING:
     from dovetail.op import Operator
+
+T = TypeVar("T")
 
 FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
 """The floating-point types that operators compute in."""
@@ -64,6 +66,12 @@ def port_of(ports: Sequence[Port], index: int) -> Port | None:
     if index < len(ports):
         return ports[index]
     return ports[-1] if ports and ports[-1].variadic else None
+
+
+def padded(values: Sequence[T | None], ports: Sequence[Port]) -> list[T | None]:
+    """`values` with None for each port at the end that has none; a variadic port may have none at all."""
+    fixed = sum(not port.variadic for port in ports)
+    return [*values, *[None] * (fixed - len(values))]
 
 
 def check_ports(cls: "type[Operator]", inputs: Sequence[TensorType | None], outputs: int) -> None:

@@ -15,6 +15,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from numpy.typing import NDArray
 
+from dovetail._host_kernel import HostConfig, HostKernel, PortConfig, prepared
+from dovetail._ports import padded
+from dovetail._reorder import Reorder
 from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory, PluginError
 from dovetail.graph.dtype import DType
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
@@ -22,6 +25,7 @@ from dovetail.graph.model import Graph, Node
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
 from dovetail.graph.types import Shape, TensorType
 from dovetail.op import KernelSource, OpenCLKernel, Operator
+from dovetail.passes._context import node_context
 from dovetail.passes.constant_folding import run_reference
 from dovetail.passes.memory import MemoryPlan, plan_graph, plan_memory, plan_regions
 
@@ -46,6 +50,8 @@ __all__ = [
     "Executable",
     "ExecutableRequest",
     "Graph",
+    "HostConfig",
+    "HostKernel",
     "Kernel",
     "KernelSource",
     "KernelTable",
@@ -57,20 +63,25 @@ __all__ = [
     "OpenCLKernel",
     "Operator",
     "OutOfMemory",
+    "PortConfig",
     "PostOp",
     "PostOps",
     "Prelu",
     "Reason",
     "Refusal",
+    "Reorder",
     "Shape",
     "Sum",
     "TensorType",
     "TypedNode",
     "Unavailable",
     "choose",
+    "node_context",
+    "padded",
     "plan_graph",
     "plan_memory",
     "plan_regions",
+    "prepare_host_kernel",
     "run_reference",
 ]
 
@@ -114,6 +125,7 @@ class Reason(enum.Enum):
     DYNAMIC = "shape known only at run time"
     CAPABILITY = "the device lacks a capability"
     MEMORY = "memory"
+    CONFIGURATION = "no configuration of the operator's kernel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +209,28 @@ class LayerConfig:
         """Everything that the node touches in one layout."""
         return LayerConfig((layout,) * len(node.inputs), (layout,) * len(node.outputs), (layout,) * len(node.operands))
 
+    @staticmethod
+    def elementwise(node: TypedNode) -> "LayerConfig":
+        """For a node that computes element by element: `ANY` for what has the shape of output 0, if the rest are single numbers.
+
+        Where something broadcasts along some of the dimensions, everything is plain.
+        """
+        result = node.outputs[0].dims
+        touched = [t for t in (*node.inputs, *node.outputs, *node.operands) if t is not None]
+        if not all(t.dims == result or t.size == 1 for t in touched):
+            return LayerConfig.uniform(node, PLAIN)
+
+        def side(types: Sequence[TensorType | None]) -> tuple[Layout, ...]:
+            return tuple(ANY if t is not None and t.dims == result else PLAIN for t in types)
+
+        return LayerConfig(side(node.inputs), side(node.outputs), side(node.operands))
+
+    def fits(self, node: TypedNode) -> bool:
+        """True when the types of the node have these layouts."""
+        given = [t and t.layout for t in (*node.inputs, *node.outputs, *node.operands)]
+        pairs = [(w, g) for w, g in zip((*self.inputs, *self.outputs, *self.operands), given, strict=True) if g is not None]
+        return all(w in (ANY, g) for w, g in pairs) and len({g for w, g in pairs if w == ANY}) <= 1
+
 
 class Kernel(ABC):
     """One way to run an operator on a device. Subclasses add what their device needs to prepare and launch it."""
@@ -235,6 +269,25 @@ def choose(kernels: Sequence[K], node: TypedNode) -> Choice[K] | Refusal:
         refusals.append((kernel.name, answer))
     telling = [refusal for _, refusal in refusals if refusal.reason is not Reason.OPERATOR]
     return telling[-1] if telling else Refusal(Reason.OPERATOR, node.op.key)
+
+
+def prepare_host_kernel(kernel: HostKernel, node: TypedNode) -> tuple[tuple[HostConfig, ...], Refusal | None]:
+    """The configurations in which a host kernel takes the node, prepared, and why it refuses the others (None when it takes all).
+
+    The layouts of the node's types are left out of account, so that the answer is the same before and after the layout pass.
+    Raises `OperatorError` naming the node when the kernel breaks its contract.
+    """
+    present = iter(node.outputs)
+    outputs = [next(present) if name else None for name in node.node.outputs]
+    with node_context(node.node, node.inputs):
+        taken, reasons = prepared(
+            kernel, node.op, _plain(padded(node.inputs, node.op.inputs)), _plain(padded(outputs, node.op.outputs))
+        )
+    return taken, Refusal(Reason.CONFIGURATION, "; ".join(reasons)) if reasons else None
+
+
+def _plain(types: Sequence[TensorType | None]) -> list[TensorType | None]:
+    return [None if t is None else t.with_layout(PLAIN) for t in types]
 
 
 class KernelTable(Generic[K]):

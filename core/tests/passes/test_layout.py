@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dovetail.device import ANY, BYXF, FYXB, PLAIN, YXFB, LayerConfig, Layout, TypedNode
 from dovetail.errors import UsageError
-from dovetail.graph import Graph, GraphBuilder
+from dovetail.graph import DType, Graph, GraphBuilder, TensorType
 from dovetail.op import Operator
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.layout import Reorder, assign_layouts
@@ -212,3 +212,25 @@ def test_layout_names() -> None:
     assert BYXF.order(3) == (0, 2, 1)
     with pytest.raises(UsageError, match="YXFB has no order of 3"):
         YXFB.order(3)
+
+
+def test_any_leaves_scalars_out() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", DIMS)
+    s = g.constant(np.float32(2).reshape(()), name="s")
+    first = g.node(Mix(), x, name="n0")
+    graph = fold_constants(g.graph([g.node(Mix(), g.node(Mix(), first, s, name="n1"), name="n2")]))
+    nhwc = LayerConfig((BYXF,), (BYXF,))
+    result = laid_out(graph, {"n0": (nhwc,), "n1": (LayerConfig((ANY, PLAIN), (ANY,)),), "n2": (nhwc,)})
+    assert names(result) == ["reorder:x@BYXF", "n0", "n1", "n2", "reorder:n2:0@PLAIN"]
+    assert result.types["n1:0"].layout == BYXF
+
+
+def test_shapes_in_memory() -> None:
+    tensor = graph_type((2, 3, 4, 5)).with_layout(BYXF)
+    assert (tensor.order, tensor.memory_dims) == ((0, 2, 3, 1), (2, 4, 5, 3))
+    assert graph_type((2, 3)).memory_dims == (2, 3)
+
+
+def graph_type(dims: tuple[int, ...]) -> TensorType:
+    return TensorType(DType.FLOAT32, dims)

@@ -136,6 +136,6 @@ def test_scratch_lives_only_during_its_node() -> None:
     x = g.input("x", "float32", [16])
     y = g.node(Step(), g.node(Step(), x))
     graph = typed(g, y)
-    plan = plan_graph(graph, lambda node: (), scratch=lambda node: 6400)
+    plan = plan_graph(graph, lambda node: (), scratch=lambda node: (6400,))
     assert plan.peak <= 6400 + 3 * 64
-    assert {f"scratch:{n.name}" for n in graph.nodes} <= set(plan.offsets)
+    assert {f"scratch:{n.name}:0" for n in graph.nodes} <= set(plan.offsets)

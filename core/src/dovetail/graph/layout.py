@@ -20,18 +20,20 @@ class Layout:
 
     def order(self, rank: int) -> tuple[int, ...]:
         """The dimensions from outermost to innermost in memory. Raises `UsageError` for opaque tokens and unfit ranks."""
+        if not self.fits(rank):
+            raise UsageError(f"layout {self.name} has no order of {rank} dimensions")
         if self.name == "PLAIN":
             return tuple(range(rank))
-        if self.name == "BYXF" and rank >= 3:
-            return (0, *range(2, rank), 1)
-        if self.name in _ORDERS and rank == 4:
-            return _ORDERS[self.name]
-        raise UsageError(f"layout {self.name} has no order of {rank} dimensions")
+        return (0, *range(2, rank), 1) if self.name == "BYXF" else _ORDERS[self.name]
 
     @property
     def is_permutation(self) -> bool:
         """True when `order` is defined (for ranks that fit)."""
         return self.name in ("PLAIN", *_ORDERS)
+
+    def fits(self, rank: int) -> bool:
+        """True when `order` is defined for this rank."""
+        return self.name == "PLAIN" or (self.name in _ORDERS and (rank == 4 or (self.name == "BYXF" and rank >= 3)))
 
     @staticmethod
     def of(name: str) -> "Layout":

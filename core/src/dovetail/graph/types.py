@@ -77,6 +77,17 @@ class TensorType:
         """The same type lying otherwise in memory; `value` keeps its dimensions."""
         return TensorType(self.dtype, self.shape, self.value, layout)
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The dimensions from outermost to innermost in memory. Raises `UsageError` for an opaque layout."""
+        return self.layout.order(self.rank)
+
+    @property
+    def memory_dims(self) -> tuple[int, ...]:
+        """The shape as it lies in memory: [N, C, H, W] in NHWC is [N, H, W, C]. Raises as `dims` and `order` do."""
+        dims = self.dims
+        return dims if self.layout == PLAIN else tuple(dims[d] for d in self.order)
+
     def __str__(self) -> str:
         if self.layout != PLAIN:
             return f"{TensorType(self.dtype, self.shape)}@{self.layout}"

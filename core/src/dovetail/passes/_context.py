@@ -3,14 +3,16 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from dovetail.errors import DovetailError, OperatorError
+from dovetail.errors import DovetailError, OperatorError, UsageError
 from dovetail.graph.model import Node
 from dovetail.graph.types import TensorType
 
 
 @contextmanager
 def node_context(node: Node, inputs: Sequence[TensorType | None] = ()) -> Iterator[None]:
-    """Re-raise an `OperatorError` with node, operator and input types in front, and anything else as an `OperatorError`."""
+    """Re-raise an `OperatorError` with node, operator and input types in front, and anything that an operator's
+    code raises by mistake as an `OperatorError`.
+    """
     given = f" with inputs ({', '.join('-' if t is None else str(t) for t in inputs)})" if inputs else ""
     try:
         yield
@@ -19,6 +21,8 @@ def node_context(node: Node, inputs: Sequence[TensorType | None] = ()) -> Iterat
             error.message = f"node {node}{given}: {error.message}"
             error.node = node.name  # type: ignore[attr-defined]  # read by tools; set once so that nested contexts do not repeat it
         raise
+    except UsageError as error:  # such as a work size that is not positive
+        raise OperatorError(f"node {node}{given}: {error.message}", hint=error.hint) from error
     except DovetailError:
         raise
     except Exception as error:

@@ -3,15 +3,12 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from numpy.typing import NDArray
-
+from dovetail._reorder import Reorder
 from dovetail.device import ANY, PLAIN, LayerConfig, Layout, TypedNode
 from dovetail.graph.model import Graph, Node
 from dovetail.graph.post_ops import Eltwise
 from dovetail.graph.types import TensorType
-from dovetail.op import Operator
 
 __all__ = ["BEAM", "Reorder", "assign_layouts"]
 
@@ -19,18 +16,6 @@ BEAM = 2048
 """States kept at once. The search is exact while it holds them all; graphs of usual width need a few dozen."""
 
 Configurations = Callable[[TypedNode], Sequence[LayerConfig]]
-
-
-class Reorder(Operator):
-    """The same values in another memory layout. Only the layout pass makes it; the types say from which layout to which."""
-
-    domain = "dovetail"
-    inputs = ("X",)
-    outputs = ("Y",)
-
-    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
-        """The same array: layouts do not show in dimensions."""
-        return X
 
 
 # For each value alive, the layouts in which it exists so far.
@@ -94,16 +79,17 @@ def _concrete(
             yield rank, config
             continue
         for layout in dict.fromkeys((PLAIN, *seen)):
-            if _possible(node, layout, graph):
+            if _possible(node, config, layout, graph):
                 yield rank, _resolved(config, layout)
 
 
-def _possible(node: Node, layout: Layout, graph: Graph) -> bool:
-    """Whether everything the node touches can lie in the layout; opaque tokens are taken at the device's word."""
-    ranks = {graph.types[name].rank for name in (*node.reads, *node.writes)}
+def _possible(node: Node, config: LayerConfig, layout: Layout, graph: Graph) -> bool:
+    """Whether all places marked ANY can lie in the layout; opaque tokens are taken at the device's word."""
+    places = [*_wants(node, config), *zip(node.writes, config.outputs, strict=True)]
+    ranks = {graph.types[name].rank for name, wanted in places if wanted == ANY}
     if not layout.is_permutation:
         return len(ranks) == 1
-    return layout == PLAIN or (len(ranks) == 1 and next(iter(ranks)) >= (3 if layout.name == "BYXF" else 4))
+    return layout == PLAIN or (len(ranks) == 1 and layout.fits(next(iter(ranks))))
 
 
 def _resolved(config: LayerConfig, layout: Layout) -> LayerConfig:

@@ -143,15 +143,15 @@ def _last_reads(graph: Graph) -> dict[str, int]:
 def plan_graph(
     graph: Graph,
     in_place: Callable[[Node], Sequence[str]],
-    scratch: Callable[[Node], int] | None = None,
+    scratch: Callable[[Node], Sequence[int]] | None = None,
     alignment: int = ALIGNMENT,
     plan: Callable[[Iterable[Lifetime], int], tuple[Mapping[str, int], int]] = plan_memory,
 ) -> MemoryPlan:
     """The memory plan of a graph in schedule order with static types.
 
     Inputs lie in the arena too, alive from before the first step; outputs stay alive to the end; constants are left out.
-    `scratch(node)` adds bytes that live only while the node runs, under the name `scratch:<node name>`. `plan` is
-    `plan_memory` (one arena) or `plan_regions` (whole buffers).
+    `scratch(node)` gives the bytes of work buffers that live only while the node runs; they are named
+    `scratch:<node name>:0`, `:1` and so on. `plan` is `plan_memory` (one arena) or `plan_regions` (whole buffers).
     """
     storage = share_storage(graph, in_place)
     end = len(graph.nodes)
@@ -163,7 +163,8 @@ def plan_graph(
         _extend(spans, storage[name], end)
     blocks = [Lifetime(n, graph.types[n].nbytes, a, b) for n, (a, b) in spans.items() if n not in graph.constants]
     if scratch is not None:
-        blocks += [Lifetime(f"scratch:{n.name}", size, i, i) for i, n in enumerate(graph.nodes) if (size := scratch(n))]
+        for step, node in enumerate(graph.nodes):
+            blocks += [Lifetime(f"scratch:{node.name}:{i}", size, step, step) for i, size in enumerate(scratch(node))]
     offsets, peak = plan(blocks, alignment)
     unshared = sum(_aligned(graph.types[n].nbytes, alignment) for n in storage if n not in graph.constants)
     return MemoryPlan(storage, offsets, peak, unshared)

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dovetail.device import REFERENCE_KERNEL, Device, Executable, Refusal, TypedNode
+from dovetail.device import REFERENCE_KERNEL, Device, Executable, Refusal, Reorder, TypedNode
 from dovetail.errors import CompileError, UnsupportedNode
 from dovetail.graph.model import Graph, Node
 from dovetail.graph.types import TensorType
@@ -125,7 +125,8 @@ def make_plan(
     memory: dict[str, int] = {}
     for part, executable in zip(parts, executables, strict=True):
         memory[part.device] = memory.get(part.device, 0) + executable.memory.peak
-    return _wire(whole, parts, executables, PlanReport(nodes, len(parts), memory, seconds))
+    reorders = sum(isinstance(node.op, Reorder) for part in parts for node in part.graph.nodes)
+    return _wire(whole, parts, executables, PlanReport(nodes, len(parts), memory, seconds, reorders))
 
 
 def _optimise(

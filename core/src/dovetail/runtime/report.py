@@ -32,9 +32,13 @@ class NodePlacement:
 
 @dataclass(frozen=True)
 class PlanReport:
-    """A plan for one set of input shapes: nodes in execution order, parts, planned peak bytes by device, seconds by step."""
+    """A plan for one set of input shapes: nodes in execution order, parts, planned peak bytes by device, seconds by step.
+
+    `reorders` is the number of nodes that only change a memory layout.
+    """
 
     nodes: tuple[NodePlacement, ...]
     partitions: int
     memory: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    reorders: int = 0

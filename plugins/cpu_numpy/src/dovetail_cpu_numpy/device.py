@@ -2,20 +2,37 @@
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dovetail.device import Accepted, Choice, Device, DeviceInfo, Graph, KernelTable, Reason, Refusal, TypedNode, choose
+from dovetail.device import (
+    PLAIN,
+    Accepted,
+    Choice,
+    Device,
+    DeviceInfo,
+    Graph,
+    KernelTable,
+    LayerConfig,
+    Reason,
+    Refusal,
+    Reorder,
+    TypedNode,
+    choose,
+)
 from dovetail.errors import CompileError, UsageError
 from dovetail_cpu_numpy.executable import NumpyExecutable, Placement
 from dovetail_cpu_numpy.generic import GENERIC
+from dovetail_cpu_numpy.hosted import hosted_kernels
 from dovetail_cpu_numpy.kernel import NumpyKernel
+from dovetail_cpu_numpy.layouts import ReorderKernel
 
 __all__ = ["NumpyDevice", "check_options", "describe", "place"]
 
 _TABLE: KernelTable[NumpyKernel] = KernelTable("dovetail_cpu_numpy.kernels")
+_REORDER = ReorderKernel()
 
 
 def describe() -> DeviceInfo:
@@ -31,7 +48,11 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 class NumpyDevice(Device):
-    """Runs each operator by the first kernel of its stem that accepts it, else by its post-op chain, else by its reference."""
+    """Runs each operator by the first kernel that accepts it.
+
+    Asked are the kernels of its stem for a standard operator, its host kernels for any other, then its post-op chain, and its
+    reference at last.
+    """
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
@@ -40,6 +61,11 @@ class NumpyDevice(Device):
         """Everything with static shapes and a reference, unless a post-op does not fit."""
         choice = _choose(node)
         return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.name)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        """What the kernel that runs the node takes: its own for host kernels, any for elementwise ones, else everything plain."""
+        choice = _choose(node)
+        return (LayerConfig.uniform(node, PLAIN),) if isinstance(choice, Refusal) else choice.kernel.configurations(node)
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> NumpyExecutable:
         """Choose kernels, plan memory, prepare weights. Raises `CompileError` naming a refused node, `UsageError` for options."""
@@ -52,7 +78,8 @@ def _choose(node: TypedNode) -> Choice[NumpyKernel] | Refusal:
         return Refusal(Reason.DYNAMIC)
     # An operator of another domain, or one that replaces a standard one, may mean something else by the same name.
     standard = type(node.op).__module__ == f"dovetail.ops.{node.op.stem}"
-    return choose((*_TABLE[node.op.stem], *GENERIC) if standard else GENERIC, node)
+    own = _TABLE[node.op.stem] if standard else hosted_kernels(node.op)
+    return choose((_REORDER,) if isinstance(node.op, Reorder) else (*own, *GENERIC), node)
 
 
 def place(node: TypedNode) -> Placement:
@@ -60,4 +87,9 @@ def place(node: TypedNode) -> Placement:
     choice = _choose(node)
     if isinstance(choice, Refusal):
         raise CompileError(f"NUMPY refuses node {node.node}: {choice}")
-    return Placement(node, choice.kernel, choice.refusals)
+    kernel = choice.kernel
+    if not any(config.fits(node) for config in kernel.configurations(node)):
+        given = ", ".join("-" if t is None else str(t) for t in (*node.inputs, *node.outputs, *node.operands))
+        raise CompileError(f"NUMPY, node {node.node}: the kernel {kernel.name!r} takes it in other memory layouts than {given}")
+    reservation = kernel.reservation(node)
+    return Placement(node, kernel, (*choice.refusals, *([(kernel.name, reservation)] if reservation is not None else ())))

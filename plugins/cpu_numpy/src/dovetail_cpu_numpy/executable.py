@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import (
-    REFERENCE_KERNEL,
     DType,
     Executable,
     ExecutableRequest,
@@ -26,6 +25,7 @@ from dovetail.device import (
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Launch, Spec
+from dovetail_cpu_numpy.layouts import laid_out
 from dovetail_cpu_numpy.post_ops import chain_scratch
 
 __all__ = ["NumpyExecutable", "Placement"]
@@ -64,17 +64,17 @@ class Placement:
         return chain_scratch(self.node.post_ops, self.node.outputs[0]) if self.node.post_ops else ()
 
     @property
-    def scratch_bytes(self) -> int:
-        """Bytes that live while the node runs. The chain runs last, so it uses the kernel's scratch again."""
-        return max(_packed(self.kernel.scratch(self.node)), _packed(self.chain_scratch))
+    def scratch_blocks(self) -> Sequence[int]:
+        """Bytes of the one block that lives while the node runs. The chain runs last, so it uses the kernel's scratch again."""
+        nbytes = max(_packed(self.kernel.scratch(self.node)), _packed(self.chain_scratch))
+        return (nbytes,) if nbytes else ()
 
     @property
     def report(self) -> NodeReport:
         """What the plan says of the node."""
         node = self.node.node
         chain = tuple(p.algorithm if p.kind in ("eltwise", "binary") else p.kind for p in node.post_ops)  # type: ignore[union-attr]
-        own = self.kernel.name == REFERENCE_KERNEL
-        return NodeReport(node.name, node.op.key, self.kernel.name, own, chain, node.origins, self.refusals)
+        return NodeReport(node.name, node.op.key, self.kernel.name, self.kernel.from_operator, chain, node.origins, self.refusals)
 
 
 class NumpyExecutable(Executable):
@@ -86,9 +86,9 @@ class NumpyExecutable(Executable):
         self.reports = tuple(p.report for p in placements)
         by_name = {p.node.name: p for p in placements}
         self.memory: MemoryPlan = plan_graph(
-            graph, lambda n: by_name[n.name].in_place, lambda n: by_name[n.name].scratch_bytes, ALIGNMENT
+            graph, lambda n: by_name[n.name].in_place, lambda n: by_name[n.name].scratch_blocks, ALIGNMENT
         )
-        self.constants: Mapping[str, Array] = {name: _contiguous(a) for name, a in graph.constants.items()}
+        self.constants: Mapping[str, Array] = {name: laid_out(a, graph.types[name]) for name, a in graph.constants.items()}
         with np.errstate(all="ignore"):
             self.states = tuple(p.kernel.prepare(p.node) for p in placements)
 
@@ -159,17 +159,17 @@ class _Arrays:
     def __getitem__(self, name: str) -> Array:
         root, found = self._plan.storage[name], self._types[name]
         if root in self._constants:
-            return self._constants[root].view(found.dtype.numpy).reshape(found.dims)
+            return self._constants[root].view(found.dtype.numpy).reshape(found.memory_dims)
         if found.dtype is DType.STRING:
             # References to Python objects cannot lie among bytes.
-            owner = self._strings.setdefault(root, np.full(found.dims, "", object))
-            return owner.reshape(found.dims)
-        return self._typed(self._plan.offsets[root], (found.dims, found.dtype.numpy))
+            owner = self._strings.setdefault(root, np.full(found.memory_dims, "", object))
+            return owner.reshape(found.memory_dims)
+        return self._typed(self._plan.offsets[root], (found.memory_dims, found.dtype.numpy))
 
     def call(self, placement: Placement, state: Any) -> Call:
         """What a kernel needs to bind the node."""
         node = placement.node
-        offset = self._plan.offsets.get(f"scratch:{node.name}", 0)
+        offset = self._plan.offsets.get(f"scratch:{node.name}:0", 0)
         return Call(
             node,
             tuple(self[name] if name else None for name in node.node.inputs),
@@ -189,12 +189,6 @@ class _Arrays:
             found.append(self._typed(offset, spec))
             offset += _packed([spec])
         return tuple(found)
-
-
-def _contiguous(constant: Array) -> Array:
-    array = np.asarray(constant, order="C")
-    array.flags.writeable = False
-    return array
 
 
 def _arena(size: int) -> NDArray[np.uint8]:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dovetail.device import REFERENCE_KERNEL, Eltwise, PostOp, Reason, Refusal, TypedNode
+from dovetail.device import PLAIN, REFERENCE_KERNEL, Eltwise, LayerConfig, PostOp, Reason, Refusal, TypedNode
 from dovetail.errors import InferError
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
-from dovetail_cpu_numpy.launch import Array, Launch, Spec
+from dovetail_cpu_numpy.launch import Array, Launch, Spec, read_only
+from dovetail_cpu_numpy.layouts import logical
 from dovetail_cpu_numpy.post_ops import bind_chain, chain_scratch, refuse_result
 
 __all__ = ["GENERIC", "ChainKernel", "ReferenceKernel", "ViewKernel"]
@@ -44,6 +45,7 @@ class ChainKernel(NumpyKernel):
     """An operator that says how it is a chain of post-ops (`Operator.post_ops`)."""
 
     name = "post_ops"
+    elementwise = True
 
     def refuse(self, node: TypedNode) -> Refusal | None:
         chain = _chain_of(node)
@@ -85,34 +87,34 @@ def _chain_of(node: TypedNode) -> _Chain | None:
 
 
 class ReferenceKernel(NumpyKernel):
-    """The operator's own NumPy reference, its results copied into place."""
+    """The operator's own NumPy reference, its results copied into place. It sees the operator's dimensions in any layout."""
 
     name = REFERENCE_KERNEL
+    from_operator = True
 
     def refuse(self, node: TypedNode) -> Refusal | None:
         if node.op.has_reference():
             return None
         return Refusal(Reason.OPERATOR, f"{node.op.key} has no NumPy reference")
 
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return (LayerConfig.elementwise(node) if node.op.in_place else LayerConfig.uniform(node, PLAIN),)
+
     def bind(self, call: Call) -> Iterable[Launch]:
-        op, inputs = call.node.op, [_read_only(array) for array in call.inputs]
-        places = [index for index, name in enumerate(call.node.node.outputs) if name]
+        op, node = call.node.op, call.node
+        inputs = [
+            None if a is None or t is None else read_only(logical(a, t)) for a, t in zip(call.inputs, node.inputs, strict=True)
+        ]
+        outputs = [logical(array, tensor) for array, tensor in zip(call.outputs, node.outputs, strict=True)]
+        places = [index for index, name in enumerate(node.node.outputs) if name]
 
         def run() -> None:
             found = op.reference(*inputs)
             results = found if isinstance(found, tuple) else (found,)
-            for index, dst in zip(places, call.outputs, strict=True):
+            for index, dst in zip(places, outputs, strict=True):
                 _store(results, index, dst)
 
         return (run,)
-
-
-def _read_only(array: Array | None) -> Array | None:
-    if array is None:
-        return None
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _store(results: Sequence[object], index: int, dst: Array) -> None:

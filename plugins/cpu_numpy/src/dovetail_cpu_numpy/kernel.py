@@ -3,9 +3,9 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from dovetail.device import Accepted, DType, Kernel, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import PLAIN, Accepted, DType, Kernel, LayerConfig, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.launch import Array, Launch, Spec
 from dovetail_cpu_numpy.post_ops import Step, bind_chain, refuse_chain
 
@@ -19,7 +19,8 @@ BLAS = frozenset({DType.FLOAT32, DType.FLOAT64})
 class Call:
     """The arrays of one node in one request.
 
-    `inputs` has None for those left out. `scratch` are the arrays that the kernel declared, `chain_scratch` those of the
+    Arrays lie as the layout of their type says: [N, C, H, W] in NHWC is an array of shape [N, H, W, C]. `inputs` has None for
+    those left out. `scratch` are the arrays that the kernel declared, `chain_scratch` those of the
     post-ops (in the same memory), `state` is what `prepare` returned.
     """
 
@@ -47,6 +48,11 @@ class Call:
 class NumpyKernel(Kernel):
     """One way to run an operator in NumPy. Without state: one object serves all nodes, requests and threads."""
 
+    elementwise: ClassVar[bool] = False
+    """True when element i of the result is made of the elements i of the inputs, so that any layout common to all will do."""
+    from_operator: ClassVar[bool] = False
+    """True when the computation is the operator's and not this package's."""
+
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether the kernel runs the node and its post-ops can be applied to the result. All shapes are static."""
         refusal = refuse_chain(node)
@@ -57,6 +63,14 @@ class NumpyKernel(Kernel):
     @abstractmethod
     def refuse(self, node: TypedNode) -> Refusal | None:
         """Why this kernel does not run the node, its post-ops left aside; None when it does."""
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        """The layouts in which the kernel takes a node that it accepted, the best first."""
+        return (LayerConfig.elementwise(node) if self.elementwise else LayerConfig.uniform(node, PLAIN),)
+
+    def reservation(self, node: TypedNode) -> Refusal | None:
+        """Why the kernel takes a node that it accepted only in some of its ways; None when in all."""
+        return None
 
     def in_place(self, node: TypedNode) -> Sequence[int]:
         """The inputs whose memory output 0 may take over, where they are of its type and nobody needs them any more."""

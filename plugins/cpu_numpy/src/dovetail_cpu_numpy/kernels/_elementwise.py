@@ -21,6 +21,7 @@ class UfuncKernel(NumpyKernel):
     """dst = ufunc(input 0, input 1, ...), folded from the left; inputs have a data type in `accepted`."""
 
     name = "ufunc"
+    elementwise = True
 
     def __init__(self, ufunc: np.ufunc, accepted: frozenset[DType] = NUMBERS) -> None:
         self._ufunc = ufunc

@@ -17,6 +17,7 @@ class CastCopy(NumpyKernel):
     """A converting copy. From float to integer it is undefined out of range, so that is left to the reference."""
 
     name = "copy"
+    elementwise = True
 
     def refuse(self, node: TypedNode) -> Refusal | None:
         (source,), (target,) = node.inputs, node.outputs

@@ -14,6 +14,7 @@ class MaskedCopy(NumpyKernel):
     """dst = Y; dst = X where the condition is true."""
 
     name = "masked_copy"
+    elementwise = True
 
     def refuse(self, node: TypedNode) -> Refusal | None:
         return None
