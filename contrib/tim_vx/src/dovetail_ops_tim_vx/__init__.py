@@ -6,6 +6,7 @@ from dovetail.hookspecs import hookimpl
 from dovetail_ops_tim_vx.bidirectional_sequence_rnn import BidirectionalSequenceRnn
 from dovetail_ops_tim_vx.bidirectional_sequence_rnn_ext import BidirectionalSequenceRnnExt
 from dovetail_ops_tim_vx.h_swish import HSwish
+from dovetail_ops_tim_vx.maxpool_grad import MaxpoolGrad
 from dovetail_ops_tim_vx.rnn_cell import RNNCell
 from dovetail_ops_tim_vx.unidirectional_sequence_rnn import UnidirectionalSequenceRnn
 from dovetail_ops_tim_vx.unidirectional_sequence_rnn_ext import UnidirectionalSequenceRnnExt
@@ -18,6 +19,7 @@ __all__ = [
     "BidirectionalSequenceRnn",
     "BidirectionalSequenceRnnExt",
     "HSwish",
+    "MaxpoolGrad",
     "RNNCell",
     "UnidirectionalSequenceRnn",
     "UnidirectionalSequenceRnnExt",
@@ -27,6 +29,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     BidirectionalSequenceRnn,
     BidirectionalSequenceRnnExt,
     HSwish,
+    MaxpoolGrad,
     RNNCell,
     UnidirectionalSequenceRnn,
     UnidirectionalSequenceRnnExt,
