@@ -299,3 +299,25 @@ def test_a_closed_request_says_so(device: OpenCLDevice, bench: Any) -> None:
     request.close()
     with pytest.raises(UsageError, match="closed"):
         request.run(feeds)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bool", "int8", "uint64", "float64"])
+def test_moves_need_no_extension(dtype: str, info: DeviceInfo, bench: Any, rng: np.random.Generator) -> None:
+    """Data of every type is moved, in words of every width, also where the device cannot compute with it."""
+    caps = dataclasses.replace(Capabilities.query(find_device(info.name)), fp16=False, fp64=False)
+    device = OpenCLDevice(info, caps=caps)
+    x = rng.integers(0, 2, (3, 4, 8)).astype(dtype)
+    for op, extra, expected in (
+        (bench.op("Transpose", perm=(1, 0, 2)), [], x.transpose(1, 0, 2)),
+        (bench.op("Gather", axis=1), [np.array([2, 0])], x[:, [2, 0]]),
+        (bench.op("Expand"), [np.array([2, 3, 4, 8])], np.broadcast_to(x, (2, 3, 4, 8))),
+        (bench.op("Reshape"), [np.array([-1, 2])], x.reshape(-1, 2)),
+        (bench.op("Slice"), [np.array([1]), np.array([8]), np.array([2]), np.array([3])], x[:, :, 1:8:3]),
+        (bench.op("Pad"), [np.array([0, 1, 1, 0, 0, 2])], np.pad(x, ((0, 0), (1, 0), (1, 2)))),
+        (bench.op("Tile"), [np.array([1, 2, 3])], np.tile(x, (1, 2, 3))),
+    ):
+        graph, feeds = bench.single(op, [x, *extra], tuple(range(1, 1 + len(extra))))
+        np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], expected)
+    if dtype.startswith("float"):
+        graph, _ = bench.single(bench.op("Relu"), [x])
+        assert "needs cl_khr_fp" in str(device.supports(TypedNode.of(graph.nodes[0], graph)))

@@ -27,6 +27,8 @@ class CLKernel(Kernel):
     has_epilogue: ClassVar[bool] = True
     """True when the kernel applies post-ops."""
     from_operator: ClassVar[bool] = False
+    computes: ClassVar[bool] = True
+    """False for kernels that only move bytes: these need no C type and no extension for a data type."""
 
     def on(self, caps: Capabilities) -> Self:
         """This kernel for a device."""
@@ -38,7 +40,7 @@ class CLKernel(Kernel):
         """Whether this kernel runs the node as it is, its post-ops included."""
         refusal = self.applies(node)
         if refusal is None:  # not `or`: a refusal is false
-            refusal = check_types(node, self.dtypes, self.caps)
+            refusal = check_types(node, self.dtypes, self.caps, self.computes)
         if refusal is None and node.post_ops:
             refusal = postops.check(node) if self.has_epilogue else Refusal(Reason.POST_OP, f"{self.name} applies none")
         if refusal is None:
@@ -69,16 +71,16 @@ def is_like(operand: TensorType, result: TensorType) -> bool:
     return operand.dtype is result.dtype and operand.size == result.size
 
 
-def check_types(node: TypedNode, dtypes: frozenset[DType], caps: Capabilities) -> Refusal | None:
+def check_types(node: TypedNode, dtypes: frozenset[DType], caps: Capabilities, computes: bool = True) -> Refusal | None:
     """Refuses types that are dynamic, not in `dtypes`, too large for int indices, or beyond the device's extensions."""
     if not node.is_static:
         return Refusal(Reason.DYNAMIC, ", ".join(str(t) for t in (*node.inputs, *node.outputs) if t and not t.is_static))
     for tensor in (*node.inputs, *node.outputs, *node.operands):
         if tensor is None:
             continue
-        if tensor.dtype not in dtypes or tensor.dtype not in C_TYPES:
+        if tensor.dtype not in dtypes or (computes and tensor.dtype not in C_TYPES):
             return Refusal(Reason.DTYPE, f"{tensor.dtype}")
-        if extension := missing_capability(tensor.dtype, caps):
+        if computes and (extension := missing_capability(tensor.dtype, caps)):
             return Refusal(Reason.CAPABILITY, f"{tensor.dtype} needs {extension}")
         if tensor.size > _INT_MAX:
             return Refusal(Reason.MEMORY, f"{tensor} has more than {_INT_MAX} elements")

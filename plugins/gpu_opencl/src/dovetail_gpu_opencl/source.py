@@ -11,7 +11,7 @@ import numpy as np
 from dovetail.device import DType
 from dovetail_gpu_opencl.capabilities import Capabilities
 
-__all__ = ["C_TYPES", "accumulator", "assemble", "literal", "load", "missing_capability", "vector_at"]
+__all__ = ["C_TYPES", "MOVABLE", "accumulator", "assemble", "literal", "load", "missing_capability", "vector_at"]
 
 C_TYPES = {
     DType.FLOAT32: "float",
@@ -28,6 +28,9 @@ C_TYPES = {
     DType.BOOL: "uchar",
 }
 """Bools are bytes of 0 and 1, as in NumPy."""
+
+MOVABLE = frozenset(d for d in DType if d is not DType.STRING)
+"""The data types that have bytes to move."""
 
 _PRAGMAS = {
     "half": "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n",

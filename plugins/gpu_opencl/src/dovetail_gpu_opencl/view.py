@@ -3,7 +3,7 @@
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Launch
-from dovetail_gpu_opencl.source import C_TYPES
+from dovetail_gpu_opencl.source import MOVABLE
 
 __all__ = ["View"]
 
@@ -12,11 +12,15 @@ class View(CLKernel):
     """Reshape and its kin: the output is the input's memory."""
 
     name = "view"
-    dtypes = frozenset(C_TYPES)
+    dtypes = MOVABLE
     has_epilogue = False
+    computes = False
 
     def applies(self, node: TypedNode) -> Refusal | None:
-        return None if node.op.is_view else Refusal(Reason.OPERATOR, node.op.key)
+        if not node.op.is_view:
+            return Refusal(Reason.OPERATOR, node.op.key)
+        # Only output 0 is the input's memory: the mask of Dropout would have to be written.
+        return None if len(node.outputs) == 1 else Refusal(Reason.ATTRIBUTE, f"{len(node.outputs)} outputs")
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         return ()

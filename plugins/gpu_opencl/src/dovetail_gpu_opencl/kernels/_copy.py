@@ -5,19 +5,17 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dovetail.device import DType, TypedNode
+from dovetail.device import TypedNode
 from dovetail_gpu_opencl.broadcast import flat_index
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Write
-from dovetail_gpu_opencl.source import assemble
+from dovetail_gpu_opencl.source import MOVABLE, assemble
 
-__all__ = ["MOVABLE", "WORDS", "Move", "MoveKernel"]
+__all__ = ["WORDS", "Move", "MoveKernel"]
 
 WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "uint2", 16: "uint4"}
 """What elements of so many bytes are moved as; their data type does not matter."""
-
-MOVABLE = frozenset(d for d in DType if d is not DType.STRING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +67,7 @@ class MoveKernel(CLKernel):
     name = "copy"
     dtypes = MOVABLE
     has_epilogue = False
+    computes = False
 
     @abstractmethod
     def moves(self, node: TypedNode) -> Sequence[Move]:

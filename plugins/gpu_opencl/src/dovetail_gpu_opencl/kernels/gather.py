@@ -4,9 +4,9 @@ import math
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.kernels._copy import MOVABLE, WORDS
+from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Fault, Launch, Read, Write
-from dovetail_gpu_opencl.source import C_TYPES, assemble
+from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble
 
 __all__ = ["KERNELS"]
 
@@ -17,6 +17,7 @@ class Gather(CLKernel):
     name = "gather"
     dtypes = MOVABLE
     has_epilogue = False
+    computes = False
 
     def check(self, node: TypedNode) -> Refusal | None:
         data, indices = node.inputs

@@ -7,9 +7,9 @@ import numpy as np
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.kernels._copy import MOVABLE, WORDS
+from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
-from dovetail_gpu_opencl.source import assemble
+from dovetail_gpu_opencl.source import MOVABLE, assemble
 
 __all__ = ["KERNELS"]
 
@@ -28,6 +28,7 @@ class Pad(CLKernel):
     name = "pad"
     dtypes = MOVABLE
     has_epilogue = False
+    computes = False
 
     def check(self, node: TypedNode) -> Refusal | None:
         if any(t is not None and t.value is None for i, t in enumerate(node.inputs) if i in (1, 3)):
