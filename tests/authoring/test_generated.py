@@ -1,0 +1,131 @@
+"""What `dovetail new` writes installs, lists, and passes its own tests as it is; so do the packages in examples/."""
+
+import ast
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dovetail.cli import program
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Build = Callable[[Path], tuple[Path, Path]]
+
+NEW = {"op-pack": ("acme-ops", "ops", "acme.ops"), "device": ("acme-npu", "devices", "acme_npu")}
+"""Kind -> the name given, the kind of plugin, its entry."""
+
+
+def generate(kind: str, folder: Path) -> Path:
+    done = CliRunner().invoke(program, ["new", kind, NEW[kind][0], "--folder", str(folder)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def own_tests_pass(environment: Any, package: Path) -> int:
+    """Run a package's tests in the environment; returns how many passed. None may be left out."""
+    printed = environment.python("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=package).stdout
+    counted = re.search(r"^(\d+) passed in ", printed, re.MULTILINE)
+    assert counted, printed
+    return int(counted[1])
+
+
+def check_plugin(environment: Any, folder: Path, name: str, kind: str, key: str) -> None:
+    """The plugin is listed, loads, and passes `dovetail plugins test`."""
+    listed = json.loads(environment.dovetail("plugins", "list", "--json", cwd=folder).stdout)["plugins"]
+    assert [(p["kind"], p["key"], p["state"]) for p in listed if p["distribution"] == name] == [(kind, key, "found")]
+    (loaded,) = json.loads(environment.dovetail("plugins", "info", name, "--json", cwd=folder).stdout)["plugins"]
+    assert loaded["state"] == "loaded"
+    assert loaded["provides"]
+
+
+@pytest.mark.parametrize("kind", NEW)
+def test_a_generated_package_works_unchanged(kind: str, environment: Any, built: Build, tmp_path: Path) -> None:
+    folder = generate(kind, tmp_path / "package")
+    environment.install(built(folder)[0])
+    check_plugin(environment, tmp_path, *NEW[kind])
+    assert own_tests_pass(environment, folder) > 20
+
+
+@pytest.mark.parametrize(
+    ("example", "plugin"),
+    [
+        ("op_pack", ("example-vision-ops", "ops", "com.example.vision")),
+        ("toy_device", ("example-toy-trace", "devices", "trace")),
+    ],
+)
+def test_the_examples_work(example: str, plugin: tuple[str, str, str], environment: Any, built: Build, tmp_path: Path) -> None:
+    environment.install(built(ROOT / "examples" / example)[0])
+    check_plugin(environment, tmp_path, *plugin)
+    assert own_tests_pass(environment, ROOT / "examples" / example) > 20
+
+
+# --- what is written -------------------------------------------------------------------------------------------------
+
+
+def code_lines(file: Path) -> int:
+    """Lines that are not empty, no comment, and in no docstring."""
+    lines = {i for i, line in enumerate(file.read_text().splitlines(), 1) if line.strip() and not line.strip().startswith("#")}
+    for node in ast.walk(ast.parse(file.read_text())):
+        body = getattr(node, "body", None)
+        first = body[0] if isinstance(body, list) and body else None
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            lines -= set(range(first.lineno, (first.end_lineno or 0) + 1))
+    return len(lines)
+
+
+def test_an_elementwise_operator_with_its_test_takes_30_lines(tmp_path: Path) -> None:
+    pack = generate("op-pack", tmp_path / "pack")
+    operator, tests = code_lines(pack / "src/acme_ops/snake.py"), code_lines(pack / "tests/test_conformance.py")
+    assert (operator > 15, tests > 0) == (True, True)
+    assert operator + tests <= 30
+
+
+def test_the_toy_device_takes_about_a_hundred_lines() -> None:
+    assert code_lines(ROOT / "examples/toy_device/src/toy_trace/__init__.py") <= 100
+
+
+def borders() -> ModuleType:
+    """tests/architecture/test_borders.py as a module."""
+    spec = importlib.util.spec_from_file_location("borders", ROOT / "tests" / "architecture" / "test_borders.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("package", ["op-pack", "device", "examples/op_pack", "examples/toy_device"])
+def test_only_public_names_are_imported(package: str, tmp_path: Path) -> None:
+    folder = ROOT / package if "/" in package else generate(package, tmp_path / "package")
+    rules = borders()
+    files = list(folder.rglob("*.py"))
+    imported = {(line, module) for file in files for line, module in rules.imports(file)}
+    own = {p.name for p in (folder / "src").iterdir()}
+    allowed = {*own, "dovetail", "numpy", "pytest", *sys.stdlib_module_names}
+    assert any(module.startswith("dovetail.") for _, module in imported)
+    assert {m for _, m in imported if m.partition(".")[0] not in allowed} == set()
+    assert {m for _, m in imported if m.partition(".")[0] == "dovetail" and not rules.PUBLIC.fullmatch(m)} == set()
+    private = [f"{f.name}: {n.name}" for f in files for node in ast.walk(ast.parse(f.read_text()))
+               if isinstance(node, ast.ImportFrom) for n in node.names if n.name.startswith("_")]  # fmt: skip
+    assert private == []
+
+
+@pytest.mark.parametrize("kind", NEW)
+def test_generated_code_is_typed_and_tidy(kind: str, tmp_path: Path) -> None:
+    folder = generate(kind, tmp_path / "package")
+    for command in (
+        ["mypy", "--strict", "src"],
+        ["ruff", "check", "--isolated", "--line-length=120", "--select=E,F,W,I,B,UP,SIM,RUF", "--ignore=RUF012", "."],
+        ["ruff", "format", "--isolated", "--line-length=120", "--check", "."],
+    ):
+        done = subprocess.run([sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
