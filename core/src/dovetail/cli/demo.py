@@ -73,7 +73,7 @@ def _broken(described: dict[str, Any]) -> bool:
 def _describe(core: Any, results: "list[DeviceResult]", digits: "Digits") -> dict[str, Any]:
     from dovetail import __version__
     from dovetail.cli._devices import describe_devices
-    from dovetail.cli.plugins import describe_plugin
+    from dovetail.cli.plugins._records import describe_plugin
     from dovetail.runtime import REFERENCE_DEVICE
 
     described = describe_devices(core)
@@ -111,7 +111,7 @@ def _print(described: dict[str, Any], results: "list[DeviceResult]", digits: "Di
     from dovetail.cli._demo_art import show_digits
     from dovetail.cli._demo_tables import CUSTOM_COLUMNS, custom_rows
     from dovetail.cli._devices import print_devices
-    from dovetail.cli.plugins import print_plugins
+    from dovetail.cli.plugins._records import print_plugins
 
     print_devices({"devices": described["available"], "missing": described["missing"]})
     print_plugins(described["plugins"])

@@ -1,0 +1,41 @@
+"""Plugin records as JSON and as a table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cli._output import print_table, styled
+
+if TYPE_CHECKING:
+    from dovetail.plugins import PluginRecord
+
+__all__ = ["KINDS", "describe_plugin", "print_plugins"]
+
+KINDS = {
+    "devices": "device",
+    "frontends": "model format",
+    "ops": "operators of domain",
+    "overrides": "overrides for domain",
+    "hooks": "hooks",
+}
+"""What a plugin of each kind provides, before its key."""
+
+
+def describe_plugin(record: "PluginRecord") -> dict[str, Any]:
+    """A record for `--json`: its id and its fields."""
+    return {"id": record.id, **asdict(record)}
+
+
+def print_plugins(described: Sequence[Mapping[str, Any]]) -> None:
+    """The table of `dovetail plugins list`, from what `describe_plugin` gives."""
+    rows = [
+        (p["distribution"], p["version"], f"{KINDS.get(p['kind'], p['kind'])} {p['key']}", styled(p["state"]), _remarks(p))
+        for p in described
+    ]
+    print_table("Plugins", ("distribution", "version", "provides", "state", "remarks"), rows, empty="none installed")
+
+
+def _remarks(plugin: Mapping[str, Any]) -> str:
+    parts = [plugin["reason"], plugin["hint"], "editable" if plugin["editable"] else ""]
+    parts += [f"also installed, not used: {copy}" for copy in plugin["duplicates"]]
+    return "; ".join(filter(None, parts))

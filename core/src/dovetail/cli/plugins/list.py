@@ -1,0 +1,27 @@
+"""`dovetail plugins list`: what is installed, without importing any of it."""
+
+from dovetail.cli._command import command as make_command
+from dovetail.cli._output import print_json, remark
+from dovetail.cli.plugins._records import describe_plugin, print_plugins
+
+
+@make_command("dovetail plugins list --json", name="list")
+def command(as_json: bool) -> None:
+    """List every installed plugin with its state. Imports none of them.
+
+    A plugin in state "found" may be loaded and has not been; whether it works is told by `dovetail plugins info NAME`.
+
+    \b
+    JSON: {"plugins": [{"id", "distribution", "version", "kind", "key",
+           "value", "requires": [], "location", "editable",
+           "duplicates": [], "state", "reason", "hint", "traceback",
+           "provides": [], "import_seconds", "register_seconds"}]}
+    """
+    from dovetail.plugins import PluginManager
+
+    described = [describe_plugin(record) for record in PluginManager().records()]
+    if as_json:
+        print_json({"plugins": described})
+        return
+    print_plugins(described)
+    remark("No plugin was imported. Details: dovetail plugins info NAME")

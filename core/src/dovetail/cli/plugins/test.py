@@ -1,0 +1,63 @@
+"""`dovetail plugins test`: the conformance kit for an installed plugin, without pytest."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dovetail.cli._command import command as make_command
+from dovetail.cli._output import print_json, print_table, print_text, progress, remark
+
+if TYPE_CHECKING:
+    from dovetail.testing import Report
+
+
+@make_command("dovetail plugins test NAME", name="test")
+@click.argument("name")
+def command(name: str, as_json: bool) -> None:
+    """Check one plugin against everything it claims.
+
+    NAME is a distribution, an entry name (device type, file suffix, operator domain) or an id from `dovetail plugins list`.
+    Of a device plugin the first device is checked; an op pack is checked on every device that is there. In the table, "3 of 5"
+    means that three cases pass and two are refused with a reason. The exit code is 1 when a check fails. Known gaps, which a
+    package may list in its own tests, count as failures here.
+
+    \b
+    JSON: {"plugins": [{"subject", "ok", "counts": {outcome: number},
+           "table": {operator: {data type: {outcome: number}}},
+           "results": [{"group", "name", "outcome", "detail",
+                        "operator", "dtype"}]}]}
+    """
+    from dovetail.plugins import PluginManager
+    from dovetail.testing.plugin import kit_for
+    from dovetail.testing.report import run_checks
+
+    manager = PluginManager()
+    records = [record for record in manager.records() if record.answers_to(name)] or [manager.record(name)]
+    reports = []
+    for record in records:
+        kit = kit_for(record)
+        kit.core  # noqa: B018  # what cannot be loaded is one error, not one for each check
+        with progress(record.id, len(kit.checks)) as advance:
+            reports.append(run_checks(record.id, kit.checks, lambda result, advance=advance: advance(1)))  # type: ignore[misc]  # the default binds it
+        kit.close()
+    if as_json:
+        print_json({"plugins": [report.as_dict() for report in reports]})
+    else:
+        for report in reports:
+            _print(report)
+    if not all(report.ok for report in reports):
+        click.get_current_context().exit(1)
+
+
+def _print(report: "Report") -> None:
+    if report.table:
+        print_table(report.subject, ("operator", *report.short_dtypes), list(report.rows()))
+    if trips := report.round_trips:
+        print_table(f"Data types of {report.subject}", ("type", "comes back"), list(trips.items()))
+    outcomes = report.counts()
+    rows = [(group.replace("_", " "), *(report.counts(group).get(o, 0) for o in outcomes)) for group in report.groups]
+    print_table(f"Checks of {report.subject}", ("checks", *(f">{outcome}" for outcome in outcomes)), rows)
+    for result in report.failures:
+        print_text(f"FAILED {result.name}: {result.detail}")
+    if report.ok:
+        remark(f"{report.subject}: what it claims is right")
