@@ -56,6 +56,19 @@ def test_results_by_name_and_by_position(slow: dovetail.CompiledModel) -> None:
         results["z"]
 
 
+def test_an_output_may_be_a_constant(toy_core: Any) -> None:
+    core, _ = toy_core(A=lambda node: False)
+    g = dovetail.GraphBuilder()
+    y = g.node(Relu(), g.input("x", "float32", [2]))
+    for value in (x(5, 6), np.array([1])):  # the number of a slot, too
+        c = g.constant(value)
+        results = core.compile_model(g.model([c, y]), "A")({"x": x(-1, 2)})
+        assert results[1].tolist() == [0, 2]
+        assert results[0].tolist() == value.tolist()
+    only = core.compile_model(g.model([c]), "A")
+    assert only({"x": x(-1, 2)})[0].tolist() == [1]
+
+
 def test_outputs_are_fresh_arrays(slow: dovetail.CompiledModel) -> None:
     first = slow({"x": x(1, 2)})[0]
     second = slow({"x": x(5, 6)})[0]

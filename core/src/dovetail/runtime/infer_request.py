@@ -55,7 +55,8 @@ class _PlanRequest:
         self._calls = tuple((r.run, s.reads, s.writes) for r, s in zip(self._requests, plan.steps, strict=True))
         # With a single step that reads all inputs in order and gives all outputs in order there is nothing to wire.
         step = plan.steps[0] if len(plan.steps) == 1 else None
-        self._direct = step is not None and step.reads == tuple(range(len(step.reads))) and step.writes == plan.outputs
+        outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
+        self._direct = step is not None and step.reads == tuple(range(len(step.reads))) and step.writes == outputs
         self._inputs = plan.slots - sum(len(s.writes) for s in plan.steps)
         self._direct = self._direct and step is not None and len(step.reads) == self._inputs
 
