@@ -177,9 +177,9 @@ class DeviceChecks(Kit):
 
     def _shapes(self) -> Iterator[Check]:
         for name, (model, feeds) in _SHAPES.items():
-            yield Check("shapes", name, partial(self._against_float64, model(), feeds()))
+            yield Check("shapes", name, partial(self.against_float64, model(), feeds()))
 
-    def _against_float64(self, model: Model, feeds: Feeds) -> Verdict:
+    def against_float64(self, model: Model, feeds: Feeds) -> Verdict:
         """The model with and without fusion: close to float64 references, and to each other."""
         want = evaluate(model, feeds)
         try:
@@ -338,7 +338,7 @@ class DeviceChecks(Kit):
     def _random_graph(self, index: int) -> Verdict:
         rng = np.random.default_rng([self._seed, 1, index])
         model = random_model(rng, self._claimed_kinds or None)
-        return self._against_float64(model, random_feeds(model, rng))
+        return self.against_float64(model, random_feeds(model, rng))
 
     @cached_property
     def _claimed_kinds(self) -> Sequence[str]:

@@ -11,6 +11,9 @@ from dovetail.testing.check import Check, Outcome, Result
 
 __all__ = ["Report", "run_checks"]
 
+ROUND_TRIPS = "data_types"
+"""The group of checks that has a table of its own: hardly any operator is checked with all data types."""
+
 
 def run_checks(subject: str, checks: Iterable[Check], progress: Callable[[Result], object] = lambda result: None) -> "Report":
     """Run every check; `subject` is what they are about, `progress` is called after each."""
@@ -51,35 +54,38 @@ class Report:
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
         """The columns of the table: the data types that operators were checked with."""
-        seen = {result.dtype for result in self.results}
+        seen = {result.dtype for result in self.results if _in_table(result)}
         return tuple(dtype.value for dtype in DType if dtype.value in seen)
+
+    @cached_property
+    def round_trips(self) -> Mapping[str, str]:
+        """Data type -> `yes` or `no`: whether values of the type come back from the device bit by bit."""
+        found: dict[str, Counter[str]] = {}
+        for r in self.results:
+            if r.group == ROUND_TRIPS:
+                found.setdefault(r.dtype, Counter())[r.outcome.value] += 1
+        return {dtype: cell(counts) for dtype, counts in found.items()}
 
     @cached_property
     def table(self) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
         """Operator -> data type -> outcome -> how many checks."""
         found: dict[str, dict[str, Counter[str]]] = {}
         for r in self.results:
-            if r.operator and r.dtype:
+            if _in_table(r):
                 found.setdefault(r.operator, {}).setdefault(r.dtype, Counter())[r.outcome.value] += 1
         return {
             operator: {d: dict(found[operator][d]) for d in self.dtypes if d in found[operator]} for operator in sorted(found)
         }
 
+    @property
+    def short_dtypes(self) -> tuple[str, ...]:
+        """The columns of the table as a terminal shows them: `f32`, `bf16`."""
+        return tuple(map(_short, self.dtypes))
+
     def rows(self) -> Iterable[tuple[str, ...]]:
         """The table as text: the operator, then `cell` for each of `dtypes`; `""` where there is no check."""
         for operator, cells in self.table.items():
             yield operator, *(cell(cells.get(dtype, {})) for dtype in self.dtypes)
-
-    def text(self) -> str:
-        """The table, the counts and the failures, for a terminal."""
-        lines = (
-            [self.subject, *_aligned([("operator", *map(_short, self.dtypes)), *self.rows()]), ""]
-            if self.table
-            else [self.subject]
-        )
-        lines += [f"{group}: {_counted(self.counts(group))}" for group in self.groups]
-        lines += [f"FAILED {result.name}: {result.detail}" for result in self.failures]
-        return "\n".join(lines)
 
     def markdown(self) -> str:
         """The table and the counts, as tables of Markdown."""
@@ -88,6 +94,8 @@ class Report:
             parts.append(
                 _markdown(("Operator", *self.dtypes), [tuple(c.replace("|", "\\|") for c in row) for row in self.rows()])
             )
+        if self.round_trips:
+            parts.append(_markdown(("Data type", "comes back bit by bit"), self.round_trips.items()))
         return "\n".join(parts)
 
     def _count_rows(self) -> Iterable[tuple[str, ...]]:
@@ -99,6 +107,10 @@ class Report:
         """For JSON: `subject`, `ok`, `counts`, `table`, and `results`, a list of the fields of `Result`."""
         results = [{**asdict(result), "outcome": result.outcome.value} for result in self.results]
         return {"subject": self.subject, "ok": self.ok, "counts": self.counts(), "table": self.table, "results": results}
+
+
+def _in_table(result: Result) -> bool:
+    return bool(result.operator and result.dtype) and result.group != ROUND_TRIPS
 
 
 def cell(counts: Mapping[str, int]) -> str:
@@ -120,15 +132,6 @@ def _short(dtype: str) -> str:
         if dtype.startswith(word):
             return letter + dtype.removeprefix(word)
     return dtype.replace("bfloat", "bf")
-
-
-def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -34,7 +34,7 @@ _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dovetail
 
 @dataclass
 class Diagnosis:
-    """What the doctor says of one plugin. `verdict` is the worst of its findings; `facts` are times, devices, counts of checks."""
+    """What the doctor says of one plugin. `facts` are times, devices and counts of checks."""
 
     id: str
     distribution: str
@@ -46,7 +46,7 @@ class Diagnosis:
 
     @property
     def verdict(self) -> str:
-        """`OK`, `WARN` or `FAIL`."""
+        """`OK`, `WARN` or `FAIL`: the worst of the findings."""
         return max((finding["level"] for finding in self.findings), key=_LEVELS.index, default="OK")
 
     def find(self, level: str, reason: str, hint: str = "") -> None:
@@ -104,6 +104,7 @@ def diagnose(record: "PluginRecord", timeout: float) -> Diagnosis:
     if record.state in _STATIC:
         found.find(_STATIC[record.state], f"not examined: {record.reason}", record.hint)
         return found
+    found.stage = "starting the process"
     with tempfile.TemporaryDirectory() as folder:
         results, errors = Path(folder, "results"), Path(folder, "errors")
         results.touch()
@@ -196,32 +197,31 @@ def _crash(told: str) -> Iterator[str]:
 
 
 def _print(found: list[Diagnosis]) -> None:
-    rows = [(d.id, d.version, styled(d.verdict), _reasons(d), _hints(d)) for d in found]
-    print_table("Plugins", ("plugin", "version", "verdict", "reason", "what to do"), rows, empty="none installed")
-    rows = [(d.id, duration(d.facts["import_seconds"]), _heavy(d), _checked(d)) for d in found if "import_seconds" in d.facts]
-    print_table("Examined", ("plugin", ">import", "slow imports", "checks"), rows, empty="none")
+    rows = [(d.id, d.version, _import_time(d), _heavy(d), _checked(d), styled(d.verdict)) for d in found]
+    columns = ("plugin", "version", ">import", "slow imports", "checks", "verdict")
+    print_table("Plugins", columns, rows, empty="none installed")
     for d in found:
+        for finding in d.findings:
+            print_text(f"{finding['level']} {d.id}: {finding['reason']}")
+        for hint in dict.fromkeys(finding["hint"] for finding in d.findings if finding["hint"]):
+            print_text(f"  {hint}")
         if d.traceback:
-            print_text(f"{d.id}\n{d.traceback}")
+            print_text(d.traceback)
 
 
-def _reasons(d: Diagnosis) -> str:
-    return "\n".join(finding["reason"] for finding in d.findings)
-
-
-def _hints(d: Diagnosis) -> str:
-    return "\n".join(dict.fromkeys(finding["hint"] for finding in d.findings if finding["hint"]))
+def _import_time(d: Diagnosis) -> str:
+    return duration(d.facts["import_seconds"]) if "import_seconds" in d.facts else ""
 
 
 def _heavy(d: Diagnosis) -> str:
-    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in d.facts["heavy_imports"].items())
+    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in d.facts.get("heavy_imports", {}).items())
 
 
 def _checked(d: Diagnosis) -> str:
     """`31 passed, 4 refused`, over all stages."""
     totals: dict[str, int] = {}
-    for counts in d.facts.values():
-        if isinstance(counts, dict) and counts is not d.facts["heavy_imports"]:
+    for fact, counts in d.facts.items():
+        if isinstance(counts, dict) and fact != "heavy_imports":
             for outcome, number in counts.items():
                 totals[outcome] = totals.get(outcome, 0) + number
     return ", ".join(f"{number} {outcome}" for outcome, number in totals.items())

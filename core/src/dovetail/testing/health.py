@@ -1,0 +1,215 @@
+"""Examines one plugin in this process, which it may hang or kill; `dovetail plugins doctor` runs it in one of its own.
+
+What is found is told line by line as JSON, so that it is known how far a process came that did not end by itself.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from dovetail.errors import DovetailError
+from dovetail.plugins import PluginManager, PluginRecord
+from dovetail.runtime import REFERENCE_DEVICE, Core
+from dovetail.testing._kit import Kit
+from dovetail.testing.case import Case, passed
+from dovetail.testing.check import Check, ConformanceFailure, Outcome, Result, Verdict, require
+from dovetail.testing.devices import DeviceChecks
+from dovetail.testing.packs import OpPackChecks, cases_of, cls_key, definition_checks, label, probe, reference_checks
+from dovetail.testing.plugin import kit_for, session_for
+from dovetail.testing.report import Report, run_checks
+
+__all__ = ["BEGIN_IMPORT", "END_IMPORT", "examine", "main"]
+
+BEGIN_IMPORT = "dovetail: begin import"
+END_IMPORT = "dovetail: end import"
+"""Lines on stderr around the import of the plugin, between which `python -X importtime` writes what it cost."""
+
+SHOWN = 5
+"""Failures of one stage that are told in full."""
+
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+def main(arguments: str) -> None:
+    """Examine the plugin `id`, writing lines to the file `results`; `arguments` is a JSON object of these two."""
+    given = json.loads(arguments)
+    with open(given["results"], "a", encoding="utf-8") as file:
+
+        def tell(line: Mapping[str, Any]) -> None:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+
+        examine(given["id"], tell)
+
+
+def examine(plugin: str, tell: Tell) -> None:
+    """Examine the plugin with this id.
+
+    Lines are `{"stage"}` before each stage, `{"facts"}`, `{"level", "reason", "hint"}` for what is wrong, `{"done"}` at the end.
+    """
+    manager = PluginManager(plugins=plugin, prefer=(plugin,))
+    record = manager.record(plugin)
+    tell({"stage": f"importing {record.value}"})
+    tell({"facts": {"import_seconds": _timed_import(record)}})
+    tell({"stage": "registering its hooks" + (" and probing its devices" if record.kind == "devices" else "")})
+    record = manager.load(plugin)
+    tell({"facts": {"state": record.state, "provides": record.provides}})
+    if record.state == "unavailable":
+        tell(_finding("WARN", f"installed, but unavailable here: {record.reason}", record.hint))
+    elif record.state != "loaded":
+        tell({**_finding("FAIL", record.reason, record.hint), "traceback": record.traceback})
+    else:
+        _examine_loaded(record, tell)
+    tell({"done": True})
+
+
+def _examine_loaded(record: PluginRecord, tell: Tell) -> None:
+    try:
+        _EXAMINE.get(record.kind, _examine_hooks)(record, tell)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        tell({**_finding("FAIL", reason, _retest(record)), "traceback": "".join(traceback.format_exception(error))})
+
+
+def _finding(level: str, reason: str, hint: str = "") -> dict[str, str]:
+    return {"level": level, "reason": reason, "hint": hint}
+
+
+def _timed_import(record: PluginRecord) -> float:
+    """Seconds that importing the plugin's module takes. A failure is left to the manager, which tells it better."""
+    _mark(BEGIN_IMPORT)
+    start = time.perf_counter()
+    with contextlib.suppress(Exception, SystemExit):
+        importlib.import_module(record.value.partition(":")[0])
+    seconds = time.perf_counter() - start
+    _mark(END_IMPORT)
+    return seconds
+
+
+def _mark(line: str) -> None:
+    sys.stderr.flush()
+    os.write(2, f"{line}\n".encode())
+
+
+def _session(record: PluginRecord) -> Core:
+    return session_for(record, plugins=record.id)
+
+
+# --- devices -------------------------------------------------------------------------------------------------------------
+
+
+def _examine_device(record: PluginRecord, tell: Tell) -> None:
+    for name in record.provides:
+        kit = DeviceChecks(name, partial(_session, record))
+        tell({"stage": f"running an operator on {name}"})
+        smoke = _first_claimed(kit)
+        if smoke is None:
+            tell(_finding("WARN", f"{name} claims none of the standard operators", "let supports() accept what the device runs"))
+        elif smoke.outcome is Outcome.FAILED:
+            tell(_finding("FAIL", f"{name} fails at {smoke.name}: {smoke.detail}", _retest(record)))
+        kit.close()
+    kit = DeviceChecks(record.provides[0], partial(_session, record))
+    _run(record, tell, f"checking what {record.provides[0]} claims", _one_for_each_operator(kit))
+    kit.close()
+
+
+def _first_claimed(kit: DeviceChecks) -> Result | None:
+    """The result of the first operator that the device does not refuse; `Add` and `Relu` are asked first."""
+    checks = list(_one_for_each_operator(kit))
+    for check in sorted(checks, key=lambda check: check.operator not in ("Add", "Relu")):
+        result = check.result()
+        if result.outcome in (Outcome.PASSED, Outcome.FAILED):
+            return result
+    return None
+
+
+def _one_for_each_operator(kit: Kit) -> Iterator[Check]:
+    seen = set()
+    for check in kit.checks:
+        if check.group == "operators" and check.operator not in seen:
+            seen.add(check.operator)
+            yield check
+
+
+# --- op packs ------------------------------------------------------------------------------------------------------------
+
+
+def _examine_pack(record: PluginRecord, tell: Tell) -> None:
+    kit = kit_for(record, partial(_session, record))
+    assert isinstance(kit, OpPackChecks)
+    cases = {cls: cases_of(cls) for cls in kit.operators}
+    definitions = [check for cls in kit.operators for check in definition_checks(cls, cases[cls])]
+    _run(record, tell, "looking at its operators", definitions, level="WARN")
+    claims = [check for cls in kit.operators for check in reference_checks(cls, cases[cls])]
+    without = [cls for cls in kit.operators if not cases[cls]]
+    claims += [Check("cases", f"{label(cls)}-made-up", partial(_probed, cls), cls_key(cls)) for cls in without]
+    _run(record, tell, "comparing references with inference and cases", claims)
+    smoke = [Check("devices", cls_key(cls), partial(_smoke, kit.core, cases[cls][0])) for cls in kit.operators if cases[cls]]
+    _run(record, tell, f"running each operator on {REFERENCE_DEVICE}", smoke)
+    kit.close()
+
+
+def _probed(cls: Any) -> Verdict:
+    return Verdict(Outcome.PASSED if probe(cls) else Outcome.REFUSED, "no made-up inputs fit it")
+
+
+def _smoke(core: Core, case: Case) -> Verdict:
+    with core.compile_model(case.model(), REFERENCE_DEVICE) as compiled:
+        results = compiled(case.feeds())
+        wrong = passed(case, [results[i] for i in range(len(case.expected))])
+        require(not wrong, wrong)
+    return Verdict(Outcome.PASSED)
+
+
+# --- the others ----------------------------------------------------------------------------------------------------------
+
+
+def _examine_frontend(record: PluginRecord, tell: Tell) -> None:
+    kit = kit_for(record, partial(_session, record))
+    _run(record, tell, "giving it malformed input", kit.checks)
+    kit.close()
+
+
+def _examine_hooks(record: PluginRecord, tell: Tell) -> None:
+    kit = kit_for(record, partial(_session, record))
+    _run(record, tell, "running graphs with its passes, and asking for its commands", kit.checks)
+    kit.close()
+
+
+_EXAMINE = {
+    "devices": _examine_device,
+    "ops": _examine_pack,
+    "overrides": _examine_pack,
+    "frontends": _examine_frontend,
+}
+
+
+def _run(record: PluginRecord, tell: Tell, stage: str, checks: Iterable[Check], level: str = "FAIL") -> None:
+    """Run checks as one stage; those that fail are told, the first few in full."""
+    tell({"stage": stage})
+    try:
+        report = run_checks(record.id, checks)
+    except (DovetailError, ConformanceFailure) as error:
+        tell(_finding("FAIL", str(error)))
+        return
+    tell({"facts": {stage: report.counts()}})
+    for text in _told(report):
+        tell(_finding(level, text, _retest(record)))
+
+
+def _told(report: Report) -> Iterator[str]:
+    for result in report.failures[:SHOWN]:
+        yield f"{result.operator or result.name} ({result.name}): {result.detail}"
+    if len(report.failures) > SHOWN:
+        yield f"and {len(report.failures) - SHOWN} more"
+
+
+def _retest(record: PluginRecord) -> str:
+    return f"all checks: dovetail plugins test {record.key}; report what fails to the authors of {record.distribution}"

@@ -1,0 +1,89 @@
+"""The checks that fit an installed plugin, by its kind."""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+
+import click
+import numpy as np
+
+from dovetail.errors import PluginFailed
+from dovetail.op import Operator
+from dovetail.plugins import PluginRecord
+from dovetail.runtime import REFERENCE_DEVICE, Core
+from dovetail.testing._graphs import random_feeds, random_model
+from dovetail.testing._kit import Kit
+from dovetail.testing.check import PASSED, Check, Verdict, require
+from dovetail.testing.devices import RANDOM_GRAPHS, DeviceChecks
+from dovetail.testing.frontends import FrontendChecks
+from dovetail.testing.packs import OpPackChecks
+
+__all__ = ["HookChecks", "kit_for", "session_for"]
+
+
+def kit_for(record: PluginRecord, make_core: Callable[[], Core] | None = None, seed: int = 7) -> Kit:
+    """The checks of a plugin; of a device plugin those of its first device. Loads nothing yet.
+
+    `make_core` gives sessions in which the plugin may be loaded; the default is `session_for`.
+    """
+    make_core = make_core or partial(session_for, record)
+    if record.kind == "devices":
+        return DeviceChecks(record.key.upper(), make_core, seed)
+    if record.kind == "frontends":
+        return FrontendChecks(record.key, make_core, seed)
+    if record.kind in ("ops", "overrides"):
+
+        def provided(core: Core, cls: type[Operator]) -> bool:
+            return core.plugins.provider(cls) == record.provider
+
+        return OpPackChecks(record.key, make_core, seed, provided)
+    return HookChecks(record.id, make_core, seed)
+
+
+def session_for(record: PluginRecord, plugins: str | None = None) -> Core:
+    """A session that prefers the plugin, with the plugin loaded; `plugins` is an allow or block list.
+
+    Raises `PluginFailed` with the reason in its record when it cannot be loaded.
+    """
+    core = Core(plugins=plugins, prefer=(record.id,))
+    found = core.plugins.load(record.id)
+    if found.state != "loaded":
+        core.close()
+        raise PluginFailed(f"{record.id} is {found.state}: {found.reason}", hint=found.hint)
+    return core
+
+
+class HookChecks(Kit):
+    """The checks of a plugin of the group `dovetail.hooks`: what it adds works, and changes no result."""
+
+    def __init__(self, plugin: str, make_core: Callable[[], Core] = Core, seed: int = 7) -> None:
+        super().__init__(make_core, seed)
+        self._plugin = plugin
+
+    @cached_property
+    def checks(self) -> tuple[Check, ...]:
+        """Every check, in order."""
+        return tuple(self._all())
+
+    def _all(self) -> Iterator[Check]:
+        yield Check("commands", "add_commands", self._commands)
+        for index in range(RANDOM_GRAPHS):
+            yield Check("graphs", f"random-{index}", partial(self._graph, index))
+
+    def _commands(self) -> Verdict:
+        group = click.Group()
+        self.core.plugins.add_commands(group)
+        self._require_loaded()
+        for name, command in group.commands.items():
+            require(command.help, f"the command {name!r} has no help")
+        return PASSED
+
+    def _graph(self, index: int) -> Verdict:
+        rng = np.random.default_rng([self._seed, 1, index])
+        model = random_model(rng)
+        verdict = DeviceChecks(REFERENCE_DEVICE, lambda: self.core, self._seed).against_float64(model, random_feeds(model, rng))
+        self._require_loaded()
+        return verdict
+
+    def _require_loaded(self) -> None:
+        record = self.core.plugins.record(self._plugin)
+        require(record.state == "loaded", f"the plugin is {record.state}: {record.reason}")
