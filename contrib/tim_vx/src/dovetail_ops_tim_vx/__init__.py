@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dovetail.hookspecs import hookimpl
+from dovetail_ops_tim_vx.bidirectional_sequence_lstm import BidirectionalSequenceLstm
 from dovetail_ops_tim_vx.bidirectional_sequence_rnn import BidirectionalSequenceRnn
 from dovetail_ops_tim_vx.bidirectional_sequence_rnn_ext import BidirectionalSequenceRnnExt
 from dovetail_ops_tim_vx.h_swish import HSwish
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dovetail.op import Operator
 
 __all__ = [
+    "BidirectionalSequenceLstm",
     "BidirectionalSequenceRnn",
     "BidirectionalSequenceRnnExt",
     "HSwish",
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 OPERATORS: "tuple[type[Operator], ...]" = (
+    BidirectionalSequenceLstm,
     BidirectionalSequenceRnn,
     BidirectionalSequenceRnnExt,
     HSwish,
