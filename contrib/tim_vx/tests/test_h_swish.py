@@ -94,17 +94,19 @@ def test_attributes_that_do_not_fit(attributes: dict[str, Any], message: str) ->
 
 
 def test_integers_are_refused() -> None:
-    with pytest.raises(OperatorError, match="int32; accepted: bfloat16, float16, float32, float64"):
+    with pytest.raises(OperatorError, match="int32; accepted: bfloat16, float16, float32, float64, uint8"):
         HSwish.check([TensorType(DType.INT32, (2,))], 1)
+    with pytest.raises(OperatorError, match="'output_dtype' is int8; accepted: bfloat16"):
+        HSwish(output_dtype=DType.INT8)
 
 
 def test_kernel_source_matches_the_operator() -> None:
     (kernel,) = HSwish.kernels
     assert isinstance(kernel, OpenCLKernel)
-    for dtype in (DType.FLOAT32, DType.FLOAT16):
+    for dtype in (DType.FLOAT32, DType.FLOAT16, DType.UINT8):
         assert f"__kernel void {kernel.entry_for(dtype)}(" in kernel.source
     assert kernel.entry_for(DType.FLOAT64) is None
-    assert [name for name, _ in kernel.scalars] == list(HSwish.attributes)
+    assert [name for name, _ in kernel.scalars] == [name for name in HSwish.attributes if name != "output_dtype"]
 
 
 @pytest.mark.parametrize("scalars", SCALARS, ids=("plain", "scaled"))
@@ -136,6 +138,56 @@ def test_read_only_and_strided_inputs_on_devices() -> None:
     for device in ("NUMPY", "OPENCL"):
         y = core.compile_model(model_of(HSwish(), x), device)({"x": x})["y"]
         np.testing.assert_allclose(y, formula(x, HSwish()), rtol=1e-6, atol=1e-6)
+
+
+# Bytes stand for (q - 100) * 0.05 before, and (q - 20) * 0.03125 after.
+QUANTIZED = HSwish(input_scale=0.05, input_tail=-5.0, output_scale=32.0, output_zero_point=20.0)
+EVERY_BYTE = np.arange(256, dtype=np.uint8).reshape(4, 64)
+
+
+def test_every_byte_to_bytes(device: str, execute: Any) -> None:
+    (y,) = execute(QUANTIZED, [EVERY_BYTE], device).outputs
+    expected = np.clip(np.rint(formula(EVERY_BYTE, QUANTIZED)), 0, 255)
+    assert y.dtype == np.uint8
+    assert (y.min(), y.max()) == (8, 255)
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("target", ["float32", "float16", "float64", "bfloat16"])
+def test_bytes_to_floats(device: str, execute: Any, target: str) -> None:
+    op = dataclasses.replace(QUANTIZED, output_dtype=DType(target))
+    (y,) = execute(op, [EVERY_BYTE], device).outputs
+    assert y.dtype == DType(target).numpy
+    tolerance = TYPES[target] if target != "float64" else 1e-6
+    np.testing.assert_allclose(y.astype(np.float64), formula(EVERY_BYTE, op), rtol=tolerance, atol=1e-4)
+
+
+@pytest.mark.parametrize("source", ["float32", "float16", "float64", "bfloat16"])
+def test_floats_to_bytes(device: str, execute: Any, source: str) -> None:
+    x = (np.arange(-6, 12, 0.0625) + 0.01).astype(DType(source).numpy)
+    op = HSwish(output_scale=25.0, output_zero_point=10.0, output_dtype=DType.UINT8)
+    (y,) = execute(op, [x], device).outputs
+    expected = np.clip(np.rint(formula(x, op)), 0, 255)
+    assert y.dtype == np.uint8
+    # A sum just beside a half may be rounded either way.
+    assert np.max(np.abs(y - expected)) <= 1
+    assert np.mean(y != expected) < 0.02
+
+
+def test_bytes_are_rounded_half_to_even_and_saturate(device: str, execute: Any) -> None:
+    x = np.float32([3.5, 4.5, 5.5, 1e9, -3, np.nan, np.inf])
+    (y,) = execute(HSwish(output_dtype=DType.UINT8), [x], device).outputs
+    np.testing.assert_array_equal(y, [4, 4, 6, 255, 0, 0, 255])
+    (below,) = execute(HSwish(output_dtype=DType.UINT8, output_zero_point=-9.0), [x], device).outputs
+    np.testing.assert_array_equal(below, [0, 0, 0, 255, 0, 0, 255])
+
+
+@pytest.mark.parametrize("target", ["float32", "uint8"])
+@pytest.mark.parametrize("source", ["float32", "uint8"])
+def test_the_opencl_kernel_runs_every_mixture(execute: Any, source: str, target: str) -> None:
+    x = np.arange(12).astype(DType(source).numpy)
+    (node,) = execute(HSwish(output_dtype=DType(target)), [x], "OPENCL").report.nodes
+    assert (node.device[:6], node.kernel) == ("OPENCL", "own")
 
 
 def test_flops_count_every_element() -> None:
