@@ -265,8 +265,9 @@ def command_parts(command: click.Command, context: click.Context, level: int) ->
     yield f"{'#' * level} {context.command_path}\n"
     yield described_help(command)
     if isinstance(command, click.Group):
-        for name in sorted(command.commands):
-            below = command.commands[name]
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None, f"{name} is listed and not there"
             yield from command_parts(below, click.Context(below, info_name=name, parent=context), level + 1)
         return
     yield f"```text\n{' '.join((context.command_path, *command.collect_usage_pieces(context)))}\n```\n"

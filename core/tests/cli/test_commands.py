@@ -69,7 +69,7 @@ def test_plugins_list(invoke: Invoke, invoke_json: InvokeJson) -> None:
     for plugin in plugins:
         assert set(plugin) == {
             "id", "distribution", "version", "kind", "key", "value", "requires", "location", "editable", "duplicates", "state",
-            "reason", "hint", "traceback", "provides", "import_seconds", "register_seconds",
+            "reason", "hint", "traceback", "provides", "import_seconds", "register_seconds", "operators", "manifest",
         }  # fmt: skip
         assert plugin["state"] == "found"
     result = invoke("plugins", "list")

@@ -42,6 +42,7 @@ class Ledger:
 
     def __init__(self, records: Iterable[PluginRecord], preferences: Preferences) -> None:
         self._records = {record.id: record for record in records}
+        self._installed = dict(self._records)
         self.preferences = preferences
         self._in_process: set[str] = set()
         self._causes: dict[str, BaseException] = {}
@@ -72,8 +73,19 @@ class Ledger:
         """Store a record in place of the one with the same id. In-process plugins are preferred to installed ones."""
         self._records[record.id] = record
         if in_process:
+            self._causes.pop(record.id, None)
             self._in_process.add(record.id)
             self._note_rivals()
+        return record
+
+    def drop(self, plugin: str) -> PluginRecord:
+        """Take out a plugin in process; returns its record. An installed one with the same id is as it was found."""
+        record = self._records.pop(plugin)
+        if plugin in self._installed:
+            self._records[plugin] = self._installed[plugin]
+        self._in_process.discard(plugin)
+        self._causes.pop(plugin, None)
+        self._note_rivals()
         return record
 
     def fail(self, record: PluginRecord, error: BaseException) -> DovetailError:

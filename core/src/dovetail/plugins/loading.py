@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.config import Config, ConfigSource
-from dovetail.errors import DeviceNotFound, DovetailError, PluginFailed, UnknownFormat, UsageError, did_you_mean
+from dovetail.errors import DeviceNotFound, DovetailError, PluginFailed, UnknownFormat, did_you_mean
 from dovetail.plugins.discovery import index
+from dovetail.plugins.in_process import Registration, attach
 from dovetail.plugins.ledger import Ledger
-from dovetail.plugins.records import KINDS, PluginRecord, normalized, plain_domain
+from dovetail.plugins.records import PluginRecord
 from dovetail.plugins.selection import Preferences, Switch, select
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ class PluginManager:
         preferences = Preferences.read(prefer, self.config)
         self._ledger = Ledger(select(index(), Switch.read(plugins, self.config), preferences), preferences)
         self._lock = threading.RLock()
+        self._objects: dict[str, object] = {}
+        for registration in attach(self):
+            self.adopt(registration)
         self._check_devices()
 
     def _check_devices(self) -> None:
@@ -174,22 +178,36 @@ class PluginManager:
     def register(self, module_or_object: object, *, name: str, kind: str, key: str) -> PluginRecord:
         """Load a plugin that is not installed: a module or an object with hooks, checked like an installed one.
 
-        It goes before installed plugins of the same kind and key. With the name, kind and key of an earlier one it replaces
-        that one. Raises `PluginFailed` or `PluginIncompatible`; the failure is in the records too.
+        This manager alone gets it; `dovetail.plugins.register` is for all. It goes before installed plugins of the same kind and
+        key. With the name, kind and key of an earlier one it replaces that one. Raises `PluginFailed` or `PluginIncompatible`;
+        the failure is in the records too.
         """
-        if kind not in KINDS:
-            raise UsageError(f"there are no plugins of kind {kind!r}", hint=did_you_mean(kind, KINDS))
-        if kind == "ops" and not plain_domain(key):
-            raise UsageError(f"the domain {key!r} is dovetail's own", hint="use kind='overrides' or add_operator")
-        value = getattr(module_or_object, "__name__", type(module_or_object).__qualname__)
-        key = key.lower() if kind in ("devices", "frontends") else key
-        record = PluginRecord(distribution=normalized(name), version="", kind=kind, key=key, value=value, location="in process")
+        registration = Registration.of(module_or_object, kind=kind, key=key, name=name)
         with self._lock:
+            self.adopt(registration)
+            self._loader.load(registration.record)
+            return self._ledger.now(registration.record)
+
+    def adopt(self, registration: Registration) -> None:
+        """Take a plugin that is not installed; it is loaded when it is needed."""
+        record = registration.record
+        with self._lock:
+            self._objects[record.id] = registration.plugin
             self._ledger.put(record, in_process=True)
-            self._devices.forget(key)
+            self._forget(record)
+
+    def drop(self, plugin: str) -> None:
+        """Let go of a plugin that is not installed; an installed one that it replaced is back."""
+        with self._lock:
+            if self._objects.pop(plugin, None) is not None:
+                self._forget(self._ledger.drop(plugin))
+
+    def _forget(self, record: PluginRecord) -> None:
+        """Look up anew what depends on a plugin. What was never made holds nothing, and making it would import NumPy."""
+        if "_loader" in self.__dict__:
+            self._loader.forget(record)
+            self._devices.forget(record.key)
             self._operators.forget()
-            self._loader.load(record, module_or_object)
-            return self._ledger.now(record)
 
     def load(self, name: str) -> PluginRecord:
         """Load one plugin by id, distribution or entry name, list its devices if it has some, and return its record.
@@ -214,7 +232,7 @@ class PluginManager:
     def _loader(self) -> "Loader":
         from dovetail.plugins.staging import Loader
 
-        return Loader(self._ledger, self.config.values)
+        return Loader(self._ledger, self.config.values, self._objects)
 
     @cached_property
     def _devices(self) -> "Devices":

@@ -50,24 +50,29 @@ class Staged:
 
 
 class Loader:
-    """Loads each plugin of a ledger at most once. `config` is what `dovetail_configure` and `dovetail_device_info` receive."""
+    """Loads each plugin of a ledger at most once.
 
-    def __init__(self, ledger: Ledger, config: Mapping[str, Any]) -> None:
+    `config` is what `dovetail_configure` and `dovetail_device_info` receive, `objects` the plugins by id that are not installed.
+    """
+
+    def __init__(self, ledger: Ledger, config: Mapping[str, Any], objects: Mapping[str, object]) -> None:
         self.config = MappingProxyType(dict(config))
         self._ledger = ledger
+        self._objects = objects
         self._staged: dict[str, Staged] = {}
 
-    def load(self, record: PluginRecord, plugin: object | None = None) -> Staged:
-        """The loaded plugin. Raises its refusal when its state forbids loading, and the stored failure when it failed before.
+    def forget(self, record: PluginRecord) -> None:
+        """Load a plugin anew, because another object serves it now."""
+        self._staged.pop(record.id, None)
 
-        `plugin` is the object of an in-process plugin; it replaces an earlier one of the same id, if it loads.
-        """
+    def load(self, record: PluginRecord) -> Staged:
+        """The loaded plugin. Raises its refusal when its state forbids loading, and the stored failure when it failed before."""
         if self._ledger.now(record).state not in ("found", "loaded"):
             raise self._ledger.refusal(record)
-        if plugin is None and record.id in self._staged:
+        if record.id in self._staged:
             return self._staged[record.id]
         try:
-            staged = _stage(record, self._kinds(record), self.config, plugin)
+            staged = _stage(record, self._kinds(record), self.config, self._objects.get(record.id))
         except (Exception, SystemExit) as error:
             refusal = self._ledger.fail(record, error)
             raise refusal from refusal.__cause__

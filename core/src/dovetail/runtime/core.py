@@ -48,7 +48,7 @@ class Core:
         self.plugins = PluginManager(plugins=plugins, prefer=prefer, config=config)
         self._settings = {"plugins": plugins, "prefer": prefer, "config": config}
         self._properties = {name: dict(properties) for name, properties in self.plugins.config.devices.items()}
-        self._opened: dict[str, Device] = {}
+        self._opened: dict[tuple[str, int], tuple[DeviceInfo, Device]] = {}
         self._lock = threading.RLock()
 
     # --- devices ---------------------------------------------------------------------------------------------------
@@ -165,9 +165,11 @@ class Core:
     def _target(self, name: str, options: Properties) -> Target:
         info = self.plugins.device_info(name)
         with self._lock:
-            if info.name not in self._opened:
-                self._opened[info.name] = self.plugins.open_device(info.name, {})
-            opened = self._opened[info.name]
+            # Another plugin may serve the name by now (`plugins.register`); compiled models keep the device that they have.
+            key = info.name, id(info)
+            if key not in self._opened:
+                self._opened[key] = info, self.plugins.open_device(info.name, {})
+            opened = self._opened[key][1]
         return Target(info.name, opened, options, self._provider(info))
 
     def _provider(self, info: DeviceInfo) -> str:
@@ -203,7 +205,7 @@ class Core:
         """Close every device that was opened. Compiled models must not be used afterwards."""
         with self._lock:
             opened, self._opened = list(self._opened.values()), {}
-        for device in opened:
+        for _, device in opened:
             device.close()
 
     def __enter__(self) -> "Core":

@@ -1,4 +1,4 @@
-"""`dovetail plugins`: one file a command; the name of the file is the name of the command."""
+"""`dovetail plugins`: one file a command, imported when it is called; the name of the file is the name of the command."""
 
 from importlib import import_module
 from pkgutil import iter_modules
@@ -8,11 +8,19 @@ import click
 __all__ = ["command"]
 
 
-@click.group()
+class _Plugins(click.Group):
+    """The commands are the modules of this package."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = import_module(f"{__name__}.{cmd_name}").command
+        return command
+
+
+@click.group(cls=_Plugins)
 def command() -> None:
     """List the installed plugins, examine them, and see which of several is used."""
-
-
-for _module in iter_modules(__path__):
-    if not _module.name.startswith("_"):
-        command.add_command(import_module(f"{__name__}.{_module.name}").command)

@@ -27,15 +27,17 @@ def describe_plugin(record: "PluginRecord") -> dict[str, Any]:
 
 
 def print_plugins(described: Sequence[Mapping[str, Any]]) -> None:
-    """The table of `dovetail plugins list`, from what `describe_plugin` gives."""
-    rows = [
-        (p["distribution"], p["version"], f"{KINDS.get(p['kind'], p['kind'])} {p['key']}", styled(p["state"]), _remarks(p))
-        for p in described
-    ]
+    """The table of `dovetail plugins list`, from what `describe_plugin` gives; `operators` and `manifest` may be there too."""
+    rows = [(p["distribution"], p["version"], _provides(p), styled(p["state"]), _remarks(p)) for p in described]
     print_table("Plugins", ("distribution", "version", "provides", "state", "remarks"), rows, empty="none installed")
 
 
+def _provides(plugin: Mapping[str, Any]) -> str:
+    what = f"{KINDS.get(plugin['kind'], plugin['kind'])} {plugin['key']}"
+    return what if plugin.get("operators") is None else f"{what} ({plugin['operators']})"
+
+
 def _remarks(plugin: Mapping[str, Any]) -> str:
-    parts = [plugin["reason"], plugin["hint"], "editable" if plugin["editable"] else ""]
+    parts = [plugin["reason"], plugin["hint"], plugin.get("manifest", ""), "editable" if plugin["editable"] else ""]
     parts += [f"also installed, not used: {copy}" for copy in plugin["duplicates"]]
     return "; ".join(filter(None, parts))

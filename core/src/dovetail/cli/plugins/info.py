@@ -40,6 +40,8 @@ def command(name: str, as_json: bool) -> None:
 
 
 def _fields(record: "PluginRecord") -> list[tuple[str, object]]:
+    from dovetail.plugins import check_manifest
+
     fields: list[tuple[str, object]] = [
         ("distribution", record.provider),
         ("provides", f"{KINDS.get(record.kind, record.kind)} {record.key}"),
@@ -51,6 +53,7 @@ def _fields(record: "PluginRecord") -> list[tuple[str, object]]:
         ("requires", ", ".join(record.requires)),
         ("other copies", "\n".join(record.duplicates)),
         ("contents", "\n".join(record.provides)),
+        ("manifest", "\n".join(check_manifest(record)) if record.state == "loaded" else ""),
         ("import", duration(record.import_seconds) if record.import_seconds else ""),
         ("registration", duration(record.register_seconds) if record.register_seconds else ""),
     ]

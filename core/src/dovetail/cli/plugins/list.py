@@ -1,8 +1,13 @@
 """`dovetail plugins list`: what is installed, without importing any of it."""
 
+from typing import TYPE_CHECKING, Any
+
 from dovetail.cli._command import command as make_command
 from dovetail.cli._output import print_json, remark
 from dovetail.cli.plugins._records import describe_plugin, print_plugins
+
+if TYPE_CHECKING:
+    from dovetail.plugins import PluginRecord
 
 
 @make_command("dovetail plugins list --json", name="list")
@@ -15,13 +20,27 @@ def command(as_json: bool) -> None:
     JSON: {"plugins": [{"id", "distribution", "version", "kind", "key",
            "value", "requires": [], "location", "editable",
            "duplicates": [], "state", "reason", "hint", "traceback",
-           "provides": [], "import_seconds", "register_seconds"}]}
+           "provides": [], "import_seconds", "register_seconds",
+           "operators": number or null, "manifest": complaint}]}
+    "operators" is how many operators the manifest of a pack lists; null when
+    it has none.
     """
     from dovetail.plugins import PluginManager
 
-    described = [describe_plugin(record) for record in PluginManager().records()]
+    described = [{**describe_plugin(record), **_counted(record)} for record in PluginManager().records()]
     if as_json:
         print_json({"plugins": described})
         return
     print_plugins(described)
     remark("No plugin was imported. Details: dovetail plugins info NAME")
+
+
+def _counted(record: "PluginRecord") -> dict[str, Any]:
+    from dovetail.errors import PluginError
+    from dovetail.plugins.manifest import read_manifest
+
+    try:
+        listed = read_manifest(record)
+    except PluginError as error:
+        return {"operators": None, "manifest": str(error)}
+    return {"operators": None if listed is None else len(listed), "manifest": ""}

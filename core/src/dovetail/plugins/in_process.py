@@ -1,0 +1,114 @@
+"""Plugins that are not installed: made in a notebook or a test, seen by every `Core` of the process."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from dovetail.errors import PluginIncompatible, UsageError, did_you_mean
+from dovetail.plugins.records import KINDS, PluginRecord, normalized, plain_domain
+
+if TYPE_CHECKING:
+    from dovetail.plugins.loading import PluginManager
+
+__all__ = ["Registration", "attach", "register", "temporary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A plugin object and its record."""
+
+    plugin: object
+    record: PluginRecord
+
+    @staticmethod
+    def of(plugin: object, *, kind: str, key: str, name: str = "") -> "Registration":
+        """Without a name it is called after the module or class. Raises `UsageError` for a kind or key that cannot be."""
+        if kind not in KINDS:
+            raise UsageError(f"there are no plugins of kind {kind!r}", hint=did_you_mean(kind, KINDS))
+        if kind == "ops" and not plain_domain(key):
+            raise UsageError(f"the domain {key!r} is dovetail's own", hint="use kind='overrides' or add_operator")
+        value = str(getattr(plugin, "__name__", type(plugin).__qualname__))
+        key = key.lower() if kind in ("devices", "frontends") else key
+        distribution = normalized(name or value.strip("_"))
+        return Registration(
+            plugin, PluginRecord(distribution=distribution, version="", kind=kind, key=key, value=value, location="in process")
+        )
+
+
+_lock = threading.Lock()
+_registered: dict[str, Registration] = {}
+_managers: "WeakSet[PluginManager]" = WeakSet()
+
+
+def register(module_or_object: object, *, kind: str, key: str, name: str = "") -> PluginRecord:
+    """Make a module or an object with hooks a plugin of every `Core` of this process, those that exist included.
+
+    `kind` is `devices`, `frontends`, `ops`, `overrides` or `hooks`; `key` is what the entry name of an installed one would be: a
+    device type, a file suffix, a domain. `name` stands for the distribution, by default that of the module or class. It is
+    checked like an installed plugin, goes before those of the same kind and key, is loaded by each `Core` when that needs it,
+    and replaces an earlier one of the same name, kind and key. Models that are compiled already stay as they are.
+
+    Raises `PluginFailed` or `PluginIncompatible` with everything that is wrong, `UsageError` for an unknown kind::
+
+        dovetail.plugins.register(sys.modules[__name__], kind="ops", key="com.acme")
+    """
+    registration = Registration.of(module_or_object, kind=kind, key=key, name=name)
+    _check(registration)
+    _put(registration)
+    return registration.record
+
+
+@contextmanager
+def temporary(module_or_object: object, *, kind: str, key: str, name: str = "") -> Iterator[PluginRecord]:
+    """As `register`, for the length of a `with` block; afterwards everything is as it was before."""
+    record = Registration.of(module_or_object, kind=kind, key=key, name=name).record
+    before = _registered.get(record.id)
+    register(module_or_object, kind=kind, key=key, name=name)
+    try:
+        yield record
+    finally:
+        if before is not None:
+            _put(before)
+        else:
+            _take_away(record)
+
+
+def attach(manager: "PluginManager") -> tuple[Registration, ...]:
+    """What is registered now; a manager that is attached gets what is registered later."""
+    with _lock:
+        _managers.add(manager)
+        return tuple(_registered.values())
+
+
+def _put(registration: Registration) -> None:
+    with _lock:
+        _registered[registration.record.id] = registration
+        managers = tuple(_managers)
+    # Outside the lock: a hook that runs under a manager's lock may register a plugin.
+    for manager in managers:
+        manager.adopt(registration)
+
+
+def _take_away(record: PluginRecord) -> None:
+    with _lock:
+        _registered.pop(record.id, None)
+        managers = tuple(_managers)
+    for manager in managers:
+        manager.drop(record.id)
+
+
+def _check(registration: Registration) -> None:
+    """What can be told without loading it."""
+    import inspect
+
+    from dovetail.plugins.checks import check_plugin
+    from dovetail.plugins.versions import api_mismatch
+
+    plugin, record = registration.plugin, registration.record
+    mismatch = api_mismatch(inspect.getattr_static(plugin, "dovetail_api", None), record)
+    if mismatch is not None:
+        raise PluginIncompatible(mismatch[0], hint=mismatch[1])
+    check_plugin(plugin, (record.kind,))
