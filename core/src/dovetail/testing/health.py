@@ -146,6 +146,7 @@ def _examine_pack(record: PluginRecord, tell: Tell) -> None:
     assert isinstance(kit, OpPackChecks)
     cases = {cls: cases_of(cls) for cls in kit.operators}
     definitions = [check for cls in kit.operators for check in definition_checks(cls, cases[cls])]
+    definitions += [check for check in kit.checks if check.name == "manifest"]
     _run(record, tell, "looking at its operators", definitions, level="WARN")
     claims = [check for cls in kit.operators for check in reference_checks(cls, cases[cls])]
     without = [cls for cls in kit.operators if not cases[cls]]

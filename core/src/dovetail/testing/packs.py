@@ -16,6 +16,8 @@ from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
 from dovetail.op import OpenCLKernel, Operator
 from dovetail.passes.decompose import evaluate_composition
+from dovetail.plugins.manifest import check_manifest
+from dovetail.plugins.records import PACKS
 from dovetail.runtime import Core
 from dovetail.testing._arrays import Guarded, awkward, read_only, same
 from dovetail.testing._kit import Kit
@@ -69,9 +71,17 @@ class OpPackChecks(Kit):
                 for cls in self.operators
                 for check in (*definition_checks(cls, cases[cls]), *self._kernels(cls, cases[cls]))
             ),
+            Check("operators", "manifest", self._manifest),
             *(check for cls in self.operators for check in reference_checks(cls, cases[cls])),
             *(check for cls in self.operators for check in self._on_devices(cls, cases[cls])),
         )
+
+    def _manifest(self) -> Verdict:
+        """The static manifests of the loaded packs of the domain, where there are any, list what the packs register."""
+        packs = (r for r in self.core.plugins.records() if r.kind in PACKS and r.key == self.domain and r.state == "loaded")
+        wrong = [text for record in packs for text in check_manifest(record)]
+        require(not wrong, "; ".join(wrong))
+        return PASSED
 
     # --- devices ---------------------------------------------------------------------------------------------------
 

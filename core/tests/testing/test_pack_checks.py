@@ -1,0 +1,189 @@
+"""The checks of op packs: a good operator passes, and each kind of mistake is found."""
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dovetail
+from dovetail.errors import UnknownOperator
+from dovetail.op import FLOATS, GraphBuilder, OpenCLKernel, Operator, TensorType
+from dovetail.testing import Case, Outcome
+from dovetail.testing.check import ConformanceFailure
+from dovetail.testing.packs import OpPackChecks, probe
+
+SOURCE = "__kernel void twice(__global const float *src, __global float *dst, float factor) {}"
+
+
+class Twice(Operator):
+    """y = factor x."""
+
+    domain = "com.acme"
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types = {"T": FLOATS}
+
+    factor: float = 2.0
+
+    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
+        return (X * self.factor).astype(X.dtype)
+
+    @classmethod
+    def cases(cls, rng: np.random.Generator) -> Iterator[Case]:
+        x = rng.standard_normal((2, 3)).astype(np.float32)
+        yield Case("float32", cls(), (x,), (x + x,))
+
+
+class NeedsAxis(Twice):
+    """Has an attribute without default."""
+
+    axis: int
+
+
+def results(cls: type[Operator], make_core: Callable[..., dovetail.Core], *groups: str) -> dict[str, Any]:
+    """Name -> result, of the checks of a pack with this operator."""
+
+    @dovetail.hookimpl
+    def dovetail_register_ops(registry: Any, domain: str) -> None:
+        registry.add(cls)
+
+    def core() -> dovetail.Core:
+        made = make_core()
+        plugin = SimpleNamespace(dovetail_api="1.0", dovetail_register_ops=dovetail_register_ops)
+        made.plugins.register(plugin, name="acme", kind="ops", key="com.acme")
+        return made
+
+    kit = OpPackChecks("com.acme", core)
+    return {check.name: check.result() for check in kit.checks if not groups or check.group in groups}
+
+
+@pytest.fixture
+def make_core() -> Callable[..., dovetail.Core]:
+    return make_toy_core
+
+
+def make_toy_core() -> dovetail.Core:
+    return dovetail.Core()
+
+
+def failure(cls: type[Operator], name: str) -> str:
+    """What the check of this name finds wrong."""
+    result = results(cls, make_toy_core)[name]
+    assert result.outcome is Outcome.FAILED
+    return str(result.detail)
+
+
+def test_a_good_operator_passes(make_core: Any) -> None:
+    found = results(Twice, make_core)
+    assert {r.outcome for r in found.values()} <= {Outcome.PASSED, Outcome.REFUSED}
+    assert {"twice-definition", "twice-cases", "twice-float32"} <= set(found)
+    assert found["twice-float32-NUMPY"].outcome is Outcome.PASSED
+
+
+def test_a_domain_without_pack() -> None:
+    with pytest.raises(UnknownOperator, match=r"com\.nobody"):
+        _ = OpPackChecks("com.nobody").checks
+
+
+def variant(**body: Any) -> type[Any]:
+    """`Twice` with some of it written otherwise."""
+    return type("Twice", (Twice,), {"__doc__": Twice.__doc__, "__module__": __name__, **body})
+
+
+def test_no_cases() -> None:
+    assert "has no cases" in failure(variant(cases=classmethod(lambda cls, rng: ())), "twice-cases")
+
+
+def test_cases_of_one_name() -> None:
+    def cases(cls: Any, rng: Any) -> Iterator[Case]:
+        for _ in range(2):
+            yield from Twice.cases.__func__(cls, rng)  # type: ignore[attr-defined]  # a classmethod
+
+    assert "several cases are called float32" in failure(variant(cases=classmethod(cases)), "twice-cases")
+
+
+def test_no_docstring() -> None:
+    assert "no docstring" in failure(variant(__doc__=None), "twice-definition")
+
+
+def test_a_port_without_type() -> None:
+    assert "port 'Y' has no data type" in failure(variant(outputs=("Y",)), "twice-definition")
+
+
+def test_neither_reference_nor_composition() -> None:
+    cls = variant(reference=Operator.reference)
+    assert "runs nowhere" in failure(cls, "twice-definition")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        ({"entry": "twise"}, "no kernel 'twise'"),
+        ({"entry": {"float23": "twice"}}, "float23"),
+        ({"entry": "twice", "scalars": (("faktor", "float"),)}, "'faktor' is no attribute"),
+        ({"entry": "twice", "scalars": (("factor", "int"),)}, "is int; the attribute must be one of int"),
+        ({"entry": "twice", "layouts": {"Z": "BYXF"}}, "layouts names"),
+    ],
+)
+def test_kernel_sources(kernel: dict[str, Any], message: str) -> None:
+    assert message in failure(variant(kernels=(OpenCLKernel(source=SOURCE, **kernel),)), "twice-kernel_sources")
+
+
+def test_a_kernel_that_no_case_runs() -> None:
+    core = dovetail.Core()
+    if not any(info.type.lower() == OpenCLKernel.language for info in core.devices):
+        pytest.skip("no installed device takes kernels in OpenCL C")
+    source = SOURCE.replace("{}", "{ dst[get_global_id(0)] = factor * src[get_global_id(0)]; }")
+    scalars = (("factor", "float"),)
+    good = results(variant(kernels=(OpenCLKernel(source=source, entry={"float32": "twice"}, scalars=scalars),)), make_toy_core)
+    more = {"float32": "twice", "float64": "twice"}
+    bad = results(variant(kernels=(OpenCLKernel(source=source, entry=more, scalars=scalars),)), make_toy_core)
+    names = [name for name in good if "-kernels-" in name]
+    assert names
+    for name in names:
+        assert good[name].outcome is Outcome.PASSED
+        assert "no case runs the kernel for float64" in bad[name].detail
+
+
+def test_inference_that_disagrees() -> None:
+    cls = variant(infer=lambda self, X: TensorType(X.dtype, (1,)))
+    assert "infer() gives float32[1] for output 0, expected float32[2, 3]" in failure(cls, "twice-float32")
+
+
+def test_a_wrong_reference() -> None:
+    assert "reference(): output 0" in failure(variant(reference=lambda self, X: X * 3), "twice-float32")
+
+
+def test_a_reference_that_needs_contiguous_inputs() -> None:
+    cls = variant(reference=lambda self, X: X + X if X.flags.c_contiguous else X)
+    assert "with strided inputs" in failure(cls, "twice-float32")
+
+
+def test_a_reference_that_writes_its_input() -> None:
+    def reference(self: Any, X: NDArray[Any]) -> NDArray[Any]:
+        if X.flags.writeable:
+            X *= 2
+            return X.copy()
+        return X * 2
+
+    assert "was written" in failure(variant(reference=reference), "twice-float32")
+
+
+def test_a_wrong_composition() -> None:
+    from dovetail.ops.neg import Neg
+
+    def compose(self: Any, g: GraphBuilder, X: str) -> str:
+        name: str = g.node(Neg(), X)
+        return name
+
+    assert "compose(): output 0" in failure(variant(compose=compose), "twice-float32")
+
+
+def test_made_up_inputs() -> None:
+    assert probe(Twice)
+    assert not probe(NeedsAxis)
+    with pytest.raises(ConformanceFailure, match=r"reference\(\) gives float32\[3, 2\], infer\(\) says float32\[2, 3\]"):
+        probe(variant(reference=lambda self, X: X.T))
