@@ -1,0 +1,251 @@
+"""`dovetail plugins doctor` and `dovetail plugins test` on fake plugins: the real commands, in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+DEVICE = """
+    import numpy as np
+    from dovetail.hookspecs import hookimpl
+    from dovetail.device import Accepted, Device, DeviceInfo, Reason, Refusal
+    from dovetail.device import Executable, ExecutableRequest, NodeReport, plan_graph
+
+    dovetail_api = "1.0"
+    PLUS_ONE = {plus_one!r}
+
+    class Request(ExecutableRequest):
+        def __init__(self, graph):
+            self.graph = graph
+
+        def run(self, inputs):
+            values = dict(self.graph.constants) | dict(zip(self.graph.inputs, inputs))
+            for node in self.graph.nodes:
+                result = node.op.reference(*(values[name] for name in node.inputs))
+                values[node.outputs[0]] = result + 1 if node.op.op_type == PLUS_ONE else result
+            return [values[name] for name in self.graph.outputs]
+
+    class Made(Executable):
+        def __init__(self, graph):
+            self.graph, self.memory = graph, plan_graph(graph, lambda node: ())
+            self.reports = tuple(NodeReport(node.name, node.op.key, "fake") for node in graph.nodes)
+
+        def create_request(self):
+            return Request(self.graph)
+
+    class Fake(Device):
+        def __init__(self, info):
+            self.info = info
+
+        def supports(self, node):
+            known = node.op.op_type in ("Add", "Mul", "Neg", "Relu") and not node.post_ops
+            return Accepted("fake") if known else Refusal(Reason.OPERATOR, node.op.key)
+
+        def compile(self, graph, options):
+            return Made(graph)
+
+    @hookimpl
+    def dovetail_device_info(config):
+        {probe}
+        return [DeviceInfo({name!r}, {name!r}, "CPU", "a fake device")]
+
+    @hookimpl
+    def dovetail_device_open(info, options):
+        return Fake(info)
+"""
+
+
+def device(name: str, *, plus_one: str = "", probe: str = "pass") -> str:
+    return DEVICE.format(name=name.upper(), plus_one=plus_one, probe=probe)
+
+
+def run_command(site: Any, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, plugin id -> what `--json` says of it, and stderr, of `dovetail plugins ...` with the fake distributions."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site.folder), *sys.path])}
+    command = [sys.executable, "-m", "dovetail.cli", "plugins", *arguments, "--json"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    plugins = json.loads(done.stdout)["plugins"] if done.stdout else []
+    return done.returncode, {p.get("id") or p["subject"]: p for p in plugins}, done.stderr
+
+
+def reasons(plugin: dict[str, Any]) -> str:
+    return "; ".join(finding["reason"] for finding in plugin["findings"])
+
+
+def install(site: Any, kind: str = "devices", **modules: str) -> None:
+    """One distribution, `fakes`, with a plugin for each module."""
+    site.metadata("fakes", {kind: {key: f"fake_{key}" for key in modules}})
+    for key, source in modules.items():
+        site.module(f"fake_{key}", source)
+
+
+def test_five_devices(site: Any) -> None:
+    site.module("heavy_library", "import time\ntime.sleep(0.4)")
+    install(
+        site,
+        healthy=device("healthy"),
+        slow=device("slow").replace("import numpy", "import heavy_library\n    import numpy"),
+        hangs=device("hangs", probe="import time; time.sleep(600)"),
+        crashes=device("crashes", probe="import ctypes; ctypes.string_at(0)"),
+        lies=device("lies", plus_one="Mul"),
+    )
+    code, found, _ = run_command(site, "doctor", "fakes", "--timeout", "10")
+    assert code == 1
+    said = {key.rpartition("/")[2]: plugin for key, plugin in found.items()}
+    assert {key: plugin["verdict"] for key, plugin in said.items()} == {
+        "healthy": "OK",
+        "slow": "WARN",
+        "hangs": "FAIL",
+        "crashes": "FAIL",
+        "lies": "FAIL",
+    }
+    assert said["healthy"]["findings"] == []
+    assert said["healthy"]["facts"]["provides"] == ["HEALTHY"]
+    assert said["healthy"]["facts"]["checking what HEALTHY claims"]["passed"] == 4
+    assert "heavy_library" in said["slow"]["facts"]["heavy_imports"]
+    assert "heavy_library" in reasons(said["slow"])
+    assert "heavy_library" not in said["healthy"]["facts"]["heavy_imports"]
+    assert reasons(said["hangs"]) == "it hangs: no end after 10 s while registering its hooks and probing its devices"
+    assert "crashes: SIGSEGV while registering its hooks and probing its devices" in reasons(said["crashes"])
+    assert "fake_crashes.py" in said["crashes"]["traceback"]
+    assert "Mul (mul-" in reasons(said["lies"])
+    assert "Add (" not in reasons(said["lies"])
+
+
+PACK = """
+    from dovetail.hookspecs import hookimpl
+    from dovetail.op import FLOATS, Operator
+
+    dovetail_api = "1.0"
+
+    class Turn(Operator):
+        "y is x transposed."
+        domain = "com.acme"
+        inputs = ("X: T",)
+        outputs = ("Y: T",)
+        types = {{"T": FLOATS}}
+
+        def infer(self, X):
+            return X.with_shape({shape})
+
+        def reference(self, X):
+            return X.T
+        {more}
+
+    @hookimpl
+    def dovetail_register_ops(registry, domain):
+        registry.add(Turn)
+"""
+CASES = """
+        @classmethod
+        def cases(cls, rng):
+            import numpy as np
+            from dovetail.testing import Case
+            x = rng.random((2, 3)).astype(np.float32)
+            yield Case("float32", cls(), (x,), (np.stack([x[0], x[1]], axis=1),))
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "more", "verdict", "reason"),
+    [
+        ("X.shape[::-1]", CASES, "OK", ""),
+        ("X.shape[::-1]", "", "WARN", "has no cases"),
+        ("X.shape", CASES, "FAIL", "infer() gives float32[2, 3] for output 0, expected float32[3, 2]"),
+        ("X.shape", "", "FAIL", "reference() gives float32[3, 2], infer() says float32[2, 3]"),
+    ],
+)
+def test_packs(site: Any, shape: str, more: str, verdict: str, reason: str) -> None:
+    site.metadata("fakes", {"ops": {"com.acme": "fake_pack"}})
+    site.module("fake_pack", PACK.format(shape=shape, more=more))
+    code, found, _ = run_command(site, "doctor", "com.acme")
+    plugin = found["fakes/ops/com.acme"]
+    assert (code, plugin["verdict"]) == (int(verdict == "FAIL"), verdict)
+    assert reason in reasons(plugin)
+
+
+def test_other_ends(site: Any) -> None:
+    install(
+        site,
+        leaves="import os\nos._exit(7)",
+        raises="raise ImportError('no libacme.so')",
+        absent=device("absent", probe="from dovetail.device import Unavailable; return Unavailable('no card', 'buy one')"),
+        idle=device("idle").replace('("Add", "Mul", "Neg", "Relu")', "()"),
+    )
+    code, found, _ = run_command(site, "doctor", "fakes")
+    assert code == 1
+    said = {key.rpartition("/")[2]: (plugin["verdict"], reasons(plugin)) for key, plugin in found.items()}
+    assert said["leaves"] == ("FAIL", "it ends the process with exit code 7 while importing fake_leaves")
+    assert said["raises"][0] == "FAIL"
+    assert "no libacme.so" in said["raises"][1]
+    assert "no libacme.so" in found["fakes/devices/raises"]["traceback"]
+    assert said["absent"] == ("WARN", "installed, but unavailable here: no card")
+    assert said["idle"] == ("WARN", "IDLE claims none of the standard operators")
+
+
+def test_what_metadata_tells_needs_no_import(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.plugin("devices", "old", "raise SystemExit('imported')", requires=("dovetail>=99",))
+    site.plugin("devices", "off", "raise SystemExit('imported')")
+    monkeypatch.setenv("DOVETAIL_PLUGINS", "-off")
+    for key, verdict, reason in (("old", "FAIL", "needs dovetail>=99"), ("off", "WARN", "switched off by DOVETAIL_PLUGINS")):
+        code, found, _ = run_command(site, "doctor", key)
+        (plugin,) = found.values()
+        assert (code, plugin["verdict"]) == (int(verdict == "FAIL"), verdict)
+        assert reason in reasons(plugin)
+        assert "import_seconds" not in plugin["facts"]
+
+
+def test_a_frontend(site: Any) -> None:
+    good = "from dovetail.errors import FormatError, UsageError\n\n@hookimpl\ndef dovetail_read_model(source, options):\n"
+    good += (
+        "    if options:\n        raise UsageError(f'unknown option {list(options)}')\n    raise FormatError(f'{source}: no')\n"
+    )
+    site.plugin("frontends", "good", good)
+    site.plugin("frontends", "bad", "@hookimpl\ndef dovetail_read_model(source, options):\n    return source[10**6]\n")
+    assert run_command(site, "doctor", "good")[0] == 0
+    code, found, _ = run_command(site, "doctor", "bad")
+    assert code == 1
+    assert "PluginFailed instead of FormatError" in reasons(found["fake-frontends-bad/frontends/bad"])
+
+
+def test_hooks(site: Any) -> None:
+    source = "@hookimpl\ndef dovetail_graph_passes(options):\n    return [{}]\n"
+    site.plugin("hooks", "good", source.format("lambda graph: graph"))
+    site.plugin(
+        "hooks", "bad", source.format("lambda graph: graph.replace(outputs=graph.outputs[::-1][:1] * len(graph.outputs))")
+    )
+    assert run_command(site, "doctor", "good")[0] == 0
+    code, found, _ = run_command(site, "doctor", "bad")
+    assert code == 1
+    assert "random-" in reasons(found["fake-hooks-bad/hooks/bad"])
+
+
+def test_an_unknown_name(site: Any) -> None:
+    site.plugin("devices", "healthy", device("healthy"))
+    for command in ("doctor", "test"):
+        code, _, printed = run_command(site, command, "heathy")
+        assert code == 1
+        assert "Did you mean 'healthy'?" in printed
+
+
+def test_the_kit_on_installed_plugins(site: Any) -> None:
+    install(site, healthy=device("healthy"), lies=device("lies", plus_one="Mul"))
+    code, found, _ = run_command(site, "test", "healthy")
+    assert code == 0
+    healthy = found["fakes/devices/healthy"]
+    assert healthy["ok"]
+    assert healthy["table"]["Mul"]["float32"].keys() == {"passed"}
+    assert healthy["table"]["Sin"]["float32"].keys() == {"refused"}
+    code, found, _ = run_command(site, "test", "lies")
+    assert code == 1
+    assert found["fakes/devices/lies"]["table"]["Mul"]["float32"].keys() == {"failed"}
+
+
+def test_the_kit_on_a_plugin_that_cannot_be_loaded(site: Any) -> None:
+    install(site, raises="raise ImportError('no libacme.so')")
+    code, found, printed = run_command(site, "test", "raises")
+    assert (code, found) == (1, {})
+    assert "no libacme.so" in printed
