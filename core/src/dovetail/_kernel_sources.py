@@ -33,6 +33,10 @@ class KernelSource:
 class OpenCLKernel(KernelSource):
     """An OpenCL C kernel (1.2). Arguments: inputs, outputs, scratch buffers (all `__global` pointers or images), then scalars.
 
+    There is an argument for each port: an input or output that the node leaves out is NULL (`if (bias) ...`), a variadic port
+    has as many arguments as the node gives. An operator may bring several kernels; the first that device and node allow is
+    used. What a device does not allow (a data type, an image, a local size) it refuses with the reason.
+
     `source` is the text (`OpenCLKernel.text_of(__package__, "file.cl")` reads a file of the package). `entry` is the kernel
     function, or a function for each data type of the first input (`{"float32": "hswish_f32"}`); a node of a data type that is
     not listed is refused. `scalars` are `(attribute, C type)` pairs in argument order, with the C types float, int and uint.
@@ -41,12 +45,16 @@ class OpenCLKernel(KernelSource):
 
     `global_size` is the NDRange: formulas (`("X", "Y", "B*F")`, see `dovetail.formula`) or a function of input and output
     types; the default is one work item for each element of output 0. `local_size` likewise; None leaves it to the driver.
-    Formulas take B, F, Y, X from `dim`: `output` (0), or `input,N`.
+    Formulas take B, F, Y, X from `dim`: `output` (0), or `input,N`. Where all outputs are empty nothing is launched.
 
     `layouts` maps port names to the memory layout that the kernel wants there (`{"X": "BYXF", "Y": "BYXF"}`, or `ANY`:
-    whichever, the same for all ports so marked); ports not named are plain. `images` maps port names to `image2d_t` or
-    `image2d_array_t` (width X, height Y, one slice for each B and F; float32 and float16 only). `scratch` gives the bytes of
-    work buffers: formulas or functions of input and output types.
+    whichever, the same for all ports so marked); ports not named are plain. Formulas and types see the operator's own order of
+    dimensions in any layout.
+
+    `images` maps port names to `image2d_array_t` or `image2d_t`, with one float32 or float16 in the channel R. As the value
+    lies in memory, the last dimension is the width; the one before is an array's height and all others its slices, or all
+    others are the height of an image2d_t. `scratch` gives the bytes of work buffers, uninitialised at every run: formulas or
+    functions of input and output types.
     """
 
     language: ClassVar[str] = "opencl"

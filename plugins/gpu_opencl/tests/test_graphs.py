@@ -223,7 +223,7 @@ def test_an_operators_own_kernel(device: OpenCLDevice, bench: Any) -> None:
     x = np.arange(8, dtype=np.float32)
     graph, feeds = bench.single(Shift(by=0.5, extra=2), [x])
     executable = device.compile(graph, {})
-    assert [(r.kernel, r.from_operator) for r in executable.reports] == [("own", True)]
+    assert [(r.kernel, r.from_operator) for r in executable.reports] == [("shift", True)]
     np.testing.assert_array_equal(executable.create_request().run(feeds)[0], x + 2.5)
     typed = TypedNode.of(
         *bench.single(Shift(), [x.astype(np.float64)])[0].nodes, bench.single(Shift(), [x.astype(np.float64)])[0]

@@ -18,8 +18,9 @@ WIDEST_VECTOR = 8
 class Capabilities:
     """The facts that kernels choose by. Sizes in bytes.
 
-    `kind` is CPU, GPU or ACCELERATOR; `identity` a digest of device, driver and platform
-    versions, under which binaries are kept; `needs_linker` says that the driver calls the program `ld` for every build.
+    `kind` is CPU, GPU or ACCELERATOR; `identity` a digest of device, driver and platform versions, under which binaries are
+    kept; `image_size` the greatest width, height and number of slices of an image, zeros where there are none;
+    `needs_linker` says that the driver calls the program `ld` for every build.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Capabilities:
     max_work_item_sizes: tuple[int, ...]
     local_memory: int
     max_allocation: int
+    image_size: tuple[int, int, int]
     vector_width: int
     fp16: bool
     fp64: bool
@@ -53,6 +55,7 @@ class Capabilities:
             max_work_item_sizes=tuple(device.max_work_item_sizes),
             local_memory=device.local_mem_size,
             max_allocation=device.max_mem_alloc_size,
+            image_size=image_size(device),
             vector_width=min(WIDEST_VECTOR, _power_of_two(device.native_vector_width_float)),
             fp16="cl_khr_fp16" in extensions,
             fp64="cl_khr_fp64" in extensions,
@@ -63,6 +66,13 @@ class Capabilities:
 
 def _power_of_two(number: int) -> int:
     return 1 << (max(1, number).bit_length() - 1)
+
+
+def image_size(device: Any) -> tuple[int, int, int]:
+    """Greatest width, height and slices; zeros without images."""
+    if not device.image_support:
+        return (0, 0, 0)
+    return (device.image2d_max_width, device.image2d_max_height, device.image_max_array_size)
 
 
 def kind_of(device: Any) -> str:

@@ -1,5 +1,6 @@
 """The device: chooses kernels, builds programs, makes executables."""
 
+import dataclasses
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,23 +16,28 @@ from dovetail.device import (
     DeviceUnavailable,
     Graph,
     KernelTable,
+    LayerConfig,
     Node,
     NodeReport,
+    Reason,
     Refusal,
+    Reorder,
     TypedNode,
     choose,
     plan_graph,
     plan_regions,
 )
-from dovetail.errors import UsageError, did_you_mean
+from dovetail.errors import CompileError, UsageError, did_you_mean
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.discovery import find_device
 from dovetail_gpu_opencl.elementwise import Chain
 from dovetail_gpu_opencl.executable import CLExecutable, Command
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.launch import Launch, Scratch
 from dovetail_gpu_opencl.own_kernel import OwnKernel
-from dovetail_gpu_opencl.program import BinaryCache, Programs, cache_folder
+from dovetail_gpu_opencl.program import BinaryCache, Programs, cache_folder, check_signature
+from dovetail_gpu_opencl.reorder import ReorderKernel
 from dovetail_gpu_opencl.view import View
 
 __all__ = ["OpenCLDevice"]
@@ -57,7 +63,7 @@ class OpenCLDevice(Device):
             raise DeviceUnavailable(f"{info.name} ({info.full_name}) is not there any more") from None
         with translated(f"creating a context on {info.name}"):
             self._context = cl.Context([self._device])
-        self.caps = caps or Capabilities.query(self._device)
+        self.caps = _with_images(caps or Capabilities.query(self._device), self._context)
         self.programs = Programs(self._context, self._device, self.caps, BinaryCache(cache_folder()))
         self._table: KernelTable[CLKernel] = KernelTable("dovetail_gpu_opencl.kernels")
         self._bound: dict[str, tuple[CLKernel, ...]] = {}
@@ -66,7 +72,11 @@ class OpenCLDevice(Device):
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether one of the kernels runs the node with its post-ops."""
         choice = self._choose(node)
-        return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.name)
+        return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.title(node))
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        """What the operator's own kernel declares, any layout for elementwise kernels, else everything plain."""
+        return self._chosen(node).kernel.configurations(node)
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> CLExecutable:
         """Compile a graph in schedule order. Raises `CompileError` naming the node."""
@@ -75,20 +85,39 @@ class OpenCLDevice(Device):
             raise DeviceError(f"{self.info.name} has no out-of-order queues", hint="leave out the option QUEUE")
         typed = {node.name: TypedNode.of(node, graph) for node in graph.nodes}
         chosen = {name: self._chosen(node) for name, node in typed.items()}
-        memory = plan_graph(graph, lambda n: _in_place(chosen, typed, n), plan=plan_regions)
-        launches = [(str(n.node), launch) for name, n in typed.items() for launch in chosen[name].kernel.launches(n)]
-        commands = [Command(node, launch, self.programs.get(launch, node)) for node, launch in launches if not launch.is_empty]
+        for name, node in typed.items():
+            self._check_layouts(chosen[name].kernel, node)
+        launches = {name: [x for x in chosen[name].kernel.launches(n) if not x.is_empty] for name, n in typed.items()}
+        memory = plan_graph(graph, lambda n: _in_place(chosen, typed, n), lambda n: _scratch(launches[n.name]), plan=plan_regions)
+        own = {name: choice.kernel.from_operator for name, choice in chosen.items()}
+        commands = [self._command(n, launch, own[name]) for name, n in typed.items() for launch in launches[name]]
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
         return CLExecutable(self._context, self._device, self.caps, graph, commands, reports, memory, out_of_order=out_of_order)
 
     def kernels(self, node: TypedNode) -> tuple[CLKernel, ...]:
         """All kernels that are asked for a node, in order."""
-        stem = node.op.stem if not node.op.domain else ""
+        # An operator of another domain, or one that replaces a standard one, may mean something else by the same name.
+        stem = node.op.stem if type(node.op).__module__ == f"dovetail.ops.{node.op.stem}" else ""
+        if isinstance(node.op, Reorder):
+            return (ReorderKernel().on(self.caps),)
         with self._lock:
             if stem not in self._bound:
                 listed = (View(), OwnKernel(), *(self._table[stem] if stem else ()), Chain())
                 self._bound[stem] = tuple(kernel.on(self.caps) for kernel in listed)
             return self._bound[stem]
+
+    def _command(self, node: TypedNode, launch: Launch, own: bool) -> Command:
+        named = str(node.node)
+        program = self.programs.get(launch, named)
+        if own:  # those of this package are tested
+            check_signature(program, launch, named)
+        return Command(named, launch, program)
+
+    def _check_layouts(self, kernel: CLKernel, node: TypedNode) -> None:
+        if not any(config.fits(node) for config in kernel.configurations(node)):
+            given = ", ".join("-" if t is None else str(t) for t in (*node.inputs, *node.outputs, *node.operands))
+            taken = f"the kernel {kernel.title(node)!r} takes it in other memory layouts than {given}"
+            raise CompileError(f"{self.info.name}, node {node.node}: {taken}")
 
     def _choose(self, node: TypedNode) -> Choice[CLKernel] | Refusal:
         return choose(self.kernels(node), node)
@@ -115,13 +144,30 @@ def _in_place(chosen: Mapping[str, Choice[CLKernel]], typed: Mapping[str, TypedN
     return chosen[node.name].kernel.in_place(typed[node.name])
 
 
+def _scratch(launches: Sequence[Launch]) -> list[int]:
+    return [a.nbytes for launch in launches for a in launch.arguments if isinstance(a, Scratch)]
+
+
+def _with_images(caps: Capabilities, context: Any) -> Capabilities:
+    """Without images where the context has none of one float; OpenCL 1.2 asks only for those of four."""
+    found = (
+        cl.get_supported_image_formats(context, cl.mem_flags.READ_WRITE, cl.mem_object_type.IMAGE2D_ARRAY)
+        if any(caps.image_size)
+        else []
+    )
+    types = {f.channel_data_type for f in found if f.channel_order == cl.channel_order.R}
+    usable = types >= {cl.channel_type.FLOAT, cl.channel_type.HALF_FLOAT}
+    return caps if usable else dataclasses.replace(caps, image_size=(0, 0, 0))
+
+
 def _report(node: TypedNode, choice: Choice[CLKernel]) -> NodeReport:
     kernel = choice.kernel
-    tried = tuple((name, refusal) for name, refusal in choice.refusals if name not in ("view", "own", "chain"))
+    # Kernels for all operators say OPERATOR of one that is not theirs: nothing to tell.
+    tried = tuple((name, refusal) for name, refusal in choice.refusals if refusal.reason is not Reason.OPERATOR)
     return NodeReport(
         node.name,
         node.op.key,
-        kernel.name,
+        kernel.title(node),
         kernel.from_operator,
         tuple(_named(p) for p in node.post_ops),
         node.node.origins,

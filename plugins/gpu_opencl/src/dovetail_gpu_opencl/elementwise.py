@@ -33,6 +33,7 @@ class Expression(CLKernel):
     """
 
     name = "elementwise"
+    elementwise = True
     dtypes: ClassVar = frozenset(C_TYPES)
 
     def __init__(
@@ -83,6 +84,7 @@ class Chain(CLKernel):
     """Any operator that is a chain of post-ops over one of its inputs (`Operator.post_ops`)."""
 
     name = "chain"
+    elementwise = True
 
     def applies(self, node: TypedNode) -> Refusal | None:
         return Refusal(Reason.OPERATOR, node.op.key) if as_chain(node) is None else None

@@ -1,5 +1,6 @@
 """A graph compiled for an OpenCL device."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,11 +9,12 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from dovetail.device import Executable, ExecutableRequest, Graph, MemoryPlan, NodeReport, OutOfMemory
+from dovetail.device import DType, Executable, ExecutableRequest, Graph, MemoryPlan, NodeReport, OutOfMemory
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.hazards import Span, Step, dependencies
-from dovetail_gpu_opencl.launch import Constant, Fault, Launch, Local, Read, Scalar, Write
+from dovetail_gpu_opencl.launch import Constant, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write
+from dovetail_gpu_opencl.reorder import laid_out
 from dovetail_gpu_opencl.request import InOrderRequest, OutOfOrderRequest
 
 __all__ = ["CLExecutable", "Command"]
@@ -45,7 +47,12 @@ class CLExecutable(Executable):
         out_of_order: bool,
     ) -> None:
         self.context, self.device, self.caps, self.graph = context, device, caps, graph
-        self.commands, self.reports, self.memory = tuple(commands), tuple(reports), memory
+        self.commands, self.reports = tuple(commands), tuple(reports)
+        arguments = [a for c in self.commands for a in c.launch.arguments]
+        self._scratch = {a.value: a.nbytes for a in arguments if isinstance(a, Scratch)}
+        self._images = {a.value: a for a in arguments if isinstance(a, Image)}
+        self.memory = dataclasses.replace(memory, peak=memory.peak + sum(i.nbytes for i in self._images.values()))
+        self.arrays = {name: laid_out(array, graph.types[name]) for name, array in graph.constants.items()}
         self.faults = tuple((c.node, a.message) for c in self.commands for a in c.launch.arguments if isinstance(a, Fault))
         self.downloads = tuple(self._downloaded(name) for name in graph.outputs)
         self._out_of_order = out_of_order
@@ -70,22 +77,24 @@ class CLExecutable(Executable):
 
     def nbytes(self, value: str) -> int:
         """Bytes of the block that holds `value`."""
-        return self.graph.types[self.root(value)].nbytes
+        root = self.root(value)
+        return self._scratch[root] if root in self._scratch else self.graph.types[root].nbytes
 
     def constant(self, array: NDArray[Any]) -> Any:
         """The buffer of an uploaded array."""
         return self._constants[id(array)]
 
     def allocate(self) -> dict[str, Any]:
-        """Buffers for all blocks of the plan: one for each of its regions.
+        """Buffers for all blocks of the plan, one for each of its regions, and images.
 
         Whole buffers, not sub-buffers of an arena: releasing overlapping sub-buffers crashes in NVIDIA's driver 580.
         """
         sizes: dict[int, int] = {}
         for name, offset in self.memory.offsets.items():
-            sizes[offset] = max(sizes.get(offset, 1), self.graph.types[name].nbytes)
+            sizes[offset] = max(sizes.get(offset, 1), self.nbytes(name))
         buffers = {offset: self._buffer(size, "intermediate values") for offset, size in sizes.items()}
-        return {name: buffers[offset] for name, offset in self.memory.offsets.items()}
+        found = {name: buffers[offset] for name, offset in self.memory.offsets.items()}
+        return {**found, **{name: self._image(image) for name, image in self._images.items()}}
 
     def waits(self) -> tuple[tuple[int, ...], ...]:
         """For an out-of-order queue: what each upload, each command and each download must wait for."""
@@ -105,7 +114,7 @@ class CLExecutable(Executable):
     def _span(self, value: str) -> Span:
         root = self.root(value)
         if root not in self.memory.offsets:
-            return Span(root, 0, 1)  # a constant: nobody writes it
+            return Span(root, 0, 1)  # a constant, which nobody writes, or an image
         start = self.memory.offsets[root]
         return Span(ARENA, start, start + max(1, self.nbytes(root)))
 
@@ -115,13 +124,25 @@ class CLExecutable(Executable):
         with translated(f"allocating {nbytes} bytes for {what}"):
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
 
+    def _image(self, image: Image) -> Any:
+        kind = cl.channel_type.HALF_FLOAT if image.dtype is DType.FLOAT16 else cl.channel_type.FLOAT
+        shape = (image.width, image.height) if image.slices is None else (image.width, image.height, image.slices)
+        with translated(f"allocating {image.nbytes} bytes for an image of {shape}"):
+            return cl.create_image(
+                self.context,
+                cl.mem_flags.READ_WRITE,
+                cl.ImageFormat(cl.channel_order.R, kind),
+                shape=shape,
+                is_array=image.slices is not None,
+            )
+
     def _upload(self) -> None:
         for command in self.commands:
             for argument in command.launch.arguments:
                 if isinstance(argument, Constant):
                     self._upload_array(argument.array, command.node)
-                elif isinstance(argument, Read) and self.root(argument.value) in self.graph.constants:
-                    self._upload_array(self.graph.constants[self.root(argument.value)], command.node)
+                elif isinstance(argument, Read) and self.root(argument.value) in self.arrays:
+                    self._upload_array(self.arrays[self.root(argument.value)], command.node)
 
     def _upload_array(self, array: NDArray[Any], node: str) -> None:
         if id(array) in self._constants:
@@ -149,7 +170,11 @@ def _values(executable: CLExecutable, argument: Any, buffers: Mapping[str, Any],
     match argument:
         case Read(value) | Write(value):
             root = executable.root(value)
-            return (buffers[root] if root in buffers else executable.constant(executable.graph.constants[root]),)
+            return (buffers[root] if root in buffers else executable.constant(executable.arrays[root]),)
+        case Scratch(value) | Image(value):
+            return (buffers[value],)
+        case Null():
+            return (None,)
         case Constant(array):
             return (executable.constant(array),)
         case Scalar(value):

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from dovetail.device import Accepted, Binary, DType, Kernel, Reason, Refusal, Sum, TensorType, TypedNode
+from dovetail.device import PLAIN, Accepted, Binary, DType, Kernel, LayerConfig, Reason, Refusal, Sum, TensorType, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.launch import Launch
@@ -27,6 +27,8 @@ class CLKernel(Kernel):
     has_epilogue: ClassVar[bool] = True
     """True when the kernel applies post-ops."""
     from_operator: ClassVar[bool] = False
+    elementwise: ClassVar[bool] = False
+    """True when element i of the result is made of the elements i of the inputs, so that any layout common to all will do."""
     computes: ClassVar[bool] = True
     """False for kernels that only move bytes: these need no C type and no extension for a data type."""
 
@@ -45,7 +47,7 @@ class CLKernel(Kernel):
             refusal = postops.check(node) if self.has_epilogue else Refusal(Reason.POST_OP, f"{self.name} applies none")
         if refusal is None:
             refusal = self.check(node)
-        return Accepted(self.name) if refusal is None else refusal
+        return Accepted(self.title(node)) if refusal is None else refusal
 
     def applies(self, node: TypedNode) -> Refusal | None:
         """For kernels that are asked for every operator: why this one is not theirs."""
@@ -54,6 +56,14 @@ class CLKernel(Kernel):
     def check(self, node: TypedNode) -> Refusal | None:
         """What this kernel asks beyond data types and post-ops."""
         return None
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        """The layouts in which the kernel takes a node that it accepted, the best first."""
+        return (LayerConfig.elementwise(node) if self.elementwise else LayerConfig.uniform(node, PLAIN),)
+
+    def title(self, node: TypedNode) -> str:
+        """What reports call the kernel for a node that it accepted."""
+        return self.name
 
     @abstractmethod
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:

@@ -6,7 +6,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Argument", "Constant", "Fault", "Launch", "Local", "Read", "Scalar", "Write", "ints"]
+from dovetail.device import DType
+
+__all__ = [
+    "Argument",
+    "Constant",
+    "Fault",
+    "Image",
+    "Launch",
+    "Local",
+    "Null",
+    "Read",
+    "Scalar",
+    "Scratch",
+    "Write",
+    "ints",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +30,18 @@ class Read:
 
     value: str
 
+    def __str__(self) -> str:
+        return f"input {self.value!r}"
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
     """The buffer of a value that the kernel writes."""
 
     value: str
+
+    def __str__(self) -> str:
+        return f"output {self.value!r}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +56,9 @@ class Scalar:
     """A number passed by value."""
 
     value: np.generic
+
+    def __str__(self) -> str:
+        return f"{self.value.dtype} {self.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +78,49 @@ class Fault:
     message: str
 
 
-Argument = Read | Write | Constant | Scalar | Local | Fault
+@dataclass(frozen=True, slots=True)
+class Null:
+    """A NULL buffer: an input or output that the node leaves out."""
+
+    def __str__(self) -> str:
+        return "NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A buffer of so many bytes that lives while the node runs. `value` is its name in the memory plan."""
+
+    value: str
+    nbytes: int
+
+    def __str__(self) -> str:
+        return f"scratch of {self.nbytes} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image with one channel of `dtype`, an array of slices when `slices` is not None.
+
+    Each request has its own; launches that name the same `value` share it. `written` says which way this launch uses it.
+    """
+
+    value: str
+    dtype: DType
+    width: int
+    height: int
+    slices: int | None
+    written: bool
+
+    def __str__(self) -> str:
+        return f"image {self.value.rpartition(':')[2]}"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its pixels."""
+        return self.width * self.height * (self.slices or 1) * self.dtype.itemsize
+
+
+Argument = Read | Write | Constant | Scalar | Local | Fault | Null | Scratch | Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +146,13 @@ class Launch:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The values that are read."""
-        return tuple(a.value for a in self.arguments if isinstance(a, Read))
+        """The values and images that are read."""
+        return tuple(a.value for a in self.arguments if isinstance(a, Read) or (isinstance(a, Image) and not a.written))
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """The values that are written."""
-        return tuple(a.value for a in self.arguments if isinstance(a, Write))
+        """The values, images and scratch buffers that are written."""
+        return tuple(a.value for a in self.arguments if isinstance(a, Write | Scratch) or (isinstance(a, Image) and a.written))
 
 
 def ints(*values: int) -> tuple[Scalar, ...]:

@@ -1,13 +1,29 @@
 """Runs the OpenCL kernel that an operator brings along in its class (`OpenCLKernel`)."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dovetail.device import OpenCLKernel, Reason, Refusal, TypedNode
+from dovetail.device import (
+    ANY,
+    DType,
+    LayerConfig,
+    OpenCLKernel,
+    Reason,
+    Refusal,
+    TensorType,
+    TypedNode,
+    node_context,
+    padded,
+)
+from dovetail.errors import OperatorError
+from dovetail.op import Port
+from dovetail_gpu_opencl.images import geometry, read_launch, refuse_image, write_launch
 from dovetail_gpu_opencl.kernel import CLKernel
-from dovetail_gpu_opencl.launch import Argument, Launch, Read, Scalar, Write
+from dovetail_gpu_opencl.launch import Argument, Image, Launch, Null, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.source import C_TYPES
 
 __all__ = ["OwnKernel"]
@@ -15,8 +31,17 @@ __all__ = ["OwnKernel"]
 _NUMBERS: dict[str, Callable[[Any], np.generic]] = {"float": np.float32, "int": np.int32, "uint": np.uint32}
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One input or output: the name of its port, the value's name and type (None when it is left out)."""
+
+    port: str
+    value: str
+    tensor: TensorType | None
+
+
 class OwnKernel(CLKernel):
-    """The operator's own kernel: the first of its sources in OpenCL that has an entry for the data type."""
+    """The operator's own kernel: the first of its sources in OpenCL that this device and node allow."""
 
     name = "own"
     dtypes = frozenset(C_TYPES)
@@ -24,33 +49,129 @@ class OwnKernel(CLKernel):
     from_operator = True
 
     def applies(self, node: TypedNode) -> Refusal | None:
-        brought = any(isinstance(k, OpenCLKernel) for k in node.op.kernels)
-        return None if brought else Refusal(Reason.OPERATOR, f"{node.op.key} brings no OpenCL kernel")
+        return None if _sources(node) else Refusal(Reason.OPERATOR, f"{node.op.key} brings no OpenCL kernel")
 
     def check(self, node: TypedNode) -> Refusal | None:
-        first = node.inputs[0] if node.inputs else None
-        if first is None or None in node.inputs:
-            return Refusal(Reason.ATTRIBUTE, "an input is left out, and the operator's kernel takes all")
-        if _source(node) is None:
-            return Refusal(Reason.DTYPE, f"the operator's kernel has no entry for {first.dtype}")
-        return None
+        found = self._source(node)
+        return found if isinstance(found, Refusal) else None
+
+    def title(self, node: TypedNode) -> str:
+        return self._chosen(node)[1]
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        kernel, _ = self._chosen(node)
+        inputs = [kernel.layout_of(place.port) for place in _inputs(node)][: len(node.inputs)]
+        outputs = [kernel.layout_of(place.port) for place in _outputs(node) if place.value]
+        return (LayerConfig(tuple(inputs), tuple(outputs)),)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        source = _source(node)
-        assert source is not None
-        kernel, entry = source
-        arguments: list[Argument] = [Read(name) for name in node.node.inputs]
-        arguments += [Write(name) for name in node.node.writes]
-        arguments += [Scalar(_NUMBERS[c_type](getattr(node.op, name))) for name, c_type in kernel.scalars]
-        work, local = kernel.work_sizes(node.inputs, node.outputs)
-        text = kernel.define_lines(node.op, node.inputs, node.outputs) + kernel.source
-        return (Launch(kernel.origin, text, entry, tuple(arguments), work, local, kernel.options),)
+        if not any(t.size for t in node.outputs):
+            return ()
+        kernel, entry = self._chosen(node)
+        with node_context(node.node, node.inputs):
+            work, local = kernel.work_sizes(node.inputs, node.outputs)
+            scratch = kernel.scratch_bytes(node.inputs, node.outputs)
+            text = kernel.define_lines(node.op, node.inputs, node.outputs) + kernel.source
+            numbers = [Scalar(_NUMBERS[c_type](getattr(node.op, name))) for name, c_type in kernel.scalars]
+        inputs = [_argument(kernel, p, f"image:{node.name}:input{i}", written=False) for i, p in enumerate(_inputs(node))]
+        outputs = [_argument(kernel, p, f"image:{node.name}:output{i}", written=True) for i, p in enumerate(_outputs(node))]
+        buffers = [Scratch(f"scratch:{node.name}:{i}", size) for i, size in enumerate(scratch)]
+        arguments = (*inputs, *outputs, *buffers, *numbers)
+        before = [write_launch(p.value, a) for p, a in zip(_inputs(node), inputs, strict=True) if isinstance(a, Image)]
+        after = [read_launch(a, p.value) for p, a in zip(_outputs(node), outputs, strict=True) if isinstance(a, Image)]
+        return (*before, Launch(kernel.origin, text, entry, arguments, work, local, kernel.options), *after)
+
+    def _chosen(self, node: TypedNode) -> tuple[OpenCLKernel, str]:
+        found = self._source(node)
+        assert not isinstance(found, Refusal)
+        return found
+
+    def _source(self, node: TypedNode) -> tuple[OpenCLKernel, str] | Refusal:
+        refusal = Refusal(Reason.OPERATOR)
+        for kernel in _sources(node):
+            entry = kernel.entry_for(_dtype(node))
+            if entry is None:
+                refusal = Refusal(Reason.DTYPE, f"the operator's kernel has no entry for {_dtype(node)}")
+                continue
+            with node_context(node.node, node.inputs):
+                found = self._refuse(kernel, node)
+            if found is None:
+                return kernel, entry
+            refusal = found
+        return refusal
+
+    def _refuse(self, kernel: OpenCLKernel, node: TypedNode) -> Refusal | None:
+        _check_ports(kernel, node.op.inputs, node.op.outputs)
+        for place in (*_inputs(node), *_outputs(node)):
+            layout = kernel.layout_of(place.port)
+            if place.tensor is not None and layout != ANY and not layout.fits(place.tensor.rank):
+                return Refusal(Reason.LAYOUT, f"{layout} for {place.port!r}, which is {place.tensor}")
+        if not any(t.size for t in node.outputs):
+            return None
+        for place in (*_inputs(node), *_outputs(node)):
+            if place.port in kernel.images:
+                refusal = refuse_image(place.port, kernel.images[place.port], _dims(kernel, place), place.tensor, self.caps)
+                if refusal is not None:
+                    return refusal
+        return self._refuse_sizes(kernel, node)
+
+    def _refuse_sizes(self, kernel: OpenCLKernel, node: TypedNode) -> Refusal | None:
+        _, local = kernel.work_sizes(node.inputs, node.outputs)
+        most, limits = self.caps.max_work_group_size, self.caps.max_work_item_sizes
+        if local and (math.prod(local) > most or any(n > m for n, m in zip(local, limits, strict=False))):
+            accepted = f"{most} work items in a group, {limits} in its dimensions"
+            return Refusal(Reason.CAPABILITY, f"the local size is {local}; the device takes at most {accepted}")
+        largest = max(kernel.scratch_bytes(node.inputs, node.outputs), default=0)
+        if largest > self.caps.max_allocation:
+            return Refusal(Reason.MEMORY, f"{largest} bytes of scratch; the largest buffer has {self.caps.max_allocation}")
+        return None
 
 
-def _source(node: TypedNode) -> tuple[OpenCLKernel, str] | None:
-    first = node.inputs[0]
-    assert first is not None
-    for kernel in node.op.kernels:
-        if isinstance(kernel, OpenCLKernel) and (entry := kernel.entry_for(first.dtype)) is not None:
-            return kernel, entry
-    return None
+def _sources(node: TypedNode) -> Sequence[OpenCLKernel]:
+    return [kernel for kernel in node.op.kernels if isinstance(kernel, OpenCLKernel)]
+
+
+def _dtype(node: TypedNode) -> DType:
+    return next(t for t in (*node.inputs, *node.outputs) if t is not None).dtype
+
+
+def _inputs(node: TypedNode) -> list[_Place]:
+    return [*_places(node.op.inputs, node.node.inputs, node.inputs)]
+
+
+def _outputs(node: TypedNode) -> list[_Place]:
+    present = iter(node.outputs)
+    return [*_places(node.op.outputs, node.node.outputs, [next(present) if name else None for name in node.node.outputs])]
+
+
+def _places(ports: Sequence[Port], names: Sequence[str], types: Sequence[TensorType | None]) -> Iterator[_Place]:
+    """One for each argument; ports at the end that the node does not mention are left out too."""
+    for index, (name, tensor) in enumerate(zip(padded(names, ports), padded(types, ports), strict=True)):
+        yield _Place(ports[min(index, len(ports) - 1)].name, name or "", tensor)
+
+
+def _check_ports(kernel: OpenCLKernel, *sides: Sequence[Port]) -> None:
+    known = [port.name for side in sides for port in side]
+    for what, names in (("layouts", kernel.layouts), ("images", kernel.images)):
+        for name in names:
+            if name not in known:
+                raise OperatorError(f"{kernel.origin}: {what} name the port {name!r}", hint=f"known ports: {', '.join(known)}")
+    for name in kernel.images:
+        if kernel.layout_of(name) == ANY:
+            raise OperatorError(f"{kernel.origin}: the image {name!r} has the layout ANY", hint="give it a layout of its own")
+
+
+def _dims(kernel: OpenCLKernel, place: _Place) -> tuple[int, ...]:
+    """The shape in memory, in the layout that the kernel wants."""
+    if place.tensor is None:
+        return ()
+    return tuple(place.tensor.dims[d] for d in kernel.layout_of(place.port).order(place.tensor.rank))
+
+
+def _argument(kernel: OpenCLKernel, place: _Place, image: str, *, written: bool) -> Argument:
+    if place.tensor is None:
+        return Null()
+    kind = kernel.images.get(place.port)
+    if kind is None:
+        return Write(place.value) if written else Read(place.value)
+    return Image(image, place.tensor.dtype, *geometry(kind, _dims(kernel, place)), written)

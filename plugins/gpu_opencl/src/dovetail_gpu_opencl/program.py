@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from dovetail.errors import CompileError
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.launch import Launch
 
-__all__ = ["BinaryCache", "Programs", "cache_folder"]
+__all__ = ["BinaryCache", "Programs", "cache_folder", "check_signature"]
 
 BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 _MAGIC = b"dovetail-opencl-1\n"
@@ -116,6 +117,23 @@ class Programs:
         if len(binaries) == 1 and binaries[0]:
             self._cache.put(key, bytes(binaries[0]))
         return program
+
+
+def check_signature(program: Any, launch: Launch, node: str) -> None:
+    """Raises `CompileError` unless the program has the launch's entry, with as many arguments as the launch gives."""
+    names = program.kernel_names.split(";")
+    where = f"node {node}: the kernel {launch.entry!r} of {launch.file}"
+    if launch.entry not in names:
+        raise CompileError(f"{where} is not in the source", hint=f"kernels there: {', '.join(names)}")
+    taken = cl.Kernel(program, launch.entry).num_args
+    if taken != len(launch.arguments):
+        given = ", ".join(str(a) for a in launch.arguments)
+        declared = re.search(rf"\b{re.escape(launch.entry)}\s*\(([^)]*)\)", launch.source)
+        shown = f": {' '.join(declared[1].split())}" if declared else ""
+        raise CompileError(
+            f"{where} takes {taken} arguments{shown}. It is given {len(launch.arguments)}: {given}",
+            hint="the order is inputs, outputs, scratch buffers, scalars; what a node leaves out is NULL",
+        )
 
 
 def _quietly_build(program: Any, options: list[str]) -> Any:
