@@ -6,9 +6,12 @@ from dovetail.hookspecs import hookimpl
 from dovetail_ops_tim_vx.bidirectional_sequence_lstm import BidirectionalSequenceLstm
 from dovetail_ops_tim_vx.bidirectional_sequence_rnn import BidirectionalSequenceRnn
 from dovetail_ops_tim_vx.bidirectional_sequence_rnn_ext import BidirectionalSequenceRnnExt
+from dovetail_ops_tim_vx.detection_post_process import DetectionPostProcess
+from dovetail_ops_tim_vx.gemm import Gemm
 from dovetail_ops_tim_vx.h_swish import HSwish
 from dovetail_ops_tim_vx.maxpool_grad import MaxpoolGrad
 from dovetail_ops_tim_vx.rnn_cell import RNNCell
+from dovetail_ops_tim_vx.softmax import Softmax
 from dovetail_ops_tim_vx.unidirectional_sequence_rnn import UnidirectionalSequenceRnn
 from dovetail_ops_tim_vx.unidirectional_sequence_rnn_ext import UnidirectionalSequenceRnnExt
 
@@ -20,9 +23,12 @@ __all__ = [
     "BidirectionalSequenceLstm",
     "BidirectionalSequenceRnn",
     "BidirectionalSequenceRnnExt",
+    "DetectionPostProcess",
+    "Gemm",
     "HSwish",
     "MaxpoolGrad",
     "RNNCell",
+    "Softmax",
     "UnidirectionalSequenceRnn",
     "UnidirectionalSequenceRnnExt",
 ]
@@ -31,9 +37,12 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     BidirectionalSequenceLstm,
     BidirectionalSequenceRnn,
     BidirectionalSequenceRnnExt,
+    DetectionPostProcess,
+    Gemm,
     HSwish,
     MaxpoolGrad,
     RNNCell,
+    Softmax,
     UnidirectionalSequenceRnn,
     UnidirectionalSequenceRnnExt,
 )
