@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dovetail.plugins.devices import Devices
     from dovetail.plugins.observers import Observers
     from dovetail.plugins.operators import Operators
-    from dovetail.plugins.rules import Decision, Judge
+    from dovetail.plugins.rules import Candidate, Decision, Judge
     from dovetail.plugins.staging import Loader
 
 __all__ = ["PluginManager"]
@@ -76,6 +76,14 @@ class PluginManager:
         Raises `PluginNotFound` with a suggestion, `PluginError` when several answer to the name.
         """
         return self._ledger.get(name)
+
+    def owner(self, kind: str, key: str) -> PluginRecord:
+        """The plugin that serves a device type or a file suffix. Imports no plugin.
+
+        Raises `PluginNotFound` when there is none, `PluginConflict` for several, and what keeps the preferred one from loading.
+        """
+        found = self._ledger.choose(kind, key)
+        return found or self.record(key)
 
     def formats(self) -> tuple[str, ...]:
         """The file suffixes that can be read, without the dot. Imports no plugin."""
@@ -151,6 +159,14 @@ class PluginManager:
         """
         with self._lock:
             return self._operators.decide(domain, op_type, version, judge)
+
+    def candidates(self, domain: str, op_type: str, version: int) -> tuple["Candidate", ...]:
+        """All classes of an operator that may be used, whether or not the rules can decide between them.
+
+        Raises as `operator`, but for `PluginConflict`.
+        """
+        with self._lock:
+            return self._operators.candidates(domain, op_type, version)
 
     def operators(self, domain: str | None = None) -> tuple[type["Operator"], ...]:
         """Every operator class of a domain, or of all; loads the packs that may be loaded. Sorted by name, then by provider."""

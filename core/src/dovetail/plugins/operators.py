@@ -61,8 +61,10 @@ class Operators:
             raise self._pin_to_nothing(domain, op_type, version, pin, found)
         if not found:
             raise self._unknown(domain, op_type, version)
-        best_first = sorted(found, key=lambda c: (-c.rank, c.plugin))
-        return tuple({c.operator: c for c in reversed(best_first)}.values())
+        once: dict[type[Operator], Candidate] = {}
+        for one in sorted(found, key=lambda c: (-c.rank, c.plugin)):
+            once.setdefault(one.operator, one)
+        return tuple(once.values())
 
     def all(self, domain: str | None) -> tuple[type[Operator], ...]:
         """Every class of a domain, or of all domains, sorted by name; loads the packs that may be loaded."""

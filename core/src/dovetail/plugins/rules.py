@@ -11,7 +11,7 @@ from dovetail.op import KernelSource, Operator, Port
 from dovetail.plugins.records import STANDARD_DOMAIN
 from dovetail.plugins.selection import ESSENTIAL
 
-__all__ = ["RULES", "Candidate", "Decision", "Judge", "Suitability", "claim", "decide", "languages", "pin_lines"]
+__all__ = ["GRADES", "RULES", "Candidate", "Decision", "Judge", "Suitability", "claim", "decide", "languages", "pin_lines"]
 
 RULES = {
     1: "what the user prefers goes first: operators of the session, plugins registered in this process, pins, `prefer`",
@@ -24,6 +24,8 @@ RULES = {
 
 KERNEL, COMPOSITION, REFERENCE, NOTHING = range(4)
 """How a device can run an operator, the best first."""
+GRADES = ("kernel", "composition", "reference", "nothing")
+"""The same in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,9 @@ def _narrower(a: Candidate, suits_a: Suitability, b: Candidate, suits_b: Suitabi
 # --- what a class says of itself ----------------------------------------------------------------------------------------
 
 
-def languages(device_type: str, kind: str = "") -> tuple[str, ...]:
-    """The languages of kernel sources for a device: named after its type, its kind, or the host that the reference device is."""
-    return device_type, kind, *(("host",) if device_type.lower() == ESSENTIAL[1] else ())
+def languages(device_type: str) -> tuple[str, ...]:
+    """The languages of kernel sources for a device: named after its type, or after the host, which the reference device is."""
+    return device_type, *(("host",) if device_type.lower() == ESSENTIAL[1] else ())
 
 
 def claim(operator: type[Operator], languages: Iterable[str], dtype: str = "") -> Suitability:

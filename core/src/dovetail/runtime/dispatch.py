@@ -101,8 +101,8 @@ def _judge(node: Node, graph: Graph, targets: Sequence[Target]) -> Judge:
     def judge(candidate: Candidate) -> Suitability:
         typed = TypedNode.of(_with_class(node, candidate.operator), graph)
         grades = tuple(_grade(typed, target.device) for target in targets)
-        info = targets[0].device.info
-        claimed = claim(candidate.operator, languages(info.type, info.kind), first.dtype.value if first else "")
+        languages_known = languages(targets[0].device.info.type)
+        claimed = claim(candidate.operator, languages_known, first.dtype.value if first else "")
         return Suitability(grades, claimed.dtypes if grades[0] == KERNEL else None)
 
     return judge

@@ -1,0 +1,173 @@
+"""`dovetail plugins which`: the definitions of an operator, the one that is used, and the rule that says so."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dovetail.cli._command import command as make_command
+from dovetail.cli._output import print_json, print_table, print_text
+from dovetail.errors import DeviceNotFound, PluginConflict, did_you_mean
+
+if TYPE_CHECKING:
+    from dovetail.plugins import PluginManager
+    from dovetail.plugins.rules import Candidate, Judge
+
+
+@make_command("dovetail plugins which com.acme::Twist --device NPU --dtype float32", name="which")
+@click.argument("operator", metavar="DOMAIN::OP")
+@click.option("--device", metavar="DEVICE", help="A device type: rule 2 (kernel, composition, reference) is for a device.")
+@click.option("--dtype", metavar="TYPE", help="The data type of the first input: a kernel may be for some only.")
+@click.option(
+    "--opset", type=click.IntRange(min=1), metavar="N", help="The operator set version of the domain. [default: newest]"
+)
+def command(operator: str, device: str | None, dtype: str | None, opset: int | None, as_json: bool) -> None:
+    """List all definitions of an operator, the one that is used, and why. Runs nothing.
+
+    DOMAIN::OP is for example com.acme::Twist; standard operators need no domain. Without --device nothing is known of kernels,
+    and rule 2 is left out. A plan asks the device itself, which may refuse a shape or an attribute: then the next definition
+    has its turn. The exit code is 1 when it is not decided.
+
+    \b
+    JSON: {"operator", "device", "dtype", "opset", "winner", "rule",
+           "reason", "hint", "candidates": [{"plugin", "provider", "since",
+           "until", "runs_by", "dtypes": [] or null, "owner", "priority",
+           "lost_by_rule", "choose"}],
+           "idle": [{"plugin", "state", "defines", "reason", "hint"}]}
+    "idle" packs are installed and not in use; "defines" is null when the
+    pack has no manifest that tells. What is not asked for is null.
+    """
+    from dovetail.plugins import PluginManager
+
+    manager = PluginManager()
+    domain, op_type = _parsed(operator)
+    described = {
+        "operator": f"{domain}::{op_type}" if domain else op_type,
+        "device": _device_type(manager, device),
+        "dtype": _dtype(dtype),
+        "opset": opset,
+    }
+    described |= _decided(manager, domain, op_type, described)
+    if as_json:
+        print_json(described)
+    else:
+        _print(described)
+    if not described["winner"]:
+        click.get_current_context().exit(1)
+
+
+def _parsed(operator: str) -> tuple[str, str]:
+    from dovetail.plugins.selection import operator_key
+
+    if (key := operator_key(operator)) is None:
+        raise click.UsageError(f"{operator!r} is not of the form DOMAIN::OP.")
+    return key
+
+
+def _device_type(manager: "PluginManager", device: str | None) -> str | None:
+    known = {record.key.upper() for record in manager.records() if record.kind == "devices"}
+    kind = None if device is None else device.upper().partition(".")[0]
+    if kind is not None and kind not in known:
+        raise DeviceNotFound(f"no installed plugin provides the device {device!r}", hint=did_you_mean(kind, known))
+    return kind
+
+
+def _dtype(dtype: str | None) -> str | None:
+    from dovetail.graph import DType
+
+    return None if dtype is None else DType.of(dtype).value
+
+
+def _decided(manager: "PluginManager", domain: str, op_type: str, asked: dict[str, Any]) -> dict[str, Any]:
+    from dovetail.plugins.conflicts import NEWEST, idle_packs
+    from dovetail.plugins.rules import RULES, Suitability
+
+    version = asked["opset"] or NEWEST
+    candidates: Sequence[Candidate] = manager.candidates(domain, op_type, version)
+    judge = _judge(manager, asked["device"], asked["dtype"])
+    lost: dict[str, int] = {}
+    told: dict[str, Any] = {"winner": "", "rule": 0}
+    try:
+        decision = manager.decide(domain, op_type, version, judge)
+    except PluginConflict as error:
+        told |= {"reason": error.message, "hint": error.hint}
+    else:
+        candidates, lost = decision.candidates, dict(decision.lost)
+        reason = RULES.get(decision.rule, "there is no other definition")
+        told |= {"winner": decision.winner.plugin, "rule": decision.rule, "reason": reason, "hint": ""}
+    suits = [Suitability() if judge is None else judge(c) for c in candidates]
+    told["candidates"] = [_candidate(c, s, lost.get(c.plugin)) for c, s in zip(candidates, suits, strict=True)]
+    told["idle"] = [
+        {"plugin": r.id, "state": r.state, "defines": defines, "reason": r.reason, "hint": r.hint}
+        for r, defines in idle_packs(manager, domain, op_type)
+        if defines is not False
+    ]
+    return told
+
+
+def _judge(manager: "PluginManager", device: str | None, dtype: str | None) -> "Judge | None":
+    """How classes say that they run; the device's own kernels for standard operators are seen from their files."""
+    if device is None:
+        return None
+    from dovetail import ops
+    from dovetail.cli._kernel_files import device_packages
+    from dovetail.plugins.records import HOST
+    from dovetail.plugins.rules import KERNEL, Suitability, claim, languages
+
+    packages = [package for package in device_packages(manager.records()) if package.device == device]
+    stems = {operator.stem for operator in ops.find_all()}
+
+    def judge(candidate: "Candidate") -> "Suitability":
+        if candidate.plugin == HOST and any(package.kernels(candidate.operator.stem, stems) for package in packages):
+            return Suitability((KERNEL,))
+        return claim(candidate.operator, languages(device), dtype or "")
+
+    return judge
+
+
+def _candidate(candidate: "Candidate", suits: Any, lost_by: int | None) -> dict[str, Any]:
+    from dovetail.plugins.rules import GRADES, pin_lines
+
+    return {
+        "plugin": candidate.plugin,
+        "provider": candidate.provider,
+        "since": candidate.operator.since,
+        "until": candidate.until,
+        "runs_by": GRADES[suits.grades[0]] if suits.grades else None,
+        "dtypes": None if suits.dtypes is None else sorted(suits.dtypes),
+        "owner": candidate.owner,
+        "priority": candidate.priority,
+        "lost_by_rule": lost_by,
+        "choose": next(iter(pin_lines(candidate.operator, [candidate])), ""),
+    }
+
+
+def _print(told: dict[str, Any]) -> None:
+    asked = ", ".join(str(told[word]) for word in ("device", "dtype") if told[word])
+    version = f", version {told['opset']}" if told["opset"] else ""
+    title = f"{told['operator']}{version}{f' on {asked}' if asked else ''}"
+    rows = [
+        (
+            "used" if c["plugin"] == told["winner"] else f"lost by rule {c['lost_by_rule']}" if c["lost_by_rule"] else "",
+            c["provider"],
+            f"{c['since']}..{'' if c['until'] is None else c['until']}",
+            " for ".join(filter(None, (c["runs_by"], ", ".join(c["dtypes"] or ())))) or "-",
+            "owner" if c["owner"] else "",
+            str(c["priority"]),
+        )
+        for c in told["candidates"]
+    ]
+    print_table(title, ("", "definition", "versions", "runs by", "domain", ">priority"), rows)
+    if told["idle"]:
+        idle = [(i["plugin"], i["state"], _DEFINES[i["defines"]], i["reason"], i["hint"]) for i in told["idle"]]
+        print_table("Not in use", ("plugin", "state", "defines it", "why", "to use it"), idle)
+    print_text(
+        f"Rule {told['rule']}: {told['reason']}." if told["rule"] else f"{told['reason'][:1].upper()}{told['reason'][1:]}."
+    )
+    others = [c["choose"] for c in told["candidates"] if c["plugin"] != told["winner"] and c["choose"]]
+    if others:
+        print_text(f"To choose {'another' if told['winner'] else 'one'}, set {' or '.join(others)},")
+        print_text(f"or write in dovetail.yaml: prefer: {{{others[0].removeprefix('DOVETAIL_PREFER=').replace('=', ': ')}}}")
+
+
+_DEFINES = {True: "yes", None: "not known: it has no manifest"}
