@@ -45,6 +45,9 @@ def check_plugin(environment: Any, folder: Path, name: str, kind: str, key: str)
     (loaded,) = json.loads(environment.dovetail("plugins", "info", name, "--json", cwd=folder).stdout)["plugins"]
     assert loaded["state"] == "loaded"
     assert loaded["provides"]
+    (tested,) = json.loads(environment.dovetail("plugins", "test", name, "--json", cwd=folder).stdout)["plugins"]
+    assert tested["ok"]
+    assert tested["counts"]["passed"] > 10
 
 
 @pytest.mark.parametrize("kind", NEW)

@@ -103,7 +103,7 @@ def test_a_pack_of_two_files(environment: Any, built: Callable[[Path], tuple[Pat
     kernels = environment.python("-c", KERNELS, cwd=tmp_path).stdout
     assert re.findall(r"^(\S+) (\S+) (\S+) (.+)$", kernels, re.MULTILINE)[:2] == [
         ("NUMPY", "org.example.audio::Foldback", "ref", "org-example-audio 1.0"),
-        ("OPENCL.0", "org.example.audio::Foldback", "own", "org-example-audio 1.0"),
+        ("OPENCL.0", "org.example.audio::Foldback", "fold", "org-example-audio 1.0"),
     ]
 
     environment.uninstall("org-example-audio")
