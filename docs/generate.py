@@ -3,6 +3,7 @@
 `python docs/generate.py` writes them; tests/docs compares them, so that a page that is out of date fails the tests.
 """
 
+import ast
 import importlib
 import inspect
 import re
@@ -11,6 +12,8 @@ import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -58,8 +61,9 @@ def documented(thing: object) -> str:
 
 
 def spaced(code: str) -> str:
-    """Without indentation, and with two empty lines before a decorated function."""
-    return textwrap.dedent(code).strip().replace("\n\n@", "\n\n\n@")
+    """Without indentation, and with two empty lines before and after what stands on its own."""
+    text = re.sub(r"\n\n(?=@|class |def )", "\n\n\n", textwrap.dedent(code).strip())
+    return re.sub(r"(\n {4}[^\n]*\n)\n(?=\w)", r"\1\n\n", text)
 
 
 # --- hooks -----------------------------------------------------------------------------------------------------------
@@ -122,6 +126,113 @@ def descendants(kind: type[errors.DovetailError], depth: int) -> Iterator[tuple[
     for below in sorted(kind.__subclasses__(), key=lambda k: k.code):
         if below.__module__ == errors.__name__:
             yield from descendants(below, depth + 1)
+
+
+# --- what authors import ---------------------------------------------------------------------------------------------
+
+AUTHORING = ("dovetail.op", "dovetail.device", "dovetail.frontend", "dovetail.testing")
+"""The modules for authors of packages, each name described in the first of them that has it."""
+
+
+def authoring() -> str:
+    """authoring.md: every public name of the modules for authors."""
+    parts = [f"# What authors import\n\n{NOTE}", AUTHORING_HEAD]
+    homes: dict[str, str] = {}
+    for name in AUTHORING:
+        module = importlib.import_module(name)
+        new = [member for member in module.__all__ if member not in homes]
+        known = [f"[{member}](#{anchor(homes[member], member)})" for member in module.__all__ if member in homes]
+        homes.update(dict.fromkeys(new, name))
+        parts += [f"## {name}\n", documented(module)]
+        parts += [f"Described above: {', '.join(known)}.\n"] if known else []
+        for member in new:
+            parts += [f"### {name.removeprefix('dovetail.')}.{member}\n", *entry(member, getattr(module, member))]
+    return "\n".join(parts)
+
+
+AUTHORING_HEAD = """\
+The modules that packages import, and all of their names. Besides these, plugins import `dovetail.hookspecs` ([Hooks](hooks.md)),
+`dovetail.errors` ([Errors](errors.md)), the graph in `dovetail.graph`, and the classes of standard operators from
+`dovetail.ops` ([Operators](operators.md)). Everything else may change without notice.
+"""
+
+
+def anchor(module: str, member: str) -> str:
+    """The anchor of a name's heading."""
+    return f"{module.removeprefix('dovetail.')}{member}".lower().replace(".", "")
+
+
+def entry(name: str, value: object) -> Iterator[str]:
+    """The paragraphs that describe a name: how it is declared, its docstring, its public methods."""
+    if not isinstance(value, type) and not inspect.isfunction(value):
+        yield f"{constant(name)}\n"
+        return
+    source = textwrap.dedent(inspect.getsource(value))
+    declared = ast.parse(source).body[0]
+    if isinstance(declared, ast.FunctionDef):
+        yield fenced(signature(value) if inspect.isfunction(value) else name)
+        yield documented(value)
+        return
+    assert isinstance(declared, ast.ClassDef)
+    yield fenced("\n".join(class_lines(declared, source.splitlines())))
+    yield documented(value)
+    fields = [(target, text) for target, text in followed_by_text(declared.body)]
+    if fields:
+        yield "".join(f"- `{target}`: {' '.join(text.split())}\n" for target, text in fields)
+    for method in public_methods(declared):
+        text = " ".join((ast.get_docstring(method) or "").split())
+        yield f"- **`{heading(method)}`** {text}".rstrip() + "\n"
+
+
+def fenced(code: str) -> str:
+    """A block of Python."""
+    return f"```python\n{code}\n```\n"
+
+
+def class_lines(declared: ast.ClassDef, source: list[str]) -> Iterator[str]:
+    """The class line, and its public fields as they are declared."""
+    bases = [text for base in declared.bases if not (text := ast.unparse(base)).startswith(("ABC", "Generic", "_"))]
+    fields = [s for s in declared.body if isinstance(s, ast.AnnAssign | ast.Assign)]
+    shown = [s for s in fields if not source[s.lineno - 1].strip().startswith("_")]
+    yield f"class {declared.name}({', '.join(bases)}):".replace("()", "") + ("" if shown else " ...")
+    for field in shown:
+        yield from source[field.lineno - 1 : field.end_lineno]
+
+
+def public_methods(declared: ast.ClassDef) -> list[ast.FunctionDef]:
+    """The methods and properties that have a name for users."""
+    return [s for s in declared.body if isinstance(s, ast.FunctionDef) and not s.name.startswith("_")]
+
+
+def heading(method: ast.FunctionDef) -> str:
+    """`name(arguments) -> type`, or the name of a property with its type."""
+    kinds = {ast.unparse(d).rpartition(".")[2] for d in method.decorator_list}
+    returns = f": {ast.unparse(method.returns).strip(chr(39))}" if method.returns else ""
+    if kinds & {"property", "cached_property"}:
+        return f"{method.name}{returns}"
+    arguments = ast.unparse(method.args).removeprefix("self").removeprefix("cls").removeprefix(", ")
+    return f"{method.name}({arguments}){returns.replace(':', ' ->', 1)}".replace("'", "")
+
+
+def followed_by_text(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """Name and description of what is assigned and followed by a string."""
+    for statement, following in pairwise(body):
+        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+            yield from ((t.id, str(following.value.value)) for t in targets if isinstance(t, ast.Name))
+
+
+def constant(name: str) -> str:
+    """The string that follows a constant where the core assigns it, or the value of one that needs no words."""
+    assert name in constants(), f"{name} is public and has no description below its assignment"
+    return " ".join(constants()[name].split())
+
+
+@cache
+def constants() -> dict[str, str]:
+    """Name -> description, of everything that the core's modules assign and describe."""
+    trees = (ast.parse(p.read_text(encoding="utf-8")) for p in sorted((ROOT / "core" / "src" / "dovetail").rglob("*.py")))
+    return {name: text for tree in trees for name, text in followed_by_text(tree.body)}
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
@@ -291,6 +402,7 @@ def described_help(command: click.Command) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "authoring.md": authoring,
     "cli.md": command_line,
     "errors.md": error_tree,
     "hooks.md": hooks,

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import importlib
 import importlib.util
 import re
 from functools import cache
@@ -13,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
+GENERATED = ("authoring.md", "cli.md", "errors.md", "hooks.md", "operators.md")
 
 
 @cache
@@ -26,14 +28,14 @@ def generator() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", ["cli.md", "errors.md", "hooks.md", "operators.md"])
+@pytest.mark.parametrize("page", GENERATED)
 def test_generated_pages_are_up_to_date(page: str) -> None:
     written = (REFERENCE / page).read_text(encoding="utf-8")
     assert written == generator().PAGES[page](), f"{page} is out of date: run python docs/generate.py"
 
 
 def test_every_generated_page_is_compared() -> None:
-    assert set(generator().PAGES) == {"cli.md", "errors.md", "hooks.md", "operators.md"}
+    assert set(generator().PAGES) == set(GENERATED)
 
 
 def rows(page: str, heading: str) -> dict[str, list[str]]:
@@ -89,6 +91,13 @@ def test_every_state_of_a_plugin_is_explained() -> None:
     assert set(re.findall(r"^\| ([a-z-]+) \|", page, re.MULTILINE)) == set(get_args(State))
 
 
+@pytest.mark.parametrize("module", ["dovetail.op", "dovetail.device", "dovetail.frontend", "dovetail.testing"])
+def test_every_name_for_authors_is_described(module: str) -> None:
+    page = (REFERENCE / "authoring.md").read_text(encoding="utf-8")
+    described = dict(re.findall(r"^### (?:\w+)\.(\w+)\n\n(.+)$", page, re.MULTILINE))
+    assert set(importlib.import_module(module).__all__) <= set(described)
+
+
 PUBLIC = [
     "dovetail",
     "dovetail.device",
@@ -97,6 +106,7 @@ PUBLIC = [
     "dovetail.graph",
     "dovetail.op",
     "dovetail.runtime",
+    "dovetail.testing",
 ]
 
 

@@ -16,6 +16,7 @@ Dim = int | str | None
 """A dimension: its size, the name of a symbol, or None where nothing is known."""
 
 Shape = tuple[Dim, ...]
+"""One `Dim` for each dimension, the outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
