@@ -123,7 +123,7 @@ def test_post_ops_are_applied_to_the_result(core: dovetail.Core) -> None:
         np.testing.assert_array_equal(model({"x": X})[0], np.maximum(X / 2, 0))
 
 
-# --- memory taken over ---------------------------------------------------------------------------------------------------
+# --- memory taken over -----------------------------------------------------------------------------------------------
 
 
 class Shift(HostKernel):
@@ -193,7 +193,7 @@ def test_memory_is_shared_in_the_plan(bench: Any, kept: bool) -> None:
         assert (storage[shifted] == storage[negated]) == (not kept and not lower)
 
 
-# --- constants, optional inputs, several outputs -----------------------------------------------------------------------------
+# --- constants, optional inputs, several outputs ---------------------------------------------------------------------
 
 
 class Repacked(HostKernel):
@@ -291,7 +291,7 @@ def test_batch_0(core: dovetail.Core) -> None:
     assert compiled(core, Half(), empty)({"x0": empty})[0].shape == (0, 4)
 
 
-# --- errors ------------------------------------------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 class Careless(Fast):
