@@ -1,7 +1,8 @@
 """Every hook that a plugin can implement, and when it is called. The only list of extension points; there is no code here.
 
 A plugin is a module named by an entry point. It states the version of this contract it is written for, and marks its
-functions with `hookimpl`::
+functions with `hookimpl`. An op pack may also state `dovetail_priority`, an integer, 0 by default: of packs between which
+nothing else decides, the greater goes first::
 
     from dovetail.hookspecs import hookimpl
 
@@ -39,13 +40,15 @@ def dovetail_configure(config: Mapping[str, Any]) -> None:
     """Receive the configuration. For every kind of plugin.
 
     Called on the thread that asked for the plugin, for each of its entry points and each `Core`, directly after the import
-    and before any other hook; a plugin that is loaded late gets it all the same. `config` is read-only; it is empty
-    when there is no configuration file. Return nothing; raise to fail the plugin, as for a setting that makes no sense::
+    and before any other hook; a plugin that is loaded late gets it all the same. `config` is read-only, and empty when there
+    is no configuration file. It has the keys that the file has: `plugins` and `prefer` are tuples of names, `devices` maps
+    device types in capitals to their properties. Return nothing; raise to fail the plugin, as for a setting that makes no
+    sense::
 
         @hookimpl
         def dovetail_configure(config):
             global cache_folder
-            cache_folder = config.get("acme", {}).get("cache", "")
+            cache_folder = config.get("devices", {}).get("ACME", {}).get("CACHE", "")
     """
 
 

@@ -16,8 +16,12 @@ from click.testing import CliRunner, Result
 from dovetail.cli import program
 from dovetail.errors import DovetailError
 
-COMMANDS = ["bench", "demo", "devices", "info", "ops", "plugins", "run", "where"]
-LEAVES = [[name] for name in COMMANDS if name != "plugins"] + [["plugins", "list"], ["plugins", "info"]]
+COMMANDS = ["bench", "demo", "devices", "info", "new", "ops", "plugins", "run", "where"]
+BELOW = {
+    "new": ["device", "op-pack"],
+    "plugins": ["conflicts", "doctor", "info", "list", "manifest", "test", "which"],
+}
+LEAVES = [[name] for name in COMMANDS if name not in BELOW] + [[name, below] for name in BELOW for below in BELOW[name]]
 
 Invoke = Callable[..., Result]
 Program = Callable[..., "CompletedProcess[str]"]
@@ -32,6 +36,12 @@ def test_help_lists_the_commands(invoke: Invoke) -> None:
     text = invoke("--help").stdout
     listed = re.findall(r"^  (\w+) +\w", text.partition("Commands:")[2], re.MULTILINE)
     assert listed == COMMANDS
+
+
+@pytest.mark.parametrize("group", BELOW)
+def test_help_of_a_group_lists_its_commands(invoke: Invoke, group: str) -> None:
+    text = invoke(group, "--help").stdout
+    assert re.findall(r"^  ([\w-]+) +\w", text.partition("Commands:")[2], re.MULTILINE) == BELOW[group]
 
 
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)

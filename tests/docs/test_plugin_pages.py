@@ -1,0 +1,110 @@
+"""The pages on overrides, dispatch and configuration do what they say, with the package of the first one really installed.
+
+Blocks are as in test_pages.py. A block whose first line is a comment with a path is a file that the reader writes.
+"""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("how-to/override_operator.md", "how-to/debug_dispatch.md", "reference/configuration.md")
+FILE = re.compile(r"# (\S+\.\w+)\n")
+
+
+@pytest.fixture(scope="module")
+def machinery() -> Iterator[ModuleType]:
+    """test_pages.py as a module."""
+    spec = importlib.util.spec_from_file_location("pages_of_plugins", Path(__file__).with_name("test_pages.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up there
+        spec.loader.exec_module(module)
+        yield module
+
+
+def write_files(page: str, machinery: ModuleType, folder: Path) -> None:
+    """The files that the reader writes."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    for fence in machinery.FENCE.finditer(text):
+        if named := FILE.match(fence["content"]):
+            file = folder / named[1]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(fence["content"], encoding="utf-8")
+
+
+def install(project: Path, target: Path) -> None:
+    """As `pip install`, into a folder."""
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation"]
+    done = subprocess.run([*command, "--target", target, project], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def run_python(content: str, folder: Path) -> str:
+    """What the code prints, as a program in a fresh process."""
+    (folder / "block.py").write_text(content, encoding="utf-8")
+    done = subprocess.run([sys.executable, "block.py"], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page(page: str, machinery: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(page, machinery, tmp_path)
+    for name in ("DOVETAIL_PLUGINS", "DOVETAIL_PREFER", "DOVETAIL_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
+    for project in tmp_path.glob("*/pyproject.toml"):
+        install(project.parent, tmp_path / "site")
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(tmp_path / "site"), os.environ.get("PYTHONPATH")))))
+    ran = 0
+    for block in machinery.blocks(page):
+        if FILE.match(block.content):
+            continue
+        run_console = block.language == "console"
+        printed = machinery.run_console(block, tmp_path) if run_console else run_python(block.content, tmp_path)
+        if block.shown is not None:
+            shown = f"{page}, line {block.line} prints\n{printed}\nand the page shows\n{block.shown}"
+            assert machinery.shows(block.shown, printed), shown
+        ran += 1
+    assert ran > 0
+
+
+def test_the_example_of_the_reference_is_accepted(machinery: ModuleType, tmp_path: Path) -> None:
+    from dovetail.config import Config
+    from dovetail.plugins import PluginManager
+
+    write_files("reference/configuration.md", machinery, tmp_path)
+    config = Config.load(tmp_path / "dovetail.yaml")
+    assert config.devices == {"OPENCL": {"QUEUE": "OUT_OF_ORDER", "FUSION": False}}
+    manager = PluginManager(config=config)
+    assert manager.record("dovetail-frontend-onnx").state == "blocked"
+    assert manager.decide("tim.vx", "HSwish", 1).winner.distribution == "dovetail-ops-tim-vx"
+
+
+def test_the_reference_has_every_key_and_limit() -> None:
+    from dovetail import config
+
+    text = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `(\w+)` \|", text.partition("## Keys")[2], re.MULTILINE))
+    assert rows == set(config.KEYS)
+    assert f"{config._SIZE_LIMIT >> 10} KiB" in text
+    assert config._DEPTH_LIMIT == 8
+    assert "nested more than eight deep" in text
+
+
+def test_the_page_on_overrides_has_every_rule() -> None:
+    from dovetail.plugins.rules import RULES
+
+    text = (ROOT / "docs" / "how-to" / "override_operator.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^(\d)\. ", text.partition("## Which definition is used")[2], re.MULTILINE)
+    assert [int(number) for number in listed] == list(RULES)
