@@ -1,4 +1,4 @@
-"""DetectionPostProcess against TFLite's golden numbers and a search in float64 that is written differently."""
+"""DetectionPostProcess against a search in float64 that is written differently. TFLite's golden numbers are among its cases."""
 
 import math
 from typing import Any
@@ -10,22 +10,9 @@ from numpy.typing import NDArray
 from dovetail.device import REFERENCE_KERNEL
 from dovetail.errors import OperatorError
 from dovetail_ops_tim_vx import DetectionPostProcess
+from dovetail_ops_tim_vx.cases.detection_post_process import ANCHORS, ATTRIBUTES, ENCODINGS, FOURTH, SCORES, SIXTH, make
 
 Array = NDArray[Any]
-
-SCALES = {"y_scale": 10.0, "x_scale": 10.0, "h_scale": 5.0, "w_scale": 5.0}
-GOLDEN = {"max_detections": 3, "num_classes": 2, "nms_score_threshold": 0.0, "nms_iou_threshold": 0.5, **SCALES}
-
-# The data of TFLite's detection_postprocess_test.cc: six boxes of size 1, in three groups that overlap.
-ENCODINGS = np.zeros((1, 6, 4), np.float32)
-ENCODINGS[0, :, 1] = [0, 1, -1, 0, 1, 0]
-ANCHORS = np.float32([[0.5, x, 1, 1] for x in (0.5, 0.5, 0.5, 10.5, 10.5, 100.5)])
-SCORES = np.float32([[[0, 0.9, 0.8], [0, 0.75, 0.72], [0, 0.6, 0.5], [0, 0.93, 0.95], [0, 0.5, 0.4], [0, 0.3, 0.2]]])
-FIRST, FOURTH, SIXTH = [0, 0, 1, 1], [0, 10, 1, 11], [0, 100, 1, 101]
-
-
-def make(**changes: Any) -> DetectionPostProcess:
-    return DetectionPostProcess(**{**GOLDEN, **changes})
 
 
 def overlap(a: Array, b: Array) -> float:
@@ -87,36 +74,6 @@ def drawn(rng: np.random.Generator, batch: int, boxes: int, columns: int, code: 
     scores = rng.permutation(batch * boxes * columns).reshape(batch, boxes, columns) / (batch * boxes * columns)
     encodings = rng.standard_normal((batch, boxes, code))
     return tuple(a.astype(np.float32) for a in (encodings, scores, anchors))
-
-
-def test_golden_fast(device: str, execute: Any) -> None:
-    outputs = execute(make(), (ENCODINGS, SCORES, ANCHORS), device, outputs=4).outputs
-    check(outputs, ([[FOURTH, FIRST, SIXTH]], [[1, 0, 0]], [[0.95, 0.9, 0.3]], [3]))
-
-
-def test_golden_two_classes_a_detection(device: str, execute: Any) -> None:
-    outputs = execute(make(max_classes_per_detection=2), (ENCODINGS, SCORES, ANCHORS), device, outputs=4).outputs
-    boxes = [FOURTH, FOURTH, FIRST, FIRST, SIXTH, SIXTH]
-    check(outputs, ([boxes], [[1, 0, 0, 1, 0, 1]], [[0.95, 0.93, 0.9, 0.8, 0.3, 0.2]], [3]))
-
-
-def test_golden_regular(device: str, execute: Any) -> None:
-    op = make(use_regular_nms=True, detections_per_class=1)
-    outputs = execute(op, (ENCODINGS, SCORES, ANCHORS), device, outputs=4).outputs
-    check(outputs, ([[FOURTH, FOURTH, [0] * 4]], [[1, 0, 0]], [[0.95, 0.93, 0]], [2]))
-
-
-def test_golden_without_background_and_with_key_points(device: str, execute: Any) -> None:
-    longer = np.concatenate([ENCODINGS, np.full((1, 6, 1), 9, np.float32)], axis=2)
-    outputs = execute(make(), (longer, SCORES[:, :, 1:], ANCHORS), device, outputs=4).outputs
-    check(outputs, ([[FOURTH, FIRST, SIXTH]], [[1, 0, 0]], [[0.95, 0.9, 0.3]], [3]))
-
-
-def test_golden_box_without_area(device: str, execute: Any) -> None:
-    anchors = np.float32([[0.5, 0.5, 1, 1], [0.5, 0.5, 0, 0]])
-    scores = np.float32([[[0, 0.9, 0.8], [0, 0.2, 0.7]]])
-    outputs = execute(make(), (ENCODINGS[:, :2] * 0, scores, anchors), device, outputs=4).outputs
-    check(outputs, ([[FIRST, [0.5] * 4, [0] * 4]], [[0, 1, 0]], [[0.9, 0.7, 0]], [2]))
 
 
 @pytest.mark.parametrize("background", [0, 1])
@@ -195,12 +152,12 @@ def test_the_opencl_device_runs_the_packs_own_kernel(execute: Any) -> None:
 )
 def test_attributes_that_do_not_fit(attributes: dict[str, Any], message: str) -> None:
     with pytest.raises(OperatorError, match=message):
-        DetectionPostProcess.from_attributes(GOLDEN | attributes)
+        DetectionPostProcess.from_attributes(ATTRIBUTES | attributes)
 
 
 def test_scales_are_required() -> None:
     with pytest.raises(OperatorError, match="'y_scale' is missing"):
-        DetectionPostProcess.from_attributes({name: value for name, value in GOLDEN.items() if name != "y_scale"})
+        DetectionPostProcess.from_attributes({name: value for name, value in ATTRIBUTES.items() if name != "y_scale"})
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from dovetail.errors import OperatorError
 from dovetail.graph import DType, GraphBuilder, Model, TensorType
 from dovetail.op import OpenCLKernel, Operator, UnboundOperator
 from dovetail_ops_tim_vx import HSwish
+from dovetail_ops_tim_vx.cases.h_swish import EVERY_BYTE, QUANTIZED, formula
 
 SCALARS = ({}, {"input_scale": 0.7, "input_tail": -1.25, "output_scale": 3.5, "output_zero_point": 2.0})
 SHAPES = ((), (1,), (7,), (0, 3), (2, 3, 5, 7), (1, 1, 1, 1, 1, 3))
@@ -20,13 +21,6 @@ SHAPES = ((), (1,), (7,), (0, 3), (2, 3, 5, 7), (1, 1, 1, 1, 1, 3))
 TYPES = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-6, "float64": 1e-12}
 
 rng = np.random.default_rng(20)
-
-
-def formula(x: NDArray[Any], op: HSwish) -> NDArray[np.float64]:
-    """The definition, written out once more in float64 and by cases instead of with a clip."""
-    t = x.astype(np.float64) * op.input_scale + op.input_tail
-    y = np.where(t <= -3, 0.0, np.where(t >= 3, t, t * (t + 3) / 6))
-    return np.asarray(y * op.output_scale + op.output_zero_point)
 
 
 def draw(shape: tuple[int, ...], dtype: str = "float32") -> NDArray[Any]:
@@ -141,14 +135,12 @@ def test_read_only_and_strided_inputs_on_devices() -> None:
         np.testing.assert_allclose(y, formula(x, HSwish()), rtol=1e-6, atol=1e-6)
 
 
-# Bytes stand for (q - 100) * 0.05 before, and (q - 20) * 0.03125 after.
-QUANTIZED = HSwish(input_scale=0.05, input_tail=-5.0, output_scale=32.0, output_zero_point=20.0)
-EVERY_BYTE = np.arange(256, dtype=np.uint8).reshape(4, 64)
+QUANTIZED_OP = HSwish(**QUANTIZED)
 
 
 def test_every_byte_to_bytes(device: str, execute: Any) -> None:
-    (y,) = execute(QUANTIZED, [EVERY_BYTE], device).outputs
-    expected = np.clip(np.rint(formula(EVERY_BYTE, QUANTIZED)), 0, 255)
+    (y,) = execute(QUANTIZED_OP, [EVERY_BYTE], device).outputs
+    expected = np.clip(np.rint(formula(EVERY_BYTE, QUANTIZED_OP)), 0, 255)
     assert y.dtype == np.uint8
     assert (y.min(), y.max()) == (8, 255)
     np.testing.assert_array_equal(y, expected)
@@ -156,7 +148,7 @@ def test_every_byte_to_bytes(device: str, execute: Any) -> None:
 
 @pytest.mark.parametrize("target", ["float32", "float16", "float64", "bfloat16"])
 def test_bytes_to_floats(device: str, execute: Any, target: str) -> None:
-    op = dataclasses.replace(QUANTIZED, output_dtype=DType(target))
+    op = dataclasses.replace(QUANTIZED_OP, output_dtype=DType(target))
     (y,) = execute(op, [EVERY_BYTE], device).outputs
     assert y.dtype == DType(target).numpy
     tolerance = TYPES[target] if target != "float64" else 1e-6

@@ -17,33 +17,17 @@ from dovetail.ops.quantize_linear import QuantizeLinear
 from dovetail.ops.tanh import Tanh
 from dovetail_ops_tim_vx import RNNCell
 from dovetail_ops_tim_vx._activations import ACTIVATIONS
+from dovetail_ops_tim_vx.cases.rnn_cell import SCALE, STATE, B, H, R, W, X, Y
 
 Array = NDArray[Any]
-
-# The data of TIM-VX's rnn_cell_test.cc: input 3, batch 2, units 4, state zero.
-X = np.float32([[0.12609188, 0.46347019, 0.89598465], [0.35867718, 0.36897406, 0.73463392]])
-W = np.vstack([X, X])
-B = np.float32([0.01580888, 0.14943552, 0.15465137, 0.09784451])
-R = np.float32(
-    [
-        [-0.31930989, 0.37613347, 0.27901134, 0.36137494],
-        [-1.36916667, 0.38031587, 0.21580373, 0.27072677],
-        [1.01580888, 0.14943552, 1.15465137, 0.09784451],
-        [-1.02702999, 1.39296314, 0.15785322, 0.21931258],
-    ]
-)
-H = np.zeros((2, 4), np.float32)
-GOLDEN = [[0.781534, 0.771447, 0.830002, 0.749713], [0.711524, 0.74155, 0.77355, 0.717427]]
-GOLDEN_STATE = [[217, 214, 231, 208], [198, 206, 215, 199]]
-SCALE = 0.0036
 
 
 def test_golden_values(device: str, execute: Any) -> None:
     op = RNNCell(state_dtype=DType.UINT8, state_scale=SCALE)
     y, state = execute(op, (X, W, B, H, R), device, outputs=2).outputs
     assert (y.dtype, state.dtype) == (np.float32, np.uint8)
-    np.testing.assert_allclose(y, GOLDEN, rtol=0, atol=1e-6)
-    np.testing.assert_array_equal(state, GOLDEN_STATE)
+    np.testing.assert_allclose(y, Y, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(state, STATE)
 
 
 def test_the_composition_equals_the_graph_built_by_hand(device: str, execute: Any) -> None:
@@ -70,7 +54,7 @@ def test_every_activation_counts(device: str, execute: Any, draw: Any, activatio
 
 
 def test_the_goldens_are_those_of_tanh_and_no_other_activation(step: Any) -> None:
-    assert [a for a in ACTIVATIONS if np.allclose(step(X, W, B, H, R, a), GOLDEN, atol=1e-5)] == ["tanh"]
+    assert [a for a in ACTIVATIONS if np.allclose(step(X, W, B, H, R, a), Y, atol=1e-5)] == ["tanh"]
 
 
 @pytest.mark.parametrize("given", [(True, True), (True, False), (False, True), (False, False)], ids=str)
@@ -136,8 +120,8 @@ def test_names_in_the_report(device: str, execute: Any) -> None:
 def test_a_model_finds_the_pack_by_its_domain(device: str, execute: Any) -> None:
     read = UnboundOperator("tim.vx", "RNNCell", 1, {"activation": b"tanh", "state_dtype": 2, "state_scale": SCALE})
     y, state = execute(read, (X, W, B, H, R), device, outputs=2, constants=(1, 2, 4)).outputs
-    np.testing.assert_allclose(y, GOLDEN, rtol=0, atol=1e-6)
-    np.testing.assert_array_equal(state, GOLDEN_STATE)
+    np.testing.assert_allclose(y, Y, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(state, STATE)
 
 
 @pytest.mark.parametrize(

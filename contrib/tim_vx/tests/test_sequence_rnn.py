@@ -14,31 +14,9 @@ from dovetail_ops_tim_vx import (
     UnidirectionalSequenceRnn,
     UnidirectionalSequenceRnnExt,
 )
+from dovetail_ops_tim_vx.cases._sequences import BACKWARD, FORWARD, WAY, H, R, W, X, extended
 
 Array = NDArray[Any]
-
-# The data of TIM-VX's tests: 2 time steps, batch 3, 2 features, 4 units; every row of an output has 4 equal numbers.
-X = np.arange(1, 13, dtype=np.float32).reshape(2, 3, 2)
-W = np.full((4, 2), 0.1, np.float32)
-R = np.full((4, 4), 0.1, np.float32)
-B = np.full(4, 0.1, np.float32)
-B_RECURRENT = np.zeros(4, np.float32)
-H = np.zeros((3, 4), np.float32)
-WAY = (W, R, B, B_RECURRENT, H)
-FORWARD = {
-    "sigmoid": [[0.5986, 0.6899, 0.7685], [0.8628, 0.9068, 0.9374]],
-    "relu": [[0.4, 0.8, 1.2], [1.76, 2.32, 2.88]],
-}
-# In time order, as in TIM-VX's test of the Ext operator; that of BidirectionalSequenceRnn has them in order of computation.
-BACKWARD = {
-    "sigmoid": [[0.6754, 0.7599, 0.8273], [0.8320, 0.8807, 0.9168]],
-    "relu": [[1.04, 1.6, 2.16], [1.6, 2.0, 2.4]],
-}
-
-
-def wide(rows: list[list[float]]) -> Array:
-    """The golden numbers for all units: [time, batch, 4]."""
-    return np.repeat(np.array(rows)[..., None], 4, axis=2)
 
 
 def loop(step: Any, x: Array, way: tuple[Array | None, ...], activation: str, reverse: bool = False) -> tuple[Array, Array]:
@@ -57,37 +35,14 @@ def drawn_way(draw: Any, batch: int, size: int, units: int) -> tuple[Array, ...]
     return draw(units, size), draw(units, units, spread=0.5), draw(units), draw(units), draw(batch, units)
 
 
-@pytest.mark.parametrize("activation", ["sigmoid", "relu"])
-def test_unidirectional_golden(device: str, execute: Any, activation: str) -> None:
-    state, y = execute(UnidirectionalSequenceRnn(activation=activation, time_major=True), (X, *WAY), device, outputs=2).outputs
-    np.testing.assert_allclose(y, wide(FORWARD[activation]), rtol=0, atol=1e-4)
-    np.testing.assert_array_equal(state, y[-1])
-
-
-@pytest.mark.parametrize("activation", ["sigmoid", "relu"])
-def test_unidirectional_ext_golden(device: str, execute: Any, activation: str) -> None:
-    arrays = (X, W[None], R[None], np.concatenate([B, B_RECURRENT])[None], H[None])
-    state, y = execute(UnidirectionalSequenceRnnExt(activation=activation), arrays, device, outputs=2).outputs
-    np.testing.assert_allclose(y, wide(FORWARD[activation])[:, None], rtol=0, atol=1e-4)
-    np.testing.assert_array_equal(state, y[-1])
-
-
-@pytest.mark.parametrize("activation", ["sigmoid", "relu"])
-def test_bidirectional_golden(device: str, execute: Any, activation: str) -> None:
-    op = BidirectionalSequenceRnn(activation=activation, time_major=True)
+def test_backward_outputs_of_all_operators_stand_in_time_order(device: str, execute: Any) -> None:
+    op = BidirectionalSequenceRnn(activation="relu", time_major=True)
     fw_state, bw_state, fw, bw = execute(op, (X, *WAY, *WAY), device, outputs=4).outputs
-    np.testing.assert_allclose(fw, wide(FORWARD[activation]), rtol=0, atol=1e-4)
-    np.testing.assert_allclose(bw, wide(BACKWARD[activation]), rtol=0, atol=1e-4)
-    np.testing.assert_array_equal(fw_state, fw[-1])
-    np.testing.assert_array_equal(bw_state, bw[0])
-
-
-def test_bidirectional_ext_golden(device: str, execute: Any) -> None:
-    arrays = [np.stack([a, a]) for a in (W, R, np.concatenate([B, B_RECURRENT]), H)]
-    state, y = execute(BidirectionalSequenceRnnExt(activation="sigmoid"), (X, *arrays), device, outputs=2).outputs
-    np.testing.assert_allclose(y[:, 0], wide(FORWARD["sigmoid"]), rtol=0, atol=1e-4)
-    np.testing.assert_allclose(y[:, 1], wide(BACKWARD["sigmoid"]), rtol=0, atol=1e-4)
+    np.testing.assert_array_equal((fw_state, bw_state), (fw[-1], bw[0]))
+    state, y = execute(BidirectionalSequenceRnnExt(activation="relu"), extended(2), device, outputs=2).outputs
     np.testing.assert_array_equal(state, [y[-1, 0], y[0, 1]])
+    for got in (np.stack([fw, bw], axis=1), y):
+        np.testing.assert_allclose(got, np.stack([FORWARD["relu"], BACKWARD["relu"]], axis=1), rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("time_major", [True, False])

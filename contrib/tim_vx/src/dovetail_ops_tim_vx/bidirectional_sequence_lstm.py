@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from dovetail.op import FLOATS, GraphBuilder, Operator, OperatorError, TensorType
+from dovetail.op import FLOATS, GraphBuilder, OperatorError, TensorType
 from dovetail_ops_tim_vx._activations import check_activation
 from dovetail_ops_tim_vx._auxiliary import backward_input
+from dovetail_ops_tim_vx._base import TimVxOperator
 from dovetail_ops_tim_vx._lstm import GATES, LstmCell, LstmShape, check_lstm_way, run_lstm
 from dovetail_ops_tim_vx._sequence import Sequences, concat
 from dovetail_ops_tim_vx._shapes import check_shapes
@@ -31,7 +32,7 @@ def _is_optional(port: str) -> bool:
     return port != "X" and (gate not in ("f", "c", "o") or kind not in "WRb")
 
 
-class BidirectionalSequenceLstm(Operator):
+class BidirectionalSequenceLstm(TimVxOperator):
     """An LSTM forwards (fw_) and backwards (bw_) over the same sequence; by the equations of TFLite and NNAPI.
 
     With h and c the states before, gate by gate: i, f, o = recurrent_activation(X W^T + h R^T + P c + b), of which o takes the
@@ -54,7 +55,6 @@ class BidirectionalSequenceLstm(Operator):
     auxiliary inputs, lets o see the old cell state, and clips before the projection; there we follow TFLite.
     """
 
-    domain = "tim.vx"
     inputs = tuple(f"{port}{'?' if _is_optional(port) else ''}: T" for port in _ports())
     outputs = tuple(f"{way}_{output}: T" for way in WAYS for output in ("Y", "h", "c"))
     types = {"T": FLOATS}

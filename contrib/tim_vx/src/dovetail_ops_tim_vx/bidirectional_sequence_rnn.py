@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dovetail.op import FLOATS, GraphBuilder, Operator, TensorType
+from dovetail.op import FLOATS, GraphBuilder, TensorType
 from dovetail_ops_tim_vx._activations import check_activation
 from dovetail_ops_tim_vx._auxiliary import backward_input
+from dovetail_ops_tim_vx._base import TimVxOperator
 from dovetail_ops_tim_vx._sequence import RnnWay, Sequences, check_rnn_way, concat, run_rnn
 from dovetail_ops_tim_vx._shapes import check_shapes
 
 _WAY = ("W: T", "R: T", "b?: T", "b_recurrent?: T", "h?: T")
 
 
-class BidirectionalSequenceRnn(Operator):
+class BidirectionalSequenceRnn(TimVxOperator):
     """UnidirectionalSequenceRnn forwards (fw_) and backwards (bw_) over the same sequence.
 
     The backward direction starts at the last time step; its outputs stand in time order, and bw_state is that after the first
@@ -28,7 +29,6 @@ class BidirectionalSequenceRnn(Operator):
     defaults changed over time; ours are those of NNAPI, with tanh.
     """
 
-    domain = "tim.vx"
     inputs = ("X: T", *(f"{way}_{port}" for way in ("fw", "bw") for port in _WAY), "aux?: T", "fw_W_aux?: T", "bw_W_aux?: T")
     outputs = ("fw_state: T", "bw_state: T", "fw_Y: T", "bw_Y?: T")
     types = {"T": FLOATS}

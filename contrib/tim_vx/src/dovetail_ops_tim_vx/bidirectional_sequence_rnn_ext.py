@@ -2,16 +2,17 @@
 
 from typing import Any
 
-from dovetail.op import FLOATS, GraphBuilder, Operator, TensorType
+from dovetail.op import FLOATS, GraphBuilder, TensorType
 from dovetail.ops.concat import Concat
 from dovetail.ops.unsqueeze import Unsqueeze
 from dovetail_ops_tim_vx._activations import check_activation
+from dovetail_ops_tim_vx._base import TimVxOperator
 from dovetail_ops_tim_vx._sequence import split, squeeze
 from dovetail_ops_tim_vx._sequence_ext import infer_ext
 from dovetail_ops_tim_vx.bidirectional_sequence_rnn import BidirectionalSequenceRnn
 
 
-class BidirectionalSequenceRnnExt(Operator):
+class BidirectionalSequenceRnnExt(TimVxOperator):
     """The bidirectional RNN of ONNX: X [time, batch, input_size], W [2, units, input_size], R [2, units, units], B [2, 2 units]
     (that of W, then that of R), initial_h [2, batch, units] -> Y_h [2, batch, units], Y [time, 2, batch, units].
 
@@ -19,7 +20,6 @@ class BidirectionalSequenceRnnExt(Operator):
     shapes; TIM-VX counts dimensions the other way round. Its outputs have this order, the state first.
     """
 
-    domain = "tim.vx"
     inputs = ("X: T", "W: T", "R: T", "B?: T", "initial_h?: T")
     outputs = ("Y_h: T", "Y: T")
     types = {"T": FLOATS}

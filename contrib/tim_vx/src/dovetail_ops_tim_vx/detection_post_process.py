@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import DType, OpenCLKernel, Operator, OperatorError, ShapeError, TensorType
+from dovetail_ops_tim_vx._base import TimVxOperator
 from dovetail_ops_tim_vx._shapes import check_rank, check_shapes
 
 Array = NDArray[Any]
@@ -45,7 +46,7 @@ def _for_each_box(nbytes: int) -> Callable[[Types, Sequence[TensorType]], int]:
     return size
 
 
-class DetectionPostProcess(Operator):
+class DetectionPostProcess(TimVxOperator):
     """Decode boxes, suppress those that overlap better ones, and give the best, by the rules of TFLite's operator.
 
     box_encodings [batch, boxes, 4 or more] (y, x, h, w; further numbers are not looked at), class_scores [batch, boxes,
@@ -67,7 +68,6 @@ class DetectionPostProcess(Operator):
     customized one, and has none.
     """
 
-    domain = "tim.vx"
     inputs = ("box_encodings: T", "class_scores: T", "anchors: T")
     outputs = ("boxes: T", "classes: T", "scores: T", "num: T")
     types = {"T": frozenset({DType.FLOAT32, DType.FLOAT64})}

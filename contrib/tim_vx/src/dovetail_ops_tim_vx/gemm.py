@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import FLOATS, OpenCLKernel, Operator, ShapeError, TensorType
+from dovetail_ops_tim_vx._base import TimVxOperator
 
 SOURCE = """
 // Y [batch, M, N] = A' [batch, M, K] * B' [batch, K, N], row-major; A' and B' are A and B, transposed where TRANS_A, TRANS_B.
@@ -73,7 +74,7 @@ def _global_size(inputs: Sequence[TensorType | None], outputs: Sequence[TensorTy
     return n, m, math.prod(batch)
 
 
-class Gemm(Operator):
+class Gemm(TimVxOperator):
     """Y [..., M, N] = A' B', A' [..., M, K] and B' [..., K, N] being A and B, the last two axes swapped where trans_a, trans_b.
 
     The leading axes are a batch: equal for A and B, or only in one of them, and then the other's matrix serves all. Sums of
@@ -84,7 +85,6 @@ class Gemm(Operator):
     does not use.
     """
 
-    domain = "tim.vx"
     inputs = ("A: T", "B: T")
     outputs = ("Y: T",)
     types = {"T": FLOATS}

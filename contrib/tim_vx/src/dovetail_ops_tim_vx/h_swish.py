@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import FLOATS, DType, OpenCLKernel, Operator, OperatorError, TensorType
+from dovetail_ops_tim_vx._base import TimVxOperator
 
 SOURCE = """
 // y = h_swish(x * inputScale + inputTail) * outputScale + outputZP, h_swish(t) = t * clamp(t / 6 + 0.5, 0, 1).
@@ -63,7 +64,7 @@ def _defines(op: Operator, inputs: Sequence[TensorType | None], outputs: Sequenc
     return {"DST": c_type, "STORE(value, i, dst)": store}
 
 
-class HSwish(Operator):
+class HSwish(TimVxOperator):
     """Y = h_swish(X * input_scale + input_tail) * output_scale + output_zero_point, h_swish(t) = t * clip(t / 6 + 0.5, 0, 1).
 
     Elementwise: Y has the shape of X, row-major (TIM-VX itself counts dimensions the other way round, WHCN), and the type
@@ -75,7 +76,6 @@ class HSwish(Operator):
     operators gives only the signature.)
     """
 
-    domain = "tim.vx"
     inputs = ("X: T",)
     outputs = ("Y: U",)
     types = {"T": FLOATS | {DType.UINT8}, "U": FLOATS | {DType.UINT8}}

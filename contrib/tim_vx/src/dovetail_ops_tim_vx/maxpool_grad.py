@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from dovetail.op import FLOATS, GraphBuilder, Operator, ShapeError, TensorType
+from dovetail.op import FLOATS, GraphBuilder, ShapeError, TensorType
 from dovetail.ops.max_pool import MaxPool
 from dovetail.ops.reshape import Reshape
 from dovetail.ops.scatter_elements import ScatterElements
+from dovetail_ops_tim_vx._base import TimVxOperator
 from dovetail_ops_tim_vx._sequence import zeros
 
 
-class MaxpoolGrad(Operator):
+class MaxpoolGrad(TimVxOperator):
     """dX = zeros like X, and for each window of the max pooling of X the element of dY added where the window's maximum stands.
 
     X [batch, channels, spatial ...], dY of the shape that MaxPool gives, dX like X. Where windows overlap, updates of the same
@@ -20,7 +21,6 @@ class MaxpoolGrad(Operator):
     way round.
     """
 
-    domain = "tim.vx"
     inputs = ("X: T", "dY: T")
     outputs = ("dX: T",)
     types = {"T": FLOATS}

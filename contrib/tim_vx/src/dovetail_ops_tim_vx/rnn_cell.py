@@ -2,18 +2,19 @@
 
 from typing import Any
 
-from dovetail.op import FLOATS, DType, GraphBuilder, Operator, OperatorError, TensorType
+from dovetail.op import FLOATS, DType, GraphBuilder, OperatorError, TensorType
 from dovetail.ops.cast import Cast
 from dovetail.ops.dequantize_linear import DequantizeLinear
 from dovetail.ops.gemm import Gemm
 from dovetail.ops.quantize_linear import QuantizeLinear
 from dovetail_ops_tim_vx._activations import activate, check_activation
+from dovetail_ops_tim_vx._base import TimVxOperator
 from dovetail_ops_tim_vx._shapes import check_rank, check_shapes
 
 _RANGES = {DType.UINT8: (0, 255), DType.INT8: (-128, 127)}
 
 
-class RNNCell(Operator):
+class RNNCell(TimVxOperator):
     """Y = activation(X W^T + b + h R^T); state = Y in the state's type.
 
     X [batch, input_size], W [units, input_size], b [units], h [batch, units], R [units, units]; Y and state [batch, units].
@@ -25,7 +26,6 @@ class RNNCell(Operator):
     tanh; here the attribute counts. Input order is TIM-VX's: x, W, b, h, R.
     """
 
-    domain = "tim.vx"
     inputs = ("X: T", "W: T", "b?: T", "h?: S", "R: T")
     outputs = ("Y: T", "state?: S")
     types = {"T": FLOATS, "S": FLOATS | frozenset(_RANGES)}

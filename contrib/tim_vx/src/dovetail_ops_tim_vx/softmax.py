@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import FLOATS, OpenCLKernel, Operator, ShapeError, TensorType
+from dovetail_ops_tim_vx._base import TimVxOperator
 
 SOURCE = """
 // y = exp(beta x - max) / sum(exp(beta x - max)) along an axis of LENGTH elements that lie STRIDE apart. There are LINES such
@@ -53,7 +54,7 @@ def _defines(op: Operator, inputs: Sequence[TensorType | None], outputs: Sequenc
     return {"LENGTH": dims[axis], "STRIDE": math.prod(dims[axis + 1 :]), "LINES": math.prod(dims) // max(1, dims[axis])}
 
 
-class Softmax(Operator):
+class Softmax(TimVxOperator):
     """Y = exp(beta X - max) / sum(exp(beta X - max)) along `axis`, max and sum being those along the axis, so nothing overflows.
 
     Y has the shape and type of X; 16-bit floats are computed in float32 and rounded once. The axis counts as in NumPy, row-major:
@@ -61,7 +62,6 @@ class Softmax(Operator):
     write-only, which OpenCL forbids.
     """
 
-    domain = "tim.vx"
     inputs = ("X: T",)
     outputs = ("Y: T",)
     types = {"T": FLOATS}

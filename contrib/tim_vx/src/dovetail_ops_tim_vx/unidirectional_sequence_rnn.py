@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from dovetail.op import FLOATS, GraphBuilder, Operator, TensorType
+from dovetail.op import FLOATS, GraphBuilder, TensorType
 from dovetail_ops_tim_vx._activations import check_activation
+from dovetail_ops_tim_vx._base import TimVxOperator
 from dovetail_ops_tim_vx._sequence import RnnWay, Sequences, check_rnn_way, run_rnn
 
 
-class UnidirectionalSequenceRnn(Operator):
+class UnidirectionalSequenceRnn(TimVxOperator):
     """Y_t = activation(X_t W^T + b + b_recurrent + Y_(t-1) R^T), Y_(-1) = h; state is the last Y_t.
 
     X [batch, time, input_size], or [time, batch, input_size] when `time_major`; Y likewise with units; W [units, input_size],
@@ -17,7 +18,6 @@ class UnidirectionalSequenceRnn(Operator):
     recurrent bias. TIM-VX knows no default activation; ours is tanh.
     """
 
-    domain = "tim.vx"
     inputs = ("X: T", "W: T", "R: T", "b?: T", "b_recurrent?: T", "h?: T")
     outputs = ("state: T", "Y: T")
     types = {"T": FLOATS}

@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from dovetail.op import FLOATS, GraphBuilder, Operator, TensorType
+from dovetail.op import FLOATS, GraphBuilder, TensorType
 from dovetail.ops.unsqueeze import Unsqueeze
 from dovetail_ops_tim_vx._activations import check_activation
+from dovetail_ops_tim_vx._base import TimVxOperator
 from dovetail_ops_tim_vx._sequence import split, squeeze
 from dovetail_ops_tim_vx._sequence_ext import infer_ext
 from dovetail_ops_tim_vx.unidirectional_sequence_rnn import UnidirectionalSequenceRnn
 
 
-class UnidirectionalSequenceRnnExt(Operator):
+class UnidirectionalSequenceRnnExt(TimVxOperator):
     """The forward RNN of ONNX: X [time, batch, input_size], W [1, units, input_size], R [1, units, units], B [1, 2 units] (that
     of W, then that of R), initial_h [1, batch, units] -> Y_h [1, batch, units], Y [time, 1, batch, units].
 
@@ -18,7 +19,6 @@ class UnidirectionalSequenceRnnExt(Operator):
     order, the state first, and its shape of Y swaps the direction and the batch in the code but not in its test; ours is ONNX's.
     """
 
-    domain = "tim.vx"
     inputs = ("X: T", "W: T", "R: T", "B?: T", "initial_h?: T")
     outputs = ("Y_h: T", "Y: T")
     types = {"T": FLOATS}
