@@ -139,6 +139,11 @@ def vector_width(result: TensorType, caps: Capabilities) -> int:
 def elementwise_launch(
     caps: Capabilities, node: TypedNode, names: Sequence[str], types: Sequence[TensorType], statements: str, vec: int
 ) -> Launch:
+    """The launch of a generated kernel.
+
+    `names` and `types` are the values it loads, as `a`, `b`, ...; `statements` compute `s` from them, with `A` for the C type
+    of `a` and `R` for that of the result; the node's post-ops follow. Each work item computes `vec` elements.
+    """
     result = node.outputs[0]
     run_axes = _run_axes(result.dims, vec)
     chain = postops.epilogue(node, vec, run_axes)
