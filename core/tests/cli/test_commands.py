@@ -265,7 +265,7 @@ def test_bench(invoke_json: InvokeJson, linear: Path, device: str) -> None:
     told = invoke_json("bench", linear, "-d", device, "-n", 7, "--shape", "x=4,3")
     assert set(told) == {
         "model", "device", "inputs", "batch", "read_seconds", "compile_seconds", "first_seconds", "steady", "runs_per_second",
-        "items_per_second", "memory",
+        "items_per_second", "memory", "reorders",
     }  # fmt: skip
     assert told["inputs"] == {"x": {"dtype": "float32", "shape": [4, 3]}}
     steady = told["steady"]
@@ -275,6 +275,7 @@ def test_bench(invoke_json: InvokeJson, linear: Path, device: str) -> None:
     assert told["runs_per_second"] == pytest.approx(1 / steady["mean"])
     assert told["items_per_second"] == pytest.approx(4 / steady["mean"])
     assert set(told["memory"]) == {device}
+    assert told["reorders"] == 0
 
 
 def test_bench_ends_after_its_time(invoke: Invoke, linear: Path, device: str) -> None:

@@ -70,9 +70,7 @@ def mix(*layouts: str) -> Operator:
 
         domain = "test.layouts"
         inputs = tuple(f"X{i}" for i in range(len(given)))
-        kernels = (
-            OpenCLKernel(source=source, entry="weighted", layouts={**{f"X{i}": n for i, n in enumerate(given)}, "Y": made}),
-        )
+        kernels = (OpenCLKernel(source=source, entry="weighted", layouts=ports),)
 
         def infer(self, *types: Any) -> Any:
             return types[0].with_shape(types[0].shape)

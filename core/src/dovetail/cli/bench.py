@@ -43,9 +43,11 @@ def command(
     JSON: {"model", "device", "inputs": {name: {"dtype", "shape"}}, "batch",
            "read_seconds", "compile_seconds", "first_seconds",
            "steady": {"runs", "mean", "p50", "p90", "p99", "fastest"},
-           "runs_per_second", "items_per_second", "memory": {device: bytes}}
+           "runs_per_second", "items_per_second", "memory": {device: bytes},
+           "reorders"}
     Times are in seconds; items are runs times batch; memory is the planned
-    peak of intermediate values.
+    peak of intermediate values; reorders are the nodes that only change a
+    memory layout.
     """
     limit = _SECONDS if seconds is None and runs is None else seconds
     described = _measure(model, device, extensions, shapes, seed, runs, limit)
@@ -86,6 +88,7 @@ def _measure(
         "runs_per_second": 1 / steady.mean,
         "items_per_second": batch / steady.mean,
         "memory": dict(compiled.report().memory),
+        "reorders": compiled.report().reorders,
     }
 
 
@@ -106,4 +109,6 @@ def _print(described: dict[str, Any]) -> None:
     ]
     if described["batch"] != 1:
         rows.append((f"items a second, batch {described['batch']}", f"{described['items_per_second']:,.1f}"))
+    if described["reorders"]:
+        rows.append(("changes of memory layout", count(described["reorders"])))
     print_table(f"{described['model']} on {described['device']}", ("step", ">figure"), rows)
