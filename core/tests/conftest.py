@@ -1,6 +1,7 @@
 """Fixtures of the core's tests: a device in a few lines, and sessions that have nothing installed but such devices."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,6 +83,13 @@ def toy_plugin(name: str, refuses: Refuses, opened: list[ToyDevice], priority: i
     return SimpleNamespace(
         dovetail_api="1.0", dovetail_device_info=dovetail_device_info, dovetail_device_open=dovetail_device_open
     )
+
+
+@pytest.fixture(autouse=True)
+def _no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The configuration file of whoever runs the tests is not looked at."""
+    monkeypatch.delenv("DOVETAIL_CONFIG", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
 
 
 @pytest.fixture

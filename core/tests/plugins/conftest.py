@@ -78,11 +78,9 @@ class Site:
 
 
 @pytest.fixture(autouse=True)
-def _no_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No switches in the environment, and no configuration file of whoever runs the tests."""
-    for name in ("DOVETAIL_PLUGINS", "DOVETAIL_PREFER", "DOVETAIL_CONFIG"):
+def _no_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DOVETAIL_PLUGINS", "DOVETAIL_PREFER"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
 
 
 @pytest.fixture
