@@ -9,7 +9,7 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 @functools.cache
 def stem_of(op_type: str) -> str:
-    """`BatchNormalization` -> `batch_normalization`, `LSTM` -> `lstm`, `IsNaN` -> `is_nan`, `And` -> `and_` (a Python keyword)."""
+    """`BatchNormalization` -> `batch_normalization`, `LSTM` -> `lstm`, `IsNaN` -> `is_nan`, `And` -> `and_` (a keyword)."""
     stem = _WORD.sub("_", op_type.replace("NaN", "Nan")).lower()
     return f"{stem}_" if keyword.iskeyword(stem) else stem
 
