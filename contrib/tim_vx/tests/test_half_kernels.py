@@ -1,5 +1,6 @@
 """The kernels for float16, built and launched directly: devices without cl_khr_fp16, such as PoCL's, never choose them."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ def launch(op: Operator, *inputs: Array) -> Array:
     types = [TensorType.of(a) for a in inputs]
     given = op.infer(*types)
     context = cl.create_some_context(interactive=False)
-    program = cl.Program(context, kernel.define_lines(op, types, [given]) + kernel.source).build()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cl.CompilerWarning)  # NVIDIA's compiler remarks that kernels may be inlined
+        program = cl.Program(context, kernel.define_lines(op, types, [given]) + kernel.source).build()
     queue = cl.CommandQueue(context)
     buffers = [cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=np.ascontiguousarray(a)) for a in inputs]
     y = np.zeros(given.dims, given.dtype.numpy)

@@ -52,7 +52,8 @@ class BidirectionalSequenceLstm(TimVxOperator):
     [batch, output_size]. fw_h, fw_c, bw_h, bw_c are the last states; the backward ones are those after the first time step.
 
     Row-major shapes; TIM-VX counts dimensions the other way round. Inputs and outputs have its order. It never looks at the
-    auxiliary inputs, lets o see the old cell state, and clips before the projection; there we follow TFLite.
+    auxiliary inputs, lets o see the old cell state, and hands proj_clip to the kernel before the projection; there we follow
+    TFLite.
     """
 
     inputs = tuple(f"{port}{'?' if _is_optional(port) else ''}: T" for port in _ports())
