@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail.device import PLAIN, LayerConfig, Refusal, Reorder, TensorType, TypedNode
 from dovetail_gpu_opencl.broadcast import strides_of
-from dovetail_gpu_opencl.kernel import CLKernel, round_up
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, round_up
 from dovetail_gpu_opencl.kernels._copy import WORDS, Move
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import MOVABLE, assemble
@@ -17,6 +17,9 @@ from dovetail_gpu_opencl.source import MOVABLE, assemble
 __all__ = ["ReorderKernel", "laid_out"]
 
 TILE, STEP = 32, 8
+_LEAST = 16
+"""Rows and columns below which tiles are too empty: on an H200 the strided copy moves [8, 3, 224, 224] to NHWC in 10 us, tiles in
+22; for [32, 256, 56, 56] it takes 183 us, and they 59 (3.5 TB/s)."""
 _MOST_GROUPS = 65535
 """Groups in the second and third dimension; NVIDIA's limit."""
 
@@ -56,7 +59,7 @@ class ReorderKernel(CLKernel):
 
 
 def _as_matrices(dims: Sequence[int], strides: Sequence[int]) -> tuple[int, int, int] | None:
-    """Batch, rows and columns of the source if the copy transposes each matrix of a batch; None if it does something else."""
+    """Batch, rows and columns of the source if the copy transposes each matrix of a batch, and they are worth tiles; else None."""
     runs: list[tuple[int, int]] = []
     for size, stride in zip(dims, strides, strict=True):
         if size == 1:
@@ -70,7 +73,8 @@ def _as_matrices(dims: Sequence[int], strides: Sequence[int]) -> tuple[int, int,
     (cols, step), (rows, jump) = runs[-2:]
     batch = math.prod(size for size, _ in runs[:-2])
     tiled = step == 1 and jump == cols and (len(runs) == 2 or runs[0][1] == rows * cols)
-    return (batch, rows, cols) if tiled and max(batch, -(-rows // TILE)) <= _MOST_GROUPS else None
+    groups = max(batch, ceil_div(rows, TILE))
+    return (batch, rows, cols) if tiled and min(rows, cols) >= _LEAST and groups <= _MOST_GROUPS else None
 
 
 def _tiled(node: TypedNode, batch: int, rows: int, cols: int) -> Launch:
