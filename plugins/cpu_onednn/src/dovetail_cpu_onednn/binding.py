@@ -1,0 +1,407 @@
+"""oneDNN's C API, version 3, as far as this device uses it: opaque handles, descriptors, primitives.
+
+Everything goes through `ctypes.CDLL`, which releases the GIL for the length of each call. Numbers are those of `dnnl_types.h`
+and `dnnl_common_types.h`; oneDNN keeps them for all of version 3.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from enum import IntEnum
+from functools import partial
+from typing import Any
+
+from dovetail.errors import DeviceError, OutOfMemory
+
+__all__ = [
+    "Alg",
+    "Arg",
+    "Attr",
+    "Flag",
+    "Memory",
+    "MemoryDesc",
+    "Onednn",
+    "OnednnError",
+    "Primitive",
+    "PrimitiveDesc",
+    "Stream",
+    "Unimplemented",
+]
+
+MAX_NDIMS = 12
+F32 = 3
+INFERENCE = 96
+TAG_ANY = 1
+
+_Dims = c_int64 * MAX_NDIMS
+_OUT_OF_MEMORY, _INVALID_ARGUMENTS, _UNIMPLEMENTED = 1, 2, 3
+_STATUS = {
+    1: "out of memory",
+    2: "invalid arguments",
+    3: "unimplemented",
+    4: "no further implementation",
+    5: "runtime error",
+    6: "not required",
+}
+_IMPL_INFO, _EXEC_ARG_MD, _SCRATCHPAD_MD = 8, 255, 136
+
+
+class Arg(IntEnum):
+    """Execution arguments: which memory of a primitive one is."""
+
+    SRC = 1
+    SRC_1 = 2
+    DST = 17
+    WEIGHTS = 33
+    BIAS = 41
+    MEAN = 49
+    VARIANCE = 50
+    SCALE = 51
+    SHIFT = 52
+    SCRATCHPAD = 80
+    MULTIPLE_SRC = 1024
+
+    @staticmethod
+    def post_op(index: int, arg: int) -> int:
+        """The argument of post-op number `index`."""
+        return 32768 * (index + 1) | arg
+
+
+class Alg(IntEnum):
+    """Algorithm kinds other than those of eltwise and binary, which post-ops name."""
+
+    CONVOLUTION_DIRECT = 0x1
+    DECONVOLUTION_DIRECT = 0xA
+    POOLING_MAX = 0x1FF
+    POOLING_AVG_INCLUDE_PADDING = 0x2FF
+    POOLING_AVG_EXCLUDE_PADDING = 0x3FF
+    LRN_ACROSS_CHANNELS = 0xAFF
+    RESAMPLING_NEAREST = 0x2FFF0
+    RESAMPLING_LINEAR = 0x2FFF1
+    REDUCTION_MAX = 0x2FFF2
+    REDUCTION_MIN = 0x2FFF3
+    REDUCTION_SUM = 0x2FFF4
+    REDUCTION_MUL = 0x2FFF5
+    REDUCTION_MEAN = 0x2FFF6
+    SOFTMAX_ACCURATE = 0x30000
+    SOFTMAX_LOG = 0x30001
+
+
+class Flag(IntEnum):
+    """Flags of the normalisations."""
+
+    USE_GLOBAL_STATS = 1
+    USE_SCALE = 2
+    USE_SHIFT = 4
+
+
+class OnednnError(DeviceError):
+    """A call of oneDNN that failed."""
+
+
+class Unimplemented(OnednnError):
+    """oneDNN has no implementation for what a primitive was asked to do."""
+
+
+# Of every function its arguments: p a handle, i int, u unsigned, f float, q int64, s size_t, D dims, * a pointer.
+# Those of `_CREATE` come between the engine and the attributes.
+_CREATE = {
+    "batch_normalization_forward": "ippfu",
+    "binary": "ippp",
+    "convolution_forward": "iippppDDDD",
+    "deconvolution_forward": "iippppDDDD",
+    "eltwise_forward": "iippff",
+    "layer_normalization_forward": "ipppfu",
+    "lrn_forward": "iippqfff",
+    "matmul": "pppp",
+    "pooling_forward": "iippDDDDD",
+    "prelu_forward": "ippp",
+    "reduction": "ippff",
+    "resampling_forward": "ii*pp",
+    "softmax_forward": "iippi",
+}
+_FUNCTIONS = {
+    "concat_primitive_desc_create": "*ppii*p",
+    "engine_create": "*is",
+    "memory_create": "*pp*",
+    "memory_desc_clone": "*p",
+    "memory_desc_create_submemory": "*pDD",
+    "memory_desc_create_with_strides": "*iDiD",
+    "memory_desc_create_with_tag": "*iDii",
+    "memory_desc_equal": "pp",
+    "post_ops_append_binary": "pip",
+    "post_ops_append_eltwise": "piff",
+    "post_ops_append_prelu": "pi",
+    "post_ops_append_sum": "pfii",
+    "post_ops_create": "*",
+    "post_ops_len": "p",
+    "primitive_attr_create": "*",
+    "primitive_attr_set_post_ops": "pp",
+    "primitive_attr_set_scratchpad_mode": "pi",
+    "primitive_create": "*p",
+    "primitive_desc_query": "pii*",
+    "primitive_execute": "ppi*",
+    "reorder_primitive_desc_create": "*ppppp",
+    "stream_create": "*pu",
+    "stream_wait": "p",
+}
+_DESTROY = ("engine", "memory", "memory_desc", "post_ops", "primitive", "primitive_attr", "primitive_desc", "stream")
+_KINDS = {
+    "p": c_void_p,
+    "i": c_int,
+    "u": c_uint,
+    "f": c_float,
+    "q": c_int64,
+    "s": c_size_t,
+    "D": POINTER(c_int64),
+    "*": c_void_p,
+}
+
+
+class _Version(ctypes.Structure):
+    _fields_ = (("major", c_int), ("minor", c_int), ("patch", c_int), ("hash", c_char_p), ("runtime", c_uint))
+
+
+class _ExecArg(ctypes.Structure):
+    _fields_ = (("arg", c_int), ("memory", c_void_p))
+
+
+class _Handle:
+    """An object of the library, destroyed with this one."""
+
+    __slots__ = ("_destroy", "pointer")
+
+    def __init__(self, pointer: c_void_p, destroy: Callable[[c_void_p], object]) -> None:
+        self.pointer = pointer
+        self._destroy = destroy
+
+    def __del__(self) -> None:
+        self._destroy(self.pointer)
+
+
+class MemoryDesc(_Handle):
+    """The dimensions, data type and layout of a memory."""
+
+    __slots__ = ("dims",)
+    dims: tuple[int, ...]
+
+
+class PrimitiveDesc(_Handle):
+    """A primitive that was chosen but not made; `implementation` is oneDNN's name of it."""
+
+    __slots__ = ("implementation",)
+    implementation: str
+
+
+class Primitive(_Handle):
+    """Code for one computation. Threads may share it: with a scratchpad of the caller's it has no state."""
+
+    __slots__ = ()
+
+
+class Memory(_Handle):
+    """A descriptor with an address."""
+
+    __slots__ = ()
+
+
+class Stream(_Handle):
+    """Where primitives are executed, each before the next."""
+
+    __slots__ = ()
+
+
+class Attr(_Handle):
+    """Attributes of a primitive: its post-ops, and a scratchpad that the caller gives."""
+
+    __slots__ = ()
+
+
+class Onednn:
+    """A loaded library with its CPU engine. Raises `AttributeError` for a library that is not oneDNN 3."""
+
+    def __init__(self, cdll: ctypes.CDLL, path: str) -> None:
+        self.path = path
+        self._cdll = cdll
+        cdll.dnnl_version.restype = POINTER(_Version)
+        found = cdll.dnnl_version().contents
+        self.version: tuple[int, int, int] = (found.major, found.minor, found.patch)
+        self._f: dict[str, Any] = {}
+        for name, kinds in {**_FUNCTIONS, **{f"{n}_primitive_desc_create": f"*p{k}p" for n, k in _CREATE.items()}}.items():
+            self._declare(name, kinds)
+        for name in _DESTROY:
+            self._declare(f"{name}_destroy", "p")
+        self._size = self._declare("memory_desc_get_size", "p", c_size_t)
+        self._arg_md = self._declare("primitive_desc_query_md", "pii", c_void_p)
+        self._engine = self._make(_Handle, "engine", 1, 0)
+        self._plain = self.attr()
+
+    def _declare(self, name: str, kinds: str, result: Any = c_int) -> Any:
+        function = getattr(self._cdll, f"dnnl_{name}")
+        function.argtypes = [_KINDS[kind] for kind in kinds]
+        function.restype = result
+        self._f[name] = function
+        return function
+
+    def set_threads(self, count: int) -> None:
+        """How many threads of OpenMP what this thread calls may use. Without effect where oneDNN was built without OpenMP."""
+        function = getattr(self._cdll, "omp_set_num_threads", None)
+        if function is not None:
+            function(c_int(count))
+
+    # --- descriptors -----------------------------------------------------------------------------------------------
+
+    def strided(self, dims: Sequence[int], strides: Sequence[int], dtype: int = F32) -> MemoryDesc:
+        """A descriptor with strides in elements."""
+        return self._described(dims, "with_strides", len(dims), _dims(dims), dtype, _dims(strides))
+
+    def tagged(self, dims: Sequence[int], tag: int, dtype: int = F32) -> MemoryDesc:
+        """A descriptor with one of the layouts that oneDNN numbers; `TAG_ANY` leaves it to the primitive."""
+        return self._described(dims, "with_tag", len(dims), _dims(dims), dtype, tag)
+
+    def part(self, whole: MemoryDesc, dims: Sequence[int], offsets: Sequence[int]) -> MemoryDesc:
+        """The descriptor of a box inside of another memory, to be used with the address of the whole."""
+        return self._described(dims, "submemory", whole.pointer, _dims(dims), _dims(offsets))
+
+    def _described(self, dims: Sequence[int], how: str, *args: Any) -> MemoryDesc:
+        found = self._make(MemoryDesc, "memory_desc", *args, create=f"memory_desc_create_{how}")
+        found.dims = tuple(dims)
+        return found
+
+    def nbytes(self, desc: MemoryDesc) -> int:
+        """Bytes of the memory, padding included."""
+        return int(self._size(desc.pointer))
+
+    def equal(self, one: MemoryDesc, other: MemoryDesc) -> bool:
+        """Whether two descriptors are the same in everything."""
+        return bool(self._f["memory_desc_equal"](one.pointer, other.pointer))
+
+    def arg_md(self, desc: PrimitiveDesc, arg: int, dims: Sequence[int]) -> MemoryDesc:
+        """What a primitive wants as its argument `arg`, of which the dimensions are known."""
+        found = self._arg_md(desc.pointer, _EXEC_ARG_MD, arg)
+        copy = self._make(MemoryDesc, "memory_desc", found, create="memory_desc_clone")
+        copy.dims = tuple(dims)
+        return copy
+
+    # --- primitives ------------------------------------------------------------------------------------------------
+
+    def attr(self, post_ops: Sequence[tuple[str, tuple[Any, ...]]] = ()) -> Attr:
+        """Attributes with post-ops, each as the end of the name of its append function and its arguments."""
+        attr = self._make(Attr, "primitive_attr")
+        self._call("primitive_attr_set_scratchpad_mode", attr.pointer, 1)
+        if post_ops:
+            chain = self._make(_Handle, "post_ops")
+            for kind, args in post_ops:
+                given = [a.pointer if isinstance(a, _Handle) else a for a in args]
+                self._call(f"post_ops_append_{kind}", chain.pointer, *given)
+            self._call("primitive_attr_set_post_ops", attr.pointer, chain.pointer)
+        return attr
+
+    def describe(self, name: str, *args: Any, attr: Attr | None = None) -> PrimitiveDesc:
+        """The first implementation of a primitive. `args` as in C; dims are sequences. Raises `Unimplemented`."""
+        given = [self._engine.pointer, *map(_c, args), (attr or self._plain).pointer]
+        return self._chosen(name, given)
+
+    def describe_reorder(self, src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> PrimitiveDesc:
+        """A copy from one layout to another. Raises `Unimplemented`."""
+        engine = self._engine.pointer
+        return self._chosen("reorder", [src.pointer, engine, dst.pointer, engine, (attr or self._plain).pointer])
+
+    def describe_concat(self, dst: MemoryDesc, axis: int, sources: Sequence[MemoryDesc]) -> PrimitiveDesc:
+        """Sources one behind the other along an axis. Raises `Unimplemented`."""
+        array = (c_void_p * len(sources))(*[s.pointer for s in sources])
+        return self._chosen("concat", [self._engine.pointer, dst.pointer, len(sources), axis, array, self._plain.pointer])
+
+    def _chosen(self, name: str, given: Sequence[Any]) -> PrimitiveDesc:
+        desc = self._make(PrimitiveDesc, "primitive_desc", *given, create=f"{name}_primitive_desc_create")
+        text = c_char_p()
+        self._call("primitive_desc_query", desc.pointer, _IMPL_INFO, 0, byref(text))
+        desc.implementation = (text.value or b"").decode()
+        return desc
+
+    def scratchpad(self, desc: PrimitiveDesc) -> int:
+        """Bytes of the scratchpad that a primitive needs."""
+        found = self._arg_md(desc.pointer, _SCRATCHPAD_MD, 0)
+        return int(self._size(found)) if found else 0
+
+    def scratchpad_md(self, desc: PrimitiveDesc) -> MemoryDesc:
+        """The descriptor of that scratchpad."""
+        found = self._arg_md(desc.pointer, _SCRATCHPAD_MD, 0)
+        return self._make(MemoryDesc, "memory_desc", found, create="memory_desc_clone")
+
+    def primitive(self, desc: PrimitiveDesc) -> Primitive:
+        """Make a primitive; the library compiles it or takes it from its cache."""
+        return self._make(Primitive, "primitive", desc.pointer)
+
+    # --- execution -------------------------------------------------------------------------------------------------
+
+    def stream(self) -> Stream:
+        """A stream; one thread at a time."""
+        return self._make(Stream, "stream", self._engine.pointer, 1)
+
+    def memory(self, desc: MemoryDesc, address: int) -> Memory:
+        """A memory at an address that the caller keeps alive."""
+        return self._make(Memory, "memory", desc.pointer, self._engine.pointer, c_void_p(address))
+
+    def launch(self, primitive: Primitive, stream: Stream, arguments: Sequence[tuple[int, Memory]]) -> "Launch":
+        """A call that executes the primitive, its arguments ready: nothing is looked up when it is made."""
+        array = (_ExecArg * len(arguments))(*[(arg, memory.pointer) for arg, memory in arguments])
+        address = c_void_p(ctypes.addressof(array))
+        call = partial(self._f["primitive_execute"], primitive.pointer, stream.pointer, len(arguments), address)
+        return Launch(call, (array, primitive, stream, *(memory for _, memory in arguments)))
+
+    def execute(self, desc: PrimitiveDesc, arguments: Sequence[tuple[int, MemoryDesc, int]]) -> None:
+        """Make and execute a primitive once: arguments with their descriptors and addresses."""
+        scratch = ctypes.create_string_buffer(self.scratchpad(desc) + 64)
+        address = -(-ctypes.addressof(scratch) // 64) * 64
+        bound = [(arg, self.memory(md, at)) for arg, md, at in arguments]
+        bound.append((Arg.SCRATCHPAD, self.memory(self.scratchpad_md(desc), address)))
+        stream = self.stream()
+        launch = self.launch(self.primitive(desc), stream, bound)
+        self.check(launch.call(), "primitive_execute")
+        self._call("stream_wait", stream.pointer)
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+
+    def _call(self, name: str, *args: Any) -> None:
+        self.check(self._f[name](*args), name)
+
+    def check(self, status: int, name: str) -> None:
+        """Raise the error that a status stands for."""
+        if status:
+            text = f"oneDNN: dnnl_{name}: {_STATUS.get(status, f'status {status}')}"
+            raise _ERRORS.get(status, OnednnError)(text)
+
+    def _make(self, kind: Any, name: str, *args: Any, create: str = "") -> Any:
+        pointer = c_void_p()
+        self._call(create or f"{name}_create", byref(pointer), *args)
+        return kind(pointer, self._f[f"{name}_destroy"])
+
+
+_ERRORS: dict[int, type[DeviceError]] = {
+    _OUT_OF_MEMORY: OutOfMemory,
+    _INVALID_ARGUMENTS: Unimplemented,
+    _UNIMPLEMENTED: Unimplemented,
+}
+
+
+class Launch:
+    """A bound execution: `call()` gives the status, 0 for success; the rest is kept alive for it."""
+
+    __slots__ = ("_kept", "call")
+
+    def __init__(self, call: Callable[[], int], kept: Sequence[object]) -> None:
+        self.call = call
+        self._kept = kept
+
+
+def _dims(values: Sequence[int]) -> Any:
+    return _Dims(*values)
+
+
+def _c(value: Any) -> Any:
+    if isinstance(value, _Handle):
+        return value.pointer
+    return _dims(value) if isinstance(value, list | tuple) else value
+
+

@@ -1,0 +1,164 @@
+"""Post-ops as oneDNN's: which it has, in what order, and the memory that they read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dovetail.device import Binary, Eltwise, PostOp, Prelu, Reason, Sum, TensorType, TypedNode
+from dovetail_cpu_onednn.binding import TAG_ANY, Arg, Attr, MemoryDesc, PrimitiveDesc
+from dovetail_cpu_onednn.kernel import Argument, Refused, Stage
+from dovetail_cpu_onednn.layouts import describe, plain
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["BINARY", "ELTWISE", "Chain", "attach", "eltwise_kind"]
+
+ELTWISE = {
+    "relu": 0x20,
+    "tanh": 0x21,
+    "elu": 0x22,
+    "square": 0x23,
+    "abs": 0x24,
+    "sqrt": 0x25,
+    "linear": 0x26,
+    "soft_relu": 0x27,
+    "hardsigmoid": 0x28,
+    "logistic": 0x29,
+    "exp": 0x2A,
+    "gelu_tanh": 0x2B,
+    "swish": 0x2C,
+    "log": 0x2D,
+    "clip": 0x2E,
+    "pow": 0x30,
+    "gelu_erf": 0x31,
+    "round": 0x32,
+    "mish": 0x33,
+    "hardswish": 0x34,
+}
+"""The eltwise algorithms that oneDNN has, with its numbers."""
+
+BINARY = {"add": 0x1FFF0, "mul": 0x1FFF1, "max": 0x1FFF2, "min": 0x1FFF3, "div": 0x1FFF4, "sub": 0x1FFF5}
+"""The binary algorithms that oneDNN has, with its numbers."""
+
+Appended = tuple[str, tuple[object, ...]]
+
+
+@dataclass
+class Chain:
+    """A chain under construction: what is appended, and the arguments that go with it; `shared` as in `Recipe`."""
+
+    appended: list[Appended]
+    reads: list[tuple[int, int, MemoryDesc, bool]]
+    shared: int | None = None
+
+    @property
+    def attr(self) -> Attr:
+        """The attributes of the primitive."""
+        return library().attr(self.appended)
+
+    def arguments(self, desc: PrimitiveDesc) -> tuple[Argument, ...]:
+        """What the chain reads, as the primitive wants it."""
+        found = []
+        for arg, index, md, flexible in self.reads:
+            wanted = library().arg_md(desc, arg, md.dims) if flexible else md
+            found.append(Argument(arg, "operand", index, wanted, flexible=flexible))
+        return tuple(found)
+
+    def stages(self, desc: PrimitiveDesc, arguments: Sequence[Argument], dst: MemoryDesc) -> tuple[Stage, ...]:
+        """The primitive, after a copy of the operand that the result must start from, if there is one."""
+        main = Stage(desc, (*arguments, *self.arguments(desc)))
+        if self.shared is None:
+            return (main,)
+        copy = library().describe_reorder(dst, dst)
+        moves = (Argument(Arg.SRC, "operand", self.shared, dst), Argument(Arg.DST, "output", 0, dst))
+        return (Stage(copy, moves, unless_shared=self.shared), main)
+
+
+def attach(
+    node: TypedNode,
+    free: bool,
+    shared: bool,
+    *,
+    before: Sequence[Appended] = (),
+    dims: Sequence[int] | None = None,
+) -> Chain:
+    """The node's post-ops behind `before`. Raises `Refused` for what oneDNN does not have.
+
+    `dims` are those of the primitive's result when it takes the node's under another shape.
+    """
+    result = node.outputs[0]
+    shape = tuple(result.dims if dims is None else dims)
+    chain = Chain(list(before), [])
+    operands = iter(enumerate(node.operands))
+    for post_op in node.post_ops:
+        if isinstance(post_op, Eltwise):
+            chain.appended += eltwise_kind(post_op)
+        else:
+            index, operand = next(operands)
+            _append(chain, post_op, index, operand, result, shape, free and dims is None, shared)
+    return chain
+
+
+def eltwise_kind(post_op: Eltwise) -> list[Appended]:
+    """One eltwise as what has to be appended for it. Raises `Refused`."""
+    if post_op.algorithm not in ELTWISE:
+        raise Refused(Reason.POST_OP, f"oneDNN has no eltwise {post_op.algorithm}")
+    found: list[Appended] = [("eltwise", (ELTWISE[post_op.algorithm], post_op.alpha, post_op.beta))]
+    if post_op.scale != 1:
+        found.append(("eltwise", (ELTWISE["linear"], post_op.scale, 0.0)))
+    return found
+
+
+def _append(
+    chain: Chain,
+    post_op: PostOp,
+    index: int,
+    operand: TensorType,
+    result: TensorType,
+    shape: tuple[int, ...],
+    free: bool,
+    shared: bool,
+) -> None:
+    full = operand.dims == result.dims
+    adds = isinstance(post_op, Sum) or (isinstance(post_op, Binary) and post_op.algorithm == "add" and shared)
+    if isinstance(post_op, Sum) and not full:
+        raise Refused(Reason.POST_OP, f"sum with {operand} for a result {result}")
+    if adds and full and chain.shared is None and operand.layout == result.layout:
+        scale, zero = (post_op.scale, post_op.zero_point) if isinstance(post_op, Sum) else (1.0, 0)
+        if zero:
+            raise Refused(Reason.POST_OP, "sum with a zero point in float32")
+        chain.appended.append(("sum", (scale, 0, 0)))
+        chain.shared = index
+        return
+    if isinstance(post_op, Sum):
+        raise Refused(Reason.POST_OP, "a second sum")
+    desc = _operand(operand, result, shape, free, full)
+    if isinstance(post_op, Prelu):
+        mask = sum(1 << axis for axis, size in enumerate(desc.dims) if size != 1)
+        arg, kind = Arg.WEIGHTS, ("prelu", (mask,))
+        if full and operand.layout != result.layout or any(s not in (1, d) for s, d in zip(desc.dims, shape, strict=True)):
+            raise Refused(Reason.POST_OP, f"prelu with {operand} for a result {result}")
+        desc, flexible = plain(desc.dims), False
+    else:
+        assert isinstance(post_op, Binary)
+        algorithm = post_op.algorithm
+        if algorithm == "rsub":
+            chain.appended.append(("eltwise", (ELTWISE["linear"], -1.0, 0.0)))
+            algorithm = "add"
+        if algorithm not in BINARY:
+            raise Refused(Reason.POST_OP, f"oneDNN has no binary {algorithm}")
+        arg, kind, flexible = Arg.SRC_1, ("binary", (BINARY[algorithm], desc)), full and free
+    chain.reads.append((Arg.post_op(len(chain.appended), arg), index, desc, flexible))
+    chain.appended.append(kind)
+
+
+def _operand(operand: TensorType, result: TensorType, shape: tuple[int, ...], free: bool, full: bool) -> MemoryDesc:
+    """The descriptor of an operand of the rank of the primitive's result."""
+    if full and shape == result.dims:
+        return library().tagged(shape, TAG_ANY) if free else describe(operand)
+    if full:
+        return plain(shape)
+    dims = (1,) * (result.rank - operand.rank) + operand.dims
+    if shape != result.dims:
+        if any(size != 1 for size in dims[:-1]):
+            raise Refused(Reason.POST_OP, f"operand {operand} for a result {result} that is computed as {list(shape)}")
+        dims = (1,) * (len(shape) - 1) + dims[-1:]
+    return plain(dims)

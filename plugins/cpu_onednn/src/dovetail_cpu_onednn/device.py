@@ -1,0 +1,99 @@
+"""The device: which kernel runs a node, and compilation."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dovetail.device import (
+    PLAIN,
+    Accepted,
+    Choice,
+    Device,
+    DeviceInfo,
+    DeviceUnavailable,
+    Graph,
+    KernelTable,
+    LayerConfig,
+    Reason,
+    Refusal,
+    Reorder,
+    TypedNode,
+    Unavailable,
+    choose,
+)
+from dovetail.errors import CompileError
+from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
+from dovetail_cpu_onednn.generic import GENERIC, REORDER
+from dovetail_cpu_onednn.kernel import OnednnKernel
+from dovetail_cpu_onednn.library import Options, default_threads, library, load
+
+__all__ = ["OnednnDevice", "infos", "place"]
+
+_TABLE: KernelTable[OnednnKernel] = KernelTable("dovetail_cpu_onednn.kernels")
+
+
+def infos() -> Sequence[DeviceInfo] | Unavailable:
+    """The device of this machine, or why there is none."""
+    found = load()
+    if isinstance(found, Unavailable):
+        return found
+    version = ".".join(map(str, found.version))
+    details: dict[str, str | int] = {"onednn": version, "library": found.path, "threads": default_threads()}
+    return [DeviceInfo("ONEDNN", "ONEDNN", "CPU", f"oneDNN {version}", priority=20, details=details)]
+
+
+class OnednnDevice(Device):
+    """Runs each node by the first kernel that accepts it: those of its stem, elementwise primitives, at last its reference."""
+
+    def __init__(self, info: DeviceInfo, options: Mapping[str, Any]) -> None:
+        self.info = info
+        read = Options(options)
+        found = load(read.library)
+        if isinstance(found, Unavailable):
+            raise DeviceUnavailable(f"ONEDNN: {found.reason}", hint=found.hint)
+        self._threads = read.threads or default_threads()
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        """Everything with static shapes and a reference, unless a post-op does not fit."""
+        choice = self._choose(node)
+        return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.label(node))
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        """The layouts that the primitive chooses; those in which there is a fast one for kernels that take several."""
+        choice = self._choose(node)
+        return (LayerConfig.uniform(node, PLAIN),) if isinstance(choice, Refusal) else choice.kernel.configurations(node)
+
+    def compile(self, graph: Graph, options: Mapping[str, Any]) -> OnednnExecutable:
+        """Choose kernels, plan memory, prepare weights. Raises `CompileError` naming a refused node, `UsageError` for options."""
+        threads = Options(options).threads or self._threads
+        library().set_threads(threads)
+        return OnednnExecutable(graph, tuple(place(TypedNode.of(node, graph)) for node in graph.nodes), threads)
+
+    def _choose(self, node: TypedNode) -> Choice[OnednnKernel] | Refusal:
+        # Implementations are chosen for the number of threads that the asking thread may use.
+        library().set_threads(self._threads)
+        return _choose(node)
+
+
+def _choose(node: TypedNode) -> Choice[OnednnKernel] | Refusal:
+    if not node.is_static:
+        return Refusal(Reason.DYNAMIC)
+    if isinstance(node.op, Reorder):
+        return choose((REORDER,), node)
+    # An operator of another domain, or one that replaces a standard one, may mean something else by the same name.
+    standard = type(node.op).__module__ == f"dovetail.ops.{node.op.stem}"
+    return choose((*(_TABLE[node.op.stem] if standard else ()), *GENERIC), node)
+
+
+def place(node: TypedNode) -> Placement:
+    """The node with its kernel. Raises `CompileError` when the device refuses it."""
+    # The decision is made on plain types, as it was while planning; only the recipe depends on layouts.
+    plain = TypedNode(
+        node.node,
+        tuple(t and t.with_layout(PLAIN) for t in node.inputs),
+        tuple(t.with_layout(PLAIN) for t in node.outputs),
+        tuple(t.with_layout(PLAIN) for t in node.operands),
+    )
+    choice = _choose(plain)
+    if isinstance(choice, Refusal):
+        raise CompileError(f"ONEDNN refuses node {node.node}: {choice}")
+    return Placement(node, choice.kernel, choice.kernel.label(plain), choice.refusals)

@@ -1,0 +1,287 @@
+"""A compiled graph, and its requests: one arena each, and a flat tuple of bound executions."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import (
+    PLAIN,
+    Executable,
+    ExecutableRequest,
+    Graph,
+    Node,
+    NodeReport,
+    OutOfMemory,
+    Refusal,
+    TypedNode,
+    plan_graph,
+)
+from dovetail.errors import CompileError, DovetailError, InferError
+from dovetail_cpu_onednn.binding import Arg, Launch, Memory, MemoryDesc, Primitive, Stream, Unimplemented
+from dovetail_cpu_onednn.generic import ReferenceKernel
+from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage
+from dovetail_cpu_onednn.layouts import describe, padded_type, plain
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["OnednnExecutable", "Placement"]
+
+Array = NDArray[Any]
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A node with the kernel that runs it, what that is called, and why those before it in the list do not."""
+
+    node: TypedNode
+    kernel: OnednnKernel
+    label: str
+    refusals: tuple[tuple[str, Refusal], ...]
+
+    @property
+    def in_place(self) -> Sequence[str]:
+        """The values whose memory output 0 may take over."""
+        result = self.node.outputs[0] if self.node.node.outputs[0] else None
+        types = dict(zip((*self.node.node.inputs, *self.node.node.operands), (*self.node.inputs, *self.node.operands), strict=True))
+        return [name for name in self.kernel.in_place(self.node) if result is not None and types[name] == result]
+
+    @property
+    def report(self) -> NodeReport:
+        """What the plan says of the node."""
+        node = self.node.node
+        chain = tuple(getattr(p, "algorithm", p.kind) for p in node.post_ops)
+        return NodeReport(node.name, node.op.key, self.label, self.kernel.from_operator, chain, node.origins, self.refusals)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A stage with its primitive, the constants that were brought into its layouts, and the size of its scratchpad."""
+
+    stage: Stage
+    primitive: Primitive
+    constants: Mapping[int, Array]
+    scratchpad: int
+
+
+class OnednnExecutable(Executable):
+    """A graph with primitives for each node, weights in their layouts and a memory plan; shared by its requests."""
+
+    def __init__(self, graph: Graph, placements: tuple[Placement, ...], threads: int) -> None:
+        self.graph = graph
+        self.threads = threads
+        self.placements = placements
+        self.reports = tuple(p.report for p in placements)
+        by_name = {p.node.name: p for p in placements}
+        # Blocked layouts fill the channels up to whole blocks, which the plan has to count.
+        sized = graph.replace(types={name: padded_type(t) if t.is_static else t for name, t in graph.types.items()})
+        takes = {p.node.name: p.in_place for p in placements}
+        recipes: dict[str, Recipe] = {}
+
+        def scratch(node: Node) -> Sequence[int]:
+            size = max((library().scratchpad(s.desc) for s in recipes[node.name].stages), default=0) if node.name in recipes else 0
+            return (size,) if size else ()
+
+        # In which memory a result lies decides between a sum in place and a binary post-op, so there is a plan before.
+        storage = plan_graph(sized, lambda n: takes[n.name]).storage
+        for p in placements:
+            if isinstance(p.kernel, PrimitiveKernel):
+                recipes[p.node.name] = _recipe(p, storage)
+        self.memory = plan_graph(sized, lambda n: takes[n.name], scratch, ALIGNMENT)
+        self.constants = {n: _constant(array, graph, n) for n, array in graph.constants.items()}
+        self.prepared = {
+            p.node.name: tuple(_prepare(p.node, s) for s in recipes[p.node.name].stages if _needed(p.node, s, storage))
+            for p in placements
+            if p.node.name in recipes
+        }
+        assert by_name.keys() >= recipes.keys()
+
+    def create_request(self) -> "OnednnRequest":
+        """A request with an arena of its own. Raises `OutOfMemory`."""
+        return OnednnRequest(self)
+
+
+def _recipe(placement: Placement, storage: Mapping[str, str]) -> Recipe:
+    node, kernel = placement.node, placement.kernel
+    assert isinstance(kernel, PrimitiveKernel)
+    taken = storage[node.node.outputs[0]]
+    shared = bool(node.operands) and taken in [storage[name] for name in node.node.operands]
+    try:
+        return kernel.final(node, shared)
+    except Refused as answer:
+        raise CompileError(f"ONEDNN, node {node.node}: {answer.refusal}") from None
+    except Unimplemented as error:
+        raise CompileError(f"ONEDNN, node {node.node}: {error.message}") from error
+
+
+def _needed(node: TypedNode, stage: Stage, storage: Mapping[str, str]) -> bool:
+    if stage.unless_shared is None:
+        return True
+    return storage[node.node.operands[stage.unless_shared]] != storage[node.node.outputs[0]]
+
+
+def _constant(array: Array, graph: Graph, name: str) -> Array:
+    """A constant as it is to lie in memory."""
+    found = np.ascontiguousarray(array).reshape(array.shape)
+    if graph.types[name].layout == PLAIN:
+        return found
+    return _moved(found, plain(found.shape), describe(graph.types[name]))
+
+
+def _moved(array: Array, src: MemoryDesc, dst: MemoryDesc) -> Array:
+    """The bytes of a constant in another layout."""
+    lib = library()
+    found = _aligned(lib.nbytes(dst))
+    args = ((Arg.SRC, src, array.ctypes.data), (Arg.DST, dst, found.ctypes.data))
+    lib.execute(lib.describe_reorder(src, dst), args)
+    return found
+
+
+def _prepare(node: TypedNode, stage: Stage) -> Prepared:
+    lib = library()
+    constants = {}
+    for argument in stage.arguments:
+        if argument.wanted is not None and not lib.equal(argument.desc, argument.wanted):
+            tensor = node.inputs[argument.index]
+            assert tensor is not None
+            assert tensor.value is not None
+            constants[argument.arg] = _moved(np.ascontiguousarray(tensor.value), argument.desc, argument.wanted)
+    return Prepared(stage, lib.primitive(stage.desc), constants, lib.scratchpad(stage.desc))
+
+
+class OnednnRequest(ExecutableRequest):
+    """One arena, and the executions bound to it."""
+
+    def __init__(self, executable: OnednnExecutable) -> None:
+        binder = _Binder(executable)
+        graph = executable.graph
+        bound = [(launch, p.node.node) for p in executable.placements for launch in binder.launches(p)]
+        self._kept: Sequence[object] = [binder, *(launch for launch, _ in bound)]
+        self._calls = tuple(launch.call if isinstance(launch, Launch) else launch for launch, _ in bound)
+        self._nodes = tuple(node for _, node in bound)
+        self._threads = executable.threads
+        self._inputs = tuple(binder.array(name) for name in graph.inputs)
+        self._outputs = tuple(binder.array(name) for name in graph.outputs)
+
+    def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        """Copy the inputs in, execute every primitive. Raises `InferError` naming the node in which something failed."""
+        # The number of threads belongs to the calling thread, whichever that is.
+        library().set_threads(self._threads)
+        for staging, given in zip(self._inputs, inputs, strict=True):
+            np.copyto(staging, given)
+        step = 0
+        try:
+            for step, call in enumerate(self._calls):  # noqa: B007  # the step is what an error names
+                status = call()
+                if status:
+                    library().check(status, "primitive_execute")
+        except Exception as error:
+            raise self._located(error, self._nodes[step]) from error
+        return self._outputs
+
+    def close(self) -> None:
+        """Let go of the arena."""
+        self._inputs = self._outputs = self._calls = self._nodes = ()
+        self._kept = ()
+
+    def _located(self, error: Exception, node: Node) -> InferError:
+        if isinstance(error, MemoryError):
+            return OutOfMemory(f"ONEDNN, node {node}: {str(error) or 'the host has no memory left'}")
+        if isinstance(error, DovetailError):
+            return InferError(f"ONEDNN, node {node}: {error.message}", hint=error.hint)
+        return InferError(f"ONEDNN, node {node}: {type(error).__name__}: {error}")
+
+
+class _Binder:
+    """The values of one request in its arena, as arrays and as memory objects."""
+
+    def __init__(self, executable: OnednnExecutable) -> None:
+        self._executable = executable
+        self._types = executable.graph.types
+        self._arena = _aligned(executable.memory.peak)
+        self._stream: Stream = library().stream()
+
+    def launches(self, placement: Placement) -> Iterator[Launch | Callable[[], int]]:
+        """All that a node does, in order."""
+        prepared = self._executable.prepared.get(placement.node.name)
+        if prepared is not None:
+            for one in prepared:
+                yield self._launch(placement.node, one)
+        elif isinstance(placement.kernel, ReferenceKernel):
+            yield self._reference(placement.node)
+
+    def array(self, name: str) -> Array:
+        """A plain value."""
+        plan, found = self._executable.memory, self._types[name]
+        root = plan.storage[name]
+        if root in self._executable.constants:
+            return self._executable.constants[root].view(found.dtype.numpy).reshape(found.dims)
+        start = plan.offsets[root]
+        return self._arena[start : start + found.nbytes].view(found.dtype.numpy).reshape(found.dims)
+
+    def _address(self, name: str) -> int:
+        root = self._executable.memory.storage[name]
+        if root in self._executable.constants:
+            return int(self._executable.constants[root].ctypes.data)
+        return int(self._arena.ctypes.data) + self._executable.memory.offsets[root]
+
+    def _launch(self, node: TypedNode, prepared: Prepared) -> Launch:
+        lib = library()
+        bound = [(a.arg, self._memory(node, a, prepared)) for a in prepared.stage.arguments]
+        if prepared.scratchpad:
+            offset = self._executable.memory.offsets[f"scratch:{node.name}:0"]
+            address = int(self._arena.ctypes.data) + offset
+            bound.append((Arg.SCRATCHPAD, lib.memory(lib.scratchpad_md(prepared.stage.desc), address)))
+        return lib.launch(prepared.primitive, self._stream, bound)
+
+    def _memory(self, node: TypedNode, argument: Argument, prepared: Prepared) -> Memory:
+        if argument.arg in prepared.constants:
+            assert argument.wanted is not None
+            return library().memory(argument.wanted, int(prepared.constants[argument.arg].ctypes.data))
+        names = {"input": node.node.inputs, "output": node.node.outputs, "operand": node.node.operands}[argument.place]
+        return library().memory(argument.desc, self._address(names[argument.index]))
+
+    def _reference(self, node: TypedNode) -> Callable[[], int]:
+        op = node.op
+        inputs = [_read_only(self.array(name)) if name else None for name in node.node.inputs]
+        outputs = [(i, self.array(name)) for i, name in enumerate(node.node.outputs) if name]
+
+        def run() -> int:
+            with np.errstate(all="ignore"):
+                found = op.reference(*inputs)
+            results = found if isinstance(found, tuple) else (found,)
+            for index, dst in outputs:
+                _store(results, index, dst)
+            return 0
+
+        return run
+
+
+def _store(results: Sequence[object], index: int, dst: Array) -> None:
+    result = np.asarray(results[index]) if index < len(results) else None
+    if result is None or result.shape != dst.shape or result.dtype != dst.dtype:
+        got = "nothing" if result is None else f"{result.dtype}{list(result.shape)}"
+        raise InferError(
+            f"reference() gave output {index} as {got}; infer() declares {dst.dtype}{list(dst.shape)}",
+            hint="make the operator's reference() and infer() agree",
+        )
+    np.copyto(dst, result)
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _aligned(size: int) -> NDArray[np.uint8]:
+    try:
+        memory = np.empty(size + ALIGNMENT, np.uint8)
+    except MemoryError as error:
+        raise OutOfMemory(f"ONEDNN: the host refuses {size} bytes") from error
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
+
+

@@ -1,0 +1,151 @@
+"""The kernels that serve every operator, tried after those of its stem: a view, elementwise primitives, the reference."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dovetail.device import (
+    REFERENCE_KERNEL,
+    Accepted,
+    Binary,
+    DType,
+    Eltwise,
+    LayerConfig,
+    PostOp,
+    Reason,
+    Refusal,
+    Reorder,
+    TypedNode,
+)
+from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
+from dovetail_cpu_onednn.chain import BINARY, attach, eltwise_kind
+from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.layouts import describe, plain
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["GENERIC", "REORDER", "ElementwiseKernel", "ReferenceKernel", "ReorderKernel", "ViewKernel"]
+
+
+class ViewKernel(OnednnKernel):
+    """An operator whose output is its input under another shape: the memory plan gives both the same bytes."""
+
+    name = "view"
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        if not node.op.is_view or node.inputs[0] is None or node.inputs[0].dtype is DType.STRING:
+            return Refusal(Reason.OPERATOR, "moves or computes data")
+        if node.post_ops or node.node.writes != node.node.outputs[:1]:
+            return Refusal(Reason.OPERATOR, "has more to do than a view")
+        return Accepted(self.name)
+
+
+class ReorderKernel(PrimitiveKernel):
+    """From one layout to another."""
+
+    name = "reorder"
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        return Accepted(self.name)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        src, dst = describe(given(node, 0)), describe(node.outputs[0])
+        pd = library().describe_reorder(src, dst)
+        arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
+        return Recipe((Stage(pd, arguments),))
+
+
+class ElementwiseKernel(PrimitiveKernel):
+    """An operator that says how it is a chain of post-ops: the first step is a primitive, the others are its post-ops."""
+
+    name = "elementwise"
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        chained, own = _chain_of(node)
+        names = [p.operand for p in own if not isinstance(p, Eltwise)]
+        first, rest = own[0], own[1:]
+        if isinstance(first, Eltwise):
+            head, *others = eltwise_kind(first)
+            if others:
+                raise Refused(Reason.POST_OP, "eltwise with a scale")
+            return self._recipe(node, chained, names, rest, "eltwise_forward", head[1])
+        if not isinstance(first, Binary) or first.algorithm not in BINARY:
+            raise Refused(Reason.POST_OP, f"oneDNN has no primitive for {first}")
+        return self._recipe(node, chained, names, rest, "binary", (BINARY[first.algorithm],))
+
+    def _recipe(
+        self, node: TypedNode, chained: int, names: Sequence[str], rest: Sequence[PostOp], primitive: str, args: Sequence[object]
+    ) -> Recipe:
+        """The primitive over input `chained`; `names` are the inputs that its own chain reads, first the binary's."""
+        where = [node.node.inputs.index(name) for name in names]
+        extended = replace(
+            node,
+            node=replace(node.node, post_ops=(*rest, *node.post_ops)),
+            operands=(*(given(node, i) for i in where[primitive == "binary" :]), *node.operands),
+        )
+        dst = describe(node.outputs[0])
+        chain = attach(extended, False, False)
+        arguments = [Argument(Arg.SRC, "input", chained, dst), Argument(Arg.DST, "output", 0, dst)]
+        if primitive == "binary":
+            other = _broadcast(node, where[0])
+            pd = library().describe("binary", *args, dst, other, dst, attr=chain.attr)
+            arguments.append(Argument(Arg.SRC_1, "input", where[0], other))
+        else:
+            alg, alpha, beta = args
+            pd = library().describe(primitive, INFERENCE, alg, dst, dst, alpha, beta, attr=chain.attr)
+        inside = len(where) - (primitive == "binary")
+        reads = [_placed(a, where[primitive == "binary" :], inside) for a in chain.arguments(pd)]
+        return Recipe((Stage(pd, (*arguments, *reads)),))
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return (LayerConfig.elementwise(node),)
+
+    def in_place(self, node: TypedNode) -> Sequence[str]:
+        return (node.node.inputs[_chain_of(node)[0]],)
+
+
+def _placed(argument: Argument, where: Sequence[int], inside: int) -> Argument:
+    """An operand of the chain as an input of the node, or as an operand of its post-ops."""
+    if argument.index < inside:
+        return replace(argument, place="input", index=where[argument.index])
+    return replace(argument, index=argument.index - inside)
+
+
+def _broadcast(node: TypedNode, index: int) -> MemoryDesc:
+    tensor, result = given(node, index), node.outputs[0]
+    if tensor.dims == result.dims:
+        return describe(tensor)
+    if tensor.rank > result.rank:
+        raise Refused(Reason.SHAPE, f"{tensor} for a result {result}")
+    return plain((1,) * (max(1, result.rank) - tensor.rank) + tensor.dims)
+
+
+def _chain_of(node: TypedNode) -> tuple[int, tuple[PostOp, ...]]:
+    if len(node.outputs) == 1 and node.node.outputs[0]:
+        for index, tensor in enumerate(node.inputs):
+            if tensor is not None and tensor.dims == node.outputs[0].dims and tensor.dtype is node.outputs[0].dtype:
+                post_ops = node.op.post_ops(node.inputs, node.node.inputs, index)
+                if post_ops:
+                    return index, post_ops
+    raise Refused(Reason.OPERATOR, "is no chain of post-ops over an input of the result's type")
+
+
+class ReferenceKernel(OnednnKernel):
+    """The operator's own NumPy reference, its results copied into place."""
+
+    name = REFERENCE_KERNEL
+    from_operator = True
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        if node.post_ops:
+            return Refusal(Reason.POST_OP, f"{node.op.key} runs as its reference, which takes none")
+        if not node.op.has_reference():
+            return Refusal(Reason.OPERATOR, f"{node.op.key} has no NumPy reference")
+        if any(t is not None and t.dtype is DType.STRING for t in (*node.inputs, *node.outputs)):
+            return Refusal(Reason.DTYPE, "string")
+        return Accepted(self.name)
+
+
+REORDER = ReorderKernel()
+GENERIC: tuple[OnednnKernel, ...] = (ViewKernel(), ElementwiseKernel(), ReferenceKernel())

@@ -1,0 +1,214 @@
+"""What every kernel of this device is: it says of a node by which primitives it runs, with what memory."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from dovetail.device import PLAIN, Accepted, DType, Kernel, LayerConfig, Layout, Reason, Refusal, TensorType, TypedNode
+from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Unimplemented
+from dovetail_cpu_onednn.layouts import token_of, tokens
+
+__all__ = ["AnyLayoutKernel", "Argument", "OnednnKernel", "PrimitiveKernel", "Recipe", "Refused", "Stage", "given", "is_constant", "require_float32"]
+
+
+class Refused(Exception):  # noqa: N818  # an answer, not an error
+    """Thrown inside of a kernel: it does not run the node."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.refusal = Refusal(reason, detail)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One memory of a primitive: `place` is `input`, `output` or `operand` (of a post-op), `index` which one of the node's.
+
+    `desc` tells how the value lies there. `wanted` is what the primitive takes, for constants: they are brought into it once.
+    `flexible`: the layout may be other than plain.
+    """
+
+    arg: int
+    place: str
+    index: int
+    desc: MemoryDesc
+    wanted: MemoryDesc | None = None
+    flexible: bool = False
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One primitive with its arguments. `unless_shared`: left out when the result lies in the memory of that operand."""
+
+    desc: PrimitiveDesc
+    arguments: tuple[Argument, ...]
+    unless_shared: int | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The stages that compute a node. `shared` is the operand whose memory the result must take over, if there is one."""
+
+    stages: tuple[Stage, ...]
+    shared: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The implementations, as oneDNN names them."""
+        return " + ".join(dict.fromkeys(s.desc.implementation for s in self.stages if s.unless_shared is None))
+
+    def config(self, node: TypedNode) -> LayerConfig:
+        """The layouts that the primitives take. Raises `Refused` for layouts without a token."""
+        found: dict[tuple[str, int], Layout] = {}
+        for argument in (a for s in self.stages for a in s.arguments if a.flexible):
+            layout = token_of(argument.desc)
+            if layout is None:
+                raise Refused(Reason.LAYOUT, f"{self.name} takes {argument.place} {argument.index} in a layout without a token")
+            found[argument.place, argument.index] = layout
+
+        def side(place: str, types: Sequence[Any]) -> tuple[Layout, ...]:
+            return tuple(found.get((place, index), PLAIN) for index in range(len(types)))
+
+        return LayerConfig(side("input", node.inputs), side("output", node.outputs), side("operand", node.operands))
+
+
+class OnednnKernel(Kernel):
+    """One way to run a node. Without state: one object serves all nodes, requests and threads."""
+
+    from_operator: ClassVar[bool] = False
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        """The layouts in which the kernel takes a node that it accepted, the best first."""
+        return (LayerConfig.uniform(node, PLAIN),)
+
+    def in_place(self, node: TypedNode) -> Sequence[str]:
+        """The values whose memory output 0 may take over, where nobody needs them any more."""
+        return ()
+
+    def label(self, node: TypedNode) -> str:
+        """What reports call the kernel on this node."""
+        return self.name
+
+
+class PrimitiveKernel(OnednnKernel):
+    """Runs a node by oneDNN's primitives. Float32 only, nothing empty."""
+
+    name = "onednn"
+    overwrites: ClassVar[bool] = False
+    """True when output 0 may take over the memory of input 0."""
+
+    @abstractmethod
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        """How the node runs. Raises `Refused`, or `Unimplemented` when oneDNN has nothing for it.
+
+        `free`: memory layouts are for the primitive to choose; else they are those of the node's types. `shared`: the first
+        operand that is as large as the result lies where the result does.
+        """
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        found = self._attempt(node, self._checked)
+        return found if isinstance(found, Refusal) else Accepted(found.name)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        found = self._attempt(node, lambda n: self.recipe(n, True, False).config(n))
+        return (LayerConfig.uniform(node, PLAIN) if isinstance(found, Refusal) else found,)
+
+    def final(self, node: TypedNode, shared: bool) -> Recipe:
+        """How the node runs in the layouts of its types. Raises as `recipe` does."""
+        return self.recipe(node, False, shared)
+
+    def in_place(self, node: TypedNode) -> Sequence[str]:
+        if self.overwrites and node.inputs[0] == node.outputs[0]:
+            return node.node.inputs[:1]
+        if not node.operands:
+            return ()
+        plain, found = (self._attempt(node, lambda n, s=s: self.recipe(n, False, s)) for s in (False, True))
+        if isinstance(found, Refusal) or found.shared is None:
+            return ()
+        if not isinstance(plain, Refusal) and plain.shared is None and plain.name != found.name:
+            return ()
+        return (node.node.operands[found.shared],)
+
+    def label(self, node: TypedNode) -> str:
+        found = self._attempt(node, self._checked)
+        return self.name if isinstance(found, Refusal) else found.name
+
+    def _checked(self, node: TypedNode) -> Recipe:
+        """The recipe, if it is worth it: not by a slow implementation, and not by another one because of the post-ops."""
+        require_float32(node)
+        found = self.recipe(node, True, False)
+        if found.name.startswith("ref") or "+ ref" in found.name:
+            raise Refused(Reason.POST_OP if node.post_ops else Reason.OPERATOR, "oneDNN has only its slow reference for it")
+        if node.post_ops:
+            bare = self.recipe(replace(node, node=replace(node.node, post_ops=()), operands=()), True, False)
+            if bare.name != found.name:
+                raise Refused(Reason.POST_OP, f"only {found.name} takes the chain, not {bare.name}")
+        return found
+
+    def _attempt(self, node: TypedNode, ask: Callable[[TypedNode], Any]) -> Any:
+        try:
+            return ask(node)
+        except Refused as answer:
+            return answer.refusal
+        except Unimplemented as error:
+            return Refusal(Reason.POST_OP if node.post_ops else Reason.OPERATOR, str(error))
+
+
+def require_float32(node: TypedNode) -> None:
+    """Raise `Refused` unless everything that the node touches is float32 and has elements."""
+    for tensor in (*node.inputs, *node.outputs, *node.operands):
+        if tensor is not None and tensor.dtype is not DType.FLOAT32:
+            raise Refused(Reason.DTYPE, f"{tensor.dtype}; accepted: float32")
+        if tensor is not None and not tensor.size:
+            raise Refused(Reason.SHAPE, "no elements")
+    if len(node.outputs) != 1 or not node.node.outputs[0]:
+        raise Refused(Reason.OPERATOR, "more than one output")
+
+
+def given(node: TypedNode, index: int) -> TensorType:
+    """The type of an input that the operator requires."""
+    tensor = node.inputs[index]
+    assert tensor is not None
+    return tensor
+
+
+def is_constant(node: TypedNode, index: int) -> bool:
+    """Whether the content of an input is known while planning."""
+    return given(node, index).value is not None
+
+
+def value_of(array: NDArray[Any] | None) -> NDArray[Any]:
+    """The content of a constant."""
+    assert array is not None
+    return array
+
+
+
+
+class AnyLayoutKernel(PrimitiveKernel):
+    """A kernel that takes the data as it lies, as long as oneDNN has a fast implementation for that."""
+
+    data: ClassVar[int | None] = 1
+    """How many of the first inputs are data; the rest are parameters, which are plain. None: all."""
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        found = [self._config(node, layout) for layout in tokens(node.outputs[0].rank)]
+        return [c for c in found if isinstance(self._attempt(_relaid(node, c), self._checked), Recipe)]
+
+    def _config(self, node: TypedNode, layout: Layout) -> LayerConfig:
+        count = len(node.inputs) if self.data is None else self.data
+        inputs = tuple(layout if index < count else PLAIN for index in range(len(node.inputs)))
+        result = node.outputs[0].dims
+        operands = tuple(layout if operand.dims == result else PLAIN for operand in node.operands)
+        return LayerConfig(inputs, (layout,), operands)
+
+
+def _relaid(node: TypedNode, config: LayerConfig) -> TypedNode:
+    """The node with its types in the layouts of a configuration."""
+    inputs = tuple(t and t.with_layout(layout) for t, layout in zip(node.inputs, config.inputs, strict=True))
+    outputs = tuple(t.with_layout(layout) for t, layout in zip(node.outputs, config.outputs, strict=True))
+    operands = tuple(t.with_layout(layout) for t, layout in zip(node.operands, config.operands, strict=True))
+    return replace(node, inputs=inputs, outputs=outputs, operands=operands)

@@ -1,0 +1,85 @@
+"""Convolution and deconvolution: weights brought once into the layout that the primitive chooses."""
+
+from collections.abc import Sequence
+
+from dovetail.device import Reason, TypedNode
+from dovetail.spatial import ConvGeometry
+from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc
+from dovetail_cpu_onednn.chain import attach
+from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, given, is_constant
+from dovetail_cpu_onednn.layouts import describe, plain, plain_strides
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["ConvKernel", "activation", "padding"]
+
+
+def activation(node: TypedNode, place: str, free: bool) -> MemoryDesc:
+    """Input 0 or output 0: `any` while layouts are chosen, else as it lies."""
+    tensor = given(node, 0) if place == "input" else node.outputs[0]
+    return library().tagged(tensor.dims, TAG_ANY) if free else describe(tensor)
+
+
+def padding(g: ConvGeometry) -> tuple[int, ...]:
+    """Elements after the end that the last window reads; less than 0 where it stops before the end."""
+    spans = zip(g.output, g.strides, g.extent, g.pads_begin, g.input, strict=True)
+    return tuple((o - 1) * s + e - begin - size for o, s, e, begin, size in spans)
+
+
+class ConvKernel(PrimitiveKernel):
+    """Base: the primitive's name and algorithm, the geometry, and how the weights lie."""
+
+    primitive = ""
+    algorithm = 0
+
+    def geometry(self, node: TypedNode) -> ConvGeometry:
+        """The geometry of the node."""
+        raise Refused(Reason.OPERATOR, node.op.key)
+
+    def weights(self, node: TypedNode) -> MemoryDesc:
+        """The weights as they lie, with the dimensions that oneDNN has: [groups,] output channels, input channels, kernel."""
+        raise Refused(Reason.OPERATOR, node.op.key)
+
+    def padding_end(self, g: ConvGeometry) -> Sequence[int]:
+        """What oneDNN calls padding_r."""
+        return padding(g)
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        if given(node, 0).rank > 5:
+            raise Refused(Reason.SHAPE, f"{given(node, 0)}; accepted: one to three spatial axes")
+        lib, g, wei = library(), self.geometry(node), self.weights(node)
+        src, dst = (activation(node, place, free) for place in ("input", "output"))
+        wanted = lib.tagged(wei.dims, TAG_ANY) if is_constant(node, 1) else wei
+        bias = plain(node.outputs[0].dims[1:2]) if len(node.inputs) > 2 and node.inputs[2] is not None else None
+        chain = attach(node, free, shared)
+        gaps = tuple(d - 1 for d in g.dilations)
+        sizes = (g.strides, gaps, g.pads_begin, self.padding_end(g))
+        pd = lib.describe(self.primitive, INFERENCE, self.algorithm, src, wanted, bias, dst, *sizes, attr=chain.attr)
+        found_dst = lib.arg_md(pd, Arg.DST, dst.dims)
+        arguments = [
+            Argument(Arg.SRC, "input", 0, lib.arg_md(pd, Arg.SRC, src.dims), flexible=True),
+            Argument(Arg.WEIGHTS, "input", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims) if is_constant(node, 1) else None),
+            Argument(Arg.DST, "output", 0, found_dst, flexible=True),
+        ]
+        if bias is not None:
+            arguments.append(Argument(Arg.BIAS, "input", 2, bias))
+        return Recipe(chain.stages(pd, arguments, found_dst), chain.shared)
+
+
+def grouped(dims: Sequence[int], strides: Sequence[int], groups: int, axis: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Dimensions and strides with `groups` split off `axis` and put first."""
+    inner = dims[axis] // groups
+    shape = (groups, *dims[:axis], inner, *dims[axis + 1 :])
+    return shape, (inner * strides[axis], *strides)
+
+
+def weights_of(dims: Sequence[int], groups: int, transposed: bool) -> MemoryDesc:
+    """Row-major ONNX weights, [M, C / groups, ...] or transposed [C, M / groups, ...], in oneDNN's order of dimensions."""
+    shape, strides = tuple(dims), plain_strides(dims)
+    if groups > 1:
+        shape, strides = grouped(shape, strides, groups, 0)
+    if transposed:
+        a, b = (1, 2) if groups > 1 else (0, 1)
+        order = list(range(len(shape)))
+        order[a], order[b] = b, a
+        shape, strides = tuple(shape[i] for i in order), tuple(strides[i] for i in order)
+    return library().strided(shape, strides)

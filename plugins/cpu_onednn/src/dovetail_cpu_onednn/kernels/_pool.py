@@ -1,0 +1,47 @@
+"""Pooling in whichever layout the data lies."""
+
+from abc import abstractmethod
+
+from dovetail.device import Reason, TypedNode
+from dovetail.spatial import ConvGeometry
+from dovetail_cpu_onednn.binding import INFERENCE, Arg
+from dovetail_cpu_onednn.chain import attach
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, given
+from dovetail_cpu_onednn.kernels._conv import padding
+from dovetail_cpu_onednn.layouts import describe
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["PoolKernel", "whole"]
+
+
+class PoolKernel(AnyLayoutKernel):
+    """Base: the algorithm and the geometry."""
+
+    name = "pooling"
+
+    @abstractmethod
+    def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
+        """oneDNN's number. Raises `Refused` for what it does not count as ONNX does."""
+
+    @abstractmethod
+    def geometry(self, node: TypedNode) -> ConvGeometry:
+        """The geometry of the node."""
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        if given(node, 0).rank not in (3, 4, 5):
+            raise Refused(Reason.SHAPE, f"{given(node, 0)}; accepted: one to three spatial axes")
+        lib, g = library(), self.geometry(node)
+        src, dst = describe(given(node, 0)), describe(node.outputs[0])
+        chain = attach(node, False, False)
+        gaps = tuple(d - 1 for d in g.dilations)
+        sizes = (g.strides, g.kernel, gaps, g.pads_begin, padding(g))
+        pd = lib.describe("pooling_forward", INFERENCE, self.algorithm(node, g), src, dst, *sizes, attr=chain.attr)
+        arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
+        return Recipe(chain.stages(pd, arguments, dst), chain.shared)
+
+
+def whole(node: TypedNode) -> ConvGeometry:
+    """The window of the global operators: everything."""
+    dims = given(node, 0).dims[2:]
+    ones, zeros = (1,) * len(dims), (0,) * len(dims)
+    return ConvGeometry(dims, ones, dims, ones, ones, zeros, zeros)

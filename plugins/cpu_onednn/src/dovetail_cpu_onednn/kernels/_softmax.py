@@ -1,0 +1,34 @@
+"""Softmax and its logarithm."""
+
+import math
+
+from dovetail.device import TypedNode
+from dovetail_cpu_onednn.binding import INFERENCE, Arg
+from dovetail_cpu_onednn.chain import attach
+from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, given
+from dovetail_cpu_onednn.layouts import plain
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["SoftmaxKernel"]
+
+
+class SoftmaxKernel(PrimitiveKernel):
+    """Along one axis, or over everything from an axis on, as operator sets before 13 want it."""
+
+    name = "softmax"
+    overwrites = True
+
+    def __init__(self, algorithm: int) -> None:
+        self.algorithm = algorithm
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        dims = given(node, 0).dims
+        axis = int(node.op.axis) % len(dims)  # type: ignore[attr-defined]  # all operators of these stems have it
+        flat = None
+        if node.op.since < 13:
+            flat, axis = (math.prod(dims[:axis]), math.prod(dims[axis:])), 1
+        desc = plain(flat or dims)
+        chain = attach(node, False, False, dims=flat)
+        pd = library().describe("softmax_forward", INFERENCE, self.algorithm, desc, desc, axis, attr=chain.attr)
+        arguments = (Argument(Arg.SRC, "input", 0, desc), Argument(Arg.DST, "output", 0, desc))
+        return Recipe(chain.stages(pd, arguments, desc), chain.shared)

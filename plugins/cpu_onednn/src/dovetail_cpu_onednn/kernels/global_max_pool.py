@@ -1,0 +1,19 @@
+"""GlobalMaxPool: oneDNN's pooling with a window as large as the input."""
+
+from dovetail.device import TypedNode
+from dovetail.spatial import ConvGeometry
+from dovetail_cpu_onednn.binding import Alg
+from dovetail_cpu_onednn.kernels._pool import PoolKernel, whole
+
+
+class Pooling(PoolKernel):
+    """The largest element of each channel."""
+
+    def geometry(self, node: TypedNode) -> ConvGeometry:
+        return whole(node)
+
+    def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
+        return Alg.POOLING_MAX
+
+
+KERNELS = (Pooling(),)

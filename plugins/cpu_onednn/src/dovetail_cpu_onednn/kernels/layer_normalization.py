@@ -1,0 +1,37 @@
+"""LayerNormalization over the last axis: oneDNN's layer normalisation."""
+
+from dovetail.device import Reason, TypedNode
+from dovetail.ops.layer_normalization import LayerNormalization
+from dovetail_cpu_onednn.binding import INFERENCE, Arg, Flag
+from dovetail_cpu_onednn.chain import attach
+from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.layouts import plain
+from dovetail_cpu_onednn.library import library
+
+
+class LayerNorm(PrimitiveKernel):
+    """Rows of the last axis, with a scale and a shift for each column."""
+
+    name = "layer_normalization"
+    overwrites = True
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        op, dims = node.op, given(node, 0).dims
+        assert isinstance(op, LayerNormalization)
+        if op.axis % len(dims) != len(dims) - 1 or len(dims) < 2:
+            raise Refused(Reason.ATTRIBUTE, f"axis {op.axis} of {given(node, 0)}; accepted: the last of two or more")
+        parameters = [(Arg.SCALE, 1), (Arg.SHIFT, 2)][: len(node.inputs) - 1]
+        present = [(arg, index) for arg, index in parameters if node.inputs[index] is not None]
+        if any(given(node, index).dims != dims[-1:] for _, index in present):
+            raise Refused(Reason.SHAPE, f"Scale and B; accepted: [{dims[-1]}]")
+        flags = Flag.USE_SCALE | (Flag.USE_SHIFT if len(present) > 1 else 0)
+        desc, vector = plain(dims), plain(dims[-1:])
+        chain = attach(node, False, False)
+        args = (INFERENCE, desc, desc, None, op.epsilon, flags)
+        pd = library().describe("layer_normalization_forward", *args, attr=chain.attr)
+        arguments = [Argument(Arg.SRC, "input", 0, desc), Argument(Arg.DST, "output", 0, desc)]
+        arguments += [Argument(arg, "input", index, vector) for arg, index in present]
+        return Recipe(chain.stages(pd, arguments, desc), chain.shared)
+
+
+KERNELS = (LayerNorm(),)

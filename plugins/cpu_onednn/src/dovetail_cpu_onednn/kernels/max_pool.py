@@ -1,0 +1,22 @@
+"""MaxPool without indices: oneDNN's pooling."""
+
+from dovetail.device import TypedNode
+from dovetail.ops.max_pool import MaxPool
+from dovetail.spatial import ConvGeometry
+from dovetail_cpu_onednn.binding import Alg
+from dovetail_cpu_onednn.kernel import given
+from dovetail_cpu_onednn.kernels._pool import PoolKernel
+
+
+class Pooling(PoolKernel):
+    """The largest element of each window."""
+
+    def geometry(self, node: TypedNode) -> ConvGeometry:
+        assert isinstance(node.op, MaxPool)
+        return node.op.geometry(given(node, 0))
+
+    def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
+        return Alg.POOLING_MAX
+
+
+KERNELS = (Pooling(),)

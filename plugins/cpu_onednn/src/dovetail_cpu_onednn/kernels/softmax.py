@@ -1,0 +1,6 @@
+"""Softmax: oneDNN's softmax."""
+
+from dovetail_cpu_onednn.binding import Alg
+from dovetail_cpu_onednn.kernels._softmax import SoftmaxKernel
+
+KERNELS = (SoftmaxKernel(Alg.SOFTMAX_ACCURATE),)

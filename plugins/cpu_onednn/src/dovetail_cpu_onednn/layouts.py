@@ -1,0 +1,72 @@
+"""Memory layouts: the core's tokens and oneDNN's descriptors of the same thing."""
+
+import math
+from collections.abc import Sequence
+
+from dovetail.device import BYXF, PLAIN, Layout, TensorType
+from dovetail_cpu_onednn.binding import MemoryDesc
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["BLOCKED", "describe", "padded_type", "plain", "plain_strides", "token_of", "tokens"]
+
+# oneDNN's numbers of aBc16b and so on: the second dimension in blocks, innermost.
+_TAGS = {(3, 16): 56, (4, 16): 78, (5, 16): 121, (3, 8): 69, (4, 8): 102, (5, 8): 142, (3, 4): 60, (4, 4): 84, (5, 4): 128}
+_BLOCKS = {f"aB{'cde'[: rank - 2]}{block}b": (rank, block) for rank, block in _TAGS}
+
+BLOCKED = (16, 8, 4)
+"""The block sizes for which there are tokens: `aBcd16b` is nChw16c."""
+
+
+def plain_strides(dims: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements of a row-major tensor."""
+    return tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
+
+
+def plain(dims: Sequence[int]) -> MemoryDesc:
+    """A row-major descriptor; a scalar becomes one element."""
+    shape = tuple(dims) or (1,)
+    return library().strided(shape, plain_strides(shape))
+
+
+def describe(tensor: TensorType) -> MemoryDesc:
+    """The descriptor of a value as it lies in memory."""
+    if tensor.layout == PLAIN:
+        return plain(tensor.dims)
+    return _in_layout(tensor.dims, tensor.layout)
+
+
+def _in_layout(dims: tuple[int, ...], layout: Layout) -> MemoryDesc:
+    if layout.name in _BLOCKS:
+        return library().tagged(dims, _TAGS[_BLOCKS[layout.name]])
+    order = layout.order(len(dims))
+    strides = [0] * len(dims)
+    step = 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= dims[axis]
+    return library().strided(dims, strides)
+
+
+def tokens(rank: int) -> list[Layout]:
+    """The layouts, plain first, in which tensors of a rank may lie."""
+    found = [PLAIN]
+    if 3 <= rank <= 5:
+        found += [BYXF, *(Layout(f"aB{'cde'[: rank - 2]}{block}b") for block in BLOCKED)]
+    return found
+
+
+def token_of(desc: MemoryDesc) -> Layout | None:
+    """The token of a descriptor; None for layouts that have none."""
+    for layout in tokens(len(desc.dims)):
+        if library().equal(desc, plain(desc.dims) if layout == PLAIN else _in_layout(desc.dims, layout)):
+            return layout
+    return None
+
+
+def padded_type(tensor: TensorType) -> TensorType:
+    """The type with the dimensions that it takes up in memory: channels filled up to whole blocks."""
+    if tensor.layout.name not in _BLOCKS:
+        return tensor
+    block = _BLOCKS[tensor.layout.name][1]
+    batch, channels, *rest = tensor.dims
+    return TensorType(tensor.dtype, (batch, -(-channels // block) * block, *rest), None, tensor.layout)

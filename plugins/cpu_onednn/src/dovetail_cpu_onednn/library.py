@@ -1,0 +1,112 @@
+"""Finding and loading oneDNN's shared library, once a process; and how many threads it may use."""
+
+import ctypes
+import ctypes.util
+import math
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dovetail.device import DeviceUnavailable, Unavailable
+from dovetail.errors import UsageError
+from dovetail_cpu_onednn.binding import Onednn
+
+__all__ = ["ENVIRONMENT", "Options", "default_threads", "library", "load"]
+
+ENVIRONMENT = "DOVETAIL_ONEDNN_LIBRARY"
+"""The environment variable that names the shared library."""
+
+OLDEST = (3, 2)
+HINT = f"pip install onednn-cpu-gomp, or name libdnnl.so.3 (3.2 or later) by the option LIBRARY or by {ENVIRONMENT}"
+
+_NAMES = ("libdnnl.so.3", "libdnnl.3.dylib", "dnnl.dll")
+_lock = threading.Lock()
+_loaded: dict[str, Onednn] = {}
+
+
+def load(path: str = "") -> Onednn | Unavailable:
+    """The library at `path`, else at the environment variable's, else of the Python environment, else the system's.
+
+    A process has one; asking for a second one at another path is an error.
+    """
+    wanted = path or os.environ.get(ENVIRONMENT, "")
+    with _lock:
+        for name, found in _loaded.items():
+            if wanted not in ("", name):
+                return Unavailable(f"this process uses oneDNN from {name}, not {wanted}", "one library for each process")
+            return found
+        problems = []
+        for candidate in [wanted] if wanted else list(_candidates()):
+            answer = _open(candidate)
+            if isinstance(answer, Onednn):
+                _loaded[candidate] = answer
+                return answer
+            problems.append(answer)
+    return Unavailable("; ".join(problems) or "oneDNN's shared library was not found", HINT)
+
+
+def library() -> Onednn:
+    """The library that this process uses. Raises `DeviceUnavailable`."""
+    found = next(iter(_loaded.values()), None) or load()
+    if isinstance(found, Unavailable):
+        raise DeviceUnavailable(f"ONEDNN: {found.reason}", hint=found.hint)
+    return found
+
+
+def _candidates() -> Iterator[str]:
+    for folder in ("lib", "Library/bin"):
+        for name in _NAMES:
+            path = Path(sys.prefix) / folder / name
+            if path.is_file():
+                yield str(path)
+    yield ctypes.util.find_library("dnnl") or _NAMES[0]
+
+
+def _open(path: str) -> Onednn | str:
+    try:
+        found = Onednn(ctypes.CDLL(path), path)
+    except OSError as error:
+        return f"{path} cannot be loaded: {error}"
+    except AttributeError as error:
+        return f"{path} is not oneDNN 3: {error}"
+    if not OLDEST <= found.version[:2] < (4, 0):
+        return f"{path} is oneDNN {'.'.join(map(str, found.version))}; accepted: 3.2 and later versions 3"
+    return found
+
+
+class Options:
+    """The properties of ONEDNN: `INFERENCE_NUM_THREADS`, `LIBRARY`, and `INFERENCE_PRECISION_HINT`, which can only be f32."""
+
+    KNOWN = ("INFERENCE_NUM_THREADS", "INFERENCE_PRECISION_HINT", "LIBRARY")
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        if unknown := set(given) - set(self.KNOWN):
+            raise UsageError(
+                f"ONEDNN has no option {', '.join(sorted(map(repr, unknown)))}", hint=f"known: {', '.join(self.KNOWN)}"
+            )
+        self.threads: int | None = given.get("INFERENCE_NUM_THREADS")
+        self.library: str = str(given.get("LIBRARY", ""))
+        if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
+            raise UsageError(f"INFERENCE_NUM_THREADS is {self.threads!r}; accepted: a positive integer")
+        if (hint := given.get("INFERENCE_PRECISION_HINT", "f32")) != "f32":
+            raise UsageError(f"INFERENCE_PRECISION_HINT is {hint!r}; accepted by ONEDNN: 'f32'")
+
+
+def default_threads() -> int:
+    """`OMP_NUM_THREADS` if it is set, else the CPUs that this process may use, by affinity and by its cgroup's quota."""
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if first.isdigit() and int(first):
+        return int(first)
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cpus, _quota(Path("/sys/fs/cgroup/cpu.max"))))
+
+
+def _quota(path: Path) -> int:
+    try:
+        quota, period = path.read_text().split()[:2]
+        return sys.maxsize if quota == "max" else math.ceil(int(quota) / int(period))
+    except (OSError, ValueError, ZeroDivisionError):
+        return sys.maxsize
