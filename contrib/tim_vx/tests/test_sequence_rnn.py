@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dovetail.errors import OperatorError
+from dovetail.graph import TensorType
 from dovetail.ops.rnn import RNN
 from dovetail_ops_tim_vx import (
     BidirectionalSequenceRnn,
@@ -191,3 +192,15 @@ def test_unknown_activations(cls: Any) -> None:
 def test_merged_outputs_are_three(execute: Any) -> None:
     with pytest.raises(OperatorError, match="gave 3 output types, the node has 4 outputs"):
         execute(BidirectionalSequenceRnn(merge_outputs=True, time_major=True), (X, *WAY, *WAY), outputs=4)
+
+
+def test_flops_count_the_products_of_every_step() -> None:
+    types = [TensorType.of(a) for a in (X, *WAY)]
+    op = UnidirectionalSequenceRnn(time_major=True)
+    one = 2 * 2 * 3 * 4 * (2 + 4)
+    assert op.flops(types, op.infer(*types)) == one
+    both = BidirectionalSequenceRnn(time_major=True)
+    doubled = [*types, *types[1:], None, None, None]
+    assert both.flops(doubled, both.infer(*doubled)) == 2 * one
+    stacked = [TensorType.of(a) for a in extended(2)]
+    assert BidirectionalSequenceRnnExt().flops(stacked, BidirectionalSequenceRnnExt().infer(*stacked)) == 2 * one

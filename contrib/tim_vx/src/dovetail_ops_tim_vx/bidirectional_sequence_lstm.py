@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from dovetail.op import FLOATS, GraphBuilder, OperatorError, TensorType
 from dovetail_ops_tim_vx._activations import check_activation
 from dovetail_ops_tim_vx._auxiliary import backward_input
-from dovetail_ops_tim_vx._base import TimVxOperator
+from dovetail_ops_tim_vx._base import RecurrentOperator
 from dovetail_ops_tim_vx._lstm import GATES, LstmCell, LstmShape, check_lstm_way, run_lstm
 from dovetail_ops_tim_vx._sequence import Sequences, concat
 from dovetail_ops_tim_vx._shapes import check_shapes
@@ -32,7 +32,7 @@ def _is_optional(port: str) -> bool:
     return port != "X" and (gate not in ("f", "c", "o") or kind not in "WRb")
 
 
-class BidirectionalSequenceLstm(TimVxOperator):
+class BidirectionalSequenceLstm(RecurrentOperator):
     """An LSTM forwards (fw_) and backwards (bw_) over the same sequence; by the equations of TFLite and NNAPI.
 
     With h and c the states before, gate by gate: i, f, o = recurrent_activation(X W^T + h R^T + P c + b), of which o takes the

@@ -6,14 +6,14 @@ from typing import Any
 from dovetail.op import FLOATS, GraphBuilder, TensorType
 from dovetail_ops_tim_vx._activations import check_activation
 from dovetail_ops_tim_vx._auxiliary import backward_input
-from dovetail_ops_tim_vx._base import TimVxOperator
+from dovetail_ops_tim_vx._base import RecurrentOperator
 from dovetail_ops_tim_vx._sequence import RnnWay, Sequences, check_rnn_way, concat, run_rnn
 from dovetail_ops_tim_vx._shapes import check_shapes
 
 _WAY = ("W: T", "R: T", "b?: T", "b_recurrent?: T", "h?: T")
 
 
-class BidirectionalSequenceRnn(TimVxOperator):
+class BidirectionalSequenceRnn(RecurrentOperator):
     """UnidirectionalSequenceRnn forwards (fw_) and backwards (bw_) over the same sequence.
 
     The backward direction starts at the last time step; its outputs stand in time order, and bw_state is that after the first

@@ -6,13 +6,13 @@ from dovetail.op import FLOATS, GraphBuilder, TensorType
 from dovetail.ops.concat import Concat
 from dovetail.ops.unsqueeze import Unsqueeze
 from dovetail_ops_tim_vx._activations import check_activation
-from dovetail_ops_tim_vx._base import TimVxOperator
+from dovetail_ops_tim_vx._base import RecurrentOperator
 from dovetail_ops_tim_vx._sequence import split, squeeze
 from dovetail_ops_tim_vx._sequence_ext import infer_ext
 from dovetail_ops_tim_vx.bidirectional_sequence_rnn import BidirectionalSequenceRnn
 
 
-class BidirectionalSequenceRnnExt(TimVxOperator):
+class BidirectionalSequenceRnnExt(RecurrentOperator):
     """The bidirectional RNN of ONNX: X [time, batch, input_size], W [2, units, input_size], R [2, units, units], B [2, 2 units]
     (that of W, then that of R), initial_h [2, batch, units] -> Y_h [2, batch, units], Y [time, 2, batch, units].
 

@@ -8,13 +8,13 @@ from dovetail.ops.dequantize_linear import DequantizeLinear
 from dovetail.ops.gemm import Gemm
 from dovetail.ops.quantize_linear import QuantizeLinear
 from dovetail_ops_tim_vx._activations import activate, check_activation
-from dovetail_ops_tim_vx._base import TimVxOperator
+from dovetail_ops_tim_vx._base import RecurrentOperator
 from dovetail_ops_tim_vx._shapes import check_rank, check_shapes
 
 _RANGES = {DType.UINT8: (0, 255), DType.INT8: (-128, 127)}
 
 
-class RNNCell(TimVxOperator):
+class RNNCell(RecurrentOperator):
     """Y = activation(X W^T + b + h R^T); state = Y in the state's type.
 
     X [batch, input_size], W [units, input_size], b [units], h [batch, units], R [units, units]; Y and state [batch, units].

@@ -4,11 +4,11 @@ from typing import Any
 
 from dovetail.op import FLOATS, GraphBuilder, TensorType
 from dovetail_ops_tim_vx._activations import check_activation
-from dovetail_ops_tim_vx._base import TimVxOperator
+from dovetail_ops_tim_vx._base import RecurrentOperator
 from dovetail_ops_tim_vx._sequence import RnnWay, Sequences, check_rnn_way, run_rnn
 
 
-class UnidirectionalSequenceRnn(TimVxOperator):
+class UnidirectionalSequenceRnn(RecurrentOperator):
     """Y_t = activation(X_t W^T + b + b_recurrent + Y_(t-1) R^T), Y_(-1) = h; state is the last Y_t.
 
     X [batch, time, input_size], or [time, batch, input_size] when `time_major`; Y likewise with units; W [units, input_size],

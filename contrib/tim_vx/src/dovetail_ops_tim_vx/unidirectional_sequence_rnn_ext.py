@@ -5,13 +5,13 @@ from typing import Any
 from dovetail.op import FLOATS, GraphBuilder, TensorType
 from dovetail.ops.unsqueeze import Unsqueeze
 from dovetail_ops_tim_vx._activations import check_activation
-from dovetail_ops_tim_vx._base import TimVxOperator
+from dovetail_ops_tim_vx._base import RecurrentOperator
 from dovetail_ops_tim_vx._sequence import split, squeeze
 from dovetail_ops_tim_vx._sequence_ext import infer_ext
 from dovetail_ops_tim_vx.unidirectional_sequence_rnn import UnidirectionalSequenceRnn
 
 
-class UnidirectionalSequenceRnnExt(TimVxOperator):
+class UnidirectionalSequenceRnnExt(RecurrentOperator):
     """The forward RNN of ONNX: X [time, batch, input_size], W [1, units, input_size], R [1, units, units], B [1, 2 units] (that
     of W, then that of R), initial_h [1, batch, units] -> Y_h [1, batch, units], Y [time, 1, batch, units].
 
