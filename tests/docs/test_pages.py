@@ -18,7 +18,13 @@ from typing import Any
 import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = ("tutorial/first_model.md", "how-to/install_devices.md", "how-to/host_kernels_and_layouts.md")
+PAGES = (
+    "tutorial/first_model.md",
+    "how-to/install_devices.md",
+    "how-to/host_kernels_and_layouts.md",
+    "how-to/test_your_plugin.md",
+    "how-to/doctor.md",
+)
 
 FENCE = re.compile(r"^(?P<skip><!-- not run: [^\n]+ -->\n)?```(?P<language>\w+)\n(?P<content>.*?)^```$", re.MULTILINE | re.DOTALL)
 

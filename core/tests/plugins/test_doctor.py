@@ -241,7 +241,7 @@ def test_the_kit_on_installed_plugins(site: Any) -> None:
     assert healthy["table"]["Sin"]["float32"].keys() == {"refused"}
     code, found, _ = run_command(site, "test", "lies")
     assert code == 1
-    assert found["fakes/devices/lies"]["table"]["Mul"]["float32"].keys() == {"failed"}
+    assert found["fakes/devices/lies"]["table"]["Mul"]["float32"]["failed"] > 3
 
 
 def test_the_kit_on_a_plugin_that_cannot_be_loaded(site: Any) -> None:
