@@ -59,7 +59,7 @@ class ReorderKernel(CLKernel):
 
 
 def _as_matrices(dims: Sequence[int], strides: Sequence[int]) -> tuple[int, int, int] | None:
-    """Batch, rows and columns of the source if the copy transposes each matrix of a batch, and they are worth tiles; else None."""
+    """Batch, rows and columns of the source where the copy transposes each matrix of a batch and tiles pay; else None."""
     runs: list[tuple[int, int]] = []
     for size, stride in zip(dims, strides, strict=True):
         if size == 1:
