@@ -11,10 +11,21 @@ import dovetail
 from dovetail.device import Reason, Refusal
 from dovetail.errors import CompileError, DeviceNotFound, UnsupportedNode, UsageError
 from dovetail.graph import Model
-from dovetail.op import UnboundOperator
+from dovetail.op import Operator, UnboundOperator
+from dovetail.ops.batch_normalization import BatchNormalization
+from dovetail.ops.conv import Conv
 from dovetail.ops.relu import Relu
 from dovetail.ops.sigmoid import Sigmoid
 from dovetail.ops.tanh import Tanh
+
+
+class Bounded(Operator):
+    """A composition of something that the device takes and something that it refuses."""
+
+    domain = "test"
+
+    def compose(self, g: Any, x: str) -> Any:
+        return g.node(Relu(), g.node(Tanh(), x))
 
 
 def nothing(node: Any) -> bool:
@@ -87,6 +98,20 @@ def test_query_model_tells_device_or_refusal(toy_core: Any) -> None:
     answer = core.query_model(chain("N"), "A")
     assert answer == {"relu": "A.0", "tanh": Refusal(Reason.OPERATOR, "Tanh"), "sigmoid": "A.0"}
     assert opened[0].compiled == []
+
+
+def test_query_model_answers_for_merged_and_expanded_nodes(toy_core: Any) -> None:
+    core, _ = toy_core(A=lambda node: node.op.op_type in ("BatchNormalization", "Tanh"))
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", [1, 2, 3, 3])
+    conv = g.node(Conv(), x, g.constant(np.ones((2, 2, 1, 1)), "float32"))
+    norm = g.node(BatchNormalization(), conv, *(g.constant(np.ones(2), "float32") for _ in range(4)))
+    bounded = g.node(Bounded(), norm)
+    assert core.query_model(g.model([bounded]), "A") == {
+        "conv": "A.0",
+        "batch_normalization": "A.0",
+        "bounded": Refusal(Reason.OPERATOR, "Tanh"),
+    }
 
 
 def test_a_wrong_report_of_a_device_is_its_error(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from dovetail.runtime.compiled_model import CompiledModel, Shapes
 from dovetail.runtime.dispatch import Dispatch
 from dovetail.runtime.extensions import operators_in
 from dovetail.runtime.options import REFERENCE_DEVICE, CompileOptions
-from dovetail.runtime.planner import Plan, Target, analyze, make_plan, place
+from dovetail.runtime.planner import Plan, Target, analyze, make_plan, optimise, place
 
 __all__ = ["Core"]
 
@@ -105,13 +105,23 @@ class Core:
         return analyze(_specialised(model, None), self.plugins.operator, CompileOptions().MEMORY_LIMIT)
 
     def query_model(self, model: Model, device: str) -> dict[str, str | Refusal]:
-        """For each node of the analysed graph the device that would run it, or why the (last) device asked does not."""
+        """For each node of the model the device that would run it, or why the (last) device asked does not.
+
+        A node that is expanded or merged answers for what stands for it: with a refusal as soon as one part is refused. Nodes
+        that are computed while planning are left out.
+        """
         names = self._resolve(device)
-        targets = self._targets(names, CompileOptions.read(self._set_for(names[0])).device, fallback=False)
-        dispatch = Dispatch(self.plugins)
-        graph, _ = dispatch.choose(analyze(_specialised(model, None), dispatch.find, CompileOptions().MEMORY_LIMIT), targets)
-        placed = place(graph, targets)
-        return {name: home or refusals[-1][1] for name, (home, refusals) in placed.items()}
+        options = CompileOptions.read(self._set_for(names[0]))
+        targets = self._targets(names, options.device, fallback=False)
+        graph, _ = optimise(_specialised(model, None), Dispatch(self.plugins), targets, options, ())
+        answers: dict[str, str | Refusal] = {}
+        origins = {node.name: node.origins or (node.name,) for node in graph.nodes}
+        for name, (home, refusals) in place(graph, targets).items():
+            answer = home or refusals[-1][1]
+            for origin in origins[name]:
+                if origin not in answers or isinstance(answer, Refusal):
+                    answers[origin] = answer
+        return answers
 
     def compile_model(
         self, model: "Model | str | PathLike[str]", device: str = "AUTO", properties: Properties | None = None

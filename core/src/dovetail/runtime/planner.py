@@ -24,7 +24,7 @@ from dovetail.runtime.dispatch import Dispatch
 from dovetail.runtime.options import CompileOptions
 from dovetail.runtime.report import NodePlacement, PlanReport
 
-__all__ = ["Plan", "Step", "Target", "analyze", "make_plan", "place"]
+__all__ = ["Plan", "Step", "Target", "analyze", "make_plan", "optimise", "place"]
 
 Pass = Callable[[Graph], Graph]
 
@@ -105,7 +105,7 @@ def make_plan(
     for what goes wrong on a device.
     """
     started = time.perf_counter()
-    whole, rules = _optimise(graph, dispatch, targets, options, extra_passes)
+    whole, rules = optimise(graph, dispatch, targets, options, extra_passes)
     placed = place(whole, targets)
     _require_homes(whole, placed)
     by_name = {target.name: target for target in targets}
@@ -129,9 +129,14 @@ def make_plan(
     return _wire(whole, parts, executables, PlanReport(nodes, len(parts), memory, seconds, reorders))
 
 
-def _optimise(
+def optimise(
     graph: Graph, dispatch: Dispatch, targets: Sequence[Target], options: CompileOptions, extra_passes: Sequence[Pass]
 ) -> tuple[Graph, Mapping[str, int]]:
+    """The graph that is placed on devices, and for each node with several candidates the rule that chose its class.
+
+    Compositions are expanded where the first target has no kernel for them; batch norms are folded.
+    """
+
     def keeps(node: Node, inside: Graph) -> bool:
         answer = targets[0].device.supports(TypedNode.of(node, inside))
         return not isinstance(answer, Refusal) and answer.kernel != REFERENCE_KERNEL
