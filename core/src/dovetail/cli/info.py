@@ -24,8 +24,8 @@ def command(model: str, extensions: tuple[str, ...], shapes: tuple[str, ...], as
 
     That is its inputs, outputs, operators, parameters and cost, and for each device the nodes that it refuses, with the reason.
     FLOPs, memory and device support are for one set of input shapes: open dimensions are 1 unless --shape sets them. A
-    multiply-add counts as two FLOPs. Device support is asked for each operator by itself, after constant folding and before
-    fusion; a refused node runs on the reference device.
+    multiply-add counts as two FLOPs. Device support is that of a plan before fusion: compositions expanded, batch norms
+    folded; a refused node runs on the reference device.
 
     \b
     JSON: {"model", "format", "opsets": {domain: version},
