@@ -130,7 +130,7 @@ class Reason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a kernel or device does not run a node. False in a condition."""
+    """Why a kernel or device does not run a node. False in a condition, so `a or b` drops a refusal: use `is not None`."""
 
     reason: Reason
     detail: str = ""

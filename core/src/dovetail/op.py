@@ -123,6 +123,7 @@ class Operator:
                 f"operator {cls.__qualname__}: the domain {cls.domain!r} has characters other than letters, digits, . _ -"
             )
         cls.stem = stem_of(cls.op_type)
+        _drop_what_described_another_reference(cls)
         cls.inputs = parse_ports(cls, "inputs")
         cls.outputs = parse_ports(cls, "outputs")
         dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
@@ -224,6 +225,15 @@ class Operator:
             elif spec.required or not spec.is_default(value):
                 shown.append(f"{name}={str(value) if isinstance(value, DType) else repr(value)}")
         return ", ".join(shown)
+
+
+def _drop_what_described_another_reference(cls: type[Operator]) -> None:
+    """Forget inherited post-ops, compositions and kernels where a subclass of a whole operator gives a reference of its own."""
+    inherits_reference = any("reference" in base.__dict__ for base in cls.__mro__[1:] if base is not Operator)
+    if "reference" in cls.__dict__ and inherits_reference:
+        for name in ("post_ops", "compose", "kernels"):
+            if name not in cls.__dict__:
+                setattr(cls, name, getattr(Operator, name))
 
 
 class UnboundOperator(Operator):

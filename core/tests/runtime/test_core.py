@@ -14,6 +14,8 @@ from dovetail.graph import Model
 from dovetail.op import Operator, UnboundOperator
 from dovetail.ops.batch_normalization import BatchNormalization
 from dovetail.ops.conv import Conv
+from dovetail.ops.expand import Expand
+from dovetail.ops.reduce_max import ReduceMax
 from dovetail.ops.relu import Relu
 from dovetail.ops.sigmoid import Sigmoid
 from dovetail.ops.tanh import Tanh
@@ -153,6 +155,22 @@ def test_a_tensor_over_the_memory_limit_is_refused_before_it_is_made(toy_core: A
     core, _ = toy_core(A=nothing)
     with pytest.raises(dovetail.DovetailError, match=r"node 'relu' .* asks for .* 4,000,000 bytes; the limit is 1,000"):
         core.compile_model(chain(1_000_000), "A", {"MEMORY_LIMIT": 1000})
+
+
+class Wide(Operator):
+    domain = "test"
+
+    def compose(self, g: Any, x: str) -> Any:
+        wide = g.node(Expand(), x, g.constant([1_000_000, 3], "int64"))
+        return g.node(ReduceMax(keepdims=False), wide, g.constant([0], "int64"))
+
+
+def test_the_memory_limit_holds_inside_compositions(toy_core: Any) -> None:
+    core, _ = toy_core(A=nothing)
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Wide(), g.input("x", "float32", [3]))])
+    with pytest.raises(dovetail.DovetailError, match=r"node 'wide/expand' .* 12,000,000 bytes; the limit is 1,000"):
+        core.compile_model(model, "A", {"MEMORY_LIMIT": 1000})
 
 
 EXTENSION = """

@@ -13,7 +13,7 @@ from dovetail.graph.types import TensorType, as_constant
 from dovetail.passes._context import node_context
 from dovetail.passes.schedule import schedule
 
-__all__ = ["FOLD_BUDGET", "fold_constants", "infer_node", "run_reference"]
+__all__ = ["FOLD_BUDGET", "check_sizes", "fold_constants", "infer_node", "run_reference"]
 
 FOLD_BUDGET = 64 << 20
 """Bytes of new constants that one graph may get on top of four times those it has: a small file must not unfold to gigabytes."""
@@ -61,6 +61,12 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorT
                     f"an output shape {t} depends on the data", hint="this version plans for shapes known from the inputs"
                 )
         return tuple(present)
+
+
+def check_sizes(graph: Graph, limit: int) -> None:
+    """Raise `OutOfMemory` naming the node for a value of more than `limit` bytes. Needs types."""
+    for node in graph.nodes:
+        _check_limit(node, [graph.types[name] for name in node.writes], limit)
 
 
 def _check_limit(node: Node, outputs: Sequence[TensorType], limit: int | None) -> None:

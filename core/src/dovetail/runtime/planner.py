@@ -13,7 +13,7 @@ from dovetail.graph.model import Graph, Node
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
 from dovetail.passes.bind import Find, bind
-from dovetail.passes.constant_folding import fold_constants
+from dovetail.passes.constant_folding import check_sizes, fold_constants
 from dovetail.passes.decompose import decompose
 from dovetail.passes.eliminate import drop_dead_nodes, drop_identities
 from dovetail.passes.fold_batch_norm import fold_batch_norm
@@ -146,7 +146,9 @@ def optimise(
     graph = fold_batch_norm(graph)
     for one in extra_passes:
         graph = fold_constants(one(graph))
-    return drop_dead_nodes(graph), rules
+    graph = drop_dead_nodes(graph)
+    check_sizes(graph, options.MEMORY_LIMIT)
+    return graph, rules
 
 
 def _require_homes(graph: Graph, placed: Mapping[str, tuple[str, tuple[tuple[str, Refusal], ...]]]) -> None:

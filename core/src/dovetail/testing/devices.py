@@ -38,7 +38,7 @@ __all__ = ["DeviceChecks"]
 TOLERANCE = 1e-4
 """Of random graphs in float32 against float64, relative to the largest value; the largest seen on our devices is 1e-5."""
 
-RANDOM_GRAPHS = 25
+RANDOM_GRAPHS = 16
 
 Array = NDArray[Any]
 Feeds = Mapping[str, Array]

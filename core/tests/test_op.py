@@ -1,0 +1,53 @@
+"""Operator classes: what a subclass inherits."""
+
+from typing import Any
+
+import numpy as np
+
+import dovetail
+from dovetail.graph import Eltwise
+from dovetail.op import Operator
+from dovetail.ops.relu import Relu
+
+
+class Leaky(Relu):
+    """Another meaning under the same name: only the reference is new."""
+
+    def reference(self, X: Any) -> Any:
+        return np.where(X > 0, X, X / 2)
+
+
+class Renamed(Relu):
+    """The same meaning: nothing is new."""
+
+    op_type = "Renamed"
+
+
+class Both(Relu):
+    """Another meaning, and its post-ops."""
+
+    def reference(self, X: Any) -> Any:
+        return np.abs(X)
+
+    def post_ops(self, types: Any, names: Any, chained: int) -> Any:
+        return (Eltwise("abs"),)
+
+
+def chain(op: Operator) -> Any:
+    x = dovetail.TensorType(dovetail.DType.FLOAT32, (2,))
+    return op.post_ops([x], ["x"], 0)
+
+
+def test_post_ops_go_with_the_reference_that_they_describe() -> None:
+    assert chain(Relu()) == chain(Renamed()) == (Eltwise("relu"),)
+    assert chain(Leaky()) is None
+    assert chain(Both()) == (Eltwise("abs"),)
+
+
+def test_a_subclass_with_another_reference_runs_it_on_every_device() -> None:
+    core = dovetail.Core()
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Leaky(), g.input("x", "float32", [3]))])
+    for device in core.available_devices:
+        with core.compile_model(model, device) as compiled:
+            assert compiled(np.float32([-4, 0, 2]))[0].tolist() == [-2, 0, 2], device
