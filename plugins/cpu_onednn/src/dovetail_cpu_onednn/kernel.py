@@ -97,6 +97,8 @@ class PrimitiveKernel(OnednnKernel):
     """Runs a node by oneDNN's primitives. Float32 only, nothing empty."""
 
     name = "onednn"
+    parameters: ClassVar[tuple[int, ...]] = ()
+    """Inputs that no primitive reads, such as axes."""
     overwrites: ClassVar[bool] = False
     """True when output 0 may take over the memory of input 0."""
 
@@ -138,7 +140,7 @@ class PrimitiveKernel(OnednnKernel):
 
     def _checked(self, node: TypedNode) -> Recipe:
         """The recipe, if it is worth it: not by a slow implementation, and not by another one because of the post-ops."""
-        require_float32(node)
+        require_float32(node, self.parameters)
         found = self.recipe(node, True, False)
         if found.name.startswith("ref") or "+ ref" in found.name:
             raise Refused(Reason.POST_OP if node.post_ops else Reason.OPERATOR, "oneDNN has only its slow reference for it")
@@ -157,9 +159,10 @@ class PrimitiveKernel(OnednnKernel):
             return Refusal(Reason.POST_OP if node.post_ops else Reason.OPERATOR, str(error))
 
 
-def require_float32(node: TypedNode) -> None:
-    """Raise `Refused` unless everything that the node touches is float32 and has elements."""
-    for tensor in (*node.inputs, *node.outputs, *node.operands):
+def require_float32(node: TypedNode, parameters: Sequence[int] = ()) -> None:
+    """Raise `Refused` unless everything that the node touches, parameters left aside, is float32 and has elements."""
+    inputs = [t for index, t in enumerate(node.inputs) if index not in parameters]
+    for tensor in (*inputs, *node.outputs, *node.operands):
         if tensor is not None and tensor.dtype is not DType.FLOAT32:
             raise Refused(Reason.DTYPE, f"{tensor.dtype}; accepted: float32")
         if tensor is not None and not tensor.size:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dovetail.device import Reason, TypedNode
+from dovetail.device import LayerConfig, Reason, TypedNode
 from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc
 from dovetail_cpu_onednn.chain import attach
@@ -10,7 +10,10 @@ from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refuse
 from dovetail_cpu_onednn.layouts import describe, plain, plain_strides
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["ConvKernel", "activation", "padding"]
+__all__ = ["ConvKernel", "activation", "padding", "weights_of"]
+
+FEW_CHANNELS = 4
+"""Up to so many input channels oneDNN has fast convolutions from plain data."""
 
 
 def activation(node: TypedNode, place: str, free: bool) -> MemoryDesc:
@@ -44,10 +47,27 @@ class ConvKernel(PrimitiveKernel):
         return padding(g)
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        src, dst = (activation(node, place, free) for place in ("input", "output"))
+        return self._recipe(node, src, dst, free, shared)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        found = [*super().configurations(node)]
+        if given(node, 0).dims[1] <= FEW_CHANNELS:
+            # A model's first layer: it may take the input as it comes, without a reorder.
+            answer = self._attempt(node, self._from_plain)
+            found += [answer] if isinstance(answer, LayerConfig) and answer not in found else []
+        return found
+
+    def _from_plain(self, node: TypedNode) -> LayerConfig:
+        found = self._recipe(node, plain(given(node, 0).dims), activation(node, "output", True), True, False)
+        if "jit" not in found.name or "gemm" in found.name:
+            raise Refused(Reason.LAYOUT, f"only {found.name} takes a plain input")
+        return found.config(node)
+
+    def _recipe(self, node: TypedNode, src: MemoryDesc, dst: MemoryDesc, free: bool, shared: bool) -> Recipe:
         if given(node, 0).rank > 5:
             raise Refused(Reason.SHAPE, f"{given(node, 0)}; accepted: one to three spatial axes")
         lib, g, wei = library(), self.geometry(node), self.weights(node)
-        src, dst = (activation(node, place, free) for place in ("input", "output"))
         wanted = lib.tagged(wei.dims, TAG_ANY) if is_constant(node, 1) else wei
         bias = plain(node.outputs[0].dims[1:2]) if len(node.inputs) > 2 and node.inputs[2] is not None else None
         chain = attach(node, free, shared)

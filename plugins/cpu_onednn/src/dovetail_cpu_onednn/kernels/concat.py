@@ -1,0 +1,28 @@
+"""Concat: oneDNN's concat, in the layout in which all inputs lie."""
+
+from dovetail.device import Reason, TypedNode
+from dovetail.ops.concat import Concat
+from dovetail_cpu_onednn.binding import Arg
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.layouts import describe
+from dovetail_cpu_onednn.library import library
+
+
+class Concatenation(AnyLayoutKernel):
+    """Inputs one behind the other along an axis."""
+
+    name = "concat"
+    data = None
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        assert isinstance(node.op, Concat)
+        if node.post_ops:
+            raise Refused(Reason.POST_OP, "concat takes no post-ops")
+        sources = [describe(given(node, index)) for index in range(len(node.inputs))]
+        dst = describe(node.outputs[0])
+        pd = library().describe_concat(dst, node.op.axis % len(dst.dims), sources)
+        reads = [Argument(Arg.MULTIPLE_SRC + i, "input", i, desc) for i, desc in enumerate(sources)]
+        return Recipe((Stage(pd, (*reads, Argument(Arg.DST, "output", 0, dst))),))
+
+
+KERNELS = (Concatenation(),)

@@ -1,0 +1,31 @@
+"""Transpose: oneDNN's reorder between two orders of the dimensions."""
+
+from dovetail.device import Reason, TypedNode
+from dovetail.ops.transpose import Transpose
+from dovetail_cpu_onednn.binding import Arg
+from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.layouts import plain, plain_strides
+from dovetail_cpu_onednn.library import library
+
+
+class Permutation(PrimitiveKernel):
+    """The input seen with its dimensions in another order, copied to a plain output."""
+
+    name = "reorder"
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        assert isinstance(node.op, Transpose)
+        dims = given(node, 0).dims
+        if node.post_ops or not dims:
+            raise Refused(Reason.POST_OP if node.post_ops else Reason.SHAPE, "reorder takes no post-ops and no scalars")
+        strides = plain_strides(dims)
+        order = node.op.order(len(dims))
+        src = library().strided([dims[axis] for axis in order], [strides[axis] for axis in order])
+        dst = plain(node.outputs[0].dims)
+        pd = library().describe_reorder(src, dst)
+        if not pd.implementation.startswith("jit"):
+            raise Refused(Reason.OPERATOR, f"oneDNN has only {pd.implementation} for this order")
+        return Recipe((Stage(pd, (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))),))
+
+
+KERNELS = (Permutation(),)
