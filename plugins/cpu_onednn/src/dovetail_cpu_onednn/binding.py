@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from enum import IntEnum
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from dovetail.errors import DeviceError, OutOfMemory
+from dovetail.errors import DeviceError, DovetailError, OutOfMemory
 
 __all__ = [
     "Alg",
@@ -75,11 +75,6 @@ class Alg(IntEnum):
     POOLING_MAX = 0x1FF
     POOLING_AVG_INCLUDE_PADDING = 0x2FF
     POOLING_AVG_EXCLUDE_PADDING = 0x3FF
-    LRN_ACROSS_CHANNELS = 0xAFF
-    RESAMPLING_NEAREST = 0x2FFF0
-    RESAMPLING_LINEAR = 0x2FFF1
-    REDUCTION_MAX = 0x2FFF2
-    REDUCTION_MIN = 0x2FFF3
     REDUCTION_SUM = 0x2FFF4
     REDUCTION_MUL = 0x2FFF5
     REDUCTION_MEAN = 0x2FFF6
@@ -112,12 +107,9 @@ _CREATE = {
     "deconvolution_forward": "iippppDDDD",
     "eltwise_forward": "iippff",
     "layer_normalization_forward": "ipppfu",
-    "lrn_forward": "iippqfff",
     "matmul": "pppp",
     "pooling_forward": "iippDDDDD",
-    "prelu_forward": "ippp",
     "reduction": "ippff",
-    "resampling_forward": "ii*pp",
     "softmax_forward": "iippi",
 }
 _FUNCTIONS = {
@@ -177,6 +169,9 @@ class _Handle:
 
     def __del__(self) -> None:
         self._destroy(self.pointer)
+
+
+H = TypeVar("H", bound=_Handle)
 
 
 class MemoryDesc(_Handle):
@@ -345,7 +340,7 @@ class Onednn:
 
     def launch(self, primitive: Primitive, stream: Stream, arguments: Sequence[tuple[int, Memory]]) -> "Launch":
         """A call that executes the primitive, its arguments ready: nothing is looked up when it is made."""
-        array = (_ExecArg * len(arguments))(*[(arg, memory.pointer) for arg, memory in arguments])
+        array = (_ExecArg * len(arguments))(*[_ExecArg(arg, memory.pointer) for arg, memory in arguments])
         address = c_void_p(ctypes.addressof(array))
         call = partial(self._f["primitive_execute"], primitive.pointer, stream.pointer, len(arguments), address)
         return Launch(call, (array, primitive, stream, *(memory for _, memory in arguments)))
@@ -372,13 +367,13 @@ class Onednn:
             text = f"oneDNN: dnnl_{name}: {_STATUS.get(status, f'status {status}')}"
             raise _ERRORS.get(status, OnednnError)(text)
 
-    def _make(self, kind: Any, name: str, *args: Any, create: str = "") -> Any:
+    def _make(self, kind: type[H], name: str, *args: Any, create: str = "") -> H:
         pointer = c_void_p()
         self._call(create or f"{name}_create", byref(pointer), *args)
         return kind(pointer, self._f[f"{name}_destroy"])
 
 
-_ERRORS: dict[int, type[DeviceError]] = {
+_ERRORS: dict[int, type[DovetailError]] = {
     _OUT_OF_MEMORY: OutOfMemory,
     _INVALID_ARGUMENTS: Unimplemented,
     _UNIMPLEMENTED: Unimplemented,
@@ -403,5 +398,3 @@ def _c(value: Any) -> Any:
     if isinstance(value, _Handle):
         return value.pointer
     return _dims(value) if isinstance(value, list | tuple) else value
-
-

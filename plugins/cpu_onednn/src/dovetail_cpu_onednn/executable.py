@@ -45,7 +45,9 @@ class Placement:
     def in_place(self) -> Sequence[str]:
         """The values whose memory output 0 may take over."""
         result = self.node.outputs[0] if self.node.node.outputs[0] else None
-        types = dict(zip((*self.node.node.inputs, *self.node.node.operands), (*self.node.inputs, *self.node.operands), strict=True))
+        types = dict(
+            zip((*self.node.node.inputs, *self.node.node.operands), (*self.node.inputs, *self.node.operands), strict=True)
+        )
         return [name for name in self.kernel.in_place(self.node) if result is not None and types[name] == result]
 
     @property
@@ -81,7 +83,9 @@ class OnednnExecutable(Executable):
         recipes: dict[str, Recipe] = {}
 
         def scratch(node: Node) -> Sequence[int]:
-            size = max((library().scratchpad(s.desc) for s in recipes[node.name].stages), default=0) if node.name in recipes else 0
+            size = (
+                max((library().scratchpad(s.desc) for s in recipes[node.name].stages), default=0) if node.name in recipes else 0
+            )
             return (size,) if size else ()
 
         # In which memory a result lies decides between a sum in place and a binary post-op, so there is a plan before.
@@ -156,6 +160,7 @@ class OnednnRequest(ExecutableRequest):
 
     def __init__(self, executable: OnednnExecutable) -> None:
         binder = _Binder(executable)
+        self._arena = binder.arena
         graph = executable.graph
         bound = [(launch, p.node.node) for p in executable.placements for launch in binder.launches(p)]
         self._kept: Sequence[object] = [binder, *(launch for launch, _ in bound)]
@@ -200,13 +205,17 @@ class _Binder:
     def __init__(self, executable: OnednnExecutable) -> None:
         self._executable = executable
         self._types = executable.graph.types
-        self._arena = _aligned(executable.memory.peak)
+        self.arena = _aligned(executable.memory.peak)
         self._stream: Stream = library().stream()
+        self.kept: list[Launch] = []
 
     def launches(self, placement: Placement) -> Iterator[Launch | Callable[[], int]]:
         """All that a node does, in order."""
         prepared = self._executable.prepared.get(placement.node.name)
-        if prepared is not None:
+        if prepared is not None and placement.kernel.is_guarded(placement.node):
+            (one,) = prepared
+            yield self._guarded(placement.node, self._launch(placement.node, one))
+        elif prepared is not None:
             for one in prepared:
                 yield self._launch(placement.node, one)
         elif isinstance(placement.kernel, ReferenceKernel):
@@ -219,20 +228,20 @@ class _Binder:
         if root in self._executable.constants:
             return self._executable.constants[root].view(found.dtype.numpy).reshape(found.dims)
         start = plan.offsets[root]
-        return self._arena[start : start + found.nbytes].view(found.dtype.numpy).reshape(found.dims)
+        return self.arena[start : start + found.nbytes].view(found.dtype.numpy).reshape(found.dims)
 
     def _address(self, name: str) -> int:
         root = self._executable.memory.storage[name]
         if root in self._executable.constants:
             return int(self._executable.constants[root].ctypes.data)
-        return int(self._arena.ctypes.data) + self._executable.memory.offsets[root]
+        return int(self.arena.ctypes.data) + self._executable.memory.offsets[root]
 
     def _launch(self, node: TypedNode, prepared: Prepared) -> Launch:
         lib = library()
         bound = [(a.arg, self._memory(node, a, prepared)) for a in prepared.stage.arguments]
         if prepared.scratchpad:
             offset = self._executable.memory.offsets[f"scratch:{node.name}:0"]
-            address = int(self._arena.ctypes.data) + offset
+            address = int(self.arena.ctypes.data) + offset
             bound.append((Arg.SCRATCHPAD, lib.memory(lib.scratchpad_md(prepared.stage.desc), address)))
         return lib.launch(prepared.primitive, self._stream, bound)
 
@@ -242,6 +251,16 @@ class _Binder:
             return library().memory(argument.wanted, int(prepared.constants[argument.arg].ctypes.data))
         names = {"input": node.node.inputs, "output": node.node.outputs, "operand": node.node.operands}[argument.place]
         return library().memory(argument.desc, self._address(names[argument.index]))
+
+    def _guarded(self, node: TypedNode, launch: Launch) -> Callable[[], int]:
+        """The primitive, or the reference for data that the primitive gets wrong. One pass over the input decides."""
+        data, call, reference = self.array(node.node.inputs[0]), launch.call, self._reference(node)
+        self.kept.append(launch)
+
+        def run() -> int:
+            return call() if data.max() < np.inf else reference()
+
+        return run
 
     def _reference(self, node: TypedNode) -> Callable[[], int]:
         op = node.op
@@ -283,5 +302,3 @@ def _aligned(size: int) -> NDArray[np.uint8]:
         raise OutOfMemory(f"ONEDNN: the host refuses {size} bytes") from error
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size]
-
-

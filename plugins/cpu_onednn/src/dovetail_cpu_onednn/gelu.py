@@ -12,7 +12,7 @@ __all__ = ["fuse_gelu"]
 
 
 def fuse_gelu(graph: Graph) -> Graph:
-    """Write x * 0.5 * (1 + erf(x / sqrt(2))) in float32, in any order of its factors, as one node; the rest of it is dead then."""
+    """Write x * 0.5 * (1 + erf(x / sqrt(2))) in float32, in any order of its factors, as one node; the rest is dead then."""
     found = {}
     for node in graph.nodes:
         if _is(node, "Erf") and not node.post_ops:
@@ -65,10 +65,9 @@ def _factors(graph: Graph, name: str, source: str) -> Sequence[str | float]:
     if _constant(graph, name, 0.5):
         return (0.5,)
     node = graph.producers.get(name)
-    if node is not None and _is(node, "Mul") and not node.post_ops and source in node.inputs:
-        if _constant(graph, _other(node, source), 0.5):
-            return (source, 0.5)
-    return (name,)
+    if node is None or not _is(node, "Mul") or node.post_ops or source not in node.inputs:
+        return (name,)
+    return (source, 0.5) if _constant(graph, _other(node, source), 0.5) else (name,)
 
 
 def _reader(graph: Graph, node: Node, key: str) -> Node | None:

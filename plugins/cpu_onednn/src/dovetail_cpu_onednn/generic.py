@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dovetail.device import (
+    PLAIN,
     REFERENCE_KERNEL,
     Accepted,
     Binary,
@@ -13,7 +14,6 @@ from dovetail.device import (
     PostOp,
     Reason,
     Refusal,
-    Reorder,
     TypedNode,
 )
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
@@ -56,6 +56,10 @@ class ReorderKernel(PrimitiveKernel):
         return Recipe((Stage(pd, arguments),))
 
 
+LOSES_NAN = frozenset({"relu", "clip", "exp", "hardsigmoid", "hardswish", "gelu_erf", "gelu_tanh", "mish", "elu", "swish"})
+"""The eltwise algorithms that do not give NaN for NaN, or infinity for infinity, in oneDNN."""
+
+
 class ElementwiseKernel(PrimitiveKernel):
     """An operator that says how it is a chain of post-ops: the first step is a primitive, the others are its post-ops."""
 
@@ -66,6 +70,8 @@ class ElementwiseKernel(PrimitiveKernel):
         names = [p.operand for p in own if not isinstance(p, Eltwise)]
         first, rest = own[0], own[1:]
         if isinstance(first, Eltwise):
+            if self.is_guarded(node) and node.post_ops:
+                raise Refused(Reason.POST_OP, "the reference, which runs when there are NaN, takes none")
             head, *others = eltwise_kind(first)
             if others:
                 raise Refused(Reason.POST_OP, "eltwise with a scale")
@@ -99,7 +105,10 @@ class ElementwiseKernel(PrimitiveKernel):
         return Recipe((Stage(pd, (*arguments, *reads)),))
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        return (LayerConfig.elementwise(node),)
+        return (LayerConfig.uniform(node, PLAIN) if self.is_guarded(node) else LayerConfig.elementwise(node),)
+
+    def is_guarded(self, node: TypedNode) -> bool:
+        return any(isinstance(p, Eltwise) and p.algorithm in LOSES_NAN for p in _chain_of(node)[1])
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         return (node.node.inputs[_chain_of(node)[0]],)
@@ -139,7 +148,7 @@ class ReferenceKernel(OnednnKernel):
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         if node.post_ops:
-            return Refusal(Reason.POST_OP, f"{node.op.key} runs as its reference, which takes none")
+            return Refusal(Reason.OPERATOR, "a reference takes no post-ops")
         if not node.op.has_reference():
             return Refusal(Reason.OPERATOR, f"{node.op.key} has no NumPy reference")
         if any(t is not None and t.dtype is DType.STRING for t in (*node.inputs, *node.outputs)):

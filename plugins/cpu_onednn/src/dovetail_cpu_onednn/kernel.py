@@ -11,10 +11,21 @@ from dovetail.device import PLAIN, Accepted, DType, Kernel, LayerConfig, Layout,
 from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Unimplemented
 from dovetail_cpu_onednn.layouts import token_of, tokens
 
-__all__ = ["AnyLayoutKernel", "Argument", "OnednnKernel", "PrimitiveKernel", "Recipe", "Refused", "Stage", "given", "is_constant", "require_float32"]
+__all__ = [
+    "AnyLayoutKernel",
+    "Argument",
+    "OnednnKernel",
+    "PrimitiveKernel",
+    "Recipe",
+    "Refused",
+    "Stage",
+    "given",
+    "is_constant",
+    "require_float32",
+]
 
 
-class Refused(Exception):  # noqa: N818  # an answer, not an error
+class Refused(Exception):  # an answer, not an error
     """Thrown inside of a kernel: it does not run the node."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
@@ -92,6 +103,10 @@ class OnednnKernel(Kernel):
         """What reports call the kernel on this node."""
         return self.name
 
+    def is_guarded(self, node: TypedNode) -> bool:
+        """Whether the operator's reference has to run instead when input 0 holds a NaN or an infinity."""
+        return False
+
 
 class PrimitiveKernel(OnednnKernel):
     """Runs a node by oneDNN's primitives. Float32 only, nothing empty."""
@@ -127,10 +142,11 @@ class PrimitiveKernel(OnednnKernel):
             return node.node.inputs[:1]
         if not node.operands:
             return ()
-        plain, found = (self._attempt(node, lambda n, s=s: self.recipe(n, False, s)) for s in (False, True))
+        plain = self._attempt(node, lambda n: self.recipe(n, False, False))
+        found = self._attempt(node, lambda n: self.recipe(n, False, True))
         if isinstance(found, Refusal) or found.shared is None:
             return ()
-        if not isinstance(plain, Refusal) and plain.shared is None and plain.name != found.name:
+        if not isinstance(plain, Refusal) and plain.name != found.name and ("ref" in found.name or "gemm" in found.name):
             return ()
         return (node.node.operands[found.shared],)
 
@@ -139,14 +155,14 @@ class PrimitiveKernel(OnednnKernel):
         return self.name if isinstance(found, Refusal) else found.name
 
     def _checked(self, node: TypedNode) -> Recipe:
-        """The recipe, if it is worth it: not by a slow implementation, and not by another one because of the post-ops."""
+        """The recipe, if it is worth it: not by a slow implementation, nor by a slower one because of the post-ops."""
         require_float32(node, self.parameters)
         found = self.recipe(node, True, False)
         if found.name.startswith("ref") or "+ ref" in found.name:
             raise Refused(Reason.POST_OP if node.post_ops else Reason.OPERATOR, "oneDNN has only its slow reference for it")
         if node.post_ops:
             bare = self.recipe(replace(node, node=replace(node.node, post_ops=()), operands=()), True, False)
-            if bare.name != found.name:
+            if "gemm" in found.name and "gemm" not in bare.name:
                 raise Refused(Reason.POST_OP, f"only {found.name} takes the chain, not {bare.name}")
         return found
 
@@ -187,8 +203,6 @@ def value_of(array: NDArray[Any] | None) -> NDArray[Any]:
     """The content of a constant."""
     assert array is not None
     return array
-
-
 
 
 class AnyLayoutKernel(PrimitiveKernel):

@@ -70,7 +70,7 @@ class ConvKernel(PrimitiveKernel):
         lib, g, wei = library(), self.geometry(node), self.weights(node)
         wanted = lib.tagged(wei.dims, TAG_ANY) if is_constant(node, 1) else wei
         bias = plain(node.outputs[0].dims[1:2]) if len(node.inputs) > 2 and node.inputs[2] is not None else None
-        chain = attach(node, free, shared)
+        chain = attach(node, free, shared, sums=True)
         gaps = tuple(d - 1 for d in g.dilations)
         sizes = (g.strides, gaps, g.pads_begin, self.padding_end(g))
         pd = lib.describe(self.primitive, INFERENCE, self.algorithm, src, wanted, bias, dst, *sizes, attr=chain.attr)

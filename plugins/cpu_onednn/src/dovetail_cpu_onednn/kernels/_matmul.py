@@ -56,7 +56,7 @@ def product(
     """
     lib = library()
     dims = operands.dst.dims
-    chain: Chain = attach(node, False, shared, before=before, dims=None if dims == node.outputs[0].dims else dims)
+    chain: Chain = attach(node, False, shared, before=before, dims=None if dims == node.outputs[0].dims else dims, sums=True)
     fixed = is_constant(node, 1)
     wei = lib.tagged(operands.wei.dims, TAG_ANY) if fixed else operands.wei
     row = None if bias is None else plain((*(1,) * (len(dims) - 1), dims[-1]))

@@ -2,10 +2,9 @@
 
 import math
 
-from dovetail.device import TypedNode
+from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg
-from dovetail_cpu_onednn.chain import attach
-from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, given
+from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given
 from dovetail_cpu_onednn.layouts import plain
 from dovetail_cpu_onednn.library import library
 
@@ -21,14 +20,18 @@ class SoftmaxKernel(PrimitiveKernel):
     def __init__(self, algorithm: int) -> None:
         self.algorithm = algorithm
 
+    def is_guarded(self, node: TypedNode) -> bool:
+        return True
+
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        if node.post_ops:
+            raise Refused(Reason.POST_OP, "the reference, which runs when there are NaN, takes none")
         dims = given(node, 0).dims
         axis = int(node.op.axis) % len(dims)  # type: ignore[attr-defined]  # all operators of these stems have it
         flat = None
         if node.op.since < 13:
             flat, axis = (math.prod(dims[:axis]), math.prod(dims[axis:])), 1
         desc = plain(flat or dims)
-        chain = attach(node, False, False, dims=flat)
-        pd = library().describe("softmax_forward", INFERENCE, self.algorithm, desc, desc, axis, attr=chain.attr)
+        pd = library().describe("softmax_forward", INFERENCE, self.algorithm, desc, desc, axis)
         arguments = (Argument(Arg.SRC, "input", 0, desc), Argument(Arg.DST, "output", 0, desc))
-        return Recipe(chain.stages(pd, arguments, desc), chain.shared)
+        return Recipe((Stage(pd, arguments),))

@@ -16,7 +16,8 @@ class BatchNorm(AnyLayoutKernel):
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         op, src = node.op, given(node, 0)
-        assert isinstance(op, BatchNormalization)
+        if not isinstance(op, BatchNormalization):
+            raise Refused(Reason.ATTRIBUTE, "the operator as it was before version 9")
         if op.training_mode or not 2 <= src.rank <= 5:
             raise Refused(Reason.ATTRIBUTE, f"training or {src}; accepted: inference, two to five dimensions")
         flags = Flag.USE_GLOBAL_STATS | Flag.USE_SCALE | Flag.USE_SHIFT

@@ -1,0 +1,188 @@
+"""The device as a whole: the library, options, threads, empty tensors, models against onnxruntime, and GELU."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import dovetail
+from dovetail.device import DeviceUnavailable, Unavailable
+from dovetail.errors import UsageError
+from dovetail_cpu_onednn import library as found
+from dovetail_cpu_onednn.device import OnednnDevice, infos
+from dovetail_cpu_onednn.gelu import fuse_gelu
+
+
+def model(nodes, inputs, constants, shape):
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in inputs.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [onnx.numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in constants.items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    return made.SerializeToString()
+
+
+def block(rng, tokens=None):
+    """An exported feed-forward block of a transformer: product, bias, GELU, product, residual, normalisation."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h0"]),
+        helper.make_node("Add", ["b1", "h0"], ["h"]),
+        helper.make_node("Div", ["h", "sqrt2"], ["e0"]),
+        helper.make_node("Erf", ["e0"], ["e1"]),
+        helper.make_node("Add", ["e1", "one"], ["e2"]),
+        helper.make_node("Mul", ["h", "e2"], ["e3"]),
+        helper.make_node("Mul", ["e3", "half"], ["g"]),
+        helper.make_node("MatMul", ["g", "w2"], ["o"]),
+        helper.make_node("Add", ["o", "x"], ["r"]),
+        helper.make_node("LayerNormalization", ["r", "s", "t"], ["y"], axis=-1),
+    ]
+    constants = {
+        "w1": rng.standard_normal((24, 40)) / 5,
+        "b1": rng.standard_normal(40),
+        "w2": rng.standard_normal((40, 24)) / 6,
+        "s": rng.standard_normal(24),
+        "t": rng.standard_normal(24),
+        "sqrt2": np.sqrt(2),
+        "one": 1,
+        "half": 0.5,
+    }
+    return model(nodes, {"x": (2, tokens or "S", 24)}, constants, (2, tokens or "S", 24))
+
+
+def compiled_for(made, options=None):
+    core = dovetail.Core()
+    return core.compile_model(core.read_model(made, "onnx"), "ONEDNN", options or {})
+
+
+def expected(made, x):
+    return onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+
+
+def test_feed_forward_block():
+    rng = np.random.default_rng(0)
+    made = block(rng)
+    compiled = compiled_for(made)
+    for tokens in (1, 7, 0, 33):
+        x = rng.standard_normal((2, tokens, 24)).astype(np.float32)
+        got = compiled({"x": x})["y"]
+        assert got.shape == x.shape
+        np.testing.assert_allclose(got, expected(made, x) if tokens else x, rtol=1e-4, atol=1e-4)
+    kernels = {node.op: node.kernel for node in compiled.report().nodes}
+    assert "Erf" not in kernels
+    assert next(n.post_ops for n in compiled.report().nodes if n.op == "MatMul") == ("add", "gelu_erf")
+    assert all(n.device.startswith("ONEDNN") for n in compiled.report().nodes)
+
+
+def test_gelu_needs_all_its_factors(bench):
+    """The same operators with another constant are left alone."""
+    rng = np.random.default_rng(1)
+    for wrong in ("sqrt2", "one", "half"):
+        made = onnx.load_from_string(block(rng, tokens=3))
+        for tensor in made.graph.initializer:
+            if tensor.name == wrong:
+                tensor.CopyFrom(onnx.numpy_helper.from_array(np.asarray(0.7, np.float32), wrong))
+        x = rng.standard_normal((2, 3, 24)).astype(np.float32)
+        got = compiled_for(made.SerializeToString())({"x": x})["y"]
+        np.testing.assert_allclose(got, expected(made.SerializeToString(), x), rtol=1e-4, atol=1e-4)
+    assert fuse_gelu(bench.cases("relu")[0].model().graph).nodes
+
+
+def test_nan_and_infinity_alone():
+    """Activations and softmax by themselves keep NaN, which oneDNN's would turn into numbers."""
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Softmax", ["r"], ["y"], axis=-1)]
+    made = model(nodes, {"x": (3, 5)}, {}, (3, 5))
+    compiled = compiled_for(made)
+    x = np.random.default_rng(2).standard_normal((3, 5)).astype(np.float32)
+    np.testing.assert_allclose(compiled({"x": x})["y"], expected(made, x), rtol=1e-5)
+    x[1, 2] = np.nan
+    got = compiled({"x": x})["y"]
+    assert np.isnan(got[1]).all()
+    np.testing.assert_allclose(got[[0, 2]], expected(made, x)[[0, 2]], rtol=1e-5)
+
+
+def test_threads_share_primitives():
+    """Many requests at once give bit-equal results."""
+    rng = np.random.default_rng(3)
+    compiled = compiled_for(block(rng, tokens=9), {"INFERENCE_NUM_THREADS": 1})
+    xs = [rng.standard_normal((2, 9, 24)).astype(np.float32) for _ in range(4)]
+    want = [compiled({"x": x})["y"].copy() for x in xs]
+
+    def work(index):
+        request = compiled.create_infer_request()
+        for turn in range(50):
+            which = (index + turn) % 4
+            np.testing.assert_array_equal(request.infer({"x": xs[which]})["y"], want[which])
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"INFERENCE_NUM_THREADS": 0}, "positive integer"),
+        ({"INFERENCE_NUM_THREADS": "2"}, "positive integer"),
+        ({"INFERENCE_PRECISION_HINT": "bf16"}, "f32"),
+        ({"SPEED": 1}, "'SPEED'"),
+        ({"INFERENCE_NUM_THREADS": True}, "positive integer"),
+    ],
+)
+def test_options_that_are_wrong(options, message):
+    with pytest.raises(UsageError, match=message):
+        OnednnDevice(infos()[0], options)
+
+
+def test_threads_by_environment_and_quota(monkeypatch, tmp_path):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
+    assert found.default_threads() == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "all")
+    quota = tmp_path / "cpu.max"
+    for text, cpus in (("150000 100000", 2), ("max 100000", sys.maxsize), ("nonsense", sys.maxsize), ("5 0", sys.maxsize)):
+        quota.write_text(text)
+        assert found._quota(quota) == cpus
+    assert found._quota(tmp_path / "missing") == sys.maxsize
+    assert found.default_threads() >= 1
+
+
+SCRIPT = """
+from dovetail_cpu_onednn.device import infos
+answer = infos()
+print(type(answer).__name__, answer.reason, "|", answer.hint)
+"""
+
+
+@pytest.mark.parametrize("content", [None, b"not a library"])
+def test_library_that_is_missing_or_wrong(tmp_path, content):
+    """Unavailable, with the path that was tried and what to do; never a crash."""
+    path = tmp_path / "libdnnl.so.3"
+    if content is not None:
+        path.write_bytes(content)
+    env = {"DOVETAIL_ONEDNN_LIBRARY": str(path), "PYTHONPATH": ":".join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=env, check=True)
+    assert done.stdout.startswith("Unavailable")
+    assert str(path) in done.stdout
+    assert "pip install onednn-cpu-gomp" in done.stdout
+
+
+def test_library_of_another_kind(monkeypatch):
+    """A shared library without oneDNN's functions is told from one that cannot be loaded."""
+    answer = found._open("libc.so.6")
+    assert isinstance(answer, str)
+    assert "is not oneDNN 3" in answer
+
+
+def test_one_library_for_a_process():
+    answer = found.load("/elsewhere/libdnnl.so.3")
+    assert isinstance(answer, Unavailable)
+    assert "/elsewhere/libdnnl.so.3" in answer.reason
+    with pytest.raises(DeviceUnavailable, match="elsewhere"):
+        OnednnDevice(infos()[0], {"LIBRARY": "/elsewhere/libdnnl.so.3"})

@@ -1,0 +1,128 @@
+"""Layouts end to end: what oneDNN numbers, chains of convolutions in the layouts that it chooses, and results in place."""
+
+import numpy as np
+import pytest
+
+from dovetail.device import PLAIN, DType, Layout, TensorType
+from dovetail.graph import GraphBuilder
+from dovetail.ops.add import Add
+from dovetail.ops.concat import Concat
+from dovetail.ops.conv import Conv
+from dovetail.ops.global_average_pool import GlobalAveragePool
+from dovetail.ops.max_pool import MaxPool
+from dovetail.ops.relu import Relu
+from dovetail_cpu_onednn.layouts import describe, padded_type, token_of, tokens
+from dovetail_cpu_onednn.library import library
+
+SPATIAL = {3: (5,), 4: (5, 6), 5: (3, 4, 5)}
+
+
+@pytest.mark.parametrize("rank", SPATIAL)
+def test_tokens(rank):
+    """The numbers of the blocked layouts are right: a reorder to each puts every element where its name says."""
+    dims = (2, 11, *SPATIAL[rank])
+    data = np.arange(np.prod(dims), dtype=np.float32).reshape(dims)
+    lib = library()
+    for layout in tokens(rank):
+        tensor = TensorType(DType.FLOAT32, dims, None, layout)
+        desc = describe(tensor)
+        assert token_of(desc) == layout
+        filled = padded_type(tensor)
+        assert lib.nbytes(desc) == filled.nbytes
+        out = np.full(filled.size, np.nan, np.float32)
+        plain = describe(tensor.with_layout(PLAIN))
+        lib.execute(lib.describe_reorder(plain, desc), [(1, plain, data.ctypes.data), (17, desc, out.ctypes.data)])
+        np.testing.assert_array_equal(out.reshape(-1), _laid_out(data, layout, filled.dims).reshape(-1))
+
+
+def _laid_out(data, layout, dims):
+    if layout.is_permutation:
+        return data.transpose(layout.order(data.ndim))
+    block = int(layout.name.rstrip("b").lstrip("aBcde"))
+    whole = np.zeros(dims, np.float32)
+    whole[:, : data.shape[1]] = data
+    split = whole.reshape(dims[0], dims[1] // block, block, *dims[2:])
+    return np.moveaxis(split, 2, -1)
+
+
+def network(rng, channels, rank, *, dense=False):
+    """conv - relu - conv - add (residual) - relu - max pool - conv [- concat] - mean, and its inputs."""
+    g = GraphBuilder()
+    spatial = {3: (29,), 4: (17, 13), 5: (7, 6, 9)}[rank]
+    x = g.input("x", "float32", (2, 3, *spatial))
+    pads = (1,) * (2 * (rank - 2))
+
+    def conv(name, value, inputs, outputs, size=3, **attributes):
+        shape = (outputs, inputs, *(size,) * (rank - 2))
+        wei = g.constant((rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32), name=f"{name}_w")
+        bias = g.constant(rng.standard_normal(outputs).astype(np.float32), name=f"{name}_b")
+        return g.node(Conv(pads=pads if size == 3 else None, **attributes), value, wei, bias, outputs=[name], name=f"n_{name}")
+
+    a = g.node(Relu(), conv("c1", x, 3, channels), outputs=["r1"], name="n_r1")
+    b = g.node(Add(), conv("c2", a, channels, channels), a, outputs=["s"], name="n_s")
+    r = g.node(Relu(), b, outputs=["r2"], name="n_r2")
+    p = g.node(MaxPool(kernel_shape=(2,) * (rank - 2), strides=(2,) * (rank - 2)), r, outputs=["p"], name="n_p")
+    last = conv("c3", p, channels, channels + 5, size=1)
+    if dense:
+        last = g.node(Concat(axis=1), last, p, outputs=["d"], name="n_d")
+    g.node(GlobalAveragePool(), last, outputs=["y"], name="n_y")
+    return g.graph(["y"]), rng.standard_normal((2, 3, *spatial)).astype(np.float32)
+
+
+def reference(bench, graph, x):
+    """Every node by its reference, in float64."""
+    values = {"x": x.astype(np.float64), **{name: array.astype(np.float64) for name, array in graph.constants.items()}}
+    for node in graph.nodes:
+        found = node.op.reference(*(values[name] for name in node.inputs))
+        values[node.outputs[0]] = found[0] if isinstance(found, tuple) else found
+    return values["y"]
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("rank", [3, 4, 5])
+@pytest.mark.parametrize("channels", [16, 24, 7])
+def test_networks(bench, channels, rank, dense):
+    graph, x = network(np.random.default_rng(channels + rank), channels, rank, dense=dense)
+    want = reference(bench, graph, x)
+    for fuse in (False, True):
+        executable = bench.executable(graph, fuse=fuse)
+        assert not [r.name for r in executable.reports if r.kernel == "ref"]
+        (got,) = bench.run(executable, [x])
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_fusion_and_layouts_happen(bench):
+    """Activations and the residual sum go into the convolutions, which choose other layouts than plain."""
+    graph, _ = network(np.random.default_rng(1), 32, 4)
+    executable = bench.executable(graph, fuse=True)
+    chains = {report.name: report.post_ops for report in executable.reports}
+    assert chains["n_c1"] == ("relu",)
+    assert chains["n_c2"] == ("add", "relu")
+    assert {executable.graph.types[name].layout for name in ("r2", "p")} != {PLAIN}
+    assert executable.memory.storage["r2"] != executable.memory.storage["r1"], "a convolution overwrites what it reads"
+
+
+@pytest.mark.parametrize("lives_on", [False, True])
+def test_residual(bench, lives_on):
+    """A sum takes over its operand's memory, unless that is read again afterwards."""
+    rng = np.random.default_rng(3)
+    g = GraphBuilder()
+    wei = g.constant((rng.standard_normal((16, 16, 3, 3)) / 12).astype(np.float32), name="w")
+
+    def conv(value, name):
+        return g.node(Conv(pads=(1, 1, 1, 1)), value, wei, outputs=[name])
+
+    a = conv(g.input("x", "float32", (1, 16, 9, 9)), "a")
+    s = g.node(Add(), conv(conv(a, "b"), "c"), a, outputs=["s"])
+    g.node(Add(), conv(s, "d"), a if lives_on else s, outputs=["y"])
+    graph = g.graph(["y"])
+    data = rng.standard_normal((1, 16, 9, 9)).astype(np.float32)
+    executable = bench.executable(graph, fuse=True)
+    assert (executable.memory.storage["s"] == "a") is not lives_on
+    np.testing.assert_allclose(bench.run(executable, [data])[0], reference(bench, graph, data), rtol=1e-4, atol=1e-5)
+
+
+def test_unknown_layouts_have_no_token():
+    desc = library().strided((2, 3, 4, 5), (1, 2, 6, 24))
+    assert token_of(desc) is None
+    assert Layout("aBcd16b") in tokens(4)
