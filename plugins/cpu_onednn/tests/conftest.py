@@ -83,6 +83,7 @@ class Bench:
     def run(executable: OnednnExecutable, feeds: Sequence[Array]) -> list[Array]:
         """The outputs of two runs, which must be equal; all memory holds NaN (or 255) before each."""
         request = executable.create_request()
+        feeds = [np.ascontiguousarray(a).reshape(a.shape) for a in feeds]
         found = []
         for _ in range(2):
             request._arena.fill(255)

@@ -117,6 +117,7 @@ _FUNCTIONS = {
     "engine_create": "*is",
     "memory_create": "*pp*",
     "memory_desc_clone": "*p",
+    "memory_set_data_handle": "p*",
     "memory_desc_create_submemory": "*pDD",
     "memory_desc_create_with_strides": "*iDiD",
     "memory_desc_create_with_tag": "*iDii",
@@ -337,6 +338,10 @@ class Onednn:
     def memory(self, desc: MemoryDesc, address: int) -> Memory:
         """A memory at an address that the caller keeps alive."""
         return self._make(Memory, "memory", desc.pointer, self._engine.pointer, c_void_p(address))
+
+    def set_address(self, memory: Memory, address: int) -> None:
+        """Let a memory lie elsewhere from now on; the caller keeps that alive."""
+        self._call("memory_set_data_handle", memory.pointer, address)
 
     def launch(self, primitive: Primitive, stream: Stream, arguments: Sequence[tuple[int, Memory]]) -> "Launch":
         """A call that executes the primitive, its arguments ready: nothing is looked up when it is made."""

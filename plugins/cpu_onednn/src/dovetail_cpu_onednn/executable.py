@@ -167,28 +167,35 @@ class OnednnRequest(ExecutableRequest):
         self._calls = tuple(launch.call if isinstance(launch, Launch) else launch for launch, _ in bound)
         self._nodes = tuple(node for _, node in bound)
         self._threads = executable.threads
-        self._inputs = tuple(binder.array(name) for name in graph.inputs)
         self._outputs = tuple(binder.array(name) for name in graph.outputs)
+        # What only primitives read need not be copied: they get the caller's address at every run.
+        borrowed = {name: binder.readers.get(name, []) for name in graph.inputs if name not in binder.arrays}
+        self._borrowed = tuple((i, tuple(borrowed[n])) for i, n in enumerate(graph.inputs) if n in borrowed)
+        self._copied = tuple((i, binder.array(n)) for i, n in enumerate(graph.inputs) if n not in borrowed)
 
     def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
         """Copy the inputs in, execute every primitive. Raises `InferError` naming the node in which something failed."""
         # The number of threads belongs to the calling thread, whichever that is.
-        library().set_threads(self._threads)
-        for staging, given in zip(self._inputs, inputs, strict=True):
-            np.copyto(staging, given)
+        lib = library()
+        lib.set_threads(self._threads)
+        for index, staging in self._copied:
+            np.copyto(staging, inputs[index])
+        for index, memories in self._borrowed:
+            for memory in memories:
+                lib.set_address(memory, inputs[index].ctypes.data)
         step = 0
         try:
             for step, call in enumerate(self._calls):  # noqa: B007  # the step is what an error names
                 status = call()
                 if status:
-                    library().check(status, "primitive_execute")
+                    lib.check(status, "primitive_execute")
         except Exception as error:
             raise self._located(error, self._nodes[step]) from error
         return self._outputs
 
     def close(self) -> None:
         """Let go of the arena."""
-        self._inputs = self._outputs = self._calls = self._nodes = ()
+        self._copied = self._borrowed = self._outputs = self._calls = self._nodes = ()
         self._kept = ()
 
     def _located(self, error: Exception, node: Node) -> InferError:
@@ -200,7 +207,10 @@ class OnednnRequest(ExecutableRequest):
 
 
 class _Binder:
-    """The values of one request in its arena, as arrays and as memory objects."""
+    """The values of one request in its arena, as arrays and as memory objects.
+
+    For each block of memory, `readers` has the memory objects there; `arrays` are the blocks that are used as arrays.
+    """
 
     def __init__(self, executable: OnednnExecutable) -> None:
         self._executable = executable
@@ -208,6 +218,8 @@ class _Binder:
         self.arena = _aligned(executable.memory.peak)
         self._stream: Stream = library().stream()
         self.kept: list[Launch] = []
+        self.readers: dict[str, list[Memory]] = {}
+        self.arrays: set[str] = set()
 
     def launches(self, placement: Placement) -> Iterator[Launch | Callable[[], int]]:
         """All that a node does, in order."""
@@ -227,6 +239,7 @@ class _Binder:
         root = plan.storage[name]
         if root in self._executable.constants:
             return self._executable.constants[root].view(found.dtype.numpy).reshape(found.dims)
+        self.arrays.add(root)
         start = plan.offsets[root]
         return self.arena[start : start + found.nbytes].view(found.dtype.numpy).reshape(found.dims)
 
@@ -250,7 +263,10 @@ class _Binder:
             assert argument.wanted is not None
             return library().memory(argument.wanted, int(prepared.constants[argument.arg].ctypes.data))
         names = {"input": node.node.inputs, "output": node.node.outputs, "operand": node.node.operands}[argument.place]
-        return library().memory(argument.desc, self._address(names[argument.index]))
+        name = names[argument.index]
+        memory = library().memory(argument.desc, self._address(name))
+        self.readers.setdefault(self._executable.memory.storage[name], []).append(memory)
+        return memory
 
     def _guarded(self, node: TypedNode, launch: Launch) -> Callable[[], int]:
         """The primitive, or the reference for data that the primitive gets wrong. One pass over the input decides."""
