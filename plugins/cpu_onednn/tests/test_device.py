@@ -186,3 +186,21 @@ def test_one_library_for_a_process():
     assert "/elsewhere/libdnnl.so.3" in answer.reason
     with pytest.raises(DeviceUnavailable, match="elsewhere"):
         OnednnDevice(infos()[0], {"LIBRARY": "/elsewhere/libdnnl.so.3"})
+
+
+LOADED = """
+import os
+from dovetail_cpu_onednn.device import infos
+assert infos()[0].name == "ONEDNN"
+print(os.environ.get("GOMP_SPINCOUNT"))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="libgomp is what oneDNN uses on Linux")
+@pytest.mark.parametrize(("own", "used", "left"), [({}, "1000", "None"), ({"GOMP_SPINCOUNT": "77"}, "77", "77")])
+def test_idle_threads_sleep_soon(own, used, left):
+    """libgomp prints its settings when it is loaded; the environment stays as it was."""
+    env = {**own, "OMP_DISPLAY_ENV": "verbose", "PYTHONPATH": ":".join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, env=env, check=True)
+    assert f"GOMP_SPINCOUNT = '{used}'" in done.stderr
+    assert done.stdout.strip() == left
