@@ -32,6 +32,15 @@ def test_plain_requirements_do_not_need_packaging(running: str, specifier: str) 
     assert isinstance(versions._plain_check(f"dovetail{specifier}", running), bool)
 
 
+@pytest.mark.parametrize("requirement", ["dovetail[testing]; extra == 'test'", 'dovetail>=9 ; extra=="test"'])
+def test_requirements_of_an_extra_are_passed_without_packaging(requirement: str) -> None:
+    assert versions._plain_check(requirement, "0.1.0") is True
+
+
+def test_a_marker_that_says_more_than_an_extra_is_evaluated() -> None:
+    assert versions._plain_check("dovetail>=9; python_version > '3' and extra == 'test'", "0.1.0") is None
+
+
 def test_a_requirement_for_another_situation_does_not_count() -> None:
     assert (
         versions.requirement_mismatch(record("dovetail>=9; extra == 'test'", "dovetail>=9; python_version < '3'"), "0.1") is None

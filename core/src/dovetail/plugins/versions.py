@@ -16,6 +16,7 @@ __all__ = ["API_VERSION", "api_mismatch", "host_version", "requirement_mismatch"
 API_VERSION = "1.0"
 """The version of the plugin contract: hooks, `dovetail.op`, `dovetail.device`, `dovetail.frontend`. The caret rule holds."""
 
+_ONLY_WITH_EXTRA = re.compile(r".*;\s*extra\s*==\s*(['\"])[\w.-]+\1\s*")
 _PLAIN_REQUIREMENT = re.compile(rf"{HOST}\s*\(?([\d\s.,<>=!]+)\)?", re.IGNORECASE)
 _PLAIN_CLAUSE = re.compile(r"(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d+)*)")
 _RELEASE = re.compile(r"\d+(\.\d+)*")
@@ -49,7 +50,12 @@ def requirement_mismatch(record: PluginRecord, running: str) -> tuple[str, str] 
 
 
 def _plain_check(requirement: str, running: str) -> bool | None:
-    """The answer for requirements such as `dovetail>=0.1,<0.2`; None when they are of another form."""
+    """The answer for requirements such as `dovetail>=0.1,<0.2`; None when they are of another form.
+
+    Nobody asked for an extra of a plugin, so what holds only with one is accepted.
+    """
+    if _ONLY_WITH_EXTRA.fullmatch(requirement):
+        return True
     match = _PLAIN_REQUIREMENT.fullmatch(requirement)
     if match is None or not _RELEASE.fullmatch(running):
         return None
