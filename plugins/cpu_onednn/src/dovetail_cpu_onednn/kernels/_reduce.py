@@ -1,7 +1,9 @@
 """Reductions over constant axes."""
 
 from dovetail.device import Reason, TypedNode
-from dovetail.ops._reduce import Reduction
+from dovetail.ops.reduce_mean import ReduceMean
+from dovetail.ops.reduce_prod import ReduceProd
+from dovetail.ops.reduce_sum import ReduceSum
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.chain import attach
 from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, given
@@ -22,7 +24,7 @@ class ReductionKernel(PrimitiveKernel):
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         op, src = node.op, given(node, 0)
-        assert isinstance(op, Reduction)
+        assert isinstance(op, ReduceMean | ReduceProd | ReduceSum)
         axes = node.inputs[1] if len(node.inputs) > 1 else None
         if axes is not None and axes.value is None:
             raise Refused(Reason.DYNAMIC, "the axes are not constant")
