@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ["core", "plugins/cpu_numpy", "plugins/gpu_opencl", "plugins/frontend_onnx", "contrib/tim_vx"]
+PACKAGES = ["core", "plugins/cpu_numpy", "plugins/cpu_onednn", "plugins/gpu_opencl", "plugins/frontend_onnx", "contrib/tim_vx"]
 
 Build = Callable[[str], tuple[Path, Path]]
 
@@ -31,7 +31,7 @@ def test_wheel_and_sdist_hold_what_they_need(built: Build, package: str) -> None
 
 def test_each_wheel_works_in_a_clean_environment(built: Build, new_environment: Callable[[Path], Any], tmp_path: Path) -> None:
     env = new_environment(tmp_path / "env")
-    core, numpy_device, opencl, onnx, tim_vx = (built(p)[0] for p in PACKAGES)
+    core, numpy_device, onednn, opencl, onnx, tim_vx = (built(p)[0] for p in PACKAGES)
 
     def plugins() -> dict[str, str]:
         listed = json.loads(env.dovetail("plugins", "list", "--json", cwd=tmp_path).stdout)
@@ -47,10 +47,10 @@ def test_each_wheel_works_in_a_clean_environment(built: Build, new_environment: 
     assert "tim.vx" in refused.stderr
     env.install(tim_vx)
     env.dovetail("demo", cwd=tmp_path)
-    env.install(f"{opencl}[pocl]")
+    env.install(f"{opencl}[pocl]", onednn)
     demo = json.loads(env.dovetail("demo", "--json", cwd=tmp_path).stdout)
     types = {d["device"].split(".")[0] for d in demo["devices"]}
-    assert types == {"NUMPY", "OPENCL"}
+    assert types == {"NUMPY", "ONEDNN", "OPENCL"}
     for device in demo["devices"]:
         assert device["accuracy"] > 0.95
         assert device["max_difference"] < 1e-4
@@ -60,5 +60,5 @@ def test_each_wheel_works_in_a_clean_environment(built: Build, new_environment: 
     env.uninstall("dovetail-gpu-opencl")
     assert plugins() == {k: v for k, v in before.items() if "opencl" not in k}
     devices = json.loads(env.dovetail("devices", "--json", cwd=tmp_path).stdout)
-    assert [d["name"] for d in devices["devices"]] == ["NUMPY"]
+    assert {d["name"] for d in devices["devices"]} == {"NUMPY", "ONEDNN"}
     env.dovetail("demo", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""What these tests share: the device registered in this process, graphs with inferred types, and poisoned arenas."""
+"""What these tests share: graphs with inferred types, and poisoned arenas."""
 
 import importlib
 import pkgutil
@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import dovetail.plugins
-import dovetail_cpu_onednn
 import dovetail_cpu_onednn.kernels
-import dovetail_cpu_onednn.passes
 from dovetail.device import Graph, TensorType, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.passes.fuse_post_ops import fuse_post_ops
@@ -19,9 +16,6 @@ from dovetail.passes.layout import assign_layouts
 from dovetail.testing import Case
 from dovetail_cpu_onednn.device import OnednnDevice, infos
 from dovetail_cpu_onednn.executable import OnednnExecutable
-
-dovetail.plugins.register(dovetail_cpu_onednn, name="dovetail-cpu-onednn", kind="devices", key="onednn")
-dovetail.plugins.register(dovetail_cpu_onednn.passes, name="dovetail-cpu-onednn", kind="hooks", key="onednn_passes")
 
 Array = np.ndarray[Any, Any]
 

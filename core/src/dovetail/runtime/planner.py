@@ -17,6 +17,7 @@ from dovetail.passes.constant_folding import check_sizes, fold_constants
 from dovetail.passes.decompose import decompose
 from dovetail.passes.eliminate import drop_dead_nodes, drop_identities
 from dovetail.passes.fold_batch_norm import fold_batch_norm
+from dovetail.passes.fuse_gelu import fuse_gelu
 from dovetail.passes.fuse_post_ops import fuse_post_ops
 from dovetail.passes.layout import assign_layouts
 from dovetail.passes.partition import Part, partition
@@ -143,7 +144,7 @@ def optimise(
 
     graph, rules = dispatch.choose(analyze(graph, dispatch.find, options.MEMORY_LIMIT), targets)
     graph = drop_identities(decompose(graph, keeps))
-    graph = fold_batch_norm(graph)
+    graph = fuse_gelu(fold_batch_norm(graph))
     for one in extra_passes:
         graph = fold_constants(one(graph))
     graph = drop_dead_nodes(graph)

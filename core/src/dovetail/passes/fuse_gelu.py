@@ -1,45 +1,50 @@
-"""A graph pass: GELU as frameworks export it, from elementwise operators, becomes the operator Gelu."""
+"""Recognise GELU as frameworks export it: five elementwise operators become the operator Gelu."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.device import DType, Graph, Node
+from dovetail.graph.dtype import DType
+from dovetail.graph.model import Graph, Node
 from dovetail.ops.gelu import Gelu
 
 __all__ = ["fuse_gelu"]
 
 
 def fuse_gelu(graph: Graph) -> Graph:
-    """Write x * 0.5 * (1 + erf(x / sqrt(2))) in float32, in any order of its factors, as one node; the rest is dead then."""
+    """The graph with x * 0.5 * (1 + erf(x / sqrt(2))) in float32, in any order of its factors, as one node.
+
+    Needs types. The nodes that only led to the result are dead afterwards.
+    """
     found = {}
     for node in graph.nodes:
         if _is(node, "Erf") and not node.post_ops:
             match = _match(graph, node)
             if match is not None:
-                last, source = match
-                found[last.name] = Node(last.name, Gelu(), (source,), last.outputs, (), last.origins)
+                chain, source = match
+                origins = tuple(dict.fromkeys(name for one in chain for name in one.origins or (one.name,)))
+                found[chain[-1].name] = Node(chain[-1].name, Gelu(), (source,), chain[-1].outputs, (), origins)
     return graph.replace(nodes=tuple(found.get(node.name, node) for node in graph.nodes)) if found else graph
 
 
-def _match(graph: Graph, erf: Node) -> tuple[Node, str] | None:
-    """The node that gives the result, and the value x."""
+def _match(graph: Graph, erf: Node) -> tuple[Sequence[Node], str] | None:
+    """The nodes on the way, the one that gives the result last, and the value x."""
     source = _scaled_source(graph, erf.inputs[0])
     plus = _reader(graph, erf, "Add")
     if source is None or plus is None or not _constant(graph, _other(plus, erf.outputs[0]), 1.0):
         return None
-    node, factors = plus, [source, 0.5]
+    chain, factors = [graph.producers[erf.inputs[0]], erf, plus], [source, 0.5]
     while factors:
-        after = _reader(graph, node, "Mul")
+        after = _reader(graph, chain[-1], "Mul")
         if after is None:
             return None
-        for factor in _factors(graph, _other(after, node.outputs[0]), source):
+        for factor in _factors(graph, _other(after, chain[-1].outputs[0]), source):
             if factor not in factors:
                 return None
             factors.remove(factor)
-        node = after
-    return (node, source) if graph.types[source] == graph.types[node.outputs[0]] else None
+        chain.append(after)
+    return (chain, source) if graph.types[source] == graph.types[chain[-1].outputs[0]] else None
 
 
 def _scaled_source(graph: Graph, name: str) -> str | None:
