@@ -1,59 +1,24 @@
 """Softmax: exp(x) / sum(exp(x)). https://onnx.ai/onnx/operators/onnx__Softmax.html"""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from dovetail.op import FLOATS, Operator, TensorType
-from dovetail.ops._axes import flattened
+from dovetail.ops._along_axis import AlongAxis, Flattened
 from dovetail.ops._elementwise import wide
 from dovetail.ops._numerics import rounded
-from dovetail.ops._shapes import check_axis
-from dovetail.ops._types import Array, Types
+from dovetail.ops._types import Array
 
 
-class Softmax(Operator):
+class Softmax(AlongAxis):
     """output = exp(input - max) / sum(exp(input - max)) along `axis`."""
 
-    since = 13
-    inputs = ("input: T",)
-    outputs = ("output: T",)
-    types = {"T": FLOATS}
-    axis: int = -1
-
-    def infer(self, X: TensorType) -> TensorType:
-        check_axis(self.axis, X.rank)
-        return X.with_shape(X.dims)
-
-    def reference(self, X: Array) -> Array:
-        return _softmax(X, self.axis)
-
-    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
-        return 5 * outputs[0].size
+    def compute(self, X: Array, axis: int) -> Array:
+        x = wide(X)
+        with np.errstate(all="ignore"):
+            e = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
+            return rounded(e / np.sum(e, axis=axis, keepdims=True), X.dtype)
 
 
-class Softmax_1(Operator):  # noqa: N801  # <op_type>_<since>
-    """Softmax over everything from `axis` on: the input is taken as a matrix, flattened before and from `axis`."""
+class Softmax_1(Flattened):  # noqa: N801  # <op_type>_<since>
+    """Softmax over everything from `axis` on."""
 
-    inputs = ("input: T",)
-    outputs = ("output: T",)
-    types = {"T": FLOATS}
-    axis: int = 1
-
-    def infer(self, X: TensorType) -> TensorType:
-        check_axis(self.axis, X.rank)
-        return X.with_shape(X.dims)
-
-    def reference(self, X: Array) -> Array:
-        rows = X.reshape(flattened(X.shape, check_axis(self.axis, X.ndim)))
-        return _softmax(rows, 1).reshape(X.shape)
-
-    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
-        return 5 * outputs[0].size
-
-
-def _softmax(X: Array, axis: int) -> Array:
-    x = wide(X)
-    with np.errstate(all="ignore"):
-        e = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
-        return rounded(e / np.sum(e, axis=axis, keepdims=True), X.dtype)
+    compute = Softmax.compute
