@@ -26,6 +26,7 @@ from dovetail._host_kernel import HostConfig, HostKernel, KernelRefused, PortCon
 from dovetail._kernel_sources import KernelSource, OpenCLKernel
 from dovetail._names import stem_of
 from dovetail._ports import FLOATS, INTEGERS, NUMERIC, Port, check_ports, parse_ports
+from dovetail._translation import Translation
 from dovetail.errors import OperatorError, ShapeError, UnknownOperator
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
@@ -70,6 +71,7 @@ __all__ = [
     "Shape",
     "ShapeError",
     "TensorType",
+    "Translation",
     "UnboundOperator",
     "operator",
 ]
@@ -110,6 +112,9 @@ class Operator:
     """True when two runs may differ: never folded."""
     kernels: ClassVar[tuple[KernelSource, ...]] = ()
     """Kernels that the class brings along: `OpenCLKernel`s and `HostKernel`s, each sort in the order in which they are tried."""
+
+    translations: ClassVar[tuple[Translation, ...]] = ()
+    """Other names under which model formats write this operator."""
 
     stem: ClassVar[str] = "operator"
     attributes: ClassVar[Mapping[str, AttributeSpec]] = {}
@@ -194,6 +199,11 @@ class Operator:
     def subgraphs(self) -> tuple[Graph, ...]:
         """The attributes that are graphs."""
         return tuple(v for name in self.attributes if isinstance(v := getattr(self, name), Graph))
+
+    @classmethod
+    def translation(cls, domain: str, op_type: str) -> Translation | None:
+        """How nodes of this name become the operator; None for its own name and for names that are not its."""
+        return next((t for t in cls.translations if (t.domain, t.op_type) == (domain, op_type)), None)
 
     @classmethod
     def has_composition(cls) -> bool:

@@ -222,3 +222,41 @@ def test_an_override_is_not_used_through_its_record(site: Any, pack: Any) -> Non
     with pytest.raises(UnknownOperator, match="opt-in: replaces operators of acme"):
         manager.operator("acme", "Twist", 1)
     assert manager.operators("acme") == ()
+
+
+TRANSLATING = """
+from dovetail.hookspecs import hookimpl
+from dovetail.op import Operator, Translation
+
+dovetail_api = "1.0"
+
+class Twist(Operator):
+    domain = "acme"
+    translations = (Translation(domain="com.vendor", op_type="twisted"),)
+
+    def reference(self, X):
+        return X
+
+@hookimpl
+def dovetail_register_ops(registry, domain):
+    registry.add(Twist)
+"""
+
+
+def test_a_pack_serves_the_domain_that_it_translates(site: Any) -> None:
+    site.metadata("translator", {"ops": {"acme": "translator", "com.vendor": "translator"}})
+    site.module("translator", TRANSLATING)
+    manager = PluginManager()
+    found = manager.operator("com.vendor", "twisted", 3)
+    assert (found.domain, found.op_type) == ("acme", "Twist")
+    assert manager.operator("acme", "Twist", 1) is found
+    with pytest.raises(UnknownOperator, match=r"com.vendor::Twist"):
+        manager.operator("com.vendor", "Twist", 1)
+
+
+def test_a_pack_may_not_serve_a_domain_that_it_neither_owns_nor_translates(site: Any) -> None:
+    site.metadata("stranger", {"ops": {"com.other": "stranger"}})
+    site.module("stranger", TRANSLATING)
+    manager = PluginManager()
+    with pytest.raises(UnknownOperator, match=r"has domain 'acme', but the entry point owns 'com.other'"):
+        manager.operator("com.other", "twisted", 1)

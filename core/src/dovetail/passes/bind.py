@@ -46,11 +46,13 @@ def bind(graph: Graph, find: Find, depth: int = 0) -> Graph:
 
 def _bind_node(node: Node, op: UnboundOperator, find: Find, depth: int) -> tuple[Node, dict[str, NDArray[Any]]]:
     cls = find(op.domain, op.op_type, op.version)
-    attributes = {k: bind(v, find, depth + 1) if isinstance(v, Graph) else v for k, v in op.raw.items()}
+    translation = cls.translation(op.domain, op.op_type)
+    raw = op.raw if translation is None else translation.translated_attributes(op.raw)
+    attributes = {k: bind(v, find, depth + 1) if isinstance(v, Graph) else v for k, v in raw.items()}
     moved = {k: attributes.pop(k) for k in cls.legacy_attributes if k in attributes and k not in cls.attributes}
     if cls.output_count:
         attributes.setdefault(cls.output_count, len(node.outputs))
-    inputs = list(node.inputs)
+    inputs = list(node.inputs if translation is None else translation.translated_inputs(node.inputs))
     added = {}
     for attribute, value in moved.items():
         name = f"{node.name}.{attribute}"

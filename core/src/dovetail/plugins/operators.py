@@ -95,8 +95,7 @@ class Operators:
         return tuple(r for r in self._ledger.all() if r.kind in PACKS and domain in (None, plain_domain(r.key)))
 
     def _own(self, domain: str, op_type: str, version: int) -> Iterator[Candidate]:
-        own = [o for o in self._session.values() if o.op_type == op_type and plain_domain(o.domain) == domain]
-        if (holding := _holding(own, op_type, version)) is not None:
+        if (holding := _holding(self._session.values(), domain, op_type, version)) is not None:
             operator, until = holding
             yield Candidate(operator, "session", "", self._providers[operator], Rank.SESSION, until=until)
 
@@ -106,7 +105,7 @@ class Operators:
         if record.state == "blocked" or (record.kind == "overrides" and not rank):
             return
         staged = self._loader.load(record) if rank and must_load else self._loader.load_if_possible(record)
-        if staged is not None and (holding := _holding(staged.operators, op_type, version)) is not None:
+        if staged is not None and (holding := _holding(staged.operators, plain_domain(record.key), op_type, version)) is not None:
             operator, until = holding
             owner = record.kind == "ops"
             yield Candidate(operator, record.id, record.distribution, record.provider, rank, owner, staged.priority, until)
@@ -159,11 +158,15 @@ class Operators:
         return f"; no op pack of domain {domain!r} is installed" + (f", only of {others}" if others else "")
 
 
-def _holding(operators: Iterable[type[Operator]], op_type: str, version: int) -> tuple[type[Operator], int | None] | None:
-    """The class that holds in `version`, and the last version in which it does."""
-    versions = {operator.since: operator for operator in operators if operator.op_type == op_type}
+def _holding(
+    operators: Iterable[type[Operator]], domain: str, op_type: str, version: int
+) -> tuple[type[Operator], int | None] | None:
+    """The class that holds in `version`, and the last version in which it does. A translation holds in all versions."""
+    named = [o for o in operators if o.op_type == op_type and plain_domain(o.domain) == domain]
+    versions = {operator.since: operator for operator in named}
     since = max((number for number in versions if number <= version), default=None)
     if since is None:
-        return None
+        translated = next((o for o in operators if o.translation(domain, op_type) is not None), None)
+        return None if translated is None else (translated, None)
     later = min((number for number in versions if number > since), default=None)
     return versions[since], None if later is None else later - 1

@@ -27,14 +27,14 @@ class OpRegistry:
     def add(self, operator: type[Operator]) -> None:
         """Register an operator class.
 
-        Raises `PluginError` when it is no operator class, belongs to another domain than the entry point names, or another
-        class with the same name and `since` was registered before it.
+        Raises `PluginError` when it is no operator class, neither belongs to nor translates the domain of the entry point, or
+        another class with the same name and `since` was registered before it.
         """
         check_operator(operator)
-        if operator.domain != self.domain:
+        if self.domain not in (operator.domain, *(t.domain for t in operator.translations)):
             raise PluginError(
                 f"{operator.__qualname__} has domain {operator.domain!r}, but the entry point owns {self.domain!r}",
-                hint=f"set domain = {self.domain!r} in the class, or add an entry point named after its domain",
+                hint=f"set domain = {self.domain!r} in the class, translate that domain, or add an entry point for its own",
             )
         known = self._operators.setdefault((operator.op_type, operator.since), operator)
         if known is not operator:

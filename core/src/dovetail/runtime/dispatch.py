@@ -51,6 +51,8 @@ class Dispatch:
     def find(self, domain: str, op_type: str, version: int) -> type[Operator]:
         """The class that holds in operator set `version`. Raises as `PluginManager.operator`."""
         found = self._plugins.operator(domain, op_type, version)
+        if found.translation(domain, op_type) is not None:
+            return found  # its own name may have other candidates, which do not know this one
         # Where a model imports one domain in two versions, whatever holds in the older one is right for both.
         self._versions[found] = min(version, self._versions.get(found, version))
         return found
