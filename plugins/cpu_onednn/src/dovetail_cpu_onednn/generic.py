@@ -56,7 +56,7 @@ class ReorderKernel(PrimitiveKernel):
         return Recipe((Stage(pd, arguments),))
 
 
-LOSES_NAN = frozenset({"relu", "clip", "exp", "hardsigmoid", "hardswish", "gelu_erf", "gelu_tanh", "mish", "elu", "swish"})
+LOSES_NAN = frozenset({"relu", "clip", "exp", "hardsigmoid", "hardswish", "gelu_erf", "gelu_tanh", "elu", "swish"})
 """The eltwise algorithms that do not give NaN for NaN, or infinity for infinity, in oneDNN."""
 
 
