@@ -1,4 +1,4 @@
-"""What it costs to start: `import dovetail` above bare Python, and `dovetail plugins list` among many packages.
+"""What it costs to start: `import dovetail` above bare Python, finding plugins, and `dovetail plugins list` among many packages.
 
 `python benchmarks/startup.py [--distributions 130] [--repeats 15] [--json]` starts fresh processes in turn and reports
 medians. The distributions are empty packages with metadata and console scripts, in a temporary folder on PYTHONPATH.
@@ -16,6 +16,12 @@ from pathlib import Path
 from _common import Row, emit, median, milliseconds, parser
 
 LIST = "import sys; from dovetail.cli import main; sys.argv[:] = ['dovetail', 'plugins', 'list']; main()"
+SCANS = {
+    "dovetail": "from dovetail.plugins.discovery import index; index()",
+    "importlib_metadata": "from importlib_metadata import entry_points; entry_points(group='dovetail.devices')",
+    "importlib.metadata": "from importlib.metadata import entry_points; entry_points(group='dovetail.devices')",
+}
+"""Finding the plugins in a fresh process, imports included: our way, and the two libraries."""
 
 
 def install_empty(folder: Path, count: int) -> None:
@@ -47,12 +53,19 @@ def import_time(environment: dict[str, str], module: str) -> float:
     return int(found[1]) / 1e3
 
 
+def scan_time(environment: dict[str, str], code: str) -> float:
+    """Milliseconds that `code` takes in a fresh process that is up."""
+    timed = f"import sys, time; t = time.perf_counter(); {code}; print(time.perf_counter() - t, file=sys.stderr)"
+    return float(run(environment, "-c", timed)) * 1e3
+
+
 def main() -> int:
     options = parser(__doc__)
     options.add_argument("--distributions", type=int, default=130)
     options.add_argument("--repeats", type=int, default=15)
     arguments = options.parse_args()
     samples: dict[str, list[float]] = {"imported": [], "bare": [], "import": [], "list": []}
+    scans: dict[str, list[float]] = {name: [] for name in SCANS}
     with tempfile.TemporaryDirectory() as folder:
         install_empty(Path(folder), arguments.distributions)
         environment = {
@@ -64,12 +77,15 @@ def main() -> int:
             samples["bare"].append(milliseconds(lambda: run(environment, "-c", "pass")))
             samples["import"].append(milliseconds(lambda: run(environment, "-c", "import dovetail")))
             samples["list"].append(milliseconds(lambda: run(environment, "-c", LIST)))
+            for name, code in SCANS.items():
+                scans[name].append(scan_time(environment, code))
     found = {name: median(values[1:]) for name, values in samples.items()}  # the first round writes the .pyc files
     rows: list[Row] = [
         {"what": "import dovetail, by -X importtime", "ms": found["imported"], "goal ms": 30},
         {"what": "import dovetail, wall above bare Python", "ms": found["import"] - found["bare"], "goal ms": 30},
         {"what": "dovetail plugins list, wall", "ms": found["list"], "goal ms": 150},
         {"what": "bare Python, wall", "ms": found["bare"], "goal ms": None},
+        *({"what": f"finding plugins, by {n}", "ms": median(v[1:]), "goal ms": None} for n, v in scans.items()),
     ]
     emit(arguments.json, rows, {"distributions": arguments.distributions, "repeats": arguments.repeats})
     return 0

@@ -1,6 +1,7 @@
 """Gemm: C and the factors alpha and beta are the first post-ops."""
 
 from dovetail.device import Eltwise, PostOp, Refusal, Sum, TensorType, TypedNode
+from dovetail.ops.gemm import Gemm
 from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, GemmTiled, Matrix, Product
 
 __all__ = ["KERNELS"]
@@ -8,18 +9,19 @@ __all__ = ["KERNELS"]
 
 def _product(node: TypedNode) -> Product | Refusal:
     op = node.op
+    assert isinstance(op, Gemm)  # kernels of a stem get operators of that stem
     a, b, c = (*node.inputs, None)[:3]
     assert a is not None
     assert b is not None
-    m, n, k = op.sizes(a, b)  # type: ignore[attr-defined]  # kernels of the stem gemm get Gemm operators
-    left = Matrix(node.node.inputs[0], a, *((1, m) if op.transA else (k, 1)))  # type: ignore[attr-defined]
-    right = Matrix(node.node.inputs[1], b, *((1, k) if op.transB else (n, 1)))  # type: ignore[attr-defined]
+    m, n, k = op.sizes(a, b)
+    left = Matrix(node.node.inputs[0], a, *((1, m) if op.transA else (k, 1)))
+    right = Matrix(node.node.inputs[1], b, *((1, k) if op.transB else (n, 1)))
     chain: list[PostOp] = []
     operands: list[TensorType] = []
-    if op.alpha != 1:  # type: ignore[attr-defined]
-        chain.append(Eltwise("linear", op.alpha, 0.0))  # type: ignore[attr-defined]
+    if op.alpha != 1:
+        chain.append(Eltwise("linear", op.alpha, 0.0))
     if c is not None:
-        chain.append(Sum(node.node.inputs[2], op.beta))  # type: ignore[attr-defined]
+        chain.append(Sum(node.node.inputs[2], op.beta))
         operands.append(c)
     return Product(m, n, k, 1, left, right, tuple(chain), tuple(operands))
 
