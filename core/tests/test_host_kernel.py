@@ -97,7 +97,11 @@ def test_ports_are_padded_and_what_is_left_out_is_none() -> None:
         (config(PortConfig(F64)), "configuration 0: input 0 is float32; accepted: float64"),
         (config(y=PortConfig(F64)), "configuration 0: output 0 is float32; accepted: float64"),
         (config(PortConfig(F32, constant=True)), "configuration 0: input 0 is not a constant"),
-        (config(PortConfig(F32, Layout.of("nChw16c"))), "configuration 0: input 0: layout nChw16c has no order of 4 dimensions"),
+        (config(PortConfig(F32, Layout("own"))), "configuration 0: input 0: layout own has no order of 4 dimensions"),
+        (
+            config(PortConfig(F32, Layout.of("nChw16c"))),
+            "configuration 0: input 0: layout nChw16c, and the device keeps no float32 in blocks of 16",
+        ),
         (config(a=PortConfig(F32)), "configuration 0: input 1 is left out"),
         (config(z=PortConfig(F32)), "configuration 0: output 1 is left out"),
         (HostConfig((), (PortConfig(F32),)), "configuration 0: input 0 is given, and the configuration leaves it out"),
@@ -106,6 +110,15 @@ def test_ports_are_padded_and_what_is_left_out_is_none() -> None:
 def test_what_does_not_fit_is_refused_with_a_reason(offered: HostConfig, said: str) -> None:
     assert reason(Declared([offered])) == said
     assert taken(Declared([offered, config()])) == (config(),)
+
+
+def test_devices_with_blocked_layouts_take_them() -> None:
+    blocked = config(PortConfig(F32, Layout.of("nChw16c")), PortConfig(F32, Layout.of("nChw16c")))
+    assert prepare_host_kernel(Declared([blocked]), node(), blocked=(8, 16)) == ((blocked,), None)
+    assert prepare_host_kernel(Declared([blocked, config()]), node(), blocked=(8,))[0] == (config(),)
+    found, refusal = prepare_host_kernel(Declared([blocked]), node((2, 3, 4)), blocked=(8, 16))
+    assert not found
+    assert "nChw16c has 4 dimensions, not 3" in str(refusal)
 
 
 def test_layouts_must_fit_the_rank() -> None:

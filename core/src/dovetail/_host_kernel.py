@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -36,8 +36,10 @@ class PortConfig:
     """One input or output in a configuration.
 
     `dtype` is that of the value: nothing is converted. `layout` is the order of its dimensions in memory; `ANY` means
-    whichever, one and the same for all ports so marked. `in_place` on an output is the index of the input whose memory it is,
-    -1 for memory of its own; both must have one type and layout. `constant` on an input: only a constant will do.
+    whichever, one and the same for all ports so marked, blocked ones included. `Layout.of("nChw16c")` and its like are for
+    devices that keep values so; elsewhere such a configuration is passed over, with the reason in the report. `in_place` on an
+    output is the index of the input whose memory it is, -1 for memory of its own; both must have one type and layout.
+    `constant` on an input: only a constant will do.
     """
 
     dtype: DType
@@ -120,8 +122,9 @@ class HostKernel(KernelSource, ABC):
         """Compute: write all of every output.
 
         Arrays are C-contiguous, in the order in which the port's layout lies in memory: [N, C, H, W] in NHWC comes as an array
-        of shape [N, H, W, C]. Inputs are read-only, but for those whose memory an output takes over (`in_place`): there both
-        are one array, which holds the input.
+        of shape [N, H, W, C], in nChw16c as [N, ceil(C / 16), H, W, 16]. What the channels past the last hold is undefined, and
+        what is written there counts for nothing. Inputs are read-only, but for those whose memory an output takes over
+        (`in_place`): there both are one array, which holds the input.
         """
 
     def bind(self, op: "Operator", config: HostConfig, inputs: Arrays, outputs: Arrays) -> Callable[[], object]:
@@ -133,15 +136,18 @@ class HostKernel(KernelSource, ABC):
         return partial(self.execute, op, config, inputs, outputs)
 
 
-def prepared(kernel: HostKernel, op: "Operator", inputs: Types, outputs: Types) -> tuple[tuple[HostConfig, ...], tuple[str, ...]]:
+def prepared(
+    kernel: HostKernel, op: "Operator", inputs: Types, outputs: Types, blocked: Collection[int] = ()
+) -> tuple[tuple[HostConfig, ...], tuple[str, ...]]:
     """The configurations that the kernel takes, as prepared, and why it does not take the others.
 
-    Raises `OperatorError` for one that no node could have, and for a change that `prepare` must not make.
+    `blocked` has the block sizes in which the device keeps float32 values. Raises `OperatorError` for one that no node could
+    have, and for a change that `prepare` must not make.
     """
     taken, reasons = [], []
     for index, config in enumerate(kernel.configurations(op, inputs, outputs)):
         try:
-            _check(kernel, config, inputs, outputs)
+            _check(kernel, config, inputs, outputs, blocked)
             taken.append(_prepare(kernel, op, config))
         except KernelRefused as refused:
             reasons.append(f"configuration {index}: {refused}")
@@ -165,7 +171,7 @@ def _is_downgrade(got: HostConfig, config: HostConfig) -> bool:
     return all(g == c or (c is not None and g == dataclasses.replace(c, in_place=-1)) for g, c in pairs)
 
 
-def _check(kernel: HostKernel, config: HostConfig, inputs: Types, outputs: Types) -> None:
+def _check(kernel: HostKernel, config: HostConfig, inputs: Types, outputs: Types, blocked: Collection[int]) -> None:
     """Raises `KernelRefused` for a configuration that is not of this node, `OperatorError` for one that makes no sense."""
     for name, port, given in _ports(kernel, config, inputs, outputs):
         if port.dtype is not given.dtype:
@@ -174,9 +180,12 @@ def _check(kernel: HostKernel, config: HostConfig, inputs: Types, outputs: Types
             raise KernelRefused(f"{name} is not a constant")
         if port.layout != ANY:
             try:
-                port.layout.order(given.rank)
+                port.layout.memory_dims(given.dims)
             except UsageError as error:
                 raise KernelRefused(f"{name}: {error.message}") from None
+        block = port.layout.block
+        if block and not (block in blocked and given.dtype is DType.FLOAT32):
+            raise KernelRefused(f"{name}: layout {port.layout}, and the device keeps no {given.dtype} in blocks of {block}")
     _check_in_place(kernel, config, inputs, outputs)
 
 

@@ -8,7 +8,7 @@ operator, in a module named after the operator's stem.
 import enum
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, ClassVar, Generic, TypeVar
@@ -271,17 +271,20 @@ def choose(kernels: Sequence[K], node: TypedNode) -> Choice[K] | Refusal:
     return telling[-1] if telling else Refusal(Reason.OPERATOR, node.op.key)
 
 
-def prepare_host_kernel(kernel: HostKernel, node: TypedNode) -> tuple[tuple[HostConfig, ...], Refusal | None]:
+def prepare_host_kernel(
+    kernel: HostKernel, node: TypedNode, *, blocked: Collection[int] = ()
+) -> tuple[tuple[HostConfig, ...], Refusal | None]:
     """The configurations in which a host kernel takes the node, prepared, and why it refuses the others (None when it takes all).
 
-    The layouts of the node's types are left out of account, so that the answer is the same before and after the layout pass.
+    `blocked` has the block sizes in which the device keeps float32 values, such as 16 for nChw16c. The layouts of the node's
+    types are left out of account, so that the answer is the same before and after the layout pass.
     Raises `OperatorError` naming the node when the kernel breaks its contract.
     """
     present = iter(node.outputs)
     outputs = [next(present) if name else None for name in node.node.outputs]
     with node_context(node.node, node.inputs):
         taken, reasons = prepared(
-            kernel, node.op, _plain(padded(node.inputs, node.op.inputs)), _plain(padded(outputs, node.op.outputs))
+            kernel, node.op, _plain(padded(node.inputs, node.op.inputs)), _plain(padded(outputs, node.op.outputs)), blocked
         )
     return taken, Refusal(Reason.CONFIGURATION, "; ".join(reasons)) if reasons else None
 

@@ -198,11 +198,36 @@ def test_the_first_configuration_wins_a_tie() -> None:
 
 
 def test_opaque_tokens_are_only_compared() -> None:
-    blocked = Layout("nChw16c")
-    graph = laid_out(*chain(blocked, ANY, blocked))
+    own = Layout("acme-tiles")
+    graph = laid_out(*chain(own, ANY, own))
     assert [isinstance(n.op, Reorder) for n in graph.nodes] == [True, False, False, False, True]
     with pytest.raises(UsageError, match="no order"):
-        blocked.order(4)
+        own.order(4)
+    with pytest.raises(UsageError, match="no order"):
+        own.memory_dims((1, 2, 3, 4))
+
+
+def test_blocked_layouts() -> None:
+    sixteen = Layout.of("nChw16c")
+    assert sixteen.block == 16
+    assert Layout.of("nCdhw8c").memory_dims((2, 17, 3, 4, 5)) == (2, 3, 3, 4, 5, 8)
+    assert TensorType(DType.FLOAT32, (2, 0, 3), None, Layout.of("nCw4c")).memory_dims == (2, 0, 3, 4)
+    assert not BYXF.block
+    with pytest.raises(UsageError, match="nChw16c has 4 dimensions, not 3"):
+        sixteen.memory_dims((1, 2, 3))
+    with pytest.raises(UsageError, match="no order"):
+        sixteen.order(4)
+
+
+@pytest.mark.parametrize(("channels", "reorders"), [(DIMS[1], 2), (1, 4)])
+def test_any_is_blocked_only_where_the_channels_are_as_many(channels: int, reorders: int) -> None:
+    g = GraphBuilder()
+    first = g.node(Mix(), g.input("x", "float32", DIMS), name="n0")
+    factor = g.constant(np.ones((1, channels, 1, 1), np.float32), name="f")
+    graph = fold_constants(g.graph([g.node(Mix(), g.node(Mix(), first, factor, name="n1"), name="n2")]))
+    blocked = LayerConfig((Layout.of("nChw8c"),), (Layout.of("nChw8c"),))
+    result = laid_out(graph, {"n0": (blocked,), "n1": (LayerConfig((ANY, ANY), (ANY,)),), "n2": (blocked,)})
+    assert sum(isinstance(n.op, Reorder) for n in result.nodes) == reorders
 
 
 def test_layout_names() -> None:

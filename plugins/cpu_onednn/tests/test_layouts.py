@@ -38,7 +38,7 @@ def test_tokens(rank):
 def _laid_out(data, layout, dims):
     if layout.is_permutation:
         return data.transpose(layout.order(data.ndim))
-    block = int(layout.name.rstrip("b").lstrip("aBcde"))
+    block = layout.block
     whole = np.zeros(dims, np.float32)
     whole[:, : data.shape[1]] = data
     split = whole.reshape(dims[0], dims[1] // block, block, *dims[2:])
@@ -125,4 +125,4 @@ def test_residual(bench, lives_on):
 def test_unknown_layouts_have_no_token():
     desc = library().strided((2, 3, 4, 5), (1, 2, 6, 24))
     assert token_of(desc) is None
-    assert Layout("aBcd16b") in tokens(4)
+    assert Layout("nChw16c") in tokens(4)

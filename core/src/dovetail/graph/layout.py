@@ -1,5 +1,6 @@
 """Memory layouts as tokens: two values have the same layout when their tokens are equal."""
 
+import re
 from dataclasses import dataclass
 
 from dovetail.errors import UsageError
@@ -12,8 +13,9 @@ class Layout:
     """How a dense tensor lies in memory. Dimensions stay those of the operator; only their order in memory changes.
 
     `PLAIN` is row-major in the order of the dimensions (BFYX, NCHW), for any rank. Permutations have the names of the
-    OpenCL custom-layer format. Any other name is a device's own token, such as `nChw16c`: opaque to the core, which only
-    compares it. `ANY` stands in configurations only: whatever layout comes in.
+    OpenCL custom-layer format. `nCw16c`, `nChw16c` and `nCdhw16c` (and with other numbers) keep the channels in blocks, filled
+    up to whole ones: [N, C, H, W] lies as [N, ceil(C / 16), H, W, 16]. Any other name is a device's own token: opaque to the
+    core, which only compares it. `ANY` stands in configurations only: whatever layout comes in.
     """
 
     name: str
@@ -31,13 +33,31 @@ class Layout:
         """True when `order` is defined (for ranks that fit)."""
         return self.name in ("PLAIN", *_ORDERS)
 
+    @property
+    def block(self) -> int:
+        """The channels of one block, 16 for `nChw16c`; 0 for layouts without blocks."""
+        found = _BLOCKED.fullmatch(self.name)
+        return int(found["size"]) if found else 0
+
+    def memory_dims(self, dims: tuple[int, ...]) -> tuple[int, ...]:
+        """Dimensions as they lie in memory, blocks innermost. Raises `UsageError` for opaque tokens and unfit ranks."""
+        found = _BLOCKED.fullmatch(self.name)
+        if found is None:
+            return tuple(dims[d] for d in self.order(len(dims)))
+        if len(dims) != len(found["axes"]) + 2:
+            raise UsageError(f"layout {self.name} has {len(found['axes']) + 2} dimensions, not {len(dims)}")
+        return (dims[0], -(-dims[1] // self.block), *dims[2:], self.block)
+
     def fits(self, rank: int) -> bool:
         """True when `order` is defined for this rank."""
         return self.name == "PLAIN" or (self.name in _ORDERS and (rank == 4 or (self.name == "BYXF" and rank >= 3)))
 
     @staticmethod
     def of(name: str) -> "Layout":
-        """A layout by name, in capitals or not: `bfyx` and `NCHW` are `PLAIN`, `NHWC` is `BYXF`; others become tokens."""
+        """A layout by name, in capitals or not: `bfyx` and `NCHW` are `PLAIN`, `NHWC` is `BYXF`; others become tokens.
+
+        Blocked layouts and tokens are taken as they are written.
+        """
         return Layout(_SYNONYMS.get(name.upper(), name.upper() if name.upper() in _ORDERS else name))
 
     def __str__(self) -> str:
@@ -45,6 +65,7 @@ class Layout:
 
 
 _ORDERS = {"BYXF": (0, 2, 3, 1), "YXFB": (2, 3, 1, 0), "FYXB": (1, 2, 3, 0)}
+_BLOCKED = re.compile(r"nC(?P<axes>w|hw|dhw)(?P<size>[1-9]\d*)c")
 _SYNONYMS = {"BFYX": "PLAIN", "NCHW": "PLAIN", "PLAIN": "PLAIN", "NHWC": "BYXF", "ANY": "ANY"}
 
 ANY = Layout("ANY")

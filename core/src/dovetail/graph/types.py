@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.graph.dtype import DType
 from dovetail.graph.layout import PLAIN, Layout
 
-__all__ = ["Dim", "Shape", "TensorType"]
+__all__ = ["Dim", "OptionalType", "SequenceType", "Shape", "TensorType"]
 
 Dim = int | str | None
 """A dimension: its size, the name of a symbol, or None where nothing is known."""
@@ -80,14 +80,14 @@ class TensorType:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The dimensions from outermost to innermost in memory. Raises `UsageError` for an opaque layout."""
+        """The dimensions from outermost to innermost in memory. Raises `UsageError` for an opaque or blocked layout."""
         return self.layout.order(self.rank)
 
     @property
     def memory_dims(self) -> tuple[int, ...]:
-        """The shape as it lies in memory: [N, C, H, W] in NHWC is [N, H, W, C]. Raises as `dims` and `order` do."""
+        """The shape as it lies in memory: [N, C, H, W] in NHWC is [N, H, W, C]. Raises as `dims` and `Layout.memory_dims` do."""
         dims = self.dims
-        return dims if self.layout == PLAIN else tuple(dims[d] for d in self.order)
+        return dims if self.layout == PLAIN else self.layout.memory_dims(dims)
 
     def __str__(self) -> str:
         if self.layout != PLAIN:
@@ -95,6 +95,25 @@ class TensorType:
         if self.shape is None:
             return f"{self.dtype}[...]"
         return f"{self.dtype}[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType(TensorType):
+    """A list of tensors of one element type, in Python a `list` of arrays. Its shape is None: it is never static.
+
+    Only nodes that run on the host touch such values; see `passes.defer`.
+    """
+
+    def __str__(self) -> str:
+        return f"seq({TensorType(self.dtype, None)})"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalType(TensorType):
+    """A value that may be absent, in Python None; one that is there is a tensor or a sequence like any other."""
+
+    def __str__(self) -> str:
+        return f"optional({TensorType(self.dtype, None)})"
 
 
 def as_constant(array: Any) -> NDArray[Any]:

@@ -84,9 +84,15 @@ def _concrete(
 
 
 def _possible(node: Node, config: LayerConfig, layout: Layout, graph: Graph) -> bool:
-    """Whether all places marked ANY can lie in the layout; opaque tokens are taken at the device's word."""
+    """Whether all places marked ANY can lie in the layout; opaque tokens are taken at the device's word.
+
+    In blocks only what has as many channels: a single one would be filled up, and no longer broadcast.
+    """
     places = [*_wants(node, config), *zip(node.writes, config.outputs, strict=True)]
-    ranks = {graph.types[name].rank for name, wanted in places if wanted == ANY}
+    types = [graph.types[name] for name, wanted in places if wanted == ANY]
+    ranks = {tensor.rank for tensor in types}
+    if layout.block:
+        return len(ranks) == 1 and len({tensor.dims[1] for tensor in types}) == 1
     if not layout.is_permutation:
         return len(ranks) == 1
     return layout == PLAIN or (len(ranks) == 1 and layout.fits(next(iter(ranks))))

@@ -9,12 +9,12 @@ from dovetail_cpu_onednn.library import library
 
 __all__ = ["BLOCKED", "describe", "padded_type", "plain", "plain_strides", "token_of", "tokens"]
 
-# oneDNN's numbers of aBc16b and so on: the second dimension in blocks, innermost.
+# oneDNN's numbers of nCw16c and so on.
 _TAGS = {(3, 16): 56, (4, 16): 78, (5, 16): 121, (3, 8): 69, (4, 8): 102, (5, 8): 142, (3, 4): 60, (4, 4): 84, (5, 4): 128}
-_BLOCKS = {f"aB{'cde'[: rank - 2]}{block}b": (rank, block) for rank, block in _TAGS}
+_BLOCKS = {f"nC{'dhw'[5 - rank :]}{block}c": (rank, block) for rank, block in _TAGS}
 
 BLOCKED = (16, 8, 4)
-"""The block sizes for which there are tokens: `aBcd16b` is nChw16c."""
+"""The block sizes for which there are tokens: nChw16c and so on."""
 
 
 def plain_strides(dims: Sequence[int]) -> tuple[int, ...]:
@@ -51,7 +51,7 @@ def tokens(rank: int) -> list[Layout]:
     """The layouts, plain first, in which tensors of a rank may lie."""
     found = [PLAIN]
     if 3 <= rank <= 5:
-        found += [BYXF, *(Layout(f"aB{'cde'[: rank - 2]}{block}b") for block in BLOCKED)]
+        found += [BYXF, *(Layout(f"nC{'dhw'[5 - rank :]}{block}c") for block in BLOCKED)]
     return found
 
 
@@ -67,6 +67,5 @@ def padded_type(tensor: TensorType) -> TensorType:
     """The type with the dimensions that it takes up in memory: channels filled up to whole blocks."""
     if tensor.layout.name not in _BLOCKS:
         return tensor
-    block = _BLOCKS[tensor.layout.name][1]
-    batch, channels, *rest = tensor.dims
-    return TensorType(tensor.dtype, (batch, -(-channels // block) * block, *rest), None, tensor.layout)
+    batch, blocks, *rest, block = tensor.memory_dims
+    return TensorType(tensor.dtype, (batch, blocks * block, *rest), None, tensor.layout)
