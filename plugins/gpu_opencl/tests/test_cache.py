@@ -1,17 +1,17 @@
-"""The binary cache: hit, damaged, unwritable, missing; programs are built once for each distinct source."""
+"""Programs are built once for each distinct source, by all processes together; what is wrong with the cache costs time only."""
 
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from dovetail.cache import FileCache
 from dovetail.device import DeviceInfo
 from dovetail.errors import CompileError
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.launch import Launch
-from dovetail_gpu_opencl.program import BinaryCache, cache_folder
+from dovetail_gpu_opencl.program import CACHE_SECTION
 
 SOURCE = "__kernel void fill(__global int* dst) { dst[get_global_id(0)] = 7; }\n"
 LAUNCH = Launch("fill.cl", SOURCE, "fill", (), (1,))
@@ -71,8 +71,9 @@ def test_damaged_entries_are_built_again(damage: str, info: DeviceInfo, folder: 
 def test_a_binary_that_the_driver_refuses_is_built_again(info: DeviceInfo, folder: Path) -> None:
     assert counts(info) == (1, 0)
     (entry,) = folder.iterdir()
-    BinaryCache(folder).put(entry.name, b"no binary of any driver")
+    FileCache(CACHE_SECTION, folder.parent).put(entry.name, b"no binary of any driver")
     assert counts(info) == (1, 0)
+    assert counts(info) == (0, 1)
 
 
 def test_a_folder_that_cannot_be_made_is_no_error(info: DeviceInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,46 +83,10 @@ def test_a_folder_that_cannot_be_made_is_no_error(info: DeviceInfo, tmp_path: Pa
     assert counts(info) == (1, 0)
 
 
-def test_a_read_only_folder_is_no_error(folder: Path) -> None:
-    """Root may write anywhere, so the refusal of the file system is played where it would come from."""
-    cache = BinaryCache(folder)
-    cache.put("a", b"1")
-    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    try:
-        cache.put("b", b"2")
-        assert cache.get("a") == b"1"
-        assert cache.get("b") in (None, b"2")
-    finally:
-        folder.chmod(stat.S_IRWXU)
-
-
-def test_a_full_disk_leaves_no_torn_entry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    cache = BinaryCache(folder)
-    monkeypatch.setattr("dovetail_gpu_opencl.program.os.replace", full)
-    cache.put("a", b"1")
-    assert list(folder.iterdir()) == []
-    assert cache.get("a") is None
-
-
-def test_folders_by_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("DOVETAIL_CACHE_DIR")
-    monkeypatch.setattr("dovetail_gpu_opencl.program.sys.platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "dovetail" / "opencl"
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == tmp_path / ".cache" / "dovetail" / "opencl"
-    monkeypatch.setattr("dovetail_gpu_opencl.program.sys.platform", "darwin")
-    assert cache_folder() == tmp_path / "Library" / "Caches" / "dovetail" / "opencl"
-
-    def homeless() -> Path:
-        raise RuntimeError("no home")
-
-    monkeypatch.setattr(Path, "home", homeless)
-    assert cache_folder() is None
+def test_a_cache_that_keeps_nothing(info: DeviceInfo, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOVETAIL_CACHE_LIMIT", "0")
+    assert counts(info) == (1, 0)
+    assert counts(info) == (1, 0)
 
 
 def test_build_failures_show_log_and_source(info: DeviceInfo, folder: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyopencl as cl
 
+from dovetail.cache import FileCache
 from dovetail.device import (
     Accepted,
     Choice,
@@ -36,7 +37,7 @@ from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Launch, Scratch
 from dovetail_gpu_opencl.own_kernel import OwnKernel
-from dovetail_gpu_opencl.program import BinaryCache, Programs, cache_folder, check_signature
+from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature
 from dovetail_gpu_opencl.reorder import ReorderKernel
 from dovetail_gpu_opencl.view import View
 
@@ -64,7 +65,7 @@ class OpenCLDevice(Device):
         with translated(f"creating a context on {info.name}"):
             self._context = cl.Context([self._device])
         self.caps = _with_images(caps or Capabilities.query(self._device), self._context)
-        self.programs = Programs(self._context, self._device, self.caps, BinaryCache(cache_folder()))
+        self.programs = Programs(self._context, self._device, self.caps, FileCache(CACHE_SECTION))
         self._table: KernelTable[CLKernel] = KernelTable("dovetail_gpu_opencl.kernels")
         self._bound: dict[str, tuple[CLKernel, ...]] = {}
         self._lock = threading.Lock()

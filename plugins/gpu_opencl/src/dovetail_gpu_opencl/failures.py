@@ -8,7 +8,7 @@ import pyopencl as cl
 from dovetail.device import DeviceError, OutOfMemory
 from dovetail.errors import DovetailError
 
-__all__ = ["as_dovetail", "translated"]
+__all__ = ["as_dovetail", "out_of_memory", "translated"]
 
 _MEMORY_CODES = frozenset(
     {
@@ -20,9 +20,14 @@ _MEMORY_CODES = frozenset(
 )
 
 
+def out_of_memory(error: cl.Error) -> bool:
+    """True when the driver says that memory or another resource ran out."""
+    return error.code in _MEMORY_CODES
+
+
 def as_dovetail(error: cl.Error, what: str) -> DovetailError:
     """`OutOfMemory` when an allocation was refused, else `DeviceError`; `what` says what was being done, sizes included."""
-    if error.code in _MEMORY_CODES:
+    if out_of_memory(error):
         return OutOfMemory(f"{what}: the device refused the memory ({error})", hint="use a smaller batch or another device")
     return DeviceError(f"{what}: {error}")
 

@@ -1,84 +1,30 @@
 """Builds programs, each distinct one once, with binaries kept on disk."""
 
-import hashlib
-import os
+import contextlib
 import re
 import shutil
-import sys
-import tempfile
 import threading
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
 
-from dovetail.device import DeviceError
+from dovetail.cache import FileCache, cache_key
 from dovetail.errors import CompileError
 from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
 from dovetail_gpu_opencl.launch import Launch
 
-__all__ = ["BinaryCache", "Programs", "cache_folder", "check_signature"]
+__all__ = ["CACHE_SECTION", "Programs", "check_signature"]
 
 BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
-_MAGIC = b"dovetail-opencl-1\n"
-
-
-def cache_folder() -> Path | None:
-    """Where binaries are kept: `DOVETAIL_CACHE_DIR`, else the platform's cache folder. None when there is no home."""
-    chosen = os.environ.get("DOVETAIL_CACHE_DIR")
-    if chosen:
-        return Path(chosen) / "opencl"
-    try:
-        home = Path.home()
-    except RuntimeError:
-        return None
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return base / "dovetail" / "opencl"
-
-
-class BinaryCache:
-    """Binaries in a folder, one file each. Nothing that is wrong with the folder is an error: it is a miss."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-
-    def get(self, key: str) -> bytes | None:
-        """The binary, if it is there and whole: drivers crash on damaged ones, so each has its digest in front."""
-        if self._folder is None:
-            return None
-        try:
-            content = (self._folder / key).read_bytes()
-        except OSError:
-            return None
-        head, binary = content[: len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
-        return binary if head == _MAGIC + hashlib.sha256(binary).digest() else None
-
-    def put(self, key: str, binary: bytes) -> None:
-        """Keep a binary; other processes see it whole or not at all."""
-        if self._folder is None:
-            return
-        temporary = ""
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self._folder, prefix=".writing-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(binary).digest() + binary)
-            os.replace(temporary, self._folder / key)
-        except OSError:
-            if temporary:
-                Path(temporary).unlink(missing_ok=True)
+CACHE_SECTION = "opencl"
 
 
 class Programs:
     """The programs of one context. `builds` and `hits` count sources compiled and binaries taken from disk."""
 
-    def __init__(self, context: Any, device: Any, caps: Capabilities, cache: BinaryCache) -> None:
+    def __init__(self, context: Any, device: Any, caps: Capabilities, cache: FileCache) -> None:
         self._context, self._device, self._caps, self._cache = context, device, caps, cache
         self._built: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -88,7 +34,7 @@ class Programs:
     def get(self, launch: Launch, node: str) -> Any:
         """The program of a launch. Raises `CompileError` with node, file, build log and numbered source."""
         options = [*BUILD_OPTIONS, *launch.options]
-        key = hashlib.sha256("\0".join((self._caps.identity, *options, launch.source)).encode()).hexdigest()
+        key = cache_key(self._caps.identity, *options, launch.source)
         with self._lock:
             if key not in self._built:
                 self._built[key] = self._from_disk(key, options) or self._from_source(key, launch, options, node)
@@ -108,14 +54,15 @@ class Programs:
     def _from_source(self, key: str, launch: Launch, options: list[str], node: str) -> Any:
         try:
             program = _quietly_build(cl.Program(self._context, launch.source), options)
-        except cl.RuntimeError as error:
-            raise CompileError(_build_message(launch, node, str(error)), hint=_build_hint(self._caps)) from None
         except cl.Error as error:
-            raise DeviceError(f"node {node}: the driver failed to build {launch.file}: {error}") from error
+            if isinstance(error, cl.RuntimeError) and not out_of_memory(error):
+                raise CompileError(_build_message(launch, node, str(error)), hint=_build_hint(self._caps)) from None
+            raise as_dovetail(error, f"node {node}: building {launch.file}") from error
         self.builds += 1
-        binaries = program.get_info(cl.program_info.BINARIES)
-        if len(binaries) == 1 and binaries[0]:
-            self._cache.put(key, bytes(binaries[0]))
+        with contextlib.suppress(cl.Error):  # a driver that gives no binary costs the next process a build
+            binaries = program.get_info(cl.program_info.BINARIES)
+            if len(binaries) == 1 and binaries[0]:
+                self._cache.put(key, bytes(binaries[0]))
         return program
 
 

@@ -1,0 +1,173 @@
+"""Files that may be lost at any time: what a device compiled or measured, kept for the next process.
+
+One section (a folder) for each kind of content, one file for each entry, named by the digest of everything that the content
+depends on. Processes share it without locks: an entry appears whole or not at all. Nothing that is wrong with the folder,
+its files or the disk is an error. It is a miss, and costs the time of making the content again.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dovetail import __version__
+from dovetail.errors import UsageError
+
+__all__ = ["LIMIT", "Entry", "FileCache", "cache_folder", "cache_key", "clear_cache", "list_cache"]
+
+LIMIT = 512 << 20
+"""Bytes that a section may have, unless `DOVETAIL_CACHE_LIMIT` says otherwise."""
+
+_MAGIC = b"dovetail-cache-1\n"
+_HEAD = len(_MAGIC) + hashlib.sha256().digest_size
+_KEY = re.compile(r"[0-9a-f]{64}\Z")
+_WRITING = ".writing-"
+_STALE = 3600.0
+"""Seconds after which a file that was never finished belongs to a process that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of the cache: its section and path, its bytes, and when it was used last (seconds since 1970)."""
+
+    section: str
+    path: Path
+    nbytes: int
+    used: float
+
+
+def cache_folder() -> Path | None:
+    """The folder of all sections: `DOVETAIL_CACHE_DIR`, else the platform's cache folder. None when there is no home."""
+    chosen = os.environ.get("DOVETAIL_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return base / "dovetail"
+
+
+def cache_key(*parts: str) -> str:
+    """The name of the entry that depends on these texts and on dovetail's version; their order and borders count."""
+    return hashlib.sha256("".join(f"{len(part)}:{part}" for part in (__version__, *parts)).encode()).hexdigest()
+
+
+class FileCache:
+    """One section. Safe between threads and processes; the entries used least recently go when it outgrows its limit.
+
+    `folder` is that of all sections, by default `cache_folder()`; `limit` is in bytes. Raises `UsageError` when the variable
+    `DOVETAIL_CACHE_LIMIT` is no number, and nothing else ever.
+    """
+
+    def __init__(self, section: str, folder: Path | None = None, limit: int | None = None) -> None:
+        root = cache_folder() if folder is None else folder
+        self._section = section
+        self._folder = None if root is None else root / section
+        self._limit = _limit() if limit is None else limit
+
+    def get(self, key: str) -> bytes | None:
+        """The content, if it is there and whole: each has its digest in front."""
+        if self._folder is None:
+            return None
+        path = self._folder / key
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        if content[:_HEAD] != _head(content[_HEAD:]):
+            return None
+        with contextlib.suppress(OSError):  # a folder that cannot be written can be read all the same
+            os.utime(path)
+        return content[_HEAD:]
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keep the content, in place of what was there; others see it whole or not at all."""
+        if self._folder is None or len(content) + _HEAD > self._limit:
+            return
+        temporary = ""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self._folder, prefix=_WRITING)
+            with os.fdopen(handle, "wb") as file:
+                file.write(_head(content) + content)
+            os.replace(temporary, self._folder / key)
+            temporary = ""
+            self._shrink(keep=key)
+        except OSError:
+            if temporary:
+                _remove(Path(temporary))
+
+    def _shrink(self, keep: str) -> None:
+        assert self._folder is not None
+        entries = sorted(_entries(self._section, self._folder), key=lambda entry: entry.used)
+        excess = sum(entry.nbytes for entry in entries) - self._limit
+        for entry in entries:
+            if excess > 0 and entry.path.name != keep:
+                excess -= entry.nbytes if _remove(entry.path) else 0
+
+
+def list_cache(folder: Path) -> tuple[Entry, ...]:
+    """All entries of all sections under `folder`. Other files are not entries, whatever they are called."""
+    try:
+        sections = sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
+    except OSError:
+        return ()
+    return tuple(entry for section in sections for entry in _entries(section.name, section))
+
+
+def clear_cache(folder: Path, section: str = "") -> tuple[Entry, ...]:
+    """Delete the entries under `folder`, or those of one section. Returns those that are gone; other files stay."""
+    return tuple(e for e in list_cache(folder) if section in ("", e.section) and _remove(e.path))
+
+
+def _limit() -> int:
+    given = os.environ.get("DOVETAIL_CACHE_LIMIT", "")
+    if not given:
+        return LIMIT
+    if not given.isdecimal():
+        raise UsageError(f"DOVETAIL_CACHE_LIMIT is {given!r}; accepted: a number of bytes, 0 to keep nothing")
+    return int(given)
+
+
+def _head(content: bytes) -> bytes:
+    return _MAGIC + hashlib.sha256(content).digest()
+
+
+def _entries(section: str, folder: Path) -> Iterator[Entry]:
+    """The entries of a section, and what processes that died left behind: files that were never finished."""
+    try:
+        found = list(os.scandir(folder))
+    except OSError:
+        return
+    for item in found:
+        with contextlib.suppress(OSError):  # another process may have removed it meanwhile
+            stat = item.stat(follow_symlinks=False)
+            stale = item.name.startswith(_WRITING) and time.time() - stat.st_mtime > _STALE
+            if item.is_file(follow_symlinks=False) and (stale or _KEY.match(item.name)) and (stale or _is_ours(item.path)):
+                yield Entry(section, Path(item.path), stat.st_size, stat.st_mtime)
+
+
+def _is_ours(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def _remove(path: Path) -> bool:
+    try:
+        path.unlink()
+    except OSError:
+        return False
+    return True
