@@ -1,6 +1,6 @@
 """Builds graphs in code: for frontends, compositions and tests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from dovetail.errors import GraphError
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Graph, Model, Node
+from dovetail.graph.post_ops import PostOp, PostOps
 from dovetail.graph.types import Dim, TensorType, as_constant
 
 if TYPE_CHECKING:
@@ -61,11 +62,14 @@ class GraphBuilder:
         """The type of an input, constant or outer value; None for `""`. Raises `KeyError` for a node's output."""
         return self._types[name] if name else None
 
-    def node(self, op: "Operator", *inputs: str, name: str = "", outputs: Sequence[str] | int = ()) -> Any:
+    def node(
+        self, op: "Operator", *inputs: str, name: str = "", outputs: Sequence[str] | int = (), post_ops: Iterable[PostOp] = ()
+    ) -> Any:
         """Add a node and return its output name, or a tuple of names when it has several outputs.
 
         `""` leaves an optional input out. Without `outputs` the node has the outputs that are not optional, one if all are;
         with a number so many, named by the builder; with names those (`""` leaves an optional output out).
+        `post_ops` (a `PostOps`, which is copied) are applied to output 0 before it is stored; their operands are names of values.
         """
         unique = self._unique(name or op.stem)
         given = () if isinstance(outputs, int) else tuple(outputs)
@@ -75,7 +79,7 @@ class GraphBuilder:
             if output and output in self._taken:
                 raise GraphError(f"node {unique!r}: the output name {output!r} is defined twice")
         self._taken.update(written)
-        self._nodes.append(Node(unique, op, tuple(inputs), written, origins=(unique,)))
+        self._nodes.append(Node(unique, op, tuple(inputs), written, PostOps.copied(post_ops), (unique,)))
         return written if len(written) > 1 else written[0]
 
     def graph(self, outputs: Sequence[str], name: str = "graph") -> Graph:

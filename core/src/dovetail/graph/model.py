@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dovetail._names import printable
 from dovetail.errors import UsageError, did_you_mean
-from dovetail.graph.post_ops import Eltwise, PostOp
-from dovetail.graph.types import Dim, TensorType
+from dovetail.graph.post_ops import Eltwise, PostOp, PostOps
+from dovetail.graph.types import Dim, TensorType, as_constant
 
 if TYPE_CHECKING:
     from dovetail.op import Operator
@@ -135,6 +136,42 @@ class Model:
             checked = _checked_shape(self, name, shape)
             types[name] = types[name].with_shape(checked)
         return dataclasses.replace(self, graph=self.graph.replace(types=types))
+
+    def with_post_ops(
+        self, node: str, post_ops: Iterable[PostOp], constants: Mapping[str, ArrayLike] = MappingProxyType({})
+    ) -> "Model":
+        """A copy in which the node of this name applies a chain (a `PostOps`, which is copied) to its output 0 before storing it.
+
+        A chain that the node has already goes before. Operands are names of values of the model, or of `constants`, which are
+        added to it. A device that does not take the whole chain into its kernel runs the rest as nodes; the report says why.
+
+        Raises `UsageError` for an unknown node or operand, a name that is taken, and more than 32 post-ops.
+        """
+        found = next((one for one in self.graph.nodes if one.name == node), None)
+        if found is None:
+            raise UsageError(f"{self.source} has no node {node!r}", hint=did_you_mean(node, [n.name for n in self.graph.nodes]))
+        changed = dataclasses.replace(found, post_ops=PostOps.copied((*found.post_ops, *post_ops)))
+        added = {name: as_constant(np.array(value)) for name, value in constants.items()}
+        _check_operands(self, changed, added)
+        graph = self.graph.replace(
+            nodes=tuple(changed if one is found else one for one in self.graph.nodes),
+            constants={**self.graph.constants, **added},
+            types={**self.graph.types, **{name: TensorType.of(array, known=True) for name, array in added.items()}},
+        )
+        return dataclasses.replace(self, graph=graph)
+
+
+def _check_operands(model: Model, node: Node, added: Iterable[str]) -> None:
+    values = {*model.graph.inputs, *model.graph.constants, *model.graph.producers}
+    for name in added:
+        if name in values:
+            raise UsageError(f"{model.source} has a value {name!r} already", hint="name the constant otherwise")
+    known = {*values, *added}
+    for name in node.operands:
+        if name not in known:
+            raise UsageError(
+                f"a post-op of node {node} reads {name!r}, which {model.source} does not have", hint=did_you_mean(name, known)
+            )
 
 
 def _checked_shape(model: Model, name: str, shape: Iterable[Dim]) -> tuple[Dim, ...]:

@@ -3,7 +3,7 @@
 Computed in float32 (float64 for float64 results) with one rounding at the end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
@@ -116,19 +116,34 @@ PostOp = Eltwise | Binary | Sum | Prelu
 
 
 class PostOps:
-    """A chain under construction, in the manner of MKL-DNN's `post_ops`: append in order, at most 32; attaching copies it."""
+    """A chain under construction, in the manner of MKL-DNN's `post_ops`: append in order, at most 32; attaching copies it.
 
-    def __init__(self, chain: tuple[PostOp, ...] = ()) -> None:
+    Attached by `GraphBuilder.node(..., post_ops=chain)` and `Model.with_post_ops(node, chain)`. Operands are named by the values
+    of the graph: for `append_sum` that is what the destination held before, whose memory the result takes over if nobody else
+    reads it any more. Another value than that of `operand` is never overwritten.
+
+    Example, dst = relu(conv(src, wei) + residual)::
+
+        chain = PostOps().append_sum("residual").append_eltwise("relu")
+        model = model.with_post_ops("conv1", chain)
+    """
+
+    def __init__(self, chain: Iterable[PostOp] = ()) -> None:
         self._chain: list[PostOp] = []
         for post_op in chain:
             self._append(post_op)
+
+    @staticmethod
+    def copied(chain: Iterable[PostOp]) -> tuple[PostOp, ...]:
+        """What a node keeps of a chain. Raises `UsageError` for what is no post-op, and beyond 32."""
+        return tuple(PostOps(chain))
 
     def append_eltwise(self, algorithm: str, alpha: float = 0.0, beta: float = 0.0, scale: float = 1.0) -> "PostOps":
         """Append dst = scale * algorithm(s)."""
         return self._append(Eltwise(algorithm, alpha, beta, scale))
 
     def append_sum(self, operand: str, scale: float = 1.0, zero_point: int = 0) -> "PostOps":
-        """Append dst = s + scale * (operand - zero_point)."""
+        """Append dst = s + scale * (operand - zero_point), where `operand` is what the destination held before."""
         return self._append(Sum(operand, scale, zero_point))
 
     def append_binary(self, algorithm: str, operand: str) -> "PostOps":

@@ -19,6 +19,7 @@ from dovetail.passes._context import node_context
 from dovetail.passes.constant_folding import fold_constants, infer_node, run_reference
 from dovetail.passes.eliminate import drop_dead_nodes, rename_reads
 from dovetail.passes.schedule import schedule
+from dovetail.passes.unfuse_post_ops import unfuse_post_ops
 
 __all__ = ["decompose", "evaluate_composition"]
 
@@ -76,7 +77,7 @@ def _body(node: Node, graph: Graph, scope: str) -> Graph:
         if len(outputs) < len(node.outputs):
             raise OperatorError(f"compose() returned {len(outputs)} outputs, the node has {len(node.outputs)}")
         pairs = [(inner, name) for inner, name in zip(outputs, node.outputs, strict=False) if name]
-        raw = g.graph(tuple(dict.fromkeys(inner for inner, _ in pairs)))
+        raw = unfuse_post_ops(g.graph(tuple(dict.fromkeys(inner for inner, _ in pairs))))
         _check_defined(raw, outer)
     known = {name: graph.constants[name] for name in outer if name in graph.constants}
     body = fold_constants(raw.replace(inputs=tuple(n for n in outer if n not in known), constants={**raw.constants, **known}))
@@ -131,7 +132,7 @@ def evaluate_composition(op: Operator, values: Sequence[NDArray[Any] | None]) ->
     with _entered(op.key):
         g = GraphBuilder(op.stem)
         outputs = _composed(op, g, [g.constant(v, name="input") if v is not None else "" for v in values])
-        body = g.graph(outputs)
+        body = unfuse_post_ops(g.graph(outputs))
         _check_defined(body, {})
         known = dict(body.constants)
         for node in drop_dead_nodes(schedule(body)).nodes:

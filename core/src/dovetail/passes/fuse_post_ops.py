@@ -71,7 +71,7 @@ def _extended(node: Node, follower: Node, graph: Graph, position: Mapping[str, i
         node,
         outputs=follower.outputs,
         post_ops=(*node.post_ops, *chain),
-        origins=(*node.origins, *follower.origins),
+        origins=tuple(dict.fromkeys((*node.origins, *follower.origins))),
     )
 
 

@@ -1,0 +1,46 @@
+"""Unfuse post-ops: chains attached to nodes become nodes of their own, which the fusion pass merges where devices go along."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from dovetail._post_op_nodes import operator_of
+from dovetail.errors import GraphError
+from dovetail.graph.model import Graph, Node
+
+__all__ = ["unfuse_post_ops"]
+
+
+def unfuse_post_ops(graph: Graph) -> Graph:
+    """The graph without post-ops: each becomes a node `<node>/<position>_<name>` that reads the result of the one before.
+
+    The last one writes output 0 of the node. All passes after this one may then treat every node as its operator alone. Needs
+    no types. Raises `GraphError` for a chain on a node without output 0.
+    """
+    if not any(node.post_ops for node in graph.nodes):
+        return graph
+    taken = {*graph.types, *graph.producers, *graph.constants, *(node.name for node in graph.nodes)}
+    nodes = [part for node in graph.nodes for part in (_split(node, taken) if node.post_ops else (node,))]
+    return graph.replace(nodes=tuple(nodes))
+
+
+def _split(node: Node, taken: set[str]) -> Iterator[Node]:
+    if not node.outputs or not node.outputs[0]:
+        raise GraphError(f"node {node} has post-ops and no output 0 that they could change")
+    origins = node.origins or (node.name,)
+    labels = [getattr(p, "algorithm", p.kind) for p in node.post_ops]
+    names = [_free(f"{node.name}/{index}_{label}", taken) for index, label in enumerate(labels)]
+    # The value between two nodes is named after the node that reads it.
+    values = [*names, node.outputs[0]]
+    yield dataclasses.replace(node, outputs=(values[0], *node.outputs[1:]), post_ops=(), origins=origins)
+    for index, post_op in enumerate(node.post_ops):
+        op, operands = operator_of(post_op)
+        yield Node(names[index], op, (values[index], *operands), (values[index + 1],), (), origins)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    candidate, count = name, 0
+    while candidate in taken:
+        count += 1
+        candidate = f"{name}_{count}"
+    taken.add(candidate)
+    return candidate
