@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from numpy.typing import NDArray
 
 from dovetail._host_kernel import HostConfig, HostKernel, PortConfig, prepared
+from dovetail._opaque import OpaqueOperator
 from dovetail._ports import padded
 from dovetail._reorder import Reorder
 from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory, PluginError
@@ -60,6 +61,7 @@ __all__ = [
     "MemoryPlan",
     "Node",
     "NodeReport",
+    "OpaqueOperator",
     "OpenCLKernel",
     "Operator",
     "OutOfMemory",
@@ -368,6 +370,22 @@ class Device(ABC):
     """An opened device. Methods may be called from any thread."""
 
     info: DeviceInfo
+
+    def configured(self, options: Mapping[str, Any]) -> "Device":
+        """This device under the properties of one compilation, which then asks and compiles on what is returned.
+
+        For devices whose answers depend on properties; what is returned shares whatever is costly with this one, which closes
+        it. Raises `UsageError` for a property that is unknown or makes no sense. The default is the device itself.
+        """
+        return self
+
+    def prescribes(self, domain: str, op_type: str) -> bool:
+        """Whether the user gave this device a kernel of their own for operators of this name. The default is no.
+
+        No pass merges, expands or rewrites such nodes where the kernel accepts them. No operator class need define them: then
+        the output types are those that the model declares.
+        """
+        return False
 
     @abstractmethod
     def supports(self, node: TypedNode) -> Accepted | Refusal:

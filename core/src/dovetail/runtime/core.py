@@ -180,7 +180,7 @@ class Core:
             if key not in self._opened:
                 self._opened[key] = info, self.plugins.open_device(info.name, {})
             opened = self._opened[key][1]
-        return Target(info.name, opened, options, self._provider(info))
+        return Target(info.name, opened.configured(options), options, self._provider(info))
 
     def _provider(self, info: DeviceInfo) -> str:
         key = info.type.lower()

@@ -20,6 +20,7 @@ from dovetail.passes.fold_batch_norm import fold_batch_norm
 from dovetail.passes.fuse_gelu import fuse_gelu
 from dovetail.passes.fuse_post_ops import fuse_post_ops
 from dovetail.passes.layout import assign_layouts
+from dovetail.passes.opaque import declare, pin
 from dovetail.passes.partition import Part, partition
 from dovetail.runtime.dispatch import Dispatch
 from dovetail.runtime.options import CompileOptions
@@ -142,7 +143,10 @@ def optimise(
         answer = targets[0].device.supports(TypedNode.of(node, inside))
         return not isinstance(answer, Refusal) and answer.kernel != REFERENCE_KERNEL
 
+    devices = [target.device for target in targets]
+    graph = declare(graph, dispatch.find, devices)
     graph, rules = dispatch.choose(analyze(graph, dispatch.find, options.MEMORY_LIMIT), targets)
+    graph = pin(graph, devices)
     graph = drop_identities(decompose(graph, keeps))
     graph = fuse_gelu(fold_batch_norm(graph))
     for one in extra_passes:
