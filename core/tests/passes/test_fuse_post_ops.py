@@ -107,3 +107,26 @@ def test_at_most_32_post_ops() -> None:
         y = g.node(Relu(), y)
     graph = fused(g, y).graph
     assert [len(n.post_ops) for n in graph.nodes] == [32, 7]
+
+
+def test_an_operand_that_comes_later_is_a_reason() -> None:
+    """Unless the node went into the other side of the addition."""
+    g, x = start()
+    a = conv(g, x, "a")
+    late = g.node(Tanh(), g.node(Mul(), x, x, name="m"), name="t")
+    total = g.node(Add(), a, late, name="plus")
+    stays = fused(g, total)
+    assert stays.stops == {}, "the sum goes into the chain of m"
+    b, taken = conv(g, x, "b"), conv(g, x, "c")
+    both = fused(g, g.node(Add(), b, taken, name="other"), taken)
+    assert both.stops["b"] == ("other", Refusal(Reason.POST_OP, "the operand 'c:0' is computed later than the node"))
+
+
+def test_a_chain_of_more_than_32_is_a_reason() -> None:
+    g, x = start()
+    y = conv(g, x, "c")
+    for i in range(33):
+        y = g.node(Relu(), y, name=f"r{i}")
+    result = fused(g, y)
+    assert [len(n.post_ops) for n in result.graph.nodes] == [32, 0]
+    assert result.stops == {"c": ("r32", Refusal(Reason.POST_OP, "a chain holds at most 32 post-ops"))}

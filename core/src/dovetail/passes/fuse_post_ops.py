@@ -4,9 +4,10 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dovetail.device import Accepted, Refusal, TypedNode
+from dovetail._names import printable
+from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail.graph.model import Graph, Node
-from dovetail.graph.post_ops import MAX_POST_OPS, Eltwise, PostOp
+from dovetail.graph.post_ops import MAX_POST_OPS, Eltwise
 
 __all__ = ["Fused", "fuse_post_ops"]
 
@@ -29,24 +30,27 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
     """
     position = dict.fromkeys((*graph.inputs, *graph.constants), -1)
     position |= {name: i for i, node in enumerate(graph.nodes) for name in node.writes}
-    merged: set[int] = set()
+    merged: set[str] = set()
     stops: dict[str, tuple[str, Refusal]] = {}
     nodes: list[Node] = []
     for index, node in enumerate(graph.nodes):
-        if id(node) in merged:
+        if node.name in merged:
             continue
         current = node
         while (follower := _only_reader(current, graph)) is not None:
             longer = _extended(current, follower, graph, position, index)
             if longer is None:
                 break
-            answer = supports(TypedNode.of(longer, graph))
+            answer = longer if isinstance(longer, Refusal) else supports(TypedNode.of(longer, graph))
             if isinstance(answer, Refusal):
                 stops[node.name] = (follower.name, answer)
                 break
-            merged.add(id(follower))
+            assert isinstance(longer, Node)
+            merged.add(follower.name)
             current = longer
         nodes.append(current)
+    # What stayed outside of one node may have gone into another: a residual addition has two sides.
+    stops = {name: stop for name, stop in stops.items() if stop[0] not in merged}
     return Fused(graph.replace(nodes=tuple(nodes)), stops)
 
 
@@ -57,7 +61,8 @@ def _only_reader(node: Node, graph: Graph) -> Node | None:
     return readers[0] if len(readers) == 1 else None
 
 
-def _extended(node: Node, follower: Node, graph: Graph, position: Mapping[str, int], index: int) -> Node | None:
+def _extended(node: Node, follower: Node, graph: Graph, position: Mapping[str, int], index: int) -> Node | Refusal | None:
+    """The node with the follower in its chain; None when that is no post-op, a refusal when it is and cannot be one here."""
     value = node.writes[0]
     if follower.post_ops or len(follower.writes) != 1 or follower.inputs.count(value) != 1:
         return None
@@ -65,15 +70,16 @@ def _extended(node: Node, follower: Node, graph: Graph, position: Mapping[str, i
         return None
     types = [graph.type_of(name) for name in follower.inputs]
     chain = follower.op.post_ops(types, follower.inputs, follower.inputs.index(value))
-    if chain is None or len(node.post_ops) + len(chain) > MAX_POST_OPS or not _available(chain, position, index):
+    if chain is None:
         return None
+    if len(node.post_ops) + len(chain) > MAX_POST_OPS:
+        return Refusal(Reason.POST_OP, f"a chain holds at most {MAX_POST_OPS} post-ops")
+    late = next((p.operand for p in chain if not isinstance(p, Eltwise) and position[p.operand] >= index), None)
+    if late is not None:
+        return Refusal(Reason.POST_OP, f"the operand '{printable(late)}' is computed later than the node")
     return dataclasses.replace(
         node,
         outputs=follower.outputs,
         post_ops=(*node.post_ops, *chain),
         origins=tuple(dict.fromkeys((*node.origins, *follower.origins))),
     )
-
-
-def _available(chain: tuple[PostOp, ...], position: Mapping[str, int], index: int) -> bool:
-    return all(isinstance(p, Eltwise) or position[p.operand] < index for p in chain)

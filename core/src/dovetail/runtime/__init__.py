@@ -5,7 +5,7 @@ from dovetail.runtime.core import Core
 from dovetail.runtime.infer_request import InferRequest, Results
 from dovetail.runtime.options import REFERENCE_DEVICE
 from dovetail.runtime.queue import AsyncInferQueue
-from dovetail.runtime.report import NodePlacement, PlanReport
+from dovetail.runtime.report import NodePlacement, PlanReport, ValuePlacement
 
 __all__ = [
     "REFERENCE_DEVICE",
@@ -16,4 +16,5 @@ __all__ = [
     "NodePlacement",
     "PlanReport",
     "Results",
+    "ValuePlacement",
 ]

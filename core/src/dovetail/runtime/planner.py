@@ -22,9 +22,10 @@ from dovetail.passes.fuse_post_ops import fuse_post_ops
 from dovetail.passes.layout import assign_layouts
 from dovetail.passes.opaque import declare, pin
 from dovetail.passes.partition import Part, partition
+from dovetail.passes.unfuse_post_ops import unfuse_post_ops
 from dovetail.runtime.dispatch import Dispatch
 from dovetail.runtime.options import CompileOptions
-from dovetail.runtime.report import NodePlacement, PlanReport
+from dovetail.runtime.report import NodePlacement, PlanReport, ValuePlacement
 
 __all__ = ["Plan", "Step", "Target", "analyze", "make_plan", "optimise", "place"]
 
@@ -72,7 +73,7 @@ class Plan:
 
 def analyze(graph: Graph, find: Find, limit: int | None = None) -> Graph:
     """The graph bound, typed, folded, and without dead nodes. All inputs must have static types."""
-    return drop_dead_nodes(drop_identities(fold_constants(bind(graph, find), limit=limit)))
+    return drop_dead_nodes(drop_identities(fold_constants(bind(unfuse_post_ops(graph), find), limit=limit)))
 
 
 def place(graph: Graph, targets: Sequence[Target]) -> Mapping[str, tuple[str, tuple[tuple[str, Refusal], ...]]]:
@@ -210,9 +211,16 @@ def _placements(
                     stops.get(said.name),
                     # A node of a composition stands for the node that was chosen.
                     next((rules[name] for name in (said.name, *node.origins[:1]) if name in rules), 0),
+                    tuple(_value(name, part.graph, executable) for name in node.reads),
+                    tuple(_value(name, part.graph, executable) for name in node.writes),
                 )
             )
     return found
+
+
+def _value(name: str, graph: Graph, executable: Executable) -> ValuePlacement:
+    plan = executable.memory
+    return ValuePlacement(name, graph.types[name], plan.offsets.get(plan.storage.get(name, name)))
 
 
 def _wire(whole: Graph, parts: Sequence[Part], executables: Sequence[Executable], report: PlanReport) -> Plan:

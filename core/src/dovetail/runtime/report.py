@@ -4,8 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dovetail.device import Refusal
+from dovetail.graph.types import TensorType
 
-__all__ = ["NodePlacement", "PlanReport"]
+__all__ = ["NodePlacement", "PlanReport", "ValuePlacement"]
+
+
+@dataclass(frozen=True, slots=True)
+class ValuePlacement:
+    """A value that a node reads or writes: its name in the plan, and its type with the memory layout.
+
+    `offset` is where it starts in the memory of its device, in bytes; None for constants, which lie apart. Values that share
+    memory (views, results in place) have the same one.
+    """
+
+    name: str
+    type: TensorType
+    offset: int | None
 
 
 @dataclass(frozen=True)
@@ -15,7 +29,7 @@ class NodePlacement:
     `origins` are the model's nodes it stands for; `provider` the distribution that brings the kernel; `refusals` name each
     device or kernel that was asked before and its answer; `post_op_stop` is the node that could not be fused into this one.
     `rule` is the number of the rule of `dovetail.plugins.rules` that chose among several definitions of the operator, 0 when
-    there was one; `dovetail plugins which` tells of the others.
+    there was one; `dovetail plugins which` tells of the others. `inputs` are the values read, operands of post-ops last.
     """
 
     name: str
@@ -28,6 +42,8 @@ class NodePlacement:
     refusals: tuple[tuple[str, Refusal], ...] = ()
     post_op_stop: tuple[str, Refusal] | None = None
     rule: int = 0
+    inputs: tuple[ValuePlacement, ...] = ()
+    outputs: tuple[ValuePlacement, ...] = ()
 
 
 @dataclass(frozen=True)
