@@ -131,11 +131,8 @@ class Model:
 
         Raises `UsageError` for an unknown input or a rank that differs from the declared one.
         """
-        types = dict(self.graph.types)
-        for name, shape in shapes.items():
-            checked = _checked_shape(self, name, shape)
-            types[name] = types[name].with_shape(checked)
-        return dataclasses.replace(self, graph=self.graph.replace(types=types))
+        given = {name: self.graph.types[name].with_shape(_checked_shape(self, name, shape)) for name, shape in shapes.items()}
+        return dataclasses.replace(self, graph=self.graph.replace(types=types_with_inputs(self.graph, given)))
 
     def with_post_ops(
         self, node: str, post_ops: Iterable[PostOp], constants: Mapping[str, ArrayLike] = MappingProxyType({})
@@ -172,6 +169,27 @@ def _check_operands(model: Model, node: Node, added: Iterable[str]) -> None:
             raise UsageError(
                 f"a post-op of node {node} reads {name!r}, which {model.source} does not have", hint=did_you_mean(name, known)
             )
+
+
+def types_with_inputs(graph: Graph, given: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    """The graph's types with others for some inputs.
+
+    Where a symbol of a declared shape becomes a size, it does so in what is declared for all values. Where a number becomes
+    another one, what is declared for values that are neither inputs nor constants is forgotten: it was for other shapes.
+    """
+    pairs = [p for name, t in given.items() for p in zip(graph.types[name].shape or (), t.shape or (), strict=False)]
+    stale = any(isinstance(declared, int) and declared != size for declared, size in pairs)
+    sizes = {declared: size for declared, size in pairs if isinstance(declared, str)}
+    kept = {*graph.inputs, *graph.constants} if stale else graph.types.keys()
+    types = {name: _sized(t, sizes) if sizes else t for name, t in graph.types.items() if name in kept}
+    return types | dict(given)
+
+
+def _sized(tensor: TensorType, sizes: Mapping[str, Dim]) -> TensorType:
+    shape = tensor.shape if isinstance(tensor, TensorType) else None
+    if shape is None or not any(isinstance(d, str) and d in sizes for d in shape):
+        return tensor
+    return tensor.with_shape(tuple(sizes.get(d, d) if isinstance(d, str) else d for d in shape))
 
 
 def _checked_shape(model: Model, name: str, shape: Iterable[Dim]) -> tuple[Dim, ...]:

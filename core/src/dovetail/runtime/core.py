@@ -10,7 +10,7 @@ from typing import Any
 from dovetail.config import ConfigSource
 from dovetail.device import Device, DeviceInfo, Refusal
 from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UnknownFormat, UsageError
-from dovetail.graph.model import Graph, Model
+from dovetail.graph.model import Graph, Model, types_with_inputs
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
 from dovetail.plugins import PluginManager
@@ -227,14 +227,14 @@ class Core:
 
 def _specialised(model: Model, shapes: Shapes | None) -> Graph:
     """The model's graph with static input types; open dimensions become 1 when no shapes are given."""
-    types = dict(model.graph.types)
+    given = {}
     for index, name in enumerate(model.graph.inputs):
-        declared = types[name]
+        declared = model.graph.types[name]
         if shapes is not None:
-            types[name] = TensorType(declared.dtype, shapes[index])
+            given[name] = TensorType(declared.dtype, shapes[index])
         elif not declared.is_static:
-            types[name] = declared.with_shape(tuple(d if isinstance(d, int) else 1 for d in declared.shape or ()))
-    return model.graph.replace(types=types)
+            given[name] = declared.with_shape(tuple(d if isinstance(d, int) else 1 for d in declared.shape or ()))
+    return model.graph.replace(types=types_with_inputs(model.graph, given))
 
 
 def _log_fallbacks(model: Model, plan: Plan, chosen: str) -> None:

@@ -1,0 +1,30 @@
+"""What a model says of values when its inputs get other shapes."""
+
+from dovetail.graph import GraphBuilder, Model, TensorType
+from dovetail.ops import find
+
+
+def model() -> Model:
+    relu = find("Relu", 20)
+    assert relu is not None
+    g = GraphBuilder()
+    y = g.node(relu(), g.input("x", "float32", ["N", 3]))
+    made = g.model([y])
+    declared = TensorType(made.graph.types["x"].dtype, ("N", 3, "M"))
+    return Model(made.graph.replace(types={**made.graph.types, y: declared}))
+
+
+def shape_of_output(model: Model) -> object:
+    declared = model.graph.types.get(model.outputs[0])
+    return None if declared is None else declared.shape
+
+
+def test_a_symbol_gets_its_size_wherever_it_is_declared() -> None:
+    assert shape_of_output(model().reshape({"x": (4, 3)})) == (4, 3, "M")
+    assert shape_of_output(model().reshape({"x": ("B", 3)})) == ("B", 3, "M")
+
+
+def test_what_was_declared_for_other_sizes_is_forgotten() -> None:
+    assert shape_of_output(model().reshape({"x": ("N", 5)})) is None
+    assert shape_of_output(model().reshape({"x": (4, 3)}).reshape({"x": (2, 3)})) is None
+    assert shape_of_output(model().reshape({"x": (4, 3)}).reshape({"x": (4, 3)})) == (4, 3, "M")
