@@ -29,7 +29,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("zero_point_of_each_channel", ConvInteger(group=2), (x, w, np.array(128, np.uint8), zeros), (want,))
     x, w = _any(rng, (1, 7, 5, 5), np.uint8), _any(rng, (7, 1, 3, 3), np.int8)
     zero = np.array(3, np.uint8)
-    want = whole_convolution(x, w, zero, begin=(1, 1), group=7)
+    want = whole_convolution(x, w, zero, begin=(1, 1), group=7)[:, :, :5, :5]
     yield Case("depthwise_padded", ConvInteger(group=7, pads=(1, 1, 1, 1)), (x, w, zero), (want,))
     yield Case("batch_0", ConvInteger(group=7), (x[:0], w, zero), (np.zeros((0, 7, 3, 3), np.int32),))
 

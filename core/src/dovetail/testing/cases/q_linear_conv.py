@@ -20,7 +20,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     bias = rng.integers(-20000, 20000, (3,), np.int32)
     for zx, zy in ((0, 0), (255, 128), (117, 255)):
         zero, target = np.array(zx, np.uint8), np.array(zy, np.uint8)
-        total = whole_convolution(x, w, zero, begin=(1, 1)) + bias.reshape(-1, 1, 1)
+        total = whole_convolution(x, w, zero, begin=(1, 1))[:, :, :6, :7] + bias.reshape(-1, 1, 1)
         inputs: tuple[NDArray[Any], ...] = (x, sx, zero, w, sw, np.array(0, np.int8), sy, target, bias)
         want = scaled(total, float(sx) * float(sw) / float(sy), target)
         yield Case(f"zero_points_{zx}_{zy}", QLinearConv(pads=(1, 1, 1, 1)), inputs, (want,))
@@ -36,7 +36,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("halves_to_even", QLinearConv(), (halves, half, zero, one, unit, zero, unit, zero), (want,))
     x, w = rng.integers(-128, 128, (1, 7, 5, 5), np.int8), rng.integers(0, 256, (7, 1, 3, 3), np.uint8)
     zero, own, target = np.array(-128, np.int8), np.array(131, np.uint8), np.array(9, np.uint8)
-    total = whole_convolution(x, w, zero, own, begin=(1, 1), group=7)
+    total = whole_convolution(x, w, zero, own, begin=(1, 1), group=7)[:, :, :5, :5]
     inputs = (x, sx, zero, w, sw, own, sy, target)
     op = QLinearConv(group=7, pads=(1, 1, 1, 1))
     yield Case("depthwise_uint8_weights", op, inputs, (scaled(total, float(sx) * float(sw) / float(sy), target),))
