@@ -199,12 +199,14 @@ class LayerConfig:
     """One way in which a device takes a node: the layout of each input, output and post-op operand.
 
     An input that the node leaves out has any layout. `ANY` means that all places marked so have one and the same layout,
-    whichever; then the node costs no reorder wherever it stands.
+    whichever; then the node costs no reorder wherever it stands. `cost` says how much slower the node runs so than in the
+    device's first configuration, in bytes that could be reordered meanwhile.
     """
 
     inputs: tuple[Layout, ...]
     outputs: tuple[Layout, ...]
     operands: tuple[Layout, ...] = ()
+    cost: int = 0
 
     @staticmethod
     def uniform(node: TypedNode, layout: Layout) -> "LayerConfig":

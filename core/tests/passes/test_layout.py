@@ -197,6 +197,16 @@ def test_the_first_configuration_wins_a_tie() -> None:
         assert result.types["n0:0"].layout == configs[0].outputs[0]
 
 
+@pytest.mark.parametrize(("share", "reorders"), [(0.5, 2), (1.5, 3)])
+def test_a_configuration_costs_as_much_as_it_says(share: float, reorders: int) -> None:
+    """A slower configuration is taken only where it costs less than the reorder that it saves."""
+    graph, _ = chain(PLAIN, PLAIN, PLAIN)
+    nhwc, other = LayerConfig((BYXF,), (BYXF,)), LayerConfig((FYXB,), (FYXB,))
+    slower = LayerConfig((FYXB,), (FYXB,), (), int(share * graph.types["x"].nbytes))
+    result = laid_out(graph, {"n0": (nhwc, slower), "n1": (other,), "n2": (other,)})
+    assert sum(isinstance(n.op, Reorder) for n in result.nodes) == reorders
+
+
 def test_opaque_tokens_are_only_compared() -> None:
     own = Layout("acme-tiles")
     graph = laid_out(*chain(own, ANY, own))

@@ -24,7 +24,7 @@ State = tuple[tuple[str, frozenset[Layout]], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """How a state was reached: bytes reordered so far, configurations changed from the preferred one, and the way back."""
+    """How a state was reached: bytes reordered so far and costs, configurations changed from the preferred one, the way back."""
 
     cost: tuple[int, int]
     config: LayerConfig | None
@@ -57,7 +57,7 @@ def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[Laye
             for rank, config in _concrete(node, choices[index], alive, graph):
                 after, nbytes = _advance(node, config, alive, graph)
                 after = {n: v for n, v in after.items() if n in outputs or last.get(n, -1) > index}
-                cost = (step.cost[0] + nbytes, step.cost[1] + rank)
+                cost = (step.cost[0] + nbytes + config.cost, step.cost[1] + rank)
                 key = _state(after)
                 if key not in found or cost < found[key].cost:
                     found[key] = _Step(cost, config, step)
@@ -102,7 +102,7 @@ def _resolved(config: LayerConfig, layout: Layout) -> LayerConfig:
     def fill(side: tuple[Layout, ...]) -> tuple[Layout, ...]:
         return tuple(layout if one == ANY else one for one in side)
 
-    return LayerConfig(fill(config.inputs), fill(config.outputs), fill(config.operands))
+    return LayerConfig(fill(config.inputs), fill(config.outputs), fill(config.operands), config.cost)
 
 
 def _advance(

@@ -21,6 +21,7 @@ from dovetail.device import (
     choose,
 )
 from dovetail.errors import CompileError
+from dovetail_cpu_onednn.bound import MOVE, HostedKernel, hosted_kernels
 from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
 from dovetail_cpu_onednn.generic import GENERIC, REORDER
 from dovetail_cpu_onednn.kernel import OnednnKernel
@@ -42,7 +43,11 @@ def infos() -> Sequence[DeviceInfo] | Unavailable:
 
 
 class OnednnDevice(Device):
-    """Runs each node by the first kernel that accepts it: those of its stem, elementwise primitives, at last its reference."""
+    """Runs each node by the first kernel that accepts it.
+
+    Asked are the kernels of its stem for a standard operator, its host kernels for any other, elementwise primitives, and its
+    reference at last.
+    """
 
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any]) -> None:
         self.info = info
@@ -78,10 +83,11 @@ def _choose(node: TypedNode) -> Choice[OnednnKernel] | Refusal:
     if not node.is_static:
         return Refusal(Reason.DYNAMIC)
     if isinstance(node.op, Reorder):
-        return choose((REORDER,), node)
+        return choose((REORDER, MOVE), node)
     # An operator of another domain, or one that replaces a standard one, may mean something else by the same name.
     standard = type(node.op).__module__ == f"dovetail.ops.{node.op.stem}"
-    return choose((*(_TABLE[node.op.stem] if standard else ()), *GENERIC), node)
+    own = _TABLE[node.op.stem] if standard else hosted_kernels(node.op)
+    return choose((*own, *GENERIC), node)
 
 
 def place(node: TypedNode) -> Placement:
@@ -96,4 +102,8 @@ def place(node: TypedNode) -> Placement:
     choice = _choose(plain)
     if isinstance(choice, Refusal):
         raise CompileError(f"ONEDNN refuses node {node.node}: {choice}")
-    return Placement(node, choice.kernel, choice.kernel.label(plain), choice.refusals)
+    kernel, refusals = choice.kernel, choice.refusals
+    reservation = kernel.reservation(plain) if isinstance(kernel, HostedKernel) else None
+    if reservation is not None:
+        refusals = (*refusals, (kernel.name, reservation))
+    return Placement(node, kernel, kernel.label(plain), refusals)

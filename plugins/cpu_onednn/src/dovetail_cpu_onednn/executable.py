@@ -1,14 +1,15 @@
 """A compiled graph, and its requests: one arena each, and a flat tuple of bound executions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import (
     PLAIN,
+    DType,
     Executable,
     ExecutableRequest,
     Graph,
@@ -21,15 +22,15 @@ from dovetail.device import (
 )
 from dovetail.errors import CompileError, DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, MemoryDesc, Primitive, Stream, Unimplemented
-from dovetail_cpu_onednn.generic import ReferenceKernel
+from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, ReferenceKernel
 from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage
 from dovetail_cpu_onednn.layouts import describe, padded_type, plain
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["OnednnExecutable", "Placement"]
 
-Array = NDArray[Any]
 ALIGNMENT = 64
+_REFERENCE = ReferenceKernel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +129,12 @@ def _needed(node: TypedNode, stage: Stage, storage: Mapping[str, str]) -> bool:
 
 def _constant(array: Array, graph: Graph, name: str) -> Array:
     """A constant as it is to lie in memory."""
-    found = np.ascontiguousarray(array).reshape(array.shape)
-    if graph.types[name].layout == PLAIN:
+    found, tensor = np.ascontiguousarray(array).reshape(array.shape), graph.types[name]
+    if tensor.layout == PLAIN:
         return found
-    return _moved(found, plain(found.shape), describe(graph.types[name]))
+    if tensor.dtype is not DType.FLOAT32:
+        return np.ascontiguousarray(found.transpose(tensor.order))
+    return _moved(found, plain(found.shape), describe(tensor))
 
 
 def _moved(array: Array, src: MemoryDesc, dst: MemoryDesc) -> Array:
@@ -167,6 +170,7 @@ class OnednnRequest(ExecutableRequest):
         self._calls = tuple(launch.call if isinstance(launch, Launch) else launch for launch, _ in bound)
         self._nodes = tuple(node for _, node in bound)
         self._threads = executable.threads
+        self._in_python = any(not isinstance(launch, Launch) for launch, _ in bound)
         self._outputs = tuple(binder.array(name) for name in graph.outputs)
         # What only primitives read need not be copied: they get the caller's address at every run.
         borrowed = {name: binder.readers.get(name, []) for name in graph.inputs if name not in binder.arrays}
@@ -183,15 +187,23 @@ class OnednnRequest(ExecutableRequest):
         for index, memories in self._borrowed:
             for memory in memories:
                 lib.set_address(memory, inputs[index].ctypes.data)
+        if not self._in_python:
+            self._run()
+            return self._outputs
+        # The state belongs to the thread and takes a while to set, so it is set once a run. NaN is a result like others.
+        with np.errstate(all="ignore"):
+            self._run()
+        return self._outputs
+
+    def _run(self) -> None:
         step = 0
         try:
             for step, call in enumerate(self._calls):  # noqa: B007  # the step is what an error names
                 status = call()
                 if status:
-                    lib.check(status, "primitive_execute")
+                    library().check(status, "primitive_execute")
         except Exception as error:
             raise self._located(error, self._nodes[step]) from error
-        return self._outputs
 
     def close(self) -> None:
         """Let go of the arena."""
@@ -221,7 +233,7 @@ class _Binder:
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
 
-    def launches(self, placement: Placement) -> Iterator[Launch | Callable[[], int]]:
+    def launches(self, placement: Placement) -> Iterator[Launch | Call]:
         """All that a node does, in order."""
         prepared = self._executable.prepared.get(placement.node.name)
         if prepared is not None and placement.kernel.is_guarded(placement.node):
@@ -230,18 +242,18 @@ class _Binder:
         elif prepared is not None:
             for one in prepared:
                 yield self._launch(placement.node, one)
-        elif isinstance(placement.kernel, ReferenceKernel):
-            yield self._reference(placement.node)
+        elif isinstance(placement.kernel, BoundKernel):
+            yield from placement.kernel.bind(placement.node, self.array)
 
     def array(self, name: str) -> Array:
-        """A plain value."""
+        """A value as it lies in memory."""
         plan, found = self._executable.memory, self._types[name]
-        root = plan.storage[name]
+        root, dims = plan.storage[name], found.memory_dims
         if root in self._executable.constants:
-            return self._executable.constants[root].view(found.dtype.numpy).reshape(found.dims)
+            return self._executable.constants[root].view(found.dtype.numpy).reshape(dims)
         self.arrays.add(root)
         start = plan.offsets[root]
-        return self.arena[start : start + found.nbytes].view(found.dtype.numpy).reshape(found.dims)
+        return self.arena[start : start + math.prod(dims) * found.dtype.itemsize].view(found.dtype.numpy).reshape(dims)
 
     def _address(self, name: str) -> int:
         root = self._executable.memory.storage[name]
@@ -268,47 +280,16 @@ class _Binder:
         self.readers.setdefault(self._executable.memory.storage[name], []).append(memory)
         return memory
 
-    def _guarded(self, node: TypedNode, launch: Launch) -> Callable[[], int]:
-        """The primitive, or the reference for data that the primitive gets wrong. One pass over the input decides."""
-        data, call, reference = self.array(node.node.inputs[0]), launch.call, self._reference(node)
+    def _guarded(self, node: TypedNode, launch: Launch) -> Call:
+        """The primitive, or the reference for data that the primitive gets wrong."""
+        data, call = self.array(node.node.inputs[0]), launch.call
+        (reference,) = _REFERENCE.bind(node, self.array)
         self.kept.append(launch)
 
-        def run() -> int:
+        def run() -> int | None:
             return call() if data.max() < np.inf else reference()
 
         return run
-
-    def _reference(self, node: TypedNode) -> Callable[[], int]:
-        op = node.op
-        inputs = [_read_only(self.array(name)) if name else None for name in node.node.inputs]
-        outputs = [(i, self.array(name)) for i, name in enumerate(node.node.outputs) if name]
-
-        def run() -> int:
-            with np.errstate(all="ignore"):
-                found = op.reference(*inputs)
-            results = found if isinstance(found, tuple) else (found,)
-            for index, dst in outputs:
-                _store(results, index, dst)
-            return 0
-
-        return run
-
-
-def _store(results: Sequence[object], index: int, dst: Array) -> None:
-    result = np.asarray(results[index]) if index < len(results) else None
-    if result is None or result.shape != dst.shape or result.dtype != dst.dtype:
-        got = "nothing" if result is None else f"{result.dtype}{list(result.shape)}"
-        raise InferError(
-            f"reference() gave output {index} as {got}; infer() declares {dst.dtype}{list(dst.shape)}",
-            hint="make the operator's reference() and infer() agree",
-        )
-    np.copyto(dst, result)
-
-
-def _read_only(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _aligned(size: int) -> NDArray[np.uint8]:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from dovetail.device import (
     PLAIN,
-    REFERENCE_KERNEL,
     Accepted,
     Binary,
     DType,
@@ -17,12 +16,13 @@ from dovetail.device import (
     TypedNode,
 )
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
+from dovetail_cpu_onednn.bound import ReferenceKernel
 from dovetail_cpu_onednn.chain import BINARY, attach, eltwise_kind
 from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given
 from dovetail_cpu_onednn.layouts import describe, plain
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["GENERIC", "REORDER", "ElementwiseKernel", "ReferenceKernel", "ReorderKernel", "ViewKernel"]
+__all__ = ["GENERIC", "REORDER", "ElementwiseKernel", "ReorderKernel", "ViewKernel"]
 
 
 class ViewKernel(OnednnKernel):
@@ -39,12 +39,13 @@ class ViewKernel(OnednnKernel):
 
 
 class ReorderKernel(PrimitiveKernel):
-    """From one layout to another."""
+    """From one layout to another, for float32."""
 
     name = "reorder"
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
-        return Accepted(self.name)
+        dtype = given(node, 0).dtype
+        return Accepted(self.name) if dtype is DType.FLOAT32 else Refusal(Reason.DTYPE, f"{dtype}; accepted: float32")
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)
@@ -138,22 +139,6 @@ def _chain_of(node: TypedNode) -> tuple[int, tuple[PostOp, ...]]:
                 if post_ops:
                     return index, post_ops
     raise Refused(Reason.OPERATOR, "is no chain of post-ops over an input of the result's type")
-
-
-class ReferenceKernel(OnednnKernel):
-    """The operator's own NumPy reference, its results copied into place."""
-
-    name = REFERENCE_KERNEL
-    from_operator = True
-
-    def supports(self, node: TypedNode) -> Accepted | Refusal:
-        if node.post_ops:
-            return Refusal(Reason.OPERATOR, "a reference takes no post-ops")
-        if not node.op.has_reference():
-            return Refusal(Reason.OPERATOR, f"{node.op.key} has no NumPy reference")
-        if any(t is not None and t.dtype is DType.STRING for t in (*node.inputs, *node.outputs)):
-            return Refusal(Reason.DTYPE, "string")
-        return Accepted(self.name)
 
 
 REORDER = ReorderKernel()

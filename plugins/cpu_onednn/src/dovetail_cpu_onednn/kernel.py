@@ -21,6 +21,7 @@ __all__ = [
     "Stage",
     "given",
     "is_constant",
+    "relaid",
     "require_float32",
 ]
 
@@ -213,7 +214,7 @@ class AnyLayoutKernel(PrimitiveKernel):
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found = [self._config(node, layout) for layout in tokens(node.outputs[0].rank)]
-        return [c for c in found if isinstance(self._attempt(_relaid(node, c), self._checked), Recipe)]
+        return [c for c in found if isinstance(self._attempt(relaid(node, c), self._checked), Recipe)]
 
     def _config(self, node: TypedNode, layout: Layout) -> LayerConfig:
         count = len(node.inputs) if self.data is None else self.data
@@ -223,7 +224,7 @@ class AnyLayoutKernel(PrimitiveKernel):
         return LayerConfig(inputs, (layout,), operands)
 
 
-def _relaid(node: TypedNode, config: LayerConfig) -> TypedNode:
+def relaid(node: TypedNode, config: LayerConfig) -> TypedNode:
     """The node with its types in the layouts of a configuration."""
     inputs = tuple(t and t.with_layout(layout) for t, layout in zip(node.inputs, config.inputs, strict=True))
     outputs = tuple(t.with_layout(layout) for t, layout in zip(node.outputs, config.outputs, strict=True))

@@ -7,7 +7,7 @@ from dovetail.device import BYXF, PLAIN, Layout, TensorType
 from dovetail_cpu_onednn.binding import MemoryDesc
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["BLOCKED", "describe", "padded_type", "plain", "plain_strides", "token_of", "tokens"]
+__all__ = ["BLOCKED", "blocked", "describe", "padded_type", "plain", "plain_strides", "token_of", "tokens"]
 
 # oneDNN's numbers of nCw16c and so on.
 _TAGS = {(3, 16): 56, (4, 16): 78, (5, 16): 121, (3, 8): 69, (4, 8): 102, (5, 8): 142, (3, 4): 60, (4, 4): 84, (5, 4): 128}
@@ -51,8 +51,13 @@ def tokens(rank: int) -> list[Layout]:
     """The layouts, plain first, in which tensors of a rank may lie."""
     found = [PLAIN]
     if 3 <= rank <= 5:
-        found += [BYXF, *(Layout(f"nC{'dhw'[5 - rank :]}{block}c") for block in BLOCKED)]
+        found += [BYXF, *(blocked(rank, block) for block in BLOCKED)]
     return found
+
+
+def blocked(rank: int, block: int) -> Layout:
+    """Channels in blocks of one of `BLOCKED`, for a rank from 3 to 5."""
+    return Layout(f"nC{'dhw'[5 - rank :]}{block}c")
 
 
 def token_of(desc: MemoryDesc) -> Layout | None:

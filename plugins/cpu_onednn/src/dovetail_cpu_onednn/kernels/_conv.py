@@ -1,13 +1,14 @@
 """Convolution and deconvolution: weights brought once into the layout that the primitive chooses."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from dovetail.device import LayerConfig, Reason, TypedNode
+from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TypedNode
 from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc
 from dovetail_cpu_onednn.chain import attach
-from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, given, is_constant
-from dovetail_cpu_onednn.layouts import describe, plain, plain_strides
+from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, given, is_constant, relaid
+from dovetail_cpu_onednn.layouts import BLOCKED, blocked, describe, plain, plain_strides
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["ConvKernel", "activation", "padding", "weights_of"]
@@ -56,7 +57,21 @@ class ConvKernel(PrimitiveKernel):
             # A model's first layer: it may take the input as it comes, without a reorder.
             answer = self._attempt(node, self._from_plain)
             found += [answer] if isinstance(answer, LayerConfig) and answer not in found else []
+        rank = given(node, 0).rank
+        for layout in (BYXF, *(blocked(rank, block) for block in BLOCKED[:2])):
+            answer = self._attempt(node, partial(self._throughout, layout))
+            found += [answer] if isinstance(answer, LayerConfig) and answer.inputs not in [c.inputs for c in found] else []
         return found
+
+    def _throughout(self, layout: Layout, node: TypedNode) -> LayerConfig:
+        """Everything in one layout, for the sake of neighbours that lie so."""
+        src, dst = given(node, 0), node.outputs[0]
+        operands = tuple(layout if operand.dims == dst.dims else PLAIN for operand in node.operands)
+        config = LayerConfig((layout, *(PLAIN,) * (len(node.inputs) - 1)), (layout,), operands, min(src.nbytes, dst.nbytes) // 2)
+        found = self.recipe(relaid(node, config), False, False)
+        if "ref" in found.name or "gemm" in found.name:
+            raise Refused(Reason.LAYOUT, f"only {found.name} takes {layout}")
+        return config
 
     def _from_plain(self, node: TypedNode) -> LayerConfig:
         found = self._recipe(node, plain(given(node, 0).dims), activation(node, "output", True), True, False)

@@ -1,0 +1,210 @@
+"""Kernels that run in Python: the operator's reference, and the host kernels that an operator brings along in its class."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import (
+    ANY,
+    PLAIN,
+    REFERENCE_KERNEL,
+    Accepted,
+    DType,
+    HostConfig,
+    HostKernel,
+    LayerConfig,
+    Layout,
+    PortConfig,
+    Reason,
+    Refusal,
+    Reorder,
+    TensorType,
+    TypedNode,
+    padded,
+    prepare_host_kernel,
+)
+from dovetail.errors import InferError
+from dovetail.op import Operator
+from dovetail_cpu_onednn.kernel import OnednnKernel
+from dovetail_cpu_onednn.layouts import BLOCKED
+
+__all__ = ["MOVE", "Array", "BoundKernel", "Call", "HostedKernel", "ReferenceKernel", "hosted_kernels"]
+
+Array = NDArray[Any]
+Call = Callable[[], int | None]
+"""One step of a run; gives None or 0."""
+
+
+class BoundKernel(OnednnKernel):
+    """Runs a node by calls of Python, which are bound to the arrays of a request."""
+
+    @abstractmethod
+    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
+        """What each run calls. `array` gives a value as it lies in memory; the content of constants is there already."""
+
+
+class ReferenceKernel(BoundKernel):
+    """The operator's own NumPy reference, its results copied into place."""
+
+    name = REFERENCE_KERNEL
+    from_operator = True
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        if node.post_ops:
+            return Refusal(Reason.OPERATOR, "a reference takes no post-ops")
+        if not node.op.has_reference():
+            return Refusal(Reason.OPERATOR, f"{node.op.key} has no NumPy reference")
+        if any(t is not None and t.dtype is DType.STRING for t in (*node.inputs, *node.outputs)):
+            return Refusal(Reason.DTYPE, "string")
+        return Accepted(self.name)
+
+    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
+        reference = node.op.reference
+        inputs = [_read_only(array(name)) if name else None for name in node.node.inputs]
+        outputs = [(i, array(name)) for i, name in enumerate(node.node.outputs) if name]
+
+        def run() -> None:
+            found = reference(*inputs)
+            results = found if isinstance(found, tuple) else (found,)
+            for index, dst in outputs:
+                _store(results, index, dst)
+
+        return (run,)
+
+
+def _store(results: Sequence[object], index: int, dst: Array) -> None:
+    result = np.asarray(results[index]) if index < len(results) else None
+    if result is None or result.shape != dst.shape or result.dtype != dst.dtype:
+        got = "nothing" if result is None else f"{result.dtype}{list(result.shape)}"
+        raise InferError(
+            f"reference() gave output {index} as {got}; infer() declares {dst.dtype}{list(dst.shape)}",
+            hint="make the operator's reference() and infer() agree",
+        )
+    np.copyto(dst, result)
+
+
+class MoveKernel(BoundKernel):
+    """From one order of the dimensions to another, for data types that the primitive does not take: a copy between views."""
+
+    name = "reorder"
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        return Accepted(self.name) if isinstance(node.op, Reorder) else Refusal(Reason.OPERATOR, "no change of layout")
+
+    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
+        src, dst = node.inputs[0], node.outputs[0]
+        assert src is not None
+        yield partial(np.copyto, _logical(array(node.node.outputs[0]), dst), _logical(array(node.node.inputs[0]), src))
+
+
+def _logical(array: Array, tensor: TensorType) -> Array:
+    return array if tensor.layout == PLAIN else array.transpose(np.argsort(tensor.order))
+
+
+def hosted_kernels(op: Operator) -> Sequence["HostedKernel"]:
+    """The host kernels of an operator, in its order."""
+    return [HostedKernel(kernel) for kernel in op.kernels if isinstance(kernel, HostKernel)]
+
+
+class HostedKernel(BoundKernel):
+    """One of the operator's host kernels. Blocked layouts come to it as they are."""
+
+    from_operator = True
+
+    def __init__(self, kernel: HostKernel) -> None:
+        self._kernel = kernel
+        self.name = kernel.name  # type: ignore[misc]  # the only kernel whose name is not its class's
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        if node.op.is_view and not node.post_ops:
+            return Refusal(Reason.OPERATOR, "the memory plan makes a view of it")
+        if node.post_ops:
+            return Refusal(Reason.POST_OP, "a host kernel takes none")
+        if any(t is not None and t.dtype is DType.STRING for t in (*node.inputs, *node.outputs)):
+            return Refusal(Reason.DTYPE, "string")
+        taken, refusal = self._prepared(node)
+        if taken or refusal is None:
+            return Accepted(self.name)
+        return refusal
+
+    def reservation(self, node: TypedNode) -> Refusal | None:
+        """Why it does not take the node in some of its configurations, although it does in others."""
+        return self._prepared(node)[1]
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return [_layouts(config, node) for config in self._prepared(node)[0]]
+
+    def in_place(self, node: TypedNode) -> Sequence[str]:
+        port = self._config(node).outputs[0]
+        return () if port is None or port.in_place < 0 else (node.node.inputs[port.in_place],)
+
+    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterator[Call]:
+        config = self._config(node)
+        outputs = padded([array(name) if name else None for name in node.node.outputs], node.op.outputs)
+        inputs = padded([_read_only(array(name)) if name else None for name in node.node.inputs], node.op.inputs)
+        for port, dst in zip(config.outputs, outputs, strict=False):
+            if port is not None and dst is not None and port.in_place >= 0:
+                source = inputs[port.in_place]
+                assert source is not None
+                # The plan shares the memory if the input is not needed afterwards; else this copy stands in for it.
+                if not np.may_share_memory(source, dst):
+                    yield partial(np.copyto, dst, source)
+                inputs[port.in_place] = dst
+        yield _quiet(self._kernel.bind(node.op, config, inputs, outputs))
+        for name, tensor in zip(node.node.writes, node.outputs, strict=True):
+            if (filling := _filling(array(name), tensor)) is not None:
+                yield filling
+
+    def _prepared(self, node: TypedNode) -> tuple[tuple[HostConfig, ...], Refusal | None]:
+        return prepare_host_kernel(self._kernel, node, blocked=BLOCKED)
+
+    def _config(self, node: TypedNode) -> HostConfig:
+        """The configuration for the layouts of the node's types."""
+        return next(c for c in self._prepared(node)[0] if _layouts(c, node).fits(node))
+
+
+def _quiet(function: Callable[[], object]) -> Call:
+    """The function as a step of a run: what it gives counts for nothing."""
+
+    def run() -> None:
+        function()
+
+    return run
+
+
+def _filling(array: Array, tensor: TensorType) -> Call | None:
+    """Zeros in the channels past the last, which oneDNN's primitives rely on; None where there are none."""
+    block = tensor.layout.block
+    if not block or not tensor.dims[1] % block:
+        return None
+    return partial(np.copyto, array[:, -1, ..., tensor.dims[1] % block :], np.float32(0))
+
+
+def _layouts(config: HostConfig, node: TypedNode) -> LayerConfig:
+    """The configuration as layouts of the node's ports; ANY is plain where it is for other data types than float32."""
+    ports = (*config.inputs, *config.outputs)
+    free = all(port is None or port.layout != ANY or port.dtype is DType.FLOAT32 for port in ports)
+
+    def side(ports: Sequence[PortConfig | None], names: Sequence[str]) -> list[Layout]:
+        filled = [*ports, *[None] * len(names)][: len(names)]
+        return [PLAIN if p is None or (p.layout == ANY and not free) else p.layout for p in filled]
+
+    written = zip(node.node.outputs, side(config.outputs, node.node.outputs), strict=True)
+    return LayerConfig(
+        tuple(side(config.inputs, node.node.inputs)),
+        tuple(layout for name, layout in written if name),
+        (PLAIN,) * len(node.operands),
+    )
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+MOVE = MoveKernel()

@@ -1,0 +1,220 @@
+"""Host kernels of operators on ONEDNN: blocked layouts without a reorder, memory taken over, other data types."""
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.device import Reason
+from dovetail.op import ANY, FLOATS, NHWC, DType, HostConfig, HostKernel, Layout, Operator, PortConfig
+from dovetail.ops.conv import Conv
+from dovetail.ops.conv_transpose import ConvTranspose
+from dovetail.ops.max_pool import MaxPool
+
+DEVICES = ("ONEDNN", "NUMPY", "OPENCL")
+
+
+@pytest.fixture(scope="module")
+def core():
+    return dovetail.Core(config=False)
+
+
+class InBlocks(HostKernel):
+    """Slopes filled up to whole blocks. Writes rubbish past the last channel, which must not matter.
+
+    Channels together (NHWC) are a single block: what oneDNN's convolutions of less than four channels take.
+    """
+
+    def configurations(self, op, inputs, outputs):
+        found = []
+        blocked = [Layout.of(f"nC{'dhw'[5 - inputs[0].rank :]}{block}c") for block in (16, 8)]
+        for layout in [NHWC] if inputs[0].dims[1] < 4 else blocked:
+            x, y = (PortConfig(DType.FLOAT32, layout, k) for k in (-1, 0 if op.in_place_too else -1))
+            found.append(HostConfig((x, PortConfig(DType.FLOAT32, constant=True)), (y,)))
+        return found
+
+    def bind(self, op, config, inputs, outputs):
+        (x, slope), (y,) = inputs, outputs
+        block = config.inputs[0].layout.block or slope.size
+        filled = np.full(-(-slope.size // block) * block, np.nan, np.float32)
+        filled[: slope.size] = slope
+        slopes = filled.reshape(1, -1, *(1,) * (x.ndim - 3), block)
+        assert x.shape[-1] == block
+
+        def run():
+            np.copyto(y, np.where(x > 0, x, slopes * x))
+            return y
+
+        return run
+
+    def execute(self, op, config, inputs, outputs):
+        raise AssertionError("bind gives what runs")
+
+
+class Everywhere(HostKernel):
+    """The same on plain data."""
+
+    def configurations(self, op, inputs, outputs):
+        return [HostConfig.uniform(inputs, outputs)]
+
+    def execute(self, op, config, inputs, outputs):
+        slope = inputs[1].reshape(-1, *(1,) * (inputs[0].ndim - 2))
+        np.copyto(outputs[0], np.where(inputs[0] > 0, inputs[0], slope * inputs[0]))
+
+
+class ChannelPRelu(Operator):
+    """x where it is positive, else slope[c] x."""
+
+    domain = "test.host"
+    inputs = ("X: T", "slope: T")
+    types = {"T": FLOATS}
+    kernels = (InBlocks(), Everywhere())
+    in_place_too: bool = False
+
+    def reference(self, X, slope):
+        return np.where(X > 0, X, slope.reshape(-1, *(1,) * (X.ndim - 2)) * X)
+
+
+def network(rng, middle, channels, rank, blocked_ports=1):
+    """Convolution - what `middle` makes of it - convolution, its float64 result, and an input."""
+    spatial = {3: (17,), 4: (9, 7), 5: (5, 6, 4)}[rank]
+    weights = [rng.standard_normal((channels, c, *(3,) * (rank - 2))).astype(np.float32) / 8 for c in (16, channels)]
+    slope = rng.uniform(-1, 2, channels).astype(np.float32)
+    pads = (1,) * (2 * (rank - 2))
+    g = dovetail.GraphBuilder()
+    value = g.node(Conv(pads=pads), g.input("x", "float32", (2, 16, *spatial)), g.constant(weights[0]), name="c0")
+    value = middle(g, value, g.constant(slope))
+    g.node(Conv(pads=pads), value, g.constant(weights[1]), outputs=["y"], name="c1")
+    x = rng.standard_normal((2, 16, *spatial)).astype(np.float32)
+
+    def expected(function):
+        first = Conv(pads=pads).reference(x.astype(np.float64), weights[0].astype(np.float64))
+        return Conv(pads=pads).reference(function(first, slope.astype(np.float64)), weights[1].astype(np.float64))
+
+    return g.model(["y"]), x, expected
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("channels", "rank"), [(3, 4), (16, 4), (17, 4), (33, 4), (17, 3), (17, 5)])
+def test_prelu_between_convolutions(core, device, channels, rank):
+    """The advice of 2018: a custom PReLU that takes the convolution's own layout costs no reorder, odd channels included."""
+    for shared in (False, True):
+        op = ChannelPRelu(in_place_too=shared)
+        model, x, expected = network(
+            np.random.default_rng(channels), lambda g, v, s, op=op: g.node(op, v, s, name="p"), channels, rank
+        )
+        compiled = core.compile_model(model, device)
+        want = expected(op.reference)
+        for _ in range(2):
+            np.testing.assert_allclose(compiled({"x": x})["y"], want, rtol=1e-4, atol=1e-4)
+        (node,) = (n for n in compiled.report().nodes if n.name == "p")
+        assert node.kernel == ("in_blocks" if device == "ONEDNN" or channels == 3 else "everywhere") or device == "OPENCL"
+        if device == "ONEDNN":
+            kernels = [n.kernel for n in compiled.report().nodes if n.name in ("c0", "c1")]
+            outer = sum(n.name.startswith(("reorder:x@", "reorder:y@")) for n in compiled.report().nodes)
+            assert compiled.report().reorders == outer, [n.name for n in compiled.report().nodes]
+            assert all("ref" not in k and "gemm" not in k for k in kernels), kernels
+
+
+def test_blocks_are_refused_where_nothing_lies_so(core):
+    model, _, _ = network(np.random.default_rng(0), lambda g, v, s: g.node(ChannelPRelu(), v, s, name="p"), 16, 4)
+    (node,) = (n for n in core.compile_model(model, "NUMPY").report().nodes if n.name == "p")
+    refusals = dict(node.refusals)
+    assert refusals["in_blocks"].reason is Reason.CONFIGURATION
+    assert "layout nChw16c, and the device keeps no float32 in blocks of 16" in refusals["in_blocks"].detail
+
+
+class Anyhow(HostKernel):
+    """Adds one; the array has the shape in which the value lies."""
+
+    def configurations(self, op, inputs, outputs):
+        return [HostConfig.uniform(inputs, outputs, ANY, in_place=0)]
+
+    def execute(self, op, config, inputs, outputs):
+        op.seen.add(inputs[0].shape)
+        np.add(inputs[0], 1, out=outputs[0])
+
+
+class PlusOne(Operator):
+    """x + 1"""
+
+    domain = "test.host"
+    kernels = (Anyhow(),)
+
+    def __post_init__(self):
+        object.__setattr__(self, "seen", set())
+
+    def reference(self, X, *_):
+        return X + 1
+
+
+@pytest.mark.parametrize("channels", [16, 17])
+def test_elementwise_kernels_take_any_layout(core, channels):
+    """What is written past the last channel is put back to zero: the pooling and convolution behind would see it."""
+    op = PlusOne()
+
+    def middle(g, value, slope):
+        return g.node(MaxPool(kernel_shape=(1, 1)), g.node(op, value, name="p"), name="m")
+
+    model, x, expected = network(np.random.default_rng(channels), middle, channels, 4)
+    compiled = core.compile_model(model, "ONEDNN")
+    np.testing.assert_allclose(compiled({"x": x})["y"], expected(lambda v, s: v + 1), rtol=1e-4, atol=1e-4)
+    (seen,) = op.seen
+    assert len(seen) in (4, 5)
+    types = [n.name for n in compiled.report().nodes if n.op.endswith("Reorder")]
+    assert all(name.startswith(("reorder:x@", "reorder:y@")) for name in types), types
+
+
+class Pixels(HostKernel):
+    """Sums over the channels, which lie together in NHWC, of any data type."""
+
+    def configurations(self, op, inputs, outputs):
+        x, y = inputs[0].dtype, outputs[0].dtype
+        return [HostConfig((PortConfig(x, NHWC),), (PortConfig(y, NHWC),))]
+
+    def execute(self, op, config, inputs, outputs):
+        np.cumsum(inputs[0], axis=-1, out=outputs[0])
+
+
+class Running(Operator):
+    """Running sums over the channels."""
+
+    domain = "test.host"
+    kernels = (Pixels(),)
+
+    def reference(self, X):
+        return np.cumsum(X, axis=1, dtype=X.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "float64"])
+def test_layouts_of_every_data_type(core, dtype):
+    """oneDNN's reorder is for float32; other data types are moved in the same places of the plan."""
+    x = np.random.default_rng(1).integers(0, 9, (2, 5, 3, 4)).astype(dtype)
+    g = dovetail.GraphBuilder()
+    g.node(Running(), g.node(Running(), g.input("x", dtype, x.shape)), outputs=["y"])
+    compiled = core.compile_model(g.model(["y"]), "ONEDNN")
+    np.testing.assert_array_equal(compiled({"x": x})["y"], x.cumsum(1).cumsum(1).astype(dtype))
+    assert [n.kernel for n in compiled.report().nodes][1:3] == ["pixels", "pixels"]
+    assert compiled.report().reorders == 2
+
+
+def test_a_value_that_is_read_again_is_copied_first(core):
+    """A kernel that works in its input's memory, where something else still needs the input."""
+    model, x, expected = network(
+        np.random.default_rng(5), lambda g, v, s: g.node(ConvTranspose(), g.node(PlusOne(), v), _identity(g)), 16, 4
+    )
+    g = dovetail.GraphBuilder()
+    source = g.input("x", "float32", (2, 3))
+    g.node(PlusOne(), source, outputs=["y"])
+    compiled = core.compile_model(g.model(["y", source]), "ONEDNN")
+    given = np.arange(6, dtype=np.float32).reshape(2, 3)
+    given.flags.writeable = False
+    found = compiled({"x": given})
+    np.testing.assert_array_equal(found[0], given + 1)
+    np.testing.assert_array_equal(found[1], given)
+    np.testing.assert_allclose(
+        core.compile_model(model, "ONEDNN")({"x": x})["y"], expected(lambda v, s: v + 1), rtol=1e-4, atol=1e-4
+    )
+
+
+def _identity(g):
+    return g.constant(np.eye(16, dtype=np.float32).reshape(16, 16, 1, 1))
