@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dovetail.device import TensorType
-from dovetail_gpu_opencl.source import vector_at
+from dovetail_gpu_opencl.source import loaded, vector_at
 
 __all__ = ["Access", "access_to", "flat_index", "strides_of"]
 
@@ -25,12 +25,14 @@ class Access:
         """The operand, whose elements are of `c_type`, as an expression of C type `acc`, or `acc<vec>` for a vector."""
         at = self.index
         if vec == 1:
-            return f"({acc}){pointer}[{at}]"
+            return f"({acc}){loaded(c_type, pointer, at)}"
         if self.run == "same":
-            return f"({acc}{vec})(({acc}){pointer}[{at}])"
+            return f"({acc}{vec})(({acc}){loaded(c_type, pointer, at)})"
+        if self.run == "next" and c_type == "half":
+            return f"convert_{acc}{vec}(vload_half{vec}(0, {pointer} + ({at})))"
         if self.run == "next":
             return f"convert_{acc}{vec}({vector_at(c_type, vec, f'{pointer} + ({at})')})"
-        parts = ", ".join(f"({acc}){pointer}[{_shifted(at, i)}]" for i in range(vec))
+        parts = ", ".join(f"({acc}){loaded(c_type, pointer, _shifted(at, i))}" for i in range(vec))
         return f"({acc}{vec})({parts})"
 
 

@@ -16,7 +16,7 @@ from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Write
-from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, vector_at
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, stored, vector_at
 
 __all__ = ["Chain", "Expression", "elementwise_launch", "vector_width"]
 
@@ -34,6 +34,7 @@ class Expression(CLKernel):
 
     name = "elementwise"
     elementwise = True
+    half_by_load = True
     dtypes: ClassVar = frozenset(C_TYPES)
 
     def __init__(
@@ -85,6 +86,7 @@ class Chain(CLKernel):
 
     name = "chain"
     elementwise = True
+    half_by_load = True
 
     def applies(self, node: TypedNode) -> Refusal | None:
         return Refusal(Reason.OPERATOR, node.op.key) if as_chain(node) is None else None
@@ -161,7 +163,8 @@ def elementwise_launch(
     kernel = f"__kernel void elementwise({parameters}__global {C_TYPES[result.dtype]}* dst{post_args}) {{\n{body}}}\n"
     arguments = (*(Read(name) for name in names), Write(node.node.outputs[0]), *chain.arguments)
     work, local = spread(ceil_div(result.size, vec), caps)
-    return Launch("elementwise (generated)", assemble("", {}, chain.source, kernel), "elementwise", arguments, work, local)
+    source = assemble("", {"HALF_STORAGE": "half" in kernel + chain.source}, chain.source, kernel)
+    return Launch("elementwise (generated)", source, "elementwise", arguments, work, local)
 
 
 def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: int, run_axes: int) -> str:
@@ -179,12 +182,15 @@ def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: i
     text = statements.replace("const R ", f"const {kind} ")
     text = re.sub(r"\bA\b", lines[0].split()[1], text)
     value = ("POST_V(s, o)" if vec > 1 else "POST(s, o)") if node.post_ops else "s"
-    store = (
-        f"{vector_at(out, vec, 'dst + o', written=True)} = convert_{out}{vec}({value});"
-        if vec > 1
-        else f"dst[o] = ({out})({value});"
-    )
-    return "{\n    " + "\n    ".join([*lines, text, store]) + "\n  }\n"
+    return "{\n    " + "\n    ".join([*lines, text, _store(out, vec, value)]) + "\n  }\n"
+
+
+def _store(c_type: str, vec: int, value: str) -> str:
+    if vec == 1:
+        return f"{stored(c_type, 'dst', 'o', value)};"
+    if c_type == "half":
+        return f"vstore_half{vec}_rte({value}, 0, dst + o);"
+    return f"{vector_at(c_type, vec, 'dst + o', written=True)} = convert_{c_type}{vec}({value});"
 
 
 def _run_axes(dims: Sequence[int], vec: int) -> int:

@@ -32,6 +32,9 @@ class CLKernel(Kernel):
     computes: ClassVar[bool] = True
     """False for kernels that only move bytes: these need no C type and no extension for a data type."""
 
+    half_by_load: ClassVar[bool] = False
+    """True when float16 is only read by `vload_half` and written by `vstore_half`, which every device can (`source.storage`)."""
+
     def on(self, caps: Capabilities) -> Self:
         """This kernel for a device."""
         bound = copy.copy(self)
@@ -42,7 +45,7 @@ class CLKernel(Kernel):
         """Whether this kernel runs the node as it is, its post-ops included."""
         refusal = self.applies(node)
         if refusal is None:  # not `or`: a refusal is false
-            refusal = check_types(node, self.dtypes, self.caps, self.computes)
+            refusal = check_types(node, self.dtypes, self.caps, self.computes, self.half_by_load)
         if refusal is None and node.post_ops:
             refusal = postops.check(node) if self.has_epilogue else Refusal(Reason.POST_OP, f"{self.name} applies none")
         if refusal is None:
@@ -81,7 +84,9 @@ def is_like(operand: TensorType, result: TensorType) -> bool:
     return operand.dtype is result.dtype and operand.size == result.size
 
 
-def check_types(node: TypedNode, dtypes: frozenset[DType], caps: Capabilities, computes: bool = True) -> Refusal | None:
+def check_types(
+    node: TypedNode, dtypes: frozenset[DType], caps: Capabilities, computes: bool = True, half_by_load: bool = False
+) -> Refusal | None:
     """Refuses types that are dynamic, not in `dtypes`, too large for int indices, or beyond the device's extensions."""
     if not node.is_static:
         return Refusal(Reason.DYNAMIC, ", ".join(str(t) for t in (*node.inputs, *node.outputs) if t and not t.is_static))
@@ -90,7 +95,8 @@ def check_types(node: TypedNode, dtypes: frozenset[DType], caps: Capabilities, c
             continue
         if tensor.dtype not in dtypes or (computes and tensor.dtype not in C_TYPES):
             return Refusal(Reason.DTYPE, f"{tensor.dtype}")
-        if computes and (extension := missing_capability(tensor.dtype, caps)):
+        needs_none = not computes or (half_by_load and tensor.dtype is DType.FLOAT16)
+        if not needs_none and (extension := missing_capability(tensor.dtype, caps)):
             return Refusal(Reason.CAPABILITY, f"{tensor.dtype} needs {extension}")
         if tensor.size > _INT_MAX:
             return Refusal(Reason.MEMORY, f"{tensor} has more than {_INT_MAX} elements")

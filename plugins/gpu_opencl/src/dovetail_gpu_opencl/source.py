@@ -11,7 +11,19 @@ import numpy as np
 from dovetail.device import DType
 from dovetail_gpu_opencl.capabilities import Capabilities
 
-__all__ = ["C_TYPES", "MOVABLE", "accumulator", "assemble", "literal", "load", "missing_capability", "vector_at"]
+__all__ = [
+    "C_TYPES",
+    "MOVABLE",
+    "accumulator",
+    "assemble",
+    "literal",
+    "load",
+    "loaded",
+    "missing_capability",
+    "storage",
+    "stored",
+    "vector_at",
+]
 
 C_TYPES = {
     DType.FLOAT32: "float",
@@ -52,6 +64,32 @@ def accumulator(dtype: DType) -> str:
     return "ulong" if dtype is DType.UINT64 else "long"
 
 
+def loaded(c_type: str, pointer: str, index: str) -> str:
+    """The element `index` at a pointer to `c_type`; halves as float, by `vload_half`, which needs no extension."""
+    return f"vload_half({index}, {pointer})" if c_type == "half" else f"{pointer}[{index}]"
+
+
+def stored(c_type: str, pointer: str, index: str, value: str) -> str:
+    """The statement, without semicolon, that puts `value` at `index` as `c_type`, rounded to the nearest."""
+    if c_type == "half":
+        return f"vstore_half_rte({value}, {index}, {pointer})"
+    return f"{pointer}[{index}] = ({c_type})({value})"
+
+
+def storage(dtype: DType, name: str = "T") -> dict[str, object]:
+    """Defines for elements of a data type in memory: `T` its C type, `LOAD_T(p, i)` and `STORE_T(p, i, value)`.
+
+    Kernels that touch their elements through these alone run in float16 on every device.
+    """
+    c_type = C_TYPES[dtype]
+    defines: dict[str, object] = {
+        name: c_type,
+        f"LOAD_{name}(p, i)": loaded(c_type, "(p)", "(i)"),
+        f"STORE_{name}(p, i, v)": stored(c_type, "(p)", "(i)", "v"),
+    }
+    return {**defines, "HALF_STORAGE": True} if c_type == "half" else defines
+
+
 def literal(value: float, c_type: str) -> str:
     """A number as a literal of float or double, exact, infinities and NaN included."""
     suffix = "f" if c_type == "float" else ""
@@ -85,9 +123,14 @@ def load(file: str) -> str:
 
 
 def assemble(file: str, defines: Mapping[str, object], *fragments: str) -> str:
-    """`#define` lines, generated fragments and the kernel file as one source; bools are defined as 1 or left out."""
+    """`#define` lines, generated fragments and the kernel file as one source; bools are defined as 1 or left out.
+
+    The extensions that `half` and `double` need are enabled; that of `half` not with `HALF_STORAGE`, which says that halves are
+    only pointed to.
+    """
     lines = [f"#define {name} {1 if value is True else value}\n" for name, value in defines.items() if value is not False]
     text = "".join(lines)
     generated = "".join(fragments)
-    pragmas = "".join(pragma for c_type, pragma in _PRAGMAS.items() if c_type in text or c_type in generated)
+    used = [c_type for c_type in _PRAGMAS if c_type in text or c_type in generated]
+    pragmas = "".join(_PRAGMAS[c_type] for c_type in used if not (c_type == "half" and defines.get("HALF_STORAGE")))
     return f"{pragmas}{_packed_types(generated)}{text}{generated}{load(file) if file else ''}"

@@ -10,6 +10,8 @@
 // Tunables: the local size.
 #ifndef T
 #define T float
+#define LOAD_T(p, i) ((p)[i])
+#define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
 #define MAXIMUM
 #define PLANES 1
@@ -61,7 +63,7 @@ __kernel void pool(__global const T* restrict src, __global T* dst POST_ARGS) {
         count += inside;
 #endif
         if (inside) {
-          const ACC v = s[(z * IH + y) * IW + x];
+          const ACC v = LOAD_T(s, (z * IH + y) * IW + x);
 #ifdef MAXIMUM
           acc = v > acc || v != v ? v : acc;
 #else
@@ -70,8 +72,8 @@ __kernel void pool(__global const T* restrict src, __global T* dst POST_ARGS) {
         }
       }
 #ifdef MAXIMUM
-  dst[o] = (T)(POST(acc, o));
+  STORE_T(dst, o, POST(acc, o));
 #else
-  dst[o] = (T)(POST(acc / (ACC)count, o));
+  STORE_T(dst, o, POST(acc / (ACC)count, o));
 #endif
 }

@@ -9,6 +9,8 @@
 // Tunables: GROUP.
 #ifndef T
 #define T float
+#define LOAD_T(p, i) ((p)[i])
+#define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
 #define SIZE 1
 #define COUNT 1
@@ -53,7 +55,7 @@ __kernel void reduce(__global const T* restrict src, __global T* dst POST_ARGS) 
 #ifdef SHIFTED
   ACC top = -INFINITY;
   for (int r = lane; r < COUNT; r += GROUP) {
-    const ACC x = s[AT(r)];
+    const ACC x = LOAD_T(s, AT(r));
     top = LARGER(top, x);
   }
   COLLECT(top, LARGER)
@@ -61,9 +63,9 @@ __kernel void reduce(__global const T* restrict src, __global T* dst POST_ARGS) 
 #endif
   for (int r = lane; r < COUNT; r += GROUP) {
 #ifdef SHIFTED
-    const ACC x = exp((ACC)s[AT(r)] - shift);
+    const ACC x = exp((ACC)LOAD_T(s, AT(r)) - shift);
 #else
-    const ACC x = s[AT(r)];
+    const ACC x = LOAD_T(s, AT(r));
 #endif
     const ACC e = ELEMENT(x);
     acc = JOIN(acc, e);
@@ -74,5 +76,5 @@ __kernel void reduce(__global const T* restrict src, __global T* dst POST_ARGS) 
 #else
   const ACC value = END(acc);
 #endif
-  if (lane == 0) dst[o] = (T)(POST(value, o));
+  if (lane == 0) STORE_T(dst, o, POST(value, o));
 }

@@ -8,13 +8,15 @@ from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
-from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
+from dovetail_gpu_opencl.source import accumulator, assemble, storage
 
 __all__ = ["PoolDirect", "geometry"]
 
 
 class PoolDirect(CLKernel):
     """One element a work item: pool.cl."""
+
+    half_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         rank = geometry(node).rank
@@ -27,7 +29,7 @@ class PoolDirect(CLKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dtype, dims = node.outputs[0].dtype, node.outputs[0].dims
         acc = accumulator(dtype) if dtype.is_float else "int"
-        defines = {"T": C_TYPES[dtype], "ACC": acc, "PLANES": dims[0] * dims[1], **spatial_defines(geometry(node))}
+        defines = {**storage(dtype), "ACC": acc, "PLANES": dims[0] * dims[1], **spatial_defines(geometry(node))}
         chain = postops.epilogue(node)
         source = assemble("pool.cl", {**defines, **self.mode(node)}, chain.source)
         work, local = spread(node.outputs[0].size, self.caps)

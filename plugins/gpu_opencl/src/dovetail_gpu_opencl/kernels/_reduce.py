@@ -7,36 +7,44 @@ from typing import ClassVar
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
-from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, group_size, spread
+from dovetail_gpu_opencl.kernel import CLKernel, group_size, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Write
-from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
 
 __all__ = ["GlobalPool", "Reduce"]
-
-_INTEGERS = frozenset({DType.INT8, DType.UINT8, DType.INT32, DType.INT64, DType.UINT32, DType.UINT64})
 
 
 class Reduce(CLKernel):
     """reduce.cl. `element` is C over x, `join` over a and b, `end` over a, with COUNT elements; `start` the value of none.
 
-    Integer sums wrap as those of their own width do, because the result is cut to it.
+    `integers` says how these are computed: `exact` in 64 bits, where sums wrap as those of their own width do, because the result
+    is cut to it, with `whole_end` in place of `end`; or in `double`, truncated, out of range to the nearest bound.
     """
 
     name = "reduce"
+    half_by_load = True
+    dtypes: ClassVar = frozenset(C_TYPES)
 
     def __init__(
-        self, join: str, start: str, element: str = "x", end: str = "a", *, integers: bool = False, shifted: bool = False
+        self,
+        join: str,
+        start: str,
+        element: str = "x",
+        end: str = "a",
+        *,
+        integers: str = "exact",
+        whole_end: str = "a",
+        shifted: bool = False,
     ) -> None:
         self._join, self._start, self._element, self._end, self._shifted = join, start, element, end, shifted
-        self._integers = integers
-
-    dtypes: ClassVar = FLOATS | _INTEGERS | {DType.BOOL}
+        self._integers, self._whole_end = integers, whole_end
 
     def check(self, node: TypedNode) -> Refusal | None:
-        if not self._integers and not node.outputs[0].dtype.is_float:
-            return Refusal(Reason.DTYPE, f"{node.outputs[0].dtype}")
+        if self._in_double(node) and not self.caps.fp64:
+            return Refusal(Reason.CAPABILITY, f"{node.outputs[0].dtype} needs cl_khr_fp64 here")
         axes = node.inputs[1] if len(node.inputs) > 1 else None
-        return Refusal(Reason.DYNAMIC, "axes are no constant") if axes is not None and axes.value is None else None
+        unknown = axes is not None and axes.value is None and axes.size > 0
+        return Refusal(Reason.DYNAMIC, "axes are no constant") if unknown else None
 
     def axes(self, node: TypedNode) -> Sequence[int]:
         """The axes that are reduced."""
@@ -55,10 +63,9 @@ class Reduce(CLKernel):
         gone = [(d, s) for axis, (d, s) in enumerate(zip(src.dims, steps, strict=True)) if axis in reduced]
         count = math.prod(d for d, _ in gone)
         group = group_size(self.caps, 128) if self.caps.kind == "GPU" and count >= 64 else 1
-        acc = accumulator(dst.dtype)
         defines = {
-            "T": C_TYPES[dst.dtype],
-            "ACC": acc,
+            **storage(dst.dtype),
+            **self._arithmetic(node),
             "SIZE": dst.size,
             "COUNT": count,
             "GROUP": group,
@@ -67,7 +74,6 @@ class Reduce(CLKernel):
             "ELEMENT(x)": f"({self._element})",
             "JOIN(a, b)": f"({self._join})",
             "START": self.start(dst.dtype),
-            "END(a)": f"({self._end})",
             "SHIFTED": self._shifted,
         }
         chain = postops.epilogue(node)
@@ -75,6 +81,16 @@ class Reduce(CLKernel):
         arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)
         source = assemble("reduce.cl", defines, chain.source)
         return (Launch("reduce.cl", source, "reduce", arguments, work, local),)
+
+    def _in_double(self, node: TypedNode) -> bool:
+        return self._integers == "double" and not node.outputs[0].dtype.is_float
+
+    def _arithmetic(self, node: TypedNode) -> dict[str, object]:
+        dtype = node.outputs[0].dtype
+        if not self._in_double(node):
+            return {"ACC": accumulator(dtype), "END(a)": f"({self._end if dtype.is_float else self._whole_end})"}
+        cut = f"((p)[i] = (v) != (v) ? 0 : convert_{C_TYPES[dtype]}_sat_rtz(v))"
+        return {"ACC": "double", "END(a)": f"({self._end})", "STORE_T(p, i, v)": cut}
 
     def start(self, dtype: DType) -> str:
         """The value of no elements."""

@@ -1,8 +1,9 @@
 """What convolution and pooling share: geometry as defines."""
 
 from dovetail.spatial import ConvGeometry
+from dovetail_gpu_opencl.launch import Scalar, ints
 
-__all__ = ["MAX_SPATIAL", "spatial_defines"]
+__all__ = ["MAX_SPATIAL", "spatial_arguments", "spatial_defines"]
 
 MAX_SPATIAL = 3
 _AXES = (("D", "Z"), ("H", "Y"), ("W", "X"))
@@ -20,3 +21,10 @@ def spatial_defines(g: ConvGeometry) -> dict[str, int]:
         names = (f"I{size}", f"O{size}", f"K{size}", f"STRIDE_{place}", f"DILATION_{place}", f"PAD_{place}")
         defines.update(zip(names, values, strict=True))
     return defines
+
+
+def spatial_arguments(g: ConvGeometry) -> tuple[Scalar, ...]:
+    """Sizes of input, output and kernel, strides, dilations and begin pads as ints, each for z, y and x."""
+    missing = (1,) * (MAX_SPATIAL - g.rank)
+    sizes = [number for sizes in (g.input, g.output, g.kernel, g.strides, g.dilations) for number in (*missing, *sizes)]
+    return ints(*sizes, *(0 for _ in missing), *g.pads_begin)

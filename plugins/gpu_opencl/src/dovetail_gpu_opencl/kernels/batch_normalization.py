@@ -13,6 +13,7 @@ class Normalize(CLKernel):
     """(X - mean) / sqrt(var + epsilon) * scale + B."""
 
     name = "batch_normalization"
+    half_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         if len(node.outputs) > 1 or getattr(node.op, "training_mode", False):

@@ -4,4 +4,4 @@ from dovetail_gpu_opencl.kernels._reduce import Reduce
 
 __all__ = ["KERNELS"]
 
-KERNELS = (Reduce("a > b ? a : (a <= b ? b : a + b)", "lowest", integers=True),)
+KERNELS = (Reduce("a > b ? a : (a <= b ? b : a + b)", "lowest"),)

@@ -1,0 +1,7 @@
+"""ArgMin."""
+
+from dovetail_gpu_opencl.kernels._arg import Arg
+
+__all__ = ["KERNELS"]
+
+KERNELS = (Arg(largest=False),)

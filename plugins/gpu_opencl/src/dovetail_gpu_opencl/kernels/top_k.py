@@ -1,0 +1,66 @@
+"""TopK."""
+
+from abc import abstractmethod
+
+from dovetail.device import Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernels._axis import NUMBERS, Lines, value_type
+from dovetail_gpu_opencl.launch import Launch, Null, Read, Write, ints
+from dovetail_gpu_opencl.source import assemble, storage
+
+__all__ = ["KERNELS"]
+
+
+class TopK(CLKernel):
+    """What both kernels share."""
+
+    dtypes = NUMBERS
+    half_by_load = True
+    has_epilogue = False
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        src = node.inputs[0]
+        assert src is not None
+        if not node.outputs[0].size:
+            return ()
+        lines = Lines.of(src.dims, node.op.axis)  # type: ignore[attr-defined]  # a TopK operator
+        kept = Lines.of(node.outputs[0].dims, node.op.axis).size  # type: ignore[attr-defined]  # a TopK operator
+        defines = {
+            **storage(src.dtype),
+            "VALUE": value_type(src.dtype),
+            "LARGEST": node.op.largest,  # type: ignore[attr-defined]  # a TopK operator
+        }
+        written = [Write(name) if name else Null() for name in (*node.node.outputs, "")[:2]]
+        work, local = self.work(lines)
+        arguments = (Read(node.node.inputs[0]), *written, *lines.arguments, *ints(kept))
+        return (Launch(f"{self.name}.cl", assemble(f"{self.name}.cl", defines), self.name, arguments, work, local),)
+
+    @abstractmethod
+    def work(self, lines: Lines) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Global and local size."""
+
+
+class ByInsertion(TopK):
+    """A work item a line, which keeps the best elements so far in order: little work, for devices of few and fast cores."""
+
+    name = "top_k_insertion"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if len(node.outputs) < 2:
+            return Refusal(Reason.ATTRIBUTE, "one output")  # the kernel works in both
+        return None if self.caps.kind == "CPU" else Refusal(Reason.CAPABILITY, "for CPUs")
+
+    def work(self, lines: Lines) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return lines.work(self.caps)
+
+
+class ByRank(TopK):
+    """A work item an element, which counts those before it: parallel work, of size^2 a line."""
+
+    name = "top_k_rank"
+
+    def work(self, lines: Lines) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return spread(lines.count * lines.size, self.caps)
+
+
+KERNELS = (ByInsertion(), ByRank())
