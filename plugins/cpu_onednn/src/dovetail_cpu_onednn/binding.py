@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 MAX_NDIMS = 12
-F32 = 3
+BF16, F32, S32, S8, U8 = 2, 3, 4, 5, 6
+BF16_ISA = 0xE7
 INFERENCE = 96
 TAG_ANY = 1
 
@@ -43,7 +44,7 @@ _STATUS = {
     5: "runtime error",
     6: "not required",
 }
-_IMPL_INFO, _EXEC_ARG_MD, _SCRATCHPAD_MD = 8, 255, 136
+_IMPL_INFO, _EXEC_ARG_MD, _SCRATCHPAD_MD, _DATA_TYPE = 8, 255, 136, 258
 
 
 class Arg(IntEnum):
@@ -60,6 +61,8 @@ class Arg(IntEnum):
     SHIFT = 52
     SCRATCHPAD = 80
     MULTIPLE_SRC = 1024
+    SCALES = 4096
+    ZERO_POINTS = 8192
 
     @staticmethod
     def post_op(index: int, arg: int) -> int:
@@ -122,6 +125,7 @@ _FUNCTIONS = {
     "memory_desc_create_with_strides": "*iDiD",
     "memory_desc_create_with_tag": "*iDii",
     "memory_desc_equal": "pp",
+    "memory_desc_query": "pi*",
     "post_ops_append_binary": "pip",
     "post_ops_append_eltwise": "piff",
     "post_ops_append_prelu": "pi",
@@ -130,7 +134,9 @@ _FUNCTIONS = {
     "post_ops_len": "p",
     "primitive_attr_create": "*",
     "primitive_attr_set_post_ops": "pp",
+    "primitive_attr_set_scales_mask": "pii",
     "primitive_attr_set_scratchpad_mode": "pi",
+    "primitive_attr_set_zero_points_mask": "pii",
     "primitive_create": "*p",
     "primitive_desc_query": "pii*",
     "primitive_execute": "ppi*",
@@ -178,8 +184,9 @@ H = TypeVar("H", bound=_Handle)
 class MemoryDesc(_Handle):
     """The dimensions, data type and layout of a memory."""
 
-    __slots__ = ("dims",)
+    __slots__ = ("dims", "dtype")
     dims: tuple[int, ...]
+    dtype: int
 
 
 class PrimitiveDesc(_Handle):
@@ -239,6 +246,11 @@ class Onednn:
         self._f[name] = function
         return function
 
+    @property
+    def has_bfloat16(self) -> bool:
+        """Whether the CPU multiplies bfloat16 numbers by an instruction, and oneDNN may use it (`ONEDNN_MAX_CPU_ISA`)."""
+        return bool(self._cdll.dnnl_get_effective_cpu_isa() & BF16_ISA == BF16_ISA)
+
     def set_threads(self, count: int) -> None:
         """How many threads of OpenMP what this thread calls may use. Without effect where oneDNN was built without OpenMP."""
         function = getattr(self._cdll, "omp_set_num_threads", None)
@@ -249,19 +261,19 @@ class Onednn:
 
     def strided(self, dims: Sequence[int], strides: Sequence[int], dtype: int = F32) -> MemoryDesc:
         """A descriptor with strides in elements."""
-        return self._described(dims, "with_strides", len(dims), _dims(dims), dtype, _dims(strides))
+        return self._described(dims, dtype, "with_strides", len(dims), _dims(dims), dtype, _dims(strides))
 
     def tagged(self, dims: Sequence[int], tag: int, dtype: int = F32) -> MemoryDesc:
         """A descriptor with one of the layouts that oneDNN numbers; `TAG_ANY` leaves it to the primitive."""
-        return self._described(dims, "with_tag", len(dims), _dims(dims), dtype, tag)
+        return self._described(dims, dtype, "with_tag", len(dims), _dims(dims), dtype, tag)
 
     def part(self, whole: MemoryDesc, dims: Sequence[int], offsets: Sequence[int]) -> MemoryDesc:
         """The descriptor of a box inside of another memory, to be used with the address of the whole."""
-        return self._described(dims, "submemory", whole.pointer, _dims(dims), _dims(offsets))
+        return self._described(dims, whole.dtype, "submemory", whole.pointer, _dims(dims), _dims(offsets))
 
-    def _described(self, dims: Sequence[int], how: str, *args: Any) -> MemoryDesc:
+    def _described(self, dims: Sequence[int], dtype: int, how: str, *args: Any) -> MemoryDesc:
         found = self._make(MemoryDesc, "memory_desc", *args, create=f"memory_desc_create_{how}")
-        found.dims = tuple(dims)
+        found.dims, found.dtype = tuple(dims), dtype
         return found
 
     def nbytes(self, desc: MemoryDesc) -> int:
@@ -276,15 +288,23 @@ class Onednn:
         """What a primitive wants as its argument `arg`, of which the dimensions are known."""
         found = self._arg_md(desc.pointer, _EXEC_ARG_MD, arg)
         copy = self._make(MemoryDesc, "memory_desc", found, create="memory_desc_clone")
-        copy.dims = tuple(dims)
+        dtype = c_int()
+        self._call("memory_desc_query", copy.pointer, _DATA_TYPE, byref(dtype))
+        copy.dims, copy.dtype = tuple(dims), dtype.value
         return copy
 
     # --- primitives ------------------------------------------------------------------------------------------------
 
-    def attr(self, post_ops: Sequence[tuple[str, tuple[Any, ...]]] = ()) -> Attr:
-        """Attributes with post-ops, each as the end of the name of its append function and its arguments."""
+    def attr(self, post_ops: Sequence[tuple[str, tuple[Any, ...]]] = (), masks: Sequence[tuple[str, int, int]] = ()) -> Attr:
+        """Attributes with post-ops, each as the end of the name of its append function and its arguments.
+
+        `masks` are the scales and zero points given when the primitive runs: `scales` or `zero_points`, the argument, the
+        dimensions (as bits) along which there are several.
+        """
         attr = self._make(Attr, "primitive_attr")
         self._call("primitive_attr_set_scratchpad_mode", attr.pointer, 1)
+        for kind, arg, mask in masks:
+            self._call(f"primitive_attr_set_{kind}_mask", attr.pointer, arg, mask)
         if post_ops:
             chain = self._make(_Handle, "post_ops")
             for kind, args in post_ops:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dovetail.device import Binary, Eltwise, PostOp, Prelu, Reason, Sum, TensorType, TypedNode
-from dovetail_cpu_onednn.binding import TAG_ANY, Arg, Attr, MemoryDesc, PrimitiveDesc
+from dovetail_cpu_onednn.binding import Arg, Attr, MemoryDesc, PrimitiveDesc
 from dovetail_cpu_onednn.kernel import Argument, Refused, Stage
-from dovetail_cpu_onednn.layouts import describe, plain
+from dovetail_cpu_onednn.layouts import describe, number_of, plain, undecided
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["BINARY", "ELTWISE", "Chain", "attach", "eltwise_kind"]
@@ -126,7 +126,7 @@ def _append(
     adds = isinstance(post_op, Sum) or (isinstance(post_op, Binary) and post_op.algorithm == "add" and shared)
     if isinstance(post_op, Sum) and not full:
         raise Refused(Reason.POST_OP, f"sum with {operand} for a result {result}")
-    if adds and full and chain.shared is None and operand.layout == result.layout:
+    if adds and full and chain.shared is None and (operand.layout, operand.dtype) == (result.layout, result.dtype):
         scale, zero = (post_op.scale, post_op.zero_point) if isinstance(post_op, Sum) else (1.0, 0)
         if zero:
             raise Refused(Reason.POST_OP, "sum with a zero point in float32")
@@ -143,7 +143,7 @@ def _append(
         # The weights are plain, whatever the layout of the result: sizes along other axes than the channels' would not fit it.
         if any(size != 1 for axis, size in enumerate(desc.dims) if axis != 1):
             raise Refused(Reason.POST_OP, f"prelu with {operand}; accepted: one slope, or one for each channel")
-        desc, flexible = plain(desc.dims), False
+        desc, flexible = plain(desc.dims, desc.dtype), False
     else:
         assert isinstance(post_op, Binary)
         algorithm = post_op.algorithm
@@ -160,12 +160,12 @@ def _append(
 def _operand(operand: TensorType, result: TensorType, shape: tuple[int, ...], free: bool, full: bool) -> MemoryDesc:
     """The descriptor of an operand of the rank of the primitive's result."""
     if full and shape == result.dims:
-        return library().tagged(shape, TAG_ANY) if free else describe(operand)
+        return undecided(operand) if free else describe(operand)
     if full:
-        return plain(shape)
+        return plain(shape, number_of(operand.dtype))
     dims = (1,) * (result.rank - operand.rank) + operand.dims
     if shape != result.dims:
         if any(size != 1 for size in dims[:-1]) or dims[-1] not in (1, shape[-1]):
             raise Refused(Reason.POST_OP, f"operand {operand} for a result {result} that is computed as {list(shape)}")
         dims = (1,) * (len(shape) - 1) + dims[-1:]
-    return plain(dims)
+    return plain(dims, number_of(operand.dtype))

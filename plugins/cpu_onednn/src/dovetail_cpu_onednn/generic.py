@@ -18,8 +18,8 @@ from dovetail.device import (
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
 from dovetail_cpu_onednn.bound import ReferenceKernel
 from dovetail_cpu_onednn.chain import BINARY, attach, eltwise_kind
-from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given
-from dovetail_cpu_onednn.layouts import describe, plain
+from dovetail_cpu_onednn.kernel import LOW, Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.layouts import describe, number_of, plain
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["GENERIC", "REORDER", "ElementwiseKernel", "ReorderKernel", "ViewKernel"]
@@ -39,13 +39,13 @@ class ViewKernel(OnednnKernel):
 
 
 class ReorderKernel(PrimitiveKernel):
-    """From one layout to another, for float32."""
+    """From one layout to another, for float32 and bfloat16."""
 
     name = "reorder"
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         dtype = given(node, 0).dtype
-        return Accepted(self.name) if dtype is DType.FLOAT32 else Refusal(Reason.DTYPE, f"{dtype}; accepted: float32")
+        return Accepted(self.name) if dtype in LOW else Refusal(Reason.DTYPE, f"{dtype}; accepted: float32, bfloat16")
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)
@@ -65,6 +65,7 @@ class ElementwiseKernel(PrimitiveKernel):
     """An operator that says how it is a chain of post-ops: the first step is a primitive, the others are its post-ops."""
 
     name = "elementwise"
+    dtypes = LOW
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         chained, own = _chain_of(node)
@@ -91,16 +92,16 @@ class ElementwiseKernel(PrimitiveKernel):
             node=replace(node.node, post_ops=(*rest, *node.post_ops)),
             operands=(*(given(node, i) for i in where[primitive == "binary" :]), *node.operands),
         )
-        dst = describe(node.outputs[0])
+        src, dst = describe(given(node, chained)), describe(node.outputs[0])
         chain = attach(extended, False, False)
-        arguments = [Argument(Arg.SRC, "input", chained, dst), Argument(Arg.DST, "output", 0, dst)]
+        arguments = [Argument(Arg.SRC, "input", chained, src), Argument(Arg.DST, "output", 0, dst)]
         if primitive == "binary":
             other = _broadcast(node, where[0])
-            pd = library().describe("binary", *args, dst, other, dst, attr=chain.attr)
+            pd = library().describe("binary", *args, src, other, dst, attr=chain.attr)
             arguments.append(Argument(Arg.SRC_1, "input", where[0], other))
         else:
             alg, alpha, beta = args
-            pd = library().describe(primitive, INFERENCE, alg, dst, dst, alpha, beta, attr=chain.attr)
+            pd = library().describe(primitive, INFERENCE, alg, src, dst, alpha, beta, attr=chain.attr)
         inside = len(where) - (primitive == "binary")
         reads = [_placed(a, where[primitive == "binary" :], inside) for a in chain.arguments(pd)]
         return Recipe((Stage(pd, (*arguments, *reads)),))
@@ -128,7 +129,7 @@ def _broadcast(node: TypedNode, index: int) -> MemoryDesc:
         return describe(tensor)
     if tensor.rank > result.rank:
         raise Refused(Reason.SHAPE, f"{tensor} for a result {result}")
-    return plain((1,) * (max(1, result.rank) - tensor.rank) + tensor.dims)
+    return plain((1,) * (max(1, result.rank) - tensor.rank) + tensor.dims, number_of(tensor.dtype))
 
 
 def _chain_of(node: TypedNode) -> tuple[int, tuple[PostOp, ...]]:

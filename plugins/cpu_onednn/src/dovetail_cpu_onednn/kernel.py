@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from dovetail.device import PLAIN, Accepted, DType, Kernel, LayerConfig, Layout, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Unimplemented
 from dovetail_cpu_onednn.layouts import token_of, tokens
+from dovetail_cpu_onednn.library import library
 
 __all__ = [
+    "LOW",
     "AnyLayoutKernel",
     "Argument",
     "OnednnKernel",
@@ -22,7 +24,7 @@ __all__ = [
     "given",
     "is_constant",
     "relaid",
-    "require_float32",
+    "require_data",
 ]
 
 
@@ -110,11 +112,13 @@ class OnednnKernel(Kernel):
 
 
 class PrimitiveKernel(OnednnKernel):
-    """Runs a node by oneDNN's primitives. Float32 only, nothing empty."""
+    """Runs a node by oneDNN's primitives. Data of the types in `dtypes` only, nothing empty."""
 
     name = "onednn"
     parameters: ClassVar[tuple[int, ...]] = ()
     """Inputs that no primitive reads, such as axes."""
+    dtypes: ClassVar[frozenset[DType]] = frozenset({DType.FLOAT32})
+    """The data types that the primitives take, in any mixture for which oneDNN has an implementation."""
     overwrites: ClassVar[bool] = False
     """True when output 0 may take over the memory of input 0."""
 
@@ -157,7 +161,7 @@ class PrimitiveKernel(OnednnKernel):
 
     def _checked(self, node: TypedNode) -> Recipe:
         """The recipe, if it is worth it: not by a slow implementation, nor by a slower one because of the post-ops."""
-        require_float32(node, self.parameters)
+        require_data(node, self.dtypes, self.parameters)
         found = self.recipe(node, True, False)
         if found.name.startswith("ref") or "+ ref" in found.name:
             raise Refused(Reason.POST_OP if node.post_ops else Reason.OPERATOR, "oneDNN has only its slow reference for it")
@@ -176,12 +180,18 @@ class PrimitiveKernel(OnednnKernel):
             return Refusal(Reason.POST_OP if node.post_ops else Reason.OPERATOR, str(error))
 
 
-def require_float32(node: TypedNode, parameters: Sequence[int] = ()) -> None:
-    """Raise `Refused` unless everything that the node touches, parameters left aside, is float32 and has elements."""
+LOW = frozenset({DType.FLOAT32, DType.BFLOAT16})
+"""The data types of kernels that compute with bfloat16 too."""
+
+
+def require_data(node: TypedNode, dtypes: frozenset[DType], parameters: Sequence[int] = ()) -> None:
+    """Raise `Refused` unless everything that the node touches, parameters left aside, is of the types and has elements."""
     inputs = [t for index, t in enumerate(node.inputs) if index not in parameters]
     for tensor in (*inputs, *node.outputs, *node.operands):
-        if tensor is not None and tensor.dtype is not DType.FLOAT32:
-            raise Refused(Reason.DTYPE, f"{tensor.dtype}; accepted: float32")
+        if tensor is not None and tensor.dtype not in dtypes:
+            raise Refused(Reason.DTYPE, f"{tensor.dtype}; accepted: {', '.join(sorted(d.value for d in dtypes))}")
+        if tensor is not None and tensor.dtype is DType.BFLOAT16 and not library().has_bfloat16:
+            raise Refused(Reason.CAPABILITY, "this CPU has no instructions for bfloat16")
         if tensor is not None and not tensor.size:
             raise Refused(Reason.SHAPE, "no elements")
     if len(node.outputs) != 1 or not node.node.outputs[0]:

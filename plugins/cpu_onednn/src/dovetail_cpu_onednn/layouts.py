@@ -3,11 +3,23 @@
 import math
 from collections.abc import Sequence
 
-from dovetail.device import BYXF, PLAIN, Layout, TensorType
-from dovetail_cpu_onednn.binding import MemoryDesc
+from dovetail.device import BYXF, PLAIN, DType, Layout, TensorType
+from dovetail_cpu_onednn.binding import BF16, F32, S8, S32, TAG_ANY, U8, MemoryDesc
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["BLOCKED", "blocked", "describe", "padded_type", "plain", "plain_strides", "token_of", "tokens"]
+__all__ = [
+    "BLOCKED",
+    "DATA_TYPES",
+    "blocked",
+    "describe",
+    "number_of",
+    "padded_type",
+    "plain",
+    "plain_strides",
+    "token_of",
+    "tokens",
+    "undecided",
+]
 
 # oneDNN's numbers of nCw16c and so on.
 _TAGS = {(3, 16): 56, (4, 16): 78, (5, 16): 121, (3, 8): 69, (4, 8): 102, (5, 8): 142, (3, 4): 60, (4, 4): 84, (5, 4): 128}
@@ -22,29 +34,45 @@ def plain_strides(dims: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
 
 
-def plain(dims: Sequence[int]) -> MemoryDesc:
+_DATA_TYPES = {DType.BFLOAT16: BF16, DType.FLOAT32: F32, DType.INT32: S32, DType.INT8: S8, DType.UINT8: U8}
+
+DATA_TYPES = frozenset(_DATA_TYPES)
+"""The data types that oneDNN has too."""
+
+
+def number_of(dtype: DType) -> int:
+    """oneDNN's number of a data type in `DATA_TYPES`."""
+    return _DATA_TYPES[dtype]
+
+
+def plain(dims: Sequence[int], dtype: int = F32) -> MemoryDesc:
     """A row-major descriptor; a scalar becomes one element."""
     shape = tuple(dims) or (1,)
-    return library().strided(shape, plain_strides(shape))
+    return library().strided(shape, plain_strides(shape), dtype)
 
 
 def describe(tensor: TensorType) -> MemoryDesc:
     """The descriptor of a value as it lies in memory."""
     if tensor.layout == PLAIN:
-        return plain(tensor.dims)
-    return _in_layout(tensor.dims, tensor.layout)
+        return plain(tensor.dims, number_of(tensor.dtype))
+    return _in_layout(tensor.dims, tensor.layout, number_of(tensor.dtype))
 
 
-def _in_layout(dims: tuple[int, ...], layout: Layout) -> MemoryDesc:
+def undecided(tensor: TensorType) -> MemoryDesc:
+    """The descriptor of a value whose layout is for the primitive to choose."""
+    return library().tagged(tensor.dims, TAG_ANY, number_of(tensor.dtype))
+
+
+def _in_layout(dims: tuple[int, ...], layout: Layout, dtype: int) -> MemoryDesc:
     if layout.name in _BLOCKS:
-        return library().tagged(dims, _TAGS[_BLOCKS[layout.name]])
+        return library().tagged(dims, _TAGS[_BLOCKS[layout.name]], dtype)
     order = layout.order(len(dims))
     strides = [0] * len(dims)
     step = 1
     for axis in reversed(order):
         strides[axis] = step
         step *= dims[axis]
-    return library().strided(dims, strides)
+    return library().strided(dims, strides, dtype)
 
 
 def tokens(rank: int) -> list[Layout]:
@@ -63,7 +91,8 @@ def blocked(rank: int, block: int) -> Layout:
 def token_of(desc: MemoryDesc) -> Layout | None:
     """The token of a descriptor; None for layouts that have none."""
     for layout in tokens(len(desc.dims)):
-        if library().equal(desc, plain(desc.dims) if layout == PLAIN else _in_layout(desc.dims, layout)):
+        same = plain(desc.dims, desc.dtype) if layout == PLAIN else _in_layout(desc.dims, layout, desc.dtype)
+        if library().equal(desc, same):
             return layout
     return None
 

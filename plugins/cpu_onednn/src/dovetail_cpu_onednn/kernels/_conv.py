@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from functools import partial
 
-from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TypedNode
+from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc
 from dovetail_cpu_onednn.chain import attach
-from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, given, is_constant, relaid
-from dovetail_cpu_onednn.layouts import BLOCKED, blocked, describe, plain, plain_strides
+from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, given, is_constant, relaid
+from dovetail_cpu_onednn.layouts import BLOCKED, blocked, describe, number_of, plain_strides, undecided
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["ConvKernel", "activation", "padding", "weights_of"]
@@ -20,7 +20,7 @@ FEW_CHANNELS = 4
 def activation(node: TypedNode, place: str, free: bool) -> MemoryDesc:
     """Input 0 or output 0: `any` while layouts are chosen, else as it lies."""
     tensor = given(node, 0) if place == "input" else node.outputs[0]
-    return library().tagged(tensor.dims, TAG_ANY) if free else describe(tensor)
+    return undecided(tensor) if free else describe(tensor)
 
 
 def padding(g: ConvGeometry) -> tuple[int, ...]:
@@ -32,6 +32,7 @@ def padding(g: ConvGeometry) -> tuple[int, ...]:
 class ConvKernel(PrimitiveKernel):
     """Base: the primitive's name and algorithm, the geometry, and how the weights lie."""
 
+    dtypes = LOW
     primitive = ""
     algorithm = 0
 
@@ -74,7 +75,7 @@ class ConvKernel(PrimitiveKernel):
         return config
 
     def _from_plain(self, node: TypedNode) -> LayerConfig:
-        found = self._recipe(node, plain(given(node, 0).dims), activation(node, "output", True), True, False)
+        found = self._recipe(node, describe(given(node, 0)), activation(node, "output", True), True, False)
         if "jit" not in found.name or "gemm" in found.name:
             raise Refused(Reason.LAYOUT, f"only {found.name} takes a plain input")
         return found.config(node)
@@ -83,8 +84,10 @@ class ConvKernel(PrimitiveKernel):
         if given(node, 0).rank > 5:
             raise Refused(Reason.SHAPE, f"{given(node, 0)}; accepted: one to three spatial axes")
         lib, g, wei = library(), self.geometry(node), self.weights(node)
-        wanted = lib.tagged(wei.dims, TAG_ANY) if is_constant(node, 1) else wei
-        bias = plain(node.outputs[0].dims[1:2]) if len(node.inputs) > 2 and node.inputs[2] is not None else None
+        # Constant weights are brought into the data type of the activations too.
+        wanted = lib.tagged(wei.dims, TAG_ANY, src.dtype) if is_constant(node, 1) else wei
+        given_bias = node.inputs[2] if len(node.inputs) > 2 else None
+        bias = None if given_bias is None else describe(given_bias)
         chain = attach(node, free, shared, sums=True)
         gaps = tuple(d - 1 for d in g.dilations)
         sizes = (g.strides, gaps, g.pads_begin, self.padding_end(g))
@@ -107,9 +110,9 @@ def grouped(dims: Sequence[int], strides: Sequence[int], groups: int, axis: int)
     return shape, (inner * strides[axis], *strides)
 
 
-def weights_of(dims: Sequence[int], groups: int, transposed: bool) -> MemoryDesc:
+def weights_of(tensor: TensorType, groups: int, transposed: bool) -> MemoryDesc:
     """Row-major ONNX weights, [M, C / groups, ...] or transposed [C, M / groups, ...], in oneDNN's order of dimensions."""
-    shape, strides = tuple(dims), plain_strides(dims)
+    shape, strides = tensor.dims, plain_strides(tensor.dims)
     if groups > 1:
         shape, strides = grouped(shape, strides, groups, 0)
     if transposed:
@@ -117,4 +120,4 @@ def weights_of(dims: Sequence[int], groups: int, transposed: bool) -> MemoryDesc
         order = list(range(len(shape)))
         order[a], order[b] = b, a
         shape, strides = tuple(shape[i] for i in order), tuple(strides[i] for i in order)
-    return library().strided(shape, strides)
+    return library().strided(shape, strides, number_of(tensor.dtype))

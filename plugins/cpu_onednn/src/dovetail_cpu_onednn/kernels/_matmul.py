@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from dovetail.device import TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc
 from dovetail_cpu_onednn.chain import Appended, Chain, attach
-from dovetail_cpu_onednn.kernel import Argument, Recipe, is_constant
-from dovetail_cpu_onednn.layouts import plain
+from dovetail_cpu_onednn.kernel import Argument, Recipe, given, is_constant
+from dovetail_cpu_onednn.layouts import number_of, plain
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["Product", "collapse", "product"]
@@ -58,8 +58,9 @@ def product(
     dims = operands.dst.dims
     chain: Chain = attach(node, False, shared, before=before, dims=None if dims == node.outputs[0].dims else dims, sums=True)
     fixed = is_constant(node, 1)
-    wei = lib.tagged(operands.wei.dims, TAG_ANY) if fixed else operands.wei
-    row = None if bias is None else plain((*(1,) * (len(dims) - 1), dims[-1]))
+    # Constant weights are brought into the data type of the activations too.
+    wei = lib.tagged(operands.wei.dims, TAG_ANY, operands.src.dtype) if fixed else operands.wei
+    row = None if bias is None else plain((*(1,) * (len(dims) - 1), dims[-1]), number_of(given(node, bias).dtype))
     pd = lib.describe("matmul", operands.src, wei, row, operands.dst, attr=chain.attr)
     arguments = [
         Argument(Arg.SRC, "input", 0, operands.src),

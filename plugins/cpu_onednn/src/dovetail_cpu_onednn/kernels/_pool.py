@@ -6,7 +6,7 @@ from dovetail.device import Reason, TypedNode
 from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.binding import INFERENCE, Arg
 from dovetail_cpu_onednn.chain import attach
-from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, given
+from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, Recipe, Refused, given
 from dovetail_cpu_onednn.kernels._conv import padding
 from dovetail_cpu_onednn.layouts import describe
 from dovetail_cpu_onednn.library import library
@@ -18,6 +18,7 @@ class PoolKernel(AnyLayoutKernel):
     """Base: the algorithm and the geometry."""
 
     name = "pooling"
+    dtypes = LOW
 
     @abstractmethod
     def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:

@@ -4,8 +4,8 @@ import math
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg
-from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given
-from dovetail_cpu_onednn.layouts import plain
+from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.layouts import number_of, plain
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["SoftmaxKernel"]
@@ -15,6 +15,7 @@ class SoftmaxKernel(PrimitiveKernel):
     """Along one axis, or over everything from an axis on, as operator sets before 13 want it."""
 
     name = "softmax"
+    dtypes = LOW
     overwrites = True
 
     def __init__(self, algorithm: int) -> None:
@@ -31,7 +32,7 @@ class SoftmaxKernel(PrimitiveKernel):
         flat = None
         if node.op.since < 13:
             flat, axis = (math.prod(dims[:axis]), math.prod(dims[axis:])), 1
-        desc = plain(flat or dims)
-        pd = library().describe("softmax_forward", INFERENCE, self.algorithm, desc, desc, axis)
-        arguments = (Argument(Arg.SRC, "input", 0, desc), Argument(Arg.DST, "output", 0, desc))
+        src, dst = (plain(flat or dims, number_of(t.dtype)) for t in (given(node, 0), node.outputs[0]))
+        pd = library().describe("softmax_forward", INFERENCE, self.algorithm, src, dst, axis)
+        arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
         return Recipe((Stage(pd, arguments),))

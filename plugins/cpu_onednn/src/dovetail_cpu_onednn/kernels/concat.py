@@ -3,7 +3,7 @@
 from dovetail.device import Reason, TypedNode
 from dovetail.ops.concat import Concat
 from dovetail_cpu_onednn.binding import Arg
-from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, Recipe, Refused, Stage, given
 from dovetail_cpu_onednn.layouts import describe
 from dovetail_cpu_onednn.library import library
 
@@ -12,6 +12,7 @@ class Concatenation(AnyLayoutKernel):
     """Inputs one behind the other along an axis."""
 
     name = "concat"
+    dtypes = LOW
     data = None
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:

@@ -21,7 +21,7 @@ class Convolution(ConvKernel):
 
     def weights(self, node: TypedNode) -> MemoryDesc:
         assert isinstance(node.op, Conv)
-        return weights_of(given(node, 1).dims, node.op.group, transposed=False)
+        return weights_of(given(node, 1), node.op.group, transposed=False)
 
 
 KERNELS = (Convolution(),)

@@ -23,7 +23,7 @@ class Deconvolution(ConvKernel):
 
     def weights(self, node: TypedNode) -> MemoryDesc:
         assert isinstance(node.op, ConvTranspose)
-        return weights_of(given(node, 1).dims, node.op.group, transposed=True)
+        return weights_of(given(node, 1), node.op.group, transposed=True)
 
     def padding_end(self, g: ConvGeometry) -> Sequence[int]:
         spans = zip(g.input, g.strides, g.extent, g.pads_begin, g.output, strict=True)

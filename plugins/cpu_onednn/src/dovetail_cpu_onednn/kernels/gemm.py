@@ -3,9 +3,9 @@
 from dovetail.device import Reason, TypedNode
 from dovetail.ops.gemm import Gemm
 from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended
-from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.kernel import LOW, PrimitiveKernel, Recipe, Refused, given
 from dovetail_cpu_onednn.kernels._matmul import Product, product
-from dovetail_cpu_onednn.layouts import plain
+from dovetail_cpu_onednn.layouts import number_of, plain
 from dovetail_cpu_onednn.library import library
 
 
@@ -13,14 +13,16 @@ class GemmProduct(PrimitiveKernel):
     """alpha * A' B' + C. C is a bias where it is one row and nothing scales the product before it is added."""
 
     name = "matmul"
+    dtypes = LOW
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         op = node.op
         assert isinstance(op, Gemm)
         m, n, k = op.sizes(given(node, 0), given(node, 1))
-        src = library().strided((m, k), (1, m) if op.transA else (k, 1))
-        wei = library().strided((k, n), (1, k) if op.transB else (n, 1))
-        operands = Product(src, wei, plain((m, n)))
+        src_type, wei_type, dst_type = (number_of(t.dtype) for t in (given(node, 0), given(node, 1), node.outputs[0]))
+        src = library().strided((m, k), (1, m) if op.transA else (k, 1), src_type)
+        wei = library().strided((k, n), (1, k) if op.transB else (n, 1), wei_type)
+        operands = Product(src, wei, plain((m, n), dst_type))
         before: list[Appended] = [] if op.alpha == 1 else [("eltwise", (ELTWISE["linear"], op.alpha, 0.0))]
         c = node.inputs[2] if len(node.inputs) > 2 else None
         if c is None:
@@ -29,7 +31,7 @@ class GemmProduct(PrimitiveKernel):
             raise Refused(Reason.ATTRIBUTE, f"beta {op.beta}; accepted: 1")
         if not before and c.dims in ((n,), (1, n)):
             return product(node, operands, shared, bias=2)
-        desc = plain((1,) * (2 - c.rank) + c.dims)
+        desc = plain((1,) * (2 - c.rank) + c.dims, number_of(c.dtype))
         before.append(("binary", (BINARY["add"], desc)))
         return product(node, operands, shared, before=before, reads=[(len(before) - 1, desc)])
 

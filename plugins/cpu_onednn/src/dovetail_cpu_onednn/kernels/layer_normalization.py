@@ -1,11 +1,11 @@
 """LayerNormalization over the last axis: oneDNN's layer normalisation."""
 
-from dovetail.device import Reason, TypedNode
+from dovetail.device import DType, Reason, TypedNode
 from dovetail.ops.layer_normalization import LayerNormalization
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, Flag
 from dovetail_cpu_onednn.chain import attach
-from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, given
-from dovetail_cpu_onednn.layouts import plain
+from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.layouts import describe, plain
 from dovetail_cpu_onednn.library import library
 
 
@@ -13,6 +13,7 @@ class LayerNorm(PrimitiveKernel):
     """Rows of the last axis, with a scale and a shift for each column."""
 
     name = "layer_normalization"
+    dtypes = LOW
     overwrites = True
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
@@ -24,14 +25,16 @@ class LayerNorm(PrimitiveKernel):
         present = [(arg, index) for arg, index in parameters if node.inputs[index] is not None]
         if any(given(node, index).dims != dims[-1:] for _, index in present):
             raise Refused(Reason.SHAPE, f"Scale and B; accepted: [{dims[-1]}]")
+        if any(given(node, index).dtype is not DType.FLOAT32 for _, index in present):
+            raise Refused(Reason.DTYPE, "Scale and B; accepted: float32")
         flags = Flag.USE_SCALE | (Flag.USE_SHIFT if len(present) > 1 else 0)
-        desc, vector = plain(dims), plain(dims[-1:])
+        src, dst, vector = describe(given(node, 0)), describe(node.outputs[0]), plain(dims[-1:])
         chain = attach(node, False, False)
-        args = (INFERENCE, desc, desc, None, op.epsilon, flags)
+        args = (INFERENCE, src, dst, None, op.epsilon, flags)
         pd = library().describe("layer_normalization_forward", *args, attr=chain.attr)
-        arguments = [Argument(Arg.SRC, "input", 0, desc), Argument(Arg.DST, "output", 0, desc)]
+        arguments = [Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst)]
         arguments += [Argument(arg, "input", index, vector) for arg, index in present]
-        return Recipe(chain.stages(pd, arguments, desc), chain.shared)
+        return Recipe(chain.stages(pd, arguments, dst), chain.shared)
 
 
 KERNELS = (LayerNorm(),)

@@ -1,19 +1,22 @@
 """MatMul: oneDNN's matmul."""
 
 from dovetail.device import TypedNode
-from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, given
+from dovetail_cpu_onednn.kernel import LOW, PrimitiveKernel, Recipe, given
 from dovetail_cpu_onednn.kernels._matmul import Product, collapse, product
-from dovetail_cpu_onednn.layouts import plain
+from dovetail_cpu_onednn.layouts import number_of, plain
 
 
 class MatrixProduct(PrimitiveKernel):
     """With batches and broadcasting; all rows of the left operand are one matrix where the right one is."""
 
     name = "matmul"
+    dtypes = LOW
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
-        shapes = collapse(given(node, 0).dims, given(node, 1).dims)
-        return product(node, Product(*map(plain, shapes)), shared)
+        types = (given(node, 0), given(node, 1), node.outputs[0])
+        shapes = collapse(types[0].dims, types[1].dims)
+        descs = (plain(shape, number_of(t.dtype)) for shape, t in zip(shapes, types, strict=True))
+        return product(node, Product(*descs), shared)
 
 
 KERNELS = (MatrixProduct(),)

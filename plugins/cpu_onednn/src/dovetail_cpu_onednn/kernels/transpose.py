@@ -3,8 +3,8 @@
 from dovetail.device import Reason, TypedNode
 from dovetail.ops.transpose import Transpose
 from dovetail_cpu_onednn.binding import Arg
-from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given
-from dovetail_cpu_onednn.layouts import plain, plain_strides
+from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.layouts import number_of, plain, plain_strides
 from dovetail_cpu_onednn.library import library
 
 
@@ -12,6 +12,7 @@ class Permutation(PrimitiveKernel):
     """The input seen with its dimensions in another order, copied to a plain output."""
 
     name = "reorder"
+    dtypes = LOW
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         assert isinstance(node.op, Transpose)
@@ -20,8 +21,9 @@ class Permutation(PrimitiveKernel):
             raise Refused(Reason.POST_OP if node.post_ops else Reason.SHAPE, "reorder takes no post-ops and no scalars")
         strides = plain_strides(dims)
         order = node.op.order(len(dims))
-        src = library().strided([dims[axis] for axis in order], [strides[axis] for axis in order])
-        dst = plain(node.outputs[0].dims)
+        src_type, dst_type = (number_of(t.dtype) for t in (given(node, 0), node.outputs[0]))
+        src = library().strided([dims[axis] for axis in order], [strides[axis] for axis in order], src_type)
+        dst = plain(node.outputs[0].dims, dst_type)
         pd = library().describe_reorder(src, dst)
         if not pd.implementation.startswith("jit"):
             raise Refused(Reason.OPERATOR, f"oneDNN has only {pd.implementation} for this order")
