@@ -19,7 +19,7 @@ from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.discovery import find_device
 
 Floats = NDArray[np.float32]
-QUEUES = ("IN_ORDER", "OUT_OF_ORDER")
+QUEUES = ("IN_ORDER", "MULTI", "OUT_OF_ORDER")
 
 UNARY: dict[str, Callable[[Any], Any]] = {
     "Tanh": np.tanh,
@@ -79,7 +79,7 @@ def test_random_graphs(seed: int, queue: str, device: OpenCLDevice, bench: Any) 
 def test_a_graph_too_large_for_one_buffer_gets_several(info: DeviceInfo, bench: Any) -> None:
     caps = dataclasses.replace(Capabilities.query(find_device(info.name)), max_allocation=512)
     device = OpenCLDevice(info, caps=caps)
-    for queue in QUEUES if caps.out_of_order else QUEUES[:1]:
+    for queue in QUEUES if caps.out_of_order else QUEUES[:2]:
         graph, feeds, expected = random_graph(np.random.default_rng(1), bench, 20)
         for got, want in zip(bench.run(device, graph, feeds, QUEUE=queue), expected, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
@@ -98,7 +98,7 @@ def test_waits_of_an_out_of_order_queue(keep: bool, device: OpenCLDevice, bench:
     offsets = executable.memory.offsets
     assert (offsets[negated] == offsets[x]) == (not keep)
     # Upload, Abs, Tanh, Neg, ...: Neg reads what Abs wrote, and perhaps overwrites x, which Tanh reads.
-    assert executable.waits()[:4] == ((), (0,), (0,), (1,) if keep else (1, 2))
+    assert executable.schedule().waits[:4] == ((), (0,), (0,), (1,) if keep else (1, 2))
 
 
 def test_two_requests_in_threads(device: OpenCLDevice, bench: Any) -> None:
@@ -173,7 +173,7 @@ def test_batch_0(device: OpenCLDevice, bench: Any, rng: np.random.Generator) -> 
     out = g.node(bench.op("Softmax"), g.node(bench.op("MatMul"), flat, g.constant(np.ones((4, 5), np.float32))))
     total = g.node(bench.op("ReduceSum", keepdims=False), out)
     graph = bench.typed(g.graph([out, total]))
-    for queue in QUEUES if device.caps.out_of_order else QUEUES[:1]:
+    for queue in QUEUES if device.caps.out_of_order else QUEUES[:2]:
         empty, zero = bench.run(device, graph, [np.zeros((0, 3, 8, 8), np.float32)], QUEUE=queue)
         assert empty.shape == (0, 5)
         assert zero == 0

@@ -28,7 +28,7 @@ from dovetail.device import (
     plan_graph,
     plan_regions,
 )
-from dovetail.errors import CompileError, UsageError, did_you_mean
+from dovetail.errors import CompileError, UsageError
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.discovery import find_device
 from dovetail_gpu_opencl.elementwise import Chain
@@ -36,6 +36,7 @@ from dovetail_gpu_opencl.executable import CLExecutable, Command
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Launch, Scratch
+from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.own_kernel import OwnKernel
 from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature
 from dovetail_gpu_opencl.reorder import ReorderKernel
@@ -43,28 +44,25 @@ from dovetail_gpu_opencl.view import View
 
 __all__ = ["OpenCLDevice"]
 
-QUEUES = ("IN_ORDER", "OUT_OF_ORDER")
-OPTIONS = ("QUEUE",)
-
 
 class OpenCLDevice(Device):
     """One OpenCL device with a context of its own.
 
-    Options: `QUEUE` is `IN_ORDER` (the default) or `OUT_OF_ORDER`. `caps` replaces what the device says of itself: for tests
-    that choose kernels of another kind of device.
+    For its options see `Options`. `caps` replaces what the device says of itself: for tests that choose kernels of another kind
+    of device.
     """
 
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any] | None = None, caps: Capabilities | None = None) -> None:
         self.info = info
         self._options = dict(options or {})
-        queue_of(self._options)
+        Options.read(self._options)
         try:
             self._device = find_device(info.name)
         except KeyError:
             raise DeviceUnavailable(f"{info.name} ({info.full_name}) is not there any more") from None
         with translated(f"creating a context on {info.name}"):
             self._context = cl.Context([self._device])
-        self.caps = _with_images(caps or Capabilities.query(self._device), self._context)
+            self.caps = _with_images(caps or Capabilities.query(self._device), self._context)
         self.programs = Programs(self._context, self._device, self.caps, FileCache(CACHE_SECTION))
         self._table: KernelTable[CLKernel] = KernelTable("dovetail_gpu_opencl.kernels")
         self._bound: dict[str, tuple[CLKernel, ...]] = {}
@@ -81,8 +79,8 @@ class OpenCLDevice(Device):
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> CLExecutable:
         """Compile a graph in schedule order. Raises `CompileError` naming the node."""
-        out_of_order = queue_of({**self._options, **options}) == "OUT_OF_ORDER"
-        if out_of_order and not self.caps.out_of_order:
+        chosen_options = Options.read({**self._options, **options})
+        if chosen_options.QUEUE == "OUT_OF_ORDER" and not self.caps.out_of_order:
             raise DeviceError(f"{self.info.name} has no out-of-order queues", hint="leave out the option QUEUE")
         typed = {node.name: TypedNode.of(node, graph) for node in graph.nodes}
         chosen = {name: self._chosen(node) for name, node in typed.items()}
@@ -93,7 +91,7 @@ class OpenCLDevice(Device):
         own = {name: choice.kernel.from_operator for name, choice in chosen.items()}
         commands = [self._command(n, launch, own[name]) for name, n in typed.items() for launch in launches[name]]
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
-        return CLExecutable(self._context, self._device, self.caps, graph, commands, reports, memory, out_of_order=out_of_order)
+        return CLExecutable(self._context, self._device, self.caps, graph, commands, reports, memory, chosen_options)
 
     def kernels(self, node: TypedNode) -> tuple[CLKernel, ...]:
         """All kernels that are asked for a node, in order."""
@@ -111,7 +109,8 @@ class OpenCLDevice(Device):
         named = str(node.node)
         program = self.programs.get(launch, named)
         if own:  # those of this package are tested
-            check_signature(program, launch, named)
+            with translated(f"node {named}: looking at the kernels of {launch.file}"):
+                check_signature(program, launch, named)
         return Command(named, launch, program)
 
     def _check_layouts(self, kernel: CLKernel, node: TypedNode) -> None:
@@ -128,17 +127,6 @@ class OpenCLDevice(Device):
         if isinstance(choice, Refusal):
             raise UsageError(f"node {node.node} was not accepted by {self.info.name}: {choice}")
         return choice
-
-
-def queue_of(options: Mapping[str, Any]) -> str:
-    """The kind of queue that the options ask for. Raises `UsageError` for an unknown option or kind."""
-    for name in options:
-        if name not in OPTIONS:
-            raise UsageError(f"unknown option {name!r} for OPENCL", hint=did_you_mean(name, OPTIONS))
-    queue = options.get("QUEUE", "IN_ORDER")
-    if queue not in QUEUES:
-        raise UsageError(f"option QUEUE is {queue!r}; accepted: {', '.join(QUEUES)}")
-    return str(queue)
 
 
 def _in_place(chosen: Mapping[str, Choice[CLKernel]], typed: Mapping[str, TypedNode], node: Node) -> Sequence[str]:

@@ -9,17 +9,21 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from dovetail.device import DType, Executable, ExecutableRequest, Graph, MemoryPlan, NodeReport, OutOfMemory
+from dovetail.device import DType, Executable, ExecutableRequest, Graph, MemoryPlan, NodeReport
+from dovetail_gpu_opencl.buffers import Buffers, GuardedBuffers
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.failures import translated
-from dovetail_gpu_opencl.hazards import Span, Step, dependencies
+from dovetail_gpu_opencl.hazards import Schedule, Span, Step, dependencies, in_lanes
 from dovetail_gpu_opencl.launch import Constant, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write
+from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.reorder import laid_out
-from dovetail_gpu_opencl.request import InOrderRequest, OutOfOrderRequest
+from dovetail_gpu_opencl.request import DebugRequest, EventRequest, InOrderRequest
 
 __all__ = ["CLExecutable", "Command"]
 
 ARENA = "<arena>"
+QUEUES = 4
+"""In-order queues of a request with `QUEUE=MULTI`: more than most graphs have branches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,7 @@ class CLExecutable(Executable):
         commands: Sequence[Command],
         reports: Sequence[NodeReport],
         memory: MemoryPlan,
-        *,
-        out_of_order: bool,
+        options: Options,
     ) -> None:
         self.context, self.device, self.caps, self.graph = context, device, caps, graph
         self.commands, self.reports = tuple(commands), tuple(reports)
@@ -55,17 +58,21 @@ class CLExecutable(Executable):
         self.arrays = {name: laid_out(array, graph.types[name]) for name, array in graph.constants.items()}
         self.faults = tuple((c.node, a.message) for c in self.commands for a in c.launch.arguments if isinstance(a, Fault))
         self.downloads = tuple(self._downloaded(name) for name in graph.outputs)
-        self._out_of_order = out_of_order
+        self._options = options
+        self.buffers = self.new_buffers()
         self._constants: dict[int, Any] = {}
         self._arrays: list[NDArray[Any]] = []
         self._upload()
 
     def create_request(self) -> ExecutableRequest:
-        """A new request with a queue, an arena and kernel objects of its own."""
-        return OutOfOrderRequest(self) if self._out_of_order else InOrderRequest(self)
+        """A new request with queues, buffers and kernel objects of its own."""
+        if self._options.DEBUG_BUFFERS:
+            return DebugRequest(self)
+        return InOrderRequest(self) if self._options.QUEUE == "IN_ORDER" else EventRequest(self)
 
     def close(self) -> None:
         """Drop the constants; the driver frees them when the last request is gone."""
+        self.buffers = self.new_buffers()
         self._constants.clear()
         self._arrays.clear()
 
@@ -84,27 +91,54 @@ class CLExecutable(Executable):
         """The buffer of an uploaded array."""
         return self._constants[id(array)]
 
-    def allocate(self) -> dict[str, Any]:
-        """Buffers for all blocks of the plan, one for each of its regions, and images.
+    def new_buffers(self) -> Buffers:
+        """What buffers are made from: guarded ones when they are debugged."""
+        kind = GuardedBuffers if self._options.DEBUG_BUFFERS else Buffers
+        return kind(self.context, self.caps.max_allocation)
+
+    def allocate(self, buffers: Buffers) -> dict[str, Any]:
+        """Buffers for all blocks of the plan, one for each of its regions (when they are debugged, for each block), and images.
 
         Whole buffers, not sub-buffers of an arena: releasing overlapping sub-buffers crashes in NVIDIA's driver 580.
         """
-        sizes: dict[int, int] = {}
-        for name, offset in self.memory.offsets.items():
-            sizes[offset] = max(sizes.get(offset, 1), self.nbytes(name))
-        buffers = {offset: self._buffer(size, "intermediate values") for offset, size in sizes.items()}
-        found = {name: buffers[offset] for name, offset in self.memory.offsets.items()}
+        if self._options.DEBUG_BUFFERS:
+            found = {name: buffers.empty(max(1, self.nbytes(name)), f"{name!r}") for name in self.memory.offsets}
+        else:
+            sizes: dict[int, int] = {}
+            for name, offset in self.memory.offsets.items():
+                sizes[offset] = max(sizes.get(offset, 1), self.nbytes(name))
+            regions = {offset: buffers.empty(size, "intermediate values") for offset, size in sizes.items()}
+            found = {name: regions[offset] for name, offset in self.memory.offsets.items()}
         return {**found, **{name: self._image(image) for name, image in self._images.items()}}
 
-    def waits(self) -> tuple[tuple[int, ...], ...]:
-        """For an out-of-order queue: what each upload, each command and each download must wait for."""
+    def schedule(self) -> Schedule:
+        """Queues and waits for each upload, each command and each download, in this order."""
         uploads = [Step(writes=(self._span(name),)) for name in self.graph.inputs]
         launches = [
             Step(tuple(self._span(v) for v in c.launch.reads), tuple(self._span(v) for v in c.launch.writes))
             for c in self.commands
         ]
         downloads = [Step(reads=(self._span(root),)) for root in self.downloads if root]
-        return dependencies([*uploads, *launches, *downloads])
+        waits = dependencies([*uploads, *launches, *downloads])
+        if self._options.QUEUE == "MULTI":
+            return in_lanes(waits, QUEUES)
+        return Schedule((0,) * len(waits), waits, (False,) * len(waits))
+
+    @property
+    def out_of_order(self) -> bool:
+        """True when requests use one queue that runs commands in any order that their events allow."""
+        return self._options.QUEUE == "OUT_OF_ORDER"
+
+    def touched(self, command: Command, buffers: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """The buffers that a command reads or writes, each with what errors call it."""
+        found = []
+        for argument in command.launch.arguments:
+            if isinstance(argument, Read | Write | Scratch | Constant):
+                (buffer,) = _values(self, argument, buffers, None, 0)
+                nbytes = argument.array.nbytes if isinstance(argument, Constant) else self.nbytes(argument.value)
+                what = "a constant made from its weights" if isinstance(argument, Constant) else str(argument)
+                found.append((f"{what} ({nbytes} bytes)", buffer))
+        return found
 
     def _downloaded(self, output: str) -> str:
         """The block that an output is read from; empty when there is nothing to read: no elements, or a constant."""
@@ -117,12 +151,6 @@ class CLExecutable(Executable):
             return Span(root, 0, 1)  # a constant, which nobody writes, or an image
         start = self.memory.offsets[root]
         return Span(ARENA, start, start + max(1, self.nbytes(root)))
-
-    def _buffer(self, nbytes: int, what: str) -> Any:
-        if nbytes > self.caps.max_allocation:
-            raise OutOfMemory(f"{what} need {nbytes} bytes; the device's largest buffer has {self.caps.max_allocation}")
-        with translated(f"allocating {nbytes} bytes for {what}"):
-            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
 
     def _image(self, image: Image) -> Any:
         kind = cl.channel_type.HALF_FLOAT if image.dtype is DType.FLOAT16 else cl.channel_type.FLOAT
@@ -148,10 +176,8 @@ class CLExecutable(Executable):
         if id(array) in self._constants:
             return
         self._arrays.append(array)  # ids stay unique while the array lives
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
         host = np.ascontiguousarray(array) if array.size else np.zeros(1, array.dtype)
-        with translated(f"node {node}: uploading a constant of {host.nbytes} bytes"):
-            self._constants[id(array)] = cl.Buffer(self.context, flags, hostbuf=host)
+        self._constants[id(array)] = self.buffers.holding(host, f"a constant of node {node}")
 
 
 def bind(executable: CLExecutable, command: Command, buffers: Mapping[str, Any], faults: Any, first_fault: int) -> Any:

@@ -17,32 +17,29 @@ from dovetail_gpu_opencl.launch import Fault
 if TYPE_CHECKING:
     from dovetail_gpu_opencl.executable import CLExecutable
 
-__all__ = ["InOrderRequest", "OutOfOrderRequest"]
-
-_copy = cl.enqueue_copy
-_enqueue = cl.enqueue_nd_range_kernel
+__all__ = ["DebugRequest", "EventRequest", "InOrderRequest"]
 
 
 class CLRequest(ExecutableRequest):
-    """What both kinds of queue share."""
-
-    queue_properties: tuple[Any, ...] = ()
+    """What all kinds of queue share."""
 
     def __init__(self, executable: "CLExecutable") -> None:
         self._executable = executable
         graph = executable.graph
         with translated("creating a command queue"):
-            self._queue = cl.CommandQueue(executable.context, executable.device, *self.queue_properties)
-        self._buffers = executable.allocate()
+            self._queue = self._make_queue()
+        self._memory = executable.new_buffers()
+        self._buffers = executable.allocate(self._memory)
         self._faults = np.zeros(max(1, len(executable.faults)), np.int32)
-        with translated("allocating the fault flags"):
-            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-            self._fault_buffer: Any = cl.Buffer(executable.context, flags, hostbuf=self._faults)
+        self._fault_buffer: Any = self._memory.holding(self._faults, "fault flags", written=True)
         self._uploads = tuple(None if not graph.types[n].size else self._buffers[n] for n in graph.inputs)
         self._results = tuple(self._host_array(name) for name in graph.outputs)
         pairs = zip(executable.downloads, self._results, strict=True)
         self._downloads = tuple((host, self._buffers[root]) for root, host in pairs if root)
         self._launches = tuple(self._bind_all())
+
+    def _make_queue(self) -> Any:
+        return cl.CommandQueue(self._executable.context, self._executable.device)
 
     def close(self) -> None:
         """Free the buffers and kernel objects. Waits for what is under way."""
@@ -51,6 +48,7 @@ class CLRequest(ExecutableRequest):
         self._uploads = ()
         self._buffers = {}
         self._fault_buffer = None
+        self._memory = self._executable.new_buffers()
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Upload, launch everything, download, wait."""
@@ -92,14 +90,21 @@ class CLRequest(ExecutableRequest):
         commands = self._executable.commands
         where = f"node {commands[launched].node}" if launched < len(commands) else "waiting for the results"
         with contextlib.suppress(cl.Error):  # the queue may be lost; the first error is the one to tell
-            self._queue.finish()
+            self._finish()
+            self._reset_faults()  # a node that still ran may have set one
         return as_dovetail(error, f"{where}, with {self._executable.memory.peak} bytes of intermediate values")
+
+    def _finish(self) -> None:
+        self._queue.finish()
+
+    def _reset_faults(self) -> None:
+        self._faults[:] = 0
+        cl.enqueue_copy(self._queue, self._fault_buffer, self._faults)
 
     def _raise_fault(self) -> None:
         index = int(np.flatnonzero(self._faults)[0])
-        self._faults[:] = 0
         with translated("resetting the fault flags"):
-            _copy(self._queue, self._fault_buffer, self._faults)
+            self._reset_faults()
         node, message = self._executable.faults[index]
         raise InferError(f"node {node}: {message}")
 
@@ -108,9 +113,9 @@ class InOrderRequest(CLRequest):
     """Commands run one after the other; no event is waited for but the last."""
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
-        queue, enqueue = self._queue, _enqueue
+        queue, enqueue, copy = self._queue, cl.enqueue_nd_range_kernel, cl.enqueue_copy
         # pyopencl waits for a copy whose event is dropped, so they are kept to the end.
-        events = [_copy(queue, b, a, is_blocking=False) for a, b in zip(inputs, self._uploads, strict=True) if b is not None]
+        events = [copy(queue, b, a, is_blocking=False) for a, b in zip(inputs, self._uploads, strict=True) if b is not None]
         kernel = None
         try:
             for kernel, global_size, local_size in self._launches:  # the handler reads it
@@ -119,34 +124,95 @@ class InOrderRequest(CLRequest):
             progress[0] = next(i for i, launch in enumerate(self._launches) if launch[0] is kernel)
             raise
         progress[0] = len(self._launches)
-        events += [_copy(queue, *pair, is_blocking=False) for pair in self._downloads]
+        events += [copy(queue, *pair, is_blocking=False) for pair in self._downloads]
         if self._executable.faults:
-            events.append(_copy(queue, self._faults, self._fault_buffer, is_blocking=False))
+            events.append(copy(queue, self._faults, self._fault_buffer, is_blocking=False))
         queue.finish()
 
 
-class OutOfOrderRequest(CLRequest):
-    """Every command waits for the events of its true producers, and of whoever used the memory that it overwrites."""
+class EventRequest(CLRequest):
+    """Every command waits for the events of its true producers, and of whoever used the memory that it overwrites.
 
-    queue_properties = (cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE,)
+    In one out-of-order queue, or in several in-order queues, where it waits for the steps of other queues only.
+    """
+
+    def __init__(self, executable: "CLExecutable") -> None:
+        schedule = executable.schedule()
+        self._queues: list[Any] = []
+        super().__init__(executable)
+        with translated("creating a command queue"):
+            self._queues += [self._queue, *(self._make_queue() for _ in range(max(schedule.lanes, default=0)))]
+        queues = [self._queues[lane] for lane in schedule.lanes]
+        self._steps = tuple(zip(queues, schedule.waits, schedule.awaited, strict=True))
+
+    def _make_queue(self) -> Any:
+        if not self._executable.out_of_order:
+            return super()._make_queue()
+        properties = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+        return cl.CommandQueue(self._executable.context, self._executable.device, properties)
+
+    def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
+        events, steps = [], iter(self._steps)
+        enqueue, copy = cl.enqueue_nd_range_kernel, cl.enqueue_copy
+        for array, buffer in zip(inputs, self._uploads, strict=True):
+            queue, _, awaited = next(steps)
+            events.append(cl.enqueue_marker(queue) if buffer is None else copy(queue, buffer, array, is_blocking=False))
+            if awaited:
+                queue.flush()
+        for index, (kernel, global_size, local_size) in enumerate(self._launches):
+            progress[0] = index
+            queue, waits, awaited = next(steps)
+            events.append(enqueue(queue, kernel, global_size, local_size, None, [events[i] for i in waits]))
+            if awaited:
+                queue.flush()
+        progress[0] = len(self._launches)
+        for pair in self._downloads:
+            queue, waits, _ = next(steps)
+            events.append(copy(queue, *pair, is_blocking=False, wait_for=[events[i] for i in waits]))
+        self._finish()
+        if self._executable.faults:
+            copy(self._queue, self._faults, self._fault_buffer)
+
+    def _finish(self) -> None:
+        for queue in self._queues:
+            queue.finish()
+
+
+class DebugRequest(CLRequest):
+    """Nodes run one after the other, and after each launch the guard bytes of the buffers that it was given are looked at."""
 
     def __init__(self, executable: "CLExecutable") -> None:
         super().__init__(executable)
-        self._waits = executable.waits()
+        self._touched = tuple(executable.touched(command, self._buffers) for command in executable.commands)
+
+    def close(self) -> None:
+        super().close()
+        self._touched = ()
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
-        queue, events, waits = self._queue, [], iter(self._waits)
         for array, buffer in zip(inputs, self._uploads, strict=True):
-            next(waits)
-            events.append(cl.enqueue_marker(queue) if buffer is None else _copy(queue, buffer, array, is_blocking=False))
+            if buffer is not None:
+                cl.enqueue_copy(self._queue, buffer, array)
         for index, (kernel, global_size, local_size) in enumerate(self._launches):
             progress[0] = index
-            after = [events[i] for i in next(waits)]
-            events.append(_enqueue(queue, kernel, global_size, local_size, None, after))
+            cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, local_size)
+            self._queue.finish()
+            self._check(index)
         progress[0] = len(self._launches)
         for pair in self._downloads:
-            after = [events[i] for i in next(waits)]
-            events.append(_copy(queue, *pair, is_blocking=False, wait_for=after))
-        queue.finish()
+            cl.enqueue_copy(self._queue, *pair)
         if self._executable.faults:
-            _copy(queue, self._faults, self._fault_buffer)
+            cl.enqueue_copy(self._queue, self._faults, self._fault_buffer)
+
+    def _check(self, index: int) -> None:
+        found = {}
+        for what, buffer in self._touched[index]:
+            for owner in (self._memory, self._executable.buffers):
+                damage = owner.damage(self._queue, buffer)
+                if damage:
+                    found[what] = damage
+        if found:
+            command = self._executable.commands[index]
+            where = f"node {command.node}: the kernel {command.launch.entry!r} ({command.launch.file}) wrote outside its buffers"
+            said = "; ".join(f"{what}: {damage}" for what, damage in found.items())
+            raise InferError(f"{where}. {said}", hint="oclgrind names the line of the kernel and the work item")

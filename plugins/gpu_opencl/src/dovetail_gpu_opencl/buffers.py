@@ -1,0 +1,89 @@
+"""Allocates buffers; with guard bytes on both sides when bugs in kernels are looked for."""
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import NDArray
+
+from dovetail.device import OutOfMemory
+from dovetail_gpu_opencl.failures import translated
+
+__all__ = ["Buffers", "GuardedBuffers"]
+
+Bytes = NDArray[np.uint8]
+
+
+class Buffers:
+    """The buffers of one owner, a request or an executable, freed with it."""
+
+    def __init__(self, context: Any, largest: int) -> None:
+        self._context = context
+        self._largest = largest
+
+    def empty(self, nbytes: int, what: str) -> Any:
+        """A buffer that kernels read and write; `what` names it in errors. Raises `OutOfMemory`."""
+        if nbytes > self._largest:
+            raise OutOfMemory(f"{what}: {nbytes} bytes are needed; the device's largest buffer has {self._largest}")
+        with translated(f"allocating {nbytes} bytes for {what}"):
+            return self._make(nbytes)
+
+    def holding(self, array: NDArray[Any], what: str, *, written: bool = False) -> Any:
+        """A buffer with the bytes of a C-contiguous array, only read unless `written`. Raises `OutOfMemory`."""
+        with translated(f"uploading {array.nbytes} bytes of {what}"):
+            return self._copy_of(array, written)
+
+    def damage(self, queue: Any, buffer: Any) -> str:
+        """Where bytes outside `buffer` were changed; empty if nowhere, or if it is not one of the owner's. Mends them."""
+        return ""
+
+    def _make(self, nbytes: int) -> Any:
+        return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, nbytes)
+
+    def _copy_of(self, array: NDArray[Any], written: bool) -> Any:
+        access = cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
+        return cl.Buffer(self._context, access | cl.mem_flags.COPY_HOST_PTR, hostbuf=array)
+
+
+class GuardedBuffers(Buffers):
+    """Each buffer lies inside a larger one, between bytes that no kernel may touch.
+
+    Those bytes, and what a new buffer holds, are NaN in every floating-point type: who reads them can see it in the result.
+    """
+
+    MARGIN = 4096
+    """Bytes on each side: a multiple of every device's alignment of sub-buffers, and more than most rows."""
+    PATTERN = b"\xfd\x7f"
+
+    def __init__(self, context: Any, largest: int) -> None:
+        super().__init__(context, largest)
+        self._guard: Bytes = np.frombuffer(self.PATTERN * (self.MARGIN // len(self.PATTERN)), np.uint8)
+        self._wholes: dict[int, tuple[Any, Any, int]] = {}
+
+    def _make(self, nbytes: int) -> Any:
+        return self._inside(np.resize(self._guard, nbytes))
+
+    def _copy_of(self, array: NDArray[Any], written: bool) -> Any:
+        return self._inside(array.reshape(-1).view(np.uint8))
+
+    def _inside(self, content: Bytes) -> Any:
+        nbytes = content.size
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        whole = cl.Buffer(self._context, flags, hostbuf=np.concatenate([self._guard, content, self._guard]))
+        inner = whole.get_sub_region(self.MARGIN, nbytes)
+        self._wholes[id(inner)] = (inner, whole, nbytes)
+        return inner
+
+    def damage(self, queue: Any, buffer: Any) -> str:
+        if id(buffer) not in self._wholes:
+            return ""
+        _, whole, nbytes = self._wholes[id(buffer)]
+        found, sides = np.empty_like(self._guard), []
+        for start, side in ((0, "before its start"), (self.MARGIN + nbytes, "after its end")):
+            cl.enqueue_copy(queue, found, whole, src_offset=start)
+            (changed,) = np.nonzero(found != self._guard)
+            if changed.size:
+                distance = self.MARGIN - int(changed[-1]) if start == 0 else int(changed[0]) + 1
+                sides.append(f"{changed.size} bytes changed {side} (the nearest is byte {distance} {side.split()[0]} it)")
+                cl.enqueue_copy(queue, whole, self._guard, dst_offset=start)
+        return " and ".join(sides)

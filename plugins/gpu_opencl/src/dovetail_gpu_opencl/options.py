@@ -1,0 +1,36 @@
+"""The properties of the device, checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dovetail.errors import UsageError, did_you_mean
+
+__all__ = ["QUEUES", "Options"]
+
+QUEUES = ("IN_ORDER", "OUT_OF_ORDER", "MULTI")
+
+
+@dataclass(frozen=True)
+class Options:
+    """`QUEUE`: how commands are ordered: one after the other, in one queue by their events, or in several queues.
+
+    `DEBUG_BUFFERS`: put guard bytes round every buffer and look at them after every launch; nodes run one after the other.
+    """
+
+    QUEUE: str = "IN_ORDER"
+    DEBUG_BUFFERS: bool = False
+
+    @staticmethod
+    def read(given: Mapping[str, Any]) -> "Options":
+        """Options from properties. Raises `UsageError` for an unknown name or value."""
+        known = [field.name for field in fields(Options)]
+        for name in given:
+            if name not in known:
+                raise UsageError(f"unknown option {name!r} for OPENCL", hint=did_you_mean(name, known))
+        options = Options(**given)
+        if options.QUEUE not in QUEUES:
+            raise UsageError(f"option QUEUE is {options.QUEUE!r}; accepted: {', '.join(QUEUES)}")
+        if not isinstance(options.DEBUG_BUFFERS, bool):
+            raise UsageError(f"option DEBUG_BUFFERS is {options.DEBUG_BUFFERS!r}; accepted: True or False")
+        return options
