@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 from dovetail.cli import program
 from dovetail.errors import DovetailError
 
-COMMANDS = ["bench", "demo", "devices", "info", "new", "ops", "plugins", "run", "where"]
+COMMANDS = ["bench", "cache", "compare", "demo", "devices", "explain", "info", "new", "ops", "plugins", "run", "where"]
 BELOW = {
+    "cache": ["clear", "list", "path"],
     "new": ["device", "op-pack"],
     "plugins": ["conflicts", "doctor", "info", "list", "manifest", "test", "which"],
 }
@@ -55,17 +56,19 @@ def test_help_has_an_example_and_fits(invoke: Invoke, words: list[str]) -> None:
 
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)
 def test_example_in_the_help_parses(words: list[str]) -> None:
-    """Every option of the example exists: the parser gets to the missing model, or the command is not run at all."""
+    """Every option of the examples exists: the parser gets to the missing model, or the command is not run at all."""
     text = CliRunner().invoke(program, [*words, "--help"]).stdout
-    line = text.partition("Example:\n")[2].strip().split()
-    assert line[0] == "dovetail"
-    command: Any = program
-    rest = line[1:]
-    for word in words:
-        command = command.get_command(None, word)
-        rest.remove(word)
-    context = command.make_context("example", rest)
-    assert context.params
+    examples = text.partition("Example:\n")[2].strip().splitlines()
+    assert examples
+    for line in examples:
+        first, *rest = line.split()
+        assert first == "dovetail"
+        command: Any = program
+        for word in words:
+            command = command.get_command(None, word)
+            rest.remove(word)
+        context = command.make_context("example", rest)
+        assert context.params
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ __all__ = [
     "clean",
     "count",
     "duration",
+    "narrow",
     "print_json",
     "print_table",
     "print_text",
@@ -28,6 +30,9 @@ _WIDE = 10_000
 
 _WHOLE = 24
 """The longest cell that is kept from being folded."""
+
+_ROOM = 120
+"""Columns from which on a table of many columns fits."""
 
 _STYLES = {
     "loaded": "green",
@@ -98,6 +103,11 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         table.add_row(*row)
     # Not the table's own title, which is folded to the width of the table.
     console.print(Text(clean(title), style="bold"), table)
+
+
+def narrow() -> bool:
+    """True on a terminal where a table of many columns would be folded too much to be read."""
+    return sys.stdout.isatty() and shutil.get_terminal_size().columns < _ROOM
 
 
 def print_text(text: str = "") -> None:

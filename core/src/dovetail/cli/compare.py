@@ -1,0 +1,180 @@
+"""`dovetail compare`: the results of a model on two devices, output by output or node by node."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dovetail.cli._command import command as make_command
+from dovetail.cli._command import extension_option, shape_option
+from dovetail.cli._output import print_json, print_table, progress, remark
+from dovetail.errors import DovetailError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dovetail.graph import Model
+    from dovetail.runtime import Core
+
+    Array = NDArray[Any]
+
+_TOLERANCE = 1e-3
+
+
+@make_command("dovetail compare model.onnx -d AUTO\ndovetail compare model.onnx -d CPU -d GPU --nodes --tolerance 1e-2")
+@click.argument("model")
+@click.option(
+    "-d", "--device", "devices", multiple=True, metavar="DEVICE",
+    help="A device, as for `run`: twice, or once for AUTO against it. The second is the one compared with; by default the "
+    "reference device.",
+)  # fmt: skip
+@click.option(
+    "-i", "--input", "given", multiple=True, metavar="[NAME=]SOURCE", help="As for `run`.  [default: random for every input]"
+)
+@click.option("--nodes", is_flag=True, help="Compare the result of every node of the model, not only its outputs.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    default=_TOLERANCE,
+    show_default=True,
+    help="The largest relative difference that is no failure.",
+)
+@extension_option
+@shape_option
+@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+def command(
+    model: str, devices: tuple[str, ...], given: tuple[str, ...], nodes: bool, tolerance: float, extensions: tuple[str, ...],
+    shapes: tuple[str, ...], seed: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Run MODEL with the same inputs on two devices and show how far the results are apart.
+
+    The absolute difference is the largest |a - b| of a value; the relative one is that divided by the largest finite |b|, where
+    b is from the second device. NaN agrees with NaN and an infinity with itself; where only one side has them, or text
+    differs, the difference is infinite. The exit code is 1 when a relative difference is above --tolerance.
+
+    With --nodes the first device runs the model cut off behind each of its nodes in turn: fused as in the whole model up to
+    there, and compiled once for each node. The first node that differs is where to look.
+
+    \b
+    JSON: {"model", "devices": [first, second], "tolerance", "agree",
+           "first_difference": name or null,
+           "values": [{"node", "operator", "name", "dtype", "shape",
+                       "absolute", "relative", "agree"}]}
+    Node and operator are empty for outputs that no node writes; an infinite
+    difference is null.
+    """
+    if len(devices) > 2:
+        raise click.UsageError(f"-d is given {len(devices)} times; accepted: once or twice.")
+    from dovetail.cli._inputs import RANDOM, read_inputs
+    from dovetail.cli._models import closed, make_core, reshaped
+    from dovetail.runtime import REFERENCE_DEVICE
+
+    core = make_core(extensions)
+    read = closed(reshaped(core.read_model(model), shapes))
+    inputs = read_inputs(read.inputs, given or ([RANDOM] if read.inputs else []), seed)
+    pair = (*(devices or ("AUTO",)), REFERENCE_DEVICE)[:2]
+    first, second = (core.compile_model(read, device) for device in pair)
+    names = (first.device, second.device)
+    results = _each_node(core, read, names, inputs) if nodes else _outputs(read, first(inputs), second(inputs))
+    values = [_difference(read, *result, tolerance) for result in results]
+    differing = next((value["name"] for value in values if not value["agree"]), None)
+    described = {
+        "model": model,
+        "devices": list(names),
+        "tolerance": tolerance,
+        "agree": differing is None,
+        "first_difference": differing,
+        "values": values,
+    }
+    if as_json:
+        print_json(described)
+    else:
+        _print(described)
+    if differing is not None:
+        click.get_current_context().exit(1)
+
+
+def _outputs(model: "Model", got: Mapping[str, "Array"], want: Mapping[str, "Array"]) -> Iterator[tuple[str, "Array", "Array"]]:
+    for name in model.outputs:
+        yield name, got[name], want[name]
+
+
+def _each_node(
+    core: "Core", model: "Model", devices: Sequence[str], inputs: Mapping[str, "Array"]
+) -> Iterator[tuple[str, "Array", "Array"]]:
+    """The value of every node that one can have as an output, in schedule order."""
+    from dovetail.passes.schedule import schedule
+
+    graph = schedule(model.graph)
+    names = [name for node in graph.nodes for name in node.writes]
+    with progress(f"{model.source} on {devices[0]}", len(names)) as advance:
+        for name in names:
+            advance(1)
+            cut = replace(model, graph=graph.replace(outputs=(name,)))
+            try:
+                got, want = (_run(core, cut, device, inputs) for device in devices)
+            except DovetailError as error:
+                remark(f"{name} is left out: {error}")
+            else:
+                yield name, got, want
+
+
+def _run(core: "Core", model: "Model", device: str, inputs: Mapping[str, "Array"]) -> "Array":
+    with core.compile_model(model, device) as compiled:
+        return compiled(inputs)[0].copy()
+
+
+def _difference(model: "Model", name: str, got: "Array", want: "Array", tolerance: float) -> dict[str, Any]:
+    node = model.graph.producers.get(name)
+    absolute, relative = _distance(got, want)
+    return {
+        "node": "" if node is None else node.name,
+        "operator": "" if node is None else node.op.key,
+        "name": name,
+        "dtype": want.dtype.name,
+        "shape": list(want.shape),
+        "absolute": absolute,
+        "relative": relative,
+        "agree": relative <= tolerance,
+    }
+
+
+def _distance(got: "Array", want: "Array") -> tuple[float, float]:
+    """The largest absolute difference, and that relative to the largest finite number of `want`."""
+    import numpy as np
+
+    infinite = (float("inf"), float("inf"))
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return infinite
+    if want.dtype == object:
+        return (0.0, 0.0) if np.array_equal(got, want) else infinite
+    wide = np.complex128 if np.iscomplexobj(want) else np.float64
+    a, b = got.astype(wide), want.astype(wide)
+    finite = np.isfinite(b)
+    if not np.array_equal(finite, np.isfinite(a)) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return infinite
+    absolute = float(np.abs(a[finite] - b[finite]).max(initial=0))
+    largest = float(np.abs(b[finite]).max(initial=0))
+    return absolute, absolute / largest if largest else absolute
+
+
+def _print(described: dict[str, Any]) -> None:
+    first, second = described["devices"]
+    rows = [
+        (
+            value["name"],
+            value["operator"],
+            f"{value['dtype']}{value['shape']}",
+            f"{value['absolute']:.3g}",
+            f"{value['relative']:.3g}",
+            "" if value["agree"] else "differs",
+        )
+        for value in described["values"]
+    ]
+    columns = ("value", "operator", "type", ">absolute", ">relative", "")
+    print_table(f"{described['model']}: {first} against {second}", columns, rows)
+    if described["first_difference"] is not None:
+        told = next(v for v in described["values"] if v["name"] == described["first_difference"])
+        where = f", of node {told['node']} ({told['operator']})" if told["node"] else ""
+        remark(f"The first value that differs by more than {described['tolerance']:g} is {told['name']}{where}.")

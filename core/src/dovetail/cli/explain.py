@@ -1,0 +1,206 @@
+"""`dovetail explain`: how a model runs on a device, node by node, and why so; or in which order its nodes can run."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dovetail.cli._command import command as make_command
+from dovetail.cli._command import device_option, extension_option, shape_option
+from dovetail.cli._output import count, duration, narrow, print_json, print_table, remark, size
+
+if TYPE_CHECKING:
+    from dovetail.device import Refusal
+    from dovetail.runtime import NodePlacement, PlanReport, ValuePlacement
+
+Node = dict[str, Any]
+
+
+@make_command("dovetail explain model.onnx -d AUTO\ndovetail explain model.onnx --schedule")
+@click.argument("model")
+@device_option
+@click.option("--schedule", is_flag=True, help="Show the order in which nodes can run, instead of a plan; no device is asked.")
+@click.option("--no-fusion", is_flag=True, help="Plan with FUSION=False: every node stands alone.")
+@extension_option
+@shape_option
+def command(
+    model: str, device: str, schedule: bool, no_fusion: bool, extensions: tuple[str, ...], shapes: tuple[str, ...], as_json: bool
+) -> None:
+    """Show how MODEL runs on a device, and why so.
+
+    Each node of the plan, in the order in which they run: device, kernel and the package it comes from, memory layouts of what
+    it reads and writes, the nodes merged into it as post-ops and why the chain ends there, the place of its result in memory,
+    and what devices and kernels that were asked before answered. Dimensions that the model leaves open are 1 unless --shape
+    sets them.
+
+    With --schedule: stages by peeling roots again and again. Every node of a stage needs only results of earlier stages. Nodes
+    are numbered from the inputs to the outputs; a row of the matrix tells which nodes read from the row's own. Below, what a
+    node would wait for if each stage waited for all of the one before: dpnum events from number dphead on; the table tells the
+    true producers, for which dovetail waits.
+
+    \b
+    JSON: {"model", "device", "partitions", "reorders",
+           "memory": {device: bytes}, "seconds": {step: seconds},
+           "nodes": [{"node", "operator", "device", "kernel", "provider",
+             "rule", "origins": [], "post_ops": [],
+             "stop": {"node", "reason", "detail"} or null,
+             "refusals": [{"by", "reason", "detail"}],
+             "inputs": [value], "outputs": [value]}]}
+    A value is {"name", "dtype", "shape", "layout", "offset", "bytes"}; the
+    offset is null for constants. Memory is the planned peak of each request.
+    JSON with --schedule: {"model", "inputs": [], "outputs": [], "stages":
+           [[{"node", "operator", "waits_for": [node]}]]}
+    """
+    from dovetail.cli._models import closed, make_core, reshaped
+
+    core = make_core(extensions)
+    read = core.read_model(model)
+    if schedule:
+        from dovetail.cli._schedule import describe_schedule, print_schedule
+
+        described = describe_schedule(read)
+        if as_json:
+            print_json(described)
+        else:
+            print_schedule(described)
+        return
+    compiled = core.compile_model(closed(reshaped(read, shapes)), device, {"FUSION": False} if no_fusion else {})
+    described = {"model": model, "device": compiled.device, **_plan(compiled.report())}
+    if as_json:
+        print_json(described)
+    else:
+        _print(described)
+
+
+def _plan(report: "PlanReport") -> dict[str, Any]:
+    return {
+        "partitions": report.partitions,
+        "reorders": report.reorders,
+        "memory": dict(report.memory),
+        "seconds": dict(report.seconds),
+        "nodes": [_node(node) for node in report.nodes],
+    }
+
+
+def _node(node: "NodePlacement") -> Node:
+    stop = node.post_op_stop
+    return {
+        "node": node.name,
+        "operator": node.op,
+        "device": node.device,
+        "kernel": node.kernel,
+        "provider": node.provider,
+        "rule": node.rule,
+        "origins": list(node.origins),
+        "post_ops": list(node.post_ops),
+        "stop": None if stop is None else {"node": stop[0], **_reason(stop[1])},
+        "refusals": [{"by": by, **_reason(refusal)} for by, refusal in node.refusals],
+        "inputs": [_value(value) for value in node.inputs],
+        "outputs": [_value(value) for value in node.outputs],
+    }
+
+
+def _reason(refusal: "Refusal") -> dict[str, str]:
+    return {"reason": refusal.reason.value, "detail": refusal.detail}
+
+
+def _value(value: "ValuePlacement") -> dict[str, Any]:
+    return {
+        "name": value.name,
+        "dtype": value.type.dtype.value,
+        "shape": list(value.type.dims),
+        "layout": str(value.type.layout),
+        "offset": value.offset,
+        "bytes": value.type.nbytes,
+    }
+
+
+def _print(described: dict[str, Any]) -> None:
+    nodes: list[Node] = described["nodes"]
+    title = f"{described['model']} on {described['device']}"
+    if narrow():
+        _print_nodes(title, nodes, ("node", "operator", "device", "kernel", "from"))
+        _print_nodes("What they read and write", nodes, ("node", "layouts", "post-ops", ">at", ">bytes"))
+    else:
+        _print_nodes(title, nodes, tuple(_COLUMNS))
+    if stops := [(n["node"], n["stop"]["node"], _text(n["stop"])) for n in nodes if n["stop"]]:
+        print_table("Chains that end", ("node", "not merged", "why"), stops)
+    if refused := _refused(nodes):
+        print_table("Asked before", ("asked", "answer", "nodes"), refused)
+    if ruled := [(n["node"], n["provider"], str(n["rule"])) for n in nodes if n["rule"]]:
+        print_table("Chosen among several definitions", ("node", "from", ">rule"), ruled)
+        remark("`dovetail plugins which OP` tells of the others.")
+    print_table("In all", ("property", "value"), _totals(described))
+
+
+def _print_nodes(title: str, nodes: Sequence[Node], columns: Sequence[str]) -> None:
+    """A row for each node. A column that says the same everywhere is left out; the totals have it."""
+    cells = {name: [_COLUMNS[name](node) for node in nodes] for name in columns}
+    shown = [name for name in columns if name in _ALWAYS or len(set(cells[name])) > 1]
+    print_table(title, shown, list(zip(*(cells[name] for name in shown), strict=True)))
+
+
+def _layouts(node: Node) -> str:
+    """`PLAIN, BYXF -> BYXF`; one name where all is alike."""
+    read = list(dict.fromkeys(v["layout"] for v in node["inputs"] if v["offset"] is not None))
+    written = list(dict.fromkeys(v["layout"] for v in node["outputs"]))
+    if read == written or not read:
+        return ", ".join(written)
+    return f"{', '.join(read)} -> {', '.join(written)}"
+
+
+def _chain(node: Node) -> str:
+    """The chain, and the nodes of the model that it comes from."""
+    if not node["post_ops"]:
+        return ""
+    merged = [name for name in node["origins"] if name != node["node"]]
+    chain = ", ".join(node["post_ops"])
+    return f"{chain} ({', '.join(merged)})" if merged else chain
+
+
+def _of_result(node: Node, key: str, shown: Callable[[float], str]) -> str:
+    first = next(iter(node["outputs"]), None)
+    return "-" if first is None or first[key] is None else shown(first[key])
+
+
+_COLUMNS: dict[str, Callable[[Node], str]] = {
+    "node": lambda n: str(n["node"]),
+    "operator": lambda n: str(n["operator"]),
+    "device": lambda n: str(n["device"]),
+    "kernel": lambda n: str(n["kernel"]),
+    "from": lambda n: str(n["provider"]),
+    "layouts": _layouts,
+    "post-ops": _chain,
+    ">at": lambda n: _of_result(n, "offset", count),
+    ">bytes": lambda n: _of_result(n, "bytes", size),
+}
+_ALWAYS = ("node", "operator", "kernel", ">at", ">bytes")
+
+
+def _text(refusal: dict[str, str]) -> str:
+    return f"{refusal['reason']}: {refusal['detail']}" if refusal["detail"] else refusal["reason"]
+
+
+def _refused(nodes: Sequence[Node]) -> list[tuple[str, str, str]]:
+    """One row for all nodes that were refused alike."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        for refusal in node["refusals"]:
+            groups.setdefault((refusal["by"], _text(refusal)), []).append(node["node"])
+    return [(by, why, ", ".join(names)) for (by, why), names in groups.items()]
+
+
+def _totals(described: dict[str, Any]) -> list[tuple[str, str]]:
+    nodes: list[Node] = described["nodes"]
+    by_device = Counter((n["device"], n["provider"]) for n in nodes)
+    layouts = {_layouts(n) for n in nodes}
+    return [
+        *((f"nodes on {device}", f"{count(number)}, kernels of {provider}") for (device, provider), number in by_device.items()),
+        *([("memory layout", layouts.pop())] if len(layouts) == 1 else []),
+        ("merged nodes", count(sum(len(n["origins"]) - 1 for n in nodes if n["post_ops"]))),
+        ("reorders", count(described["reorders"])),
+        ("partitions", count(described["partitions"])),
+        *((f"planned peak on {device}", size(nbytes)) for device, nbytes in described["memory"].items()),
+        *((f"time for {step}", duration(seconds)) for step, seconds in described["seconds"].items()),
+    ]

@@ -1,0 +1,133 @@
+"""compare: two devices that agree, two that do not, and where they part."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+from onnx import helper
+
+from dovetail.cli.compare import _distance
+
+Invoke = Callable[..., Result]
+InvokeJson = Callable[..., Any]
+SaveModel = Callable[..., Path]
+
+
+@pytest.fixture
+def chain(tmp_path: Path, save_model: SaveModel) -> Path:
+    """y = -relu(tanh(x))."""
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["t"], "squash"),
+        helper.make_node("Relu", ["t"], ["r"], "rectify"),
+        helper.make_node("Neg", ["r"], ["y"], "turn"),
+    ]
+    return save_model(tmp_path / "chain.onnx", nodes, {"x": ["N", 5]}, {"y": ["N", 5]})
+
+
+DRIFT = """
+import itertools
+from dovetail.op import Operator
+
+runs = itertools.count()
+
+class Drift(Operator):
+    domain = "com.acme"
+    def reference(self, X):
+        return X + 0.5 * (next(runs) % 2)
+"""
+
+
+@pytest.fixture
+def drift(tmp_path: Path, save_model: SaveModel) -> tuple[Path, Path]:
+    """y = -drift(tanh(x)) and the file of an operator whose every second run is wrong."""
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["t"], "squash"),
+        helper.make_node("Drift", ["t"], ["d"], "drifting", domain="com.acme"),
+        helper.make_node("Neg", ["d"], ["y"], "turn"),
+    ]
+    file = tmp_path / "drift.py"
+    file.write_text(DRIFT)
+    return save_model(tmp_path / "drift.onnx", nodes, {"x": [2, 5]}, {"y": [2, 5]}), file
+
+
+def test_a_device_agrees_with_itself(invoke: Invoke, invoke_json: InvokeJson, chain: Path, device: str) -> None:
+    told = invoke_json("compare", chain, "-d", device, "--seed", 3, "--shape", "x=4,5")
+    assert told["devices"] == [device, device]
+    assert (told["agree"], told["first_difference"]) == (True, None)
+    assert told["values"] == [
+        {"node": "turn", "operator": "Neg", "name": "y", "dtype": "float32", "shape": [4, 5], "absolute": 0, "relative": 0,
+         "agree": True},
+    ]  # fmt: skip
+    assert re.search(r"y +Neg +float32\[1, 5\] +0 +0", invoke("compare", chain, "-d", device).stdout)
+
+
+def test_the_reference_device_is_the_second(invoke_json: InvokeJson, chain: Path, device: str) -> None:
+    assert invoke_json("compare", chain)["devices"][1] == device
+    assert invoke_json("compare", chain, "-d", device)["devices"] == [device, device]
+
+
+def test_every_node(invoke: Invoke, invoke_json: InvokeJson, chain: Path, device: str) -> None:
+    told = invoke_json("compare", chain, "-d", device, "--nodes")
+    assert [(v["node"], v["name"]) for v in told["values"]] == [("squash", "t"), ("rectify", "r"), ("turn", "y")]
+    assert told["agree"]
+
+
+def test_devices_that_differ(invoke: Invoke, invoke_json: InvokeJson, drift: tuple[Path, Path], device: str) -> None:
+    model, file = drift
+    told = invoke_json("compare", model, "-l", file, "-d", device, code=1)
+    assert (told["agree"], told["first_difference"]) == (False, "y")
+    assert told["values"][0]["absolute"] == pytest.approx(0.5, rel=1e-6)
+    done = invoke("compare", model, "-l", file, "-d", device, code=1)
+    assert re.search(r"y +Neg +float32\[2, 5\] +0\.5 +\S+ +differs", done.stdout)
+    assert "The first value that differs by more than 0.001 is y, of node turn (Neg)." in done.stderr
+    assert invoke_json("compare", model, "-l", file, "-d", device, "--tolerance", 1e9)["agree"]
+
+
+def test_the_first_node_that_differs(invoke: Invoke, invoke_json: InvokeJson, drift: tuple[Path, Path], device: str) -> None:
+    model, file = drift
+    told = invoke_json("compare", model, "-l", file, "-d", device, "--nodes", code=1)
+    assert [(v["name"], v["agree"]) for v in told["values"]] == [("t", True), ("d", False), ("y", False)]
+    assert told["first_difference"] == "d"
+    assert "is d, of node drifting (com.acme::Drift)" in invoke("compare", model, "-l", file, "--nodes", code=1).stderr
+
+
+def test_inputs_from_files(invoke_json: InvokeJson, chain: Path, device: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.full((3, 5), 7, np.float32))
+    told = invoke_json("compare", chain, "-d", device, "-i", tmp_path / "x.npy", "--shape", "x=3,5")
+    assert told["values"][0]["shape"] == [3, 5]
+
+
+def test_three_devices(invoke: Invoke, chain: Path) -> None:
+    assert "accepted: once or twice" in invoke("compare", chain, "-d", "A", "-d", "B", "-d", "C", code=2).stderr
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "absolute", "relative"),
+    [
+        ([1.0, 2.5], [1.0, 2.0], 0.5, 0.25),
+        ([NAN, INF, -INF, 1], [NAN, INF, -INF, 2], 1.0, 0.5),
+        ([NAN], [0.0], INF, INF),
+        ([INF], [-INF], INF, INF),
+        ([INF], [NAN], INF, INF),
+        ([1e-3], [0.0], 1e-3, 1e-3),
+        ([], [], 0.0, 0.0),
+    ],
+)
+def test_distances(got: list[float], want: list[float], absolute: float, relative: float) -> None:
+    assert _distance(np.array(got), np.array(want)) == (absolute, relative)
+
+
+def test_distances_of_other_types() -> None:
+    assert _distance(np.array([3], np.uint8), np.array([5], np.uint8)) == (2.0, 0.4)
+    assert _distance(np.array([True]), np.array([False]))[0] == 1
+    assert _distance(np.array([3 + 4j]), np.array([0j])) == (5.0, 5.0)
+    assert _distance(np.array(["a"], object), np.array(["a"], object)) == (0.0, 0.0)
+    assert _distance(np.array(["a"], object), np.array(["b"], object)) == (INF, INF)
+    assert _distance(np.zeros(2), np.zeros(3)) == (INF, INF)
