@@ -28,6 +28,17 @@ NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
 
 
 @dataclass(frozen=True)
+class Axis:
+    """One axis to resample: `scale` is the one given, which need not be out / size; `roi` is the region to crop, 0 to 1."""
+
+    axis: int
+    size: int
+    out: int
+    scale: float
+    roi: tuple[float, float] = (0.0, 1.0)
+
+
+@dataclass(frozen=True)
 class Sampling:
     """How to sample: the attributes of Resize that do not depend on the axis."""
 
@@ -39,16 +50,25 @@ class Sampling:
     antialias: bool = False
     extrapolation: float = 0.0
 
+    def taps(self, a: Axis) -> tuple[NDArray[np.int64], Floats | None]:
+        """The input elements [out, taps] of which each output element of an axis is made, and their weights [out, taps].
 
-@dataclass(frozen=True)
-class Axis:
-    """One axis to resample: `scale` is the one given, which need not be out / size; `roi` is the region to crop, 0 to 1."""
+        No weights, and one tap, in mode nearest.
+        """
+        x = self._places(a)
+        with np.errstate(all="ignore"):
+            return (_nearest(a, x, self.nearest), None) if self.mode == "nearest" else _weighted(a, x, self)
 
-    axis: int
-    size: int
-    out: int
-    scale: float
-    roi: tuple[float, float] = (0.0, 1.0)
+    def outside(self, a: Axis) -> NDArray[np.bool_]:
+        """The output elements [out] of an axis that lie outside the input: they get the extrapolation value."""
+        x = self._places(a)
+        return ((x < 0) | (x > a.size - 1)) & (self.coordinate == "tf_crop_and_resize")
+
+    def _places(self, a: Axis) -> Floats:
+        # Which element is nearest turns on the last bit: in float32 it is the one that ONNX's and other runtimes take.
+        dtype = np.float32 if self.mode == "nearest" else np.float64
+        with np.errstate(all="ignore"):
+            return _coordinates(a, self.coordinate, np.arange(a.out, dtype=dtype))
 
 
 def checked_scale(scale: float) -> float:
@@ -84,12 +104,17 @@ def resample(X: Array, axes: Sequence[Axis], sampling: Sampling) -> Array:
     outside = np.zeros((1,) * X.ndim, bool)
     with np.errstate(all="ignore"):
         for a in axes:
-            # Which element is nearest turns on the last bit: in float32 it is the one that ONNX's and other runtimes take.
-            x = _coordinates(a, sampling.coordinate, np.arange(a.out, dtype=np.float32 if exact else np.float64))
-            if sampling.coordinate == "tf_crop_and_resize":
-                lost = (x < 0) | (x > a.size - 1)
-                outside = outside | lost.reshape([-1 if i == a.axis else 1 for i in range(X.ndim)])
-            y = _nearest(y, a, x, sampling.nearest) if exact else _weighted(y, a, x, sampling)
+            along = [-1 if i == a.axis else 1 for i in range(X.ndim)]
+            if (lost := sampling.outside(a)).any():
+                outside = outside | lost.reshape(along)
+            index, weights = sampling.taps(a)
+            if weights is None:
+                y = np.take(y, index[:, 0], axis=a.axis)
+                continue
+            total = np.zeros([a.out if i == a.axis else d for i, d in enumerate(y.shape)], y.dtype)
+            for t in range(index.shape[1]):
+                total += np.take(y, index[:, t], axis=a.axis) * weights[:, t].astype(y.dtype).reshape(along)
+            y = total
     y = rounded(y, X.dtype)
     if outside.any():
         return np.where(outside, np.asarray(sampling.extrapolation, X.dtype), y)
@@ -119,7 +144,7 @@ def _coordinates(a: Axis, mode: str, x: Floats) -> Floats:
     return offset + (x + 0.5) / a.scale - 0.5
 
 
-def _nearest(X: Array, a: Axis, x: Floats, mode: str) -> Array:
+def _nearest(a: Axis, x: Floats, mode: str) -> NDArray[np.int64]:
     if mode == "simple":
         mode = "ceil" if a.scale < 1 else "floor"
     if mode == "round_prefer_floor":
@@ -128,11 +153,11 @@ def _nearest(X: Array, a: Axis, x: Floats, mode: str) -> Array:
         x = np.floor(x + 0.5)
     else:
         x = np.floor(x) if mode == "floor" else np.ceil(x)
-    return np.take(X, np.clip(x, 0, max(0, a.size - 1)).astype(np.int64), axis=a.axis)
+    return np.clip(x, 0, max(0, a.size - 1)).astype(np.int64)[:, None]
 
 
-def _weighted(X: Array, a: Axis, x: Floats, sampling: Sampling) -> Array:
-    """The sum over taps: input elements near x, the border repeated, each times the filter's value at its distance."""
+def _weighted(a: Axis, x: Floats, sampling: Sampling) -> tuple[NDArray[np.int64], Floats]:
+    """Input elements near x, the border repeated, and the filter's values at their distances."""
     shrink = min(1.0, a.scale) if sampling.antialias else 1.0
     reach = (2 if sampling.mode == "cubic" else 1) / shrink
     taps = np.floor(x)[:, None] + np.arange(1 - math.ceil(reach), math.ceil(reach) + 1) if a.out else np.zeros((0, 1))
@@ -142,12 +167,7 @@ def _weighted(X: Array, a: Axis, x: Floats, sampling: Sampling) -> Array:
         weights = np.where((taps < 0) | (taps >= a.size), 0, weights)
     if sampling.exclude_outside or sampling.antialias:
         weights = weights / np.sum(weights, axis=1, keepdims=True)
-    index = np.clip(taps, 0, max(0, a.size - 1)).astype(np.int64)
-    along = [-1 if i == a.axis else 1 for i in range(X.ndim)]
-    y = np.zeros([a.out if i == a.axis else d for i, d in enumerate(X.shape)], X.dtype)
-    for t in range(taps.shape[1]):
-        y += np.take(X, index[:, t], axis=a.axis) * weights[:, t].astype(X.dtype).reshape(along)
-    return y
+    return np.clip(taps, 0, max(0, a.size - 1)).astype(np.int64), weights
 
 
 def _cubic(d: Floats, a: float) -> Floats:

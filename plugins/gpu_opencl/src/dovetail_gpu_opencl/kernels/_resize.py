@@ -1,0 +1,152 @@
+"""Resize and Upsample: for each axis a table of the input elements that an output element is made of, and of their weights."""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import DType, Reason, Refusal, TypedNode, padded
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernels._copy import WORDS
+from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
+from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble, storage
+
+__all__ = ["RESIZE"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One axis: `index` [out, taps], -1 in the first tap where the output lies outside; `weights` [out, taps], None for ones."""
+
+    size: int
+    index: NDArray[np.int32]
+    weights: NDArray[np.floating[Any]] | None
+
+    @staticmethod
+    def kept(size: int) -> "_Line":
+        """An axis that is not resampled."""
+        return _Line(size, np.arange(size, dtype=np.int32)[:, None], None)
+
+    @staticmethod
+    def of(node: TypedNode, axis: Any) -> "_Line":
+        """A resampled axis, by the operator's own arithmetic."""
+        sampling = node.op.sampling  # type: ignore[attr-defined]  # a Resize or Upsample operator
+        index, weights = sampling.taps(axis)
+        places = index.astype(np.int32)
+        places[sampling.outside(axis), 0] = -1
+        return _Line(axis.size, places, weights)
+
+
+class _Resize(CLKernel):
+    """What both kernels share: up to three neighbouring axes, the others before and after them taken as one each."""
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if any(t is not None and t.value is None and t.size for t in node.inputs[1:]):
+            return Refusal(Reason.DYNAMIC, "roi, scales or sizes are no constants")
+        first, last = _span(node)
+        if last - first > MAX_SPATIAL:
+            return Refusal(Reason.SHAPE, f"axes {first} to {last - 1} are resampled; accepted: {MAX_SPATIAL} neighbouring ones")
+        return self.suits(node)
+
+    @abstractmethod
+    def suits(self, node: TypedNode) -> Refusal | None:
+        """Whether the mode is this kernel's."""
+
+    def lines(self, node: TypedNode) -> tuple[list[_Line], tuple[Argument, ...]]:
+        """The three axes, and the arguments outer, iz, iy, ix, oz, oy, ox, inner, tz, ty, tx."""
+        src = node.inputs[0]
+        assert src is not None
+        first, last = _span(node)
+        axes = {a.axis: a for a in _plan(node)}
+        lines = [_Line.kept(1)] * (MAX_SPATIAL - (last - first))
+        lines += [_Line.of(node, axes[i]) if i in axes else _Line.kept(src.dims[i]) for i in range(first, last)]
+        shapes = [line.index.shape for line in lines]
+        outer, inner = math.prod(src.dims[:first]), math.prod(src.dims[last:])
+        sizes = (outer, *(line.size for line in lines), *(s[0] for s in shapes), inner, *(s[1] for s in shapes))
+        return lines, ints(*sizes)
+
+
+class Nearest(_Resize):
+    """resize_nearest.cl: moves elements of any type."""
+
+    name = "resize_nearest"
+    dtypes = MOVABLE
+    computes = False
+    has_epilogue = False
+
+    def suits(self, node: TypedNode) -> Refusal | None:
+        mode = node.op.sampling.mode  # type: ignore[attr-defined]  # a Resize or Upsample operator
+        return None if mode == "nearest" else Refusal(Reason.ATTRIBUTE, f"mode {mode}")
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        dst = node.outputs[0]
+        lines, sizes = self.lines(node)
+        extrapolation = node.op.sampling.extrapolation  # type: ignore[attr-defined]  # a Resize or Upsample operator
+        fill = Constant(np.array([extrapolation]).astype(dst.dtype.numpy))
+        source = assemble("resize_nearest.cl", {"T": WORDS[dst.dtype.itemsize]})
+        arguments = (Read(node.node.inputs[0]), _joined([line.index for line in lines]), fill, Write(node.node.outputs[0]))
+        work, local = spread(dst.size, self.caps)
+        return (Launch("resize_nearest.cl", source, self.name, (*arguments, *sizes), work, local),)
+
+
+class Weighted(_Resize):
+    """resize.cl: linear and cubic, in float; in double for float64 and for integers, which are cut off."""
+
+    name = "resize"
+    dtypes = frozenset(C_TYPES) - {DType.BOOL}
+    half_by_load = True
+
+    def suits(self, node: TypedNode) -> Refusal | None:
+        mode = node.op.sampling.mode  # type: ignore[attr-defined]  # a Resize or Upsample operator
+        if mode == "nearest":
+            return Refusal(Reason.ATTRIBUTE, f"mode {mode}")
+        lacks = self._acc(node) == "double" and not self.caps.fp64
+        return Refusal(Reason.CAPABILITY, f"{node.outputs[0].dtype} needs cl_khr_fp64 here") if lacks else None
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        dst, acc = node.outputs[0], self._acc(node)
+        lines, sizes = self.lines(node)
+        real = np.float64 if acc == "double" else np.float32
+        weights = [np.ones(line.index.shape, real) if line.weights is None else line.weights.astype(real) for line in lines]
+        extrapolation = node.op.sampling.extrapolation  # type: ignore[attr-defined]  # a Resize or Upsample operator
+        defines = {**storage(dst.dtype), "ACC": acc}
+        if dst.dtype.is_integer:
+            defines["STORE_T(p, i, v)"] = f"((p)[i] = convert_{C_TYPES[dst.dtype]}_sat_rtz(v))"
+        chain = postops.epilogue(node)
+        arguments = (
+            Read(node.node.inputs[0]),
+            _joined([line.index for line in lines]),
+            _joined(weights),
+            Constant(np.array([extrapolation], real)),
+            Write(node.node.outputs[0]),
+            *sizes,
+            *chain.arguments,
+        )
+        work, local = spread(dst.size, self.caps)
+        return (Launch("resize.cl", assemble("resize.cl", defines, chain.source), self.name, arguments, work, local),)
+
+    def _acc(self, node: TypedNode) -> str:
+        return "float" if node.outputs[0].dtype in (DType.FLOAT32, DType.FLOAT16) else "double"
+
+
+def _joined(tables: list[NDArray[Any]]) -> Constant:
+    return Constant(np.concatenate([table.reshape(-1) for table in tables]))
+
+
+def _plan(node: TypedNode) -> tuple[Any, ...]:
+    found: tuple[Any, ...] = node.op.plan(*padded(node.inputs, node.op.inputs))  # type: ignore[attr-defined]  # a Resize or Upsample
+    return found
+
+
+def _span(node: TypedNode) -> tuple[int, int]:
+    """The first resampled axis, and the one after the last."""
+    axes = [a.axis for a in _plan(node)]
+    return (min(axes), max(axes) + 1) if axes else (0, 0)
+
+
+RESIZE = (Nearest(), Weighted())

@@ -1,0 +1,7 @@
+"""Resize."""
+
+from dovetail_gpu_opencl.kernels._resize import RESIZE
+
+__all__ = ["KERNELS"]
+
+KERNELS = RESIZE
