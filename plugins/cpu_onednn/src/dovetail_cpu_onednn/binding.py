@@ -52,8 +52,13 @@ class Arg(IntEnum):
 
     SRC = 1
     SRC_1 = 2
+    SRC_2 = 3
     DST = 17
+    DST_1 = 18
+    DST_2 = 19
     WEIGHTS = 33
+    WEIGHTS_1 = 34
+    WEIGHTS_2 = 35
     BIAS = 41
     MEAN = 49
     VARIANCE = 50
@@ -75,9 +80,12 @@ class Alg(IntEnum):
 
     CONVOLUTION_DIRECT = 0x1
     DECONVOLUTION_DIRECT = 0xA
+    LRN_ACROSS_CHANNELS = 0xAFF
     POOLING_MAX = 0x1FF
     POOLING_AVG_INCLUDE_PADDING = 0x2FF
     POOLING_AVG_EXCLUDE_PADDING = 0x3FF
+    RESAMPLING_NEAREST = 0x2FFF0
+    RESAMPLING_LINEAR = 0x2FFF1
     REDUCTION_SUM = 0x2FFF4
     REDUCTION_MUL = 0x2FFF5
     REDUCTION_MEAN = 0x2FFF6
@@ -109,11 +117,18 @@ _CREATE = {
     "convolution_forward": "iippppDDDD",
     "deconvolution_forward": "iippppDDDD",
     "eltwise_forward": "iippff",
+    "gru_forward": "iipppppppu",
     "layer_normalization_forward": "ipppfu",
+    "lbr_gru_forward": "iipppppppu",
+    "lrn_forward": "iippqfff",
+    "lstm_forward": "iipppppppppppu",
     "matmul": "pppp",
     "pooling_forward": "iippDDDDD",
+    "prelu_forward": "ippp",
     "reduction": "ippff",
+    "resampling_forward": "ii*pp",
     "softmax_forward": "iippi",
+    "vanilla_rnn_forward": "iiipppppppuff",
 }
 _FUNCTIONS = {
     "concat_primitive_desc_create": "*ppii*p",

@@ -1,7 +1,7 @@
 """What every kernel of this device is: it says of a node by which primitives it runs, with what memory."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -41,7 +41,8 @@ class Argument:
     """One memory of a primitive: `place` is `input`, `output` or `operand` (of a post-op), `index` which one of the node's.
 
     `desc` tells how the value lies there. `wanted` is what the primitive takes, for constants: they are brought into it once.
-    `flexible`: the layout may be other than plain.
+    `flexible`: the layout may be other than plain. `content` makes the constant where it is not the input as it stands. In the
+    place `scratch` is number `index` of the recipe's work buffers.
     """
 
     arg: int
@@ -51,6 +52,7 @@ class Argument:
     wanted: MemoryDesc | None = None
     flexible: bool = False
     factor: float = 1.0
+    content: Callable[[], NDArray[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The stages that compute a node. `shared` is the operand whose memory the result must take over, if there is one."""
+    """The stages that compute a node. `shared` is the operand whose memory the result must take over, if there is one.
+
+    `scratch` has the bytes of work buffers besides the primitives' own.
+    """
 
     stages: tuple[Stage, ...]
     shared: int | None = None
+    scratch: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -157,7 +163,9 @@ class PrimitiveKernel(OnednnKernel):
 
     def label(self, node: TypedNode) -> str:
         found = self._attempt(node, self._checked)
-        return self.name if isinstance(found, Refusal) else found.name
+        name = self.name if isinstance(found, Refusal) else found.name
+        low = any(t is not None and t.dtype is DType.BFLOAT16 for t in (*node.inputs, *node.outputs))
+        return f"{name} bf16" if low and "bf16" not in name else name
 
     def _checked(self, node: TypedNode) -> Recipe:
         """The recipe, if it is worth it: not by a slow implementation, nor by a slower one because of the post-ops."""
@@ -222,9 +230,23 @@ class AnyLayoutKernel(PrimitiveKernel):
     data: ClassVar[int | None] = 1
     """How many of the first inputs are data; the rest are parameters, which are plain. None: all."""
 
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        found = super().supports(node)
+        return found if isinstance(found, Accepted) else next((Accepted(r.name) for _, r in self._ways(node)), found)
+
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        found = [self._config(node, layout) for layout in tokens(node.outputs[0].rank)]
-        return [c for c in found if isinstance(self._attempt(relaid(node, c), self._checked), Recipe)]
+        return [config for config, _ in self._ways(node)]
+
+    def label(self, node: TypedNode) -> str:
+        return next((recipe.name for _, recipe in self._ways(node)), self.name)
+
+    def _ways(self, node: TypedNode) -> Iterator[tuple[LayerConfig, Recipe]]:
+        """The configurations for which there is a fast implementation, plain first, and what runs in each."""
+        for layout in tokens(node.outputs[0].rank) if len(node.outputs) == 1 else ():
+            config = self._config(node, layout)
+            found = self._attempt(relaid(node, config), self._checked)
+            if isinstance(found, Recipe):
+                yield config, found
 
     def _config(self, node: TypedNode, layout: Layout) -> LayerConfig:
         count = len(node.inputs) if self.data is None else self.data

@@ -17,6 +17,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(f"size_{size}", LRN(size=size), (x,), (_lrn(x, size),))
     op = LRN(size=3, alpha=0.02, beta=0.5, bias=2.0)
     yield Case("parameters", op, (x,), (_lrn(x, 3, 0.02, 0.5, 2.0),))
+    many = (rng.standard_normal((2, 32, 3, 5)) * 5).astype(np.float32)
+    for size in (3, 5):
+        yield Case(f"many_channels_size_{size}", LRN(size=size, alpha=0.1), (many,), (_lrn(many, size, 0.1),))
     line = x[..., 0]
     yield Case("rank_3", LRN(size=5, alpha=0.1), (line,), (_lrn(line, 5, 0.1),))
     yield Case("batch_0", LRN(size=3), (x[:0],), (x[:0].copy(),))

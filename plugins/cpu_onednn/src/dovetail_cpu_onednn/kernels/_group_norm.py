@@ -1,0 +1,30 @@
+"""Normalisation over groups of channels: rows of a layer normalisation, then a scale and a shift for each channel."""
+
+import math
+
+from dovetail.device import TypedNode
+from dovetail_cpu_onednn.binding import INFERENCE, Arg
+from dovetail_cpu_onednn.chain import BINARY, attach
+from dovetail_cpu_onednn.kernel import Argument, Recipe, Stage, given
+from dovetail_cpu_onednn.layouts import plain
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["group_norm"]
+
+
+def group_norm(node: TypedNode, groups: int, epsilon: float, parts: int) -> Recipe:
+    """Input 0, plain, normalised over each group of its channels; inputs 1 and 2 have a number for each of `parts` of them."""
+    lib, dims = library(), given(node, 0).dims
+    rows = plain((dims[0] * groups, math.prod(dims[1:]) // groups))
+    norm = lib.describe("layer_normalization_forward", INFERENCE, rows, rows, None, epsilon, 0)
+    whole, vector = plain((dims[0], parts, math.prod(dims[1:]) // parts)), plain((1, parts, 1))
+    chain = attach(node, False, False, before=[("binary", (BINARY["add"], vector))], dims=whole.dims)
+    scale = lib.describe("binary", BINARY["mul"], whole, vector, whole, attr=chain.attr)
+    arguments = [
+        Argument(Arg.SRC, "output", 0, whole),
+        Argument(Arg.SRC_1, "input", 1, vector),
+        Argument(Arg.DST, "output", 0, whole),
+        Argument(Arg.post_op(0, Arg.SRC_1), "input", 2, vector),
+    ]
+    first = Stage(norm, (Argument(Arg.SRC, "input", 0, rows), Argument(Arg.DST, "output", 0, rows)))
+    return Recipe((first, *chain.stages(scale, arguments, whole)), chain.shared)

@@ -1,0 +1,63 @@
+"""Resampling where oneDNN's coordinates are those that the operator asks for."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import Reason, TensorType, TypedNode
+from dovetail.ops._resample import Axis, Sampling, resample
+from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
+from dovetail_cpu_onednn.chain import attach
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, given
+from dovetail_cpu_onednn.layouts import describe
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["ResamplingKernel"]
+
+_ALGORITHMS = {"nearest": Alg.RESAMPLING_NEAREST, "linear": Alg.RESAMPLING_LINEAR}
+
+
+class ResamplingKernel(AnyLayoutKernel):
+    """By the nearest or the two next elements along spatial axes, at the places that half_pixel has for the sizes' quotient."""
+
+    name = "resampling"
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        x, y = given(node, 0), node.outputs[0]
+        sampling: Sampling = node.op.sampling  # type: ignore[attr-defined]  # all operators of these stems have it
+        if sampling.mode not in _ALGORITHMS or sampling.antialias or sampling.exclude_outside:
+            raise Refused(Reason.ATTRIBUTE, f"{sampling}; accepted: nearest and linear without antialias or exclude_outside")
+        axes: tuple[Axis, ...] = node.op.plan(x, *_parameters(node))  # type: ignore[attr-defined]
+        if not 3 <= x.rank <= 5 or any(axis.axis < 2 for axis in axes):
+            raise Refused(Reason.SHAPE, f"{x} to {y}; accepted: one to three spatial axes, resampled alone")
+        for axis in axes:
+            if not np.allclose(_places(axis, sampling), _places_of_onednn(axis, sampling.mode), rtol=1e-6, atol=1e-6):
+                raise Refused(Reason.ATTRIBUTE, f"{sampling} along axis {axis.axis}; accepted: the coordinates of half_pixel")
+        src, dst = describe(x), describe(y)
+        chain = attach(node, False, False)
+        algorithm = _ALGORITHMS[sampling.mode]
+        pd = library().describe("resampling_forward", INFERENCE, algorithm, None, src, dst, attr=chain.attr)
+        arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
+        return Recipe(chain.stages(pd, arguments, dst), chain.shared)
+
+
+def _parameters(node: TypedNode) -> list[TensorType | None]:
+    given = list(node.inputs[1:])
+    if any(t is not None and t.size and t.value is None for t in given):
+        raise Refused(Reason.DYNAMIC, "scales or sizes that are not constant")
+    wanted = len(node.op.inputs) - 1
+    return [*given, *[None] * wanted][:wanted]
+
+
+def _places(axis: Axis, sampling: Sampling) -> NDArray[np.float64]:
+    """From where on its axis each element of the result comes: the positions themselves, resampled."""
+    alone = Axis(0, axis.size, axis.out, axis.scale, axis.roi)
+    return resample(np.arange(axis.size, dtype=np.float64), (alone,), sampling)
+
+
+def _places_of_onednn(axis: Axis, mode: str) -> NDArray[np.float64]:
+    """The same for oneDNN: half_pixel in float32, halves away from zero."""
+    x = (np.arange(axis.out, dtype=np.float32) + np.float32(0.5)) * np.float32(axis.size) / np.float32(axis.out) - np.float32(0.5)
+    if mode == "nearest":
+        x = np.trunc(x + np.copysign(np.float32(0.5), x))
+    places: NDArray[np.float64] = np.clip(x, 0, axis.size - 1).astype(np.float64)
+    return places

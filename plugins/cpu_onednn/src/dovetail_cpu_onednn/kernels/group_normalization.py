@@ -1,0 +1,21 @@
+"""GroupNormalization: oneDNN's layer normalisation and binary primitive."""
+
+from dovetail.device import TypedNode
+from dovetail.ops.group_normalization import GroupNormalization, GroupNormalization_18
+from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, given
+from dovetail_cpu_onednn.kernels._group_norm import group_norm
+
+
+class GroupNorm(PrimitiveKernel):
+    """Scale and shift of each channel, of each group before version 21."""
+
+    name = "group_normalization"
+    overwrites = True
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        op = node.op
+        assert isinstance(op, GroupNormalization | GroupNormalization_18)
+        return group_norm(node, op.num_groups, op.epsilon, given(node, 1).dims[0])
+
+
+KERNELS = (GroupNorm(),)

@@ -1,0 +1,21 @@
+"""InstanceNormalization: oneDNN's layer normalisation and binary primitive."""
+
+from dovetail.device import TypedNode
+from dovetail.ops.instance_normalization import InstanceNormalization
+from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, given
+from dovetail_cpu_onednn.kernels._group_norm import group_norm
+
+
+class InstanceNorm(PrimitiveKernel):
+    """Every channel is a group."""
+
+    name = "instance_normalization"
+    overwrites = True
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        assert isinstance(node.op, InstanceNormalization)
+        channels = given(node, 0).dims[1]
+        return group_norm(node, channels, node.op.epsilon, channels)
+
+
+KERNELS = (InstanceNorm(),)

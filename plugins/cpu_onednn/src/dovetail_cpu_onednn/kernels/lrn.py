@@ -1,0 +1,30 @@
+"""LRN: oneDNN's local response normalisation across channels."""
+
+from dovetail.device import Reason, TypedNode
+from dovetail.ops.lrn import LRN
+from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.layouts import describe
+from dovetail_cpu_onednn.library import library
+
+
+class ResponseNormalization(AnyLayoutKernel):
+    """Regions of an odd number of channels: of an even one oneDNN takes one channel less than ONNX."""
+
+    name = "lrn"
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        op = node.op
+        assert isinstance(op, LRN)
+        if op.size % 2 == 0:
+            raise Refused(Reason.ATTRIBUTE, f"size {op.size}; accepted: odd numbers")
+        if node.post_ops:
+            raise Refused(Reason.POST_OP, "lrn takes none")
+        desc = describe(given(node, 0))
+        args = (INFERENCE, Alg.LRN_ACROSS_CHANNELS, desc, desc, op.size, op.alpha, op.beta, op.bias)
+        pd = library().describe("lrn_forward", *args)
+        arguments = (Argument(Arg.SRC, "input", 0, desc), Argument(Arg.DST, "output", 0, desc))
+        return Recipe((Stage(pd, arguments),))
+
+
+KERNELS = (ResponseNormalization(),)

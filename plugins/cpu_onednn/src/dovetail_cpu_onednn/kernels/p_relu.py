@@ -1,0 +1,36 @@
+"""PRelu: oneDNN's prelu, for slopes that it has a fast implementation for."""
+
+import numpy as np
+
+from dovetail.device import Reason, TypedNode
+from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, Stage, given, is_constant, value_of
+from dovetail_cpu_onednn.layouts import describe, plain
+from dovetail_cpu_onednn.library import library
+
+
+class Slopes(AnyLayoutKernel):
+    """One slope for each element or for each channel. A single constant one is spread over the channels."""
+
+    name = "prelu"
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        if node.post_ops:
+            raise Refused(Reason.POST_OP, "prelu takes none")
+        x, slope = given(node, 0), given(node, 1)
+        desc, dims = describe(x), (1,) * (x.rank - slope.rank) + slope.dims
+        fixed = is_constant(node, 1)
+        spread = fixed and slope.size == 1 and x.rank > 1
+        if spread:
+            dims = (1, x.dims[1], *(1,) * (x.rank - 2))
+        wei = plain(dims)
+        wanted = library().tagged(dims, TAG_ANY) if fixed else wei
+        pd = library().describe("prelu_forward", INFERENCE, desc, wanted, desc)
+        made = library().arg_md(pd, Arg.WEIGHTS, dims) if fixed else None
+        content = (lambda: np.full(dims, value_of(slope.value).reshape(()), np.float32)) if spread else None
+        weights = Argument(Arg.WEIGHTS, "input", 1, wei, made, content=content)
+        arguments = (Argument(Arg.SRC, "input", 0, desc), weights, Argument(Arg.DST, "output", 0, desc))
+        return Recipe((Stage(pd, arguments),))
+
+
+KERNELS = (Slopes(),)
