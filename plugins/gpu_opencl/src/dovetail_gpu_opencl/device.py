@@ -1,5 +1,6 @@
 """The device: chooses kernels, builds programs, makes executables."""
 
+import copy
 import dataclasses
 import threading
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,9 @@ from dovetail.device import (
 )
 from dovetail.errors import CompileError, UsageError
 from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.custom_layers import CustomLayerKernel, load
 from dovetail_gpu_opencl.discovery import find_device
+from dovetail_gpu_opencl.dump import KernelDump
 from dovetail_gpu_opencl.elementwise import Chain
 from dovetail_gpu_opencl.executable import CLExecutable, Command
 from dovetail_gpu_opencl.failures import translated
@@ -54,8 +57,7 @@ class OpenCLDevice(Device):
 
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any] | None = None, caps: Capabilities | None = None) -> None:
         self.info = info
-        self._options = dict(options or {})
-        Options.read(self._options)
+        self._configure(options or {})
         try:
             self._device = find_device(info.name)
         except KeyError:
@@ -65,8 +67,22 @@ class OpenCLDevice(Device):
             self.caps = _with_images(caps or Capabilities.query(self._device), self._context)
         self.programs = Programs(self._context, self._device, self.caps, FileCache(CACHE_SECTION))
         self._table: KernelTable[CLKernel] = KernelTable("dovetail_gpu_opencl.kernels")
-        self._bound: dict[str, tuple[CLKernel, ...]] = {}
         self._lock = threading.Lock()
+
+    def configured(self, options: Mapping[str, Any]) -> "OpenCLDevice":
+        """The device with the custom layers that the options name; context and programs are shared."""
+        other = copy.copy(self)
+        other._configure({**self._options, **options})
+        return other
+
+    def prescribes(self, domain: str, op_type: str) -> bool:
+        """Whether there is a custom layer for the operator."""
+        return self._layers.find(domain, op_type) is not None
+
+    def _configure(self, options: Mapping[str, Any]) -> None:
+        self._options = dict(options)
+        self._layers = load(Options.read(options).CONFIG_FILE)
+        self._bound: dict[str, tuple[CLKernel, ...]] = {}
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether one of the kernels runs the node with its post-ops."""
@@ -82,14 +98,16 @@ class OpenCLDevice(Device):
         chosen_options = Options.read({**self._options, **options})
         if chosen_options.QUEUE == "OUT_OF_ORDER" and not self.caps.out_of_order:
             raise DeviceError(f"{self.info.name} has no out-of-order queues", hint="leave out the option QUEUE")
+        if chosen_options.CONFIG_FILE != Options.read(self._options).CONFIG_FILE:
+            raise UsageError("CONFIG_FILE is given to compile() alone", hint="device.configured(options).compile(graph, options)")
+        dump = KernelDump(chosen_options.DUMP_KERNELS, self._device) if chosen_options.DUMP_KERNELS else None
         typed = {node.name: TypedNode.of(node, graph) for node in graph.nodes}
         chosen = {name: self._chosen(node) for name, node in typed.items()}
         for name, node in typed.items():
             self._check_layouts(chosen[name].kernel, node)
         launches = {name: [x for x in chosen[name].kernel.launches(n) if not x.is_empty] for name, n in typed.items()}
         memory = plan_graph(graph, lambda n: _in_place(chosen, typed, n), lambda n: _scratch(launches[n.name]), plan=plan_regions)
-        own = {name: choice.kernel.from_operator for name, choice in chosen.items()}
-        commands = [self._command(n, launch, own[name]) for name, n in typed.items() for launch in launches[name]]
+        commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in launches[name]]
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
         return CLExecutable(self._context, self._device, self.caps, graph, commands, reports, memory, chosen_options)
 
@@ -101,16 +119,24 @@ class OpenCLDevice(Device):
             return (ReorderKernel().on(self.caps),)
         with self._lock:
             if stem not in self._bound:
-                listed = (View(), OwnKernel(), *(self._table[stem] if stem else ()), Chain())
+                custom = (CustomLayerKernel(self._layers),) if len(self._layers) else ()
+                listed = (*custom, View(), OwnKernel(), *(self._table[stem] if stem else ()), Chain())
                 self._bound[stem] = tuple(kernel.on(self.caps) for kernel in listed)
             return self._bound[stem]
 
-    def _command(self, node: TypedNode, launch: Launch, own: bool) -> Command:
+    def _command(self, node: TypedNode, launch: Launch, kernel: CLKernel, dump: KernelDump | None) -> Command:
         named = str(node.node)
-        program = self.programs.get(launch, named)
-        if own:  # those of this package are tested
+        try:
+            program = self.programs.get(launch, named)
+        except CompileError as error:
+            if dump is not None:
+                dump.failed(node.op.op_type, launch, error)
+            raise
+        if dump is not None:
+            dump.built(node.op.op_type, launch, program)
+        if kernel.arguments_hint:  # those of this package are tested
             with translated(f"node {named}: looking at the kernels of {launch.file}"):
-                check_signature(program, launch, named)
+                check_signature(program, launch, named, kernel.arguments_hint)
         return Command(named, launch, program)
 
     def _check_layouts(self, kernel: CLKernel, node: TypedNode) -> None:

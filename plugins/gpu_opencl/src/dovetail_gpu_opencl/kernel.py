@@ -27,6 +27,8 @@ class CLKernel(Kernel):
     has_epilogue: ClassVar[bool] = True
     """True when the kernel applies post-ops."""
     from_operator: ClassVar[bool] = False
+    arguments_hint: ClassVar[str] = ""
+    """For kernels whose source is not this package's, and so is checked: the order of arguments, as errors explain it."""
     elementwise: ClassVar[bool] = False
     """True when element i of the result is made of the elements i of the inputs, so that any layout common to all will do."""
     computes: ClassVar[bool] = True

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from os import PathLike
 from typing import Any
 
 from dovetail.errors import UsageError, did_you_mean
@@ -15,11 +16,16 @@ QUEUES = ("IN_ORDER", "OUT_OF_ORDER", "MULTI")
 class Options:
     """`QUEUE`: how commands are ordered: one after the other, in one queue by their events, or in several queues.
 
+    `CONFIG_FILE`: custom layers from XML (`dovetail_gpu_opencl.custom_layers`). `DUMP_KERNELS`: a folder for the source of every
+    program, none if empty.
+
     `DEBUG_BUFFERS`: put guard bytes round every buffer and look at them after every launch; nodes run one after the other.
     """
 
     QUEUE: str = "IN_ORDER"
     DEBUG_BUFFERS: bool = False
+    CONFIG_FILE: Any = ()
+    DUMP_KERNELS: str = ""
 
     @staticmethod
     def read(given: Mapping[str, Any]) -> "Options":
@@ -33,4 +39,6 @@ class Options:
             raise UsageError(f"option QUEUE is {options.QUEUE!r}; accepted: {', '.join(QUEUES)}")
         if not isinstance(options.DEBUG_BUFFERS, bool):
             raise UsageError(f"option DEBUG_BUFFERS is {options.DEBUG_BUFFERS!r}; accepted: True or False")
+        if not isinstance(options.DUMP_KERNELS, str | PathLike):
+            raise UsageError(f"option DUMP_KERNELS is {options.DUMP_KERNELS!r}; accepted: the path of a folder")
         return options

@@ -47,6 +47,7 @@ class OwnKernel(CLKernel):
     dtypes = frozenset(C_TYPES)
     has_epilogue = False
     from_operator = True
+    arguments_hint = "the order is inputs, outputs, scratch buffers, scalars; what a node leaves out is NULL"
 
     def applies(self, node: TypedNode) -> Refusal | None:
         return None if _sources(node) else Refusal(Reason.OPERATOR, f"{node.op.key} brings no OpenCL kernel")

@@ -66,7 +66,7 @@ class Programs:
         return program
 
 
-def check_signature(program: Any, launch: Launch, node: str) -> None:
+def check_signature(program: Any, launch: Launch, node: str, hint: str) -> None:
     """Raises `CompileError` unless the program has the launch's entry, with as many arguments as the launch gives."""
     names = program.kernel_names.split(";")
     where = f"node {node}: the kernel {launch.entry!r} of {launch.file}"
@@ -79,7 +79,7 @@ def check_signature(program: Any, launch: Launch, node: str) -> None:
         shown = f": {' '.join(declared[1].split())}" if declared else ""
         raise CompileError(
             f"{where} takes {taken} arguments{shown}. It is given {len(launch.arguments)}: {given}",
-            hint="the order is inputs, outputs, scratch buffers, scalars; what a node leaves out is NULL",
+            hint=hint,
         )
 
 
