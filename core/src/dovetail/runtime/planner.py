@@ -17,7 +17,8 @@ from dovetail.passes.constant_folding import check_sizes, fold_constants
 from dovetail.passes.decompose import decompose
 from dovetail.passes.eliminate import drop_dead_nodes, drop_identities
 from dovetail.passes.fold_batch_norm import fold_batch_norm
-from dovetail.passes.fuse_gelu import fuse_gelu
+from dovetail.passes.fuse_activations import fuse_activations
+from dovetail.passes.fuse_normalizations import fuse_normalizations
 from dovetail.passes.fuse_post_ops import fuse_post_ops
 from dovetail.passes.layout import assign_layouts
 from dovetail.passes.opaque import declare, pin
@@ -149,7 +150,7 @@ def optimise(
     graph, rules = dispatch.choose(analyze(graph, dispatch.find, options.MEMORY_LIMIT), targets)
     graph = pin(graph, devices)
     graph = drop_identities(decompose(graph, keeps))
-    graph = fuse_gelu(fold_batch_norm(graph))
+    graph = fuse_normalizations(fuse_activations(fold_batch_norm(graph), keeps), keeps)
     for one in extra_passes:
         graph = fold_constants(one(graph))
     graph = drop_dead_nodes(graph)
