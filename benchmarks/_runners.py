@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module, resources
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,13 +41,13 @@ class OnnxRuntime:
 
 
 class OpenVino:
-    """OpenVINO's CPU device in f32 (it would choose bf16 where the CPU has it), reshaped to the dimensions."""
+    """OpenVINO's CPU device, by default in f32 (it would choose bf16 where the CPU has it), reshaped to the dimensions."""
 
-    def __init__(self, path: Path, dimensions: Mapping[str, int], threads: int) -> None:
+    def __init__(self, path: Path, dimensions: Mapping[str, int], threads: int, precision: str = "f32") -> None:
         core: Any = import_module("openvino").Core()
         model = core.read_model(path)
         model.reshape({port.any_name: _static(port.partial_shape, dimensions) for port in model.inputs})
-        options = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
+        options = {"INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
         compiled = core.compile_model(model, "CPU", options)
         self._request = compiled.create_infer_request()
         self._names = [port.any_name for port in compiled.outputs]
@@ -119,6 +120,11 @@ class Dovetail:
 PEERS: dict[str, Factory] = {"onnxruntime": OnnxRuntime, "openvino": OpenVino, "tinygrad": Tinygrad}
 
 
-def dovetail_factory(device: str) -> Factory:
-    """A factory for `device`; the thread count is the process's (see `limit_threads`)."""
-    return lambda path, _dimensions, _threads: Dovetail(path, device)
+def peer_factory(name: str, precision: str = "f32") -> Factory:
+    """A factory for one of `PEERS`. OpenVINO alone has a precision; the others compute in f32."""
+    return partial(OpenVino, precision=precision) if name == "openvino" else PEERS[name]
+
+
+def dovetail_factory(device: str, options: Mapping[str, Any] | None = None) -> Factory:
+    """A factory for `device` with these properties; the thread count is the process's (see `limit_threads`)."""
+    return lambda path, _dimensions, _threads: Dovetail(path, device, options)

@@ -1,9 +1,10 @@
 """Latency on the CPU: dovetail's devices against onnxruntime and OpenVINO, from NumPy arrays in to NumPy arrays out.
 
-`python benchmarks/cpu.py [-d NUMPY -d OPENCL] [--peers onnxruntime,openvino,tinygrad] [--only MODEL] [--json]`. All run
-the same files and inputs on the same number of threads (2 by default) in interleaved rounds of one process; figures are
-medians, and only the ratios of one run mean something. `load` is the time from the file to a runtime that is ready,
-`first` the first run: the peers get the input's shape before they compile, dovetail specialises to it on the first run.
+`python benchmarks/cpu.py [-d NUMPY -d OPENCL] [--peers onnxruntime,openvino,tinygrad] [--only MODEL] [--precision bf16]
+[--json]`. All run the same files and inputs on the same number of threads (2 by default) in interleaved rounds of one
+process; figures are medians, and only the ratios of one run mean something. With `--precision bf16` ONEDNN and OpenVINO
+compute in bfloat16, all others in float32. `load` is the time from the file to a runtime that is ready, `first` the first
+run: the peers get the input's shape before they compile, dovetail specialises to it on the first run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from _common import (
     milliseconds,
     parser,
 )
-from _runners import PEERS, Dovetail, Factory, Runner, dovetail_factory
+from _runners import PEERS, Dovetail, Factory, Runner, dovetail_factory, peer_factory
 
 
 def start(factory: Factory, spec: ModelSpec, size: int, inputs: Arrays, batch: int, threads: int) -> tuple[Runner, Row]:
@@ -61,6 +62,7 @@ def compare(spec: ModelSpec, size: int, batch: int, factories: dict[str, Factory
             "best ms": min(samples[name]) if found else None,
             "per second": 1e3 * batch / found if found else None,
             "x onnxruntime": found / medians["onnxruntime"] if found and "onnxruntime" in medians else None,
+            "x openvino": found / medians["openvino"] if found and "openvino" in medians else None,
             "x best peer": found / min(peers) if found and peers else None,
             "error": notes[name].get("error", ""),
             "plan": _plan(runners.get(name)),
@@ -76,6 +78,7 @@ def main() -> int:
     options.add_argument("-d", "--device", action="append", help="a dovetail device (repeatable; NUMPY and OPENCL by default)")
     options.add_argument("--peers", default="onnxruntime,openvino", help=f"some of {','.join(PEERS)}; empty for none")
     options.add_argument("--only", choices=sorted(MODELS), action="append", help="only this model (repeatable)")
+    options.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="of ONEDNN and OpenVINO")
     options.add_argument("--batch", type=int, default=1)
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--rounds", type=int, default=9)
@@ -85,7 +88,9 @@ def main() -> int:
         options.error(f"unknown peer {', '.join(sorted(unknown))}: choose from {', '.join(PEERS)}")
     limit_threads(arguments.threads)
     devices = arguments.device or ["NUMPY", "OPENCL"]
-    factories = {**{name: PEERS[name] for name in peers}, **{name: dovetail_factory(name) for name in devices}}
+    own = {"ONEDNN": {"INFERENCE_PRECISION_HINT": arguments.precision}}
+    factories = {name: peer_factory(name, arguments.precision) for name in peers}
+    factories |= {name: dovetail_factory(name, own.get(name)) for name in devices}
     rows = [
         row
         for name in arguments.only or MODELS
@@ -94,7 +99,7 @@ def main() -> int:
     ]
     means = {}
     for name in devices:
-        for ratio in ("x onnxruntime", "x best peer"):
+        for ratio in ("x onnxruntime", "x openvino", "x best peer"):
             values = [row[ratio] for row in rows if row["runtime"] == name and row[ratio]]
             means[f"{name}, geometric mean {ratio}"] = geometric_mean(values) if values else None
     emit(arguments.json, rows, {"threads": arguments.threads, **means})

@@ -396,6 +396,14 @@ class Device(ABC):
         The fusion pass grows a node's chain one post-op at a time and asks again: a refusal ends the chain there.
         """
 
+    def lower(self, graph: Graph) -> Graph:
+        """The device's own pass over its part of a model, after fusion and before layouts. The default changes nothing.
+
+        For what is the device's affair alone, such as the data types in which it computes. Inputs and outputs keep their order
+        and types. New nodes may have operators that only this device knows; it accepts every node of the result.
+        """
+        return graph
+
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts in which the device takes a node that it accepted, the best first. The default is everything plain.
 

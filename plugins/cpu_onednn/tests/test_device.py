@@ -116,7 +116,7 @@ def test_threads_share_primitives():
     [
         ({"INFERENCE_NUM_THREADS": 0}, "positive integer"),
         ({"INFERENCE_NUM_THREADS": "2"}, "positive integer"),
-        ({"INFERENCE_PRECISION_HINT": "bf16"}, "f32"),
+        ({"INFERENCE_PRECISION_HINT": "i8"}, "f32"),
         ({"SPEED": 1}, "'SPEED'"),
         ({"INFERENCE_NUM_THREADS": True}, "positive integer"),
     ],

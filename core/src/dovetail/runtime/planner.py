@@ -121,7 +121,7 @@ def make_plan(
             fused = fuse_post_ops(inner, device.supports)
             stops.update(fused.stops)
             inner = drop_dead_nodes(fused.graph)
-        parts.append(replace(part, graph=assign_layouts(inner, device.configurations)))
+        parts.append(replace(part, graph=assign_layouts(device.lower(inner), device.configurations)))
     passed = time.perf_counter()
     executables = _compile(parts, by_name)
     seconds = {"passes": passed - started, "compile": time.perf_counter() - passed}

@@ -1,6 +1,7 @@
 """The device: which kernel runs a node, and compilation."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from dovetail.device import (
@@ -24,8 +25,9 @@ from dovetail.errors import CompileError
 from dovetail_cpu_onednn.bound import MOVE, HostedKernel, hosted_kernels
 from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
 from dovetail_cpu_onednn.generic import GENERIC, REORDER
-from dovetail_cpu_onednn.kernel import OnednnKernel
+from dovetail_cpu_onednn.kernel import OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import Options, default_threads, library, load
+from dovetail_cpu_onednn.precision import CONVERT, Convert, lower
 
 __all__ = ["OnednnDevice", "infos", "place"]
 
@@ -56,6 +58,21 @@ class OnednnDevice(Device):
         if isinstance(found, Unavailable):
             raise DeviceUnavailable(f"ONEDNN: {found.reason}", hint=found.hint)
         self._threads = read.threads or default_threads()
+        self._precision = _precision(read, "f32")
+
+    def configured(self, options: Mapping[str, Any]) -> "OnednnDevice":
+        """The device in another precision. Raises `UsageError` for options, `DeviceUnavailable` for what the CPU lacks."""
+        found = copy(self)
+        found._precision = _precision(Options(options), self._precision)
+        return found
+
+    def lower(self, graph: Graph) -> Graph:
+        """The graph in the precision that `INFERENCE_PRECISION_HINT` asks for."""
+        return lower(graph, self._runs_by_primitive) if self._precision == "bf16" else graph
+
+    def _runs_by_primitive(self, node: TypedNode) -> bool:
+        choice = self._choose(node)
+        return isinstance(choice, Choice) and isinstance(choice.kernel, PrimitiveKernel)
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Everything with static shapes and a reference, unless a post-op does not fit."""
@@ -79,9 +96,22 @@ class OnednnDevice(Device):
         return _choose(node)
 
 
+def _precision(options: Options, default: str) -> str:
+    found = options.precision or default
+    if found == "bf16" and not library().has_bfloat16:
+        raise DeviceUnavailable(
+            "ONEDNN: INFERENCE_PRECISION_HINT is 'bf16', and this CPU has no instructions for bfloat16 (AVX512_BF16 or AMX), or "
+            "ONEDNN_MAX_CPU_ISA forbids them",
+            hint="let INFERENCE_PRECISION_HINT be 'f32'",
+        )
+    return found
+
+
 def _choose(node: TypedNode) -> Choice[OnednnKernel] | Refusal:
     if not node.is_static:
         return Refusal(Reason.DYNAMIC)
+    if isinstance(node.op, Convert):
+        return choose((CONVERT,), node)
     if isinstance(node.op, Reorder):
         return choose((REORDER, MOVE), node)
     # An operator of another domain, or one that replaces a standard one, may mean something else by the same name.

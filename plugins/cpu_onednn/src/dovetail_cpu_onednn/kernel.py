@@ -163,9 +163,7 @@ class PrimitiveKernel(OnednnKernel):
 
     def label(self, node: TypedNode) -> str:
         found = self._attempt(node, self._checked)
-        name = self.name if isinstance(found, Refusal) else found.name
-        low = any(t is not None and t.dtype is DType.BFLOAT16 for t in (*node.inputs, *node.outputs))
-        return f"{name} bf16" if low and "bf16" not in name else name
+        return with_precision(self.name if isinstance(found, Refusal) else found.name, node)
 
     def _checked(self, node: TypedNode) -> Recipe:
         """The recipe, if it is worth it: not by a slow implementation, nor by a slower one because of the post-ops."""
@@ -206,6 +204,12 @@ def require_data(node: TypedNode, dtypes: frozenset[DType], parameters: Sequence
         raise Refused(Reason.OPERATOR, "more than one output")
 
 
+def with_precision(name: str, node: TypedNode) -> str:
+    """What reports call an implementation on this node: not all names of oneDNN tell the data type."""
+    low = any(t is not None and t.dtype is DType.BFLOAT16 for t in (*node.inputs, *node.outputs))
+    return f"{name} bf16" if low and "bf16" not in name else name
+
+
 def given(node: TypedNode, index: int) -> TensorType:
     """The type of an input that the operator requires."""
     tensor = node.inputs[index]
@@ -238,7 +242,7 @@ class AnyLayoutKernel(PrimitiveKernel):
         return [config for config, _ in self._ways(node)]
 
     def label(self, node: TypedNode) -> str:
-        return next((recipe.name for _, recipe in self._ways(node)), self.name)
+        return with_precision(next((recipe.name for _, recipe in self._ways(node)), self.name), node)
 
     def _ways(self, node: TypedNode) -> Iterator[tuple[LayerConfig, Recipe]]:
         """The configurations for which there is a fast implementation, plain first, and what runs in each."""

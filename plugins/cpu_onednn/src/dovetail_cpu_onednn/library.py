@@ -99,7 +99,7 @@ def _short_spins() -> Iterator[None]:
 
 
 class Options:
-    """The properties of ONEDNN: `INFERENCE_NUM_THREADS`, `LIBRARY`, and `INFERENCE_PRECISION_HINT`, which can only be f32."""
+    """The properties of ONEDNN: `INFERENCE_NUM_THREADS`, `LIBRARY`, and `INFERENCE_PRECISION_HINT`, which is f32 or bf16."""
 
     KNOWN = ("INFERENCE_NUM_THREADS", "INFERENCE_PRECISION_HINT", "LIBRARY")
 
@@ -112,8 +112,9 @@ class Options:
         self.library: str = str(given.get("LIBRARY", ""))
         if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
             raise UsageError(f"INFERENCE_NUM_THREADS is {self.threads!r}; accepted: a positive integer")
-        if (hint := given.get("INFERENCE_PRECISION_HINT", "f32")) != "f32":
-            raise UsageError(f"INFERENCE_PRECISION_HINT is {hint!r}; accepted by ONEDNN: 'f32'")
+        self.precision: str = given.get("INFERENCE_PRECISION_HINT", "")
+        if "INFERENCE_PRECISION_HINT" in given and self.precision not in ("f32", "bf16"):
+            raise UsageError(f"INFERENCE_PRECISION_HINT is {self.precision!r}; accepted by ONEDNN: 'f32', 'bf16'")
 
 
 def default_threads() -> int:
