@@ -28,7 +28,9 @@ def out_of_memory(error: cl.Error) -> bool:
 def as_dovetail(error: cl.Error, what: str) -> DovetailError:
     """`OutOfMemory` when an allocation was refused, else `DeviceError`; `what` says what was being done, sizes included."""
     if out_of_memory(error):
-        return OutOfMemory(f"{what}: the device refused the memory ({error})", hint="use a smaller batch or another device")
+        lost = " Some drivers say so of a kernel that went out of bounds, too: DEBUG_BUFFERS looks for it."
+        hint = "use a smaller batch or another device." + (lost if error.code == cl.status_code.OUT_OF_RESOURCES else "")
+        return OutOfMemory(f"{what}: the device ran out of memory or other resources ({error})", hint=hint)
     return DeviceError(f"{what}: {error}")
 
 

@@ -91,6 +91,7 @@ class CLRequest(ExecutableRequest):
         where = f"node {commands[launched].node}" if launched < len(commands) else "waiting for the results"
         with contextlib.suppress(cl.Error):  # the queue may be lost; the first error is the one to tell
             self._finish()
+        with contextlib.suppress(cl.Error):
             self._reset_faults()  # a node that still ran may have set one
         return as_dovetail(error, f"{where}, with {self._executable.memory.peak} bytes of intermediate values")
 

@@ -1,0 +1,350 @@
+"""Every OpenCL call fails, alone or with all after it: the error is ours and says what was done, nothing leaks, the device works.
+
+The seam is the name `cl` in this package's modules, and the methods of pyopencl's classes: a call that is chosen by its number
+raises what the driver would raise, instead of being made.
+"""
+
+import gc
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from numpy.typing import NDArray
+
+import dovetail
+from dovetail.device import DeviceInfo
+from dovetail.errors import DovetailError, InferError, OutOfMemory, UsageError
+from dovetail.graph import GraphBuilder, Model
+from dovetail.ops import find
+from dovetail_gpu_opencl import buffers, device, executable, program, request
+from dovetail_gpu_opencl.device import OpenCLDevice
+
+MODULES = (buffers, device, executable, program, request)
+CLASSES = ("Buffer", "CommandQueue", "Context", "Kernel")
+FUNCTIONS = (
+    "Program",
+    "create_image",
+    "enqueue_copy",
+    "enqueue_marker",
+    "enqueue_nd_range_kernel",
+    "get_supported_image_formats",
+)
+METHODS = {
+    cl.CommandQueue: ("finish", "flush"),
+    cl.Kernel: ("set_arg",),
+    cl.Program: ("build", "get_info"),
+    cl.Buffer: ("get_sub_region",),
+}
+OUT_OF_RESOURCES, ALLOCATION_FAILURE = cl.status_code.OUT_OF_RESOURCES, cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE
+WORDS = ("node '", "allocating", "uploading", "creating", "waiting")
+"""What an error says was being done."""
+X = np.linspace(-1, 1, 20, dtype=np.float32).reshape(4, 5)
+ROWS = np.array([3, 0])
+WEIGHTS = np.linspace(1, 2, 15, dtype=np.float32).reshape(5, 3)
+
+
+def failure(code: int, name: str) -> cl.Error:
+    """What pyopencl raises when the driver answers with this code."""
+    kind = cl.MemoryError if code == ALLOCATION_FAILURE else cl.RuntimeError
+    return kind(cl._cl._ErrorRecord("made to fail", code, name))
+
+
+class Driver:
+    """Counts calls and living objects; the call with number `at` fails, those after it too when `lost`."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.live = self.most = 0
+        self.at = 0
+        self.code: int = OUT_OF_RESOURCES
+        self.lost = False
+        self.before: Callable[[str], None] = lambda name: None
+        self._lock = threading.Lock()
+
+    def plan(self, at: int, code: int = OUT_OF_RESOURCES, *, lost: bool = False) -> None:
+        self.calls, self.at, self.code, self.lost = [], at, code, lost
+
+    def enter(self, name: str) -> None:
+        self.before(name)
+        with self._lock:
+            self.calls.append(name)
+            number = len(self.calls)
+        if self.at and (number == self.at or (self.lost and number > self.at)):
+            raise failure(self.code, name)
+
+    def wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.enter(name)
+            return function(*arguments, **options)
+
+        return call
+
+    def counted(self, name: str) -> type:
+        driver = self
+
+        class Counted(getattr(cl, name)):  # type: ignore[misc]  # the class is chosen at run time
+            def __init__(self, *arguments: Any, **options: Any) -> None:
+                driver.enter(name)
+                super().__init__(*arguments, **options)
+                driver.live += 1
+                driver.most = max(driver.most, driver.live)
+                self.is_counted = True
+
+            def __del__(self) -> None:
+                driver.live -= getattr(self, "is_counted", False)
+
+        return Counted
+
+
+class Namespace:
+    """pyopencl, with some names replaced."""
+
+    def __init__(self, replaced: Mapping[str, Any]) -> None:
+        self.__dict__.update(replaced)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(cl, name)
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    made = Driver()
+    gc.collect()
+    gc.freeze()  # collecting after each attempt looks at what the attempt made, not at everything that was ever imported
+    replaced = {name: made.counted(name) for name in CLASSES}
+    functions = {name: made.wrapped(name, getattr(cl, name)) for name in FUNCTIONS}
+    with pytest.MonkeyPatch.context() as patch:
+        for module in MODULES:
+            patch.setattr(module, "cl", Namespace({**replaced, **functions}))
+        for owner, names in METHODS.items():
+            for name in names:
+                patch.setattr(owner, name, made.wrapped(f"{owner.__name__}.{name}", getattr(owner, name)))
+        yield made
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    """A product with weights, a Gather that may set a fault flag, two branches, a reduction."""
+    g = GraphBuilder()
+
+    def op(name: str, **attributes: Any) -> Any:
+        found = find(name, 18)
+        assert found is not None
+        return found(**attributes)
+
+    x, i = g.input("x", "float32", X.shape), g.input("i", "int64", ROWS.shape)
+    y = g.node(op("Relu"), g.node(op("MatMul"), x, g.constant(WEIGHTS)), name="product")
+    picked = g.node(op("Gather"), y, i, name="picked")
+    left, right = g.node(op("Softmax"), picked, name="soft"), g.node(op("ReduceMax", keepdims=0), picked, name="largest")
+    return g.model([left, right])
+
+
+def scenario(core: dovetail.Core, model: Model, name: str, options: Mapping[str, Any]) -> list[NDArray[Any]]:
+    """Compile, run, run in the background, run again, close."""
+    with core.compile_model(model, name, options) as compiled:
+        request = compiled.create_infer_request()
+        try:
+            first = request.infer({"x": X, "i": ROWS})
+            request.start_async({"x": X, "i": ROWS})
+            request.wait()
+            np.testing.assert_array_equal(request.results[0], first[0])
+            return [request.infer({"x": X, "i": ROWS})[i] for i in range(2)]
+        finally:
+            request.close()
+
+
+def check(results: list[NDArray[Any]]) -> None:
+    picked = np.maximum(X.astype(np.float64) @ WEIGHTS, 0)[ROWS]
+    powers = np.exp(picked - picked.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(results[0], powers / powers.sum(axis=1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(results[1], picked.max(), rtol=1e-6)
+
+
+def attempt(core: dovetail.Core, model: Model, name: str, options: Mapping[str, Any]) -> tuple[type[DovetailError] | None, str]:
+    """The kind and text of the error, None when the call that failed could be done without."""
+    try:
+        check(scenario(core, model, name, options))
+    except DovetailError as error:
+        return type(error), str(error)
+    return None, ""
+
+
+IN_ORDER: Mapping[str, Any] = {}
+MULTI, OUT_OF_ORDER, DEBUG = {"QUEUE": "MULTI"}, {"QUEUE": "OUT_OF_ORDER"}, {"DEBUG_BUFFERS": True}
+KINDS: dict[str, tuple[Mapping[str, Any], int, bool, int]] = {
+    "memory": (IN_ORDER, ALLOCATION_FAILURE, False, 1),
+    "lost": (IN_ORDER, OUT_OF_RESOURCES, True, 1),
+    "several queues": (MULTI, OUT_OF_RESOURCES, False, 1),
+    "out of order": (OUT_OF_ORDER, OUT_OF_RESOURCES, False, 2),
+    "guard bytes": (DEBUG, OUT_OF_RESOURCES, False, 11),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_call(kind: str, driver: Driver, info: DeviceInfo, model: Model) -> None:
+    options, code, lost, stride = KINDS[kind]
+    if kind not in ("memory", "lost") and info.name != "OPENCL.0":
+        return  # one device is enough for what depends on none
+    if options is OUT_OF_ORDER and not OpenCLDevice(info).caps.out_of_order:
+        return
+    for _ in range(2):  # the first time fills the cache
+        driver.plan(0)
+        check(scenario(dovetail.Core(), model, info.name, options))
+    total = len(driver.calls)
+    assert total > 30
+    assert driver.most > 10
+    harmless = []
+    for number in range(1, total + 1, stride):
+        core = dovetail.Core()
+        driver.plan(number, code, lost=lost)
+        error, said = attempt(core, model, info.name, options)
+        failed = driver.calls[number - 1]
+        if error is None:
+            harmless.append(failed)
+        else:
+            assert error is OutOfMemory, (number, failed, said)
+            assert "made to fail" in said, (number, failed, said)
+            assert any(word in said for word in WORDS), (number, failed, said)
+        driver.plan(0)
+        check(scenario(core, model, info.name, options))
+        del core
+        gc.collect()
+        assert driver.live == 0, f"call {number}, {failed}: {driver.live} objects are left"
+    # A binary that cannot be loaded costs a build; all other calls are needed.
+    assert set(harmless) <= {"Program", "Program.build", "Program.get_info"}
+
+
+# --- requests in the background --------------------------------------------------------------------------------------
+
+
+class Gate:
+    """Holds every thread that waits for the device until it is opened; `finishing` counts them."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._open = threading.Event()
+        self.finishing = threading.Semaphore(0)
+        driver.before = self._pass
+
+    def _pass(self, name: str) -> None:
+        if name == "CommandQueue.finish" and not self._open.is_set():
+            self.finishing.release()
+            assert self._open.wait(30)
+
+    def wait_for(self, count: int) -> None:
+        for _ in range(count):
+            assert self.finishing.acquire(timeout=30)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+def feeds(row: int) -> dict[str, NDArray[Any]]:
+    return {"x": X, "i": np.array([row, row])}
+
+
+def largest(row: int) -> float:
+    return float(np.maximum(X.astype(np.float64) @ WEIGHTS, 0)[row].max())
+
+
+def test_requests_are_on_the_device_at_the_same_time(driver: Driver, info: DeviceInfo, model: Model) -> None:
+    with dovetail.Core().compile_model(model, info.name) as compiled:
+        requests = [compiled.create_infer_request() for _ in range(3)]
+        for request in requests:
+            request.infer(feeds(0))
+        gate = Gate(driver)
+        for row, request in enumerate(requests):
+            request.start_async(feeds(row))
+        gate.wait_for(3)  # all three have enqueued everything, and none has ended
+        assert [request.wait(0.01) for request in requests] == [False] * 3
+        gate.open()
+        for row, request in enumerate(requests):
+            assert request.wait(30)
+            np.testing.assert_allclose(request.results[1], largest(row), rtol=1e-6)
+
+
+def test_a_queue_goes_on_after_runs_that_fail(driver: Driver, info: DeviceInfo, model: Model) -> None:
+    """Rows 4 and -5 are outside: those runs fail, the others give their results, and so does the next round."""
+    with dovetail.Core().compile_model(model, info.name) as compiled:
+        queue = dovetail.AsyncInferQueue(compiled, jobs=3)
+        found: dict[int, float] = {}
+        queue.set_callback(lambda request, row: found.update({row: float(request.results[1])}))
+        for _ in range(2):
+            found.clear()
+            for row in (0, 4, 1, -5, 2, 4, 3, 0):
+                queue.start_async(feeds(row), row)
+            with pytest.raises(InferError, match=r"node 'picked' \(Gather\): an index is outside axis 0 of size 4"):
+                queue.wait_all()
+            assert found == pytest.approx({row: largest(row) for row in range(4)})
+            queue.wait_all()
+
+
+def test_a_device_that_is_lost_while_results_are_waited_for(driver: Driver, info: DeviceInfo, model: Model) -> None:
+    """Every run of the queue fails with the driver's word; when the device is back, the same requests work."""
+
+    def lost(name: str) -> None:
+        if name == "CommandQueue.finish":
+            raise failure(OUT_OF_RESOURCES, "clFinish")
+
+    with dovetail.Core().compile_model(model, info.name) as compiled:
+        queue = dovetail.AsyncInferQueue(compiled, jobs=2)
+        found: list[float] = []
+        queue.set_callback(lambda request, row: found.append(float(request.results[1])))
+        driver.before = lost
+        for row in range(4):
+            queue.start_async(feeds(row), row)
+        with pytest.raises(OutOfMemory, match=r"waiting for the results.*OUT_OF_RESOURCES - clFinish"):
+            queue.wait_all()
+        assert found == []
+        driver.before = lambda name: None
+        for row in range(4):
+            queue.start_async(feeds(row), row)
+        queue.wait_all()
+        assert sorted(found) == pytest.approx(sorted(largest(row) for row in range(4)))
+
+
+def test_a_lost_run_leaves_no_fault_behind(driver: Driver, info: DeviceInfo, model: Model) -> None:
+    """The kernel says that the index is wrong, and the device is lost before we hear of it: the next run knows nothing of it."""
+
+    def lost(name: str) -> None:
+        if name == "CommandQueue.finish":
+            raise failure(OUT_OF_RESOURCES, "clFinish")
+
+    with dovetail.Core().compile_model(model, info.name) as compiled:
+        request = compiled.create_infer_request()
+        driver.before = lost
+        with pytest.raises(OutOfMemory):
+            request.infer(feeds(4))
+        driver.before = lambda name: None
+        np.testing.assert_allclose(request.infer(feeds(1))[1], largest(1), rtol=1e-6)
+
+
+def test_closing_while_runs_are_under_way(driver: Driver, info: DeviceInfo, model: Model) -> None:
+    """A request that runs cannot be closed; closing the model waits for the runs, whose results stay."""
+    compiled = dovetail.Core().compile_model(model, info.name)
+    request, other = compiled.create_infer_request(), compiled.create_infer_request()
+    gate = Gate(driver)
+    request.start_async(feeds(1))
+    other.start_async(feeds(2))
+    gate.wait_for(2)
+    with pytest.raises(UsageError, match="the request is running"):
+        request.close()
+    with pytest.raises(UsageError, match="the request is running"):
+        request.start_async(feeds(0))
+    threading.Timer(0.05, gate.open).start()
+    compiled.close()
+    assert request.wait(0)
+    assert other.wait(0)
+    np.testing.assert_allclose([request.results[1], other.results[1]], [largest(1), largest(2)], rtol=1e-6)
+    with pytest.raises(UsageError, match="the compiled model was closed"):
+        compiled(feeds(0))
+    with pytest.raises(UsageError, match="the compiled model was closed"):
+        request.start_async(feeds(0))
+    request.close()
+    other.close()
+    del compiled, request, other
+    gc.collect()
+    assert driver.live == 0
