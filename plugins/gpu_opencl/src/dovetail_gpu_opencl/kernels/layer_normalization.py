@@ -5,6 +5,7 @@ import math
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._normalize import NormalizeSuffix
 from dovetail_gpu_opencl.kernels._rows import Rows
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, literal
@@ -47,4 +48,4 @@ def _rows(node: TypedNode) -> Rows:
     return Rows(math.prod(dims[:axis]), math.prod(dims[axis:]))
 
 
-KERNELS = (NormalizeRows(),)
+KERNELS = (NormalizeRows(), NormalizeSuffix())

@@ -1,0 +1,43 @@
+// dst = the sum of all elements of a line up to each one: without itself when exclusive, from the end when reverse.
+//
+// A work item computes a line. NDRange: (lines, rounded up to the local size). With AXIS, the C type of an axis that is known only
+// now, there is a work item for each of the `lines` elements, of which those at the beginning of a line work.
+//
+// Layout: element i of a line l lies at l / inner * (size * inner) + l % inner + i * inner. With AXIS, shape has `rank` sizes and
+// then as many strides; an axis out of range is taken as 0 and sets faults[fault] to 1.
+//
+// Tunables: the local size.
+#ifndef T
+#define T float
+#define LOAD_T(p, i) ((p)[i])
+#define STORE_T(p, i, v) ((p)[i] = (v))
+#define ACC float
+#endif
+
+#ifdef AXIS
+#define AXIS_ARGS , __global const AXIS* axis, __global const int* shape, const int rank, __global int* faults, const int fault
+#else
+#define AXIS_ARGS , const int size, const int inner
+#endif
+
+__kernel void cum_sum(__global const T* restrict src, __global T* restrict dst, const int exclusive, const int reverse,
+                      const int lines AXIS_ARGS) {
+  const int line = get_global_id(0);
+  if (line >= lines) return;
+#ifdef AXIS
+  const int wrong = axis[0] < -rank || axis[0] >= rank;
+  if (wrong) faults[fault] = 1;
+  const int a = wrong ? 0 : (int)axis[0] + (axis[0] < 0 ? rank : 0);
+  const int size = shape[a], inner = shape[rank + a], base = line;
+  if (line / inner % size) return;
+#else
+  const int base = line / inner * (size * inner) + line % inner;
+#endif
+  ACC sum = 0;
+  for (int n = 0; n < size; ++n) {
+    const int o = base + (reverse ? size - 1 - n : n) * inner;
+    const ACC x = LOAD_T(src, o);
+    STORE_T(dst, o, exclusive ? sum : sum + x);
+    sum += x;
+  }
+}

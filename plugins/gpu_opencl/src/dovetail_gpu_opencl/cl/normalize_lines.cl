@@ -1,0 +1,113 @@
+// dst = post((src - mean) * factor * scale + bias) along lines; the statistic is MOMENTS: factor = 1 / sqrt(variance + epsilon),
+// the variance being that of the centred elements (two passes); RMS: no mean, factor = 1 / sqrt(mean of squares + epsilon);
+// L1, L2: no mean, factor = 1 / norm, the result 0 where the norm is 0.
+//
+// A work item computes a line, or with GROUP > 1 a work group does, over local memory.
+// NDRange: (lines, rounded up to the local size), or (lines * GROUP) with local size GROUP, a power of two.
+//
+// Layout: element i of a line l lies at l / inner * (size * inner) + l % inner + i * inner; its scale and bias (HAS_SCALE, HAS_BIAS)
+// at l % period * step + i / span, or where SCALE_AT and BIAS_AT say. means and factors [lines] may be NULL.
+//
+// Tunables: GROUP.
+#ifndef T
+#define T float
+#define LOAD_T(p, i) ((p)[i])
+#define P float
+#define LOAD_P(p, i) ((p)[i])
+#define R float
+#define STORE_R(p, i, v) ((p)[i] = (v))
+#define ACC float
+#define MOMENTS
+#define HAS_SCALE
+#define HAS_BIAS
+#endif
+#ifndef GROUP
+#define GROUP 1
+#endif
+#ifndef SCALE_AT
+#define SCALE_AT(l, i, o) ((l) % period * step + (i) / span)
+#endif
+#ifndef BIAS_AT
+#define BIAS_AT(l, i, o) ((l) % period * step + (i) / span)
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#endif
+#ifdef HAS_SCALE
+#define SCALE_ARG , __global const P* restrict scale
+#else
+#define SCALE_ARG
+#endif
+#ifdef HAS_BIAS
+#define BIAS_ARG , __global const P* restrict bias
+#else
+#define BIAS_ARG
+#endif
+#if GROUP > 1
+#define COLLECT(acc)                                          \
+  barrier(CLK_LOCAL_MEM_FENCE);                               \
+  part[lane] = acc;                                           \
+  barrier(CLK_LOCAL_MEM_FENCE);                               \
+  for (int n = GROUP / 2; n > 0; n /= 2) {                    \
+    if (lane < n) part[lane] += part[lane + n];               \
+    barrier(CLK_LOCAL_MEM_FENCE);                             \
+  }                                                           \
+  acc = part[0];
+#else
+#define COLLECT(acc)
+#endif
+#ifdef L1
+#define MEASURE(x) fabs(x)
+#else
+#define MEASURE(x) ((x) * (x))
+#endif
+
+__kernel void normalize_lines(__global const T* restrict src SCALE_ARG BIAS_ARG, __global R* dst, __global float* means,
+                        __global float* factors, const int lines, const int size, const int inner, const int period,
+                        const int step, const int span, const ACC epsilon POST_ARGS) {
+#if GROUP > 1
+  __local ACC part[GROUP];
+  const int line = get_group_id(0), lane = get_local_id(0);
+#else
+  const int line = get_global_id(0), lane = 0;
+  if (line >= lines) return;
+#endif
+  const int base = line / inner * (size * inner) + line % inner;
+  ACC mean = 0, measure = 0;
+#ifdef MOMENTS
+  for (int i = lane; i < size; i += GROUP) mean += LOAD_T(src, base + i * inner);
+  COLLECT(mean)
+  mean /= size;
+#endif
+  for (int i = lane; i < size; i += GROUP) {
+    const ACC x = (ACC)LOAD_T(src, base + i * inner) - mean;
+    measure += MEASURE(x);
+  }
+  COLLECT(measure)
+#if defined(MOMENTS) || defined(RMS)
+  const ACC factor = (ACC)1 / sqrt(measure / size + epsilon);
+#elif defined(L2)
+  measure = sqrt(measure);
+#endif
+  for (int i = lane; i < size; i += GROUP) {
+    const int o = base + i * inner;
+    const ACC x = (ACC)LOAD_T(src, o) - mean;
+#if defined(MOMENTS) || defined(RMS)
+    ACC y = x * factor;
+#else
+    ACC y = measure == 0 ? (ACC)0 : x / measure;
+#endif
+#ifdef HAS_SCALE
+    y *= LOAD_P(scale, SCALE_AT(line, i, o));
+#endif
+#ifdef HAS_BIAS
+    y += LOAD_P(bias, BIAS_AT(line, i, o));
+#endif
+    STORE_R(dst, o, POST(y, o));
+  }
+#if defined(MOMENTS) || defined(RMS)
+  if (lane == 0 && means) means[line] = mean;
+  if (lane == 0 && factors) factors[line] = factor;
+#endif
+}

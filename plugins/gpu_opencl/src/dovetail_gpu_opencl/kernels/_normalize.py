@@ -1,0 +1,113 @@
+"""Normalization by the statistics of each line, with a scale and bias for each element, channel or group."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.device import DType, TensorType, TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.broadcast import access_to
+from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._axis import Lines
+from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scalar, Write, ints
+from dovetail_gpu_opencl.source import accumulator, assemble, storage
+
+__all__ = ["NormalizeChannels", "NormalizeLines", "NormalizeSuffix"]
+
+
+class NormalizeLines(CLKernel):
+    """normalize_lines.cl: a work item a line on CPUs, a work group on GPUs. `mode` is the statistic: MOMENTS, RMS, L1 or L2."""
+
+    name = "normalize_lines"
+    half_by_load = True
+    mode = "MOMENTS"
+
+    @abstractmethod
+    def lines(self, node: TypedNode) -> Lines:
+        """The lines that are normalized."""
+
+    def period(self, node: TypedNode) -> tuple[int, int, int]:
+        """Numbers p, q, s such that element i of line l has the parameters at l % p * q + i / s."""
+        return 1, 0, 1
+
+    def places(self, node: TypedNode) -> dict[str, object]:
+        """Defines for parameters whose place is given otherwise."""
+        return {}
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        src, dst, *_ = tensors = [t for t in (node.inputs[0], node.outputs[0], *node.inputs[1:]) if t is not None]
+        lines = self.lines(node)
+        acc = accumulator(DType.FLOAT64 if DType.FLOAT64 in {t.dtype for t in tensors} else DType.FLOAT32)
+        group = lines.group(self.caps)
+        parameters = tensors[2:]
+        defines = {
+            **storage(src.dtype),
+            **storage(dst.dtype, "R"),
+            **storage(parameters[0].dtype if parameters else src.dtype, "P"),
+            "ACC": acc,
+            self.mode: True,
+            "HAS_SCALE": len(parameters) > 0,
+            "HAS_BIAS": len(parameters) > 1,
+            "GROUP": group,
+            **self.places(node),
+        }
+        chain = postops.epilogue(node)
+        statistics = [Write(name) if name else Null() for name in (*node.node.outputs[1:], "", "")[:2]]
+        epsilon = Scalar((np.float64 if acc == "double" else np.float32)(getattr(node.op, "epsilon", 0.0)))
+        arguments: tuple[Argument, ...] = (
+            *(Read(name) for name in node.node.inputs if name),
+            Write(node.node.outputs[0]),
+            *statistics,
+            *lines.arguments,
+            *ints(*self.period(node)),
+            epsilon,
+            *chain.arguments,
+        )
+        work, local = lines.work(self.caps, group)
+        return (
+            Launch(
+                "normalize_lines.cl", assemble("normalize_lines.cl", defines, chain.source), self.name, arguments, work, local
+            ),
+        )
+
+
+class NormalizeSuffix(NormalizeLines):
+    """Lines of all axes from `axis` on, with parameters that broadcast to the input."""
+
+    def lines(self, node: TypedNode) -> Lines:
+        axis: int = node.op.axis  # type: ignore[attr-defined]  # a LayerNormalization or RMSNormalization operator
+        return Lines.of(node.outputs[0].dims, axis, to_end=True)
+
+    def places(self, node: TypedNode) -> dict[str, object]:
+        size = self.lines(node).size
+        return _broadcast(node.inputs[1:], size, node.outputs[0])
+
+
+class NormalizeChannels(NormalizeLines):
+    """Each instance and group of channels, with one parameter for each channel or group."""
+
+    @abstractmethod
+    def groups(self, node: TypedNode) -> int:
+        """The number of groups of channels."""
+
+    def lines(self, node: TypedNode) -> Lines:
+        dims = node.outputs[0].dims
+        count = dims[0] * self.groups(node)
+        return Lines(count, node.outputs[0].size // count if count else 0, 1)
+
+    def period(self, node: TypedNode) -> tuple[int, int, int]:
+        groups, scale = self.groups(node), node.inputs[1]
+        assert scale is not None
+        each = max(1, scale.size // groups)
+        return groups, each, max(1, self.lines(node).size // each)
+
+
+def _broadcast(parameters: Sequence[TensorType | None], size: int, result: TensorType) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, given in zip(("SCALE_AT", "BIAS_AT"), (t for t in parameters if t is not None), strict=False):
+        access = access_to(given, result)
+        assert access is not None  # the operator has checked it
+        if given.size != size:
+            found[f"{name}(l, i, o)"] = f"({access.index})"
+    return found
