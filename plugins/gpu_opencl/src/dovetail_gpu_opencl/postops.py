@@ -28,7 +28,8 @@ _ELTWISE = {
     "exp": "exp(s)",
     "floor": "floor(s)",
     "gelu_erf": "{0.5} * s * ({1} + erf({0.7071067811865476} * s))",
-    "gelu_tanh": "{0.5} * s * ({1} + tanh({0.7978845608028654} * (s + {0.044715} * s * s * s)))",
+    # The sigmoid form: where tanh is one unit short of -1, the other is wrong by 3e-8 |s|.
+    "gelu_tanh": "s / ({1} + exp({-1.5957691216057308} * (s + {0.044715} * s * s * s)))",
     "hardsigmoid": "{a} * s + {b} < V{0} ? V{0} : ({a} * s + {b} > V{1} ? V{1} : {a} * s + {b})",
     "hardswish": "s * ({a} * s + {b} < V{0} ? V{0} : ({a} * s + {b} > V{1} ? V{1} : {a} * s + {b}))",
     "linear": "{a} * s + {b}",

@@ -22,7 +22,7 @@ class BatchNorm(AnyLayoutKernel):
             raise Refused(Reason.ATTRIBUTE, f"training or {src}; accepted: inference, two to five dimensions")
         flags = Flag.USE_GLOBAL_STATS | Flag.USE_SCALE | Flag.USE_SHIFT
         desc, vector = describe(src), plain(src.dims[1:2])
-        chain = attach(node, False, False)
+        chain = attach(node, False, False, plain_relu=True)
         args = (INFERENCE, desc, desc, op.epsilon, flags)
         pd = library().describe("batch_normalization_forward", *args, attr=chain.attr)
         arguments = [Argument(Arg.SRC, "input", 0, desc), Argument(Arg.DST, "output", 0, desc)]
