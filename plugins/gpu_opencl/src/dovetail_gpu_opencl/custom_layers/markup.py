@@ -63,7 +63,9 @@ def parse(text: str, file: str) -> Sequence[Element]:
         if re.search(rb"<!\s*[A-Z]", content[max(0, at - 2) : at + 12]):
             what = "a document type or entity declaration; they are refused"
             raise malformed(file, error.lineno, what, "elements, attributes and comments") from None
-        raise malformed(file, error.lineno, f"not well-formed XML: {expat.ErrorString(error.code)}") from None
+        innermost = builder.innermost
+        inside = f"; <{printable(innermost.name)}> of line {innermost.line} is open" if innermost.line else ""
+        raise malformed(file, error.lineno, f"not well-formed XML: {expat.ErrorString(error.code)}{inside}") from None
     return builder.root.children
 
 
@@ -78,6 +80,11 @@ class _Builder:
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._text
         self.parser.StartDoctypeDeclHandler = self._doctype
+
+    @property
+    def innermost(self) -> Element:
+        """The element that was not closed yet, the root if all were."""
+        return self._open[-1]
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         line = self.parser.CurrentLineNumber
