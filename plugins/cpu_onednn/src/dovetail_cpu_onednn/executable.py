@@ -112,7 +112,7 @@ class OnednnExecutable(Executable):
 def _recipe(placement: Placement, storage: Mapping[str, str]) -> Recipe:
     node, kernel = placement.node, placement.kernel
     assert isinstance(kernel, PrimitiveKernel)
-    taken = storage[node.node.outputs[0]]
+    taken = storage.get(node.node.outputs[0])
     shared = bool(node.operands) and taken in [storage[name] for name in node.node.operands]
     try:
         return kernel.final(node, shared)

@@ -1,0 +1,174 @@
+"""RNN, GRU and LSTM: one primitive for each direction, which writes its part of the results.
+
+oneDNN's dimensions: src [T, N, C], dst [T, N, H], states [1, 1, N, H], weights [1, 1, C or H, gates, H], bias [1, 1, gates, H].
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import Accepted, DType, Reason, Refusal, TensorType, TypedNode
+from dovetail.ops._recurrent import Recurrent
+from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc, PrimitiveDesc
+from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given, value_of
+from dovetail_cpu_onednn.layouts import plain
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["BACKWARD", "Array", "Content", "RecurrentKernel", "Roles", "is_default"]
+
+Array = NDArray[Any]
+Content = Callable[[], Array]
+
+BIAS, LENGTHS, INITIAL = 3, 4, 5
+FORWARD, BACKWARD = 1, 2
+_STATES = ((Arg.SRC_1, Arg.DST_1), (Arg.SRC_2, Arg.DST_2))
+
+
+class Roles(dict[int, MemoryDesc]):
+    """The descriptors of one direction by argument; None for those left out."""
+
+    def __missing__(self, arg: int) -> None:
+        return None
+
+
+class RecurrentKernel(PrimitiveKernel):
+    """Base: the order of the gates, the states, and the primitive."""
+
+    order: ClassVar[tuple[int, ...]]
+    """For each of oneDNN's gates the number that ONNX gives it."""
+    states: ClassVar[int] = 1
+
+    @abstractmethod
+    def describe(self, op: Recurrent, direction: int, roles: Roles) -> PrimitiveDesc:
+        """The primitive for one direction. Raises `Refused` for attributes that it does not have."""
+
+    def bias(self, op: Recurrent, of_x: Array, of_h: Array) -> Array:
+        """The bias [gates, H] from that of the products with x and with h, in ONNX's order of gates."""
+        found: Array = (of_x + of_h)[list(self.order)]
+        return found
+
+    def biases(self, op: Recurrent) -> int:
+        """How many rows `bias` has."""
+        return len(self.order)
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        answer = super().supports(node)
+        return Accepted(self.label(node)) if isinstance(answer, Accepted) else answer
+
+    def label(self, node: TypedNode) -> str:
+        # The implementation of gru is called ref, but multiplies matrices as fast as the others.
+        return f"{self.name}:{super().label(node)}"
+
+    def _checked(self, node: TypedNode) -> Recipe:
+        for tensor in (*node.inputs, *node.outputs):
+            if tensor is not None and tensor.dtype is not DType.FLOAT32 and tensor is not self._optional(node, LENGTHS):
+                raise Refused(Reason.DTYPE, f"{tensor.dtype}; accepted: float32")
+            if tensor is not None and not tensor.size:
+                raise Refused(Reason.SHAPE, "no elements")
+        return self.recipe(node, True, False)
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        op = node.op
+        assert isinstance(op, Recurrent)
+        _check(node, op, self._optional(node, LENGTHS))
+        if any(t is not None and t.value is None for t in (*node.inputs[1:4], *node.inputs[5 + self.states :])):
+            raise Refused(Reason.ATTRIBUTE, "weights that are not constant")
+        stages, scratch = [], 0
+        for d in range(op.directions):
+            stage, needed = self._stage(node, op, d)
+            stages.append(stage)
+            scratch = max(scratch, needed)
+        return Recipe(tuple(stages), None, (scratch,) * (1 + self.states) if scratch else ())
+
+    def _stage(self, node: TypedNode, op: Recurrent, d: int) -> tuple[Stage, int]:
+        """The primitive of direction `d`, and the bytes of a work buffer for results that nobody asks for."""
+        lib, sizes = library(), _Sizes(node, op, d)
+        arguments = [Argument(Arg.SRC, "input", 0, sizes.src), *self._results(node, sizes)]
+        for state, (arg, _) in enumerate(_STATES[: self.states]):
+            if any(self._optional(node, INITIAL + s) is not None for s in range(self.states)):
+                arguments.append(self._initial(node, INITIAL + state, arg, sizes))
+        weights = self._weights(node, op, d)
+        roles = Roles({a.arg: a.desc for a in arguments})
+        roles |= {arg: lib.tagged(dims, TAG_ANY) if arg in (33, 34) else plain(dims) for arg, (dims, _) in weights.items()}
+        pd = self.describe(op, BACKWARD if op.direction == "reverse" or d else FORWARD, roles)
+        for role, (dims, content) in weights.items():
+            arguments.append(Argument(role, "input", 1, plain(dims), lib.arg_md(pd, role, dims), content=content))
+        unused = max((lib.nbytes(a.desc) for a in arguments if a.place == "scratch"), default=0)
+        return Stage(pd, tuple(arguments)), unused
+
+    def _results(self, node: TypedNode, sizes: "_Sizes") -> list[Argument]:
+        """Y, needed or not, and the last states, all of them if one is asked for."""
+        names = [*node.node.outputs, "", ""]
+        found = [
+            Argument(Arg.DST, "output", 0, sizes.dst) if names[0] else Argument(Arg.DST, "scratch", 0, plain(sizes.dst.dims))
+        ]
+        if any(names[1 : 1 + self.states]):
+            for state, (_, arg) in enumerate(_STATES[: self.states], 1):
+                place, last = ("output", sizes.state) if names[state] else ("scratch", plain(sizes.state.dims))
+                found.append(Argument(arg, place, state, last))
+        return found
+
+    def _initial(self, node: TypedNode, index: int, arg: int, sizes: "_Sizes") -> Argument:
+        if self._optional(node, index) is not None:
+            return Argument(arg, "input", index, sizes.state)
+        zeros = partial(np.zeros, sizes.state.dims, np.float32)
+        return Argument(arg, "input", 0, plain(sizes.state.dims), content=zeros)
+
+    def _weights(self, node: TypedNode, op: Recurrent, d: int) -> dict[int, tuple[tuple[int, ...], Content]]:
+        """Dimensions and content of what is constant, by argument."""
+        gates, hidden = len(self.order), given(node, 2).dims[2]
+        found: dict[int, tuple[tuple[int, ...], Content]] = {}
+        for arg, index in ((Arg.WEIGHTS, 1), (Arg.WEIGHTS_1, 2)):
+            value = value_of(given(node, index).value)[d]
+            dims = (1, 1, value.shape[1], gates, hidden)
+            found[arg] = dims, partial(_transposed, value, self.order, dims)
+        # The fast implementations want a bias.
+        given_bias, rows = self._optional(node, BIAS), (1, 1, self.biases(op), hidden)
+        both = np.zeros(2 * gates * hidden, np.float32) if given_bias is None else value_of(given_bias.value)[d]
+        found[Arg.BIAS] = rows, lambda: self.bias(op, *both.reshape(2, gates, hidden)).reshape(rows)
+        return found
+
+    @staticmethod
+    def _optional(node: TypedNode, index: int) -> TensorType | None:
+        return node.inputs[index] if index < len(node.inputs) else None
+
+
+class _Sizes:
+    """Descriptors of direction `d` inside of the whole tensors, in ONNX's layout 0 or 1 (batch first)."""
+
+    def __init__(self, node: TypedNode, op: Recurrent, d: int) -> None:
+        lib, dims, h, count = library(), given(node, 0).dims, given(node, 2).dims[2], op.directions
+        n, t, c = dims if op.layout else (dims[1], dims[0], dims[2])
+        if op.layout:
+            self.src = lib.strided((t, n, c), (c, t * c, 1))
+            self.dst = lib.part(lib.strided((t, n, count * h), (count * h, t * count * h, 1)), (t, n, h), (0, 0, d * h))
+            states = lib.strided((1, count, n, h), (count * n * h, h, count * h, 1))
+        else:
+            self.src = plain((t, n, c))
+            self.dst = lib.part(plain((t, count * n, h)), (t, n, h), (0, d * n, 0))
+            states = plain((1, count, n, h))
+        self.state = lib.part(states, (1, 1, n, h), (0, d, 0, 0))
+
+
+def _transposed(value: Array, order: Sequence[int], dims: tuple[int, ...]) -> Array:
+    """[gates H, C] of one direction as [1, 1, C, gates, H]."""
+    return value.reshape(len(order), dims[-1], dims[2])[list(order)].transpose(2, 0, 1).reshape(dims)
+
+
+def is_default(op: Recurrent) -> bool:
+    """Whether every activation is that of the standard's equations, without parameters of its own."""
+    return tuple(name.lower() for name in op.activations or ()) in ((), tuple(n.lower() for n in op.defaults * op.directions))
+
+
+def _check(node: TypedNode, op: Recurrent, lengths: TensorType | None) -> None:
+    time = given(node, 0).dims[1 if op.layout else 0]
+    if node.post_ops:
+        raise Refused(Reason.POST_OP, "the rnn primitives take none")
+    if op.clip is not None:
+        raise Refused(Reason.ATTRIBUTE, f"clip {op.clip}; accepted: none")
+    if lengths is not None and (lengths.value is None or (lengths.value != time).any()):
+        raise Refused(Reason.DYNAMIC, "sequences of different lengths")

@@ -1,0 +1,41 @@
+"""LSTM: oneDNN's lstm."""
+
+from functools import partial
+
+from dovetail.device import Reason, TypedNode
+from dovetail.ops._recurrent import Recurrent
+from dovetail.ops.lstm import LSTM
+from dovetail_cpu_onednn.binding import INFERENCE, Arg, PrimitiveDesc
+from dovetail_cpu_onednn.kernel import Refused, given, value_of
+from dovetail_cpu_onednn.kernels._recurrent import Content, RecurrentKernel, Roles, is_default
+from dovetail_cpu_onednn.library import library
+
+PEEPHOLE = 7
+
+
+class LongShortTerm(RecurrentKernel):
+    """Gates in oneDNN's order i, f, c, o; ONNX has i, o, f, c. Peepholes: i, f, o of ONNX's i, o, f."""
+
+    name = "lstm"
+    order = (0, 2, 3, 1)
+    states = 2
+
+    def describe(self, op: Recurrent, direction: int, roles: Roles) -> PrimitiveDesc:
+        assert isinstance(op, LSTM)
+        if op.input_forget or not is_default(op):
+            raise Refused(Reason.ATTRIBUTE, f"{op.describe()}; accepted: the default activations, no input_forget")
+        states = (roles[Arg.SRC_1], roles[Arg.SRC_2])
+        weights = (roles[Arg.WEIGHTS], roles[Arg.WEIGHTS_1], roles[Arg.WEIGHTS_2], None, roles[Arg.BIAS])
+        results = (roles[Arg.DST], roles[Arg.DST_1], roles[Arg.DST_2])
+        return library().describe("lstm_forward", INFERENCE, direction, roles[Arg.SRC], *states, *weights, *results, 0)
+
+    def _weights(self, node: TypedNode, op: Recurrent, d: int) -> dict[int, tuple[tuple[int, ...], Content]]:
+        found = super()._weights(node, op, d)
+        if self._optional(node, PEEPHOLE) is not None:
+            value = value_of(given(node, PEEPHOLE).value)[d].reshape(3, -1)
+            dims = (1, 1, *value.shape)
+            found[Arg.WEIGHTS_2] = dims, partial(value[[0, 2, 1]].reshape, dims)
+        return found
+
+
+KERNELS = (LongShortTerm(),)

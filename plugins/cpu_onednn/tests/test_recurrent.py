@@ -1,0 +1,104 @@
+"""RNN, GRU and LSTM against their references in float64: directions, layouts, states, and which outputs are asked for."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from dovetail.device import TypedNode
+from dovetail.graph import GraphBuilder
+from dovetail.ops.gru import GRU
+from dovetail.ops.lstm import LSTM
+from dovetail.ops.rnn import RNN
+
+CELLS = {
+    "rnn": (RNN, 1, {}),
+    "rnn_sigmoid": (RNN, 1, {"activations": ("Sigmoid", "Tanh")}),
+    "gru": (GRU, 3, {}),
+    "gru_linear": (GRU, 3, {"linear_before_reset": True}),
+    "lstm": (LSTM, 4, {}),
+}
+T, N, C, H = 5, 3, 7, 11
+
+
+def inputs(rng, gates, directions, layout, *, bias, initial, states, peephole=False):
+    """All inputs by port, None where left out."""
+
+    def some(*shape):
+        return (rng.standard_normal(shape) / 2).astype(np.float32)
+
+    state = (N, directions, H) if layout else (directions, N, H)
+    return [
+        some(N, T, C) if layout else some(T, N, C),
+        some(directions, gates * H, C),
+        some(directions, gates * H, H),
+        some(directions, 2 * gates * H) if bias else None,
+        np.full(N, T, np.int32) if bias else None,
+        *[some(*state) if given else None for given in initial[:states]],
+        *([some(directions, 3 * H)] if peephole else []),
+    ]
+
+
+def check(bench, op, arrays, asked):
+    """Two runs in poisoned memory against the reference in float64; the kernel's name."""
+    g = GraphBuilder()
+    names = [
+        "" if a is None else g.constant(a, name=f"x{i}") if i in (1, 2, 3, 4, 7) else g.input(f"x{i}", "float32", a.shape)
+        for i, a in enumerate(arrays)
+    ]
+    outputs = [name if wanted else "" for name, wanted in zip(("y", "h", "c"), asked, strict=False)]
+    g.node(op, *names, outputs=outputs, name="n")
+    graph = g.graph([name for name in outputs if name])
+    want = op.reference(*(a if a is None or a.dtype != np.float32 else a.astype(np.float64) for a in arrays))
+    executable = bench.executable(graph)
+    found = bench.run(executable, [a for i, a in enumerate(arrays) if f"x{i}" in graph.inputs])
+    for got, expected in zip(found, [w for w, wanted in zip(want, asked, strict=False) if wanted], strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+    return executable.reports[0].kernel
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_cells(bench, cell, direction):
+    cls, gates, attributes = CELLS[cell]
+    rng = np.random.default_rng(gates)
+    states = 2 if cls is LSTM else 1
+    for layout, bias in itertools.product((0, 1), (False, True)):
+        op = cls(direction=direction, layout=layout, **attributes)
+        for initial in ((False, False), (True, True)):
+            arrays = inputs(rng, gates, op.directions, layout, bias=bias, initial=initial, states=states)
+            assert check(bench, op, arrays, (True,) * (1 + states)).startswith(cls.__name__.lower())
+
+
+@pytest.mark.parametrize("asked", [(True, False, False), (False, True, False), (False, False, True), (False, True, True)])
+def test_outputs_that_are_asked_for(bench, asked):
+    op = LSTM(direction="bidirectional")
+    arrays = inputs(np.random.default_rng(1), 4, 2, 0, bias=True, initial=(False, True), states=2, peephole=True)
+    assert check(bench, op, arrays, asked).startswith("lstm")
+
+
+def test_only_the_last_state_of_a_gru(bench):
+    arrays = inputs(np.random.default_rng(2), 3, 1, 1, bias=True, initial=(True,), states=1)
+    assert check(bench, GRU(layout=1), arrays, (False, True)).startswith("gru")
+
+
+@pytest.mark.parametrize(
+    ("op", "gates", "change", "word"),
+    [
+        (RNN(clip=0.5), 1, None, "clip"),
+        (RNN(activations=("Relu", "Relu")), 1, None, "relu"),
+        (GRU(activations=("HardSigmoid", "Tanh")), 3, None, "activations"),
+        (LSTM(input_forget=True), 4, None, "input_forget"),
+        (LSTM(), 4, np.array([5, 2, 4], np.int32), "lengths"),
+    ],
+)
+def test_what_the_primitives_do_not_have_runs_by_the_reference(bench, op, gates, change, word):
+    arrays = inputs(np.random.default_rng(3), gates, 1, 0, bias=True, initial=(), states=2 if gates == 4 else 1)
+    if change is not None:
+        arrays[4] = change
+    graph = bench.inferred(bench.single(op, arrays, constants=(1, 2, 3, 4)))
+    assert bench.device.supports(TypedNode.of(graph.nodes[0], graph)).kernel == "ref"
+    executable = bench.executable(graph)
+    assert any(word in refusal.detail for _, refusal in executable.reports[0].refusals)
+    want = op.reference(*(a if a is None or a.dtype != np.float32 else a.astype(np.float64) for a in arrays))[0]
+    np.testing.assert_allclose(bench.run(executable, arrays[:1])[0], want, rtol=1e-5, atol=1e-5)
