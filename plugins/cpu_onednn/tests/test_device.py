@@ -1,5 +1,6 @@
 """The device as a whole: the library, options, threads, empty tensors, models against onnxruntime, and GELU."""
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -126,16 +127,58 @@ def test_options_that_are_wrong(options, message):
         OnednnDevice(infos()[0], options)
 
 
-def test_threads_by_environment_and_quota(monkeypatch, tmp_path):
+def test_threads_by_environment(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
     assert found.default_threads() == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "all")
-    quota = tmp_path / "cpu.max"
-    for text, cpus in (("150000 100000", 2), ("max 100000", sys.maxsize), ("nonsense", sys.maxsize), ("5 0", sys.maxsize)):
-        quota.write_text(text)
-        assert found._quota(quota) == cpus
-    assert found._quota(tmp_path / "missing") == sys.maxsize
+    monkeypatch.setattr(found, "quota", lambda: 1)
+    assert found.default_threads() == 1
+    monkeypatch.setattr(found, "quota", lambda: sys.maxsize)
     assert found.default_threads() >= 1
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "cpus"),
+    [
+        ("0::/\n", {"cpu.max": "150000 100000"}, 2),
+        ("0::/\n", {"cpu.max": "max 100000"}, None),
+        ("0::/\n", {"cpu.max": "nonsense"}, None),
+        ("0::/\n", {"cpu.max": "5 0"}, None),
+        ("0::/slice/app\n", {"slice/cpu.max": "300000 100000", "slice/app/cpu.max": "max 100000"}, 3),
+        ("0::/slice/app\n", {"slice/cpu.max": "300000 100000", "slice/app/cpu.max": "50000 100000"}, 1),
+        ("4:cpu,cpuacct:/a\n", {"cpu,cpuacct/a/cpu.cfs_quota_us": "250000", "cpu,cpuacct/a/cpu.cfs_period_us": "100000"}, 3),
+        ("4:cpu:/a\n", {"cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "50000"}, 2),
+        ("4:cpu:/a\n", {"cpu/a/cpu.cfs_quota_us": "-1", "cpu/a/cpu.cfs_period_us": "50000"}, None),
+        ("3:memory:/a\n", {"memory/a/cpu.cfs_quota_us": "1", "memory/a/cpu.cfs_period_us": "1"}, None),
+        ("rubbish\n\n", {}, None),
+        (None, {}, None),
+    ],
+)
+def test_quotas_of_control_groups(tmp_path, groups, files, cpus):
+    """Version 2, its groups above the process's own, version 1, and files that are not there."""
+    if groups is not None:
+        (tmp_path / "groups").write_text(groups)
+    for name, text in files.items():
+        path = tmp_path / "fs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    assert found.quota(tmp_path / "groups", tmp_path / "fs") == (cpus or sys.maxsize)
+
+
+AFFINITY = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from dovetail_cpu_onednn.device import infos
+print(infos()[0].details["threads"])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux lets a process choose its CPUs so")
+@pytest.mark.parametrize(("environment", "threads"), [({}, "1"), ({"OMP_NUM_THREADS": "3"}, "3")])
+def test_threads_by_affinity(environment, threads):
+    env = {**environment, "PYTHONPATH": ":".join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", AFFINITY], capture_output=True, text=True, env=env, check=True)
+    assert done.stdout.strip() == threads
 
 
 SCRIPT = """
@@ -163,6 +206,41 @@ def test_library_of_another_kind(monkeypatch):
     answer = found._open("libc.so.6")
     assert isinstance(answer, str)
     assert "is not oneDNN 3" in answer
+
+
+@pytest.mark.parametrize("version", [(2, 7, 5), (3, 1, 1), (4, 0, 0)])
+def test_library_of_another_version(monkeypatch, version):
+    class Other:
+        def __init__(self, cdll, path):
+            self.version = version
+
+    monkeypatch.setattr(found, "Onednn", Other)
+    monkeypatch.setattr(found, "_loaded", {})
+    answer = found.load("libc.so.6")
+    assert isinstance(answer, Unavailable)
+    assert answer.reason == f"libc.so.6 is oneDNN {'.'.join(map(str, version))}; accepted: 3.2 and later versions 3"
+    assert "pip install onednn-cpu-gomp" in answer.hint
+    assert not found._loaded
+
+
+NAMED = """
+import sys
+from dovetail_cpu_onednn import library
+path = sys.argv[1]
+print(library.load(path).path == path, library.load().path == path, library.library().path == path)
+"""
+
+
+def test_library_by_option(tmp_path):
+    """A library anywhere, by the path that the option LIBRARY has."""
+    link = tmp_path / "libmine.so"
+    link.symlink_to(os.path.realpath(infos()[0].details["library"]))
+    env = {"PYTHONPATH": ":".join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", NAMED, str(link)], capture_output=True, text=True, env=env, check=True)
+    assert done.stdout.split() == ["True"] * 3
+    env["DOVETAIL_ONEDNN_LIBRARY"] = str(link)
+    done = subprocess.run([sys.executable, "-c", NAMED, str(link)], capture_output=True, text=True, env=env, check=True)
+    assert done.stdout.split() == ["True"] * 3
 
 
 def test_one_library_for_a_process():

@@ -251,6 +251,10 @@ class Onednn:
             self._declare(f"{name}_destroy", "p")
         self._size = self._declare("memory_desc_get_size", "p", c_size_t)
         self._arg_md = self._declare("primitive_desc_query_md", "pii", c_void_p)
+        self._set_threads = getattr(cdll, "omp_set_num_threads", None)
+        if self._set_threads is not None:
+            self._set_threads.argtypes, self._set_threads.restype = [c_int], None
+        self._parallel = self._orphan = False
         self._engine = self._make(_Handle, "engine", 1, 0)
         self._plain = self.attr()
 
@@ -267,10 +271,27 @@ class Onednn:
         return bool(self._cdll.dnnl_get_effective_cpu_isa() & BF16_ISA == BF16_ISA)
 
     def set_threads(self, count: int) -> None:
-        """How many threads of OpenMP what this thread calls may use. Without effect where oneDNN was built without OpenMP."""
-        function = getattr(self._cdll, "omp_set_num_threads", None)
-        if function is not None:
-            function(c_int(count))
+        """How many threads of OpenMP what this thread calls may use. Without effect where oneDNN was built without OpenMP.
+
+        Raises `DeviceError` for more than one in a process whose threads stayed behind when it was forked.
+        """
+        if count > 1:
+            if self._orphan:
+                raise DeviceError(
+                    "this process was forked from one in which oneDNN had worked with several threads, which do not exist here",
+                    hint="start processes by spawn, fork before the first run, or compile with INFERENCE_NUM_THREADS=1",
+                )
+            self._parallel = True
+        self.plan_threads(count)
+
+    def plan_threads(self, count: int) -> None:
+        """The same for what this thread only asks about."""
+        if self._set_threads is not None:
+            self._set_threads(count)
+
+    def forked(self) -> None:
+        """Note that this is a new process, in which the threads of the old one are missing."""
+        self._orphan = self._parallel
 
     # --- descriptors -----------------------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class OnednnDevice(Device):
 
     def _choose(self, node: TypedNode) -> Choice[OnednnKernel] | Refusal:
         # Implementations are chosen for the number of threads that the asking thread may use.
-        library().set_threads(self._threads)
+        library().plan_threads(self._threads)
         return _choose(node)
 
 

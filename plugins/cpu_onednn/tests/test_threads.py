@@ -1,0 +1,134 @@
+"""Threads: each request runs with its own number of them, oneDNN's calls let other threads go on, and forks are no trap."""
+
+import itertools
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.device import TypedNode
+from dovetail.op import Operator
+from dovetail.ops.mat_mul import MatMul
+from dovetail_cpu_onednn.library import library
+
+
+class Counted(Operator):
+    """x plus the number of threads that OpenMP has for the thread that runs it."""
+
+    domain = "test.threads"
+
+    def reference(self, X):
+        return X + np.float32(library()._cdll.omp_get_max_threads())
+
+
+def test_each_request_has_its_number_of_threads():
+    """The number belongs to the calling thread, so requests of two models on one pool have to set it each time."""
+    core, g = dovetail.Core(config=False), dovetail.GraphBuilder()
+    model = g.model([g.node(Counted(), g.input("x", "float32", (1,)))])
+    counts = (1, 3, 2)
+    compiled = [core.compile_model(model, "ONEDNN", {"INFERENCE_NUM_THREADS": count}) for count in counts]
+
+    def work(turn):
+        return compiled[turn % 3]({"x": np.zeros(1, np.float32)})[0][0], counts[turn % 3]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(got == want for got, want in pool.map(work, range(120)))
+    requests = [c.create_infer_request() for c in compiled for _ in range(2)]
+    for request, want in itertools.islice(itertools.cycle(zip(requests, np.repeat(counts, 2), strict=True)), 24):
+        request.start_async({"x": np.zeros(1, np.float32)})
+        request.wait()
+        assert request.results[0][0] == want
+
+
+def test_the_gil_is_released(bench):
+    """While one primitive runs, another thread counts. With the switch interval far away it can do so only without the GIL."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((1, 1024, 1024)).astype(np.float32) for _ in range(2)]
+    graph = bench.inferred(bench.single(MatMul(), arrays))
+    assert bench.device.supports(TypedNode.of(graph.nodes[0], graph)).kernel != "ref"
+    request = bench.executable(graph).create_request()
+    request.run(arrays)
+    library().set_threads(1)
+    ticks, done = [0], threading.Event()
+
+    def count():
+        while not done.is_set():
+            ticks[0] += 1
+            time.sleep(0)
+
+    (call,) = request._calls
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=count)
+    try:
+        sys.setswitchinterval(1000)
+        thread.start()
+        found = []
+        for _ in range(5):
+            before = ticks[0]
+            assert call() == 0
+            found.append(ticks[0] - before)
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        thread.join()
+    assert max(found) > 0
+
+
+FORK = """
+import os, sys
+import numpy as np
+import dovetail
+from dovetail.ops.mat_mul import MatMul
+
+core, g = dovetail.Core(config=False), dovetail.GraphBuilder()
+x = g.input("x", "float32", (64, 64))
+model = g.model([g.node(MatMul(), x, x, outputs=["y"])])
+data = np.eye(64, dtype=np.float32)
+options = {"INFERENCE_NUM_THREADS": int(sys.argv[1])}
+early = sys.argv[2] == "early"
+compiled = None if early else core.compile_model(model, "ONEDNN", options)
+if early:
+    core.available_devices
+else:
+    compiled({"x": data})
+if (child := os.fork()) == 0:
+    try:
+        again = core.compile_model(model, "ONEDNN", options)
+        for one in (again,) if early else (compiled, again):
+            request = one.create_infer_request()
+            request.start_async({"x": data})
+            request.wait()
+            assert (request.results["y"] == data).all()
+        print("works", flush=True)
+    except dovetail.errors.DovetailError as error:
+        print(type(error).__name__, error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+if not early:
+    assert (compiled({"x": data})["y"] == data).all()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize(
+    ("threads", "when", "says"),
+    [
+        (1, "late", "works"),
+        (2, "late", "this process was forked from one in which oneDNN had worked with several threads"),
+        (2, "early", "works"),
+    ],
+)
+def test_fork(threads, when, says):
+    """A child runs, or says why it cannot and what to do; it never waits for threads that do not exist."""
+    env = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, str(threads), when]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert says in done.stdout
+    assert says == "works" or "INFERENCE_NUM_THREADS=1" in done.stdout
