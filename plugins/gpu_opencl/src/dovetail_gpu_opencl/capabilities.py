@@ -1,6 +1,7 @@
 """What a device can do, queried once. The only file that looks at names of platforms and vendors."""
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,14 @@ class Capabilities:
     """The facts that kernels choose by. Sizes in bytes.
 
     `kind` is CPU, GPU or ACCELERATOR; `identity` a digest of device, driver and platform versions, under which binaries are
-    kept; `image_size` the greatest width, height and number of slices of an image, zeros where there are none;
-    `needs_linker` says that the driver calls the program `ld` for every build.
+    kept; `family` the name of the table of tuned parameters that may come with this package; `image_size` the greatest width,
+    height and number of slices of an image, zeros where there are none; `needs_linker` says that the driver calls the program
+    `ld` for every build.
     """
 
     kind: str
     identity: str
+    family: str
     compute_units: int
     max_work_group_size: int
     max_work_item_sizes: tuple[int, ...]
@@ -50,6 +53,7 @@ class Capabilities:
         return Capabilities(
             kind=kind_of(device),
             identity=hashlib.sha256("\n".join(versions).encode()).hexdigest(),
+            family=family_of(device),
             compute_units=device.max_compute_units,
             max_work_group_size=device.max_work_group_size,
             max_work_item_sizes=tuple(device.max_work_item_sizes),
@@ -62,6 +66,11 @@ class Capabilities:
             out_of_order=bool(device.queue_properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE),
             needs_linker=needs_linker(device),
         )
+
+
+def family_of(device: Any) -> str:
+    """`pocl`, or the name of the device in small letters, digits and dashes."""
+    return "pocl" if device.platform.name == _POCL else re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")
 
 
 def _power_of_two(number: int) -> int:

@@ -160,7 +160,8 @@ def _in_place(chosen: Mapping[str, Choice[CLKernel]], typed: Mapping[str, TypedN
 
 
 def _scratch(launches: Sequence[Launch]) -> list[int]:
-    return [a.nbytes for launch in launches for a in launch.arguments if isinstance(a, Scratch)]
+    """The bytes of the node's work buffers, each once: launches share them by name."""
+    return list({a.value: a.nbytes for launch in launches for a in launch.arguments if isinstance(a, Scratch)}.values())
 
 
 def _with_images(caps: Capabilities, context: Any) -> Capabilities:

@@ -15,7 +15,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
 
-__all__ = ["GemmDirect", "GemmRows", "GemmTiled", "Matrix", "Product", "ProductOf"]
+__all__ = ["GemmDirect", "GemmKernel", "GemmRows", "Matrix", "Product", "ProductOf"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +95,20 @@ class GemmKernel(CLKernel):
         return None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        product = self._product_of(node)
-        assert isinstance(product, Product)
+        product = self.product(node)
         if 0 in (product.m, product.n, product.batch):
             return ()
-        return (self.launch(product, product.attach(node)),)
+        return self.launches_of(product, product.attach(node))
+
+    def product(self, node: TypedNode) -> Product:
+        """The product of a node that `check` accepted."""
+        product = self._product_of(node)
+        assert isinstance(product, Product)
+        return product
 
     @abstractmethod
-    def launch(self, product: Product, node: TypedNode) -> Launch:
-        """The launch of a product without zeros in m, n and batch, with the chain attached to `node`."""
+    def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
+        """The launches of a product without zeros in m, n and batch, with the chain attached to `node`."""
 
 
 class GemmRows(GemmKernel):
@@ -119,7 +124,7 @@ class GemmRows(GemmKernel):
             return Refusal(Reason.LAYOUT, "the second factor is no constant, and transposed or narrow")
         return None
 
-    def launch(self, product: Product, node: TypedNode) -> Launch:
+    def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         packs, columns = self._packs(product), self._columns(product)
         chain = postops.epilogue(node, columns // 2, product.plane_axes)
         dtype, b_z = node.outputs[0].dtype, product.b.matrix
@@ -136,7 +141,7 @@ class GemmRows(GemmKernel):
         work = (ceil_div(product.n, columns), ceil_div(product.m, self.rows), product.batch)
         arguments = (*product.values(second), Write(node.node.outputs[0]), *ints(*sizes), *chain.arguments)
         source = assemble("gemm_rows.cl", defines, chain.source)
-        return Launch("gemm_rows.cl", source, "gemm_rows", arguments, work, (1, 1, 1))
+        return (Launch("gemm_rows.cl", source, "gemm_rows", arguments, work, (1, 1, 1)),)
 
     def _columns(self, product: Product) -> int:
         return 2 * self.caps.lanes(accumulator(product.a.type.dtype))
@@ -155,48 +160,17 @@ def pack_columns(matrices: NDArray[np.generic], columns: int, c_type: str) -> ND
     return np.ascontiguousarray(padded.reshape(z, k, blocks, columns).transpose(0, 2, 1, 3))
 
 
-class GemmTiled(GemmKernel):
-    """For GPUs: gemm_tiled.cl."""
-
-    name = "gemm_tiled"
-
-    def fits(self, product: Product) -> Refusal | None:
-        return None if self.caps.kind == "GPU" else Refusal(Reason.CAPABILITY, "made for GPUs")
-
-    def launch(self, product: Product, node: TypedNode) -> Launch:
-        tile = tile_for(product.m, product.n, product.batch, self.caps.compute_units)
-        chain = postops.epilogue(node)
-        source = assemble("gemm_tiled.cl", {**_defines(product, node), **tile_defines(tile)}, chain.source)
-        local = (tile // 4, tile // 4, 1)
-        work = (ceil_div(product.n, tile) * local[0], ceil_div(product.m, tile) * local[1], product.batch)
-        arguments = (*product.values(), Write(node.node.outputs[0]), *chain.arguments)
-        return Launch("gemm_tiled.cl", source, "gemm_tiled", arguments, work, local)
-
-
-def tile_for(m: int, n: int, batch: int, compute_units: int) -> int:
-    """The edge of a square tile: the largest that still gives every compute unit two work groups, else the smallest."""
-    for tile in (64, 32):
-        if ceil_div(m, tile) * ceil_div(n, tile) * batch >= 2 * compute_units:
-            return tile
-    return 32 if max(m, n) > 16 else 16
-
-
-def tile_defines(tile: int) -> dict[str, int]:
-    """The tunables of the tiled kernels for a square tile."""
-    return {"TILE_M": tile, "TILE_N": tile, "TILE_K": 16, "WORK_M": 4, "WORK_N": 4}
-
-
 class GemmDirect(GemmKernel):
     """One element a work item, for what the others refuse: gemm_direct.cl."""
 
     name = "gemm_direct"
 
-    def launch(self, product: Product, node: TypedNode) -> Launch:
+    def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         chain = postops.epilogue(node)
         source = assemble("gemm_direct.cl", _defines(product, node), chain.source)
         work, local = spread(math.prod((product.m, product.n, product.batch)), self.caps)
         arguments = (*product.values(), Write(node.node.outputs[0]), *chain.arguments)
-        return Launch("gemm_direct.cl", source, "gemm_direct", arguments, work, local)
+        return (Launch("gemm_direct.cl", source, "gemm_direct", arguments, work, local),)
 
 
 def _defines(product: Product, node: TypedNode) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Conv: as a matrix product, by rows or depthwise on CPUs; tiled on GPUs; directly where these refuse."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -9,8 +10,9 @@ from dovetail.device import Reason, Refusal, TypedNode
 from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
-from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product, tile_defines, tile_for
+from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
+from dovetail_gpu_opencl.kernels._tiles import Problem, Tuned, tiled_launches
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
 
@@ -123,8 +125,8 @@ def interior(g: ConvGeometry) -> tuple[int, int]:
     return first, max(first, last)
 
 
-class ConvTiled(ConvKernel):
-    """For GPUs: conv_tiled.cl."""
+class ConvTiled(Tuned, ConvKernel):
+    """For GPUs: tiles.cl."""
 
     name = "conv_tiled"
 
@@ -134,18 +136,47 @@ class ConvTiled(ConvKernel):
         _, _, maps, groups = sizes(node)
         if maps // groups < 4:
             return Refusal(Reason.SHAPE, f"{maps // groups} output channels a group; a tile would be empty")
-        return super().check(node)
+        if node.inputs[1] is None or node.inputs[1].value is None:
+            return Refusal(Reason.ATTRIBUTE, "the weights are no constant")
+        refusal = super().check(node)
+        return self.refusal(self._problem(node)) if refusal is None else refusal
+
+    def problem(self, node: TypedNode) -> Problem | None:
+        """What a tiling is chosen for; None when nothing is computed."""
+        return self._problem(node) if node.outputs[0].size else None
+
+    def _problem(self, node: TypedNode) -> Problem:
+        batch, channels, maps, groups = sizes(node)
+        g, dtype = geometry(node), node.outputs[0].dtype
+        parts = (groups, channels, maps, *g.input, "kernel", *g.kernel, "strides", *g.strides, "pads", *g.pads_begin)
+        key = f"conv {dtype} {batch} " + " ".join(str(part) for part in (*parts, "dilations", *g.dilations))
+        pixels, itemsize = batch * int(np.prod(g.output)), 8 if accumulator(dtype) == "double" else 4
+        depth = channels * int(np.prod(g.kernel))
+        return Problem(key, groups, maps // groups, pixels, depth, itemsize, columns=True)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        batch, _, maps, groups = sizes(node)
-        pixels = batch * int(np.prod(geometry(node).output))
-        tile = tile_for(maps // groups, pixels, groups, self.caps.compute_units)
-        chain = postops.epilogue(node)
-        source = assemble("conv_tiled.cl", {**self.types(node), **self.sizes(node), **tile_defines(tile)}, chain.source)
-        local = (tile // 4, tile // 4, 1)
-        work = (ceil_div(pixels, tile) * local[0], ceil_div(maps // groups, tile) * local[1], groups)
-        arguments = (*self.arguments(node), *chain.arguments)
-        return (Launch("conv_tiled.cl", source, "conv_tiled", arguments, work, local),)
+        problem = self.problem(node)
+        if problem is None:
+            return ()
+        tiling, names = self.tiling(problem), node.node.inputs
+        assert node.inputs[1] is not None
+        assert node.inputs[1].value is not None
+        weights = pack_by_depth(node.inputs[1].value, problem.z)
+        pixels = int(np.prod(geometry(node).output))
+        dense = geometry(node).is_pointwise and not any(geometry(node).pads_begin)
+        defines = {**self.types(node), **self.sizes(node), "M": problem.m, "CONV": True, "A_K": weights.shape[-1]}
+        defines |= {"A_V": min(4, tiling.tile_m), "B_V": math.gcd(4, pixels, tiling.tile_n) if dense else 1}
+        factors, bias = (Constant(weights), Read(names[0])), (Read(names[2]),) if has_bias(node) else ()
+        dst = Write(node.node.outputs[0])
+        return tiled_launches(node, problem, tiling, defines, factors, bias, dst, postops.epilogue(node))
+
+
+def pack_by_depth(weights: NDArray[np.generic], groups: int) -> NDArray[np.generic]:
+    """[M, C, *K] as [groups, elements of K, C, M / groups rounded up to 4], padded with zeros."""
+    maps, channels = weights.shape[:2]
+    own = maps // groups
+    turned = weights.reshape(groups, own, channels, -1).transpose(0, 3, 2, 1)
+    return np.pad(turned, ((0, 0), (0, 0), (0, 0), (0, -own % 4)))
 
 
 class ConvDirect(ConvKernel):

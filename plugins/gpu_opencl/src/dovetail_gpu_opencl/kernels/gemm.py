@@ -2,7 +2,8 @@
 
 from dovetail.device import Eltwise, PostOp, Refusal, Sum, TensorType, TypedNode
 from dovetail.ops.gemm import Gemm
-from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, GemmTiled, Matrix, Product
+from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, Matrix, Product
+from dovetail_gpu_opencl.kernels._gemm_tiled import GemmTiled
 
 __all__ = ["KERNELS"]
 

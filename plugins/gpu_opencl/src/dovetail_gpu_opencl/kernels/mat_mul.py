@@ -4,7 +4,8 @@ import math
 
 from dovetail.device import Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
-from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, GemmTiled, Matrix, Product
+from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, Matrix, Product
+from dovetail_gpu_opencl.kernels._gemm_tiled import GemmTiled
 
 __all__ = ["KERNELS"]
 

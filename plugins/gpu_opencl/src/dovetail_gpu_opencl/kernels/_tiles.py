@@ -1,0 +1,221 @@
+"""The tiled matrix product of GPUs, tiles.cl: tilings as data, which one a product gets, and its launches."""
+
+import copy
+import dataclasses
+import functools
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from dovetail.device import Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, round_up
+from dovetail_gpu_opencl.launch import Argument, Launch, Scratch
+from dovetail_gpu_opencl.postops import Epilogue
+from dovetail_gpu_opencl.source import assemble
+from dovetail_gpu_opencl.tuning import tunings_of
+
+__all__ = ["Problem", "Tiling", "Tuned", "tiled_launches", "tilings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """The tunables of tiles.cl, by the names that it uses."""
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    work_m: int
+    work_n: int
+    slices: int = 1
+    splits: int = 1
+    buffers: int = 2
+
+    @property
+    def items(self) -> int:
+        """Work items of a group."""
+        return self.tile_m // self.work_m * (self.tile_n // self.work_n) * self.slices
+
+    def local_elements(self) -> int:
+        """Elements of local memory, at most."""
+        pads = min(4, self.work_m) + min(4, self.work_n)
+        buffers = self.buffers * self.tile_k * (self.tile_m + self.tile_n + pads)
+        return max(buffers, (self.slices - 1) * self.tile_m * self.tile_n)
+
+    def defines(self) -> dict[str, int]:
+        """The tunables as macros."""
+        return {name.upper(): value for name, value in dataclasses.asdict(self).items()}
+
+    def numbers(self) -> list[int]:
+        """As tables of tuned parameters keep it."""
+        return list(dataclasses.astuple(self))
+
+    def __str__(self) -> str:
+        text = f"{self.tile_m}x{self.tile_n}x{self.tile_k}/{self.work_m}x{self.work_n}"
+        text += f" slices {self.slices}" if self.slices > 1 else ""
+        return text + (f" splits {self.splits}" if self.splits > 1 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The product that a tiling is chosen for: z products of [m, k] by [k, n], elements of so many bytes.
+
+    `key` names everything that its speed depends on. `columns` says that each work item loads one column of b: convolutions.
+    """
+
+    key: str
+    z: int
+    m: int
+    n: int
+    k: int
+    itemsize: int
+    columns: bool = False
+
+    def groups(self, tiling: Tiling) -> int:
+        """Work groups in the NDRange."""
+        return ceil_div(self.m, tiling.tile_m) * ceil_div(self.n, tiling.tile_n) * self.z * tiling.splits
+
+
+_SHAPES = (
+    (128, 128, 16, 8, 8, 1),
+    (128, 64, 16, 8, 8, 1),
+    (64, 128, 16, 8, 8, 1),
+    (64, 64, 16, 8, 4, 1),
+    (64, 64, 16, 4, 4, 1),
+    (64, 64, 32, 8, 8, 2),
+    (64, 64, 32, 8, 4, 2),
+    (64, 32, 16, 4, 4, 1),
+    (32, 64, 16, 4, 4, 1),
+    (64, 32, 32, 4, 4, 2),
+    (32, 64, 32, 4, 4, 2),
+    (64, 32, 32, 8, 4, 4),
+    (32, 64, 32, 4, 8, 4),
+    (32, 32, 16, 4, 4, 1),
+    (32, 32, 32, 4, 4, 2),
+    (32, 32, 64, 4, 4, 4),
+    (64, 16, 32, 4, 4, 2),
+    (16, 64, 32, 4, 4, 2),
+    (32, 16, 64, 4, 4, 4),
+    (16, 32, 64, 4, 4, 4),
+    (16, 16, 64, 4, 4, 8),
+    (16, 16, 32, 2, 2, 2),
+    (8, 32, 64, 4, 4, 8),
+    (4, 64, 64, 4, 4, 8),
+    (4, 64, 64, 1, 4, 4),
+    (1, 64, 64, 1, 4, 8),
+    (1, 32, 128, 1, 4, 16),
+)
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+_STEPS = 2
+"""A part of a split works on at least so many slices: one alone waits for its loads."""
+
+
+def tilings(problem: Problem, caps: Capabilities) -> Iterator[Tiling]:
+    """All tilings that can run the problem on a device. Never empty: the last but one asks for 64 work items and 33 kB."""
+    for shape in _SHAPES:
+        for buffers in (2, 1):
+            tiling = Tiling(*shape, buffers=buffers)
+            if _fits(tiling, problem, caps):
+                steps = max(1, ceil_div(problem.k, tiling.tile_k))
+                yield from (
+                    dataclasses.replace(tiling, splits=ceil_div(steps, ceil_div(steps, splits)))
+                    for splits in _SPLITS
+                    if splits == 1 or steps >= _STEPS * splits
+                )
+                break
+
+
+def _fits(tiling: Tiling, problem: Problem, caps: Capabilities) -> bool:
+    if problem.columns and tiling.items % tiling.tile_n:
+        return False
+    if tiling.tile_m >= 32 * problem.m or tiling.tile_n >= 32 * problem.n:
+        return False
+    fits_group = tiling.items <= min(caps.max_work_group_size, caps.max_work_item_sizes[0])
+    return fits_group and tiling.local_elements() * problem.itemsize <= caps.local_memory
+
+
+@functools.cache
+def default_tiling(problem: Problem, caps: Capabilities) -> Tiling:
+    """The tiling that the cost model finds fastest."""
+    return min(tilings(problem, caps), key=lambda t: estimate(problem, t, caps))
+
+
+# The cost model, in cycles of a GPU whose compute units multiply and add 128 pairs a cycle. What matters are the ratios.
+_LANES = 128
+_LATENCY = 700
+_LAUNCH = 6000
+_RESIDENT_ITEMS = 1024
+_REUSE = {1: 0.10, 2: 0.15, 4: 0.22, 8: 0.33, 16: 0.45, 32: 0.6, 64: 0.75}
+"""Part of the peak that is reached with so many results a work item: they are fed from local memory."""
+
+
+def estimate(problem: Problem, tiling: Tiling, caps: Capabilities) -> float:
+    """Cycles that the problem takes, launches included."""
+    share = ceil_div(problem.groups(tiling), caps.compute_units)
+    resident = max(1, min(share, _RESIDENT_ITEMS // tiling.items))
+    steps = ceil_div(ceil_div(problem.k, tiling.tile_k), tiling.splits)
+    rate = _LANES * _REUSE[tiling.work_m * tiling.work_n] * min(1.0, resident * tiling.items / 256)
+    step = max(_LATENCY, resident * tiling.tile_m * tiling.tile_n * tiling.tile_k / rate)
+    epilogue = 2 * _LATENCY * (1 + (tiling.slices > 1))
+    work = ceil_div(share, resident) * (steps * step + epilogue)
+    sums = problem.z * problem.m * problem.n * tiling.splits / (caps.compute_units * 8)
+    return work + _LAUNCH + (_LAUNCH + sums if tiling.splits > 1 else 0)
+
+
+class Tuned(CLKernel):
+    """What the tiled kernels share: the choice of a tiling."""
+
+    _forced: Tiling | None = None
+
+    def refusal(self, problem: Problem) -> Refusal | None:
+        """Why the device runs no tiling of the problem."""
+        if next(tilings(problem, self.caps), None) is None:
+            return Refusal(Reason.CAPABILITY, "too few work items in a group, or too little local memory")
+        return None
+
+    @abstractmethod
+    def problem(self, node: TypedNode) -> Problem | None:
+        """What a tiling is chosen for; None when nothing is computed."""
+
+    def tiling(self, problem: Problem) -> Tiling:
+        """The tiling for a problem: the one that `using` was given, the tuned one, or the cost model's."""
+        if self._forced is not None:
+            return self._forced
+        numbers = tunings_of(self.caps).get(problem.key)
+        if numbers is not None and len(numbers) == len(dataclasses.fields(Tiling)):
+            tuned = Tiling(*numbers)
+            if tuned in tilings(problem, self.caps):
+                return tuned
+        return default_tiling(problem, self.caps)
+
+    def using(self, tiling: Tiling) -> Self:
+        """This kernel with one tiling for all problems."""
+        bound = copy.copy(self)
+        bound._forced = tiling
+        return bound
+
+
+def tiled_launches(
+    node: TypedNode,
+    problem: Problem,
+    tiling: Tiling,
+    defines: Mapping[str, object],
+    factors: tuple[Argument, Argument],
+    bias: tuple[Argument, ...],
+    dst: Argument,
+    chain: Epilogue,
+) -> tuple[Launch, ...]:
+    """The launch of a product, and with splits the one that adds up the parts."""
+    source = assemble("tiles.cl", {**defines, **tiling.defines()}, chain.source)
+    tiles = (ceil_div(problem.n, tiling.tile_n), ceil_div(problem.m, tiling.tile_m), problem.z * tiling.splits)
+    work, local = (tiles[0] * tiling.items, tiles[1], tiles[2]), (tiling.items, 1, 1)
+    if tiling.splits == 1:
+        return (Launch("tiles.cl", source, "tiles", (*factors, *bias, dst, *chain.arguments), work, local),)
+    size = math.prod((problem.z, problem.m, problem.n))
+    part = Scratch(f"scratch:{node.name}:0", tiling.splits * size * problem.itemsize)
+    product = Launch("tiles.cl", source, "tiles", (*factors, part), work, local)
+    group = 128
+    added = Launch("tiles.cl", source, "tiles_sum", (part, *bias, dst, *chain.arguments), (round_up(size, group),), (group,))
+    return product, added

@@ -1,0 +1,149 @@
+"""The tuner: runs the candidates of a problem on the device, checks each against the default's result, and keeps the fastest."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import NDArray
+
+from dovetail.device import DType, TypedNode
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.kernels._tiles import Problem, Tiling, Tuned, estimate, tilings
+from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scalar, Scratch, Write
+from dovetail_gpu_opencl.program import Programs
+from dovetail_gpu_opencl.tuning import tunings_of
+
+__all__ = ["Timing", "tune"]
+
+log = logging.getLogger("dovetail")
+
+CANDIDATES = 40
+"""How many tilings of a problem are tried, those first that the cost model finds fastest."""
+_REPEATS = 9
+_TOLERANCE = {DType.FLOAT16: 4e-3, DType.FLOAT32: 2e-5, DType.FLOAT64: 1e-12}
+"""Of the largest value: candidates add in other orders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one candidate took, in microseconds; None when its result was wrong."""
+
+    tiling: Tiling
+    microseconds: float | None
+
+
+def tune(context: Any, device: Any, caps: Capabilities, programs: Programs, nodes: Iterable[tuple[Tuned, TypedNode]]) -> int:
+    """Tune every distinct problem of the nodes that this machine has not tuned yet. Returns how many those were."""
+    known, count = tunings_of(caps), 0
+    for kernel, node in nodes:
+        problem = kernel.problem(node)
+        if problem is None or known.found_here(problem.key):
+            continue
+        timings = measure(context, device, programs, kernel, node, candidates(problem, kernel))
+        right = [t for t in timings if t.microseconds is not None]
+        best = min(right, key=lambda t: t.microseconds or 0.0)
+        known.put(problem.key, best.tiling.numbers())
+        count += 1
+        log.info("%s: %s, %.1f us; the default takes %.1f us", problem.key, best.tiling, best.microseconds, right[0].microseconds)
+    return count
+
+
+def candidates(problem: Problem, kernel: Tuned, limit: int = CANDIDATES) -> list[Tiling]:
+    """The tilings to try: what the kernel would use, then the most promising."""
+    current = kernel.tiling(problem)
+    ranked = sorted(set(tilings(problem, kernel.caps)), key=lambda t: estimate(problem, t, kernel.caps))
+    return [current, *(t for t in ranked if t != current)][:limit]
+
+
+def measure(
+    context: Any, device: Any, programs: Programs, kernel: Tuned, node: TypedNode, tried: Sequence[Tiling]
+) -> list[Timing]:
+    """Run the tilings on random data. The result of the first is what the others are compared with."""
+    bench = _Bench(context, device, node)
+    expected: NDArray[Any] | None = None
+    found: list[Timing] = []
+    for tiling in tried:
+        launches = kernel.using(tiling).launches(node)
+        bound = [bench.bound(programs.get(launch, node.name), launch) for launch in launches]
+        result = bench.result(bound)
+        expected = result if expected is None else expected
+        fastest = min((t.microseconds for t in found if t.microseconds is not None), default=np.inf)
+        found.append(Timing(tiling, bench.time(bound, fastest) if _alike(result, expected) else None))
+    return found
+
+
+def _alike(got: NDArray[Any], expected: NDArray[Any]) -> bool:
+    scale = float(np.abs(expected).max(initial=0))
+    wide = got.astype(np.float64) - expected
+    return bool(np.abs(wide).max(initial=0) <= _TOLERANCE[DType.of(expected.dtype)] * max(scale, 1e-30))
+
+
+class _Bench:
+    """Buffers with random data for one node, and a queue that takes times."""
+
+    def __init__(self, context: Any, device: Any, node: TypedNode) -> None:
+        self._context = context
+        self._queue = cl.CommandQueue(context, device, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        rng = np.random.default_rng(0)
+        names = zip((*node.node.inputs, *node.node.operands), (*node.inputs, *node.operands), strict=True)
+        self._buffers: dict[str, Any] = {}
+        self._constants: list[Any] = []
+        for name, given in names:
+            if given is not None:
+                array = given.value if given.value is not None else rng.standard_normal(given.dims).astype(given.dtype.numpy)
+                self._buffers[name] = self._upload(np.ascontiguousarray(array))
+        self._result = np.empty(node.outputs[0].dims, node.outputs[0].dtype.numpy)
+        self._buffers[node.node.outputs[0]] = cl.Buffer(context, cl.mem_flags.READ_WRITE, max(1, self._result.nbytes))
+        self._output = self._buffers[node.node.outputs[0]]
+
+    def bound(self, program: Any, launch: Launch) -> tuple[Any, Launch]:
+        """A kernel object with its arguments set."""
+        kernel = cl.Kernel(program, launch.entry)
+        for position, argument in enumerate(launch.arguments):
+            kernel.set_arg(position, self._value(argument))
+        return kernel, launch
+
+    def result(self, bound: Sequence[tuple[Any, Launch]]) -> NDArray[Any]:
+        """What the launches compute, in memory that held NaN before."""
+        cl.enqueue_fill_buffer(self._queue, self._output, np.array([255], np.uint8), 0, self._result.nbytes)
+        self._run(bound)
+        cl.enqueue_copy(self._queue, self._result, self._output)
+        return self._result.copy()
+
+    def time(self, bound: Sequence[tuple[Any, Launch]], fastest: float) -> float:
+        """Microseconds from the start of the first launch to the end of the last: the least of several runs.
+
+        A candidate that takes three times as long as the fastest so far runs once.
+        """
+        best = np.inf
+        for _ in range(_REPEATS):
+            events = self._run(bound)
+            best = min(best, (events[-1].profile.end - events[0].profile.start) / 1e3)
+            if best > 3 * fastest:
+                break
+        return float(best)
+
+    def _run(self, bound: Sequence[tuple[Any, Launch]]) -> list[Any]:
+        events = [cl.enqueue_nd_range_kernel(self._queue, k, x.global_size, x.local_size) for k, x in bound]
+        events[-1].wait()
+        return events
+
+    def _upload(self, array: NDArray[Any]) -> Any:
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        return cl.Buffer(self._context, flags, hostbuf=array if array.size else np.zeros(1, array.dtype))
+
+    def _value(self, argument: Any) -> Any:
+        match argument:
+            case Read(value) | Write(value):
+                return self._buffers[value]
+            case Constant(array):
+                self._constants.append(self._upload(array))  # a kernel object does not keep its arguments alive
+                return self._constants[-1]
+            case Scratch(value, nbytes):
+                return self._buffers.setdefault(f"{value}:{nbytes}", cl.Buffer(self._context, cl.mem_flags.READ_WRITE, nbytes))
+            case Scalar(value):
+                return value
+        raise TypeError(f"a tuned kernel has the argument {argument}")
