@@ -1,0 +1,126 @@
+"""ScatterElements and ScatterND: every result is that of one update after the other, in their order."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dovetail.device import DType, Refusal, TypedNode
+from dovetail_gpu_opencl.kernel import CLKernel, check_types, spread
+from dovetail_gpu_opencl.kernels._axis import NUMBERS
+from dovetail_gpu_opencl.kernels._copy import WORDS
+from dovetail_gpu_opencl.launch import Argument, Constant, Fault, Launch, Read, Scratch, Write, ints
+from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble, storage
+
+__all__ = ["Plan", "Scatter"]
+
+_JOIN = {
+    "add": "((a) + (b))",
+    "mul": "((a) * (b))",
+    "max": "((a) > (b) ? (a) : ((a) <= (b) ? (b) : (a) + (b)))",
+    "min": "((a) < (b) ? (a) : ((a) >= (b) ? (b) : (a) + (b)))",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where updates go, in slices of `inner` elements; `shape`, `rank`, `bound` and `step` as in scatter.cl.
+
+    Updates of different lines never meet: there are `lines`, each of `size` updates which lie `apart` apart.
+    """
+
+    elements: bool
+    count: int
+    inner: int
+    shape: tuple[int, ...]
+    rank: int
+    bound: int
+    step: int
+    lines: int
+    size: int
+    apart: int
+    accepted: str
+
+
+class Scatter(CLKernel):
+    """scatter.cl: without a reduction the last update of a place claims it; with one, what may meet is done by one work item."""
+
+    name = "scatter"
+    dtypes = MOVABLE
+    half_by_load = True
+    computes = False
+    has_epilogue = False
+
+    @abstractmethod
+    def plan(self, node: TypedNode) -> Plan:
+        """Where updates go."""
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if _reduction(node) == "none":
+            return None
+        return check_types(node, NUMBERS, self.caps, half_by_load=True)
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        if not node.outputs[0].size:
+            return ()
+        plan = self.plan(node)
+        return self._claimed(node, plan) if _reduction(node) == "none" else self._reduced(node, plan)
+
+    def _claimed(self, node: TypedNode, plan: Plan) -> tuple[Launch, ...]:
+        dst = node.outputs[0]
+        word = WORDS[dst.dtype.itemsize]
+        defines = {**_defines(node, plan), "T": word, "VALUE": word, "CLAIMS": True}
+        claims = Scratch(f"scratch:{node.name}:0", 4 * (dst.size // plan.inner))
+        data, index, updates = (Read(name) for name in node.node.inputs)
+        out = Write(node.node.outputs[0])
+        places = self._places(index, plan)
+        return (
+            self._launch(defines, "scatter_start", (data, out, claims, *ints(dst.size, plan.inner)), dst.size),
+            self._launch(defines, "scatter_claim", (*places, claims, *ints(plan.count)), plan.count),
+            self._launch(
+                defines, "scatter_put", (*places, claims, updates, out, *ints(plan.count, plan.inner)), plan.count * plan.inner
+            ),
+        )
+
+    def _reduced(self, node: TypedNode, plan: Plan) -> tuple[Launch, ...]:
+        dst = node.outputs[0]
+        narrow = dst.dtype is DType.FLOAT16
+        value = "float" if narrow else C_TYPES[dst.dtype]
+        defines = {**_defines(node, plan), **storage(dst.dtype), "VALUE": value, "JOIN(a, b)": _JOIN[_reduction(node)]}
+        data, index, updates = (Read(name) for name in node.node.inputs)
+        out: Any = Write(node.node.outputs[0])
+        sums = Scratch(f"scratch:{node.name}:0", 4 * dst.size) if narrow else out
+        size = ints(dst.size)
+        work = (*ints(plan.lines, plan.size, plan.apart, plan.inner),)
+        found = [
+            self._launch(defines, "scatter_widen", (data, sums, *size), dst.size),
+            self._launch(defines, "scatter_reduce", (*self._places(index, plan), updates, sums, *work), plan.lines * plan.inner),
+        ]
+        if narrow:
+            found.append(self._launch(defines, "scatter_round", (sums, out, *size), dst.size))
+        return tuple(found)
+
+    def _places(self, index: Read, plan: Plan) -> tuple[Argument, ...]:
+        shape = Constant(np.array(plan.shape, np.int32))
+        return (
+            index,
+            shape,
+            *ints(plan.rank, plan.bound, plan.step),
+            Fault(f"an index is out of range; accepted: {plan.accepted}"),
+        )
+
+    def _launch(self, defines: dict[str, object], entry: str, arguments: tuple[Argument, ...], items: int) -> Launch:
+        work, local = spread(items, self.caps)
+        return Launch("scatter.cl", assemble("scatter.cl", defines), entry, arguments, work, local)
+
+
+def _reduction(node: TypedNode) -> str:
+    found: str = node.op.reduction  # type: ignore[attr-defined]  # a ScatterElements or ScatterND operator
+    return found
+
+
+def _defines(node: TypedNode, plan: Plan) -> dict[str, object]:
+    indices = node.inputs[1]
+    assert indices is not None
+    return {"INDEX": C_TYPES[indices.dtype], "ELEMENTS": plan.elements}

@@ -1,0 +1,29 @@
+"""ScatterElements."""
+
+import math
+
+from dovetail.device import TypedNode
+from dovetail_gpu_opencl.broadcast import strides_of
+from dovetail_gpu_opencl.kernels._scatter import Plan, Scatter
+
+__all__ = ["KERNELS"]
+
+
+class ScatterElements(Scatter):
+    """Single elements; those that differ outside the axis never meet."""
+
+    def plan(self, node: TypedNode) -> Plan:
+        data, indices = node.inputs[:2]
+        assert data is not None
+        assert indices is not None
+        axis = node.op.axis % data.rank  # type: ignore[attr-defined]  # a ScatterElements operator
+        steps = list(strides_of(data.dims))
+        step, bound = steps[axis], data.dims[axis]
+        steps[axis] = 0
+        size, apart = indices.dims[axis], math.prod(indices.dims[axis + 1 :])
+        lines = indices.size // size if size else 0
+        accepted = f"{-bound} to {bound - 1}"
+        return Plan(True, indices.size, 1, (*indices.dims, *steps), data.rank, bound, step, lines, size, max(1, apart), accepted)
+
+
+KERNELS = (ScatterElements(),)

@@ -1,0 +1,26 @@
+"""ScatterND."""
+
+import math
+
+from dovetail.device import TypedNode
+from dovetail_gpu_opencl.broadcast import strides_of
+from dovetail_gpu_opencl.kernels._scatter import Plan, Scatter
+
+__all__ = ["KERNELS"]
+
+
+class ScatterND(Scatter):
+    """Slices; all of them may meet."""
+
+    def plan(self, node: TypedNode) -> Plan:
+        data, indices = node.inputs[:2]
+        assert data is not None
+        assert indices is not None
+        depth = indices.dims[-1]
+        bounds = data.dims[:depth]
+        inner, count = math.prod(data.dims[depth:]), math.prod(indices.dims[:-1])
+        accepted = f"coordinates in {list(bounds)}"
+        return Plan(False, count, max(1, inner), (*bounds, *strides_of(bounds)), depth, 0, 0, 1, count, 1, accepted)
+
+
+KERNELS = (ScatterND(),)

@@ -1,0 +1,30 @@
+"""Trilu."""
+
+from dovetail.device import TypedNode
+from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernels._copy import WORDS
+from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write, ints
+from dovetail_gpu_opencl.source import MOVABLE, assemble
+
+__all__ = ["KERNELS"]
+
+
+class Trilu(CLKernel):
+    """trilu.cl: an element a work item; the diagonal may be known at run time only."""
+
+    name = "trilu"
+    dtypes = MOVABLE
+    has_epilogue = False
+    computes = False
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        dst, names = node.outputs[0], node.node.inputs
+        upper = node.op.upper  # type: ignore[attr-defined]  # a Trilu operator
+        diagonal: Argument = Read(names[1]) if len(names) > 1 and names[1] else Null()
+        arguments = (Read(names[0]), diagonal, Write(node.node.outputs[0]), *ints(dst.size, *dst.dims[-2:], int(upper)))
+        source = assemble("trilu.cl", {"T": WORDS[dst.dtype.itemsize]})
+        work, local = spread(dst.size, self.caps)
+        return (Launch("trilu.cl", source, self.name, arguments, work, local),)
+
+
+KERNELS = (Trilu(),)
