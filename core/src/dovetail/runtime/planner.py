@@ -18,6 +18,7 @@ from dovetail.passes.decompose import decompose
 from dovetail.passes.eliminate import drop_dead_nodes, drop_identities
 from dovetail.passes.fold_batch_norm import fold_batch_norm
 from dovetail.passes.fuse_activations import fuse_activations
+from dovetail.passes.fuse_attention import fuse_attention
 from dovetail.passes.fuse_normalizations import fuse_normalizations
 from dovetail.passes.fuse_post_ops import fuse_post_ops
 from dovetail.passes.layout import assign_layouts
@@ -151,6 +152,7 @@ def optimise(
     graph = pin(graph, devices)
     graph = drop_identities(decompose(graph, keeps))
     graph = fuse_normalizations(fuse_activations(fold_batch_norm(graph), keeps), keeps)
+    graph = fuse_attention(graph, keeps)
     for one in extra_passes:
         graph = fold_constants(one(graph))
     graph = drop_dead_nodes(graph)

@@ -1,7 +1,7 @@
 """A compiled graph, and its requests: one arena each, and a flat tuple of bound executions."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -241,8 +241,7 @@ class _Binder:
         """All that a node does, in order."""
         prepared = self._executable.prepared.get(placement.node.name)
         if prepared is not None and placement.kernel.is_guarded(placement.node):
-            (one,) = prepared
-            yield self._guarded(placement.node, self._launch(placement.node, one))
+            yield self._guarded(placement, [self._launch(placement.node, one) for one in prepared])
         elif prepared is not None:
             for one in prepared:
                 yield self._launch(placement.node, one)
@@ -286,26 +285,18 @@ class _Binder:
         self.readers.setdefault(self._executable.memory.storage[name], []).append(memory)
         return memory
 
-    def _guarded(self, node: TypedNode, launch: Launch) -> Call:
-        """The primitive, or the reference for data that the primitive gets wrong."""
-        data, call = self.array(node.node.inputs[0]), launch.call
-        (reference,) = _REFERENCE.bind(node, self.array)
-        is_safe = _safety(data)
-        self.kept.append(launch)
+    def _guarded(self, placement: Placement, launches: Sequence[Launch]) -> Call:
+        """The primitives, or the reference for data that they get wrong."""
+        (reference,) = _REFERENCE.bind(placement.node, self.array)
+        is_safe = placement.kernel.safety(placement.node, self.array, self._stream)
+        calls = tuple(launch.call for launch in launches)
+        self.kept += launches
 
         def run() -> int | None:
-            return call() if is_safe() else reference()
+            # Several statuses of which one is not 0 are an error whichever it is.
+            return max(call() for call in calls) if is_safe() else reference()
 
         return run
-
-
-def _safety(data: Array) -> Callable[[], bool]:
-    """Whether there is no NaN and no positive infinity in the data."""
-    if data.dtype == np.float32:
-        return lambda: bool(data.max() < np.inf)
-    # NumPy compares bfloat16 one by one, but bits fast: infinity is 7F80, NaN what lies above it with either sign.
-    bits, signed = data.view(np.uint16), data.view(np.int16)
-    return lambda: bool(signed.max() < 0x7F80 and bits.max() <= 0xFF80)
 
 
 def _aligned(size: int) -> NDArray[np.uint8]:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from dovetail.device import PLAIN, Accepted, DType, Kernel, LayerConfig, Layout, Reason, Refusal, TensorType, TypedNode
-from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Unimplemented
+from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimplemented
+from dovetail_cpu_onednn.guard import is_tame
 from dovetail_cpu_onednn.layouts import token_of, tokens
 from dovetail_cpu_onednn.library import library
 
@@ -113,8 +114,14 @@ class OnednnKernel(Kernel):
         return self.name
 
     def is_guarded(self, node: TypedNode) -> bool:
-        """Whether the operator's reference has to run instead when input 0 holds a NaN or an infinity."""
+        """Whether the operator's reference has to run instead for some data, as `safety` tells."""
         return False
+
+    def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
+        """For guarded kernels: a call that tells whether they are right for the data at hand. Here: whether input 0 holds neither
+        NaN nor plus infinity. `array` gives a value as it lies in memory.
+        """
+        return is_tame(array(node.node.inputs[0]), stream)
 
 
 class PrimitiveKernel(OnednnKernel):

@@ -1,0 +1,50 @@
+"""Whether an array holds a NaN or plus infinity, found without dragging it through the cache of one core."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail_cpu_onednn.binding import Alg, Arg, Stream
+from dovetail_cpu_onednn.layouts import plain
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["is_tame"]
+
+LARGE = 1 << 14
+"""Elements from which on threads share the work. A maximum over 200,000 by NumPy takes 20 us, and then 150 us more in the
+next primitive, whose other threads have to fetch their part back; the sums of rows take 12 us in all (2 cores)."""
+
+MIN_ROW = 32
+
+
+def is_tame(data: NDArray[Any], stream: Stream) -> Callable[[], bool]:
+    """A call that is True when the plain float32 or bfloat16 array holds neither NaN nor plus infinity, as it is then.
+
+    It may be False for finite values whose sum overflows.
+    """
+    if data.dtype != np.float32:
+        # NumPy compares bfloat16 one by one, but bits fast: infinity is 7F80, NaN what lies above it with either sign.
+        bits, signed = data.view(np.uint16), data.view(np.int16)
+        return lambda: bool(signed.max() < 0x7F80 and bits.max() <= 0xFF80)
+    if data.size < LARGE or data.shape[-1] < MIN_ROW:
+        return lambda: bool(data.max() < np.inf)
+    lib = library()
+    rows, size = data.size // data.shape[-1], data.shape[-1]
+    sums = np.empty(rows, np.float32)
+    src, dst = plain((rows, size)), plain((rows, 1))
+    pd = lib.describe("reduction", Alg.REDUCTION_SUM, src, dst, 0.0, 0.0)
+    memories = [(Arg.SRC, lib.memory(src, data.ctypes.data)), (Arg.DST, lib.memory(dst, sums.ctypes.data))]
+    scratch = np.empty(lib.scratchpad(pd), np.uint8)
+    if scratch.size:
+        memories.append((Arg.SCRATCHPAD, lib.memory(lib.scratchpad_md(pd), scratch.ctypes.data)))
+    launch = lib.launch(lib.primitive(pd), stream, memories)
+
+    def ask() -> bool:
+        # A row with a NaN, or with infinities of both signs, sums to NaN, which no comparison is true of.
+        lib.check(launch.call(), "primitive_execute")
+        return bool(sums.max() < np.inf)
+
+    ask.kept = (scratch, data)  # type: ignore[attr-defined]  # the launch reads both by their addresses
+    return ask

@@ -1,0 +1,114 @@
+"""Attention: two matrix products on the heads where they lie, and a softmax in place between them."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import DType, Reason, TypedNode
+from dovetail.ops._attention import visible
+from dovetail.ops.attention import Attention_23, Sizes
+from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, MemoryDesc, Stream
+from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended
+from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.layouts import plain
+from dovetail_cpu_onednn.library import library
+
+_OPTIONAL = 3
+"""Mask, past key, past value and lengths come after Q, K and V."""
+
+
+class Heads(PrimitiveKernel):
+    """Heads are read and written by strides: nothing is transposed. The scores lie in a work buffer.
+
+    A NaN or an infinity in the scores becomes NaN in its row, as it should. A row that the mask leaves no key would too, so
+    then the composition runs.
+    """
+
+    name = "attention"
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        op = node.op
+        assert isinstance(op, Attention_23)
+        s = op.sizes(given(node, 0), given(node, 1), given(node, 2))
+        self._check(node, op, s)
+        lib, packed = library(), given(node, 0).rank == 3
+        scores = plain((s.batch, s.heads, s.queries, s.total))
+        q, v, y = _rows(packed, s, s.queries, s.head), _rows(packed, s, s.keys, s.v_head), _rows(packed, s, s.queries, s.v_head)
+        k = _columns(packed, s)
+        chain: list[Appended] = [("eltwise", (ELTWISE["linear"], op.factor(s), 0.0))]
+        arguments = [
+            Argument(Arg.SRC, "input", 0, q),
+            Argument(Arg.WEIGHTS, "input", 1, k),
+            Argument(Arg.DST, "scratch", 0, scores),
+        ]
+        if (bias := _bias(node, op, s)) is not None:
+            chain.append(("binary", (BINARY["add"], bias.desc)))
+            arguments.append(bias)
+        first = Stage(lib.describe("matmul", q, k, None, scores, attr=lib.attr(chain)), tuple(arguments))
+        rows = plain((s.batch * s.heads * s.queries, s.total))
+        softmax = lib.describe("softmax_forward", INFERENCE, Alg.SOFTMAX_ACCURATE, rows, rows, 1)
+        both = (Argument(Arg.SRC, "scratch", 0, rows), Argument(Arg.DST, "scratch", 0, rows))
+        last = lib.describe("matmul", scores, v, None, y)
+        reads = (Argument(Arg.SRC, "scratch", 0, scores), Argument(Arg.WEIGHTS, "input", 2, v), Argument(Arg.DST, "output", 0, y))
+        return Recipe((first, Stage(softmax, both), Stage(last, reads)), scratch=(4 * math.prod(scores.dims),))
+
+    def _check(self, node: TypedNode, op: Attention_23, s: Sizes) -> None:
+        if node.post_ops:
+            raise Refused(Reason.POST_OP, "the composition, which runs for rows without a key, takes none")
+        if any(t is not None for t in node.inputs[_OPTIONAL + 1 :]):
+            raise Refused(Reason.OPERATOR, "a cache or lengths of samples; accepted: Q, K, V and a mask")
+        if s.heads != s.kv_heads:
+            raise Refused(Reason.ATTRIBUTE, f"{s.heads} query heads share {s.kv_heads} key-value heads; accepted: as many")
+        if op.softcap > 0 or op.softmax_precision not in (None, DType.FLOAT32):
+            raise Refused(Reason.ATTRIBUTE, "softcap or softmax_precision; accepted: none, float32")
+
+    def is_guarded(self, node: TypedNode) -> bool:
+        return _mask(node) is not None and given(node, _OPTIONAL).value is None
+
+    def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
+        """Whether the mask leaves every row a key."""
+        mask = array(node.node.inputs[_OPTIONAL])
+        return lambda: bool(mask.max(axis=-1).min() > -np.inf)
+
+
+def _rows(packed: bool, s: Sizes, length: int, size: int) -> MemoryDesc:
+    """Heads [batch, heads, length, size] as they lie."""
+    dims = (s.batch, s.heads, length, size)
+    return library().strided(dims, (length * s.heads * size, size, s.heads * size, 1)) if packed else plain(dims)
+
+
+def _columns(packed: bool, s: Sizes) -> MemoryDesc:
+    """The keys transposed, [batch, heads, size, length], as they lie."""
+    dims, n = (s.batch, s.heads, s.head, s.keys), s.keys * s.head
+    return library().strided(dims, (s.heads * n, s.head, 1, s.heads * s.head) if packed else (s.heads * n, n, 1, s.head))
+
+
+def _mask(node: TypedNode) -> Any:
+    return node.inputs[_OPTIONAL] if len(node.inputs) > _OPTIONAL else None
+
+
+def _bias(node: TypedNode, op: Attention_23, s: Sizes) -> Argument | None:
+    """What is added to the scores: the mask, or what positions hide."""
+    seen, mask = visible(s.queries, s.total, s.past, op.is_causal, op.window), _mask(node)
+    arg = Arg.post_op(1, Arg.SRC_1)
+    if mask is None:
+        if not seen.any(axis=1).all():
+            raise Refused(Reason.ATTRIBUTE, "positions without any key")
+        desc = plain((1, 1, *seen.shape))
+        hidden = np.where(seen, np.float32(0), np.float32(-np.inf))
+        return None if seen.all() else Argument(arg, "input", 0, desc, content=lambda: hidden)
+    if not seen.all():
+        raise Refused(Reason.ATTRIBUTE, "is_causal or a window together with a mask")
+    if mask.dtype is not DType.FLOAT32 or not mask.rank or mask.dims[-1] != s.total:
+        raise Refused(
+            Reason.DTYPE if mask.dtype is not DType.FLOAT32 else Reason.SHAPE, f"mask {mask}; accepted: float32 [..., {s.total}]"
+        )
+    if mask.value is not None and not bool(mask.value.max(axis=-1).min() > -np.inf):
+        raise Refused(Reason.ATTRIBUTE, "a mask that leaves a row no key")
+    return Argument(arg, "input", _OPTIONAL, plain((1,) * (4 - mask.rank) + mask.dims))
+
+
+KERNELS = (Heads(),)
