@@ -98,7 +98,7 @@ def test_pitches_and_offset_with_padding() -> None:
     assert "#define INPUT0_UPPER_PADDING (int []){ 1,0,1,2, } " in wide.lines()
 
 
-@pytest.mark.parametrize("name", ["BFYX", "BYXF", "YXFB", "FYXB"])
+@pytest.mark.parametrize("name", ["BFYX", "YXFB"])
 def test_a_kernel_finds_its_elements_in_padded_memory(info: DeviceInfo, rng: np.random.Generator, name: str) -> None:
     """The defines as a compiler reads them: a copy out of padded memory in one format into padded memory in another."""
     dims = (2, 3, 4, 5)
@@ -118,7 +118,7 @@ def test_a_kernel_finds_its_elements_in_padded_memory(info: DeviceInfo, rng: np.
     target = np.full(math.prod(padded(dst)), np.nan, np.float32)
     flags = cl.mem_flags.COPY_HOST_PTR
     buffers = [cl.Buffer(context, flags, hostbuf=array) for array in (memory, target)]
-    cl.Program(context, text).build().copy(queue, (5, 4, 6), None, *buffers)
+    cl.Program(context, text).build(cache_dir=False).copy(queue, (5, 4, 6), None, *buffers)
     cl.enqueue_copy(queue, target, buffers[1])
     np.testing.assert_array_equal(inside(dst, target), values)
     assert np.isnan(target).sum() == target.size - values.size

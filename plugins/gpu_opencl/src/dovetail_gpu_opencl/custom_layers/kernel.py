@@ -48,6 +48,7 @@ class CustomLayerKernel(CLKernel):
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
+        self._texts: dict[str, str] = {}
 
     def applies(self, node: TypedNode) -> Refusal | None:
         found = self._layers.find(node.op.domain, node.op.op_type)
@@ -56,7 +57,8 @@ class CustomLayerKernel(CLKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         bound = self._bound(node)
         with node_context(node.node, node.inputs):
-            return bound.refused() or self._refuse_sizes(bound)
+            refusal = bound.refused()
+            return self._refuse_sizes(bound) if refusal is None else refusal
 
     def title(self, node: TypedNode) -> str:
         return self._bound(node).layer.title
@@ -71,11 +73,15 @@ class CustomLayerKernel(CLKernel):
         layer = bound.layer
         with node_context(node.node, node.inputs):
             work, local = bound.work_sizes()
-            text = assemble(layer, node.name, attributes_of(node.op), bound.tensors(), work, local or ())
+            text = self._text(layer, node.name, (attributes_of(node.op), bound.tensors(), work, local or ()))
             arguments = bound.arguments()
         words = layer.options.split()
         options = " ".join([*([] if _DOUBLE in words else [_SINGLE]), *(word for word in words if word != _DOUBLE)])
         return (Launch(layer.place, text, layer.entry, arguments, work, local, (options,) if options else ()),)
+
+    def _text(self, layer: Layer, node: str, rest: tuple[Any, ...]) -> str:
+        """The source, which bears the name of the first node that has it: one program for each distinct set of parameters."""
+        return self._texts.setdefault(assemble(layer, "", *rest), assemble(layer, node, *rest))
 
     def _bound(self, node: TypedNode) -> "_Bound":
         layer = self._layers.find(node.op.domain, node.op.op_type)

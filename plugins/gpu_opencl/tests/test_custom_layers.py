@@ -1,0 +1,504 @@
+"""Custom layers on each OpenCL device: what OpenVINO's users rely on, and how a layer takes its place among other kernels."""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dovetail
+from dovetail.device import DeviceInfo, DType, Graph, Node, Refusal, TensorType
+from dovetail.errors import CompileError, OperatorError, ShapeError, UnknownOperator, UnsupportedNode, UsageError
+from dovetail.graph import GraphBuilder, Model
+from dovetail.op import Operator, UnboundOperator
+
+INDEX = "(b * {0}_PITCHES[0] + f * {0}_PITCHES[1] + y * {0}_PITCHES[2] + x * {0}_PITCHES[3] + {0}_OFFSET)"
+"""The element of a tensor at b, f, y, x, by its pitches."""
+
+
+def source(name: str, body: str, *inputs: str, given: str = "OUTPUT0") -> str:
+    """A kernel over the elements of the output: `body` sees b, f, y, x, and `AT_<TENSOR>`, the index into each tensor."""
+    macros = "".join(f"#define AT_{t} {INDEX.format(t)}\n" for t in (*(f"INPUT{i}" for i in range(len(inputs))), "OUTPUT0"))
+    arguments = "".join(f"__global const {kind}* in{i}, " for i, kind in enumerate(inputs))
+    return f"""{macros}__kernel void {name}({arguments}__global OUTPUT0_TYPE* out) {{
+      const int x = get_global_id(0), y = get_global_id(1);
+      const int f = get_global_id(2) % {given}_DIMS[1], b = get_global_id(2) / {given}_DIMS[1];
+      {body}
+    }}
+    """
+
+
+def layer(
+    op_type: str,
+    entry: str,
+    inputs: Sequence[str] = ("BFYX",),
+    output: str = "BFYX",
+    defines: str = "",
+    more: str = "",
+    work: str = 'global="X,Y,B*F"',
+    file: str = "k.cl",
+) -> str:
+    bound = "".join(f'<Tensor arg-index="{i}" type="input" port-index="{i}" format="{f}"/>' for i, f in enumerate(inputs))
+    return f"""<CustomLayer name="{op_type}" type="SimpleGPU" version="1">
+    <Kernel entry="{entry}"><Source filename="{file}"/>{defines}</Kernel>
+    <Buffers>{bound}<Tensor arg-index="{len(inputs)}" type="output" port-index="0" format="{output}"/>{more}</Buffers>
+    <WorkSizes {work}/></CustomLayer>"""
+
+
+class Session:
+    """Compiles models for one device with custom layers from memory."""
+
+    def __init__(self, info: DeviceInfo) -> None:
+        self.device = info.name
+
+    def compile(self, model: Model, xml: str, *cl: str, extensions: Sequence[Any] = (), **options: Any) -> Any:
+        core = dovetail.Core(config=False)
+        for extension in extensions:
+            core.add_extension(extension)
+        sources = {f"k{i or ''}.cl": text for i, text in enumerate(cl)}
+        core.set_property("OPENCL", {"CONFIG_FILE": {"xml": xml, "sources": sources, "name": "test.xml"}})
+        return core.compile_model(model, self.device, options)
+
+
+@pytest.fixture
+def session(info: DeviceInfo) -> Session:
+    return Session(info)
+
+
+def unknown(op_type: str, names: Sequence[str], output: str, domain: str = "my", **attributes: Any) -> Node:
+    return Node(f"node_{output}", UnboundOperator(domain, op_type, 1, attributes), tuple(names), (output,))
+
+
+def model(
+    nodes: Sequence[Node],
+    inputs: Mapping[str, Sequence[Any]],
+    outputs: Mapping[str, Sequence[Any]],
+    constants: Mapping[str, NDArray[Any]] | None = None,
+    dtype: DType = DType.FLOAT32,
+) -> Model:
+    """A model as a frontend makes it; `outputs` are the values whose types it declares. The last node writes its output."""
+    arrays = dict(constants or {})
+    types = {name: TensorType(dtype, tuple(shape)) for name, shape in (*inputs.items(), *outputs.items())}
+    types |= {name: TensorType.of(array, known=True) for name, array in arrays.items()}
+    last = nodes[-1].outputs[0]
+    return Model(Graph(tuple(nodes), tuple(inputs), (last,), arrays, types), {"my": 1}, "test.model")
+
+
+def kernels(compiled: Any) -> dict[str, str]:
+    return {n.name: n.kernel for n in compiled.report().nodes}
+
+
+# --- what OpenVINO's users rely on -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fmt", "dims"),
+    [
+        ("BFYX", (2, 3, 4, 5)),
+        ("BYXF", (2, 3, 4, 5)),
+        ("YXFB", (2, 3, 4, 5)),
+        ("FYXB", (2, 3, 4, 5)),
+        ("BFYX", (2, 3, 4)),
+        ("BYXF", (2, 3, 4)),
+        ("YXFB", (2, 3, 4)),
+        ("BYXF", (2, 3)),
+        ("FYXB", (2,)),
+    ],
+)
+def test_axis_probe(session: Session, fmt: str, dims: tuple[int, ...]) -> None:
+    """The output tells for each element where the kernel saw it: dimensions come in the order B, F, Y, X whatever the format."""
+    text = source("probe", "out[AT_OUTPUT0] = in0[AT_INPUT0] + 1000 * b + 100 * f + 10 * y + x;", "INPUT0_TYPE")
+    given = model([unknown("Probe", ["x"], "y")], {"x": dims}, {"y": dims})
+    if (fmt, len(dims)) == ("YXFB", 3):
+        with pytest.raises(UnsupportedNode, match=rf"test\.xml:1: formats .*{fmt}.* fewer than 4 dimensions"):
+            session.compile(given, layer("Probe", "probe", [fmt], fmt), text)
+        return
+    compiled = session.compile(given, layer("Probe", "probe", [fmt], fmt), text)
+    x = np.random.default_rng(1).integers(0, 9, dims).astype(np.float32) / 16
+    where = np.indices(dims).astype(np.float32)
+    expected = x + sum(where[d] * weight for d, weight in enumerate((1000, 100, 10, 1)[: len(dims)]))
+    np.testing.assert_array_equal(compiled(x)[0], expected)
+    assert kernels(compiled)["node_y"] == "custom layer Probe (test.xml)"
+
+
+def test_two_ports_of_one_producer_in_two_formats(session: Session) -> None:
+    """x - 2 * x, once read as it lies and once as YXFB, at element numbers counted in memory."""
+    text = """__kernel void minus(__global const float* a, __global const float* b, __global float* out) {
+      const int i = get_global_id(0);
+      out[i] = a[i] - 2 * b[i];
+    }"""
+    node = unknown("Minus", ["x", "x"], "y")
+    x = np.random.default_rng(2).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    given = model([node], {"x": x.shape}, {"y": x.shape})
+    compiled = session.compile(given, layer("Minus", "minus", ["BFYX", "YXFB"], work=""), text)
+    turned = x.transpose(2, 3, 1, 0).reshape(x.shape)
+    np.testing.assert_array_equal(compiled(x)[0], x - 2 * turned)
+    assert compiled.report().reorders == 1
+    same = session.compile(given, layer("Minus", "minus", ["BFYX", "BFYX"], work=""), text)
+    np.testing.assert_array_equal(same(x)[0], -x)
+
+
+def test_the_same_producer_for_two_layers_in_two_formats(session: Session) -> None:
+    text = source("twice", "out[AT_OUTPUT0] = 2 * in0[AT_INPUT0];", "float")
+    other = source("thrice", "out[AT_OUTPUT0] = 3 * in0[AT_INPUT0];", "float")
+    relu = Node("relu", UnboundOperator("", "Relu", 18, {}), ("x",), ("r",))
+    add = Node("add", UnboundOperator("", "Add", 18, {}), ("a", "b"), ("y",))
+    nodes = [relu, unknown("Twice", ["r"], "a"), unknown("Thrice", ["r"], "b"), add]
+    dims = (2, 3, 4, 5)
+    given = model(nodes, {"x": dims}, dict.fromkeys("abry", dims))
+    xml = layer("Twice", "twice", ["BYXF"], "BYXF") + layer("Thrice", "thrice", ["FYXB"], "YXFB", file="k1.cl")
+    x = np.random.default_rng(3).standard_normal(dims).astype(np.float32)
+    np.testing.assert_allclose(session.compile(given, xml, text, other)(x)[0], 5 * np.maximum(x, 0), rtol=1e-6)
+
+
+def test_any_inherits_the_layout_of_the_first_input(session: Session) -> None:
+    """A layer that writes YXFB, one that takes and gives ANY, and one that reads YXFB: nothing is reordered between them."""
+    first = source("first", "out[AT_OUTPUT0] = in0[AT_INPUT0] + 1;", "float")
+    middle = """__kernel void middle(__global const float* a, __global float* out) {
+      #if !defined(INPUT0_FORMAT_YXFB) || !defined(OUTPUT0_FORMAT_YXFB) || !defined(INPUT0_FORMAT_ANY)
+      #error "another format"
+      #endif
+      const int i = get_global_id(0);
+      out[i] = a[i] * (i + 1);
+    }"""
+    last = source("last", "out[AT_OUTPUT0] = in0[AT_INPUT0] - 1;", "float")
+    xml = layer("First", "first", ["BFYX"], "YXFB") + layer("Middle", "middle", ["ANY"], "any", work="", file="k1.cl")
+    xml += layer("Last", "last", ["YXFB"], "BFYX", file="k2.cl")
+    nodes = [unknown("First", ["x"], "a"), unknown("Middle", ["a"], "b"), unknown("Last", ["b"], "y")]
+    dims = (2, 3, 4, 5)
+    compiled = session.compile(model(nodes, {"x": dims}, dict.fromkeys("aby", dims)), xml, first, middle, last)
+    assert compiled.report().reorders == 0
+    x = np.random.default_rng(4).standard_normal(dims).astype(np.float32)
+    count = np.arange(1, 121, dtype=np.float32).reshape(4, 5, 3, 2).transpose(3, 2, 0, 1)
+    np.testing.assert_allclose(compiled(x)[0], (x + 1) * count - 1, rtol=1e-6)
+
+
+def test_an_output_of_any_follows_a_fixed_first_input(session: Session) -> None:
+    text = "__kernel void keep(__global const float* a, __global float* out) { out[get_global_id(0)] = a[get_global_id(0)]; }"
+    given = model([unknown("Keep", ["x"], "y")], {"x": (2, 3, 4, 5)}, {"y": (2, 3, 4, 5)})
+    x = np.random.default_rng(5).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    np.testing.assert_array_equal(session.compile(given, layer("Keep", "keep", ["YXFB"], "ANY", work=""), text)(x)[0], x)
+
+
+def test_two_kernels_of_one_name_in_a_model(session: Session) -> None:
+    bodies = [source("run", f"out[AT_OUTPUT0] = in0[AT_INPUT0] {sign};", "float") for sign in ("+ 5", "* 3")]
+    xml = layer("Plus", "run") + layer("Times", "run", file="k1.cl")
+    nodes = [unknown("Plus", ["x"], "a"), unknown("Times", ["a"], "b"), unknown("Plus", ["b"], "y")]
+    compiled = session.compile(model(nodes, {"x": (1, 2, 3, 4)}, dict.fromkeys("aby", (1, 2, 3, 4))), xml, *bodies)
+    x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
+    np.testing.assert_array_equal(compiled(x)[0], (x + 5) * 3 + 5)
+
+
+def test_arrays_as_defines_and_one_program_for_each_set_of_parameters(session: Session, tmp_path: Path) -> None:
+    text = source("mixed", "out[AT_OUTPUT0] = in0[AT_INPUT0] * scale[f] + shift[f] + SIZE;", "float")
+    defines = """<Define name="scale" type="float[]" param="scale"/>
+      <Define name="shift" type="int[]" param="shift" default="0,0"/>
+      <Define name="SIZE" type="int" param="size" default="0"/>"""
+    nodes = [
+        unknown("Mix", ["x"], "a", scale=(0.5, 2.0), shift=(1, -1), size=3),
+        unknown("Mix", ["a"], "b", scale="1.5,0.25"),
+        unknown("Mix", ["b"], "y", scale="1.5,0.25"),
+    ]
+    given = model(nodes, {"x": (1, 2, 3, 1)}, dict.fromkeys("aby", (1, 2, 3, 1)))
+    compiled = session.compile(given, layer("Mix", "mixed", defines=defines), text, DUMP_KERNELS=str(tmp_path))
+    x = np.arange(6, dtype=np.float32).reshape(1, 2, 3, 1)
+    scale = np.array([1.5, 0.25], np.float32).reshape(1, 2, 1, 1)
+    first = x * np.array([0.5, 2], np.float32).reshape(1, 2, 1, 1) + np.array([4, 2], np.float32).reshape(1, 2, 1, 1)
+    np.testing.assert_allclose(compiled(x)[0], first * scale * scale, rtol=1e-6)
+    dumped = [file.read_text() for file in tmp_path.iterdir()]
+    assert {re.search("// Layer (.*) using Custom Layer Mix", text)[1] for text in dumped} == {"node_a", "node_b"}  # type: ignore[index]
+    assert all(text.startswith("// Custom Layer Built-ins\n") and "Build Log:" in text for text in dumped)
+
+
+def test_data_are_constants_of_any_rank_by_name(session: Session) -> None:
+    """By the name of the value, of its last part, of an attribute, and (for an operator that a class defines) of the port."""
+    text = source("weigh", "out[AT_OUTPUT0] = in0[AT_INPUT0] * w[((b * 2 + f) * 3 + y) * 2 + x] + NUM_INPUTS;", "float").replace(
+        "OUTPUT0_TYPE* out", "OUTPUT0_TYPE* out, __global const INPUT1_TYPE* w"
+    )
+    x = np.arange(24, dtype=np.float32).reshape(2, 2, 3, 2)
+    w = np.random.default_rng(6).integers(-9, 9, (1, 2, 2, 3, 2)).astype(np.int32)
+    by_value = model([unknown("Weigh", ["x", "layer.w"], "y")], {"x": x.shape}, {"y": x.shape}, {"layer.w": w})
+    by_attribute = model([unknown("Weigh", ["x"], "y", w=w)], {"x": x.shape}, {"y": x.shape})
+    for name, given in (("layer.w", by_value), ("w", by_value), ("w", by_attribute)):
+        xml = layer("Weigh", "weigh", more=f'<Data name="{name}" arg-index="2"/>')
+        expected = x * w[0] + (2 if given is by_value else 1)
+        if given is by_attribute:
+            expected = x * w[0] + 2
+        np.testing.assert_array_equal(session.compile(given, xml, text)(x)[0], expected)
+    with pytest.raises(OperatorError, match=r"test\.xml:3: no constant of the node is called 'v'") as raised:
+        session.compile(by_value, layer("Weigh", "weigh", more='<Data name="v" arg-index="2"/>'), text)
+    assert "layer.w" in str(raised.value)
+
+
+def test_data_by_the_name_of_a_port(session: Session) -> None:
+    """PRelu's slope, without the broadcast that its class would do."""
+    text = """__kernel void prelu(__global const float* x, __global float* y, __global const float* slope) {
+      const int i = get_global_id(0);
+      y[i] = x[i] < 0 ? -slope[i % 3] * x[i] : x[i];
+    }"""
+    slope = np.array([1, 2, 3], np.float32)
+    node = Node("p", UnboundOperator("", "PRelu", 18, {}), ("x", "any_name"), ("y",))
+    given = model([node], {"x": (2, 3)}, {"y": (2, 3)}, {"any_name": slope})
+    xml = layer("PRelu", "prelu", more='<Data name="slope" arg-index="2"/>', work="")
+    x = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
+    np.testing.assert_array_equal(session.compile(given, xml, text)(x)[0], np.where(x < 0, -slope * x, x))
+
+
+@pytest.mark.parametrize("name", ["int8", "int64", "float64", "bool"])
+def test_types_of_tensors(session: Session, name: str) -> None:
+    text = source("same", "out[AT_OUTPUT0] = in0[AT_INPUT0];", "INPUT0_TYPE")
+    array = np.random.default_rng(7).integers(0, 2, (1, 2, 3, 4)).astype(name)
+    given = model([unknown("Same", ["x"], "y")], {"x": array.shape}, {"y": array.shape}, dtype=DType.of(array.dtype))
+    np.testing.assert_array_equal(session.compile(given, layer("Same", "same"), text)(array)[0], array)
+
+
+def test_work_sizes_local_sizes_and_dim(session: Session) -> None:
+    """A row is summed by one work group; the output is smaller than the input that the formulas are about."""
+    text = """__kernel void total(__global const float* a, __global float* out) {
+      __local float part[4];
+      const int l = get_local_id(0), row = get_global_id(1);
+      float s = 0;
+      for (int i = l; i < INPUT0_DIMS[3]; i += 4) s += a[row * INPUT0_DIMS[3] + i];
+      part[l] = s;
+      barrier(CLK_LOCAL_MEM_FENCE);
+      if (l == 0) out[row] = part[0] + part[1] + part[2] + part[3] + LOCAL_WORKSIZE[0] - GLOBAL_WORKSIZE[0] + LOCAL_WORKSIZE_SIZE;
+    }"""
+    xml = layer("Total", "total", work='global="((X + 3) / 4) * 4 / ((X+3)/4), B*F*Y" local="4,1" dim="input,0"')
+    given = model([unknown("Total", ["x"], "y")], {"x": (2, 3, 5, 7)}, {"y": (2, 3, 5, 1)})
+    x = np.random.default_rng(8).standard_normal((2, 3, 5, 7)).astype(np.float32)
+    np.testing.assert_allclose(session.compile(given, xml, text)(x)[0], x.sum(3, keepdims=True) + 2, rtol=1e-5, atol=1e-5)
+
+
+def test_an_empty_tensor_launches_nothing(session: Session) -> None:
+    text = source("same", "out[AT_OUTPUT0] = in0[AT_INPUT0];", "INPUT0_TYPE")
+    given = model([unknown("Same", ["x"], "y")], {"x": (0, 2, 3, 4)}, {"y": (0, 2, 3, 4)})
+    assert session.compile(given, layer("Same", "same"), text)(np.empty((0, 2, 3, 4), np.float32))[0].shape == (0, 2, 3, 4)
+
+
+# --- its place among other kernels -----------------------------------------------------------------------------------
+
+NEGATE = source("negate", "out[AT_OUTPUT0] = -in0[AT_INPUT0];", "float")
+
+
+def conv_relu() -> tuple[Model, NDArray[Any], NDArray[Any]]:
+    """Conv, BatchNormalization, Relu: all of them are one kernel where nothing stands in between."""
+    weights = np.array([1, -1], np.float32).reshape(2, 1, 1, 1)
+    statistics = {name: np.array([1, 1], np.float32) * number for name, number in zip("sbmv", (2, 1, 0.5, 1), strict=True)}
+    nodes = [
+        Node("conv", UnboundOperator("", "Conv", 18, {}), ("x", "w"), ("c",)),
+        Node("norm", UnboundOperator("", "BatchNormalization", 18, {"epsilon": 0.0}), ("c", *"sbmv"), ("n",)),
+        Node("relu", UnboundOperator("", "Relu", 18, {}), ("n",), ("y",)),
+    ]
+    x = np.random.default_rng(9).standard_normal((2, 1, 3, 3)).astype(np.float32)
+    normed = (x * weights.reshape(1, 2, 1, 1) - 0.5) * 2 + 1
+    return model(nodes, {"x": x.shape}, {}, {"w": weights, **statistics}), x, normed
+
+
+@pytest.mark.parametrize("name", ["Relu", "ai.onnx::Relu"])
+def test_an_override_beats_fusion(session: Session, name: str) -> None:
+    given, x, normed = conv_relu()
+    compiled = session.compile(given, layer(name, "negate"), NEGATE)
+    np.testing.assert_allclose(compiled(x)[0], -normed, rtol=1e-5, atol=1e-5)
+    report = {n.name: n for n in compiled.report().nodes}
+    assert report["relu"].kernel == f"custom layer {name} (test.xml)"
+    assert report["relu"].provider.startswith("dovetail-gpu-opencl")
+    assert report["conv"].post_ops == ()
+
+
+def test_an_override_beats_folding(session: Session) -> None:
+    given, x, _ = conv_relu()
+    xml = layer("BatchNormalization", "negate")
+    compiled = session.compile(given, xml, NEGATE)
+    plain = x * np.array([1, -1], np.float32).reshape(1, 2, 1, 1)
+    np.testing.assert_allclose(compiled(x)[0], np.maximum(-plain, 0), rtol=1e-5, atol=1e-5)
+
+
+def test_a_layer_of_another_domain_is_not_asked(session: Session) -> None:
+    given, x, normed = conv_relu()
+    compiled = session.compile(given, layer("my.domain::Relu", "negate"), NEGATE)
+    np.testing.assert_allclose(compiled(x)[0], np.maximum(normed, 0), rtol=1e-5, atol=1e-5)
+
+
+def test_properties_of_a_compilation_go_before_those_of_the_session(session: Session) -> None:
+    given, x, normed = conv_relu()
+    core = dovetail.Core(config=False)
+    core.set_property("OPENCL", {"CONFIG_FILE": {"xml": layer("Relu", "negate"), "sources": {"k.cl": NEGATE}}})
+    custom, plain = core.compile_model(given, session.device), core.compile_model(given, session.device, {"CONFIG_FILE": []})
+    np.testing.assert_allclose(plain(x)[0], np.maximum(normed, 0), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(custom(x)[0], -normed, rtol=1e-5, atol=1e-5)
+
+
+def test_what_a_layer_refuses_runs_elsewhere_and_the_report_says_why(session: Session) -> None:
+    node = Node("relu", UnboundOperator("", "Relu", 18, {}), ("x",), ("y",))
+    given = model([node], {"x": (1, 2, 1, 2, 1)}, {})
+    compiled = session.compile(given, layer("Relu", "negate"), NEGATE)
+    x = np.array([-1, 2, -3, 4], np.float32).reshape(1, 2, 1, 2, 1)
+    np.testing.assert_array_equal(compiled(x)[0], np.maximum(x, 0))
+    (told,) = compiled.report().nodes
+    assert told.device == session.device
+    assert [name for name, refusal in told.refusals if "has more than 4 dimensions" in str(refusal)] == ["custom layer"]
+
+
+class Halve(Operator):
+    """Half of X."""
+
+    domain = "my"
+    factor: float = 0.5
+
+    def reference(self, X: Any) -> Any:
+        return (X * self.factor).astype(X.dtype)
+
+
+def test_an_operator_class_gives_shapes_attributes_and_another_device(session: Session) -> None:
+    text = source("halve", "out[AT_OUTPUT0] = in0[AT_INPUT0] * factor + 1;", "float")
+    xml = layer("Halve", "halve", defines='<Define name="factor" type="float" param="factor"/>')
+    given = model([unknown("Halve", ["x"], "y")], {"x": ("N", 2)}, {})
+    compiled = session.compile(given, xml, text, extensions=[Halve])
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.testing.assert_array_equal(compiled(x)[0], x / 2 + 1)
+    five = model([unknown("Halve", ["x"], "y")], {"x": (1, 1, 1, 1, 2)}, {})
+    compiled = session.compile(five, xml, text, extensions=[Halve])
+    np.testing.assert_array_equal(compiled(np.ones((1, 1, 1, 1, 2), np.float32))[0], np.full((1, 1, 1, 1, 2), 0.5))
+    assert compiled.report().nodes[0].device == "NUMPY"
+
+
+def test_a_new_operator_without_declared_shape(session: Session) -> None:
+    text = source("same", "out[AT_OUTPUT0] = in0[AT_INPUT0];", "INPUT0_TYPE")
+    given = model([unknown("Same", ["x"], "y")], {"x": (2, 3)}, {})
+    with pytest.raises(ShapeError, match="no class defines my::Same, and the model declares nothing for output 0") as raised:
+        session.compile(given, layer("Same", "same"), text)
+    assert "Operator class with infer()" in str(raised.value)
+
+
+def test_symbols_of_declared_shapes(session: Session) -> None:
+    text = source("same", "out[AT_OUTPUT0] = in0[AT_INPUT0];", "INPUT0_TYPE")
+    given = model([unknown("Same", ["x"], "y")], {"x": ("N", 3, "H")}, {"y": ("N", 3, "H")})
+    compiled = session.compile(given, layer("Same", "same"), text)
+    for dims in ((2, 3, 4), (1, 3, 7), (5, 3, 1)):
+        x = np.random.default_rng(10).standard_normal(dims).astype(np.float32)
+        np.testing.assert_array_equal(compiled(x)[0], x)
+
+
+def test_on_another_device_a_new_operator_is_unknown(session: Session) -> None:
+    given = model([unknown("Same", ["x"], "y")], {"x": (2, 3)}, {"y": (2, 3)})
+    core = dovetail.Core(config=False)
+    core.set_property("OPENCL", {"CONFIG_FILE": {"xml": layer("Same", "same"), "sources": {"k.cl": NEGATE}}})
+    with pytest.raises(UnknownOperator, match="my::Same"):
+        core.compile_model(given, "NUMPY")
+
+
+# --- what does not fit a node, a device or a compiler ----------------------------------------------------------------
+
+
+def wrong(
+    session: Session, kind: type[Exception], said: str, xml: str, text: str = NEGATE, dims: Sequence[int] = (1, 2, 3, 4)
+) -> str:
+    given = model([unknown("New", ["x"], "y", big=3)], {"x": dims}, {"y": dims})
+    with pytest.raises(kind, match=said) as raised:
+        session.compile(given, xml, text)
+    assert "'node_y' (my::New)" in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        ('global="X/(Y-3),1"', "formula 'X/(Y-3)' divides by zero"),
+        ('global="X-9"', "global='X-9' gives (-5,)"),
+        ('global="X-4,Y"', "global='X-4,Y' gives (0, 3)"),
+        ('global="X*1000000000*Y"', "leaves the range of 32-bit integers"),
+        ('global="X" local="X-5"', "local='X-5' gives (-1,)"),
+        ('global="Y" local="2"', "the global size (3,) is no multiple of the local size (2,)"),
+        ('global="X" dim="input,1"', "dim is input 1; the node has 1 input"),
+    ],
+)
+def test_work_sizes_that_make_no_sense(session: Session, work: str, said: str) -> None:
+    wrong(session, OperatorError, rf"test\.xml:4: .*{re.escape(said)}", layer("New", "negate", work=work))
+
+
+def test_a_local_size_beyond_the_device(session: Session) -> None:
+    xml = layer("New", "negate", work='global="X*100000" local="X*100000"')
+    wrong(session, UnsupportedNode, r"test\.xml:4: local size \(400000,\); the device takes at most", xml)
+
+
+def test_ports_that_the_node_has_not(session: Session) -> None:
+    xml = layer("New", "negate", ["BFYX", "BFYX"])
+    wrong(session, OperatorError, r"test\.xml:3: input port-index 1 is out of range; the node has 1 input", xml)
+    xml = layer("New", "negate").replace('type="output" port-index="0"', 'type="output" port-index="2"')
+    wrong(session, OperatorError, r"test\.xml:3: output port-index 2 is out of range; the node has 1 output", xml)
+
+
+def test_a_kernel_with_another_number_of_arguments(session: Session) -> None:
+    told = wrong(session, CompileError, r"'negate' of test\.xml:1 takes 2 arguments.*is given 1", layer("New", "negate", []))
+    assert "in the order of arg-index" in told
+
+
+def test_an_entry_that_is_not_in_the_source(session: Session) -> None:
+    told = wrong(session, CompileError, r"'other' of test\.xml:1 is not in the source", layer("New", "other"))
+    assert "kernels there: negate" in told
+
+
+def test_a_source_that_does_not_compile(session: Session, tmp_path: Path) -> None:
+    text = "__kernel void negate(__global float* x) {\n  undeclared_name = 1;\n}\n"
+    told = wrong(session, CompileError, r"'negate' of test\.xml:1 does not compile", layer("New", "negate"), text)
+    assert "undeclared_name" in told.partition("source:")[0]
+    assert "   34   undeclared_name = 1;" in told
+    given = model([unknown("New", ["x"], "y")], {"x": (1, 1, 1, 1)}, {"y": (1, 1, 1, 1)})
+    with pytest.raises(CompileError):
+        session.compile(given, layer("New", "negate"), text, DUMP_KERNELS=tmp_path / "new folder")
+    (dumped,) = (tmp_path / "new folder").iterdir()
+    assert "undeclared_name" in dumped.read_text().partition("Build Log:")[2]
+
+
+def test_a_dump_that_cannot_be_written(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    given, _, _ = conv_relu()
+    for folder, said in ((str(tmp_path / "file" / "x"), "cannot be written"), (5, "DUMP_KERNELS is 5; accepted")):
+        with pytest.raises(UsageError, match=said):
+            session.compile(given, layer("Relu", "negate"), NEGATE, DUMP_KERNELS=folder)
+
+
+def test_compiler_options_and_single_precision_constants(session: Session) -> None:
+    """Literals without f are float unless the layer says otherwise: seen by the size of one."""
+    text = source("same", "out[AT_OUTPUT0] = sizeof(0.5) + ADD + MORE;", "float")
+    more = '</Buffers><CompilerOptions options="-DADD=10 {}"/><CompilerOptions options="-DMORE=100"/><Buffers>'
+    for option, size in (("", 4), ("-cl-no-single-precision-constant", 8)):
+        xml = layer("Same", "same").replace("</Buffers>", more.format(option).removesuffix("<Buffers>"))
+        given = model([unknown("Same", ["x"], "y")], {"x": (1, 1, 1, 1)}, {"y": (1, 1, 1, 1)})
+        assert session.compile(given, xml, text)(np.zeros((1, 1, 1, 1), np.float32))[0].item() == 110 + size
+
+
+def test_printf_is_shown(session: Session, capfd: pytest.CaptureFixture[str]) -> None:
+    text = """__kernel void say(__global const float* a, __global float* out) {
+      printf("layer says %d\\n", (int)a[0]);
+      out[0] = a[0];
+    }"""
+    given = model([unknown("Say", ["x"], "y")], {"x": (1,)}, {"y": (1,)})
+    session.compile(given, layer("Say", "say", work=""), text)(np.array([42], np.float32))
+    assert "layer says 42" in capfd.readouterr().out
+
+
+def test_from_files_and_the_environment(
+    info: DeviceInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    (tmp_path / "k.cl").write_text(NEGATE)
+    (tmp_path / "a.xml").write_text(layer("Relu", "negate"))
+    (tmp_path / "b.xml").write_text(layer("Tanh", "negate"))
+    g = GraphBuilder()
+    x = g.input("x", "float32", (2, 3))
+    standard: Callable[[str], Operator] = lambda name: UnboundOperator("", name, 18, {})  # noqa: E731  # two uses, below
+    relu = g.node(standard("Relu"), x, outputs=["r"], name="relu")
+    given = g.model([g.node(standard("Tanh"), relu, outputs=["y"], name="tanh")])
+    monkeypatch.setenv("DOVETAIL_CUSTOM_LAYERS", os.pathsep.join([str(tmp_path / "b.xml")]))
+    core = dovetail.Core(config=False)
+    core.set_property("OPENCL", {"CONFIG_FILE": [tmp_path / "a.xml"]})
+    compiled = core.compile_model(given, info.name)
+    array = rng.standard_normal((2, 3)).astype(np.float32)
+    np.testing.assert_array_equal(compiled(array)[0], array)
+    assert kernels(compiled) == {"relu": "custom layer Relu (a.xml)", "tanh": "custom layer Tanh (b.xml)"}
+    answers = core.query_model(given, info.name)
+    assert not any(isinstance(answer, Refusal) for answer in answers.values())
