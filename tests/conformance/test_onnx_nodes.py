@@ -26,7 +26,13 @@ UNREADABLE = re.compile(r"the type is (seq|optional|map)|asks for version [1-6] 
 EXCLUDED: dict[str, str] = {}
 
 
-def differs(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], case: Any) -> str:
+def differs(got: Any, want: Any, case: Any) -> str:
+    if isinstance(want, list):
+        if not isinstance(got, list) or len(got) != len(want):
+            return f"got {got!r:.60}, expected a sequence of {len(want)}"
+        return next((text for g, w in zip(got, want, strict=True) if (text := differs(g, w, case))), "")
+    if want is None or got is None:
+        return "" if want is got else f"got {got!r:.60}, expected {want!r:.60}"
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"got {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}"
     if want.dtype.kind in "OSU":
@@ -43,8 +49,8 @@ def run(core: dovetail.Core, device: str, case: Any) -> str:
     try:
         model = core.read_model(case.model.SerializeToString(), format="onnx")
         for inputs, expected in case.data_sets:
-            if not all(isinstance(a, np.ndarray) for a in (*inputs, *expected)):
-                return "unreadable"
+            expected = [np.asarray(v) if isinstance(v, np.generic) else v for v in expected]
+            inputs = [np.asarray(v) if isinstance(v, np.generic) else v for v in inputs]
             with core.compile_model(model, device, {"FALLBACK": False}) as compiled:
                 results = compiled(dict(zip(model.graph.inputs, inputs, strict=True)))
             wrong = [f"output {i}: {text}" for i, want in enumerate(expected) if (text := differs(results[i], want, case))]

@@ -26,7 +26,7 @@ from dovetail.errors import FormatError, GraphError, OutOfMemory, UsageError
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Graph, Model, Node
-from dovetail.graph.types import Dim, Shape, TensorType, as_constant
+from dovetail.graph.types import Dim, OptionalType, SequenceType, Shape, TensorType, as_constant
 from dovetail.op import UnboundOperator
 from dovetail.passes.validate import validate
 
@@ -40,7 +40,9 @@ __all__ = [
     "Model",
     "ModelSource",
     "Node",
+    "OptionalType",
     "OutOfMemory",
+    "SequenceType",
     "Shape",
     "TensorType",
     "UnboundOperator",

@@ -17,7 +17,7 @@ composition of other operators (`compose`) makes it fast::
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 from dovetail._attributes import AttributeSpec, attribute_specs, read_attributes
@@ -33,7 +33,7 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.model import Graph
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp
-from dovetail.graph.types import Dim, Shape, TensorType
+from dovetail.graph.types import Dim, OptionalType, SequenceType, Shape, TensorType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,9 +65,12 @@ __all__ = [
     "OpenCLKernel",
     "Operator",
     "OperatorError",
+    "OptionalType",
     "Port",
     "PortConfig",
     "PostOp",
+    "RunGraph",
+    "SequenceType",
     "Shape",
     "ShapeError",
     "TensorType",
@@ -75,6 +78,9 @@ __all__ = [
     "UnboundOperator",
     "operator",
 ]
+
+RunGraph = Callable[[Graph, Sequence[Any]], list[Any]]
+"""Runs a sub-graph on values for its inputs; returns its outputs. See `Operator.control`."""
 
 _DOMAIN = re.compile(r"[A-Za-z0-9_.\-]*")
 
@@ -164,6 +170,15 @@ class Operator:
         """
         raise UnknownOperator(f"{self.key} has no composition", hint="define compose()")
 
+    def control(self, run: RunGraph, *inputs: Any) -> Any:
+        """Compute the outputs by running sub-graphs: control flow. Returns one value, or a tuple, as `reference` does.
+
+        `run(graph, arguments)` runs one of `self.subgraphs` on values for its inputs and returns its outputs as a list; what the
+        sub-graph reads from outside is provided. Values are arrays, lists of arrays (sequences), or None (absent optionals).
+        Called while a model runs, on the host; nodes with this method are never folded and never given to a device.
+        """
+        raise OperatorError(f"{self.key} runs no sub-graphs")
+
     def post_ops(self, types: Sequence[TensorType | None], names: Sequence[str], chained: int) -> tuple[PostOp, ...] | None:
         """This operator as a chain of post-ops over its input `chained`; None when it is none.
 
@@ -214,6 +229,11 @@ class Operator:
     def has_reference(cls) -> bool:
         """True when the class defines `reference`."""
         return cls.reference is not Operator.reference
+
+    @classmethod
+    def has_control(cls) -> bool:
+        """True when the class defines `control`."""
+        return cls.control is not Operator.control
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> "Operator":

@@ -23,6 +23,7 @@ _KINDS = {
     "INTS": {"tuple[int, ...]"},
     "FLOATS": {"tuple[float, ...]"},
     "STRINGS": {"tuple[str, ...]"},
+    "TYPE_PROTO": {"str"},
 }
 _REFUSED = {("Constant", "sparse_value")}
 """Attributes that an operator refuses by name, with a message of its own."""

@@ -11,7 +11,17 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.frontend import DType, FormatError, Graph, GraphError, TensorType, UnboundOperator, UsageError
+from dovetail.frontend import (
+    DType,
+    FormatError,
+    Graph,
+    GraphError,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    UnboundOperator,
+    UsageError,
+)
 from dovetail_frontend_onnx import dovetail_api, dovetail_read_model
 
 
@@ -115,7 +125,7 @@ def test_attributes_of_every_kind(read: Any, build: Any) -> None:
     assert [t.tolist() for t in raw["ts"]] == [[[1, 2]], [[1, 2]]]
     np.testing.assert_array_equal(raw["s"], np.array([0, 0, 3, 0], np.float32))
     assert raw["ss"][0].tolist() == [0, 0, 3, 0]
-    assert raw["p"] == TensorType(DType.INT8, (2, "k"))
+    assert raw["p"] == "tensor(int8)"
     assert raw["ps"] == ("seq(tensor(int8))",)
     assert raw["b"].encode("utf-8", "surrogateescape") == b"\xff\x00"
 
@@ -215,9 +225,18 @@ def test_a_long_chain_needs_no_recursion(read: Any) -> None:
 
 
 def test_input_that_is_no_tensor(read: Any, build: Any) -> None:
-    sequence = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None)
-    with pytest.raises(FormatError, match=r"input 'x': the type is seq\(tensor\(float32\)\)\n  accepted: tensors"):
-        read(build([helper.make_node("Neg", ["x"], ["y"])], [sequence]))
+    tensor = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+    sequence = helper.make_sequence_type_proto(tensor)
+    for proto, expected in (
+        (sequence, SequenceType(DType.FLOAT32, None)),
+        (helper.make_optional_type_proto(tensor), OptionalType(DType.FLOAT32, None)),
+        (helper.make_optional_type_proto(sequence), OptionalType(DType.FLOAT32, None)),
+    ):
+        given = helper.make_value_info("x", proto)
+        assert read(build([helper.make_node("Identity", ["x"], ["y"])], [given])).inputs == {"x": expected}
+    nested = helper.make_value_info("x", helper.make_sequence_type_proto(sequence))
+    with pytest.raises(FormatError, match=r"input 'x': the type is seq\(seq\(tensor\(float32\)\)\)\n  accepted: tensors, seq"):
+        read(build([helper.make_node("Identity", ["x"], ["y"])], [nested]))
 
 
 def test_the_default_of_an_input_must_fit_its_type(read: Any, build: Any) -> None:

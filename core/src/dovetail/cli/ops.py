@@ -29,7 +29,7 @@ def command(domain: str | None, device: str | None, extensions: tuple[str, ...],
 
     \b
     JSON: {"operators": [{"operator", "domain", "since", "stem", "provider",
-           "brings": ["reference", "composition", "<language> kernel"],
+           "brings": ["reference", "composition", "control flow", "<language> kernel"],
            "kernels": {device type: [files]}}]}
     """
     from dovetail.cli._kernel_files import device_packages
@@ -96,4 +96,5 @@ def brought(operator: "type[Operator]") -> list[str]:
     """What an operator class has besides its meaning."""
     parts = ["reference"] if operator.has_reference() else []
     parts += ["composition"] if operator.has_composition() else []
+    parts += ["control flow"] if operator.has_control() else []
     return parts + sorted({f"{kernel.language} kernel" for kernel in operator.kernels})

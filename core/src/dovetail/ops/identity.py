@@ -1,7 +1,11 @@
 """Identity: https://onnx.ai/onnx/operators/onnx__Identity.html."""
 
+from typing import Any
+
+import numpy as np
+
 from dovetail.ops._shapes import Movement
-from dovetail.ops._types import ALL, Array
+from dovetail.ops._types import ALL
 
 
 class Identity(Movement):
@@ -13,6 +17,6 @@ class Identity(Movement):
     is_view = True
     in_place = True
 
-    def reference(self, x: Array) -> Array:
-        """A view of x."""
-        return x.view()
+    def reference(self, x: Any) -> Any:
+        """A view of an array; sequences (lists) and absent optionals as they are."""
+        return x.view() if isinstance(x, np.ndarray) else x

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,6 +11,7 @@ from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
 from dovetail.runtime.infer_request import InferRequest, Results
 from dovetail.runtime.inputs import InputReader
+from dovetail.runtime.plan_cache import PlanCache
 from dovetail.runtime.planner import Plan
 from dovetail.runtime.report import PlanReport
 
@@ -19,8 +19,8 @@ __all__ = ["CompiledModel", "Shapes"]
 
 log = logging.getLogger("dovetail")
 
-Shapes = tuple[tuple[int, ...], ...]
-"""One shape for each input, in order."""
+Shapes = tuple[tuple[int, ...] | None, ...]
+"""One shape for each input, in order; None for a sequence or an optional."""
 
 
 class CompiledModel:
@@ -40,12 +40,9 @@ class CompiledModel:
         self.model = model
         self.device = device
         self.reader = InputReader(model)
-        self._make_plan = make_plan
-        self._cache_size = plan_cache
+        self._plans: PlanCache[Shapes, Plan] = PlanCache(lambda shapes: self._planned(make_plan, shapes), plan_cache)
         self._specification = specification
-        self._plans: OrderedDict[Shapes, Plan] = OrderedDict()
         self._lock = threading.Lock()
-        self._planning = threading.Lock()
         self._local = threading.local()
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
@@ -61,8 +58,9 @@ class CompiledModel:
     @property
     def outputs(self) -> Mapping[str, TensorType | None]:
         """Output name -> type: of the latest plan, else as the model declares it, else None."""
-        with self._lock:
-            latest = next(reversed(self._plans.values()), None)
+        latest = self._plans.latest
+        while latest is not None and latest.tail is not None:
+            latest = latest.following
         if latest is not None:
             return dict(zip(self.model.outputs, latest.types, strict=True))
         return {name: self.model.graph.types.get(name) for name in self.model.outputs}
@@ -71,42 +69,31 @@ class CompiledModel:
         """The plan for these input shapes, made now if there is none. The least recently used one goes when they are too many."""
         with self._lock:
             self._check_open()
-            plan = self._plans.get(shapes)
-            if plan is not None:
-                self._plans.move_to_end(shapes)
-                return plan
-        with self._planning:
-            with self._lock:
-                plan = self._plans.get(shapes)
-            if plan is None:
-                plan = self._make_plan(shapes)
-                seconds = sum(plan.report.seconds.values())
-                log.info("%s: planned for %s on %s in %.3f s", self.model.source, shapes, self.device, seconds)
-                with self._lock:
-                    self._plans[shapes] = plan
-                    # A dropped plan is freed when the last request that uses it lets go of it.
-                    while len(self._plans) > self._cache_size:
-                        self._plans.popitem(last=False)
+        return self._plans.get(shapes)
+
+    def _planned(self, make_plan: Callable[[Shapes], Plan], shapes: Shapes) -> Plan:
+        plan = make_plan(shapes)
+        seconds = sum(plan.report.seconds.values())
+        log.info("%s: planned for %s on %s in %.3f s", self.model.source, shapes, self.device, seconds)
         return plan
 
     def report(self, shapes: Mapping[str, Sequence[int]] | None = None) -> PlanReport:
         """The report of the plan for `shapes` (input name -> dimensions), or of the latest plan.
 
+        Of nodes whose shapes only data tells it has what was planned for them in the last run, see `PlanReport.deferred`.
         Raises `UsageError` when the model has open dimensions and has not run yet.
         """
         if shapes is not None:
-            return self.plan(tuple(tuple(shapes[name]) for name in self.model.graph.inputs)).report
-        with self._lock:
-            latest = next(reversed(self._plans.values()), None)
+            return _full_report(self.plan(tuple(tuple(shapes[name]) for name in self.model.graph.inputs)))
+        latest = self._plans.latest
         if latest is None:
             raise UsageError(f"{self.model.source} has open dimensions and no plan yet", hint="run it once, or give shapes")
-        return latest.report
+        return _full_report(latest)
 
     @property
     def plans(self) -> Mapping[Shapes, PlanReport]:
         """The plans now kept, by input shapes, the latest used last."""
-        with self._lock:
-            return {shapes: plan.report for shapes, plan in self._plans.items()}
+        return {shapes: _full_report(plan) for shapes, plan in self._plans.plans.items()}
 
     def create_infer_request(self) -> InferRequest:
         """A new request with buffers of its own. Raises `UsageError` after `close`."""
@@ -133,12 +120,11 @@ class CompiledModel:
         """Free plans and threads after the work in progress. Any later use raises `UsageError`."""
         with self._lock:
             self._closed = True
-            plans, self._plans = list(self._plans.values()), OrderedDict()
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown()
         self._local = threading.local()
-        for plan in plans:
+        for plan in self._plans.clear():
             plan.close()
 
     def _check_open(self) -> None:
@@ -157,6 +143,13 @@ class CompiledModel:
 
     def __repr__(self) -> str:
         return f"<CompiledModel {self.model.source} on {self.device}>"
+
+
+def _full_report(plan: Plan) -> PlanReport:
+    report, later = plan.report, plan.following
+    while later is not None:
+        report, later = report.followed_by(later.report), later.following
+    return report
 
 
 def _recompile(model: Model, device: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> CompiledModel:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.config import ConfigSource
-from dovetail.device import Device, DeviceInfo, Refusal
+from dovetail.device import Device, DeviceInfo, Reason, Refusal
 from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UnknownFormat, UsageError
 from dovetail.graph.model import Graph, Model, types_with_inputs
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
+from dovetail.passes.eliminate import drop_dead_nodes
 from dovetail.plugins import PluginManager
 from dovetail.runtime.compiled_model import CompiledModel, Shapes
 from dovetail.runtime.dispatch import Dispatch
@@ -100,9 +101,14 @@ class Core:
     def analyze(self, model: Model) -> Graph:
         """The model's graph bound, typed and folded; open dimensions are taken as 1 (use `model.reshape` for others).
 
-        Raises `OperatorError` and its kin naming the node.
+        Values whose shapes only data tells have no type. Raises `OperatorError` and its kin naming the node.
         """
-        return analyze(_specialised(model, None), self.plugins.operator, CompileOptions().MEMORY_LIMIT)
+        graph, after = analyze(_specialised(model, None), self.plugins.operator, CompileOptions().MEMORY_LIMIT)
+        if after is None:
+            return graph
+        nodes = (*graph.nodes, *after.ready, *after.rest.nodes)
+        constants = {**after.constants, **graph.constants}
+        return drop_dead_nodes(graph.replace(nodes=nodes, outputs=after.rest.outputs, constants=constants))
 
     def query_model(self, model: Model, device: str) -> dict[str, str | Refusal]:
         """For each node of the model the device that would run it, or why the (last) device asked does not.
@@ -113,8 +119,15 @@ class Core:
         names = self._resolve(device)
         options = CompileOptions.read(self._set_for(names[0]))
         targets = self._targets(names, options.device, fallback=False)
-        graph, _ = optimise(_specialised(model, None), Dispatch(self.plugins), targets, options, ())
+        dispatch = Dispatch(self.plugins)
+        known, after = analyze(
+            _specialised(model, None), dispatch.find, options.MEMORY_LIMIT, [target.device for target in targets]
+        )
+        graph, _ = optimise(known, dispatch, targets, options, ())
         answers: dict[str, str | Refusal] = {}
+        if after is not None:
+            for node in (*after.ready, *after.rest.nodes):
+                answers[node.name] = Refusal(Reason.DYNAMIC, "planned when data tells the shapes")
         origins = {node.name: node.origins or (node.name,) for node in graph.nodes}
         for name, (home, refusals) in place(graph, targets).items():
             answer = home or refusals[-1][1]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import ExecutableRequest
 from dovetail.errors import UsageError, did_you_mean
-from dovetail.runtime.planner import Plan
+from dovetail.runtime.deferred import owned
+from dovetail.runtime.plan_request import PlanRequest
 
 if TYPE_CHECKING:
     from dovetail.runtime.compiled_model import CompiledModel
@@ -46,43 +46,14 @@ class Results(Mapping[Any, NDArray[Any]]):
         return f"Results({', '.join(f'{n}: {a.dtype}{list(a.shape)}' for n, a in zip(self._names, self._arrays, strict=True))})"
 
 
-class _PlanRequest:
-    """The device requests of one plan, wired: everything that a run needs, looked up once."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self._requests: tuple[ExecutableRequest, ...] = tuple(step.executable.create_request() for step in plan.steps)
-        self._calls = tuple((r.run, s.reads, s.writes) for r, s in zip(self._requests, plan.steps, strict=True))
-        # With a single step that reads all inputs in order and gives all outputs in order there is nothing to wire.
-        step = plan.steps[0] if len(plan.steps) == 1 else None
-        outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
-        self._direct = step is not None and step.reads == tuple(range(len(step.reads))) and step.writes == outputs
-        self._inputs = plan.slots - sum(len(s.writes) for s in plan.steps)
-        self._direct = self._direct and step is not None and len(step.reads) == self._inputs
-
-    def run(self, arrays: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-        """Run with checked inputs. The arrays returned belong to the devices until the next run."""
-        if self._direct:
-            return self._requests[0].run(arrays)
-        slots: list[Any] = [*arrays, *[None] * (self.plan.slots - self._inputs)]
-        for run, reads, writes in self._calls:
-            for slot, array in zip(writes, run([slots[i] for i in reads]), strict=True):
-                slots[slot] = array
-        return [slots[o] if isinstance(o, int) else o for o in self.plan.outputs]
-
-    def close(self) -> None:
-        for request in self._requests:
-            request.close()
-
-
 class InferRequest:
     """The state of one inference. Used by one thread at a time; different requests run independently."""
 
     def __init__(self, compiled: "CompiledModel") -> None:
         self._compiled = compiled
         self._names = compiled.model.outputs
-        self._bound: _PlanRequest | None = None
-        self._shapes: tuple[tuple[int, ...], ...] | None = None
+        self._bound: PlanRequest | None = None
+        self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
         self._busy = threading.Lock()
         self._future: Future[Results] | None = None
         self._callback: Callable[[Any], None] | None = None
@@ -110,7 +81,7 @@ class InferRequest:
         """
         self._acquire()
         try:
-            arrays = [np.array(a, copy=True) for a in self._compiled.reader.read(inputs)]
+            arrays = [owned(a) for a in self._compiled.reader.read(inputs)]
             self._userdata = userdata
             self._future = self._compiled.submit(lambda: self._run_async(arrays))
         except BaseException:
@@ -170,16 +141,16 @@ class InferRequest:
             raise UsageError("the request was closed")
 
     def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
-        shapes = tuple(a.shape for a in arrays)
+        shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
         if shapes != self._shapes or self._bound is None:
             self._rebind(shapes)
         assert self._bound is not None
         outputs = self._bound.run(arrays)
-        self._results = Results(self._names, outputs if share_outputs else [np.array(a, copy=True) for a in outputs])
+        self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
         return self._results
 
-    def _rebind(self, shapes: tuple[tuple[int, ...], ...]) -> None:
-        bound = _PlanRequest(self._compiled.plan(shapes))
+    def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
+        bound = PlanRequest(self._compiled.plan(shapes))
         if self._bound is not None:
             self._bound.close()
         self._bound, self._shapes = bound, shapes

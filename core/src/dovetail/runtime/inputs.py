@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.errors import InputError, did_you_mean
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Model
-from dovetail.graph.types import TensorType
+from dovetail.graph.types import OptionalType, SequenceType, TensorType
 
 __all__ = ["InputReader"]
 
@@ -22,22 +22,28 @@ class InputReader:
         self._types = tuple(model.graph.types[name] for name in self._names)
         self._source = model.source
         self._expected = tuple((t.dtype.numpy, t.shape) for t in self._types)
+        self._contained = any(isinstance(t, SequenceType | OptionalType) for t in self._types)
 
     @property
     def static_shapes(self) -> tuple[tuple[int, ...], ...] | None:
         """The shapes of all inputs when the model leaves none open, else None."""
         return tuple(t.dims for t in self._types) if all(t.is_static for t in self._types) else None
 
-    def read(self, inputs: Any) -> list[NDArray[Any]]:
+    def read(self, inputs: Any) -> list[Any]:
         """Native, aligned, C-contiguous arrays in the order of the model's inputs; copies only where they have to be.
+
+        A sequence becomes a list of such arrays, an optional may be None.
 
         `inputs` is a mapping by name, a sequence in order, a single array for a model of one input, or None for a model
         without inputs. Raises `InputError` naming the input, what was received and what is accepted.
         """
-        arrays = [self._as_array(i, value) for i, value in enumerate(self._in_order(inputs))]
+        given = self._in_order(inputs)
+        if self._contained:
+            return [self._as_value(i, value) for i, value in enumerate(given)]
+        arrays = [self._as_array(i, value) for i, value in enumerate(given)]
         for array, (dtype, shape) in zip(arrays, self._expected, strict=True):
             if array.dtype != dtype or array.shape != shape:
-                self._check_all(arrays)
+                self._check(self._names, self._types, arrays)
                 break
         return arrays
 
@@ -83,6 +89,27 @@ class InputReader:
             return value  # type: ignore[no-any-return]  # `value` is Any until here
         return np.array(value, order="C", copy=True)
 
+    def _as_value(self, index: int, value: Any) -> Any:
+        """The value of a model that has sequences or optionals among its inputs: an array, a list of arrays, or None."""
+        name, expected = self._names[index], self._types[index]
+        if value is None and isinstance(expected, OptionalType):
+            return None
+        is_list = isinstance(value, list | tuple)
+        if isinstance(expected, SequenceType) and not is_list:
+            raise InputError(f"input {name!r} is {type(value).__name__}; accepted: a list of arrays, {expected}")
+        if not is_list or not isinstance(expected, SequenceType | OptionalType):
+            array = self._as_array(index, value)
+            self._check_one(index, array)
+            return array
+        items = [self._as_array(index, item) for item in value]
+        for item in items:
+            self._check_one(index, item)
+        return items
+
+    def _check_one(self, index: int, array: NDArray[Any]) -> None:
+        one = TensorType(self._types[index].dtype, self._types[index].shape)
+        self._check((self._names[index],), (one,), (array,))
+
     def _converted(self, index: int, value: Any) -> NDArray[Any]:
         if isinstance(value, np.ndarray):
             return np.asarray(value)
@@ -101,9 +128,9 @@ class InputReader:
                 return array
         return array.astype(expected.dtype.numpy)
 
-    def _check_all(self, arrays: Sequence[NDArray[Any]]) -> None:
+    def _check(self, names: Sequence[str], types: Sequence[TensorType], arrays: Sequence[NDArray[Any]]) -> None:
         symbols: dict[str, tuple[int, str]] = {}
-        for name, expected, array in zip(self._names, self._types, arrays, strict=True):
+        for name, expected, array in zip(names, types, arrays, strict=True):
             if array.dtype != expected.dtype.numpy:
                 hint = f"convert it: .astype({expected.dtype.value!r})"
                 raise InputError(f"input {name!r} is {array.dtype}{list(array.shape)}; accepted: {expected}", hint=hint)

@@ -7,26 +7,30 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dovetail.device import REFERENCE_KERNEL, Device, Executable, Refusal, Reorder, TypedNode
+from dovetail.device import REFERENCE_KERNEL, Device, Executable, Reason, Refusal, Reorder, TypedNode
 from dovetail.errors import CompileError, UnsupportedNode
 from dovetail.graph.model import Graph, Node
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
 from dovetail.passes.bind import Find, bind
-from dovetail.passes.constant_folding import check_sizes, fold_constants
+from dovetail.passes.constant_folding import check_sizes, fold_constants, type_and_fold
 from dovetail.passes.decompose import decompose
+from dovetail.passes.defer import Continuation, split
 from dovetail.passes.eliminate import drop_dead_nodes, drop_identities
 from dovetail.passes.fold_batch_norm import fold_batch_norm
 from dovetail.passes.fuse_activations import fuse_activations
 from dovetail.passes.fuse_attention import fuse_attention
 from dovetail.passes.fuse_normalizations import fuse_normalizations
 from dovetail.passes.fuse_post_ops import fuse_post_ops
+from dovetail.passes.fuse_quantized import fuse_quantized, hold_quantized
 from dovetail.passes.layout import assign_layouts
 from dovetail.passes.opaque import declare, pin
 from dovetail.passes.partition import Part, partition
 from dovetail.passes.unfuse_post_ops import unfuse_post_ops
+from dovetail.runtime.deferred import Body, HostStep, Signature, Source, Tail, typed_inputs
 from dovetail.runtime.dispatch import Dispatch
-from dovetail.runtime.options import CompileOptions
+from dovetail.runtime.options import REFERENCE_DEVICE, CompileOptions
+from dovetail.runtime.plan_cache import PlanCache
 from dovetail.runtime.report import NodePlacement, PlanReport, ValuePlacement
 
 __all__ = ["Plan", "Step", "Target", "analyze", "make_plan", "optimise", "place"]
@@ -58,24 +62,46 @@ class Step:
 class Plan:
     """A model compiled for one set of input shapes.
 
-    Values between steps live in slots: first the model's inputs, then what steps write. An output is a slot or a constant.
+    Values between steps live in slots: first the inputs, then what steps write. An output is a slot or a constant. With a
+    `tail` whose rest is still to be planned, `outputs` are the inputs of that rest, and `types` is empty.
     """
 
     steps: tuple[Step, ...]
+    inputs: int
     slots: int
-    outputs: tuple[int | NDArray[Any], ...]
+    outputs: tuple[Source, ...]
     types: tuple[TensorType, ...]
     report: PlanReport
+    tail: Tail | None = None
+
+    @property
+    def following(self) -> "Plan | None":
+        """The plan that was made last for what this one leaves to be planned."""
+        return None if self.tail is None or self.tail.rest is None else self.tail.rest.latest
 
     def close(self) -> None:
-        """Free the executables."""
-        for step in self.steps:
-            step.executable.close()
+        """Free the executables, those of following plans and sub-graphs too."""
+        waiting = [self]
+        while waiting:
+            plan = waiting.pop()
+            for step in plan.steps:
+                step.executable.close()
+            if plan.tail is not None:
+                bodies = [body.plans for step in plan.tail.steps for body in step.bodies]
+                waiting += [p for cache in (*bodies, *([plan.tail.rest] if plan.tail.rest else [])) for p in cache.clear()]
 
 
-def analyze(graph: Graph, find: Find, limit: int | None = None) -> Graph:
-    """The graph bound, typed, folded, and without dead nodes. All inputs must have static types."""
-    return drop_dead_nodes(drop_identities(fold_constants(bind(unfuse_post_ops(graph), find), limit=limit)))
+def analyze(
+    graph: Graph, find: Find, limit: int | None = None, devices: Sequence[Device] = ()
+) -> tuple[Graph, Continuation | None]:
+    """The graph bound, typed, folded, and without dead nodes; apart from it what can be planned only when data is there.
+
+    All inputs must have static types, or be sequences or optionals. An operator that no class defines is an error, unless one of
+    the devices has the user's kernel for it.
+    """
+    declared = declare(unfuse_post_ops(graph), find, devices)
+    known, continuation = split(type_and_fold(hold_quantized(bind(declared, find)), limit=limit))
+    return drop_dead_nodes(drop_identities(known)), continuation
 
 
 def place(graph: Graph, targets: Sequence[Target]) -> Mapping[str, tuple[str, tuple[tuple[str, Refusal], ...]]]:
@@ -106,11 +132,13 @@ def make_plan(
 ) -> Plan:
     """Compile a graph whose inputs have static types for devices in order of preference.
 
-    Raises `OperatorError` and its kin for a bad graph, `UnsupportedNode` for a node that no target accepts, `CompileError`
-    for what goes wrong on a device.
+    What can be planned only when data is there becomes the plan's tail. Raises `OperatorError` and its kin for a bad graph,
+    `UnsupportedNode` for a node that no target accepts, `CompileError` for what goes wrong on a device.
     """
     started = time.perf_counter()
-    whole, rules = optimise(graph, dispatch, targets, options, extra_passes)
+    devices = [target.device for target in targets]
+    analyzed, continuation = analyze(graph, dispatch.find, options.MEMORY_LIMIT, devices)
+    whole, rules = optimise(analyzed, dispatch, targets, options, extra_passes)
     placed = place(whole, targets)
     _require_homes(whole, placed)
     by_name = {target.name: target for target in targets}
@@ -131,13 +159,79 @@ def make_plan(
     for part, executable in zip(parts, executables, strict=True):
         memory[part.device] = memory.get(part.device, 0) + executable.memory.peak
     reorders = sum(isinstance(node.op, Reorder) for part in parts for node in part.graph.nodes)
-    return _wire(whole, parts, executables, PlanReport(nodes, len(parts), memory, seconds, reorders))
+    plan = _wire(whole, parts, executables, PlanReport(nodes, len(parts), memory, seconds, reorders))
+    if continuation is None:
+        return plan
+    _require_host(continuation, targets)
+
+    def later(inner: Graph) -> PlanCache[Signature, Plan]:
+        def made(key: Signature) -> Plan:
+            return make_plan(typed_inputs(inner, key), dispatch, targets, options, provider_of, extra_passes)
+
+        return PlanCache(made, options.PLAN_CACHE)
+
+    return _with_tail(plan, continuation, later, options.MEMORY_LIMIT, provider_of)
+
+
+def _require_host(continuation: Continuation, targets: Sequence[Target]) -> None:
+    if not any(target.name == REFERENCE_DEVICE for target in targets):
+        node = continuation.ready[0]
+        raise UnsupportedNode(
+            f"no device runs node {node}: {Refusal(Reason.DYNAMIC, 'its output shapes depend on data, or it runs sub-graphs')}",
+            hint=f"let FALLBACK be True: {REFERENCE_DEVICE} runs it",
+        )
+
+
+def _with_tail(
+    plan: Plan,
+    continuation: Continuation,
+    later: Callable[[Graph], PlanCache[Signature, "Plan"]],
+    limit: int,
+    provider_of: Callable[[type[Operator]], str],
+) -> Plan:
+    """The plan, whose outputs are the values that live on, going on with what follows."""
+    sources: dict[str, Source] = {**continuation.constants, **dict(zip(continuation.live, plan.outputs, strict=True)), "": None}
+    slots, steps = plan.slots, []
+    for node in continuation.ready:
+        writes = tuple(range(slots, slots + len(node.writes)))
+        slots += len(writes)
+        bodies = tuple(_body(graph, continuation.constants, sources, later) for graph in node.op.subgraphs)
+        steps.append(HostStep(node, tuple(sources[name] for name in node.inputs), writes, bodies, limit))
+        sources.update(zip(node.writes, writes, strict=True))
+    rest = continuation.rest
+    wanted = rest.inputs if rest.nodes else rest.outputs
+    tail = Tail(tuple(steps), later(rest) if rest.nodes else None)
+    report = replace(
+        plan.report,
+        nodes=(*plan.report.nodes, *(_on_host(node, provider_of(type(node.op))) for node in continuation.ready)),
+        deferred=len(rest.nodes),
+    )
+    return replace(plan, slots=slots, outputs=tuple(sources[n] for n in wanted), types=(), report=report, tail=tail)
+
+
+def _body(
+    graph: Graph,
+    constants: Mapping[str, NDArray[Any]],
+    sources: Mapping[str, Source],
+    later: Callable[[Graph], PlanCache[Signature, "Plan"]],
+) -> Body:
+    """A sub-graph as a graph of its own: what it reads from outside are further inputs, or constants."""
+    known = {name: constants[name] for name in graph.captures if name in constants}
+    captures = tuple(name for name in graph.captures if name not in known)
+    types = {**graph.types, **{name: TensorType.of(array, known=True) for name, array in known.items()}}
+    whole = graph.replace(inputs=(*graph.inputs, *captures), constants={**graph.constants, **known}, types=types)
+    return Body(graph, later(whole), tuple(sources[name] for name in captures))
+
+
+def _on_host(node: Node, provider: str) -> NodePlacement:
+    kernel = "control flow" if node.op.has_control() else REFERENCE_KERNEL
+    return NodePlacement(node.name, node.op.key, REFERENCE_DEVICE, kernel, provider, node.origins)
 
 
 def optimise(
     graph: Graph, dispatch: Dispatch, targets: Sequence[Target], options: CompileOptions, extra_passes: Sequence[Pass]
 ) -> tuple[Graph, Mapping[str, int]]:
-    """The graph that is placed on devices, and for each node with several candidates the rule that chose its class.
+    """What `analyze` gave as the graph that is placed on devices, and the rule that chose the class of a node among several.
 
     Compositions are expanded where the first target has no kernel for them; batch norms are folded.
     """
@@ -146,11 +240,9 @@ def optimise(
         answer = targets[0].device.supports(TypedNode.of(node, inside))
         return not isinstance(answer, Refusal) and answer.kernel != REFERENCE_KERNEL
 
-    devices = [target.device for target in targets]
-    graph = declare(graph, dispatch.find, devices)
-    graph, rules = dispatch.choose(analyze(graph, dispatch.find, options.MEMORY_LIMIT), targets)
-    graph = pin(graph, devices)
-    graph = drop_identities(decompose(graph, keeps))
+    graph, rules = dispatch.choose(graph, targets)
+    graph = pin(graph, [target.device for target in targets])
+    graph = drop_identities(decompose(fuse_quantized(graph, keeps), keeps))
     graph = fuse_normalizations(fuse_activations(fold_batch_norm(graph), keeps), keeps)
     graph = fuse_attention(graph, keeps)
     for one in extra_passes:
@@ -236,4 +328,4 @@ def _wire(whole: Graph, parts: Sequence[Part], executables: Sequence[Executable]
         steps.append(Step(part.device, executable, reads, tuple(slot[name] for name in part.outputs)))
     outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)
     types = tuple(whole.types[name].with_shape(whole.types[name].shape) for name in whole.outputs)
-    return Plan(tuple(steps), len(slot), outputs, types, report)
+    return Plan(tuple(steps), len(whole.inputs), len(slot), outputs, types, report)

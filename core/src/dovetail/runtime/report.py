@@ -50,7 +50,8 @@ class NodePlacement:
 class PlanReport:
     """A plan for one set of input shapes: nodes in execution order, parts, planned peak bytes by device, seconds by step.
 
-    `reorders` is the number of nodes that only change a memory layout.
+    `reorders` is the number of nodes that only change a memory layout. `deferred` is the number of the model's nodes that
+    are planned when the data is there that tells their shapes; `CompiledModel.report` adds what was planned last for them.
     """
 
     nodes: tuple[NodePlacement, ...]
@@ -58,3 +59,17 @@ class PlanReport:
     memory: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     reorders: int = 0
+    deferred: int = 0
+
+    def followed_by(self, later: "PlanReport") -> "PlanReport":
+        """This plan and the one that was made for its deferred nodes, as one."""
+        devices = dict.fromkeys((*self.memory, *later.memory))
+        steps = dict.fromkeys((*self.seconds, *later.seconds))
+        return PlanReport(
+            (*self.nodes, *later.nodes),
+            self.partitions + later.partitions,
+            {name: self.memory.get(name, 0) + later.memory.get(name, 0) for name in devices},
+            {name: self.seconds.get(name, 0.0) + later.seconds.get(name, 0.0) for name in steps},
+            self.reorders + later.reorders,
+            later.deferred,
+        )

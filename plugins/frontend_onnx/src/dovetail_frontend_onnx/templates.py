@@ -4,6 +4,7 @@ A template is what a file says once. `link` turns the main graph's into nodes di
 is called.
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,7 +13,17 @@ from numpy.typing import NDArray
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, TypeProto, ValueInfoProto
 from onnx.defs import onnx_opset_version
 
-from dovetail.frontend import Dim, FormatError, GraphError, OutOfMemory, TensorType, UnboundOperator, printable
+from dovetail.frontend import (
+    Dim,
+    FormatError,
+    GraphError,
+    OptionalType,
+    OutOfMemory,
+    SequenceType,
+    TensorType,
+    UnboundOperator,
+    printable,
+)
 from dovetail_frontend_onnx.context import Context, label, located
 from dovetail_frontend_onnx.tensors import data_type, read_dims, read_sparse, read_tensor
 
@@ -135,6 +146,7 @@ def read_graph(proto: GraphProto, context: Context, *, lazily: bool = False) -> 
         declared = _input_type(item, constants.get(name))
         if declared is not None:
             types[name] = declared
+    types.update(_output_types(proto))
     nodes = (_read_node(node, context) for node in proto.node)
     return GraphTemplate(
         printable(proto.name) or "graph",
@@ -210,9 +222,9 @@ def _initializers(proto: GraphProto) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _input_type(item: ValueInfoProto, default: NDArray[Any] | None) -> TensorType | None:
-    """The declared type; None where a sub-graph declares none. Raises `FormatError` for one that is no tensor."""
+    """The declared type; None where a sub-graph declares none. Raises `FormatError` for a map or a sequence of sequences."""
     try:
-        declared = _tensor_type(item.type) if item.HasField("type") else None
+        declared = _value_type(item.type) if item.HasField("type") else None
     except FormatError as error:
         raise located(f"input '{printable(item.name)}'", error) from None
     if default is not None and declared is not None:
@@ -227,9 +239,33 @@ def _check_default(name: str, declared: TensorType, actual: TensorType) -> None:
         raise FormatError(f"input '{printable(name)}' is declared as {declared}; its initializer is {actual}")
 
 
+def _output_types(proto: GraphProto) -> dict[str, TensorType]:
+    """The declared types of the outputs. Nothing is checked: they are inferred, where they can be."""
+    found = {}
+    for item in proto.output:
+        with contextlib.suppress(FormatError):
+            if item.name and item.HasField("type"):
+                found[_text(item.name, "a graph output's name")] = _value_type(item.type)
+    return found
+
+
+def _value_type(proto: TypeProto) -> TensorType:
+    """A tensor, a sequence of tensors, or an optional one of either."""
+    kind = proto.WhichOneof("value")
+    if kind == "optional_type" and not _is(proto.optional_type.elem_type, "optional_type"):
+        return OptionalType(_value_type(proto.optional_type.elem_type).dtype, None)
+    if kind == "sequence_type" and _is(proto.sequence_type.elem_type, "tensor_type"):
+        return SequenceType(_tensor_type(proto.sequence_type.elem_type).dtype, None)
+    if kind != "tensor_type":
+        raise FormatError(f"the type is {_type_text(proto)}", hint="accepted: tensors, sequences of them, optionals of both")
+    return _tensor_type(proto)
+
+
+def _is(proto: TypeProto, kind: str) -> bool:
+    return bool(proto.WhichOneof("value") == kind)
+
+
 def _tensor_type(proto: TypeProto) -> TensorType:
-    if proto.WhichOneof("value") != "tensor_type":
-        raise FormatError(f"the type is {_type_text(proto)}", hint="accepted: tensors")
     tensor = proto.tensor_type
     shape = tuple(_dim(dim) for dim in tensor.shape.dim) if tensor.HasField("shape") else None
     read_dims([d for d in shape or () if isinstance(d, int)])
@@ -320,7 +356,7 @@ def _convert(kind: int, value: Any, context: Context) -> Any:
     if kind == _KIND.SPARSE_TENSOR:
         return read_sparse(value, context)
     if kind == _KIND.TYPE_PROTO:
-        return _tensor_type(value) if value.WhichOneof("value") == "tensor_type" else _type_text(value)
+        return _type_text(value)
     return tuple(_convert(_SINGULAR[kind], item, context) for item in value)
 
 

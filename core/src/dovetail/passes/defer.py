@@ -1,0 +1,85 @@
+"""Defer: cut off what cannot be planned before data is there, and say what of it can run first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dovetail.graph.model import Graph, Node
+from dovetail.graph.types import OptionalType, SequenceType
+from dovetail.passes.constant_folding import Typed
+
+__all__ = ["Continuation", "split"]
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What follows the part of a graph whose types are known.
+
+    `ready` are nodes that run on the host, in order, from values of that part. Once they have run, `rest` can be typed: a
+    graph whose inputs are values of that part and of `ready`, and whose outputs are those of the whole. It may have no nodes.
+    `live` are the values of that part that either of them reads; `constants` are those that `ready` may read.
+    """
+
+    live: tuple[str, ...]
+    ready: tuple[Node, ...]
+    rest: Graph
+    constants: Mapping[str, NDArray[Any]]
+
+
+def split(typed: Typed) -> tuple[Graph, Continuation | None]:
+    """The part whose types are known, its outputs being the values that are needed later, and what follows it.
+
+    None when nothing follows: then the outputs are those of the graph.
+    """
+    deferred = _wanted(typed.deferred, typed.graph.outputs)
+    if not deferred:
+        return typed.graph, None
+    ready, later = _ready(typed, deferred)
+    own = {name for node in later for name in node.writes}
+    read = dict.fromkeys([*(name for node in later for name in node.reads), *typed.graph.outputs])
+    constants = {name: typed.graph.constants[name] for name in read if name in typed.graph.constants}
+    inputs = tuple(name for name in read if name not in own and name not in constants)
+    rest = Graph(
+        tuple(later),
+        inputs,
+        typed.graph.outputs,
+        constants,
+        {name: typed.graph.types[name] for name in constants},
+        f"{typed.graph.name}+",
+    )
+    made = {name for node in ready for name in node.writes}
+    needed = dict.fromkeys([*(name for node in ready for name in node.reads), *inputs])
+    live = tuple(name for name in needed if name not in made and name not in typed.graph.constants)
+    return typed.graph.replace(outputs=live), Continuation(live, tuple(ready), rest, typed.graph.constants)
+
+
+def _wanted(nodes: Sequence[Node], outputs: Sequence[str]) -> list[Node]:
+    """The nodes without those that no output depends on."""
+    wanted, kept = set(outputs), []
+    for node in reversed(nodes):
+        if wanted.intersection(node.writes):
+            kept.append(node)
+            wanted.update(node.reads)
+    return kept[::-1]
+
+
+def _ready(typed: Typed, deferred: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+    """The nodes that can run now, and those that wait for them.
+
+    A node that reads results of a ready one waits, because it may be planned once their shapes are known, unless it has to
+    run on the host anyway: it runs sub-graphs or takes sequences.
+    """
+    waiting = {name for node in deferred for name in node.writes}
+    host: set[str] = set()
+    ready, later = [], []
+    for node in deferred:
+        late = waiting.intersection(node.reads)
+        contained = any(isinstance(typed.late.get(name), SequenceType | OptionalType) for name in node.reads)
+        if not late or (late <= host and (contained or node.op.has_control())):
+            ready.append(node)
+            host.update(node.writes)
+        else:
+            later.append(node)
+    return ready, later

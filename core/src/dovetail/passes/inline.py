@@ -1,0 +1,92 @@
+"""Inline: the nodes of a sub-graph in the place of the node that holds it."""
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.graph.model import Graph, Node
+from dovetail.op import Operator
+from dovetail.ops.identity import Identity
+from dovetail.ops.if_ import If
+from dovetail.passes.eliminate import rename_reads
+
+__all__ = ["chosen_branch", "inlined"]
+
+
+def chosen_branch(node: Node, constants: Mapping[str, NDArray[np.generic]]) -> Graph | None:
+    """The branch that an `If` takes when its condition is known; None for other nodes and unknown conditions."""
+    if not isinstance(node.op, If) or not node.inputs or node.inputs[0] not in constants:
+        return None
+    condition = constants[node.inputs[0]]
+    if condition.size != 1 or len(node.outputs) > len(node.op.then_branch.outputs):
+        return None  # the error is raised where the node runs
+    return node.op.then_branch if bool(condition.reshape(())) else node.op.else_branch
+
+
+def inlined(node: Node, body: Graph, taken: Collection[str]) -> Graph:
+    """The body writing to the node's outputs, with names of its own, none of which is in `taken`.
+
+    Inner values are called `<node>/<inner>`; what the body reads from outside keeps its name. An output that no inner node
+    writes, or that is wanted twice, is copied by an Identity.
+    """
+    own = {*body.inputs, *body.constants, *body.producers}
+    prefix = _free_prefix(node.name, {*own, *(n.name for n in body.nodes)}, taken)
+    names = {name: prefix + name for name in own}
+    copies = []
+    for inner, name in zip(body.outputs, node.outputs, strict=False):
+        if name and inner in body.producers and names[inner] == prefix + inner:
+            names[inner] = name
+        elif name:
+            copies.append((inner, name))
+    nodes = [_renamed(n, names, prefix, node) for n in body.nodes]
+    nodes += [
+        Node(f"{prefix}copy:{name}", Identity(), (names.get(inner, inner),), (name,), (), (node.name,)) for inner, name in copies
+    ]
+    return body.replace(
+        nodes=tuple(nodes),
+        inputs=tuple(dict.fromkeys((*body.captures, *(names[n] for n in body.inputs)))),
+        outputs=node.writes,
+        constants={names[n]: array for n, array in body.constants.items()},
+        types={names[n]: t for n, t in body.types.items() if n in own},
+    )
+
+
+def _free_prefix(scope: str, names: Collection[str], taken: Collection[str]) -> str:
+    for count in itertools.count():
+        prefix = f"{scope}/" if count == 0 else f"{scope}_{count}/"
+        if not any(prefix + name in taken for name in names):
+            return prefix
+    raise AssertionError
+
+
+def _renamed(node: Node, names: Mapping[str, str], prefix: str, holder: Node) -> Node:
+    read = rename_reads(node, names)
+    return dataclasses.replace(
+        read,
+        name=prefix + node.name,
+        op=_with_captures(node.op, names),
+        outputs=tuple(names[n] if n else "" for n in node.outputs),
+        origins=holder.origins or (holder.name,),
+    )
+
+
+def _with_captures(op: Operator, names: Mapping[str, str]) -> Operator:
+    """The operator with sub-graphs that read other values from outside: old name -> new name."""
+    if not op.subgraphs:
+        return op
+    graphs = {n: _recaptured(g, names) for n in op.attributes if isinstance(g := getattr(op, n), Graph)}
+    return type(op)(**{name: graphs.get(name, getattr(op, name)) for name in op.attributes})
+
+
+def _recaptured(graph: Graph, names: Mapping[str, str]) -> Graph:
+    outer = {name: names[name] for name in graph.captures if name in names}
+    if not outer:
+        return graph
+    nodes = tuple(
+        dataclasses.replace(rename_reads(n, outer), op=_with_captures(n.op, outer)) if set(n.reads) & outer.keys() else n
+        for n in graph.nodes
+    )
+    return graph.replace(nodes=nodes, outputs=tuple(outer.get(n, n) for n in graph.outputs))

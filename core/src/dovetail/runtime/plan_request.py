@@ -1,0 +1,108 @@
+"""The state of one inference for one plan, and for the plans that follow it."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.device import ExecutableRequest
+from dovetail.runtime.deferred import Body, HostStep, Signature, Source, compute, control, owned, signature
+from dovetail.runtime.plan_cache import PlanCache
+from dovetail.runtime.planner import Plan
+
+__all__ = ["PlanRequest"]
+
+
+class PlanRequest:
+    """The device requests of one plan, wired: everything that a run needs, looked up once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._requests: tuple[ExecutableRequest, ...] = tuple(step.executable.create_request() for step in plan.steps)
+        self._calls = tuple((r.run, s.reads, s.writes) for r, s in zip(self._requests, plan.steps, strict=True))
+        self._tail = () if plan.tail is None else plan.tail.steps
+        self._rest = None if plan.tail is None or plan.tail.rest is None else Runner(plan.tail.rest)
+        self._bodies = {(step.node.name, i): Runner(b.plans) for step in self._tail for i, b in enumerate(step.bodies)}
+        # With a single step that reads all inputs in order and gives all outputs in order there is nothing to wire.
+        step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
+        outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
+        self._direct = step is not None and step.reads == tuple(range(plan.inputs)) and step.writes == outputs
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Run with checked inputs. The arrays returned belong to the devices until the next run."""
+        if self._direct:
+            return self._requests[0].run(values)
+        found = self._advance(values)
+        return found if self._rest is None else self._rest.run(found)
+
+    def _advance(self, values: Sequence[Any]) -> list[Any]:
+        """Run the plan: its outputs, or the inputs of the rest."""
+        slots: list[Any] = [*values, *[None] * (self.plan.slots - self.plan.inputs)]
+        for run, reads, writes in self._calls:
+            for slot, array in zip(writes, run([slots[i] for i in reads]), strict=True):
+                slots[slot] = array
+        for step in self._tail:
+            for slot, value in zip(step.writes, self._host(step, slots), strict=True):
+                slots[slot] = value
+        return [_value(o, slots) for o in self.plan.outputs]
+
+    def _host(self, step: HostStep, slots: Sequence[Any]) -> list[Any]:
+        values = [_value(source, slots) for source in step.reads]
+        if not step.node.op.has_control():
+            return compute(step, values)
+        return control(step, values, lambda index, arguments: self._body(step, index, arguments, slots))
+
+    def _body(self, step: HostStep, index: int, arguments: Sequence[Any], slots: Sequence[Any]) -> list[Any]:
+        body: Body = step.bodies[index]
+        captured = [_value(source, slots) for source in body.captures]
+        # What the caller keeps must outlive the next run of the same body.
+        return [owned(v) for v in self._bodies[step.node.name, index].run([*arguments, *captured])]
+
+    def close(self) -> None:
+        """Free the device requests, those of following plans too."""
+        waiting = [self]
+        while waiting:
+            request = waiting.pop()
+            waiting += [r for runner in (request._rest, *request._bodies.values()) if runner for r in runner.drop()]
+            for one in request._requests:
+                one.close()
+
+
+class Runner:
+    """Requests for the plans of a graph in the middle of a model, by signature; used by one thread at a time."""
+
+    def __init__(self, plans: PlanCache[Signature, Plan]) -> None:
+        self._plans = plans
+        self._requests: OrderedDict[Signature, PlanRequest] = OrderedDict()
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Run the graph, planned for these values. A loop and no recursion: graphs may be cut into many parts."""
+        runner = self
+        while True:
+            # References may give views in any order; devices take C-contiguous arrays.
+            values = [np.asarray(v, order="C") if isinstance(v, np.ndarray) else v for v in values]
+            request = runner._request(values)
+            values = request._advance(values)
+            if request._rest is None:
+                return values
+            runner = request._rest
+
+    def drop(self) -> list[PlanRequest]:
+        """Forget the requests, and return them."""
+        requests, self._requests = list(self._requests.values()), OrderedDict()
+        return requests
+
+    def _request(self, values: Sequence[Any]) -> PlanRequest:
+        key = signature(values)
+        request = self._requests.get(key)
+        if request is None:
+            request = self._requests[key] = PlanRequest(self._plans.get(key))
+            while len(self._requests) > self._plans.size:
+                self._requests.popitem(last=False)[1].close()
+        self._requests.move_to_end(key)
+        return request
+
+
+def _value(source: Source, slots: Sequence[Any]) -> Any:
+    return slots[source] if isinstance(source, int) else source
