@@ -1,6 +1,7 @@
 """A model compiled for a device; plans for new input shapes are made on first use."""
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +46,7 @@ class CompiledModel:
         self._lock = threading.Lock()
         self._local = threading.local()
         self._pool: ThreadPoolExecutor | None = None
+        self._home = 0
         self._closed = False
         static = self.reader.static_shapes
         if static is not None:
@@ -112,8 +114,9 @@ class CompiledModel:
         """Run `work` on this model's worker threads; returns its future."""
         with self._lock:
             self._check_open()
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(thread_name_prefix="dovetail")
+            if self._pool is None or self._home != os.getpid():
+                # A forked process has none of its parent's threads.
+                self._pool, self._home = ThreadPoolExecutor(thread_name_prefix="dovetail"), os.getpid()
             return self._pool.submit(work)
 
     def close(self) -> None:

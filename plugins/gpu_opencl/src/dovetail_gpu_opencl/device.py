@@ -30,6 +30,7 @@ from dovetail.device import (
     plan_regions,
 )
 from dovetail.errors import CompileError, UsageError
+from dovetail_gpu_opencl import fork
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.custom_layers import CustomLayerKernel, load
 from dovetail_gpu_opencl.discovery import find_device
@@ -94,7 +95,8 @@ class OpenCLDevice(Device):
         return self._chosen(node).kernel.configurations(node)
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> CLExecutable:
-        """Compile a graph in schedule order. Raises `CompileError` naming the node."""
+        """Compile a graph in schedule order. Raises `CompileError` naming the node, `DeviceError` in a forked process."""
+        fork.check()
         chosen_options = Options.read({**self._options, **options})
         if chosen_options.QUEUE == "OUT_OF_ORDER" and not self.caps.out_of_order:
             raise DeviceError(f"{self.info.name} has no out-of-order queues", hint="leave out the option QUEUE")

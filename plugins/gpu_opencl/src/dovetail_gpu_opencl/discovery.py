@@ -7,6 +7,7 @@ from typing import Any
 import pyopencl as cl
 
 from dovetail.device import DeviceInfo, Unavailable
+from dovetail_gpu_opencl import fork
 from dovetail_gpu_opencl.capabilities import kind_of, needs_linker
 
 __all__ = ["TYPE", "device_infos", "find_device"]
@@ -23,6 +24,8 @@ def device_infos() -> Sequence[DeviceInfo] | Unavailable:
 
     A device that cannot build kernels is left out, but keeps its number, so that the names of the others do not change.
     """
+    if fork.is_orphan():
+        return Unavailable(fork.REASON, fork.HINT)
     devices = _devices()
     if not devices:
         return Unavailable("no OpenCL platform with a device was found", _NO_DEVICE_HINT)
@@ -33,7 +36,7 @@ def device_infos() -> Sequence[DeviceInfo] | Unavailable:
 
 
 def find_device(name: str) -> Any:
-    """The `pyopencl.Device` of a device name. Raises `KeyError` when it is gone."""
+    """The `pyopencl.Device` of a device name. Raises `KeyError` when it is gone, `DeviceError` after a fork."""
     for index, device in enumerate(_devices()):
         if name == f"{TYPE}.{index}":
             return device
@@ -41,6 +44,7 @@ def find_device(name: str) -> Any:
 
 
 def _devices() -> list[Any]:
+    fork.enter()
     try:
         platforms = cl.get_platforms()
     except cl.Error:  # the loader reports "no platform" as an error

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dovetail.device import ExecutableRequest
 from dovetail.errors import InferError, UsageError
 from dovetail_gpu_opencl.failures import as_dovetail, translated
+from dovetail_gpu_opencl.fork import check
 from dovetail_gpu_opencl.launch import Fault
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class CLRequest(ExecutableRequest):
     """What all kinds of queue share."""
 
     def __init__(self, executable: "CLExecutable") -> None:
+        check()
         self._executable = executable
         graph = executable.graph
         with translated("creating a command queue"):
@@ -51,7 +53,8 @@ class CLRequest(ExecutableRequest):
         self._memory = self._executable.new_buffers()
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-        """Upload, launch everything, download, wait."""
+        """Upload, launch everything, download, wait. Raises `DeviceError` in a forked process."""
+        check()
         if self._fault_buffer is None:
             raise UsageError("this request was closed")
         progress = [0]

@@ -1,0 +1,30 @@
+"""OpenCL drivers do not survive a fork: their threads and their way to the device stay behind, and calls may never return."""
+
+import os
+
+from dovetail.device import DeviceError
+
+__all__ = ["HINT", "REASON", "check", "enter", "is_orphan"]
+
+REASON = "OpenCL was used before this process was forked, and its drivers do not work in a forked process"
+HINT = "start processes by spawn or forkserver, or fork before devices are looked for"
+
+_home: list[int] = []
+
+
+def enter() -> None:
+    """Note that drivers are called in this process from now on. Raises `DeviceError` as `check` does."""
+    if not _home:
+        _home.append(os.getpid())
+    check()
+
+
+def is_orphan() -> bool:
+    """Whether drivers were called in the process from which this one was forked."""
+    return bool(_home) and _home[0] != os.getpid()
+
+
+def check() -> None:
+    """Raise `DeviceError` instead of calling a driver that might never return."""
+    if is_orphan():
+        raise DeviceError(REASON, hint=HINT)
