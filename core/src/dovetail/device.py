@@ -11,15 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from numpy.typing import NDArray
 
 from dovetail._host_kernel import HostConfig, HostKernel, PortConfig, prepared
+from dovetail._node_reference import node_reference
 from dovetail._opaque import OpaqueOperator
 from dovetail._ports import padded
 from dovetail._reorder import Reorder
-from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory, PluginError
+from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory, PluginError, UsageError
 from dovetail.graph.dtype import DType
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.model import Graph, Node
@@ -79,6 +81,7 @@ __all__ = [
     "Unavailable",
     "choose",
     "node_context",
+    "node_reference",
     "padded",
     "plan_graph",
     "plan_memory",
@@ -363,6 +366,14 @@ class Executable(ABC):
     @abstractmethod
     def create_request(self) -> ExecutableRequest:
         """A new request with buffers of its own."""
+
+    def reproduce(self, node: str, inputs: Sequence[NDArray[Any]], folder: Path) -> Path:
+        """Write the kernels of one node into an empty folder, as a program that runs alone and checks itself; returns its path.
+
+        `inputs` are those of the graph, from which the node's real inputs are computed. Raises `UsageError` where the node has
+        no kernel, or the device writes no programs, which is the default.
+        """
+        raise UsageError("this device writes no programs for single nodes")
 
     def close(self) -> None:  # noqa: B027  # optional to override
         """Free what the executable holds. Requests must not be used afterwards."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-__all__ = ["command", "device_option", "extension_option", "shape_option"]
+__all__ = ["command", "config_file_option", "device_option", "extension_option", "shape_option"]
 
 Function = Callable[..., Any]
 
@@ -51,6 +51,15 @@ extension_option = click.option(
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE.py",
     help="A file that defines further operators. Repeatable.",
+)
+
+config_file_option = click.option(
+    "-c",
+    "--config-file",
+    "config_files",
+    multiple=True,
+    metavar="FILE.xml",
+    help="Custom layers for the device, as its property CONFIG_FILE: a file, or package:resource. Repeatable; later ones win.",
 )
 
 shape_option = click.option(

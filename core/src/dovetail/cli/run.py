@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli._command import command as make_command
-from dovetail.cli._command import device_option, extension_option, shape_option
+from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
 from dovetail.cli._output import duration, print_json, print_table, remark
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dovetail.runtime import Results
+    from dovetail.runtime import CompiledModel, Results
 
 _SHOWN = 8
 """How many values of an output the table and the JSON show."""
@@ -33,19 +33,26 @@ _SHOWN = 8
     "-o", "--output", "target", type=click.Path(dir_okay=False, writable=True), help="Write the outputs to this .npz file."
 )
 @extension_option
+@config_file_option
 @shape_option
+@click.option("--dump-kernel", "node", metavar="NODE", help="Write the kernels of this node as a program that runs alone.")
+@click.option("--to", "folder", type=click.Path(file_okay=False), metavar="FOLDER", help="A new folder for --dump-kernel.")
 @click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
 def command(
-    model: str, device: str, given: tuple[str, ...], target: str | None, extensions: tuple[str, ...], shapes: tuple[str, ...],
-    seed: int, as_json: bool,
+    model: str, device: str, given: tuple[str, ...], target: str | None, extensions: tuple[str, ...],
+    config_files: tuple[str, ...], shapes: tuple[str, ...], node: str | None, folder: str | None, seed: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Run MODEL once; show or store its outputs.
 
     Pictures are scaled to the input's size; their values are 0..255 for integer inputs and 0..1 for floating-point ones.
     Random floats lie in [0, 1), random integers are 0 or 1.
 
+    With --dump-kernel, the folder gets the sources that the device runs for one node, the data that they read and the result
+    that is expected, and a program that runs them and compares.
+
     \b
     JSON: {"model", "device", "seconds", "file": name or null,
+           "program": path or null,
            "outputs": [{"name", "dtype", "shape", "min", "max", "mean",
                         "first": [up to 8 values]}]}
     Statistics of empty outputs and of strings are null.
@@ -54,19 +61,33 @@ def command(
     from dovetail.cli._models import make_core, reshaped
     from dovetail.cli._timing import timed
 
+    if (node is None) != (folder is None):
+        raise click.UsageError("--dump-kernel NODE and --to FOLDER go together.")
     core = make_core(extensions)
     read = reshaped(core.read_model(model), shapes)
     inputs = read_inputs(read.inputs, given, seed)
-    compiled = core.compile_model(read, device)
+    compiled = core.compile_model(read, device, {"CONFIG_FILE": list(config_files)} if config_files else {})
     seconds, results = timed(lambda: compiled(inputs))
+    written = None if node is None or folder is None else _reproduced(compiled, inputs, node, folder)
     if target is not None:
         write_npz(target, results)
         remark(f"Wrote {target}.")
-    described = {"model": model, "device": compiled.device, "seconds": seconds, "file": target, "outputs": _describe(results)}
+    described = {"model": model, "device": compiled.device, "seconds": seconds, "file": target, "program": written}
+    described["outputs"] = _describe(results)
     if as_json:
         print_json(described)
     else:
         _print(described)
+
+
+def _reproduced(compiled: "CompiledModel", inputs: Any, node: str, folder: str) -> str:
+    from pathlib import Path
+
+    from dovetail.runtime.reproduce import reproduce
+
+    path = str(reproduce(compiled, inputs, node, Path(folder)))
+    remark(f"Wrote {path}.")
+    return path
 
 
 def _describe(results: "Results") -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,12 @@ class CLExecutable(Executable):
         if self._options.DEBUG_BUFFERS:
             return DebugRequest(self)
         return InOrderRequest(self) if self._options.QUEUE == "IN_ORDER" else EventRequest(self)
+
+    def reproduce(self, node: str, inputs: Sequence[NDArray[Any]], folder: Path) -> Path:
+        """Write `reproduce.py`, which needs only numpy and pyopencl, with sources and data beside it."""
+        from dovetail_gpu_opencl.reproduce import write_program
+
+        return write_program(self, node, inputs, folder)
 
     def close(self) -> None:
         """Drop the constants; the driver frees them when the last request is gone."""
