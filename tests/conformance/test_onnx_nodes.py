@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx.backend.test.loader import load_model_tests
 
@@ -24,6 +25,13 @@ UNREADABLE = re.compile(r"the type is (seq|optional|map)|asks for version [1-6] 
 
 # Case -> why it cannot pass here. A case that starts to pass must be taken out: the test says so.
 EXCLUDED: dict[str, str] = {}
+
+
+def as_value(given: Any) -> Any:
+    """An input or output of a case as the runtime takes it: an array, a list of arrays, or None."""
+    if isinstance(given, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(given)
+    return np.asarray(given) if isinstance(given, np.generic) else given
 
 
 def differs(got: Any, want: Any, case: Any) -> str:
@@ -49,8 +57,7 @@ def run(core: dovetail.Core, device: str, case: Any) -> str:
     try:
         model = core.read_model(case.model.SerializeToString(), format="onnx")
         for inputs, expected in case.data_sets:
-            expected = [np.asarray(v) if isinstance(v, np.generic) else v for v in expected]
-            inputs = [np.asarray(v) if isinstance(v, np.generic) else v for v in inputs]
+            inputs, expected = [as_value(v) for v in inputs], [as_value(v) for v in expected]
             with core.compile_model(model, device, {"FALLBACK": False}) as compiled:
                 results = compiled(dict(zip(model.graph.inputs, inputs, strict=True)))
             wrong = [f"output {i}: {text}" for i, want in enumerate(expected) if (text := differs(results[i], want, case))]
