@@ -18,7 +18,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, stored, vector_at
 
-__all__ = ["Chain", "Expression", "elementwise_launch", "vector_width"]
+__all__ = ["Chain", "Expression", "as_chain", "elementwise_launch", "vector_width"]
 
 _LETTERS = "abcdefghijklmn"
 

@@ -7,6 +7,8 @@
 // MAXIMUM: the largest element, NaN wins. Otherwise the mean: over elements inside the input, or with COUNT_PADS over those inside
 // the input and its pads (COUNT_D, COUNT_H, COUNT_W: the end of the padded input).
 //
+// INDICES: the place of each maximum in src is written too, -1 for a window outside; COLUMNS: counted with the first spatial axis fastest.
+//
 // Tunables: the local size.
 #ifndef T
 #define T float
@@ -40,7 +42,16 @@
 #define POST(s, o) (s)
 #endif
 
-__kernel void pool(__global const T* restrict src, __global T* dst POST_ARGS) {
+#ifdef INDICES
+#define INDEX_ARG , __global long* restrict indices
+// The first of equal elements counts.
+#define BETTER(v, acc) ((v) > (acc) || ((v) != (v) && (acc) == (acc)) || place < 0)
+#else
+#define INDEX_ARG
+#define BETTER(v, acc) ((v) > (acc) || (v) != (v))
+#endif
+
+__kernel void pool(__global const T* restrict src, __global T* dst INDEX_ARG POST_ARGS) {
   const int o = get_global_id(0);
   if (o >= PLANES * OD * OH * OW) return;
   const int ox = o % OW, oy = o / OW % OH, oz = o / (OW * OH) % OD, plane = o / (OW * OH * OD);
@@ -52,6 +63,9 @@ __kernel void pool(__global const T* restrict src, __global T* dst POST_ARGS) {
   ACC acc = 0;
 #endif
   int count = 0;
+#ifdef INDICES
+  int place = -1;
+#endif
   for (int kz = 0; kz < KD; ++kz)
     for (int ky = 0; ky < KH; ++ky)
       for (int kx = 0; kx < KW; ++kx) {
@@ -65,12 +79,27 @@ __kernel void pool(__global const T* restrict src, __global T* dst POST_ARGS) {
         if (inside) {
           const ACC v = LOAD_T(s, (z * IH + y) * IW + x);
 #ifdef MAXIMUM
-          acc = v > acc || v != v ? v : acc;
+#ifdef INDICES
+#ifdef COLUMNS
+          const int at = (x * IH + y) * ID + z;
+#else
+          const int at = (z * IH + y) * IW + x;
+#endif
+          if (BETTER(v, acc)) {
+            acc = v;
+            place = at;
+          }
+#else
+          acc = BETTER(v, acc) ? v : acc;
+#endif
 #else
           acc += v;
 #endif
         }
       }
+#ifdef INDICES
+  indices[o] = place < 0 ? -1 : place + (long)plane * (ID * IH * IW);
+#endif
 #ifdef MAXIMUM
   STORE_T(dst, o, POST(acc, o));
 #else

@@ -33,7 +33,8 @@ class PoolDirect(CLKernel):
         chain = postops.epilogue(node)
         source = assemble("pool.cl", {**defines, **self.mode(node)}, chain.source)
         work, local = spread(node.outputs[0].size, self.caps)
-        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)
+        written = [Write(name) for name in node.node.outputs if name]
+        arguments = (Read(node.node.inputs[0]), *written, *chain.arguments)
         return (Launch("pool.cl", source, "pool", arguments, work, local),)
 
 

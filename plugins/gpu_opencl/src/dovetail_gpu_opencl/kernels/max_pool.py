@@ -1,6 +1,6 @@
 """MaxPool."""
 
-from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.device import DType, TypedNode
 from dovetail_gpu_opencl.kernel import FLOATS
 from dovetail_gpu_opencl.kernels._pool import PoolDirect
 
@@ -11,15 +11,13 @@ class MaxPoolDirect(PoolDirect):
     """One element a work item: pool.cl."""
 
     name = "max_pool_direct"
-    dtypes = FLOATS | {DType.INT8, DType.UINT8}
-
-    def check(self, node: TypedNode) -> Refusal | None:
-        return Refusal(Reason.ATTRIBUTE, "the output Indices") if len(node.outputs) > 1 else super().check(node)
+    dtypes = FLOATS | {DType.INT8, DType.UINT8, DType.INT64}
 
     def mode(self, node: TypedNode) -> dict[str, object]:
         dtype = node.outputs[0].dtype
         lowest = "-INFINITY" if dtype.is_float else "-128" if dtype is DType.INT8 else "0"
-        return {"MAXIMUM": True, "LOWEST": lowest}
+        columns = bool(node.op.storage_order)  # type: ignore[attr-defined]  # a MaxPool operator
+        return {"MAXIMUM": True, "LOWEST": lowest, "INDICES": len(node.outputs) > 1, "COLUMNS": columns}
 
 
 KERNELS = (MaxPoolDirect(),)

@@ -1,4 +1,4 @@
-"""Mod: with the sign of B for integers, with that of A with `fmod`; the remainder of a division by 0 is 0."""
+"""Mod: with the sign of B, or with that of A with `fmod`; the remainder of a division of integers by 0 is 0."""
 
 from dovetail.device import TypedNode
 from dovetail_gpu_opencl.elementwise import Expression
@@ -9,10 +9,11 @@ __all__ = ["KERNELS"]
 class Mod(Expression):
     """The remainder of A / B."""
 
-    def text(self, node: TypedNode) -> str | None:
+    def text(self, node: TypedNode) -> str:
         dtype, fmod = node.outputs[0].dtype, node.op.fmod  # type: ignore[attr-defined]  # a Mod operator
         if dtype.is_float:
-            return "fmod(a, b)" if fmod else None
+            moved = "(fmod(a, b) != 0 ? ((fmod(a, b) < 0) != (b < 0) ? fmod(a, b) + b : fmod(a, b)) : copysign((A)0, b))"
+            return "fmod(a, b)" if fmod else f"fmod(a, b) != fmod(a, b) ? fmod(a, b) : {moved}"
         if not dtype.is_signed:
             return "b == 0 ? (A)0 : (A)(a % b)"
         remainder = "a % b" if fmod else "(a % b != 0 && (a % b < 0) != (b < 0) ? a % b + b : a % b)"

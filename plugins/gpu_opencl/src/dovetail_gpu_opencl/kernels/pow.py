@@ -1,7 +1,40 @@
-"""Pow, for floating-point bases."""
+"""Pow: integer powers of integers wrap, negative ones are truncated toward zero; other powers of integers are made in double."""
 
+from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.elementwise import Expression
+from dovetail_gpu_opencl.source import C_TYPES
 
 __all__ = ["KERNELS"]
 
-KERNELS = (Expression("pow(a, (A)b)"),)
+
+class IntegerPower(Expression):
+    """By squaring, in 64 bits of which the result keeps its own."""
+
+    def _statements(self, text: str, count: int) -> str:
+        loop = "ulong p = 1; for (ulong q = a, n = b < 0 ? 0 : b; n; n >>= 1, q *= q) if (n & 1) p *= q;"
+        inverse = "a == 1 ? 1 : (a == -1 ? (b % 2 ? -1 : 1) : 0)"
+        return f"{loop} const A s = b < 0 ? (A)({inverse}) : (A)p;"
+
+    def text(self, node: TypedNode) -> str | None:
+        x, y = node.inputs
+        return "" if x is not None and y is not None and x.dtype.is_integer and y.dtype.is_integer else None
+
+
+class RealPower(Expression):
+    """A floating-point power of an integer: out of range it is the nearest bound, NaN 0."""
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if self.text(node) is not None and not self.caps.fp64:
+            return Refusal(Reason.CAPABILITY, f"{node.inputs[0]} needs cl_khr_fp64 here")
+        return super().check(node)
+
+    def text(self, node: TypedNode) -> str | None:
+        x, y = node.inputs
+        assert x is not None
+        assert y is not None
+        power = "pow((double)a, (double)b)"
+        real = x.dtype.is_integer and y.dtype.is_float
+        return f"{power} != {power} ? 0 : convert_{C_TYPES[x.dtype]}_sat_rtz({power})" if real else None
+
+
+KERNELS = (IntegerPower(None), RealPower(None), Expression("pow(a, (A)b)"))

@@ -1,0 +1,50 @@
+// find_range: scale and zero point that spread the range of src, 0 included, over 0 to 255; 1 / 255 when there is none.
+// dynamic_quantize_linear: dst = saturate(round(src / scale) + zero), halves to even.
+//
+// NDRange: (GROUP), local size GROUP, a power of two; (size, rounded up to the local size).
+//
+// Tunables: GROUP.
+#ifndef GROUP
+#define GROUP 1
+#endif
+
+__kernel void find_range(__global const float* restrict src, __global float* restrict scale, __global uchar* restrict zero,
+                         const int size) {
+  const int lane = get_local_id(0);
+  float low = 0, high = 0;
+  for (int i = lane; i < size; i += GROUP) {
+    const float x = src[i];
+    low = x < low || x != x ? x : low;
+    high = x > high || x != x ? x : high;
+  }
+#if GROUP > 1
+  __local float lows[GROUP], highs[GROUP];
+  lows[lane] = low;
+  highs[lane] = high;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int n = GROUP / 2; n > 0; n /= 2) {
+    if (lane < n) {
+      const float a = lows[lane + n], b = highs[lane + n];
+      if (a < lows[lane] || a != a) lows[lane] = a;
+      if (b > highs[lane] || b != b) highs[lane] = b;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  low = lows[0];
+  high = highs[0];
+#endif
+  if (lane == 0) {
+    const float s = (high == low ? 1.0f : high - low) / 255.0f;
+    const float z = rint(fmin(fmax(-low / s, 0.0f), 255.0f));
+    scale[0] = s;
+    zero[0] = convert_uchar_sat(z);
+  }
+}
+
+__kernel void dynamic_quantize_linear(__global const float* restrict src, __global const float* restrict scale,
+                                      __global const uchar* restrict zero, __global uchar* restrict dst, const int size) {
+  const int o = get_global_id(0);
+  if (o >= size) return;
+  const float y = rint(src[o] / scale[0]) + (float)zero[0];
+  dst[o] = y != y ? (uchar)0 : convert_uchar_sat(y);
+}

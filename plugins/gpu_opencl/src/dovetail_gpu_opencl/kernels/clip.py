@@ -1,0 +1,47 @@
+"""Clip of integers, and by limits that are known at run time only; other floating-point numbers are a chain of post-ops."""
+
+import numpy as np
+
+from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.elementwise import as_chain, elementwise_launch
+from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._axis import NUMBERS
+from dovetail_gpu_opencl.launch import Launch
+from dovetail_gpu_opencl.source import accumulator, literal
+
+__all__ = ["KERNELS"]
+
+
+class Clip(CLKernel):
+    """min(max(x, low), high); NaN stays NaN. Limits left out are the finite range of the type."""
+
+    name = "clip"
+    elementwise = True
+    half_by_load = True
+    dtypes = NUMBERS
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        return postops.check(node) if as_chain(node) is None else Refusal(Reason.OPERATOR, "a chain of post-ops")
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        types = [t for t in node.inputs if t is not None]
+        names = [name for name in node.node.inputs if name]
+        low, high = (len(node.inputs) > i and node.inputs[i] is not None for i in (1, 2))
+        steps = ["A s = a;"]
+        bounds = _finite(node.outputs[0].dtype)
+        for given, sign, bound, letter in ((low, "<", bounds[0], "b"), (high, ">", bounds[1], "c" if low else "b")):
+            limit = f"(A){letter}" if given else bound
+            steps += [f"s = s {sign} {limit} ? {limit} : s;"] if limit else []
+        return (elementwise_launch(self.caps, node, names, types, " ".join(steps), 1),)
+
+
+def _finite(dtype: DType) -> tuple[str, str]:
+    """C literals of the lowest and highest finite number; empty for integers, which have no others."""
+    if not dtype.is_float:
+        return "", ""
+    found = np.finfo(dtype.numpy)
+    return literal(float(found.min), accumulator(dtype)), literal(float(found.max), accumulator(dtype))
+
+
+KERNELS = (Clip(),)

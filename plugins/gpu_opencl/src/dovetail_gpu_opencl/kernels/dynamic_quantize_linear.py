@@ -1,0 +1,34 @@
+"""DynamicQuantizeLinear."""
+
+from dovetail.device import Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernel import CLKernel, group_size, spread
+from dovetail_gpu_opencl.launch import Launch, Read, Write, ints
+from dovetail_gpu_opencl.source import C_TYPES, assemble
+
+__all__ = ["KERNELS"]
+
+
+class DynamicQuantize(CLKernel):
+    """dynamic_quantize_linear.cl: one work group finds the range, then each work item quantizes an element."""
+
+    name = "dynamic_quantize_linear"
+    has_epilogue = False
+    dtypes = frozenset(C_TYPES)
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        return None if len(node.outputs) == 3 else Refusal(Reason.ATTRIBUTE, f"{len(node.outputs)} outputs")
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        size = node.outputs[0].size
+        group = 1 if self.caps.kind == "CPU" else group_size(self.caps, 256)
+        source = assemble("dynamic_quantize_linear.cl", {"GROUP": group})
+        src, (dst, scale, zero) = Read(node.node.inputs[0]), node.node.outputs
+        work, local = spread(size, self.caps)
+        file = "dynamic_quantize_linear.cl"
+        return (
+            Launch(file, source, "find_range", (src, Write(scale), Write(zero), *ints(size)), (group,), (group,)),
+            Launch(file, source, self.name, (src, Read(scale), Read(zero), Write(dst), *ints(size)), work, local),
+        )
+
+
+KERNELS = (DynamicQuantize(),)

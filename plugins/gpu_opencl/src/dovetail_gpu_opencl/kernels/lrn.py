@@ -1,0 +1,36 @@
+"""LRN."""
+
+import math
+
+from dovetail.device import TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
+from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
+
+__all__ = ["KERNELS"]
+
+
+class Responses(CLKernel):
+    """lrn.cl: an element a work item."""
+
+    name = "lrn"
+    half_by_load = True
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        dst, acc = node.outputs[0], accumulator(node.outputs[0].dtype)
+        op, chain = node.op, postops.epilogue(node)
+        size: int = op.size  # type: ignore[attr-defined]  # an LRN operator
+        numbers = {"ALPHA": op.alpha / size, "BETA": op.beta, "BIAS": op.bias}  # type: ignore[attr-defined]  # an LRN operator
+        defines = {**storage(dst.dtype), "ACC": acc, **{name: literal(number, acc) for name, number in numbers.items()}}
+        arguments: tuple[Argument, ...] = (
+            Read(node.node.inputs[0]),
+            Write(node.node.outputs[0]),
+            *ints(dst.size, dst.dims[1], math.prod(dst.dims[2:]), (size - 1) // 2, size // 2),
+            *chain.arguments,
+        )
+        work, local = spread(dst.size, self.caps)
+        return (Launch("lrn.cl", assemble("lrn.cl", defines, chain.source), "lrn", arguments, work, local),)
+
+
+KERNELS = (Responses(),)
