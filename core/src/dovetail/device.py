@@ -20,6 +20,7 @@ from dovetail._host_kernel import HostConfig, HostKernel, PortConfig, prepared
 from dovetail._node_reference import node_reference
 from dovetail._opaque import OpaqueOperator
 from dovetail._ports import padded
+from dovetail._quantized import Quantized, QuantizedStep, Scaling
 from dovetail._reorder import Reorder
 from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory, PluginError, UsageError
 from dovetail.graph.dtype import DType
@@ -71,9 +72,12 @@ __all__ = [
     "PostOp",
     "PostOps",
     "Prelu",
+    "Quantized",
+    "QuantizedStep",
     "Reason",
     "Refusal",
     "Reorder",
+    "Scaling",
     "Shape",
     "Sum",
     "TensorType",
