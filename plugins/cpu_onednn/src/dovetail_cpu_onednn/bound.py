@@ -32,7 +32,7 @@ from dovetail.op import Operator
 from dovetail_cpu_onednn.kernel import OnednnKernel
 from dovetail_cpu_onednn.layouts import BLOCKED
 
-__all__ = ["MOVE", "Array", "BoundKernel", "Call", "HostedKernel", "ReferenceKernel", "hosted_kernels"]
+__all__ = ["MOVE", "Array", "BoundKernel", "Call", "HostedKernel", "ReferenceKernel", "hosted_kernels", "quiet"]
 
 Array = NDArray[Any]
 Call = Callable[[], int | None]
@@ -154,7 +154,7 @@ class HostedKernel(BoundKernel):
                 if not np.may_share_memory(source, dst):
                     yield partial(np.copyto, dst, source)
                 inputs[port.in_place] = dst
-        yield _quiet(self._kernel.bind(node.op, config, inputs, outputs))
+        yield quiet(self._kernel.bind(node.op, config, inputs, outputs))
         for name, tensor in zip(node.node.writes, node.outputs, strict=True):
             if (filling := _filling(array(name), tensor)) is not None:
                 yield filling
@@ -167,7 +167,7 @@ class HostedKernel(BoundKernel):
         return next(c for c in self._prepared(node)[0] if _layouts(c, node).fits(node))
 
 
-def _quiet(function: Callable[[], object]) -> Call:
+def quiet(function: Callable[[], object]) -> Call:
     """The function as a step of a run: what it gives counts for nothing."""
 
     def run() -> None:

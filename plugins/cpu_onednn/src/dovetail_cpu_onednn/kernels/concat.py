@@ -1,9 +1,13 @@
 """Concat: oneDNN's concat, in the layout in which all inputs lie."""
 
+from collections.abc import Callable, Iterable
+
 from dovetail.device import Reason, TypedNode
 from dovetail.ops.concat import Concat
 from dovetail_cpu_onednn.binding import Arg
+from dovetail_cpu_onednn.bound import Array
 from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.layouts import describe
 from dovetail_cpu_onednn.library import library
 
@@ -26,4 +30,17 @@ class Concatenation(AnyLayoutKernel):
         return Recipe((Stage(pd, (*reads, Argument(Arg.DST, "output", 0, dst))),))
 
 
-KERNELS = (Concatenation(),)
+class ConcatCopy(StridedCopy):
+    """A copy of each input into its slice of the result, for other data types than the primitive's."""
+
+    def pairs(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[tuple[Array, Array]]:
+        assert isinstance(node.op, Concat)
+        axis, start = node.op.axis, 0
+        dst = array(node.node.outputs[0]).swapaxes(axis, 0)
+        for name in node.node.inputs:
+            src = array(name).swapaxes(axis, 0)
+            yield dst[start : start + src.shape[0]], src
+            start += src.shape[0]
+
+
+KERNELS = (Concatenation(), ConcatCopy())

@@ -1,0 +1,8 @@
+"""Add of integers and float64: NumPy's add. float32 is for oneDNN's binary primitive."""
+
+import numpy as np
+
+from dovetail.device import DType
+from dovetail_cpu_onednn.kernels._ufunc import NUMBERS, UfuncKernel
+
+KERNELS = (UfuncKernel(np.add, NUMBERS - {DType.FLOAT32}),)

@@ -1,0 +1,7 @@
+"""Greater: NumPy's greater."""
+
+import numpy as np
+
+from dovetail_cpu_onednn.kernels._ufunc import UfuncKernel
+
+KERNELS = (UfuncKernel(np.greater),)

@@ -1,0 +1,8 @@
+"""Mul of integers and float64: NumPy's multiply. float32 is for oneDNN's binary primitive."""
+
+import numpy as np
+
+from dovetail.device import DType
+from dovetail_cpu_onednn.kernels._ufunc import NUMBERS, UfuncKernel
+
+KERNELS = (UfuncKernel(np.multiply, NUMBERS - {DType.FLOAT32}),)

@@ -1,0 +1,31 @@
+"""Slice: a copy from the sliced view."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from dovetail.device import Reason, Refusal, TypedNode
+from dovetail_cpu_onednn.bound import Array
+from dovetail_cpu_onednn.kernels._movement import StridedCopy
+
+
+class SliceCopy(StridedCopy):
+    """Bounds, axes and steps are constants."""
+
+    def refuse(self, node: TypedNode) -> Refusal | None:
+        if any(given is not None and given.value is None for given in node.inputs[1:]):
+            return Refusal(Reason.DYNAMIC, "bounds that are not constant")
+        return None
+
+    def pairs(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[tuple[Array, Array]]:
+        src = array(node.node.inputs[0])
+        values = [None if t is None else t.value for t in node.inputs[1:]]
+        starts, ends, axes, steps = (None if v is None else np.atleast_1d(v).tolist() for v in (*values, None, None)[:4])
+        view = [slice(None)] * src.ndim
+        count = len(starts or ())
+        for axis, *bounds in zip(axes or range(count), starts or (), ends or (), steps or [1] * count, strict=True):
+            view[axis] = slice(*bounds)
+        yield array(node.node.outputs[0]), src[tuple(view)]
+
+
+KERNELS = (SliceCopy(),)

@@ -1,0 +1,28 @@
+"""Split: a copy of each part that is asked for."""
+
+from collections.abc import Callable, Iterable
+
+from dovetail.device import TypedNode
+from dovetail.ops.split import Split
+from dovetail_cpu_onednn.bound import Array
+from dovetail_cpu_onednn.kernel import given
+from dovetail_cpu_onednn.kernels._movement import StridedCopy
+
+
+class SplitCopy(StridedCopy):
+    """Parts that nobody asks for are passed over."""
+
+    def pairs(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[tuple[Array, Array]]:
+        assert isinstance(node.op, Split)
+        axis, start = node.op.axis, 0
+        src = array(node.node.inputs[0]).swapaxes(axis, 0)
+        sizes = node.inputs[1] if len(node.inputs) > 1 else None
+        # A part that nobody asks for has no type, but `infer` knows its size.
+        for name, kind in zip(node.node.outputs, node.op.infer(given(node, 0), sizes), strict=True):
+            size = kind.dims[axis]
+            if name:
+                yield array(name).swapaxes(axis, 0), src[start : start + size]
+            start += size
+
+
+KERNELS = (SplitCopy(),)
