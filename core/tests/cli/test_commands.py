@@ -131,9 +131,9 @@ def test_run_computes_and_stores(invoke: Invoke, linear: Path, device: str, tmp_
 def test_run_json(invoke_json: InvokeJson, linear: Path, device: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.array([[1, 2, np.inf], [-1, 0, 0]], np.float32))
     told = invoke_json("run", linear, "-d", device, "-i", "x.npy")
-    assert set(told) == {"model", "device", "seconds", "file", "outputs"}
+    assert set(told) == {"model", "device", "seconds", "file", "program", "outputs"}
     assert told["device"] == device
-    assert told["file"] is None
+    assert told["file"] is told["program"] is None
     (output,) = told["outputs"]
     assert output == {
         "name": "y", "dtype": "float32", "shape": [2, 2], "min": None, "max": None, "mean": None, "first": [None, None, 0.0, 0.0],
@@ -265,7 +265,7 @@ def test_bench(invoke_json: InvokeJson, linear: Path, device: str) -> None:
     told = invoke_json("bench", linear, "-d", device, "-n", 7, "--shape", "x=4,3")
     assert set(told) == {
         "model", "device", "inputs", "batch", "read_seconds", "compile_seconds", "first_seconds", "steady", "runs_per_second",
-        "items_per_second", "memory", "reorders",
+        "items_per_second", "memory", "reorders", "stubs",
     }  # fmt: skip
     assert told["inputs"] == {"x": {"dtype": "float32", "shape": [4, 3]}}
     steady = told["steady"]
@@ -276,6 +276,7 @@ def test_bench(invoke_json: InvokeJson, linear: Path, device: str) -> None:
     assert told["items_per_second"] == pytest.approx(4 / steady["mean"])
     assert set(told["memory"]) == {device}
     assert told["reorders"] == 0
+    assert told["stubs"] == []
 
 
 def test_bench_ends_after_its_time(invoke: Invoke, linear: Path, device: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli._command import command as make_command
-from dovetail.cli._command import device_option, extension_option, shape_option
+from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
 from dovetail.cli._output import count, duration, print_json, print_table, progress
 
 if TYPE_CHECKING:
@@ -27,11 +27,19 @@ _SECONDS = 3.0
     help=f"End after this time.  [default: {_SECONDS:g}, or no limit with -n]",
 )
 @extension_option
+@config_file_option
 @shape_option
+@click.option(
+    "--stub",
+    "stubs",
+    multiple=True,
+    metavar="TYPE",
+    help="An operator type, such as Conv: also measure with kernels of this type that do nothing. Repeatable.",
+)
 @click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
 def command(
-    model: str, device: str, runs: int | None, seconds: float | None, extensions: tuple[str, ...], shapes: tuple[str, ...],
-    seed: int, as_json: bool,
+    model: str, device: str, runs: int | None, seconds: float | None, extensions: tuple[str, ...],
+    config_files: tuple[str, ...], shapes: tuple[str, ...], stubs: tuple[str, ...], seed: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure how fast MODEL runs on a device.
 
@@ -44,13 +52,16 @@ def command(
            "read_seconds", "compile_seconds", "first_seconds",
            "steady": {"runs", "mean", "p50", "p90", "p99", "fastest"},
            "runs_per_second", "items_per_second", "memory": {device: bytes},
-           "reorders"}
+           "reorders",
+           "stubs": [{"types": [], "nodes", "with": {as "steady"},
+                      "without": {as "steady"}, "speedup"}]}
     Times are in seconds; items are runs times batch; memory is the planned
     peak of intermediate values; reorders are the nodes that only change a
-    memory layout.
+    memory layout; the speedup by stubs is that of the median.
     """
     limit = _SECONDS if seconds is None and runs is None else seconds
-    described = _measure(model, device, extensions, shapes, seed, runs, limit)
+    properties: dict[str, Any] = {"CONFIG_FILE": list(config_files)} if config_files else {}
+    described = _measure(model, device, properties, extensions, shapes, seed, runs, limit, stubs)
     if as_json:
         print_json(described)
     else:
@@ -58,12 +69,14 @@ def command(
 
 
 def _measure(
-    model: str, device: str, extensions: Sequence[str], shapes: Sequence[str], seed: int, runs: int | None, seconds: float | None
-) -> dict[str, Any]:
+    model: str, device: str, properties: dict[str, Any], extensions: Sequence[str], shapes: Sequence[str], seed: int,
+    runs: int | None, seconds: float | None, stubs: Sequence[str],
+) -> dict[str, Any]:  # fmt: skip
     import numpy as np
 
     from dovetail.cli._inputs import random_tensor
     from dovetail.cli._models import closed, make_core, reshaped
+    from dovetail.cli._stub import estimates, variants
     from dovetail.cli._timing import Latency, measure, timed
 
     core = make_core(extensions)
@@ -71,10 +84,11 @@ def _measure(
     read = closed(reshaped(read, shapes))
     rng = np.random.default_rng(seed)
     inputs = {name: random_tensor(tensor, rng) for name, tensor in read.inputs.items()}
-    compile_seconds, compiled = timed(lambda: core.compile_model(read, device))
+    compile_seconds, compiled = timed(lambda: core.compile_model(read, device, properties))
     first_seconds, _ = timed(lambda: compiled(inputs))
     with progress(f"{model} on {compiled.device}", 1.0) as advance:
         steady = Latency.of(measure(lambda: compiled(inputs), runs=runs, seconds=seconds, advance=advance))
+    stubbed = {types: core.compile_model(read, device, {**properties, "STUB": list(types)}) for types in variants(stubs)}
     batch = _batch(read)
     return {
         "model": model,
@@ -89,6 +103,7 @@ def _measure(
         "items_per_second": batch / steady.mean,
         "memory": dict(compiled.report().memory),
         "reorders": compiled.report().reorders,
+        "stubs": estimates(compiled, stubbed, inputs, runs, seconds) if stubs else [],
     }
 
 
@@ -112,3 +127,7 @@ def _print(described: dict[str, Any]) -> None:
     if described["reorders"]:
         rows.append(("changes of memory layout", count(described["reorders"])))
     print_table(f"{described['model']} on {described['device']}", ("step", ">figure"), rows)
+    if described["stubs"]:
+        from dovetail.cli._stub import print_estimates
+
+        print_estimates(described["stubs"])

@@ -107,10 +107,13 @@ class OpenCLDevice(Device):
         chosen = {name: self._chosen(node) for name, node in typed.items()}
         for name, node in typed.items():
             self._check_layouts(chosen[name].kernel, node)
-        launches = {name: [x for x in chosen[name].kernel.launches(n) if not x.is_empty] for name, n in typed.items()}
+        stubs = {name for name, n in typed.items() if {n.op.op_type, n.op.key} & {*chosen_options.STUB}}
+        wanted = {name: () if name in stubs else chosen[name].kernel.launches(n) for name, n in typed.items()}
+        launches = {name: [launch for launch in found if not launch.is_empty] for name, found in wanted.items()}
         memory = plan_graph(graph, lambda n: _in_place(chosen, typed, n), lambda n: _scratch(launches[n.name]), plan=plan_regions)
         commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in launches[name]]
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
+        reports = [dataclasses.replace(r, kernel="stub", from_operator=False) if r.name in stubs else r for r in reports]
         return CLExecutable(self._context, self._device, self.caps, graph, commands, reports, memory, chosen_options)
 
     def kernels(self, node: TypedNode) -> tuple[CLKernel, ...]:

@@ -1,6 +1,6 @@
 """The properties of the device, checked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
 from typing import Any
@@ -17,7 +17,8 @@ class Options:
     """`QUEUE`: how commands are ordered: one after the other, in one queue by their events, or in several queues.
 
     `CONFIG_FILE`: custom layers from XML (`dovetail_gpu_opencl.custom_layers`). `DUMP_KERNELS`: a folder for the source of every
-    program, none if empty.
+    program, none if empty. `STUB`: operator types whose kernels are left out, so that their results are whatever lies there: to
+    see what faster ones would give.
 
     `DEBUG_BUFFERS`: put guard bytes round every buffer and look at them after every launch; nodes run one after the other.
     """
@@ -26,6 +27,7 @@ class Options:
     DEBUG_BUFFERS: bool = False
     CONFIG_FILE: Any = ()
     DUMP_KERNELS: str = ""
+    STUB: Sequence[str] = ()
 
     @staticmethod
     def read(given: Mapping[str, Any]) -> "Options":
@@ -41,4 +43,6 @@ class Options:
             raise UsageError(f"option DEBUG_BUFFERS is {options.DEBUG_BUFFERS!r}; accepted: True or False")
         if not isinstance(options.DUMP_KERNELS, str | PathLike):
             raise UsageError(f"option DUMP_KERNELS is {options.DUMP_KERNELS!r}; accepted: the path of a folder")
+        if not isinstance(options.STUB, list | tuple) or not all(isinstance(one, str) for one in options.STUB):
+            raise UsageError(f"option STUB is {options.STUB!r}; accepted: a list of operator types")
         return options
