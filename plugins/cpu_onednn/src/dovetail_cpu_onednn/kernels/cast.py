@@ -1,0 +1,34 @@
+"""Cast between data types where NumPy's conversion is ONNX's."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import numpy as np
+
+from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.op import INTEGERS
+from dovetail_cpu_onednn.bound import Array, Call
+from dovetail_cpu_onednn.kernel import given
+from dovetail_cpu_onednn.kernels._movement import StridedCopy
+
+_WHOLE = INTEGERS | {DType.BOOL}
+_WIDE = frozenset({DType.FLOAT32, DType.FLOAT64})
+
+
+class CastCopy(StridedCopy):
+    """A converting copy. From float to integer it is undefined out of range, so that is left to the reference."""
+
+    def refuse(self, node: TypedNode) -> Refusal | None:
+        source, target = given(node, 0).dtype, node.outputs[0].dtype
+        if (source in _WHOLE and target in _WHOLE | _WIDE) or (source in _WIDE and target in _WIDE | {DType.BOOL}):
+            return None
+        return Refusal(Reason.DTYPE, f"from {source} to {target}")
+
+    def pairs(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[tuple[Array, Array]]:
+        yield array(node.node.outputs[0]), array(node.node.inputs[0])
+
+    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
+        return [partial(np.copyto, dst, src, "unsafe") for dst, src in self.pairs(node, array)]
+
+
+KERNELS = (CastCopy(),)

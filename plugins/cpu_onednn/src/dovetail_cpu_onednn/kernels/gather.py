@@ -1,0 +1,72 @@
+"""Gather, with every index checked before anything is read."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import numpy as np
+
+from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
+from dovetail.errors import InferError
+from dovetail.ops.gather import Gather
+from dovetail_cpu_onednn.bound import Array, BoundKernel, Call
+from dovetail_cpu_onednn.kernel import given
+
+_INDEX = np.dtype(np.intp)
+
+
+class Take(BoundKernel):
+    """`numpy.take` into the result, in its mode that wraps: after the check that is what negative indices mean.
+
+    Its mode that raises would copy the result once more.
+    """
+
+    name = "take"
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        if node.post_ops:
+            return Refusal(Reason.POST_OP, "take takes none")
+        if given(node, 0).dtype is DType.STRING:
+            return Refusal(Reason.DTYPE, "string")
+        if not (given(node, 1).size and node.outputs[0].size):
+            return Refusal(Reason.SHAPE, "nothing to gather")
+        return Accepted(self.name)
+
+    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
+        assert isinstance(node.op, Gather)
+        data, given_indices, dst = (array(name) for name in (*node.node.inputs, node.node.outputs[0]))
+        axis, bound = node.op.axis, data.shape[node.op.axis]
+        if given(node, 1).value is not None:
+            fixed = given_indices.astype(_INDEX)
+            # Wrong constants are an error of the run, which names the node.
+            return [partial(_check, fixed, bound, axis)] if _wrong(fixed, bound) else [_taking(data, fixed, axis, dst)]
+        indices = np.empty(given_indices.shape, _INDEX)
+
+        def take() -> None:
+            np.copyto(indices, given_indices)
+            _check(indices, bound, axis)
+            data.take(indices, axis, dst, "wrap")
+
+        return [take]
+
+
+def _taking(data: Array, indices: Array, axis: int, dst: Array) -> Call:
+    def take() -> None:
+        data.take(indices, axis, dst, "wrap")
+
+    return take
+
+
+def _wrong(indices: Array, bound: int) -> tuple[int, ...]:
+    """The smallest and the greatest index, if they are out of bounds."""
+    return tuple(i for i in (int(indices.min()), int(indices.max())) if not -bound <= i < bound)
+
+
+def _check(indices: Array, bound: int, axis: int) -> None:
+    if wrong := _wrong(indices, bound):
+        raise InferError(
+            f"index {wrong[-1]} is outside axis {axis} of size {bound}",
+            hint=f"accepted: {-bound} to {bound - 1}" if bound else "an axis of size 0 takes no index",
+        )
+
+
+KERNELS = (Take(),)
