@@ -307,6 +307,7 @@ def test_an_override_beats_fusion(session: Session, name: str) -> None:
     assert report["relu"].kernel == f"custom layer {name} (test.xml)"
     assert report["relu"].provider.startswith("dovetail-gpu-opencl")
     assert report["conv"].post_ops == ()
+    assert (report["relu"].rule, report["conv"].rule) == (1, 0)
 
 
 def test_an_override_beats_folding(session: Session) -> None:

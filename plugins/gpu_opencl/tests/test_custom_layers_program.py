@@ -96,6 +96,19 @@ def test_the_kernel_is_the_one_that_ran(info: DeviceInfo, folder: Path) -> None:
     assert "DIFFERENT" in alone(folder / "alone").stdout
 
 
+def test_explain_says_why_a_layer_was_preferred(info: DeviceInfo, folder: Path) -> None:
+    (folder / "relu.xml").write_text(XML.replace("Shrink", "Relu"))
+    command = ["explain", "m.onnx", "-d", info.name, "-c", "shrink.xml", "-c", "relu.xml"]
+    told = json.loads(CliRunner().invoke(program, [*command, "--json"], prog_name="dovetail").stdout)
+    nodes = {node["node"]: node for node in told["nodes"]}
+    assert (nodes["relu"]["kernel"], nodes["relu"]["rule"]) == ("custom layer Relu (relu.xml)", 1)
+    assert nodes["shrink"]["kernel"] == "custom layer Shrink (shrink.xml)"
+    shown = CliRunner().invoke(program, command, prog_name="dovetail", env={"COLUMNS": "400"}).stdout
+    (line,) = [line for line in shown.splitlines() if "1: what the user prefers goes first" in line]
+    assert line.split()[0] == "relu"
+    assert "custom layers" in line
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli._command import command as make_command
-from dovetail.cli._command import device_option, extension_option, shape_option
+from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
 from dovetail.cli._output import count, duration, narrow, print_json, print_table, remark, size
 
 if TYPE_CHECKING:
@@ -23,10 +23,12 @@ Node = dict[str, Any]
 @click.option("--schedule", is_flag=True, help="Show the order in which nodes can run, instead of a plan; no device is asked.")
 @click.option("--no-fusion", is_flag=True, help="Plan with FUSION=False: every node stands alone.")
 @extension_option
+@config_file_option
 @shape_option
 def command(
-    model: str, device: str, schedule: bool, no_fusion: bool, extensions: tuple[str, ...], shapes: tuple[str, ...], as_json: bool
-) -> None:
+    model: str, device: str, schedule: bool, no_fusion: bool, extensions: tuple[str, ...], config_files: tuple[str, ...],
+    shapes: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
     """Show how MODEL runs on a device, and why so.
 
     Each node of the plan, in the order in which they run: device, kernel and the package it comes from, memory layouts of what
@@ -65,7 +67,10 @@ def command(
         else:
             print_schedule(described)
         return
-    compiled = core.compile_model(closed(reshaped(read, shapes)), device, {"FUSION": False} if no_fusion else {})
+    properties: dict[str, Any] = {"FUSION": False} if no_fusion else {}
+    if config_files:
+        properties["CONFIG_FILE"] = list(config_files)
+    compiled = core.compile_model(closed(reshaped(read, shapes)), device, properties)
     described = {"model": model, "device": compiled.device, **_plan(compiled.report())}
     if as_json:
         print_json(described)
@@ -117,6 +122,8 @@ def _value(value: "ValuePlacement") -> dict[str, Any]:
 
 
 def _print(described: dict[str, Any]) -> None:
+    from dovetail.plugins.rules import RULES
+
     nodes: list[Node] = described["nodes"]
     title = f"{described['model']} on {described['device']}"
     if narrow():
@@ -128,8 +135,8 @@ def _print(described: dict[str, Any]) -> None:
         print_table("Chains that end", ("node", "not merged", "why"), stops)
     if refused := _refused(nodes):
         print_table("Asked before", ("asked", "answer", "nodes"), refused)
-    if ruled := [(n["node"], n["provider"], str(n["rule"])) for n in nodes if n["rule"]]:
-        print_table("Chosen among several definitions", ("node", "from", ">rule"), ruled)
+    if ruled := [(n["node"], n["kernel"], n["provider"], f"{n['rule']}: {RULES[n['rule']]}") for n in nodes if n["rule"]]:
+        print_table("Chosen among several definitions", ("node", "kernel", "from", "by rule"), ruled)
         remark("`dovetail plugins which OP` tells of the others.")
     print_table("In all", ("property", "value"), _totals(described))
 

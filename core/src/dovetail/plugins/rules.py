@@ -11,16 +11,31 @@ from dovetail.op import KernelSource, Operator, Port
 from dovetail.plugins.records import STANDARD_DOMAIN
 from dovetail.plugins.selection import ESSENTIAL
 
-__all__ = ["GRADES", "RULES", "Candidate", "Decision", "Judge", "Suitability", "claim", "decide", "languages", "pin_lines"]
+__all__ = [
+    "GRADES",
+    "PREFERRED",
+    "RULES",
+    "Candidate",
+    "Decision",
+    "Judge",
+    "Suitability",
+    "claim",
+    "decide",
+    "languages",
+    "pin_lines",
+]
 
 RULES = {
-    1: "what the user prefers goes first: operators of the session, plugins registered in this process, pins, `prefer`",
+    1: "what the user prefers goes first: operators of the session, plugins of this process, pins, `prefer`, custom layers",
     2: "a kernel for the device goes before a composition, and that before the reference",
     3: "exactly the data type and operator set version asked for goes before a wider range",
     4: "the owner of the domain goes before others",
     5: "the greater dovetail_priority goes first",
     6: "the name of the distribution, in alphabetical order",
 }
+
+PREFERRED = 1
+"""The rule by which what the user prefers wins."""
 
 KERNEL, COMPOSITION, REFERENCE, NOTHING = range(4)
 """How a device can run an operator, the best first."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from dovetail._opaque import PinnedOperator
 from dovetail.device import REFERENCE_KERNEL, Device, Executable, Reason, Refusal, Reorder, TypedNode
 from dovetail.errors import CompileError, UnsupportedNode
 from dovetail.graph.model import Graph, Node
@@ -27,6 +28,7 @@ from dovetail.passes.layout import assign_layouts
 from dovetail.passes.opaque import declare, pin
 from dovetail.passes.partition import Part, partition
 from dovetail.passes.unfuse_post_ops import unfuse_post_ops
+from dovetail.plugins.rules import PREFERRED
 from dovetail.runtime.deferred import Body, HostStep, Signature, Source, Tail, typed_inputs
 from dovetail.runtime.dispatch import Dispatch
 from dovetail.runtime.options import REFERENCE_DEVICE, CompileOptions
@@ -242,6 +244,7 @@ def optimise(
 
     graph, rules = dispatch.choose(graph, targets)
     graph = pin(graph, [target.device for target in targets])
+    rules = {**rules, **dict.fromkeys((n.name for n in graph.nodes if isinstance(n.op, PinnedOperator)), PREFERRED)}
     graph = drop_identities(decompose(fuse_quantized(graph, keeps), keeps))
     graph = fuse_normalizations(fuse_activations(fold_batch_norm(graph), keeps), keeps)
     graph = fuse_attention(graph, keeps)
