@@ -33,6 +33,7 @@ STEMS = (
     "mul",
     "transpose",
     "concat",
+    "attention",
 )
 TOLERANCE = 0.02
 """Of the largest expected element: inputs and result are rounded to 8 bits, 2^-8 = 0.004 each."""

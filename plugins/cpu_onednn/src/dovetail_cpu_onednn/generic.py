@@ -69,6 +69,9 @@ class ElementwiseKernel(PrimitiveKernel):
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         chained, own = _chain_of(node)
+        if isinstance(own[0], Binary) and own[0].algorithm == "rsub":
+            # oneDNN subtracts the other way round only.
+            own = (Binary("sub", own[0].operand), Eltwise("linear", -1.0), *own[1:])
         names = [p.operand for p in own if not isinstance(p, Eltwise)]
         first, rest = own[0], own[1:]
         if isinstance(first, Eltwise):

@@ -1,7 +1,7 @@
 """Attention: two matrix products on the heads where they lie, and a softmax in place between them."""
 
-import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from dovetail.device import DType, Reason, TypedNode
 from dovetail.ops._attention import visible
 from dovetail.ops.attention import Attention_23, Sizes
-from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, MemoryDesc, Stream
+from dovetail_cpu_onednn.binding import F32, INFERENCE, Alg, Arg, MemoryDesc, Stream
 from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended
-from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given
-from dovetail_cpu_onednn.layouts import plain
+from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.layouts import number_of, plain, plain_strides
 from dovetail_cpu_onednn.library import library
 
 _OPTIONAL = 3
@@ -28,6 +28,7 @@ class Heads(PrimitiveKernel):
     """
 
     name = "attention"
+    dtypes = LOW
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         op = node.op
@@ -35,25 +36,23 @@ class Heads(PrimitiveKernel):
         s = op.sizes(given(node, 0), given(node, 1), given(node, 2))
         self._check(node, op, s)
         lib, packed = library(), given(node, 0).rank == 3
-        scores = plain((s.batch, s.heads, s.queries, s.total))
-        q, v, y = _rows(packed, s, s.queries, s.head), _rows(packed, s, s.keys, s.v_head), _rows(packed, s, s.queries, s.v_head)
-        k = _columns(packed, s)
-        chain: list[Appended] = [("eltwise", (ELTWISE["linear"], op.factor(s), 0.0))]
-        arguments = [
-            Argument(Arg.SRC, "input", 0, q),
-            Argument(Arg.WEIGHTS, "input", 1, k),
-            Argument(Arg.DST, "scratch", 0, scores),
-        ]
-        if (bias := _bias(node, op, s)) is not None:
-            chain.append(("binary", (BINARY["add"], bias.desc)))
-            arguments.append(bias)
-        first = Stage(lib.describe("matmul", q, k, None, scores, attr=lib.attr(chain)), tuple(arguments))
-        rows = plain((s.batch * s.heads * s.queries, s.total))
-        softmax = lib.describe("softmax_forward", INFERENCE, Alg.SOFTMAX_ACCURATE, rows, rows, 1)
-        both = (Argument(Arg.SRC, "scratch", 0, rows), Argument(Arg.DST, "scratch", 0, rows))
-        last = lib.describe("matmul", scores, v, None, y)
-        reads = (Argument(Arg.SRC, "scratch", 0, scores), Argument(Arg.WEIGHTS, "input", 2, v), Argument(Arg.DST, "output", 0, y))
-        return Recipe((first, Stage(softmax, both), Stage(last, reads)), scratch=(4 * math.prod(scores.dims),))
+        read = [number_of(given(node, index).dtype) for index in range(3)]
+        y = _rows(packed, s, s.queries, s.v_head, number_of(node.outputs[0].dtype))
+        q, v = _rows(packed, s, s.queries, s.head, read[0]), _rows(packed, s, s.keys, s.v_head, read[2])
+        dims = (s.batch, s.heads, s.queries, s.total)
+        stages = _scores(op.factor(s), (q, _columns(packed, s, read[1]), plain(dims)), _bias(node, op, s))
+        # The scores are float32; in bfloat16 the weights lie in a buffer of their own.
+        rows, weights, at = (dims[0] * dims[1] * dims[2], dims[3]), plain(dims, read[2]), int(read[2] != F32)
+        softmax = lib.describe("softmax_forward", INFERENCE, Alg.SOFTMAX_ACCURATE, plain(rows), plain(rows, read[2]), 1)
+        both = (Argument(Arg.SRC, "scratch", 0, plain(rows)), Argument(Arg.DST, "scratch", at, plain(rows, read[2])))
+        last = lib.describe("matmul", weights, v, None, y)
+        reads = (
+            Argument(Arg.SRC, "scratch", at, weights),
+            Argument(Arg.WEIGHTS, "input", 2, v),
+            Argument(Arg.DST, "output", 0, y),
+        )
+        sizes = tuple(lib.nbytes(desc) for desc in (plain(dims), weights)[: at + 1])
+        return Recipe((*stages, Stage(softmax, both), Stage(last, reads)), scratch=sizes)
 
     def _check(self, node: TypedNode, op: Attention_23, s: Sizes) -> None:
         if node.post_ops:
@@ -74,16 +73,39 @@ class Heads(PrimitiveKernel):
         return lambda: bool(mask.max(axis=-1).min() > -np.inf)
 
 
-def _rows(packed: bool, s: Sizes, length: int, size: int) -> MemoryDesc:
+def _scores(factor: float, operands: tuple[MemoryDesc, MemoryDesc, MemoryDesc], bias: Argument | None) -> tuple[Stage, ...]:
+    """The scaled product with the bias, which goes along where oneDNN's fast product takes it, and comes after it elsewhere."""
+    lib, (q, k, scores) = library(), operands
+    chain: list[Appended] = [("eltwise", (ELTWISE["linear"], factor, 0.0))]
+    arguments = (
+        Argument(Arg.SRC, "input", 0, q),
+        Argument(Arg.WEIGHTS, "input", 1, k),
+        Argument(Arg.DST, "scratch", 0, scores),
+    )
+    if bias is None:
+        return (Stage(lib.describe("matmul", q, k, None, scores, attr=lib.attr(chain)), arguments),)
+    add = ("binary", (BINARY["add"], bias.desc))
+    at_once = lib.describe("matmul", q, k, None, scores, attr=lib.attr([*chain, add]))
+    if at_once.implementation.startswith("brg"):
+        return (Stage(at_once, (*arguments, bias)),)
+    product = lib.describe("matmul", q, k, None, scores, attr=lib.attr(chain))
+    both = (Argument(Arg.SRC, "scratch", 0, scores), Argument(Arg.DST, "scratch", 0, scores))
+    after = lib.describe("binary", BINARY["add"], scores, bias.desc, scores)
+    return Stage(product, arguments), Stage(after, (*both, replace(bias, arg=Arg.SRC_1)))
+
+
+def _rows(packed: bool, s: Sizes, length: int, size: int, dtype: int) -> MemoryDesc:
     """Heads [batch, heads, length, size] as they lie."""
     dims = (s.batch, s.heads, length, size)
-    return library().strided(dims, (length * s.heads * size, size, s.heads * size, 1)) if packed else plain(dims)
+    strides = (length * s.heads * size, size, s.heads * size, 1) if packed else plain_strides(dims)
+    return library().strided(dims, strides, dtype)
 
 
-def _columns(packed: bool, s: Sizes) -> MemoryDesc:
+def _columns(packed: bool, s: Sizes, dtype: int) -> MemoryDesc:
     """The keys transposed, [batch, heads, size, length], as they lie."""
     dims, n = (s.batch, s.heads, s.head, s.keys), s.keys * s.head
-    return library().strided(dims, (s.heads * n, s.head, 1, s.heads * s.head) if packed else (s.heads * n, n, 1, s.head))
+    strides = (s.heads * n, s.head, 1, s.heads * s.head) if packed else (s.heads * n, n, 1, s.head)
+    return library().strided(dims, strides, dtype)
 
 
 def _mask(node: TypedNode) -> Any:
@@ -102,13 +124,11 @@ def _bias(node: TypedNode, op: Attention_23, s: Sizes) -> Argument | None:
         return None if seen.all() else Argument(arg, "input", 0, desc, content=lambda: hidden)
     if not seen.all():
         raise Refused(Reason.ATTRIBUTE, "is_causal or a window together with a mask")
-    if mask.dtype is not DType.FLOAT32 or not mask.rank or mask.dims[-1] != s.total:
-        raise Refused(
-            Reason.DTYPE if mask.dtype is not DType.FLOAT32 else Reason.SHAPE, f"mask {mask}; accepted: float32 [..., {s.total}]"
-        )
+    if not mask.rank or mask.dims[-1] != s.total:
+        raise Refused(Reason.SHAPE, f"mask {mask}; accepted: [..., {s.total}]")
     if mask.value is not None and not bool(mask.value.max(axis=-1).min() > -np.inf):
         raise Refused(Reason.ATTRIBUTE, "a mask that leaves a row no key")
-    return Argument(arg, "input", _OPTIONAL, plain((1,) * (4 - mask.rank) + mask.dims))
+    return Argument(arg, "input", _OPTIONAL, plain((1,) * (4 - mask.rank) + mask.dims, number_of(mask.dtype)))
 
 
 KERNELS = (Heads(),)

@@ -1,0 +1,120 @@
+"""Attention by primitives, at rows that need care, and what stands beside it: large softmaxes, reversed differences, indices."""
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.device import TypedNode
+from dovetail.errors import InferError
+from dovetail.graph import GraphBuilder
+from dovetail.ops.attention import Attention
+from dovetail.ops.gather import Gather
+from dovetail.ops.softmax import Softmax
+from dovetail.ops.sub import Sub
+
+
+def by_hand(q, k, v, mask=0.0):
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + np.asarray(mask, np.float64)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+def attention(bench, inputs, op=None):
+    graph = bench.inferred(bench.single(op or Attention(), inputs))
+    answer = bench.device.supports(TypedNode.of(graph.nodes[0], graph))
+    assert answer
+    return bench.run(bench.executable(graph), inputs)[0], answer.kernel
+
+
+def some(rng, *dims):
+    return rng.standard_normal(dims).astype(np.float32)
+
+
+@pytest.mark.parametrize(("length", "size"), [(3, 2), (5, 7), (17, 16), (40, 33)])
+def test_odd_sizes(bench, length, size):
+    rng = np.random.default_rng(length)
+    q, k, v = some(rng, 2, 3, length + 2, size), some(rng, 2, 3, length, size), some(rng, 2, 3, length, size + 1)
+    got, kernel = attention(bench, (q, k, v))
+    assert "ref" not in kernel
+    np.testing.assert_allclose(got, by_hand(q, k, v), rtol=1e-4, atol=1e-5)
+    packed = [x.transpose(0, 2, 1, 3).reshape(2, x.shape[2], -1) for x in (q, k, v)]
+    mask = some(rng, 2, 1, 1, length)
+    got, kernel = attention(bench, (*packed, mask), Attention(q_num_heads=3, kv_num_heads=3))
+    assert "ref" not in kernel
+    want = by_hand(q, k, v, mask).transpose(0, 2, 1, 3).reshape(2, length + 2, -1)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_query_that_is_no_number_spoils_its_row_only(bench, value):
+    rng = np.random.default_rng(1)
+    q, k, v = some(rng, 1, 2, 5, 8), some(rng, 1, 2, 20, 8), some(rng, 1, 2, 20, 4)
+    want = by_hand(q, k, v)
+    q[0, 1, 3, 2] = value
+    got, _ = attention(bench, (q, k, v))
+    assert np.isnan(got[0, 1, 3]).all()
+    want[0, 1, 3] = np.nan
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_whose_keys_are_all_masked_is_zeros(bench):
+    rng = np.random.default_rng(2)
+    q, k, v, mask = some(rng, 2, 2, 5, 8), some(rng, 2, 2, 6, 8), some(rng, 2, 2, 6, 4), some(rng, 5, 6)
+    mask[3] = -np.inf
+    mask[1, 2:] = -np.inf
+    got, _ = attention(bench, (q, k, v, mask))
+    assert not got[:, :, 3].any()
+    rows = [0, 1, 2, 4]
+    np.testing.assert_allclose(got[:, :, rows], by_hand(q[:, :, rows], k, v, mask[rows]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [
+        (Attention(softcap=1.0), 3),
+        (Attention(is_causal=True), 4),
+        (Attention(left_window_size=0, right_window_size=0, is_causal=True), 4),
+    ],
+)
+def test_what_the_primitives_do_not_do_is_refused(bench, op, inputs):
+    rng = np.random.default_rng(3)
+    given = (some(rng, 1, 2, 5, 8), some(rng, 1, 2, 6, 8), some(rng, 1, 2, 6, 4), some(rng, 5, 6))[:inputs]
+    graph = bench.inferred(bench.single(op, given))
+    answer = bench.device.supports(TypedNode.of(graph.nodes[0], graph))
+    assert not answer or answer.kernel == "ref"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_large_softmax_keeps_what_is_no_number(bench, value):
+    rng = np.random.default_rng(4)
+    x = some(rng, 3, 200, 64)
+    x[1, 7, 5] = value
+    (got,) = bench.run(bench.executable(bench.single(Softmax(), (x,))), (x,))
+    wide = x.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(wide - wide.max(-1, keepdims=True))
+    np.testing.assert_allclose(got, weights / weights.sum(-1, keepdims=True), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dims", [(), (4,), (2, 1, 4), (2, 3, 4)])
+def test_a_number_less_a_value_runs_by_a_primitive(bench, dims):
+    rng = np.random.default_rng(5)
+    x, c = some(rng, 2, 3, 4), some(rng, *dims)
+    x[0, 0, :2] = np.nan, np.inf
+    graph = bench.inferred(bench.single(Sub(), (c, x), constants=(0,)))
+    assert bench.device.supports(TypedNode.of(graph.nodes[0], graph)).kernel.startswith("jit")
+    (got,) = bench.run(bench.executable(graph), (x,))
+    np.testing.assert_array_equal(got, c - x)
+
+
+def test_indices_that_are_out_of_range_are_an_error():
+    g = GraphBuilder()
+    data, at = g.input("data", "float32", (5, 3)), g.input("at", "int64", (2,))
+    with dovetail.Core() as core, core.compile_model(g.model([g.node(Gather(), data, at)]), "ONEDNN") as compiled:
+        x = np.arange(15, dtype=np.float32).reshape(5, 3)
+        np.testing.assert_array_equal(compiled({"data": x, "at": np.array([-5, 4])})[0], x[[0, 4]])
+        assert compiled.report().nodes[0].kernel == "take"
+        for wrong in (5, -6):
+            with pytest.raises(InferError, match=f"index {wrong} is outside axis 0 of size 5"):
+                compiled({"data": x, "at": np.array([0, wrong])})
