@@ -1,0 +1,213 @@
+"""Each sort of primitive at odd sizes against its reference in float64, from inputs that are neither contiguous nor writable."""
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.device import TypedNode
+from dovetail.graph import GraphBuilder
+from dovetail.ops.average_pool import AveragePool
+from dovetail.ops.conv import Conv
+from dovetail.ops.conv_transpose import ConvTranspose
+from dovetail.ops.global_average_pool import GlobalAveragePool
+from dovetail.ops.group_normalization import GroupNormalization, GroupNormalization_18
+from dovetail.ops.instance_normalization import InstanceNormalization
+from dovetail.ops.log_softmax import LogSoftmax
+from dovetail.ops.lrn import LRN
+from dovetail.ops.mat_mul import MatMul
+from dovetail.ops.max_pool import MaxPool
+from dovetail.ops.p_relu import PRelu
+from dovetail.ops.reduce_mean import ReduceMean
+from dovetail.ops.resize import Resize
+from dovetail.ops.softmax import Softmax
+from dovetail.ops.upsample import Upsample
+from dovetail_cpu_onednn import executable as executables
+from dovetail_cpu_onednn.library import library
+
+
+@pytest.fixture(scope="module")
+def core():
+    return dovetail.Core(config=False)
+
+
+def axes(*numbers):
+    return np.array(numbers, np.int64)
+
+
+def scales(*numbers):
+    return np.array(numbers, np.float32)
+
+
+SIX = (2, 6, 9, 7)
+FLOORED = Resize(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+PRIMITIVES = {
+    "conv_1d_dilated": (Conv(dilations=(3,), pads=(2, 3)), (2, 5, 17), [(7, 5, 3), (7,)]),
+    "conv_3d_grouped": (Conv(group=3, pads=(1, 0, 1, 1, 1, 0), strides=(2, 1, 1)), (2, 6, 5, 6, 7), [(9, 2, 3, 3, 2), (9,)]),
+    "conv_3d_depthwise": (Conv(group=6, pads=(1,) * 6), (1, 6, 5, 4, 7), [(6, 1, 3, 3, 3)]),
+    "conv_multiplied_depthwise": (Conv(group=6, pads=(1, 1, 1, 1)), SIX, [(12, 1, 3, 3), (12,)]),
+    "conv_same_upper": (Conv(auto_pad="SAME_UPPER", strides=(2, 2)), SIX, [(5, 6, 3, 2)]),
+    "conv_same_lower": (Conv(auto_pad="SAME_LOWER", strides=(2, 3)), SIX, [(5, 6, 4, 4)]),
+    "conv_valid": (Conv(auto_pad="VALID"), SIX, [(5, 6, 3, 3)]),
+    "deconv_grouped": (
+        ConvTranspose(group=2, strides=(2, 3), pads=(1, 0, 0, 1)),
+        SIX,
+        [(6, 4, 3, 3), (8,)],
+    ),
+    "deconv_1d": (ConvTranspose(dilations=(2,), strides=(2,)), (3, 4, 7), [(4, 5, 3)]),
+    "deconv_3d": (ConvTranspose(strides=(1, 2, 1)), (1, 3, 3, 4, 5), [(3, 4, 2, 2, 3)]),
+    "matmul_broadcast": (MatMul(), (3, 1, 5, 7), [(4, 7, 6)]),
+    "matmul_row": (MatMul(), (7,), [(7, 5)]),
+    "max_pool_ceil": (MaxPool(kernel_shape=(3, 2), strides=(2, 2), ceil_mode=True, pads=(1, 0, 0, 1)), SIX, []),
+    "max_pool_3d": (MaxPool(kernel_shape=(2, 2, 2), strides=(2, 1, 2)), (1, 3, 5, 4, 7), []),
+    "average_pool_ceil": (AveragePool(kernel_shape=(3, 2), strides=(2, 2), ceil_mode=True, pads=(1, 0, 0, 1)), SIX, []),
+    "average_pool_counts_pads": (AveragePool(kernel_shape=(3, 3), pads=(1, 1, 1, 1), count_include_pad=True), SIX, []),
+    "average_pool_same": (AveragePool(kernel_shape=(4, 3), strides=(2, 2), auto_pad="SAME_UPPER"), SIX, []),
+    "global_average_pool": (GlobalAveragePool(), (2, 5, 3, 4, 5), []),
+    "instance_normalization": (InstanceNormalization(epsilon=0.1), (3, 5, 9, 7), [(5,), (5,)]),
+    "group_normalization": (GroupNormalization(num_groups=2), SIX, [(6,), (6,)]),
+    "group_normalization_18": (GroupNormalization_18(num_groups=3), SIX, [(3,), (3,)]),
+    "lrn": (LRN(size=5, alpha=0.5, bias=1.5), (2, 32, 5, 7), []),
+    "prelu_channels": (PRelu(), SIX, [(6, 1, 1)]),
+    "prelu_elements": (PRelu(), SIX, [SIX]),
+    "prelu_one": (PRelu(), SIX, [(1,)]),
+    "softmax": (Softmax(), (3, 5, 7), []),
+    "log_softmax": (LogSoftmax(axis=-1), (3, 17), []),
+    "reduce_mean": (ReduceMean(), SIX, [axes(2, 3)]),
+    "nearest_up": (Resize(), SIX, [None, scales(1, 1, 2, 3)]),
+    "nearest_sizes": (FLOORED, SIX, [None, None, axes(2, 6, 18, 14)]),
+    "linear_up": (Resize(mode="linear"), SIX, [None, scales(1, 1, 2, 3)]),
+    "linear_down": (Resize(mode="linear"), SIX, [None, None, axes(2, 6, 4, 5)]),
+    "linear_3d": (Resize(mode="linear"), (1, 2, 3, 4, 5), [None, scales(1, 1, 2, 1, 3)]),
+    "linear_1d": (Resize(mode="linear", coordinate_transformation_mode="pytorch_half_pixel"), (2, 3, 9), [None, scales(1, 1, 2)]),
+    "upsample": (Upsample(), SIX, [scales(1, 1, 2, 2)]),
+}
+REFERENCES = {
+    "nearest_down_halves": (Resize(), (2, 6, 8, 7), [None, None, axes(2, 6, 4, 7)]),
+    "align_corners": (Resize(mode="linear", coordinate_transformation_mode="align_corners"), SIX, [None, scales(1, 1, 2, 3)]),
+    "asymmetric": (Resize(mode="linear", coordinate_transformation_mode="asymmetric"), SIX, [None, scales(1, 1, 2, 3)]),
+    "antialias": (Resize(mode="linear", antialias=True), SIX, [None, scales(1, 1, 0.5, 0.5)]),
+    "cubic": (Resize(mode="cubic"), SIX, [None, scales(1, 1, 2, 2)]),
+    "scale_that_gives_no_whole_number": (Resize(mode="linear"), SIX, [None, scales(1, 1, 1.3, 1.3)]),
+    "channels": (Resize(), SIX, [None, scales(1, 2, 1, 1)]),
+    "lrn_even": (LRN(size=4, alpha=0.5), (2, 32, 5, 7), []),
+    "max_pool_dilated": (MaxPool(kernel_shape=(3, 2), dilations=(2, 3)), SIX, []),
+    "average_pool_dilated": (AveragePool(kernel_shape=(3, 2), dilations=(2, 1)), SIX, []),
+    "lrn_other_power": (LRN(size=5, alpha=0.5, beta=0.6), (2, 32, 5, 7), []),
+    "softmax_first": (Softmax(axis=0), (3, 5, 7), []),
+    "upsample_linear": (Upsample(mode="linear"), SIX, [scales(1, 1, 2, 2)]),
+}
+
+
+def arrays_of(name, shape, parameters):
+    rng = np.random.default_rng(len(name))
+    made = [(rng.standard_normal(p) / 2).astype(np.float32) if isinstance(p, tuple) else p for p in parameters]
+    return [rng.standard_normal(shape).astype(np.float32), *made]
+
+
+def awkward(array):
+    """The same values with strides of their own, and read-only."""
+    found = np.full(tuple(2 * size for size in array.shape), np.nan, array.dtype)
+    view = found[(slice(None, None, -2),) * array.ndim]
+    view[...] = array
+    view.flags.writeable = False
+    return view
+
+
+def wide(array):
+    return array.astype(np.float64) if array is not None and array.dtype == np.float32 else array
+
+
+CASES = {**PRIMITIVES, **REFERENCES}
+WITH_DATA = [name for name, (_, _, parameters) in CASES.items() if any(isinstance(p, tuple) for p in parameters)]
+"""Those with parameters that may be computed too."""
+FIXED_BATCH = ("prelu_elements", "nearest_sizes", "linear_down", "matmul_broadcast", "matmul_row")
+
+
+@pytest.mark.parametrize(("name", "constant"), [*((n, True) for n in CASES), *((n, False) for n in WITH_DATA)])
+def test_primitives(core, bench, name, constant):
+    op, shape, parameters = CASES[name]
+    arrays = arrays_of(name, shape, parameters)
+    fixed = [i for i, a in enumerate(arrays) if i and a is not None and (constant or not isinstance(parameters[i - 1], tuple))]
+    graph = bench.single(op, arrays, constants=fixed)
+    typed = bench.inferred(graph)
+    kernel = bench.device.supports(TypedNode.of(typed.nodes[0], typed)).kernel
+    assert (kernel == "ref") is (name in REFERENCES or (name == "prelu_one" and not constant)), kernel
+    # The scales of resampling are numbers of float32, wherever the data is.
+    kept = [a if isinstance(op, Resize | Upsample) and i else wide(a) for i, a in enumerate(arrays)]
+    want = op.reference(*kept)
+    want = want[0] if isinstance(want, tuple) else want
+    compiled = core.compile_model(_model(graph), "ONEDNN")
+    feeds = {f"x{i}": awkward(a) for i, a in enumerate(arrays) if a is not None and i not in fixed}
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(feeds)["y"], want, rtol=1e-4, atol=1e-5)
+
+
+def _model(graph):
+    g = GraphBuilder()
+    names = {name: g.input(name, t.dtype.value, t.shape) for name, t in ((n, graph.types[n]) for n in graph.inputs)}
+    names |= {name: g.constant(value, name=name) for name, value in graph.constants.items()}
+    (node,) = graph.nodes
+    g.node(node.op, *(name and names[name] for name in node.inputs), outputs=["y"])
+    return g.model(["y"])
+
+
+@pytest.mark.parametrize("name", [name for name in PRIMITIVES if name not in FIXED_BATCH])
+def test_batch_0(core, name):
+    op, shape, parameters = PRIMITIVES[name]
+    arrays = arrays_of(name, (0, *shape[1:]), parameters)
+    g = GraphBuilder()
+    rest = ["" if a is None else g.constant(a) for a in arrays[1:]]
+    g.node(op, g.input("x", "float32", arrays[0].shape), *rest, outputs=["y"])
+    got = core.compile_model(g.model(["y"]), "ONEDNN")({"x": arrays[0]})["y"]
+    assert got.shape[0] == 0
+    assert got.size == 0
+
+
+@pytest.mark.parametrize("channels", [16, 33])
+def test_layouts_go_through(core, channels):
+    """Normalisation, slopes and resampling take the layout of the convolutions round them."""
+    rng = np.random.default_rng(channels)
+
+    def some(*shape):
+        return (rng.standard_normal(shape) / 6).astype(np.float32)
+
+    w, slope = [some(channels, c, 3, 3) for c in (16, channels)], some(channels, 1, 1)
+    steps = [LRN(size=5, alpha=0.5), PRelu(), Resize(mode="linear"), MaxPool(kernel_shape=(2, 2))]
+    g = GraphBuilder()
+    value = g.node(Conv(), g.input("x", "float32", (2, 16, 9, 8)), g.constant(w[0]))
+    value = g.node(steps[0], value)
+    value = g.node(steps[1], value, g.constant(slope))
+    value = g.node(steps[2], value, "", g.constant(scales(1, 1, 2, 2)))
+    value = g.node(Conv(), g.node(steps[3], value), g.constant(w[1]), outputs=["y"])
+    x = some(2, 16, 9, 8) * 6
+    compiled = core.compile_model(g.model(["y"]), "ONEDNN", {"FUSION": False})
+    want = steps[0].reference(Conv().reference(wide(x), wide(w[0])))
+    want = steps[2].reference(steps[1].reference(want, wide(slope)), None, scales(1, 1, 2, 2))
+    want = Conv().reference(steps[3].reference(want)[0], wide(w[1]))
+    np.testing.assert_allclose(compiled({"x": x})["y"], want, rtol=1e-4, atol=1e-4)
+    nodes = [n for n in compiled.report().nodes if not n.op.endswith("Reorder")]
+    assert not [n.name for n in nodes if n.kernel == "ref"]
+    assert compiled.report().reorders <= 2, "one for the input, one for the output"
+
+
+def test_constants_are_reordered_once(core, monkeypatch):
+    """Weights go into the primitive's layout when the model is compiled: no request and no run moves them again."""
+    moved = []
+    monkeypatch.setattr(executables, "_moved", lambda *args, done=executables._moved: moved.append(args[0].shape) or done(*args))
+    rng = np.random.default_rng(4)
+    w = [rng.standard_normal(s).astype(np.float32) for s in ((32, 16, 3, 3), (24, 32, 1, 1))]
+    g = GraphBuilder()
+    value = g.node(Conv(), g.input("x", "float32", (1, 16, 9, 9)), g.constant(w[0]))
+    g.node(Conv(), value, g.constant(w[1]), outputs=["y"])
+    compiled = core.compile_model(g.model(["y"]), "ONEDNN")
+    assert sorted(moved) == sorted(a.shape for a in w)
+    executed = []
+    describe = type(library()).describe_reorder
+    monkeypatch.setattr(type(library()), "describe_reorder", lambda *args: executed.append(1) or describe(*args))
+    for _ in range(3):
+        request = compiled.create_infer_request()
+        for _ in range(2):
+            request.infer({"x": rng.standard_normal((1, 16, 9, 9)).astype(np.float32)})
+    assert len(moved) == 2
+    assert not executed
+    assert compiled.report().reorders == 2, "of the input and the output"
