@@ -14,6 +14,7 @@ from dovetail.device import (
     Graph,
     KernelTable,
     LayerConfig,
+    Quantized,
     Reason,
     Refusal,
     Reorder,
@@ -25,6 +26,7 @@ from dovetail.errors import CompileError
 from dovetail_cpu_onednn.bound import MOVE, HostedKernel, hosted_kernels
 from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
 from dovetail_cpu_onednn.generic import GENERIC, REORDER
+from dovetail_cpu_onednn.int8 import QUANTIZED
 from dovetail_cpu_onednn.kernel import OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import Options, default_threads, library, load
 from dovetail_cpu_onednn.precision import CONVERT, Convert, lower
@@ -112,6 +114,8 @@ def _choose(node: TypedNode) -> Choice[OnednnKernel] | Refusal:
         return Refusal(Reason.DYNAMIC)
     if isinstance(node.op, Convert):
         return choose((CONVERT,), node)
+    if isinstance(node.op, Quantized):
+        return choose((QUANTIZED, *GENERIC), node)
     if isinstance(node.op, Reorder):
         return choose((REORDER, MOVE), node)
     # An operator of another domain, or one that replaces a standard one, may mean something else by the same name.

@@ -19,7 +19,7 @@ from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
 from dovetail_cpu_onednn.bound import ReferenceKernel
 from dovetail_cpu_onednn.chain import BINARY, attach, eltwise_kind
 from dovetail_cpu_onednn.kernel import LOW, Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given
-from dovetail_cpu_onednn.layouts import describe, number_of, plain
+from dovetail_cpu_onednn.layouts import DATA_TYPES, describe, number_of, plain
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["GENERIC", "REORDER", "ElementwiseKernel", "ReorderKernel", "ViewKernel"]
@@ -39,13 +39,15 @@ class ViewKernel(OnednnKernel):
 
 
 class ReorderKernel(PrimitiveKernel):
-    """From one layout to another, for float32 and bfloat16."""
+    """From one layout to another, for the data types of oneDNN."""
 
     name = "reorder"
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         dtype = given(node, 0).dtype
-        return Accepted(self.name) if dtype in LOW else Refusal(Reason.DTYPE, f"{dtype}; accepted: float32, bfloat16")
+        if dtype in DATA_TYPES:
+            return Accepted(self.name)
+        return Refusal(Reason.DTYPE, f"{dtype}; accepted: {', '.join(sorted(d.value for d in DATA_TYPES))}")
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)

@@ -213,8 +213,10 @@ def require_data(node: TypedNode, dtypes: frozenset[DType], parameters: Sequence
 
 def with_precision(name: str, node: TypedNode) -> str:
     """What reports call an implementation on this node: not all names of oneDNN tell the data type."""
-    low = any(t is not None and t.dtype is DType.BFLOAT16 for t in (*node.inputs, *node.outputs))
-    return f"{name} bf16" if low and "bf16" not in name else name
+    dtypes = {t.dtype for t in (*node.inputs, *node.outputs) if t is not None}
+    if DType.BFLOAT16 in dtypes and "bf16" not in name:
+        return f"{name} bf16"
+    return f"{name} int8" if dtypes & {DType.INT8, DType.UINT8} and "int8" not in name else name
 
 
 def given(node: TypedNode, index: int) -> TensorType:

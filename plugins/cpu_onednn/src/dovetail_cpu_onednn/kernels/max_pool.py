@@ -1,15 +1,17 @@
 """MaxPool without indices: oneDNN's pooling."""
 
-from dovetail.device import TypedNode
+from dovetail.device import DType, TypedNode
 from dovetail.ops.max_pool import MaxPool
 from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.binding import Alg
-from dovetail_cpu_onednn.kernel import given
+from dovetail_cpu_onednn.kernel import LOW, given
 from dovetail_cpu_onednn.kernels._pool import PoolKernel
 
 
 class Pooling(PoolKernel):
     """The largest element of each window."""
+
+    dtypes = LOW | {DType.INT8, DType.UINT8}
 
     def geometry(self, node: TypedNode) -> ConvGeometry:
         assert isinstance(node.op, MaxPool)

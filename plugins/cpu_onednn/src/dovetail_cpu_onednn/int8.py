@@ -1,0 +1,409 @@
+"""Quantized operators by int8 primitives: scales and offsets folded into weights' scales and bias, the rest into post-ops.
+
+In memory lie u8 and s8; sums are s32; what follows is float32 with one rounding where the graph quantizes. A primitive computes
+`sum * scale + bias`, then its post-ops: quantizing to y is multiplying by 1 / y_scale and adding y_zero_point, so for a
+convolution without anything behind it both go into scale and bias, and its chain is empty.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import (
+    PLAIN,
+    Binary,
+    DType,
+    Eltwise,
+    LayerConfig,
+    PostOp,
+    Quantized,
+    QuantizedStep,
+    Reason,
+    Scaling,
+    TensorType,
+    TypedNode,
+)
+from dovetail.ops.conv import Conv
+from dovetail.ops.gemm import Gemm
+from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg, MemoryDesc, PrimitiveDesc
+from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended, eltwise_kind
+from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given, is_constant, relaid
+from dovetail_cpu_onednn.kernels._conv import padding, weights_of
+from dovetail_cpu_onednn.kernels._matmul import collapse
+from dovetail_cpu_onednn.kernels._pool import whole
+from dovetail_cpu_onednn.layouts import describe, number_of, plain, tokens, undecided
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["INT8", "QUANTIZED", "QuantizedKernel", "value_argument"]
+
+INT8 = frozenset({DType.INT8, DType.UINT8})
+Array = NDArray[Any]
+_SHIFT = 128
+"""Between u8 weights and the s8 that the primitives take."""
+
+
+def value_argument(arg: int, value: Array) -> Argument:
+    """A few numbers that a primitive reads, kept with it."""
+    desc = plain(value.shape, number_of(DType.of(value.dtype)))
+    return Argument(arg, "content", 0, desc, content=lambda: value)
+
+
+class QuantizedKernel(PrimitiveKernel):
+    """Convolutions, matrix products, sums and means of quantized values, with what follows them up to the next quantization."""
+
+    name = "int8"
+    dtypes = INT8 | {DType.FLOAT32}
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        assert isinstance(node.op, Quantized)
+        if node.post_ops:
+            raise Refused(Reason.POST_OP, "what is stored quantized takes none")
+        build = _BUILDERS.get(node.op.main.key)
+        if build is None or type(node.op.main).__module__ != f"dovetail.ops.{node.op.main.stem}":
+            raise Refused(Reason.OPERATOR, f"no int8 primitive for {node.op.main.key}")
+        return build(node, node.op, free)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        assert isinstance(node.op, Quantized)
+        if node.op.main.key in ("Conv", "Gemm", "MatMul"):
+            return super().configurations(node)
+        rank, found = node.outputs[0].rank, []
+        for layout in tokens(rank):
+            inputs = tuple(layout if t is not None and t.rank == rank else PLAIN for t in node.inputs)
+            config = LayerConfig(inputs, (layout,))
+            if isinstance(self._attempt(relaid(node, config), self._checked), Recipe):
+                found.append(config)
+        return found
+
+
+# --- what follows the sum ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Epilogue:
+    """A chain under construction. `head` is the factor and offset before its first step, `after` those that are pending."""
+
+    free: bool
+    dims: tuple[int, ...] | None = None
+    head: tuple[float, float] = (1.0, 0.0)
+    after: tuple[float, float] = (1.0, 0.0)
+    appended: list[Appended] = field(default_factory=list)
+    reads: list[tuple[int, int, MemoryDesc]] = field(default_factory=list)
+
+    @staticmethod
+    def of(node: TypedNode, op: Quantized, free: bool, units: Array, dims: tuple[int, ...] | None = None) -> "_Epilogue":
+        """All steps but the first, and the quantization of the result.
+
+        `units` are the real numbers that one in a sum stands for; `dims` those in which the result is computed, if in others.
+        """
+        chain = _Epilogue(free, dims)
+        for step in op.steps[1:]:
+            if isinstance(step, Scaling):
+                chain._round(step)
+            else:
+                chain._step(node, op, step)
+        if op.result is not None:
+            chain._store(op.result, units)
+        chain._flush()
+        return chain
+
+    def _store(self, scaling: Scaling, units: Array) -> None:
+        """To the numbers that are stored; oneDNN rounds last, halves to even. Before an odd zero point that is another half."""
+        scale, zero = _single(scaling)
+        if zero % 2 and _gives_halves(units / scale):
+            self._affine(1 / scale, 0.0)
+            self._flush()
+            self.appended.append(("eltwise", (ELTWISE["round"], 0.0, 0.0)))
+            self._affine(1.0, zero)
+        else:
+            self._affine(1 / scale, zero)
+
+    def _affine(self, factor: float, offset: float) -> None:
+        self.after = (self.after[0] * factor, self.after[1] * factor + offset)
+
+    def _flush(self) -> None:
+        factor, offset = self.after
+        if not self.appended:
+            self.head = (self.head[0] * factor, self.head[1] * factor + offset)
+        elif self.after != (1.0, 0.0):
+            self.appended.append(("eltwise", (ELTWISE["linear"], factor, offset)))
+        self.after = (1.0, 0.0)
+
+    def _round(self, scaling: Scaling) -> None:
+        """To the numbers that the quantization has, and back."""
+        scale, zero = _single(scaling)
+        limits = np.iinfo(scaling.dtype.numpy)
+        self._affine(1 / scale, 0.0)
+        self._flush()
+        self.appended.append(("eltwise", (ELTWISE["round"], 0.0, 0.0)))
+        self.appended.append(("eltwise", (ELTWISE["clip"], limits.min - zero, limits.max - zero)))
+        self._affine(scale, 0.0)
+
+    def _step(self, node: TypedNode, op: Quantized, step: QuantizedStep) -> None:
+        result = node.outputs[0].with_dtype(DType.FLOAT32)
+        names = ["" if i is None else str(i) for i in step.inputs]
+        types = [None if i is None else result if i < 0 else given(node, i).with_dtype(DType.FLOAT32) for i in step.inputs]
+        for post_op in step.op.post_ops(types, names, names.index("-1")) or ():
+            if isinstance(post_op, Eltwise):
+                self._eltwise(post_op)
+            else:
+                self._binary(node, op, post_op)
+
+    def _eltwise(self, post_op: Eltwise) -> None:
+        if post_op.algorithm == "linear":
+            self._affine(post_op.alpha * post_op.scale, post_op.beta * post_op.scale)
+            return
+        self._flush()
+        self.appended += eltwise_kind(post_op)
+
+    def _binary(self, node: TypedNode, op: Quantized, post_op: PostOp) -> None:
+        if not isinstance(post_op, Binary) or post_op.algorithm not in BINARY:
+            raise Refused(Reason.POST_OP, f"{post_op} on quantized values")
+        index = int(post_op.operand)
+        tensor, scaling = given(node, index), op.scalings[index]
+        scale, zero = (1.0, 0.0) if scaling is None else _single(scaling)
+        sign = {"add": 1.0, "sub": -1.0}.get(post_op.algorithm, 0.0)
+        if scaling is not None and not sign and zero:
+            raise Refused(Reason.POST_OP, f"{post_op.algorithm} by values with a zero point")
+        # value + scale * (stored - zero), divided by the scale while the stored numbers are added.
+        if sign:
+            self._affine(1 / scale, -sign * zero)
+        self._flush()
+        self.reads.append((len(self.appended), index, self._operand(tensor, node.outputs[0])))
+        self.appended.append(("binary", (BINARY[post_op.algorithm], self.reads[-1][2])))
+        self._affine(1 / scale if post_op.algorithm == "div" else scale, 0.0)
+
+    def _operand(self, tensor: TensorType, result: TensorType) -> MemoryDesc:
+        number = number_of(tensor.dtype)
+        if tensor.dims == result.dims:
+            if self.dims not in (None, result.dims):
+                return plain(self.dims or (), number)
+            return undecided(tensor) if self.free else describe(tensor)
+        dims = (1,) * (result.rank - tensor.rank) + tensor.dims
+        if self.dims not in (None, result.dims):
+            raise Refused(Reason.POST_OP, f"operand {tensor} for a result {result} that is computed as {self.dims}")
+        return plain(dims, number)
+
+    def arguments(self, pd: PrimitiveDesc, shift: int = 0) -> list[Argument]:
+        """What the chain reads, `shift` steps before it."""
+        lib, found = library(), []
+        for position, index, desc in self.reads:
+            arg = Arg.post_op(position + shift, Arg.SRC_1)
+            found.append(Argument(arg, "input", index, lib.arg_md(pd, arg, desc.dims), flexible=len(desc.dims) > 2))
+        return found
+
+    @property
+    def whole(self) -> list[Appended]:
+        """The chain with its head as its first step, for primitives that have no bias to fold that into."""
+        if self.head == (1.0, 0.0):
+            return self.appended
+        return [("eltwise", (ELTWISE["linear"], *self.head)), *self.appended]
+
+
+def _gives_halves(factors: Array) -> bool:
+    """Whether whole numbers times these can lie half-way between two: they have few bits. For others it is chance."""
+    mantissas, _ = np.frexp(np.asarray(factors, np.float64))
+    return bool((mantissas * 4096 % 1 == 0).any())
+
+
+def _single(scaling: Scaling) -> tuple[float, float]:
+    if not scaling.is_single:
+        raise Refused(Reason.ATTRIBUTE, "activations with several scales; accepted: one scale and zero point")
+    return float(scaling.scale.reshape(())), float(scaling.zero_point.reshape(()))
+
+
+# --- weights and bias ----------------------------------------------------------------------------------------------------
+
+
+def _source(node: TypedNode, op: Quantized, index: int) -> tuple[float, int]:
+    scaling = op.scalings[index] if index < len(op.scalings) else None
+    if scaling is None or given(node, index).dtype not in INT8:
+        raise Refused(Reason.DTYPE, f"input {index} is not quantized to 8 bits")
+    scale, zero = _single(scaling)
+    return scale, int(zero)
+
+
+def _weights(node: TypedNode, op: Quantized, axis: int) -> tuple[Array, Array]:
+    """The constant weights in int8, and their scale: one, or one for each place along `axis`."""
+    scaling = op.scalings[1]
+    if scaling is None or not is_constant(node, 1):
+        raise Refused(Reason.DTYPE, "weights that are not constant and quantized")
+    tensor = given(node, 1)
+    stored, zeros = tensor.value, scaling.zero_point.astype(np.int32)
+    assert stored is not None
+    if tensor.dtype is DType.UINT8:
+        stored, zeros = (stored.astype(np.int16) - _SHIFT).astype(np.int8), zeros - _SHIFT
+    if zeros.any():
+        raise Refused(Reason.ATTRIBUTE, "weights with a zero point")
+    if scaling.scale.size > 1 and scaling.axis % tensor.rank != axis:
+        raise Refused(Reason.ATTRIBUTE, f"scales of the weights along axis {scaling.axis}; accepted: {axis}")
+    return stored, scaling.scale.reshape(-1).astype(np.float64)
+
+
+def _bias(node: TypedNode, op: Quantized, index: int, size: int) -> Array:
+    """The real bias, zeros where there is none."""
+    tensor = node.inputs[index] if op.steps and index < _own_inputs(op) else None
+    if tensor is None:
+        return np.zeros(size)
+    if tensor.value is None or op.scalings[index] is not None or tensor.size != size or tensor.dims[-1] != size:
+        raise Refused(Reason.SHAPE, f"bias {tensor}; accepted: a constant row of {size} real numbers")
+    return np.asarray(tensor.value, np.float64).reshape(-1)
+
+
+def _own_inputs(op: Quantized) -> int:
+    """How many inputs the first step has; they come first."""
+    step = op.steps[0]
+    assert isinstance(step, QuantizedStep)
+    return sum(index is not None for index in step.inputs)
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """What goes into a primitive besides data: masks for its attributes, and the numbers themselves."""
+
+    masks: tuple[tuple[str, int, int], ...]
+    arguments: tuple[Argument, ...]
+    bias: Argument | None
+
+    @staticmethod
+    def of(scales: Array, mask: int, zero: int, bias: Array, dims: Sequence[int]) -> "_Parameters":
+        """For sums that are scaled by `scales`, over a source with zero point `zero`, plus a bias of shape `dims`."""
+        masks = [("scales", int(Arg.WEIGHTS), mask if scales.size > 1 else 0)]
+        arguments = [value_argument(Arg.SCALES | Arg.WEIGHTS, scales.astype(np.float32))]
+        if zero:
+            masks.append(("zero_points", int(Arg.SRC), 0))
+            arguments.append(value_argument(Arg.ZERO_POINTS | Arg.SRC, np.array([zero], np.int32)))
+        added = value_argument(Arg.BIAS, bias.astype(np.float32).reshape(dims)) if bias.any() else None
+        return _Parameters(tuple(masks), tuple(arguments), added)
+
+    @property
+    def row(self) -> MemoryDesc | None:
+        """The descriptor of the bias."""
+        return None if self.bias is None else self.bias.desc
+
+    @property
+    def all(self) -> list[Argument]:
+        """Scales, zero points, bias."""
+        return [*self.arguments, *([] if self.bias is None else [self.bias])]
+
+
+# --- primitives ----------------------------------------------------------------------------------------------------------
+
+
+def _convolution(node: TypedNode, op: Quantized, free: bool) -> Recipe:
+    conv, src_type, dst_type = op.main, given(node, 0), node.outputs[0]
+    assert isinstance(conv, Conv)
+    scale, zero = _source(node, op, 0)
+    stored, scales = _weights(node, op, 0)
+    chain, maps = _Epilogue.of(node, op, free, scale * scales), stored.shape[0]
+    bias = _bias(node, op, 2, maps)
+    factor, offset = chain.head
+    parameters = _Parameters.of(scale * scales * factor, 3 if conv.group > 1 else 1, zero, bias * factor + offset, (maps,))
+    lib, g = library(), conv.geometry(src_type, given(node, 1))
+    wei = weights_of(TensorType(DType.INT8, stored.shape), conv.group, False)
+    src, dst = (undecided(t) if free else describe(t) for t in (src_type, dst_type))
+    wanted = lib.tagged(wei.dims, TAG_ANY, wei.dtype)
+    gaps = tuple(d - 1 for d in g.dilations)
+    sizes = (g.strides, gaps, g.pads_begin, padding(g))
+    attr = lib.attr(chain.appended, parameters.masks)
+    args = (INFERENCE, Alg.CONVOLUTION_DIRECT, src, wanted, parameters.row, dst, *sizes)
+    pd = lib.describe("convolution_forward", *args, attr=attr)
+    arguments = [
+        Argument(Arg.SRC, "input", 0, lib.arg_md(pd, Arg.SRC, src.dims), flexible=True),
+        Argument(Arg.WEIGHTS, "content", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims), content=lambda: stored),
+        Argument(Arg.DST, "output", 0, lib.arg_md(pd, Arg.DST, dst.dims), flexible=True),
+    ]
+    return Recipe((Stage(pd, (*arguments, *parameters.all, *chain.arguments(pd))),))
+
+
+def _product(
+    node: TypedNode, op: Quantized, wei: MemoryDesc, axis: int, shapes: tuple[tuple[int, ...], ...], unit: float, added: Array
+) -> Recipe:
+    """dst = src @ wei in the dimensions `shapes`; `unit` multiplies the product, `added` is the real row behind it."""
+    lib, (rows, _, result) = library(), shapes
+    scale, zero = _source(node, op, 0)
+    stored, scales = _weights(node, op, axis)
+    chain = _Epilogue.of(node, op, False, unit * scale * scales, result)
+    factor, offset = chain.head
+    row = (*(1,) * (len(result) - 1), result[-1])
+    bias = np.broadcast_to(added * factor + offset, row)
+    parameters = _Parameters.of(unit * scale * scales * factor, 1 << (len(result) - 1), zero, bias, row)
+    src, dst = plain(rows, number_of(given(node, 0).dtype)), plain(result, number_of(node.outputs[0].dtype))
+    wanted = lib.tagged(wei.dims, TAG_ANY, wei.dtype)
+    pd = lib.describe("matmul", src, wanted, parameters.row, dst, attr=lib.attr(chain.appended, parameters.masks))
+    arguments = [
+        Argument(Arg.SRC, "input", 0, src),
+        Argument(Arg.WEIGHTS, "content", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims), content=lambda: stored),
+        Argument(Arg.DST, "output", 0, dst),
+    ]
+    reads = [replace(argument, flexible=False) for argument in chain.arguments(pd)]
+    return Recipe((Stage(pd, (*arguments, *parameters.all, *reads)),))
+
+
+def _mat_mul(node: TypedNode, op: Quantized, free: bool) -> Recipe:
+    a, b = given(node, 0), given(node, 1)
+    shapes = collapse(a.dims, b.dims)
+    if a.rank < 2 or b.rank != 2:
+        raise Refused(Reason.SHAPE, f"{a} by {b}; accepted: matrices by one matrix")
+    return _product(node, op, plain(b.dims, number_of(DType.INT8)), 1, shapes, 1.0, np.zeros(1))
+
+
+def _gemm(node: TypedNode, op: Quantized, free: bool) -> Recipe:
+    gemm = op.main
+    assert isinstance(gemm, Gemm)
+    m, n, k = gemm.sizes(given(node, 0), given(node, 1))
+    if gemm.transA:
+        raise Refused(Reason.ATTRIBUTE, "transA 1; accepted: 0")
+    wei = library().strided((k, n), (1, k) if gemm.transB else (n, 1), number_of(DType.INT8))
+    bias = _bias(node, op, 2, n) * gemm.beta
+    return _product(node, op, wei, 0 if gemm.transB else 1, ((m, k), (k, n), (m, n)), gemm.alpha, bias)
+
+
+def _sum(node: TypedNode, op: Quantized, free: bool) -> Recipe:
+    """Two quantized values of one shape; their zero points become one offset behind the sum."""
+    if given(node, 0).dims != given(node, 1).dims or _own_inputs(op) != 2:
+        raise Refused(Reason.SHAPE, "summands of different shapes")
+    (s0, z0), (s1, z1) = (_source(node, op, index) for index in (0, 1))
+    lib, chain = library(), _Epilogue.of(node, op, False, np.array([s0, s1]))
+    factor, offset = chain.head
+    shifted = offset - factor * (s0 * z0 + s1 * z1)
+    before: list[Appended] = [("eltwise", (ELTWISE["linear"], 1.0, shifted))] if shifted else []
+    descs = [describe(t) for t in (given(node, 0), given(node, 1), node.outputs[0])]
+    masks = [("scales", int(arg), 0) for arg in (Arg.SRC, Arg.SRC_1)]
+    pd = lib.describe("binary", BINARY["add"], *descs, attr=lib.attr([*before, *chain.appended], masks))
+    places = ((Arg.SRC, "input", 0), (Arg.SRC_1, "input", 1), (Arg.DST, "output", 0))
+    arguments = [Argument(*place, desc, flexible=True) for place, desc in zip(places, descs, strict=True)]
+    scales = [value_argument(Arg.SCALES | arg, np.array([s * factor], np.float32)) for arg, s in ((Arg.SRC, s0), (Arg.SRC_1, s1))]
+    return Recipe((Stage(pd, (*arguments, *scales, *chain.arguments(pd, len(before)))),))
+
+
+def _mean(node: TypedNode, op: Quantized, free: bool) -> Recipe:
+    """The mean of each channel."""
+    if op.result is None or node.outputs[0].dtype is not given(node, 0).dtype:
+        raise Refused(Reason.DTYPE, "a mean of another type than its elements")
+    scale, zero = _source(node, op, 0)
+    lib, g = library(), whole(node)
+    chain = _Epilogue.of(node, op, False, np.array(scale / math.prod(g.kernel)))
+    chain.head = (chain.head[0] * scale, chain.head[1] - chain.head[0] * scale * zero)
+    src, dst = describe(given(node, 0)), describe(node.outputs[0])
+    gaps = tuple(d - 1 for d in g.dilations)
+    sizes = (g.strides, g.kernel, gaps, g.pads_begin, padding(g))
+    args = (INFERENCE, Alg.POOLING_AVG_EXCLUDE_PADDING, src, dst, *sizes)
+    pd = lib.describe("pooling_forward", *args, attr=lib.attr(chain.whole))
+    arguments = [Argument(Arg.SRC, "input", 0, src, flexible=True), Argument(Arg.DST, "output", 0, dst, flexible=True)]
+    return Recipe((Stage(pd, (*arguments, *chain.arguments(pd, len(chain.whole) - len(chain.appended)))),))
+
+
+_BUILDERS: dict[str, Callable[[TypedNode, Quantized, bool], Recipe]] = {
+    "Add": _sum,
+    "Conv": _convolution,
+    "Gemm": _gemm,
+    "GlobalAveragePool": _mean,
+    "MatMul": _mat_mul,
+}
+
+QUANTIZED = QuantizedKernel()

@@ -1,0 +1,30 @@
+"""DequantizeLinear from 8 bits by constant parameters: a reorder with scales, in whichever layout is wanted."""
+
+from collections.abc import Sequence
+
+from dovetail.device import DType, LayerConfig, Reason, TypedNode
+from dovetail.ops.dequantize_linear import DequantizeLinear
+from dovetail_cpu_onednn.binding import Arg
+from dovetail_cpu_onednn.int8 import INT8
+from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.kernels._scaling import between_layouts, scaled_reorder
+
+
+class Dequantize(PrimitiveKernel):
+    """u8 or s8 to float32."""
+
+    name = "dequantize"
+    dtypes = INT8 | {DType.FLOAT32}
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        op = node.op
+        assert isinstance(op, DequantizeLinear)
+        if op.block_size or node.outputs[0].dtype is not DType.FLOAT32 or given(node, 0).dtype not in INT8:
+            raise Refused(Reason.ATTRIBUTE, "blocks, or types other than 8 bits and float32")
+        return scaled_reorder(node, op.axis, Arg.SRC, given(node, 0).dtype.numpy)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return between_layouts(node)
+
+
+KERNELS = (Dequantize(),)

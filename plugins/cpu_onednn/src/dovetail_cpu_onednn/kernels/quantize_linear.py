@@ -1,0 +1,44 @@
+"""QuantizeLinear to 8 bits by constant parameters: a reorder with scales, in whichever layout is wanted."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.device import PLAIN, DType, LayerConfig, Reason, TypedNode
+from dovetail.ops.quantize_linear import QuantizeLinear
+from dovetail_cpu_onednn.binding import Arg
+from dovetail_cpu_onednn.int8 import INT8
+from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.kernels._scaling import between_layouts, quotient, scaled_reorder
+from dovetail_cpu_onednn.layouts import tokens
+
+
+class Quantize(PrimitiveKernel):
+    """float32 to u8 or s8."""
+
+    name = "quantize"
+    dtypes = INT8 | {DType.FLOAT32}
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        op = node.op
+        assert isinstance(op, QuantizeLinear)
+        if op.block_size or op.precision not in (0, DType.FLOAT32.onnx) or node.outputs[0].dtype not in INT8:
+            raise Refused(Reason.ATTRIBUTE, "blocks, another precision or another type than 8 bits")
+        if given(node, 0).dtype is not DType.FLOAT32:
+            raise Refused(Reason.DTYPE, f"{given(node, 0).dtype}; accepted: float32")
+        return quotient(node, op.axis) if _is_odd(node) else scaled_reorder(node, op.axis, Arg.DST, np.dtype(np.float32))
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        if not _is_odd(node):
+            return between_layouts(node)
+        rest = (PLAIN,) * (len(node.inputs) - 1)
+        return [LayerConfig((layout, *rest), (layout,)) for layout in tokens(node.outputs[0].rank)]
+
+
+def _is_odd(node: TypedNode) -> bool:
+    """Whether the zero point is odd: a reorder adds it before it rounds, so that halves would go the other way."""
+    zero = node.inputs[2] if len(node.inputs) > 2 else None
+    return zero is not None and zero.value is not None and bool((zero.value % 2).any())
+
+
+KERNELS = (Quantize(),)
