@@ -1,4 +1,4 @@
-"""Small models of the families that people run, with random weights: each stays whole on every device and agrees with ONNX Runtime."""
+"""Small models of the families that people run, random weights: whole on every device, and with ONNX Runtime's results."""
 
 from collections.abc import Callable
 from typing import Any
