@@ -1,5 +1,8 @@
 """int8 primitives against ONNX's formulas in integers and float64, quantization by quantization."""
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,8 +11,11 @@ import pytest
 from dovetail import Core
 from dovetail.graph import GraphBuilder
 from dovetail.ops import find
+from dovetail_cpu_onednn.library import library
 
 OPSET = 17
+pytestmark = pytest.mark.skipif(not library().has_int8, reason="this CPU has no instructions for 8-bit products")
+
 FAST = ("vnni", "int8")
 """Parts of the names of int8 implementations."""
 
@@ -262,6 +268,27 @@ def test_edges_of_the_quantized_part(dtype):
     np.testing.assert_array_equal(found[y], want)
     np.testing.assert_array_equal(found[z], ((want.astype(np.float32) - zero) * scale).astype(np.float32))
     assert [n.kernel for n in compiled.report().nodes] == ["jit:uni int8"] * 2
+
+
+_OLD_CPU = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from test_int8 import Net, agrees, convolved, op, stored
+net = Net(3)
+x, x_name = net.source((1, 16, 5, 5), zero=0)
+w, w_name = net.weights((8, 16, 3, 3))
+(got,), kernels = net.run(net.quantized(net.g.node(op("Conv"), x_name, w_name), 0.5, np.uint8(128)))
+agrees(got, stored(convolved(x.real, w.real), 0.5, np.uint8(128)))
+print([one for one, _ in kernels])
+"""
+
+
+def test_a_cpu_whose_sums_would_saturate_computes_in_float32():
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    command = [sys.executable, "-c", _OLD_CPU, os.path.dirname(__file__)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.stdout.strip() == "['DequantizeLinear', 'Conv', 'QuantizeLinear']", done.stderr
 
 
 def test_batch_0():

@@ -30,7 +30,7 @@ __all__ = [
 
 MAX_NDIMS = 12
 BF16, F32, S32, S8, U8 = 2, 3, 4, 5, 6
-BF16_ISA = 0xE7
+AVX2_VNNI, AVX512_VNNI, AVX512_BF16 = 0xF, 0x67, 0xE7
 INFERENCE = 96
 TAG_ANY = 1
 
@@ -268,7 +268,15 @@ class Onednn:
     @property
     def has_bfloat16(self) -> bool:
         """Whether the CPU multiplies bfloat16 numbers by an instruction, and oneDNN may use it (`ONEDNN_MAX_CPU_ISA`)."""
-        return bool(self._cdll.dnnl_get_effective_cpu_isa() & BF16_ISA == BF16_ISA)
+        return self._has_isa(AVX512_BF16)
+
+    @property
+    def has_int8(self) -> bool:
+        """Whether the CPU adds products of 8-bit numbers in 32 bits. On others oneDNN lets pairs of them saturate in 16."""
+        return self._has_isa(AVX512_VNNI) or self._has_isa(AVX2_VNNI)
+
+    def _has_isa(self, wanted: int) -> bool:
+        return bool(self._cdll.dnnl_get_effective_cpu_isa() & wanted == wanted)
 
     def set_threads(self, count: int) -> None:
         """How many threads of OpenMP what this thread calls may use. Without effect where oneDNN was built without OpenMP.

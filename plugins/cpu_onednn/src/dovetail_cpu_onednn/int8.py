@@ -62,6 +62,8 @@ class QuantizedKernel(PrimitiveKernel):
         assert isinstance(node.op, Quantized)
         if node.post_ops:
             raise Refused(Reason.POST_OP, "what is stored quantized takes none")
+        if not library().has_int8:
+            raise Refused(Reason.CAPABILITY, "this CPU has no instructions (VNNI) for exact sums of 8-bit products")
         build = _BUILDERS.get(node.op.main.key)
         if build is None or type(node.op.main).__module__ != f"dovetail.ops.{node.op.main.stem}":
             raise Refused(Reason.OPERATOR, f"no int8 primitive for {node.op.main.key}")
