@@ -22,6 +22,7 @@ PAGES = (
     "tutorial/first_model.md",
     "how-to/install_devices.md",
     "how-to/dynamic_shapes.md",
+    "how-to/custom_layers_xml.md",
     "how-to/host_kernels_and_layouts.md",
     "how-to/test_your_plugin.md",
     "how-to/doctor.md",
