@@ -60,8 +60,9 @@ class ConvKernel(PrimitiveKernel):
             found += [answer] if isinstance(answer, LayerConfig) and answer not in found else []
         rank = given(node, 0).rank
         for layout in (BYXF, *(blocked(rank, block) for block in BLOCKED[:2])):
-            answer = self._attempt(node, partial(self._throughout, layout))
-            found += [answer] if isinstance(answer, LayerConfig) and answer.inputs not in [c.inputs for c in found] else []
+            if all({c.inputs[0], c.outputs[0]} != {layout} for c in found):
+                answer = self._attempt(node, partial(self._throughout, layout))
+                found += [answer] if isinstance(answer, LayerConfig) else []
         return found
 
     def _throughout(self, layout: Layout, node: TypedNode) -> LayerConfig:
