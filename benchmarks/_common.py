@@ -31,10 +31,11 @@ class ModelSpec:
 
     @property
     def path(self) -> Path:
-        """The exported file; FileNotFoundError with the command that writes it when it is missing."""
+        """The file; FileNotFoundError with the command that writes it when it is missing."""
         path = MODELS_DIR / f"{self.name}.onnx"
         if not path.exists():
-            raise FileNotFoundError(f"{path} is missing: run `python benchmarks/models.py export` first")
+            command = "quantize" if self.name in QUANTIZED else "export"
+            raise FileNotFoundError(f"{path} is missing: run `python benchmarks/models.py {command}` first")
         return path
 
     def inputs(self, rng: np.random.Generator, batch: int, size: int | None = None) -> Arrays:
@@ -72,6 +73,17 @@ MODELS = {
         ModelSpec("ocl_engine", _images, (416,)),
     )
 }
+
+
+QUANTIZED = {
+    spec.name: spec
+    for spec in (
+        ModelSpec("resnet50_qdq", _images, (224,)),
+        ModelSpec("resnet50_qoperator", _images, (224,)),
+        ModelSpec("minilm_dynamic", _tokens, (128, 16)),
+    )
+}
+"""int8 models made of those in `MODELS`."""
 
 
 def error_figures(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[float, float]:

@@ -1,10 +1,11 @@
 """Latency on the CPU: dovetail's devices against onnxruntime and OpenVINO, from NumPy arrays in to NumPy arrays out.
 
 `python benchmarks/cpu.py [-d NUMPY -d OPENCL] [--peers onnxruntime,openvino,tinygrad] [--only MODEL] [--precision bf16]
-[--json]`. All run the same files and inputs on the same number of threads (2 by default) in interleaved rounds of one
-process; figures are medians, and only the ratios of one run mean something. With `--precision bf16` ONEDNN and OpenVINO
-compute in bfloat16, all others in float32. `load` is the time from the file to a runtime that is ready, `first` the first
-run: the peers get the input's shape before they compile, dovetail specialises to it on the first run.
+[--quantized] [--json]`. All run the same files and inputs on the same number of threads (2 by default) in interleaved
+rounds of one process; figures are medians, and only the ratios of one run mean something. With `--precision bf16` ONEDNN
+and OpenVINO compute in bfloat16, all others in float32; `--quantized` takes the int8 models of `models.py quantize`.
+`load` is the time from the file to a runtime that is ready, `first` the first run: the peers get the input's shape before
+they compile, dovetail specialises to it on the first run.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 from _common import (
     MODELS,
+    QUANTIZED,
     Arrays,
     ModelSpec,
     Row,
@@ -77,7 +79,9 @@ def main() -> int:
     options = parser(__doc__)
     options.add_argument("-d", "--device", action="append", help="a dovetail device (repeatable; NUMPY and OPENCL by default)")
     options.add_argument("--peers", default="onnxruntime,openvino", help=f"some of {','.join(PEERS)}; empty for none")
-    options.add_argument("--only", choices=sorted(MODELS), action="append", help="only this model (repeatable)")
+    every = {**MODELS, **QUANTIZED}
+    options.add_argument("--only", choices=sorted(every), action="append", help="only this model (repeatable)")
+    options.add_argument("--quantized", action="store_true", help="the int8 models instead of the float32 ones")
     options.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="of ONEDNN and OpenVINO")
     options.add_argument("--batch", type=int, default=1)
     options.add_argument("--threads", type=int, default=2)
@@ -93,9 +97,9 @@ def main() -> int:
     factories |= {name: dovetail_factory(name, own.get(name)) for name in devices}
     rows = [
         row
-        for name in arguments.only or MODELS
-        for size in MODELS[name].sizes
-        for row in compare(MODELS[name], size, arguments.batch, factories, arguments.threads, arguments.rounds)
+        for name in arguments.only or (QUANTIZED if arguments.quantized else MODELS)
+        for size in every[name].sizes
+        for row in compare(every[name], size, arguments.batch, factories, arguments.threads, arguments.rounds)
     ]
     means = {}
     for name in devices:

@@ -2,6 +2,7 @@
 
 `python benchmarks/models.py export --out benchmarks/models` writes one `.onnx` file a model (opset 17, batch symbolic
 "N", sequence symbolic "S"), checks each against PyTorch in onnxruntime and prints the operators of each graph.
+`python benchmarks/models.py quantize` makes int8 models of them by onnxruntime's tool.
 
 The weights are random, but the networks behave like trained ones in the one way that a comparison of results needs:
 every activation is of order 1, at every depth. Batch-norm statistics are measured on structured random images and then
@@ -22,7 +23,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
-from _common import MODELS, MODELS_DIR, ModelSpec, error_figures, print_table
+from _common import MODELS, MODELS_DIR, QUANTIZED, ModelSpec, error_figures, print_table
+from _quantize import quantize
 from _runners import OnnxRuntime
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
@@ -314,8 +316,15 @@ def main() -> None:
     exporter = commands.add_parser("export", help="write the models as ONNX files")
     exporter.add_argument("--out", type=Path, default=MODELS_DIR)
     exporter.add_argument("--only", choices=sorted(MODELS), action="append", help="only this model (repeatable)")
+    quantizer = commands.add_parser("quantize", help="make int8 models of the exported ones")
+    quantizer.add_argument("--out", type=Path, default=MODELS_DIR)
+    quantizer.add_argument("--only", choices=sorted(QUANTIZED), action="append", help="only this model (repeatable)")
     arguments = parser.parse_args()
     torch.set_num_threads(2)
+    if arguments.command == "quantize":
+        for name in arguments.only or QUANTIZED:
+            print(f"{name}: {histogram(quantize(name, arguments.out))}")
+        return
     rows, graphs = [], []
     for name in arguments.only or MODELS:
         path, module = export(name, arguments.out)

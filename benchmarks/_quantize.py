@@ -1,0 +1,70 @@
+"""Quantized models by onnxruntime's own tool, calibrated on seeded random images."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _common import MODELS, Arrays, ModelSpec
+
+IMAGES = 4
+"""So many images calibrate the ranges of activations."""
+
+
+def _static(spec: ModelSpec, path: Path, layout: str) -> None:
+    """uint8 activations, int8 weights with a scale for each output channel; batch norm is folded before."""
+    tool: Any = import_module("onnxruntime.quantization")
+    prepare: Any = import_module("onnxruntime.quantization.shape_inference").quant_pre_process
+
+    class Images(tool.CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
+        def __init__(self) -> None:
+            self._left: Iterator[Arrays] = (spec.inputs(np.random.default_rng(seed), 1) for seed in range(IMAGES))
+
+        def get_next(self) -> Arrays | None:
+            return next(self._left, None)
+
+    # In the operator format Add and the like would become operators of onnxruntime's own domain.
+    only = {"op_types_to_quantize": ["Conv", "MatMul"]} if layout == "QOperator" else {}
+    with tempfile.TemporaryDirectory() as folder:
+        prepared = Path(folder) / "prepared.onnx"
+        prepare(str(spec.path), str(prepared), skip_symbolic_shape=True)
+        tool.quantize_static(
+            str(prepared),
+            str(path),
+            Images(),
+            quant_format=tool.QuantFormat[layout],
+            per_channel=True,
+            activation_type=tool.QuantType.QUInt8,
+            weight_type=tool.QuantType.QInt8,
+            **only,
+        )
+
+
+def _dynamic(spec: ModelSpec, path: Path) -> None:
+    """int8 weights; activations are quantized to uint8 while the model runs, over the range that they have."""
+    tool: Any = import_module("onnxruntime.quantization")
+    tool.quantize_dynamic(str(spec.path), str(path), weight_type=tool.QuantType.QInt8)
+
+
+RECIPES: dict[str, Callable[[Path], None]] = {
+    "resnet50_qdq": lambda path: _static(MODELS["resnet50"], path, "QDQ"),
+    "resnet50_qoperator": lambda path: _static(MODELS["resnet50"], path, "QOperator"),
+    "minilm_dynamic": lambda path: _dynamic(MODELS["minilm"], path),
+}
+
+
+def quantize(name: str, folder: Path) -> Path:
+    """Write the quantized model `name` to `folder`; the float32 model must have been exported. Returns its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.onnx"
+    logging.disable(logging.WARNING)  # the tool recommends the preparation that was just made
+    try:
+        RECIPES[name](path)
+    finally:
+        logging.disable(logging.NOTSET)
+    return path
