@@ -23,6 +23,7 @@ PAGES = (
     "how-to/install_devices.md",
     "how-to/dynamic_shapes.md",
     "how-to/custom_layers_xml.md",
+    "how-to/debug_kernels.md",
     "how-to/host_kernels_and_layouts.md",
     "how-to/test_your_plugin.md",
     "how-to/doctor.md",
