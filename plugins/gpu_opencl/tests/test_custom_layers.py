@@ -1,5 +1,6 @@
 """Custom layers on each OpenCL device: what OpenVINO's users rely on, and how a layer takes its place among other kernels."""
 
+import dataclasses
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +13,10 @@ from numpy.typing import NDArray
 
 import dovetail
 from dovetail.device import DeviceInfo, DType, Graph, Node, Refusal, TensorType
-from dovetail.errors import CompileError, OperatorError, ShapeError, UnknownOperator, UnsupportedNode, UsageError
+from dovetail.errors import CompileError, InferError, OperatorError, ShapeError, UnknownOperator, UnsupportedNode, UsageError
 from dovetail.graph import GraphBuilder, Model
 from dovetail.op import Operator, UnboundOperator
+from dovetail.ops import find
 
 INDEX = "(b * {0}_PITCHES[0] + f * {0}_PITCHES[1] + y * {0}_PITCHES[2] + x * {0}_PITCHES[3] + {0}_OFFSET)"
 """The element of a tensor at b, f, y, x, by its pitches."""
@@ -279,6 +281,41 @@ def test_an_empty_tensor_launches_nothing(session: Session) -> None:
     assert session.compile(given, layer("Same", "same"), text)(np.empty((0, 2, 3, 4), np.float32))[0].shape == (0, 2, 3, 4)
 
 
+def test_ports_that_are_left_out_are_null_and_outputs_are_several(session: Session) -> None:
+    text = """__kernel void split(__global const float* a, __global const float* b, __global float* low, __global float* high) {
+      const int i = get_global_id(0);
+      const float v = b ? a[i] + b[i] : a[i];
+      if (low) low[i] = min(v, 0.0f);
+      if (high) high[i] = max(v, 0.0f);
+    }"""
+    xml = """<CustomLayer name="Split2" type="SimpleGPU" version="1">
+      <Kernel entry="split"><Source filename="k.cl"/></Kernel><Buffers>
+      <Tensor arg-index="0" type="input" port-index="0"/><Tensor arg-index="1" type="input" port-index="1"/>
+      <Tensor arg-index="2" type="output" port-index="0"/><Tensor arg-index="3" type="output" port-index="1"/>
+    </Buffers><WorkSizes global="B*F" dim="input"/></CustomLayer>"""
+    x = np.array([[-1, 2], [3, -4]], np.float32)
+    op = UnboundOperator("my", "Split2", 1, {})
+    both = model([Node("n", op, ("x", "x"), ("low", "high"))], {"x": (2, 2)}, {"low": (2, 2), "high": (2, 2)})
+    both = dataclasses.replace(both, graph=both.graph.replace(outputs=("low", "high")))
+    low, high = session.compile(both, xml, text)(x).values()
+    np.testing.assert_array_equal((low, high), (np.minimum(2 * x, 0), np.maximum(2 * x, 0)))
+    one = model([Node("n", op, ("x", ""), ("", "high"))], {"x": (2, 2)}, {"high": (2, 2)})
+    one = dataclasses.replace(one, graph=one.graph.replace(outputs=("high",)))
+    np.testing.assert_array_equal(session.compile(one, xml, text)(x)[0], np.maximum(x, 0))
+    unbound = xml.replace('<Tensor arg-index="3" type="output" port-index="1"/>', "")
+    with pytest.raises(OperatorError, match=r"test\.xml:1: output 1 of the node is bound to no argument"):
+        session.compile(both, unbound, text)
+
+
+def test_guard_bytes_find_who_writes_beside_a_buffer(session: Session) -> None:
+    text = "__kernel void past(__global const float* a, __global float* b) { b[get_global_id(0) + (a[0] > 0)] = 1; }"
+    given = model([unknown("Past", ["x"], "y")], {"x": (4,)}, {"y": (4,)})
+    compiled = session.compile(given, layer("Past", "past", work=""), text, DEBUG_BUFFERS=True)
+    np.testing.assert_array_equal(compiled(np.zeros(4, np.float32))[0], np.ones(4))
+    with pytest.raises(InferError, match=r"node 'node_y' \(my::Past\).*4 bytes changed after its end"):
+        compiled(np.ones(4, np.float32))
+
+
 # --- its place among other kernels -----------------------------------------------------------------------------------
 
 NEGATE = source("negate", "out[AT_OUTPUT0] = -in0[AT_INPUT0];", "float")
@@ -316,6 +353,34 @@ def test_an_override_beats_folding(session: Session) -> None:
     compiled = session.compile(given, xml, NEGATE)
     plain = x * np.array([1, -1], np.float32).reshape(1, 2, 1, 1)
     np.testing.assert_allclose(compiled(x)[0], np.maximum(-plain, 0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("op_type", ["Identity", "Dropout"])
+def test_an_override_beats_leaving_out(session: Session, op_type: str) -> None:
+    """Operators that do nothing are left out of a plan, unless the user has a kernel for them."""
+    given = model([Node("n", UnboundOperator("", op_type, 18, {}), ("x",), ("y",))], {"x": (2, 3)}, {})
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(session.compile(given, layer(op_type, "negate"), NEGATE)(x)[0], -x)
+
+
+class Mirror(Operator):
+    """-relu(-X), as a composition."""
+
+    domain = "my"
+
+    def compose(self, g: GraphBuilder, X: str) -> str:
+        relu, neg = (find(name, 18) for name in ("Relu", "Neg"))
+        assert relu is not None
+        assert neg is not None
+        return str(g.node(neg(), g.node(relu(), g.node(neg(), X))))
+
+
+def test_a_layer_is_asked_inside_compositions(session: Session) -> None:
+    given = model([unknown("Mirror", ["x"], "y")], {"x": (2, 3)}, {})
+    x = np.arange(6, dtype=np.float32).reshape(2, 3) - 3
+    compiled = session.compile(given, layer("Relu", "negate"), NEGATE, extensions=[Mirror])
+    np.testing.assert_array_equal(compiled(x)[0], -x)
+    assert "custom layer Relu (test.xml)" in kernels(compiled).values()
 
 
 def test_a_layer_of_another_domain_is_not_asked(session: Session) -> None:

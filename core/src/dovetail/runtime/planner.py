@@ -103,7 +103,7 @@ def analyze(
     """
     declared = declare(unfuse_post_ops(graph), find, devices)
     known, continuation = split(type_and_fold(hold_quantized(bind(declared, find)), limit=limit))
-    return drop_dead_nodes(drop_identities(known)), continuation
+    return drop_dead_nodes(drop_identities(pin(known, devices))), continuation
 
 
 def place(graph: Graph, targets: Sequence[Target]) -> Mapping[str, tuple[str, tuple[tuple[str, Refusal], ...]]]:
@@ -243,9 +243,9 @@ def optimise(
         return not isinstance(answer, Refusal) and answer.kernel != REFERENCE_KERNEL
 
     graph, rules = dispatch.choose(graph, targets)
-    graph = pin(graph, [target.device for target in targets])
-    rules = {**rules, **dict.fromkeys((n.name for n in graph.nodes if isinstance(n.op, PinnedOperator)), PREFERRED)}
     graph = drop_identities(decompose(fuse_quantized(graph, keeps), keeps))
+    graph = pin(graph, [target.device for target in targets])  # what compositions have brought
+    rules = {**rules, **dict.fromkeys((n.name for n in graph.nodes if isinstance(n.op, PinnedOperator)), PREFERRED)}
     graph = fuse_normalizations(fuse_activations(fold_batch_norm(graph), keeps), keeps)
     graph = fuse_attention(graph, keeps)
     for one in extra_passes:
