@@ -1,0 +1,96 @@
+"""RNN, GRU and LSTM: the products with X of all steps at once, then one work group for each sequence runs through time."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from dovetail.device import DType, TypedNode, padded
+from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, group_size, spread
+from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write, ints
+from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
+
+__all__ = ["Recurrence"]
+
+# C over x with the parameters alpha and beta, and their defaults. NaN stays NaN.
+_ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "relu": ("(x) < 0 ? (ACC)0 : (x)", ()),
+    "tanh": ("tanh(x)", ()),
+    "sigmoid": ("1 / (1 + exp(-(x)))", ()),
+    "affine": ("{0} * (x) + {1}", (1.0, 0.0)),
+    "leakyrelu": ("(x) >= 0 ? (x) : {0} * (x)", (0.01,)),
+    "thresholdedrelu": ("(x) >= {0} ? (x) : (ACC)0", (1.0,)),
+    "scaledtanh": ("{0} * tanh({1} * (x))", (1.0, 1.0)),
+    "hardsigmoid": ("{0} * (x) + {1} < 0 ? (ACC)0 : ({0} * (x) + {1} > 1 ? (ACC)1 : {0} * (x) + {1})", (0.2, 0.5)),
+    "elu": ("(x) >= 0 ? (x) : {0} * expm1(x)", (1.0,)),
+    "softsign": ("(x) / (1 + fabs(x))", ()),
+    "softplus": ("fmax(x, (ACC)0) + log1p(exp(-fabs(x)))", ()),
+}
+
+
+class Recurrence(CLKernel):
+    """recurrent.cl. `cell` is RNN, GRU or LSTM; a bidirectional one is run in one direction after the other."""
+
+    name = "recurrent"
+    half_by_load = True
+    has_epilogue = False
+    dtypes = FLOATS | {DType.INT32}
+
+    def __init__(self, cell: str, gates: int) -> None:
+        self._cell, self._gates = cell, gates
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        op: Any = node.op
+        activations = _activations(op, accumulator(node.outputs[0].dtype))
+        count = len(op.defaults)
+        found: list[Launch] = []
+        for d in range(op.directions):
+            found += self._direction(node, d, activations[d * count : (d + 1) * count])
+        return tuple(found)
+
+    def _direction(self, node: TypedNode, d: int, activations: list[str]) -> tuple[Launch, Launch]:
+        op: Any = node.op
+        x, r = node.inputs[0], node.inputs[2]
+        assert x is not None
+        assert r is not None
+        (time, batch), width, hidden = (x.dims[1::-1] if op.layout else x.dims[:2]), x.dims[2], r.dims[2]
+        rows, whole = self._gates * hidden, 4 if x.dtype is not DType.FLOAT64 else 8
+        acc = accumulator(x.dtype)
+        group = 1 if self.caps.kind == "CPU" else group_size(self.caps, min(256, 1 << (hidden - 1).bit_length()))
+        defines = {
+            **storage(x.dtype),
+            "ACC": acc,
+            self._cell: True,
+            "GROUP": group,
+            "CLIP": False if op.clip is None else literal(op.clip, acc),
+            "BEFORE_RESET": bool(getattr(op, "linear_before_reset", False)),
+            "INPUT_FORGET": bool(getattr(op, "input_forget", False)),
+            **{f"{name}(x)": f"({text})" for name, text in zip("FGH", activations, strict=False)},
+        }
+        source = assemble("recurrent.cl", defines)
+        gates = Scratch(f"scratch:{node.name}:0", time * batch * rows * whole)
+        states = Scratch(f"scratch:{node.name}:1", batch * 4 * hidden * whole)
+        given = [Read(name) if name else Null() for name in (*padded(node.node.inputs, op.inputs), *("",) * 3)]
+        inputs, lens, initial_h, initial_c, peepholes = given[:4], given[4], given[5], given[6], given[7]
+        written = [Write(name) if name else Null() for name in (*node.node.outputs, "", "")[:3]]
+        sizes = ints(time, batch, width, hidden, d, op.directions, int(op.layout))
+        backwards = op.direction == "reverse" or d == 1
+        x_arguments: tuple[Argument, ...] = (inputs[0], inputs[1], inputs[3], gates, *sizes)
+        h_arguments = (gates, inputs[2], inputs[3], peepholes, lens, initial_h, initial_c, *written, states)
+        work, local = spread(time * batch * rows, self.caps)
+        return (
+            Launch("recurrent.cl", source, "project", x_arguments, work, local),
+            Launch(
+                "recurrent.cl", source, "recurrent", (*h_arguments, *sizes, *ints(int(backwards))), (batch * group,), (group,)
+            ),
+        )
+
+
+def _activations(op: Any, acc: str) -> list[str]:
+    """C for the activations of all directions in turn: each takes the next of the alphas and betas if it has one."""
+    names = op.activations or op.defaults * op.directions
+    parameters: list[Iterator[float]] = [iter(op.activation_alpha or ()), iter(op.activation_beta or ())]
+    found = []
+    for name in names[: len(op.defaults) * op.directions]:
+        text, defaults = _ACTIVATIONS[name.lower()]
+        values = [next(given, default) for given, default in zip(parameters, defaults, strict=False)]
+        found.append(text.format(*(literal(value, acc) for value in values)))
+    return found

@@ -1,0 +1,7 @@
+"""GRU."""
+
+from dovetail_gpu_opencl.kernels._recurrent import Recurrence
+
+__all__ = ["KERNELS"]
+
+KERNELS = (Recurrence("GRU", 3),)

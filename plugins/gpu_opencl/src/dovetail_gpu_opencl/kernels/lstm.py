@@ -1,0 +1,7 @@
+"""LSTM."""
+
+from dovetail_gpu_opencl.kernels._recurrent import Recurrence
+
+__all__ = ["KERNELS"]
+
+KERNELS = (Recurrence("LSTM", 4),)

@@ -1,0 +1,7 @@
+"""RNN."""
+
+from dovetail_gpu_opencl.kernels._recurrent import Recurrence
+
+__all__ = ["KERNELS"]
+
+KERNELS = (Recurrence("RNN", 1),)
