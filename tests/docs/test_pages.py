@@ -27,6 +27,8 @@ PAGES = (
     "how-to/host_kernels_and_layouts.md",
     "how-to/test_your_plugin.md",
     "how-to/doctor.md",
+    "how-to/explain_a_plan.md",
+    "reference/post_ops.md",
 )
 
 FENCE = re.compile(r"^(?P<skip><!-- not run: [^\n]+ -->\n)?```(?P<language>\w+)\n(?P<content>.*?)^```$", re.MULTILINE | re.DOTALL)

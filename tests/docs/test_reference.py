@@ -53,6 +53,16 @@ def test_properties_of_the_core() -> None:
     assert {name: cells[1] for name, cells in rows("properties.md", "Properties of the core").items()} == defaults
 
 
+@pytest.mark.parametrize(("heading", "table"), [("Eltwise", "ELTWISE_ALGORITHMS"), ("Binary", "BINARY_ALGORITHMS")])
+def test_formulas_of_post_ops(heading: str, table: str) -> None:
+    from dovetail.graph import post_ops
+
+    text = (REFERENCE / "post_ops.md").read_text(encoding="utf-8")
+    section = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    found = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", section.replace("\\|", "|"), re.MULTILINE))
+    assert found == getattr(post_ops, table)
+
+
 def test_properties_of_opencl() -> None:
     from dovetail_gpu_opencl.device import OPTIONS
 
