@@ -17,7 +17,7 @@
 //
 // Tunables: TILE_M, TILE_N, TILE_K, WORK_M, WORK_N, SLICES, SPLITS, BUFFERS, all powers of two but SPLITS; WORK_M and WORK_N at
 // most 8. A_V and B_V, the elements that are loaded at once, are given by alignment. Local memory:
-// BUFFERS * TILE_K * (TILE_M + TILE_N + 2 pads) or (SLICES - 1) * TILE_M * TILE_N elements of ACC, whichever is more.
+// BUFFERS * TILE_K * (TILE_M + TILE_N + 2 pads) or SLICES / 2 * TILE_M * TILE_N elements of ACC, whichever is more.
 #ifndef T
 #define T float
 #define ACC float
@@ -83,7 +83,7 @@
 #define PITCH_N (TILE_N + VN)
 #endif
 #define BUFFER (TILE_K * (PITCH_M + PITCH_N))
-#define SUMS ((SLICES - 1) * TILE_M * TILE_N)
+#define SUMS (SLICES / 2 * TILE_M * TILE_N)
 #define LOADS(elements) (((elements) + ITEMS - 1) / ITEMS)
 #define A_LOADS LOADS(TILE_M * TILE_K / A_V)
 #define B_LOADS LOADS(TILE_N * TILE_K / B_V)
@@ -283,20 +283,26 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
   }
 
 #if SLICES > 1
-  barrier(CLK_LOCAL_MEM_FENCE);
+  // The upper half of the slices hands its sums to the lower half, until one is left.
 #pragma unroll
-  for (int i = 0; i < WORK_M; ++i)
+  for (int half_way = SLICES / 2; half_way > 0; half_way /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __local ACC* sums = tile + slice % half_way * (CELLS * WORK_M * WORK_N) + cell;
+    if (slice >= half_way && slice < 2 * half_way) {
 #pragma unroll
-    for (int j = 0; j < WORK_N; ++j)
-      if (slice > 0) tile[(((slice - 1) * WORK_M + i) * WORK_N + j) * CELLS + cell] = acc[i][j];
-  barrier(CLK_LOCAL_MEM_FENCE);
+      for (int i = 0; i < WORK_M; ++i)
+#pragma unroll
+        for (int j = 0; j < WORK_N; ++j) sums[(i * WORK_N + j) * CELLS] = acc[i][j];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (slice < half_way) {
+#pragma unroll
+      for (int i = 0; i < WORK_M; ++i)
+#pragma unroll
+        for (int j = 0; j < WORK_N; ++j) acc[i][j] += sums[(i * WORK_N + j) * CELLS];
+    }
+  }
   if (slice > 0) return;
-#pragma unroll
-  for (int s = 0; s < SLICES - 1; ++s)
-#pragma unroll
-    for (int i = 0; i < WORK_M; ++i)
-#pragma unroll
-      for (int j = 0; j < WORK_N; ++j) acc[i][j] += tile[((s * WORK_M + i) * WORK_N + j) * CELLS + cell];
 #endif
 
 #pragma unroll

@@ -42,7 +42,7 @@ class Tiling:
         """Elements of local memory, at most."""
         pads = min(4, self.work_m) + min(4, self.work_n)
         buffers = self.buffers * self.tile_k * (self.tile_m + self.tile_n + pads)
-        return max(buffers, (self.slices - 1) * self.tile_m * self.tile_n)
+        return max(buffers, self.slices // 2 * self.tile_m * self.tile_n)
 
     def defines(self) -> dict[str, int]:
         """The tunables as macros."""
@@ -104,7 +104,24 @@ _SHAPES = (
     (8, 32, 64, 4, 4, 8),
     (4, 64, 64, 4, 4, 8),
     (4, 64, 64, 1, 4, 4),
+    (64, 64, 32, 8, 8, 4),
+    (64, 32, 32, 8, 8, 4),
+    (64, 32, 64, 8, 8, 8),
+    (32, 64, 64, 8, 8, 8),
+    (32, 32, 64, 8, 8, 8),
+    (32, 32, 64, 8, 8, 16),
+    (32, 32, 32, 8, 4, 4),
+    (32, 32, 64, 8, 4, 8),
+    (16, 32, 64, 8, 8, 16),
+    (16, 32, 64, 4, 8, 8),
+    (32, 16, 64, 8, 4, 8),
+    (16, 16, 128, 8, 4, 16),
+    (16, 16, 128, 4, 4, 16),
+    (8, 16, 128, 4, 4, 16),
+    (8, 32, 64, 4, 4, 16),
     (1, 64, 64, 1, 4, 8),
+    (1, 16, 128, 1, 4, 32),
+    (1, 32, 256, 1, 4, 32),
     (1, 32, 128, 1, 4, 16),
 )
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)

@@ -1,0 +1,197 @@
+// Attention for GPUs: dst = softmax(SCALE * q k' + mask) v for each head, in one pass over the keys (Milakov and Gimelshein, 2018).
+//
+// A work group of LANES x LOCAL_Q items computes BLOCK_Q = ROWS * LOCAL_Q queries of one head. It goes through blocks of BLOCK_K =
+// LANES * KEYS keys, which lie in local memory with their values: an item takes ROWS queries and every LANES-th key, later every
+// LANES-th element of the result. A row that sees no key is zeros.
+// NDRange: (ceil(QUERIES / BLOCK_Q) * LANES * LOCAL_Q, HEADS, batch), local size (LANES * LOCAL_Q, 1, 1).
+//
+// Layout: element d of query i, head h, batch b of q is at b * Q_B + h * Q_H + i * Q_S + d; k, v (heads shared by SHARE query
+// heads) and dst likewise. With HAS_MASK, MASK_AT(o) is where the mask of score o of [batch][HEADS][QUERIES][TOTAL] is;
+// MASK_BOOL says that false leaves a key out, otherwise masks are added. CAUSAL: query i sees the keys up to i.
+//
+// Tunables: LOCAL_Q, KEYS. Local memory: BLOCK_Q * (D + LANES) + BLOCK_K * (max(D + 4, BLOCK_Q) + DV) elements of ACC, D and DV
+// (the sizes of keys and values) rounded up to 4.
+#ifndef T
+#define T float
+#define ACC float
+#define HEADS 1
+#define SHARE 1
+#define QUERIES 1
+#define TOTAL 1
+#define D 1
+#define DV 1
+#define SCALE 1.0f
+#define Q_B 0
+#define Q_H 0
+#define Q_S D
+#define K_B 0
+#define K_H 0
+#define K_S D
+#define V_B 0
+#define V_H 0
+#define V_S DV
+#define Y_B 0
+#define Y_H 0
+#define Y_S DV
+#endif
+#ifndef LOCAL_Q
+#define LOCAL_Q 4
+#define KEYS 2
+#endif
+#define CAT_(x, y) x##y
+#define CAT(x, y) CAT_(x, y)
+#define ACC4 CAT(ACC, 4)
+#define LANES 32
+#define ROWS 4
+#define BLOCK_Q (ROWS * LOCAL_Q)
+#define BLOCK_K (LANES * KEYS)
+#define ITEMS (LANES * LOCAL_Q)
+#define UP4(n) (((n) + 3) / 4 * 4)
+#define WIDTH UP4(D)
+// Rows of keys are padded so that neighbouring keys start in other banks.
+#define PITCH (WIDTH + 4 > BLOCK_Q ? WIDTH + 4 : BLOCK_Q)
+#define COLS ((DV + LANES - 1) / LANES)
+#ifdef HAS_MASK
+#define MASK_ARG , __global const MASK_T* restrict mask
+#else
+#define MASK_ARG
+#endif
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
+    __global const T* restrict q, __global const T* restrict k, __global const T* restrict v MASK_ARG, __global T* restrict dst) {
+  __local ACC queries[BLOCK_Q * WIDTH] __attribute__((aligned(16)));
+  __local ACC keys[BLOCK_K * PITCH] __attribute__((aligned(16)));
+  __local ACC values[BLOCK_K * UP4(DV)] __attribute__((aligned(16)));
+  __local ACC tops[BLOCK_Q * LANES] __attribute__((aligned(16)));
+  const int item = get_local_id(0), lane = item % LANES, row = item / LANES * ROWS;
+  const int first = get_group_id(0) * BLOCK_Q, head = get_group_id(1), batch = get_group_id(2);
+  q += batch * Q_B + head * Q_H;
+  k += batch * K_B + head / SHARE * K_H;
+  v += batch * V_B + head / SHARE * V_H;
+  dst += batch * Y_B + head * Y_H;
+  for (int e = item; e < BLOCK_Q * WIDTH; e += ITEMS) {
+    const int i = first + e / WIDTH, d = e % WIDTH;
+    queries[e] = i < QUERIES && d < D ? (ACC)q[i * Q_S + d] * SCALE : (ACC)0;
+  }
+  ACC out[ROWS][COLS], top[ROWS], sum[ROWS];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    top[r] = -INFINITY;
+    sum[r] = 0;
+#pragma unroll
+    for (int c = 0; c < COLS; ++c) out[r][c] = 0;
+  }
+#ifdef CAUSAL
+  const int end = min(TOTAL, first + BLOCK_Q);
+#else
+  const int end = TOTAL;
+#endif
+
+  for (int k0 = 0; k0 < end; k0 += BLOCK_K) {
+    for (int e = item; e < BLOCK_K * WIDTH; e += ITEMS) {
+      const int j = k0 + e / WIDTH, d = e % WIDTH;
+      keys[e / WIDTH * PITCH + d] = j < TOTAL && d < D ? (ACC)k[j * K_S + d] : (ACC)0;
+    }
+    for (int e = item; e < BLOCK_K * UP4(DV); e += ITEMS) {
+      const int j = k0 + e / UP4(DV), d = e % UP4(DV);
+      values[e] = j < TOTAL && d < DV ? (ACC)v[j * V_S + d] : (ACC)0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    ACC score[ROWS][KEYS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+      for (int j = 0; j < KEYS; ++j) score[r][j] = 0;
+#pragma unroll 4
+    for (int d = 0; d < WIDTH; d += 4) {
+      ACC4 a[ROWS], b[KEYS];
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) a[r] = *(__local const ACC4*)(queries + (row + r) * WIDTH + d);
+#pragma unroll
+      for (int j = 0; j < KEYS; ++j) b[j] = *(__local const ACC4*)(keys + (lane + j * LANES) * PITCH + d);
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+        for (int j = 0; j < KEYS; ++j) {
+          score[r][j] = fma(a[r].x, b[j].x, score[r][j]);
+          score[r][j] = fma(a[r].y, b[j].y, score[r][j]);
+          score[r][j] = fma(a[r].z, b[j].z, score[r][j]);
+          score[r][j] = fma(a[r].w, b[j].w, score[r][j]);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      const int i = min(first + row + r, QUERIES - 1);
+      ACC most = -INFINITY;
+#pragma unroll
+      for (int j = 0; j < KEYS; ++j) {
+        const int at = k0 + lane + j * LANES;
+        ACC s = score[r][j];
+#ifdef SOFTCAP
+        s = SOFTCAP * tanh(s / SOFTCAP);
+#endif
+#ifdef HAS_MASK
+        const int o = ((batch * HEADS + head) * QUERIES + i) * TOTAL + min(at, TOTAL - 1);
+#ifdef MASK_BOOL
+        s = mask[MASK_AT(o)] ? s : -INFINITY;
+#else
+        s += (ACC)mask[MASK_AT(o)];
+#endif
+#endif
+#ifdef CAUSAL
+        s = at <= i ? s : -INFINITY;
+#endif
+        s = at < TOTAL ? s : -INFINITY;
+        score[r][j] = s;
+        most = fmax(most, s);
+      }
+      tops[(row + r) * LANES + lane] = most;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // The keys are used up: their memory takes the weights, [BLOCK_K][BLOCK_Q].
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      ACC4 most = (ACC4)(-INFINITY);
+#pragma unroll
+      for (int l = 0; l < LANES; l += 4) most = fmax(most, *(__local const ACC4*)(tops + (row + r) * LANES + l));
+      const ACC now = fmax(top[r], fmax(fmax(most.x, most.y), fmax(most.z, most.w)));
+      const ACC base = now == -INFINITY ? (ACC)0 : now;
+      const ACC factor = exp(top[r] - base);
+      top[r] = now;
+      sum[r] *= factor;
+#pragma unroll
+      for (int c = 0; c < COLS; ++c) out[r][c] *= factor;
+#pragma unroll
+      for (int j = 0; j < KEYS; ++j) keys[(lane + j * LANES) * BLOCK_Q + row + r] = exp(score[r][j] - base);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    const int there = min(BLOCK_K, TOTAL - k0);
+#pragma unroll 4
+    for (int j = 0; j < there; ++j) {
+      const ACC4 w = *(__local const ACC4*)(keys + j * BLOCK_Q + row);
+      sum[0] += w.x;
+      sum[1] += w.y;
+      sum[2] += w.z;
+      sum[3] += w.w;
+#pragma unroll
+      for (int c = 0; c < COLS; ++c) {
+        const ACC x = lane + c * LANES < DV ? values[j * UP4(DV) + lane + c * LANES] : (ACC)0;
+        out[0][c] = fma(w.x, x, out[0][c]);
+        out[1][c] = fma(w.y, x, out[1][c]);
+        out[2][c] = fma(w.z, x, out[2][c]);
+        out[3][c] = fma(w.w, x, out[3][c]);
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+    for (int c = 0; c < COLS; ++c) {
+      const int i = first + row + r, d = lane + c * LANES;
+      if (i < QUERIES && d < DV) dst[i * Y_S + d] = (T)(sum[r] == 0 ? (ACC)0 : out[r][c] / sum[r]);
+    }
+}

@@ -1,0 +1,120 @@
+"""Attention in one kernel, for GPUs."""
+
+from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
+from dovetail.ops.attention import Attention_23, Sizes
+from dovetail_gpu_opencl.broadcast import flat_index, strides_of
+from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div, round_up
+from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, literal
+
+__all__ = ["KERNELS"]
+
+_LANES, _ROWS = 32, 4
+_PORTS = ("attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
+
+
+class AttentionBlocks(CLKernel):
+    """attention.cl."""
+
+    name = "attention"
+    dtypes = FLOATS | {DType.BOOL}
+    has_epilogue = False
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        op = operator(node)
+        if self.caps.kind != "GPU":
+            return Refusal(Reason.CAPABILITY, "made for GPUs")
+        for name, given in list(zip(_PORTS, node.inputs[3:], strict=False))[1:]:
+            if given is not None:
+                return Refusal(Reason.ATTRIBUTE, f"the input {name}")
+        if len(node.outputs) > 1 or not node.node.outputs[0]:
+            return Refusal(Reason.ATTRIBUTE, "outputs besides Y")
+        if op.window != (-1, -1):
+            return Refusal(Reason.ATTRIBUTE, f"a window of {op.window}")
+        dtypes = {given.dtype for given in node.inputs[:3] if given is not None}
+        if len(dtypes) > 1 or op.softmax_precision not in (None, DType.FLOAT32, *dtypes):
+            return Refusal(Reason.DTYPE, f"{', '.join(map(str, dtypes))} with a softmax in {op.softmax_precision}")
+        sizes, mask = sizes_of(node), mask_of(node)
+        if mask is not None and (not mask.rank or mask.dims[-1] != sizes.total):
+            return Refusal(Reason.SHAPE, f"the mask {mask} for {sizes.total} keys")
+        if self._blocks(node) is None:
+            return Refusal(Reason.CAPABILITY, f"heads of {sizes.head} elements do not fit local memory")
+        return None
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        s, op, mask = sizes_of(node), operator(node), mask_of(node)
+        if not node.outputs[0].size:
+            return ()
+        dtype = node.outputs[0].dtype
+        acc, blocks = accumulator(dtype), self._blocks(node)
+        assert blocks is not None
+        local_q, keys = blocks
+        defines: dict[str, object] = {"T": C_TYPES[dtype], "ACC": acc, "HEADS": s.heads, "SHARE": s.heads // s.kv_heads}
+        defines |= {"QUERIES": s.queries, "TOTAL": s.total, "D": s.head, "DV": s.v_head, "CAUSAL": op.is_causal}
+        defines |= {"SCALE": literal(op.factor(s), acc), "LOCAL_Q": local_q, "KEYS": keys}
+        if op.softcap:
+            defines["SOFTCAP"] = literal(op.softcap, acc)
+        flat = node.outputs[0].rank == 3
+        defines |= steps("Q", s.heads, s.queries, s.head, flat) | steps("Y", s.heads, s.queries, s.v_head, flat)
+        defines |= steps("K", s.kv_heads, s.keys, s.head, flat) | steps("V", s.kv_heads, s.keys, s.v_head, flat)
+        if mask is not None:
+            defines |= {"HAS_MASK": True, "MASK_T": C_TYPES[mask.dtype], "MASK_BOOL": mask.dtype is DType.BOOL}
+            defines["MASK_AT(o)"] = f"({_mask_index(mask, s)})"
+        names = node.node.inputs[: 3 if mask is None else 4]
+        items = _LANES * local_q
+        work = (ceil_div(s.queries, _ROWS * local_q) * items, s.heads, s.batch)
+        arguments: tuple[Argument, ...] = (*map(Read, names), Write(node.node.outputs[0]))
+        return (Launch("attention.cl", assemble("attention.cl", defines), "attention", arguments, work, (items, 1, 1)),)
+
+    def _blocks(self, node: TypedNode) -> tuple[int, int] | None:
+        """LOCAL_Q and KEYS: many queries a group where these are many, and as many keys as fit; None when nothing fits."""
+        s, itemsize = sizes_of(node), 8 if accumulator(node.outputs[0].dtype) == "double" else 4
+        many = s.batch * s.heads * ceil_div(s.queries, 8 * _ROWS) >= 4 * self.caps.compute_units
+        for local_q in (8, 4) if many else (4,):
+            for keys in (4, 2, 1):
+                rows, width = _ROWS * local_q, round_up(s.head, 4)
+                local = rows * (width + _LANES) + _LANES * keys * (max(width + 4, rows) + round_up(s.v_head, 4))
+                wasted = keys > 1 and _LANES * keys >= 2 * s.total
+                if (
+                    not wasted
+                    and local * itemsize <= self.caps.local_memory
+                    and _LANES * local_q <= self.caps.max_work_group_size
+                ):
+                    return local_q, keys
+        return None
+
+
+def operator(node: TypedNode) -> Attention_23:
+    """The node's operator."""
+    op = node.op
+    assert isinstance(op, Attention_23)  # kernels of a stem get operators of that stem
+    return op
+
+
+def sizes_of(node: TypedNode) -> Sizes:
+    """The node's sizes."""
+    q, k, v = node.inputs[:3]
+    assert q is not None
+    assert k is not None
+    assert v is not None
+    return operator(node).sizes(q, k, v)
+
+
+def mask_of(node: TypedNode) -> TensorType | None:
+    """The type of the mask."""
+    return node.inputs[3] if len(node.inputs) > 3 else None
+
+
+def steps(letter: str, heads: int, length: int, size: int, flat: bool) -> dict[str, int]:
+    """Elements from one batch, head and position to the next, of [B, length, heads * size] or [B, heads, length, size]."""
+    head, position = (size, heads * size) if flat else (length * size, size)
+    return {f"{letter}_B": heads * length * size, f"{letter}_H": head, f"{letter}_S": position}
+
+
+def _mask_index(mask: TensorType, s: Sizes) -> str:
+    dims = (1,) * (4 - mask.rank) + mask.dims
+    strides = [0 if d == 1 else step for d, step in zip(dims, strides_of(dims), strict=True)]
+    return flat_index(s.scores, strides)
+
+
+KERNELS = (AttentionBlocks(),)
