@@ -71,6 +71,7 @@ PRIMITIVES = {
     "prelu_elements": (PRelu(), SIX, [SIX]),
     "prelu_one": (PRelu(), SIX, [(1,)]),
     "softmax": (Softmax(), (3, 5, 7), []),
+    "softmax_rows_of_one": (Softmax(axis=1), (3, 5, 1), []),
     "log_softmax": (LogSoftmax(axis=-1), (3, 17), []),
     "reduce_mean": (ReduceMean(), SIX, [axes(2, 3)]),
     "nearest_up": (Resize(), SIX, [None, scales(1, 1, 2, 3)]),
@@ -94,6 +95,8 @@ REFERENCES = {
     "average_pool_dilated": (AveragePool(kernel_shape=(3, 2), dilations=(2, 1)), SIX, []),
     "lrn_other_power": (LRN(size=5, alpha=0.5, beta=0.6), (2, 32, 5, 7), []),
     "softmax_first": (Softmax(axis=0), (3, 5, 7), []),
+    "softmax_channels": (Softmax(axis=1), (2, 19, 9, 7), []),
+    "log_softmax_channels": (LogSoftmax(axis=1), (2, 5, 9), []),
     "upsample_linear": (Upsample(mode="linear"), SIX, [scales(1, 1, 2, 2)]),
 }
 
