@@ -1,6 +1,6 @@
 """SequenceConstruct: https://onnx.ai/onnx/operators/onnx__SequenceConstruct.html."""
 
-from dovetail.op import SequenceType, TensorType
+from dovetail.op import DType, SequenceType, TensorType
 from dovetail.ops._shapes import Movement
 from dovetail.ops._types import BASIC, Array
 
@@ -11,7 +11,7 @@ class SequenceConstruct(Movement):
     inputs = ("inputs*: T",)
     outputs = ("output_sequence",)
     since = 11
-    types = {"T": BASIC}
+    types = {"T": BASIC - {DType.BFLOAT16}}
 
     def infer(self, *inputs: TensorType) -> TensorType:
         """A sequence of the inputs' data type."""

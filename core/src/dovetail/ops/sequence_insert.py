@@ -1,6 +1,6 @@
 """SequenceInsert: https://onnx.ai/onnx/operators/onnx__SequenceInsert.html."""
 
-from dovetail.op import OperatorError, SequenceType, TensorType
+from dovetail.op import DType, OperatorError, SequenceType, TensorType
 from dovetail.ops._sequence import position_in
 from dovetail.ops._shapes import Movement
 from dovetail.ops._types import BASIC, INDICES, Array
@@ -12,7 +12,7 @@ class SequenceInsert(Movement):
     inputs = ("input_sequence", "tensor: T", "position?: I")
     outputs = ("output_sequence",)
     since = 11
-    types = {"T": BASIC, "I": INDICES}
+    types = {"T": BASIC - {DType.BFLOAT16}, "I": INDICES}
 
     def infer(self, _: TensorType, tensor: TensorType, __: TensorType | None = None) -> TensorType:
         """A sequence of the tensor's data type."""

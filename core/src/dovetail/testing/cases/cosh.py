@@ -1,0 +1,14 @@
+"""Cases of Cosh: NumPy in float64."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dovetail.ops.cosh import Cosh
+from dovetail.testing.case import Case
+from dovetail.testing.cases._elementwise import unary
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """See `unary`."""
+    yield from unary(rng, Cosh(), np.cosh)
