@@ -320,10 +320,23 @@ def test_from_a_resource_of_a_package(tmp_path: Path, monkeypatch: pytest.Monkey
     (package / "cl" / "twist.cl").unlink()
     with pytest.raises(FormatError, match=r"twist_package:cl/l.xml:3: .*twist\.cl"):
         registry.load("twist_package:cl/l.xml")
-    with pytest.raises(FormatError, match="has no file"):
+    with pytest.raises(FormatError, match=r"other\.xml"):
         registry.load("twist_package:other.xml")
-    with pytest.raises(UsageError, match="No module named 'no_such_package'"):
-        registry.load("no_such_package:l.xml")
+    for name in ("no_such_package", "twist_package.no_such_part", "json.decoder"):
+        with pytest.raises(UsageError, match=f"there is no package '{name}'"):
+            registry.load(f"{name}:l.xml")
+
+
+def test_naming_a_package_does_not_import_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`dovetail.yaml` may name such a file, and must not be able to run code by it."""
+    inner = tmp_path / "hostile_package" / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner.parent, inner):
+        (folder / "__init__.py").write_text("raise SystemExit('imported')\n")
+        (folder / "twist.cl").write_text(CL)
+        (folder / "l.xml").write_text(GOOD)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert len(registry.load(["hostile_package:l.xml", "hostile_package.inner:l.xml", "hostile_package:inner/l.xml"])) == 1
 
 
 @pytest.mark.parametrize(

@@ -15,25 +15,26 @@ __all__ = ["attribute_text"]
 
 _INTEGER = r"[-+]?(?:0[xX][0-9a-fA-F]+|[0-9]+)"
 _NUMBER = rf"(?:{_INTEGER}|[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?f?|-?INFINITY|NAN)"
-_PATTERNS = {"int": _INTEGER, "float": _NUMBER}
+_WORDS = r"[\w .,+\-]*"
+"""Text of a model where the `Define` has no type: words and numbers, with which no expression can be written."""
+_PATTERNS = {"int": _INTEGER, "float": _NUMBER, "": _WORDS}
 
 
 def attribute_text(define: Define, value: Any) -> str:
     """The value for a `#define`; lists are joined by commas.
 
-    Raises `OperatorError` for a value that has no text, for text of several lines, and where the `Define` has a type for text
-    that is not of it: a model must not smuggle code into a kernel.
+    Raises `OperatorError` for a value that has no text, and for text that is not of the type of the `Define`, or no words and
+    numbers where it has none: a model must not bring code into a kernel.
     """
     text = _text(value)
     where = f"{define.place}: the attribute {define.param!r} is"
     if text is None:
         raise OperatorError(f"{where} a {type(value).__name__}", hint="accepted: numbers, bools, text and lists of these")
-    if any(not c.isprintable() for c in text) or text.rstrip().endswith("\\"):
-        raise OperatorError(f"{where} {printable(text)!r}", hint="accepted: one line of printable characters")
-    pattern = _PATTERNS.get(define.type.removesuffix("[]"))
+    pattern = _PATTERNS[define.type.removesuffix("[]")]
     items = text.split(",") if define.type.endswith("[]") else [text]
-    if pattern and text and not all(re.fullmatch(pattern, item.strip()) for item in items):
-        raise OperatorError(f"{where} {printable(text)!r}, the Define has the type {define.type}")
+    if text and not all(re.fullmatch(pattern, item.strip(" "), re.ASCII) for item in items):
+        accepted = f"the Define has the type {define.type}" if define.type else "accepted: letters, digits and _ . , + -"
+        raise OperatorError(f"{where} {printable(text)!r}; {accepted}")
     return text
 
 

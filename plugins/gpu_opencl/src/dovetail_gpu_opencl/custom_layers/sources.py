@@ -1,10 +1,9 @@
 """Where the text of custom layers comes from: a file, a resource of a package, or memory."""
 
-import importlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from importlib import resources
+from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -60,36 +59,39 @@ class FileOrigin(Origin):
 
 
 class ResourceOrigin(Origin):
-    """A resource of an installed package; its sources are relative to it."""
+    """A file of an installed package, which is found without importing it; its sources are relative to the file's folder."""
 
     def __init__(self, spec: str) -> None:
         self.name = printable(spec, limit=1000)
         self._package, _, self._resource = spec.partition(":")
 
     def text(self) -> str:
-        try:
-            importlib.import_module(self._package)
-        except ImportError as error:
-            raise UsageError(f"CONFIG_FILE {self.name!r}: {error}", hint="give an installed package, or a path") from error
-        return decoded(self._read(self._resource, XML_LIMIT, self.name), self.name)
+        return decoded(self._read(self._resource, XML_LIMIT), self.name)
 
     def source(self, filename: str, line: int) -> str:
         folder, slash, _ = self._resource.rpartition("/")
         try:
-            return _checked(self._read(f"{folder}{slash}{filename}", SOURCE_LIMIT, filename), filename)
+            return _checked(self._read(f"{folder}{slash}{filename}", SOURCE_LIMIT), filename)
         except FormatError as error:
             raise malformed(self.name, line, error.message) from None
 
-    def _read(self, resource: str, limit: int, shown: str) -> bytes:
-        found = resources.files(self._package).joinpath(*resource.split("/"))
+    def _read(self, resource: str, limit: int) -> bytes:
+        return ModelSource(self._folder() / resource).read(limit)
+
+    def _folder(self) -> Path:
+        top, *inner = self._package.split(".")
         try:
-            content = found.read_bytes()
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise FormatError(f"{shown}: the package {self._package} has no file {found}: {reason}") from None
-        if not 0 < len(content) <= limit:
-            raise FormatError(f"{shown} has {len(content)} bytes; accepted: 1 to {limit}")
-        return content
+            # For a name without dots nothing is imported: a configuration file must not be able to run a module.
+            found = find_spec(top)
+        except ValueError:  # a module that was put together in this process
+            found = None
+        for place in (found and found.submodule_search_locations) or ():
+            folder = Path(place).joinpath(*inner)
+            if folder.is_dir():
+                return folder
+        raise UsageError(
+            f"CONFIG_FILE {self.name!r}: there is no package {self._package!r}", hint="give an installed one, or a path"
+        )
 
 
 class MemoryOrigin(Origin):
