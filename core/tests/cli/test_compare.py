@@ -131,3 +131,7 @@ def test_distances_of_other_types() -> None:
     assert _distance(np.array(["a"], object), np.array(["a"], object)) == (0.0, 0.0)
     assert _distance(np.array(["a"], object), np.array(["b"], object)) == (INF, INF)
     assert _distance(np.zeros(2), np.zeros(3)) == (INF, INF)
+    assert _distance([np.zeros(2), np.array([1.0])], [np.zeros(2), np.array([2.0])]) == (1.0, 0.5)
+    assert _distance([np.zeros(2)], []) == (INF, INF)
+    assert _distance(None, None) == (0.0, 0.0)
+    assert _distance(None, np.zeros(1)) == (INF, INF)

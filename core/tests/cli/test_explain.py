@@ -32,7 +32,7 @@ def residual(tmp_path: Path, save_model: SaveModel) -> Path:
 
 def test_every_node_of_the_plan(invoke_json: InvokeJson, residual: Path, device: str) -> None:
     told = invoke_json("explain", residual, "-d", device, "--shape", "x=2,4,5,7")
-    assert set(told) == {"model", "device", "partitions", "reorders", "memory", "seconds", "nodes"}
+    assert set(told) == {"model", "device", "deferred", "partitions", "reorders", "memory", "seconds", "nodes"}
     assert (told["device"], told["partitions"], told["reorders"]) == (device, 1, 0)
     assert set(told["seconds"]) == {"passes", "compile"}
     first, second, running = told["nodes"]
@@ -155,3 +155,17 @@ def test_a_cycle_names_its_nodes(invoke: Invoke, tmp_path: Path, save_model: Sav
     model = save_model(tmp_path / "cycle.onnx", nodes, {"x": [2]}, {"b": [2]})
     done = invoke("explain", model, "--schedule", code=1)
     assert re.search(r"cycle: 'two' \(Neg\) -> 'one' \(Add\) -> 'two' \(Neg\)", done.stderr)
+
+
+def test_nodes_that_depend_on_data(invoke: Invoke, invoke_json: InvokeJson, tmp_path: Path, save_model: SaveModel) -> None:
+    """They are planned for random inputs, so that they are told of, too."""
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "x"], ["s"], "pair"),
+        helper.make_node("SequenceAt", ["s", "i"], ["e"], "one"),
+        helper.make_node("Neg", ["e"], ["y"], "turn"),
+    ]
+    model = save_model(tmp_path / "data.onnx", nodes, {"x": ["N", 3]}, {"y": ["N", 3]}, i=np.array(1))
+    told = invoke_json("explain", model)
+    assert told["deferred"] > 0
+    assert [n["node"] for n in told["nodes"]] == ["pair", "one", "turn"]
+    assert re.search(r"planned when data is there +\d nodes", invoke("explain", model).stdout)

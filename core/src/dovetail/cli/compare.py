@@ -121,8 +121,10 @@ def _each_node(
 
 
 def _run(core: "Core", model: "Model", device: str, inputs: Mapping[str, "Array"]) -> "Array":
+    from copy import deepcopy  # sequences are lists of arrays
+
     with core.compile_model(model, device) as compiled:
-        return compiled(inputs)[0].copy()
+        return deepcopy(compiled(inputs)[0])
 
 
 def _difference(model: "Model", name: str, got: "Array", want: "Array", tolerance: float) -> dict[str, Any]:
@@ -132,19 +134,32 @@ def _difference(model: "Model", name: str, got: "Array", want: "Array", toleranc
         "node": "" if node is None else node.name,
         "operator": "" if node is None else node.op.key,
         "name": name,
-        "dtype": want.dtype.name,
-        "shape": list(want.shape),
+        **_type(want),
         "absolute": absolute,
         "relative": relative,
         "agree": relative <= tolerance,
     }
 
 
-def _distance(got: "Array", want: "Array") -> tuple[float, float]:
+def _type(value: Any) -> dict[str, Any]:
+    """Of an array; a sequence is a list of them, a missing optional value is None."""
+    if isinstance(value, list):
+        return {"dtype": "sequence", "shape": [len(value)]}
+    return {"dtype": "optional", "shape": []} if value is None else {"dtype": value.dtype.name, "shape": list(value.shape)}
+
+
+def _distance(got: Any, want: Any) -> tuple[float, float]:
     """The largest absolute difference, and that relative to the largest finite number of `want`."""
     import numpy as np
 
     infinite = (float("inf"), float("inf"))
+    if isinstance(want, list) and isinstance(got, list) and len(got) == len(want):
+        pairs = [_distance(a, b) for a, b in zip(got, want, strict=True)]
+        return max((a for a, _ in pairs), default=0.0), max((r for _, r in pairs), default=0.0)
+    if got is None and want is None:
+        return 0.0, 0.0
+    if not isinstance(got, np.ndarray) or not isinstance(want, np.ndarray):
+        return infinite
     if got.shape != want.shape or got.dtype != want.dtype:
         return infinite
     if want.dtype == object:

@@ -34,7 +34,7 @@ def command(
     Each node of the plan, in the order in which they run: device, kernel and the package it comes from, memory layouts of what
     it reads and writes, the nodes merged into it as post-ops and why the chain ends there, the place of its result in memory,
     and what devices and kernels that were asked before answered. Dimensions that the model leaves open are 1 unless --shape
-    sets them.
+    sets them. Nodes whose shapes depend on data are planned for random inputs.
 
     With --schedule: stages by peeling roots again and again. Every node of a stage needs only results of earlier stages. Nodes
     are numbered from the inputs to the outputs; a row of the matrix tells which nodes read from the row's own. Below, what a
@@ -42,7 +42,7 @@ def command(
     true producers, for which dovetail waits.
 
     \b
-    JSON: {"model", "device", "partitions", "reorders",
+    JSON: {"model", "device", "deferred", "partitions", "reorders",
            "memory": {device: bytes}, "seconds": {step: seconds},
            "nodes": [{"node", "operator", "device", "kernel", "provider",
              "rule", "origins": [], "post_ops": [],
@@ -50,10 +50,12 @@ def command(
              "refusals": [{"by", "reason", "detail"}],
              "inputs": [value], "outputs": [value]}]}
     A value is {"name", "dtype", "shape", "layout", "offset", "bytes"}; the
-    offset is null for constants. Memory is the planned peak of each request.
+    offset is null for constants. Memory is the planned peak of each request,
+    deferred the number of nodes that are planned when data is there.
     JSON with --schedule: {"model", "inputs": [], "outputs": [], "stages":
            [[{"node", "operator", "waits_for": [node]}]]}
     """
+    from dovetail.cli._inputs import RANDOM, read_inputs
     from dovetail.cli._models import closed, make_core, reshaped
 
     core = make_core(extensions)
@@ -70,8 +72,11 @@ def command(
     properties: dict[str, Any] = {"FUSION": False} if no_fusion else {}
     if config_files:
         properties["CONFIG_FILE"] = list(config_files)
-    compiled = core.compile_model(closed(reshaped(read, shapes)), device, properties)
-    described = {"model": model, "device": compiled.device, **_plan(compiled.report())}
+    used = closed(reshaped(read, shapes))
+    compiled = core.compile_model(used, device, properties)
+    if deferred := compiled.report().deferred:
+        compiled(read_inputs(used.inputs, [RANDOM], seed=0))
+    described = {"model": model, "device": compiled.device, "deferred": deferred, **_plan(compiled.report())}
     if as_json:
         print_json(described)
     else:
@@ -204,7 +209,8 @@ def _totals(described: dict[str, Any]) -> list[tuple[str, str]]:
     layouts = {_layouts(n) for n in nodes}
     return [
         *((f"nodes on {device}", f"{count(number)}, kernels of {provider}") for (device, provider), number in by_device.items()),
-        *([("memory layout", layouts.pop())] if len(layouts) == 1 else []),
+        *([("memory layout", layouts.pop())] if len(layouts) == 1 and "" not in layouts else []),
+        *([("planned when data is there", f"{count(described['deferred'])} nodes")] if described["deferred"] else []),
         ("merged nodes", count(sum(len(n["origins"]) - 1 for n in nodes if n["post_ops"]))),
         ("reorders", count(described["reorders"])),
         ("partitions", count(described["partitions"])),
