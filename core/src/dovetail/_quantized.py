@@ -12,7 +12,7 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
 
-__all__ = ["Quantized", "QuantizedStep", "Scaling"]
+__all__ = ["IntegerProduct", "Quantized", "QuantizedStep", "Scaling"]
 
 PREVIOUS = -1
 """In `QuantizedStep.inputs`: the result of the step before."""
@@ -103,6 +103,32 @@ class Quantized(Operator):
         step = self.steps[0]
         assert isinstance(step, QuantizedStep)
         return self.main.flops([None if i is None else inputs[i] for i in step.inputs], outputs)
+
+
+class IntegerProduct(Operator):
+    """MatMulInteger with its int32 sums converted to float32, each rounded once. Only a graph pass makes this operator."""
+
+    domain = "dovetail"
+    op_type = "MatMulIntegerToFloat"
+    inputs = ("A", "B", "a_zero_point?", "b_zero_point?")
+    outputs = ("Y",)
+
+    def infer(self, *inputs: TensorType | None) -> TensorType:
+        from dovetail.ops.mat_mul_integer import MatMulInteger
+
+        return MatMulInteger().infer(*inputs).with_dtype(DType.FLOAT32)  # type: ignore[arg-type]  # A and B are there
+
+    def compose(self, g: GraphBuilder, *inputs: str) -> str:
+        from dovetail.ops.cast import Cast
+        from dovetail.ops.mat_mul_integer import MatMulInteger
+
+        found: str = g.node(Cast(to=DType.FLOAT32), g.node(MatMulInteger(), *inputs))
+        return found
+
+    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+        from dovetail.ops.mat_mul_integer import MatMulInteger
+
+        return MatMulInteger().flops(inputs, outputs)
 
 
 def _dequantized(g: GraphBuilder, name: str, scaling: Scaling) -> str:

@@ -20,7 +20,7 @@ from dovetail._host_kernel import HostConfig, HostKernel, PortConfig, prepared
 from dovetail._node_reference import node_reference
 from dovetail._opaque import OpaqueOperator
 from dovetail._ports import padded
-from dovetail._quantized import Quantized, QuantizedStep, Scaling
+from dovetail._quantized import IntegerProduct, Quantized, QuantizedStep, Scaling
 from dovetail._reorder import Reorder
 from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory, PluginError, UsageError
 from dovetail.graph.dtype import DType
@@ -56,6 +56,7 @@ __all__ = [
     "Graph",
     "HostConfig",
     "HostKernel",
+    "IntegerProduct",
     "Kernel",
     "KernelSource",
     "KernelTable",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dovetail import Core
+from dovetail.device import DType
 from dovetail.graph import GraphBuilder
 from dovetail.ops import find
 from dovetail_cpu_onednn.library import library
@@ -315,3 +316,54 @@ def test_qlinear_conv():
     (got,), kernels = net.run(found)
     agrees(got, stored(real, *y))
     assert [one for one, _ in kernels] == ["dovetail::QuantizedConv"]
+
+
+@pytest.mark.parametrize("shape", [(1, 33), (2, 5, 33)])
+@pytest.mark.parametrize("weights", [np.int8, np.uint8])
+def test_dynamic_quantization(shape, weights):
+    """DynamicQuantizeLinear, MatMulInteger, Cast, scales, bias, Relu: two primitives, against integers and float64."""
+    rng = np.random.default_rng(15)
+    x = rng.uniform(-3, 5, shape).astype(np.float32)
+    limits = np.iinfo(weights)
+    w = rng.integers(limits.min, limits.max, (33, 21), weights, endpoint=True)
+    zero, scale, bias = weights(128 if weights is np.uint8 else 0), np.float32(0.011), rng.standard_normal(21).astype(np.float32)
+    g = GraphBuilder()
+    stored_x, x_scale, x_zero = g.node(op("DynamicQuantizeLinear"), g.input("x", "float32", shape), outputs=["q", "s", "z"])
+    sums = g.node(op("MatMulInteger"), stored_x, g.constant(w), x_zero, g.constant(zero))
+    real = g.node(op("Cast", to=DType.FLOAT32), sums)
+    scaled = g.node(op("Mul"), real, g.node(op("Mul"), x_scale, g.constant(scale)))
+    y = g.node(op("Relu"), g.node(op("Add"), g.constant(bias), scaled))
+    compiled = Core().compile_model(g.model([y, stored_x]), "ONEDNN")
+    got, q = compiled({"x": x}).values()
+    unit = np.float32(x.max() - x.min()) / np.float32(255)
+    shift = np.rint(-x.min() / unit)
+    np.testing.assert_array_equal(q, np.clip(np.rint(x / unit) + shift, 0, 255).astype(np.uint8))
+    whole = (q.astype(np.int64) - int(shift)) @ (w.astype(np.int64) - int(zero))
+    want = np.maximum(whole * (float(unit) * float(scale)) + bias, 0)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    (product,) = [n for n in compiled.report().nodes if n.op == "dovetail::MatMulIntegerToFloat"]
+    assert "vnni" in product.kernel
+    assert product.post_ops == ("mul", "add", "relu")
+
+
+@pytest.mark.parametrize("fill", [0.0, np.nan, np.inf])
+def test_dynamic_quantization_of_what_has_no_range(fill):
+    node = op("DynamicQuantizeLinear")
+    g = GraphBuilder()
+    outputs = g.node(node, g.input("x", "float32", (3, 4)), outputs=["q", "s", "z"])
+    x = np.full((3, 4), fill, np.float32)
+    found = Core().compile_model(g.model(outputs), "ONEDNN")({"x": x})
+    for got, want in zip(found.values(), node.reference(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_the_sums_of_an_integer_product():
+    rng = np.random.default_rng(16)
+    a, b = rng.integers(-128, 128, (7, 300), np.int8), rng.integers(-128, 128, (300, 9), np.int8)
+    g = GraphBuilder()
+    y = g.node(op("MatMulInteger"), g.input("a", "int8", a.shape), g.constant(b), g.input("z", "int8", ()))
+    compiled = Core().compile_model(g.model([y]), "ONEDNN")
+    for zero in (-128, 0, 127):
+        (got,) = compiled({"a": a, "z": np.int8(zero)}).values()
+        np.testing.assert_array_equal(got, (a.astype(np.int64) - zero) @ b.astype(np.int64))
+    assert "vnni" in compiled.report().nodes[0].kernel

@@ -18,6 +18,7 @@ from dovetail.ops.max_pool import MaxPool
 from dovetail.ops.quantize_linear import QuantizeLinear
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.expand_quantized import expand_quantized
+from dovetail.passes.fuse_integer_product import fuse_integer_products
 
 __all__ = ["fuse_quantized", "hold_quantized"]
 
@@ -58,7 +59,7 @@ def fuse_quantized(graph: Graph, keeps: Keeps) -> Graph:
     included, up to the last QuantizeLinear for which `keeps` holds. What only moves or selects elements works on the stored
     numbers themselves. QLinearConv and QLinearMatMul count as what they stand for. Needs types and schedule order.
     """
-    graph = expand_quantized(graph, keeps)
+    graph = expand_quantized(fuse_integer_products(graph, keeps), keeps)
     if not any(isinstance(node.op, DequantizeLinear) for node in graph.nodes):
         return graph
     fused = _Fusion(graph, keeps).run()

@@ -12,6 +12,7 @@ from dovetail.device import (
     DeviceInfo,
     DeviceUnavailable,
     Graph,
+    IntegerProduct,
     KernelTable,
     LayerConfig,
     Quantized,
@@ -116,6 +117,8 @@ def _choose(node: TypedNode) -> Choice[OnednnKernel] | Refusal:
         return choose((CONVERT,), node)
     if isinstance(node.op, Quantized):
         return choose((QUANTIZED, *GENERIC), node)
+    if isinstance(node.op, IntegerProduct):
+        return choose((*_TABLE["mat_mul_integer"], *GENERIC), node)
     if isinstance(node.op, Reorder):
         return choose((REORDER, MOVE), node)
     # An operator of another domain, or one that replaces a standard one, may mean something else by the same name.

@@ -38,12 +38,18 @@ from dovetail_cpu_onednn.kernels._pool import whole
 from dovetail_cpu_onednn.layouts import describe, number_of, plain, tokens, undecided
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["INT8", "QUANTIZED", "QuantizedKernel", "value_argument"]
+__all__ = ["INT8", "QUANTIZED", "SHIFT", "QuantizedKernel", "require_int8", "value_argument"]
 
 INT8 = frozenset({DType.INT8, DType.UINT8})
 Array = NDArray[Any]
-_SHIFT = 128
+SHIFT = 128
 """Between u8 weights and the s8 that the primitives take."""
+
+
+def require_int8() -> None:
+    """Raise `Refused` on CPUs whose sums of 8-bit products are not exact."""
+    if not library().has_int8:
+        raise Refused(Reason.CAPABILITY, "this CPU has no instructions (VNNI) for exact sums of 8-bit products")
 
 
 def value_argument(arg: int, value: Array) -> Argument:
@@ -62,8 +68,7 @@ class QuantizedKernel(PrimitiveKernel):
         assert isinstance(node.op, Quantized)
         if node.post_ops:
             raise Refused(Reason.POST_OP, "what is stored quantized takes none")
-        if not library().has_int8:
-            raise Refused(Reason.CAPABILITY, "this CPU has no instructions (VNNI) for exact sums of 8-bit products")
+        require_int8()
         build = _BUILDERS.get(node.op.main.key)
         if build is None or type(node.op.main).__module__ != f"dovetail.ops.{node.op.main.stem}":
             raise Refused(Reason.OPERATOR, f"no int8 primitive for {node.op.main.key}")
@@ -238,7 +243,7 @@ def _weights(node: TypedNode, op: Quantized, axis: int) -> tuple[Array, Array]:
     stored, zeros = tensor.value, scaling.zero_point.astype(np.int32)
     assert stored is not None
     if tensor.dtype is DType.UINT8:
-        stored, zeros = (stored.astype(np.int16) - _SHIFT).astype(np.int8), zeros - _SHIFT
+        stored, zeros = (stored.astype(np.int16) - SHIFT).astype(np.int8), zeros - SHIFT
     if zeros.any():
         raise Refused(Reason.ATTRIBUTE, "weights with a zero point")
     if scaling.scale.size > 1 and scaling.axis % tensor.rank != axis:
