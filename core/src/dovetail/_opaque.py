@@ -16,7 +16,8 @@ _HINT = "write an Operator class with infer() and add it (core.add_extension('my
 
 
 class OpaqueOperator(Operator):
-    """A node of an operator that no class defines and a device runs: its output types are those that the model declares.
+    """A node of an operator that a device runs under the name it has in the model, and that no class defines under that name:
+    its output types are those that the model declares.
 
     `raw` has the attributes as the frontend read them, `declared` the types that the model declares for the node's inputs
     (None where it declares none) and `results` those of its outputs. `known` is the operator as its class reads it, None here.
@@ -46,11 +47,14 @@ class OpaqueOperator(Operator):
         """The declared types. Raises `ShapeError` where there are none, or where the inputs are others than declared."""
         for index, (given, said) in enumerate(zip(inputs, self.declared, strict=False)):
             if given is not None and said is not None and not _agree(given, said):
-                raise ShapeError(f"no class defines {self.key}; the model declares {said} for input {index}", hint=_HINT)
+                raise ShapeError(
+                    f"no class infers the types of {self.key}; the model declares {said} for input {index}", hint=_HINT
+                )
         for index, result in enumerate(self.results):
             if result is not None and not result.is_static:
                 what = "nothing" if result.shape is None else str(result)
-                raise ShapeError(f"no class defines {self.key}, and the model declares {what} for output {index}", hint=_HINT)
+                told = f"no class infers the types of {self.key}, and the model declares {what} for output {index}"
+                raise ShapeError(told, hint=_HINT)
         return tuple(TensorType(DType.FLOAT32, ()) if result is None else result for result in self.results)
 
     def describe(self) -> str:

@@ -15,7 +15,7 @@ import dovetail
 from dovetail.device import DeviceInfo, DType, Graph, Node, Refusal, TensorType
 from dovetail.errors import CompileError, InferError, OperatorError, ShapeError, UnknownOperator, UnsupportedNode, UsageError
 from dovetail.graph import GraphBuilder, Model
-from dovetail.op import Operator, UnboundOperator
+from dovetail.op import Operator, Translation, UnboundOperator
 from dovetail.ops import find
 
 INDEX = "(b * {0}_PITCHES[0] + f * {0}_PITCHES[1] + y * {0}_PITCHES[2] + x * {0}_PITCHES[3] + {0}_OFFSET)"
@@ -432,10 +432,34 @@ def test_an_operator_class_gives_shapes_attributes_and_another_device(session: S
     assert compiled.report().nodes[0].device == "NUMPY"
 
 
+class Foreign(Operator):
+    """-X, which a format calls my::Opposite."""
+
+    domain = "my"
+    translations = (Translation(domain="my", op_type="Opposite", attributes={"theirs": "ours"}),)
+    ours: int = 0
+
+    def reference(self, X: Any) -> Any:
+        return -X
+
+
+def test_a_layer_for_a_name_that_a_class_translates(session: Session) -> None:
+    """The layer is for the name in the model, and gets the attributes as the model has them."""
+    text = source("opposite", "out[AT_OUTPUT0] = -in0[AT_INPUT0] + THEIRS;", "float")
+    xml = layer("Opposite", "opposite", defines='<Define name="THEIRS" param="theirs"/>')
+    given = model([unknown("Opposite", ["x"], "y", theirs=3)], {"x": (2, 2)}, {"y": (2, 2)})
+    x = np.arange(4, dtype=np.float32).reshape(2, 2)
+    np.testing.assert_array_equal(session.compile(given, xml, text, extensions=[Foreign])(x)[0], 3 - x)
+    plain = session.compile(given, layer("Other", "opposite"), text, extensions=[Foreign])
+    np.testing.assert_array_equal(plain(x)[0], -x)
+
+
 def test_a_new_operator_without_declared_shape(session: Session) -> None:
     text = source("same", "out[AT_OUTPUT0] = in0[AT_INPUT0];", "INPUT0_TYPE")
     given = model([unknown("Same", ["x"], "y")], {"x": (2, 3)}, {})
-    with pytest.raises(ShapeError, match="no class defines my::Same, and the model declares nothing for output 0") as raised:
+    with pytest.raises(
+        ShapeError, match="no class infers the types of my::Same, and the model declares nothing for output 0"
+    ) as raised:
         session.compile(given, layer("Same", "same"), text)
     assert "Operator class with infer()" in str(raised.value)
 

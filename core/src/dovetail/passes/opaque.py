@@ -18,6 +18,7 @@ __all__ = ["declare", "pin"]
 def declare(graph: Graph, find: Find, devices: Sequence[Device]) -> Graph:
     """The graph with nodes that no operator class defines and a device has a kernel for, typed as the model declares.
 
+    A class that takes the operator by translation, under another name, does not count: the kernel is for the name in the model.
     Before `bind`, which reports all other unknown operators.
     """
     if not any(_unbound(node, devices) for node in graph.nodes):
@@ -36,12 +37,13 @@ def _declared(node: Node, graph: Graph, find: Find) -> Node:
     op = node.op
     assert isinstance(op, UnboundOperator)
     try:
-        find(op.domain, op.op_type, op.version)
+        if find(op.domain, op.op_type, op.version).translation(op.domain, op.op_type) is None:
+            return node
     except UnknownOperator:
-        inputs = tuple(graph.types.get(name) for name in node.inputs)
-        outputs = tuple(graph.types.get(name, TensorType(DType.FLOAT32, None)) if name else None for name in node.outputs)
-        return dataclasses.replace(node, op=OpaqueOperator(op.domain, op.op_type, op.raw, inputs, outputs))
-    return node
+        pass
+    inputs = tuple(graph.types.get(name) for name in node.inputs)
+    outputs = tuple(graph.types.get(name, TensorType(DType.FLOAT32, None)) if name else None for name in node.outputs)
+    return dataclasses.replace(node, op=OpaqueOperator(op.domain, op.op_type, op.raw, inputs, outputs))
 
 
 def pin(graph: Graph, devices: Sequence[Device]) -> Graph:
