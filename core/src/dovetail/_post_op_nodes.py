@@ -141,7 +141,7 @@ def _logistic(s: Array) -> Array:
 
 
 def _hardsigmoid(s: Array, alpha: Any, beta: Any) -> Array:
-    return np.clip(alpha * s + beta, 0, 1)
+    return np.asarray(np.clip(alpha * s + beta, 0, 1))
 
 
 def _gelu_tanh(s: Array) -> Array:

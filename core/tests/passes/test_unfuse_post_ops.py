@@ -5,17 +5,20 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dovetail import GraphBuilder, Model, PostOps
+import dovetail
+from dovetail import DType, GraphBuilder, Model, PostOps, TensorType
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail.errors import DovetailError, GraphError, ShapeError, UsageError
 from dovetail.graph import Binary, Eltwise, Prelu, Sum
 from dovetail.graph.post_ops import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS
+from dovetail.ops.if_ import If
 from dovetail.ops.relu import Relu
 from dovetail.ops.tanh import Tanh
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.fuse_post_ops import fuse_post_ops
 from dovetail.passes.schedule import schedule
 from dovetail.passes.unfuse_post_ops import unfuse_post_ops
+from dovetail.runtime import REFERENCE_DEVICE
 
 
 def tanh_model(post_ops: PostOps | None = None, dtype: str = "float32") -> Model:
@@ -94,6 +97,27 @@ def test_a_chain_becomes_nodes() -> None:
 def test_a_graph_without_chains_stays_the_same() -> None:
     graph = tanh_model().graph
     assert unfuse_post_ops(graph) is graph
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("condition", [True, False])
+def test_chains_in_a_sub_graph(condition: bool, known: bool) -> None:
+    """A branch, chosen while planning or at run time, is not read as if its nodes had no chains."""
+    branches = []
+    for factor in (2.0, 3.0):
+        inner = GraphBuilder(outer={"x": TensorType(DType.FLOAT32, (3,))})
+        chain = PostOps().append_eltwise("linear", factor, 1.0)
+        branches.append(inner.graph([inner.node(Relu(), "x", name="inside", post_ops=chain)], f"times {factor}"))
+    g = GraphBuilder()
+    x = g.input("x", "float32", [3])
+    which = g.constant(np.array(condition)) if known else g.input("which", "bool", [])
+    y = g.node(If(then_branch=branches[0], else_branch=branches[1]), which, outputs=["y"])
+    (node,) = unfuse_post_ops(g.graph([y])).nodes
+    assert [[n.op.op_type for n in inner.nodes] for inner in node.op.subgraphs] == [["Relu", "Eltwise"]] * 2
+    data = np.array([-1, 1, 2], np.float32)
+    with dovetail.Core() as core, core.compile_model(g.model([y]), REFERENCE_DEVICE) as compiled:
+        got = compiled({x: data} if known else {x: data, which: np.array(condition)})[0]
+    np.testing.assert_allclose(got, (2 if condition else 3) * np.maximum(data, 0) + 1)
 
 
 def test_names_that_are_taken() -> None:

@@ -11,16 +11,30 @@ __all__ = ["unfuse_post_ops"]
 
 
 def unfuse_post_ops(graph: Graph) -> Graph:
-    """The graph without post-ops: each becomes a node `<node>/<position>_<name>` that reads the result of the one before.
+    """The graph without post-ops, its sub-graphs included.
 
+    Each becomes a node `<node>/<position>_<name>` that reads the result of the one before.
     The last one writes output 0 of the node. All passes after this one may then treat every node as its operator alone. Needs
     no types. Raises `GraphError` for a chain on a node without output 0.
     """
-    if not any(node.post_ops for node in graph.nodes):
+    if not _has_chains(graph):
         return graph
     taken = {*graph.types, *graph.producers, *graph.constants, *(node.name for node in graph.nodes)}
-    nodes = [part for node in graph.nodes for part in (_split(node, taken) if node.post_ops else (node,))]
+    nodes = [part for node in map(_inside, graph.nodes) for part in (_split(node, taken) if node.post_ops else (node,))]
     return graph.replace(nodes=tuple(nodes))
+
+
+def _has_chains(graph: Graph) -> bool:
+    return any(node.post_ops or any(map(_has_chains, node.op.subgraphs)) for node in graph.nodes)
+
+
+def _inside(node: Node) -> Node:
+    """The node with the sub-graphs of its operator without post-ops."""
+    if not any(map(_has_chains, node.op.subgraphs)):
+        return node
+    values = {name: getattr(node.op, name) for name in node.op.attributes}
+    changed = {name: unfuse_post_ops(value) if isinstance(value, Graph) else value for name, value in values.items()}
+    return dataclasses.replace(node, op=type(node.op)(**changed))
 
 
 def _split(node: Node, taken: set[str]) -> Iterator[Node]:
