@@ -1,4 +1,4 @@
-"""Constant folding, elimination and batch-norm folding."""
+"""Constant folding, elimination, and scales and shifts of channels folded into weights."""
 
 from typing import Any
 
@@ -14,15 +14,18 @@ from dovetail.ops.concat import Concat
 from dovetail.ops.constant_of_shape import ConstantOfShape
 from dovetail.ops.conv import Conv
 from dovetail.ops.conv_transpose import ConvTranspose
+from dovetail.ops.div import Div
 from dovetail.ops.gather import Gather
 from dovetail.ops.gemm import Gemm
 from dovetail.ops.identity import Identity
+from dovetail.ops.mul import Mul
 from dovetail.ops.relu import Relu
 from dovetail.ops.reshape import Reshape
 from dovetail.ops.shape import Shape
+from dovetail.ops.sub import Sub
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.eliminate import drop_dead_nodes, drop_identities
-from dovetail.passes.fold_batch_norm import fold_batch_norm
+from dovetail.passes.fold_affine import fold_affine
 
 
 class Wrong(Operator):
@@ -147,7 +150,7 @@ def test_batch_norm_folds_into_a_gemm(rng: np.random.Generator, trans_b: bool) -
 
 
 def check_folded(graph: Graph, left: str, x: Any) -> None:
-    folded = drop_dead_nodes(fold_batch_norm(graph))
+    folded = drop_dead_nodes(fold_affine(graph))
     assert keys(folded) == [left]
     assert len(folded.nodes[0].origins) == 2
     np.testing.assert_allclose(evaluate(folded, x=x)[0], evaluate(graph, x=x)[0], rtol=1e-5, atol=1e-5)
@@ -159,7 +162,7 @@ def test_batch_norm_in_training_mode_stays(rng: np.random.Generator) -> None:
     y = g.node(Conv(), x, g.constant(rng.standard_normal((2, 2, 1, 1)), "float32"))
     statistics = [g.constant(rng.uniform(0.5, 2, 2), "float32") for _ in range(4)]
     graph = fold_constants(g.graph([g.node(BatchNormalization(training_mode=1), y, *statistics)]))
-    assert keys(fold_batch_norm(graph)) == ["Conv", "BatchNormalization"]
+    assert keys(fold_affine(graph)) == ["Conv", "BatchNormalization"]
 
 
 def test_batch_norm_stays_when_somebody_else_reads_the_value(rng: np.random.Generator) -> None:
@@ -167,4 +170,57 @@ def test_batch_norm_stays_when_somebody_else_reads_the_value(rng: np.random.Gene
     x = g.input("x", "float32", [1, 2, 3, 3])
     y = g.node(Conv(), x, g.constant(rng.standard_normal((2, 2, 1, 1)), "float32"))
     graph = fold_constants(g.graph([batch_norm(g, y, 2, rng), y]))
-    assert keys(fold_batch_norm(graph)) == ["Conv", "BatchNormalization"]
+    assert keys(fold_affine(graph)) == ["Conv", "BatchNormalization"]
+
+
+CHANNELS = (1, 6, 1, 1)
+AFFINE = {
+    "mul": lambda g, y, c: g.node(Mul(), y, c(CHANNELS)),
+    "mul by one number": lambda g, y, c: g.node(Mul(), c(()), y),
+    "div": lambda g, y, c: g.node(Div(), y, c(CHANNELS[1:])),
+    "add": lambda g, y, c: g.node(Add(), c(CHANNELS), y),
+    "sub": lambda g, y, c: g.node(Sub(), y, c(CHANNELS)),
+    "from a number": lambda g, y, c: g.node(Sub(), c((1,)), y),
+    "mul and add": lambda g, y, c: g.node(Add(), g.node(Mul(), y, c(CHANNELS)), c(CHANNELS)),
+    "norm and mul": lambda g, y, c: g.node(Mul(), batch_norm(g, y, 6, np.random.default_rng(4)), c(CHANNELS)),
+}
+
+
+@pytest.mark.parametrize("name", AFFINE)
+@pytest.mark.parametrize("left", [Conv(), Conv(group=2), ConvTranspose(group=2)])
+def test_scales_and_shifts_of_channels_fold(rng: np.random.Generator, name: str, left: Any) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2, 4, 5, 6])
+    shape = (4, 6 // left.group, 3, 2) if isinstance(left, ConvTranspose) else (6, 4 // left.group, 3, 2)
+    y = g.node(left, x, *(g.constant(rng.standard_normal(s), "float32") for s in (shape, (6,))))
+    y = AFFINE[name](g, y, lambda dims: g.constant(rng.uniform(0.5, 2, dims), "float32"))
+    graph = fold_constants(g.graph([y]))
+    folded = drop_dead_nodes(fold_affine(graph))
+    assert keys(folded) == [left.op_type]
+    given = rng.standard_normal((2, 4, 5, 6)).astype(np.float32)
+    np.testing.assert_allclose(evaluate(folded, x=given)[0], evaluate(graph, x=given)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("op", "numbers"),
+    [
+        (Mul(), np.ones((1, 6, 1, 5)) * 2),
+        (Mul(), np.ones((2, 1, 1, 1)) * 2),
+        (Mul(), np.ones((1, 1, 1, 6, 1, 1)) * 2),
+        (Mul(), np.full((1, 6, 1, 1), np.inf)),
+        (Div(), np.zeros((1, 6, 1, 1))),
+    ],
+)
+def test_other_scales_stay(rng: np.random.Generator, op: Any, numbers: Any) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2, 4, 5, 6])
+    y = g.node(Conv(), x, g.constant(rng.standard_normal((6, 4, 3, 2)), "float32"))
+    graph = fold_constants(g.graph([g.node(op, y, g.constant(numbers, "float32"))]))
+    assert fold_affine(graph) is graph
+
+
+def test_a_number_divided_by_a_value_stays(rng: np.random.Generator) -> None:
+    g = GraphBuilder()
+    y = g.node(Conv(), g.input("x", "float32", [1, 2, 3, 3]), g.constant(rng.standard_normal((2, 2, 1, 1)), "float32"))
+    graph = fold_constants(g.graph([g.node(Div(), g.constant(1.0, "float32"), y)]))
+    assert fold_affine(graph) is graph

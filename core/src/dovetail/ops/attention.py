@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dovetail.op import FLOATS, NUMERIC, DType, GraphBuilder, Operator, OperatorError, ShapeError, TensorType
-from dovetail.ops._attention import Composer
+from dovetail.ops._attention import Composer, visible
 from dovetail.ops._axes import require_broadcast
 from dovetail.ops._types import BOOL, Types
 
@@ -142,6 +145,10 @@ class Attention_23(Operator):  # noqa: N801  # <op_type>_<since>
         if hidden % count:
             raise ShapeError(f"input '{name}' is {given}: a hidden size of {hidden} is not {count} heads")
         return batch, count, length, hidden // count
+
+    def visible(self, s: Sizes) -> NDArray[np.bool_]:
+        """Which keys [queries, total] each query sees by its position alone, without `nonpad_kv_seqlen`."""
+        return visible(s.queries, s.total, s.past, self.is_causal, self.window)
 
     def factor(self, s: Sizes) -> float:
         """What the products of queries and keys are multiplied by."""

@@ -18,7 +18,8 @@ from dovetail.passes.constant_folding import check_sizes, fold_constants, type_a
 from dovetail.passes.decompose import decompose
 from dovetail.passes.defer import Continuation, split
 from dovetail.passes.eliminate import drop_dead_nodes, drop_identities
-from dovetail.passes.fold_batch_norm import fold_batch_norm
+from dovetail.passes.fold_affine import fold_affine
+from dovetail.passes.fold_pad import fold_pad
 from dovetail.passes.fuse_activations import fuse_activations
 from dovetail.passes.fuse_attention import fuse_attention
 from dovetail.passes.fuse_normalizations import fuse_normalizations
@@ -27,6 +28,7 @@ from dovetail.passes.fuse_quantized import fuse_quantized, hold_quantized
 from dovetail.passes.layout import assign_layouts
 from dovetail.passes.opaque import declare, pin
 from dovetail.passes.partition import Part, partition
+from dovetail.passes.simplify_transposes import simplify_transposes
 from dovetail.passes.unfuse_post_ops import unfuse_post_ops
 from dovetail.plugins.rules import PREFERRED
 from dovetail.runtime.deferred import Body, HostStep, Signature, Source, Tail, typed_inputs
@@ -246,8 +248,8 @@ def optimise(
     graph = drop_identities(decompose(fuse_quantized(graph, keeps), keeps))
     graph = pin(graph, [target.device for target in targets])  # what compositions have brought
     rules = {**rules, **dict.fromkeys((n.name for n in graph.nodes if isinstance(n.op, PinnedOperator)), PREFERRED)}
-    graph = fuse_normalizations(fuse_activations(fold_batch_norm(graph), keeps), keeps)
-    graph = fuse_attention(graph, keeps)
+    graph = fuse_normalizations(fuse_activations(fold_affine(fold_pad(graph)), keeps), keeps)
+    graph = simplify_transposes(fuse_attention(graph, keeps), keeps)
     for one in extra_passes:
         graph = fold_constants(one(graph))
     graph = drop_dead_nodes(graph)

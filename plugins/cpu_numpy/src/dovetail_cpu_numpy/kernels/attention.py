@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
-from dovetail.ops._attention import visible
 from dovetail.ops.attention import Attention_23, Sizes
 from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, into
@@ -47,7 +46,7 @@ class Heads(NumpyKernel):
     def prepare(self, node: TypedNode) -> Any:
         """What positions hide, as numbers to add; None for nothing."""
         s, op = _sizes(node), _op(node)
-        seen = visible(s.queries, s.total, s.past, op.is_causal, op.window)
+        seen = op.visible(s)
         return None if seen.all() else np.where(seen, 0, -np.inf).astype(node.outputs[0].dtype.numpy)
 
     def bind(self, call: Call) -> Iterable[Launch]:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import DType, Reason, TypedNode
-from dovetail.ops._attention import visible
 from dovetail.ops.attention import Attention_23, Sizes
 from dovetail_cpu_onednn.binding import F32, INFERENCE, Alg, Arg, MemoryDesc, Stream
 from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended
@@ -114,7 +113,7 @@ def _mask(node: TypedNode) -> Any:
 
 def _bias(node: TypedNode, op: Attention_23, s: Sizes) -> Argument | None:
     """What is added to the scores: the mask, or what positions hide."""
-    seen, mask = visible(s.queries, s.total, s.past, op.is_causal, op.window), _mask(node)
+    seen, mask = op.visible(s), _mask(node)
     arg = Arg.post_op(1, Arg.SRC_1)
     if mask is None:
         if not seen.any(axis=1).all():
