@@ -62,8 +62,9 @@ def expected(chain, s, operands):
     return s
 
 
-NOT_FUSED = {("conv", "row")} | {(op, c) for op in ("average_pool", "add") for c in ("sum", "prelu")}
-"""Chains that oneDNN does not take, or only by its slow implementations."""
+NOT_FUSED = {("conv", "row"), ("average_pool", "full"), ("average_pool", "subtract")}
+NOT_FUSED |= {(op, c) for op in ("average_pool", "add") for c in ("sum", "prelu")}
+"""Chains that oneDNN does not take, gets wrong, or has only slow implementations for."""
 
 
 @pytest.mark.parametrize("name", CHAINS)

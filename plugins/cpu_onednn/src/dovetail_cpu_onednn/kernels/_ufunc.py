@@ -9,12 +9,14 @@ from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
 from dovetail.op import INTEGERS
 from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, quiet
 
-__all__ = ["BOOL", "NUMBERS", "UfuncKernel"]
+__all__ = ["BOOL", "FLOATS", "NUMBERS", "UfuncKernel"]
 
 NUMBERS = INTEGERS | {DType.FLOAT32, DType.FLOAT64}
 """Data types with NumPy arithmetic of their own; integers wrap."""
 
 BOOL = frozenset({DType.BOOL})
+
+FLOATS = frozenset({DType.FLOAT32, DType.FLOAT64})
 
 
 class UfuncKernel(BoundKernel):

@@ -1,9 +1,13 @@
 """Transpose: oneDNN's reorder between two orders of the dimensions."""
 
+from collections.abc import Callable, Iterable
+
 from dovetail.device import Reason, TypedNode
 from dovetail.ops.transpose import Transpose
 from dovetail_cpu_onednn.binding import Arg
+from dovetail_cpu_onednn.bound import Array
 from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.layouts import number_of, plain, plain_strides
 from dovetail_cpu_onednn.library import library
 
@@ -30,4 +34,13 @@ class Permutation(PrimitiveKernel):
         return Recipe((Stage(pd, (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))),))
 
 
-KERNELS = (Permutation(),)
+class TransposeCopy(StridedCopy):
+    """The same by NumPy, for other data types and for orders that oneDNN has no fast implementation for."""
+
+    def pairs(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[tuple[Array, Array]]:
+        assert isinstance(node.op, Transpose)
+        src = array(node.node.inputs[0])
+        yield array(node.node.outputs[0]), src.transpose(node.op.order(src.ndim))
+
+
+KERNELS = (Permutation(), TransposeCopy())

@@ -1,0 +1,7 @@
+"""ReduceMin: NumPy's minimum."""
+
+import numpy as np
+
+from dovetail_cpu_onednn.kernels._extremes import ExtremeKernel
+
+KERNELS = (ExtremeKernel(np.minimum),)
