@@ -1,6 +1,7 @@
 """Pad with a constant: the result filled, and a copy into its middle."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,8 @@ class Padding(StridedCopy):
         value, axes = ([*node.inputs[2:], None, None])[:2]
         pads = value_of(given(node, 1).value).tolist()
         chosen = range(src.ndim) if axes is None else [int(a) % src.ndim for a in value_of(axes.value)]
-        into, out = [slice(None)] * src.ndim, [slice(None)] * src.ndim
+        into: list[Any] = [slice(None)] * src.ndim
+        out = [*into]
         for axis, before, after in zip(chosen, pads, pads[len(chosen) :], strict=False):
             out[axis] = slice(max(-before, 0), src.shape[axis] - max(-after, 0))
             into[axis] = slice(max(before, 0), dst.shape[axis] - max(after, 0))
