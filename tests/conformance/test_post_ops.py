@@ -30,8 +30,10 @@ from dovetail.ops.instance_normalization import InstanceNormalization
 from dovetail.ops.layer_normalization import LayerNormalization
 from dovetail.ops.mat_mul import MatMul
 from dovetail.ops.max_pool import MaxPool
+from dovetail.ops.mul import Mul
 from dovetail.ops.neg import Neg
 from dovetail.ops.reduce_mean import ReduceMean
+from dovetail.ops.relu import Relu
 from dovetail.ops.softmax import Softmax
 from dovetail.ops.tanh import Tanh
 from dovetail.runtime import NodePlacement
@@ -304,6 +306,60 @@ def test_heads(core: dovetail.Core, device: str, head: str) -> None:
     for text in (*OTHERS, *COMBINED)[index :: len(HEADS)]:
         HEADS[head](b, text)
     fused_or_told(b, b.check(core, device, fusion=True))
+
+
+# --- chains that the fusion pass finds in any graph ---------------------------------------------------------------------------
+
+FOUND = ("conv blocked", "conv_transpose", "mat_mul", "gemm", "max_pool", "binary", "softmax", "layer_normalization")
+
+
+@pytest.mark.parametrize("head", FOUND)
+def test_followers_are_merged(core: dovetail.Core, device: str, head: str) -> None:
+    """Bias, activation, residual addition and scale as nodes of a model: part of the head, or the report says why not."""
+    b = Bench(np.random.default_rng(13))
+    s = HEADS[head](b, "linear:1:0")
+    dims = b.values[s].shape
+    bias, scale, residual = b.operand("per_oc", dims), b.constant(), b.input(*dims)
+    y = s
+    for op, *others in ((Add(), bias), (Relu(),), (Add(), residual), (Mul(), scale)):
+        y = _plain(b, op, y, *others)
+    _hidden(b, y)
+    with core.compile_model(b.model(), device) as compiled:
+        nodes = [n for n in compiled.report().nodes if n.op != "dovetail::Reorder"]
+        got = compiled(b.feeds)[0]
+        np.testing.assert_allclose(got, b.values[y], rtol=1e-4, atol=1e-5)
+    merged = sum(len(n.post_ops) for n in nodes)
+    assert len(nodes) + merged == 6, "every node of the model is one of the plan, or in a chain"
+    assert len(nodes) == 1 or any(n.post_op_stop for n in nodes)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [("float16", 5e-3), ("float64", 1e-9)])
+def test_other_data_types(core: dovetail.Core, device: str, dtype: str, rtol: float) -> None:
+    """float16 is rounded once where the chain is fused, and after each node where it is not."""
+    rng = np.random.default_rng(14)
+    x, r, w, bias = (rng.uniform(0.5, 1, dims).astype(dtype) for dims in ((2, 3, 5, 7), (2, 4, 5, 7), (4, 3, 1, 1), (4, 1, 1)))
+    g = GraphBuilder()
+    src, prev = g.input("x", dtype, x.shape), g.input("r", dtype, r.shape)
+    chain = PostOps().append_binary("sub", g.constant(bias)).append_sum(prev, 0.5, 1).append_eltwise("relu", 0.25, scale=2.0)
+    y = g.node(Conv(), src, g.constant(w), post_ops=chain)
+    conv64 = np.einsum("nchw,kc->nkhw", x.astype(np.float64), w.astype(np.float64)[:, :, 0, 0])
+    s = conv64 - bias.astype(np.float64) + 0.5 * (r.astype(np.float64) - 1)
+    for fusion in (True, False):
+        with core.compile_model(g.model([y]), device, {"FUSION": fusion}) as compiled:
+            got = compiled({"x": x, "r": r})[0]
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got.astype(np.float64), 2 * np.where(s > 0, s, 0.25 * s), rtol=rtol, atol=rtol)
+
+
+def test_batch_zero(core: dovetail.Core, device: str) -> None:
+    g = GraphBuilder()
+    x, r = g.input("x", "float32", ["N", 3, 5, 7]), g.input("r", "float32", ["N", 4, 5, 7])
+    chain = PostOps().append_sum(r).append_eltwise("relu")
+    y = g.node(Conv(), x, g.constant(np.ones((4, 3, 1, 1), np.float32)), post_ops=chain)
+    with core.compile_model(g.model([y]), device) as compiled:
+        for n in (0, 2):
+            got = compiled({"x": np.ones((n, 3, 5, 7), np.float32), "r": np.full((n, 4, 5, 7), -1, np.float32)})[0]
+            np.testing.assert_array_equal(got, np.full((n, 4, 5, 7), 2, np.float32))
 
 
 # --- the examples of MKL-DNN's page on post-ops -----------------------------------------------------------------------------
