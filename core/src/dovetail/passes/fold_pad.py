@@ -107,4 +107,4 @@ def _fill(pad: Node, graph: Graph) -> float | None:
     if len(pad.inputs) < 3 or not pad.inputs[2]:
         return 0.0
     value = graph.types[pad.inputs[2]].value
-    return None if value is None or value.dtype.kind in "OSU" else float(value.reshape(()))
+    return None if value is None or value.size != 1 or value.dtype.kind in "OSU" else float(value.reshape(()))
