@@ -367,3 +367,19 @@ def test_the_sums_of_an_integer_product():
         (got,) = compiled({"a": a, "z": np.int8(zero)}).values()
         np.testing.assert_array_equal(got, (a.astype(np.int64) - zero) @ b.astype(np.int64))
     assert "vnni" in compiled.report().nodes[0].kernel
+
+
+@pytest.mark.parametrize("group", [1, 2, 32])
+def test_the_sums_of_an_integer_convolution(group):
+    rng = np.random.default_rng(17)
+    x = rng.integers(0, 256, (2, 32, 7, 5), np.uint8)
+    w = rng.integers(-128, 128, (32, 32 // group, 3, 3), np.int8)
+    g = GraphBuilder()
+    node = op("ConvInteger", group=group, pads=(1, 0, 1, 2), strides=(2, 1))
+    y = g.node(node, g.input("x", "uint8", x.shape), g.constant(w), g.input("z", "uint8", ()))
+    compiled = Core().compile_model(g.model([y]), "ONEDNN")
+    for zero in (0, 9, 255):
+        (got,) = compiled({"x": x, "z": np.uint8(zero)}).values()
+        want = convolved(x.astype(np.float64) - zero, w.astype(np.float64), (2, 1), (1, 0, 1, 2), group)
+        np.testing.assert_array_equal(got, want)
+    assert [n.kernel for n in compiled.report().nodes if n.op == "ConvInteger"] != ["ref"]

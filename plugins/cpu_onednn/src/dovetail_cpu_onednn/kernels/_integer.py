@@ -1,0 +1,39 @@
+"""What the operators with int32 sums share: constant weights, and zero points that are computed while a model runs."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import DType, Reason, TypedNode
+from dovetail_cpu_onednn.binding import S32, Arg
+from dovetail_cpu_onednn.int8 import SHIFT, value_argument
+from dovetail_cpu_onednn.kernel import Argument, Refused, Stage, given
+from dovetail_cpu_onednn.layouts import number_of, plain
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["constant_weights", "zero_point"]
+
+
+def constant_weights(node: TypedNode) -> NDArray[np.int8]:
+    """Input 1 in int8, without its zero point, input 3. Raises `Refused` for what is not constant or has another zero point."""
+    tensor, zero = given(node, 1), node.inputs[3] if len(node.inputs) > 3 else None
+    if tensor.value is None or (zero is not None and zero.value is None):
+        raise Refused(Reason.DYNAMIC, "weights or their zero point are not constant")
+    shift = SHIFT if tensor.dtype is DType.UINT8 else 0
+    zeros = np.zeros(1, np.int32) if zero is None or zero.value is None else zero.value.astype(np.int32)
+    if (zeros != shift).any():
+        raise Refused(Reason.ATTRIBUTE, "weights with a zero point")
+    return (tensor.value.astype(np.int16) - shift).astype(np.int8)
+
+
+def zero_point(node: TypedNode) -> tuple[tuple[Stage, ...], tuple[Argument, ...]]:
+    """A stage that brings input 2 into int32, in work buffer 0, where it is computed; and the argument that it becomes."""
+    tensor, arg = node.inputs[2] if len(node.inputs) > 2 else None, Arg.ZERO_POINTS | Arg.SRC
+    if tensor is None:
+        return (), ()
+    if tensor.size != 1:
+        raise Refused(Reason.SHAPE, f"zero points {tensor}; accepted: one")
+    if tensor.value is not None:
+        return (), (value_argument(arg, tensor.value.reshape(1).astype(np.int32)),)
+    one, wide = plain((1,), number_of(tensor.dtype)), plain((1,), S32)
+    moves = (Argument(Arg.SRC, "input", 2, one), Argument(Arg.DST, "scratch", 0, wide))
+    return (Stage(library().describe_reorder(one, wide), moves),), (Argument(arg, "scratch", 0, wide),)

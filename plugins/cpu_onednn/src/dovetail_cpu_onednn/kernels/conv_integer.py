@@ -1,0 +1,43 @@
+"""ConvInteger: oneDNN's convolution of 8-bit numbers with int32 sums."""
+
+from dovetail.device import DType, Reason, TensorType, TypedNode
+from dovetail.ops.conv_integer import ConvInteger
+from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
+from dovetail_cpu_onednn.int8 import INT8, require_int8
+from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.kernels._conv import padding, weights_of
+from dovetail_cpu_onednn.kernels._integer import constant_weights, zero_point
+from dovetail_cpu_onednn.layouts import describe, undecided
+from dovetail_cpu_onednn.library import library
+
+
+class IntegerConvolution(PrimitiveKernel):
+    """u8 or s8 data with one zero point, known while planning or not, and constant s8 weights."""
+
+    name = "convolution"
+    dtypes = INT8 | {DType.INT32}
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        require_int8()
+        op, x = node.op, given(node, 0)
+        assert isinstance(op, ConvInteger)
+        if node.post_ops or x.rank > 5:
+            raise Refused(Reason.POST_OP if node.post_ops else Reason.SHAPE, "post-ops, or more than three spatial axes")
+        content, (before, zero) = constant_weights(node), zero_point(node)
+        lib, conv = library(), op.conv()
+        g, wei = conv.geometry(x, given(node, 1)), weights_of(TensorType(DType.INT8, content.shape), conv.group, False)
+        src, dst = (undecided(t) if free else describe(t) for t in (x, node.outputs[0]))
+        sizes = (g.strides, tuple(d - 1 for d in g.dilations), g.pads_begin, padding(g))
+        attr = lib.attr((), [("zero_points", int(Arg.SRC), 0)] if zero else ())
+        args = (INFERENCE, Alg.CONVOLUTION_DIRECT, src, lib.tagged(wei.dims, TAG_ANY, wei.dtype), None, dst, *sizes)
+        pd = lib.describe("convolution_forward", *args, attr=attr)
+        arguments = (
+            Argument(Arg.SRC, "input", 0, lib.arg_md(pd, Arg.SRC, src.dims), flexible=True),
+            Argument(Arg.WEIGHTS, "content", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims), content=lambda: content),
+            Argument(Arg.DST, "output", 0, lib.arg_md(pd, Arg.DST, dst.dims), flexible=True),
+            *zero,
+        )
+        return Recipe((*before, Stage(pd, arguments)), None, (4,) if before else ())
+
+
+KERNELS = (IntegerConvolution(),)
