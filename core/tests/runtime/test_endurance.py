@@ -115,12 +115,12 @@ def print_growth_by_runs(device: str) -> None:
 
 
 def print_growth_by_compilations(device: str) -> None:
-    """How many bytes more 200 models compiled, run and closed take than 50."""
+    """How many bytes more 300 models compiled, run and closed take than 100."""
     core, model = dovetail.Core(config=False), network()
     (x,) = data(1)
     before = 0
-    for turn in range(200):
-        if turn == 50:
+    for turn in range(300):
+        if turn == 100:
             before = resident()
         with core.compile_model(model, device) as compiled:
             compiled({"x": x})

@@ -10,7 +10,8 @@ from dovetail.ops.conv import Conv
 from dovetail.ops.conv_transpose import ConvTranspose
 from dovetail.ops.max_pool import MaxPool
 
-DEVICES = ("ONEDNN", "NUMPY", "OPENCL")
+DEVICES = sorted({name.split(".")[0] for name in dovetail.Core(config=False).available_devices})
+"""Those of ONEDNN, NUMPY and OPENCL that are installed."""
 
 
 @pytest.fixture(scope="module")
