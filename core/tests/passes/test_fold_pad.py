@@ -105,6 +105,14 @@ def test_a_pad_that_is_read_elsewhere_is_kept_for_that() -> None:
     assert folded.nodes[-1].inputs[0] == "x" or folded.nodes[0].inputs[0] == "x"
 
 
+def test_what_is_no_pad_stays(rng: np.random.Generator) -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", (2, 3, 5, 6))
+    weights = [[g.constant(rng.standard_normal(dims), "float32") for dims in ((3, 3, 1, 1), (3,))] for _ in range(2)]
+    graph = fold_constants(g.graph([g.node(Conv(), g.node(Conv(), x, *weights[0]), *weights[1])]))
+    assert fold_pad(graph) is graph
+
+
 def test_pads_of_older_versions(rng: np.random.Generator) -> None:
     g = GraphBuilder()
     x = g.input("x", "float32", (2, 3, 5, 6))

@@ -33,7 +33,8 @@ def _folded(node: Node, graph: Graph) -> Node | None:
     pad = graph.producers.get(node.inputs[0])
     if pad is None or pad.post_ops or op.auto_pad not in ("NOTSET", "VALID"):
         return None
-    widths, fill = _widths(pad, graph), _fill(pad, graph)
+    widths = _widths(pad, graph)
+    fill = None if widths is None else _fill(pad, graph)
     if widths is None or fill is None:
         return None
     own = op.pads if op.pads is not None and op.auto_pad == "NOTSET" else (0,) * len(widths)
