@@ -247,8 +247,13 @@ def test_one_library_for_a_process():
     answer = found.load("/elsewhere/libdnnl.so.3")
     assert isinstance(answer, Unavailable)
     assert "/elsewhere/libdnnl.so.3" in answer.reason
+    other = {"LIBRARY": "/elsewhere/libdnnl.so.3"}
     with pytest.raises(DeviceUnavailable, match="elsewhere"):
-        OnednnDevice(infos()[0], {"LIBRARY": "/elsewhere/libdnnl.so.3"})
+        OnednnDevice(infos()[0], other)
+    with pytest.raises(DeviceUnavailable, match="elsewhere"):
+        compiled_for(model([helper.make_node("Relu", ["x"], ["y"])], {"x": (3,)}, {}, (3,)), other)
+    same = {"LIBRARY": infos()[0].details["library"]}
+    assert compiled_for(model([helper.make_node("Relu", ["x"], ["y"])], {"x": (3,)}, {}, (3,)), same)
 
 
 LOADED = """

@@ -57,16 +57,19 @@ class OnednnDevice(Device):
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any]) -> None:
         self.info = info
         read = Options(options)
-        found = load(read.library)
-        if isinstance(found, Unavailable):
-            raise DeviceUnavailable(f"ONEDNN: {found.reason}", hint=found.hint)
+        _require(read.library)
         self._threads = read.threads or default_threads()
         self._precision = _precision(read, "f32")
 
     def configured(self, options: Mapping[str, Any]) -> "OnednnDevice":
-        """The device in another precision. Raises `UsageError` for options, `DeviceUnavailable` for what the CPU lacks."""
-        found = copy(self)
-        found._precision = _precision(Options(options), self._precision)
+        """The device with other threads and in another precision.
+
+        Raises `UsageError` for options, `DeviceUnavailable` for a second library and for what the CPU lacks.
+        """
+        read, found = Options(options), copy(self)
+        _require(read.library)
+        found._threads = read.threads or self._threads
+        found._precision = _precision(read, self._precision)
         return found
 
     def lower(self, graph: Graph) -> Graph:
@@ -97,6 +100,12 @@ class OnednnDevice(Device):
         # Implementations are chosen for the number of threads that the asking thread may use.
         library().plan_threads(self._threads)
         return _choose(node)
+
+
+def _require(path: str) -> None:
+    found = load(path)
+    if isinstance(found, Unavailable):
+        raise DeviceUnavailable(f"ONEDNN: {found.reason}", hint=found.hint)
 
 
 def _precision(options: Options, default: str) -> str:
