@@ -126,8 +126,9 @@ class Core:
         graph, _ = optimise(known, dispatch, targets, options, ())
         answers: dict[str, str | Refusal] = {}
         if after is not None:
-            for node in (*after.ready, *after.rest.nodes):
-                answers[node.name] = Refusal(Reason.DYNAMIC, "planned when data tells the shapes")
+            on_host = any(target.name == REFERENCE_DEVICE for target in targets)
+            later = REFERENCE_DEVICE if on_host else Refusal(Reason.DYNAMIC, "its output shapes depend on data")
+            answers.update({node.name: later for node in (*after.ready, *after.rest.nodes)})
         origins = {node.name: node.origins or (node.name,) for node in graph.nodes}
         for name, (home, refusals) in place(graph, targets).items():
             answer = home or refusals[-1][1]
