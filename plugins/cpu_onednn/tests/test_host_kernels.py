@@ -75,7 +75,7 @@ class ChannelPRelu(Operator):
         return np.where(X > 0, X, slope.reshape(-1, *(1,) * (X.ndim - 2)) * X)
 
 
-def network(rng, middle, channels, rank, blocked_ports=1):
+def network(rng, middle, channels, rank):
     """Convolution - what `middle` makes of it - convolution, its float64 result, and an input."""
     spatial = {3: (17,), 4: (9, 7), 5: (5, 6, 4)}[rank]
     weights = [rng.standard_normal((channels, c, *(3,) * (rank - 2))).astype(np.float32) / 8 for c in (16, channels)]
@@ -163,6 +163,47 @@ def test_elementwise_kernels_take_any_layout(core, channels):
     assert len(seen) in (4, 5)
     types = [n.name for n in compiled.report().nodes if n.op.endswith("Reorder")]
     assert all(name.startswith(("reorder:x@", "reorder:y@")) for name in types), types
+
+
+class Broadcasting(HostKernel):
+    """The slopes lie as the data does, whichever way that is."""
+
+    def configurations(self, op, inputs, outputs):
+        return [HostConfig.uniform(inputs, outputs, ANY)]
+
+    def execute(self, op, config, inputs, outputs):
+        np.copyto(outputs[0], np.where(inputs[0] > 0, inputs[0], inputs[1] * inputs[0]))
+
+
+class PRelu4(Operator):
+    """x where it is positive, else slope x, the slope being [1, C, 1, 1] or [1, 1, 1, 1]."""
+
+    domain = "test.host"
+    inputs = ("X", "slope")
+    kernels = (Broadcasting(),)
+
+    def reference(self, X, slope):
+        return np.where(X > 0, X, slope * X)
+
+
+@pytest.mark.parametrize(("count", "reorders"), [(17, 2), (1, 4)])
+def test_parameters_in_any_layout(core, count, reorders):
+    """Slopes for each channel lie in blocks like the data; a single one would be filled up, so nothing is blocked then."""
+    op = PRelu4()
+    slope = np.linspace(-1, 2, count, dtype=np.float32).reshape(1, count, 1, 1)
+
+    def middle(g, value, _):
+        value = g.node(ChannelPRelu(), value, g.constant(np.full(17, 0.5, np.float32)))
+        value = g.node(op, value, g.constant(slope), name="p")
+        return g.node(ChannelPRelu(), value, g.constant(np.full(17, 0.5, np.float32)))
+
+    model, x, expected = network(np.random.default_rng(6), middle, 17, 4)
+    compiled = core.compile_model(model, "ONEDNN")
+    half = np.full(17, 0.5)
+    prelu = ChannelPRelu().reference
+    want = expected(lambda v, _: prelu(op.reference(prelu(v, half), slope.astype(np.float64)), half))
+    np.testing.assert_allclose(compiled({"x": x})["y"], want, rtol=1e-4, atol=1e-4)
+    assert compiled.report().reorders == reorders
 
 
 class Pixels(HostKernel):
