@@ -176,6 +176,31 @@ def test_weights_with_a_zero_point_are_left_to_float32():
     assert [one for one, _ in kernels] == ["DequantizeLinear", "Conv", "QuantizeLinear"]
 
 
+@pytest.mark.parametrize("kernel", [(16, 16, 1, 1), (17, 16, 3, 3), (16, 1, 3, 3)])
+@pytest.mark.parametrize("follower", ["Clip", "Relu", "Tanh", "Mul", "Sub"])
+def test_what_follows_a_convolution(follower, kernel):
+    """conv -> Q -> DQ -> an elementwise operator -> Q."""
+    net = Net(5)
+    x, x_name = net.source((1, 16, 7, 5))
+    w, w_name = net.weights(kernel)
+    group = 16 // kernel[1]
+    real = convolved(x.real, w.real, group=group)
+    inner = Numbers(stored(real, 0.08, np.uint8(115)), np.float32(0.08), np.uint8(115))
+    y = net.quantized(net.g.node(op("Conv", group=group), x_name, w_name), 0.08, np.uint8(115))
+    value, row = net.dequantized(y, inner), net.rng.uniform(0.5, 2, (kernel[0], 1, 1)).astype(np.float32)
+    others, want = {
+        "Clip": ((np.float32(0), np.float32(6)), np.clip(inner.real, 0, 6)),
+        "Relu": ((), np.maximum(inner.real, 0)),
+        "Tanh": ((), np.tanh(inner.real)),
+        "Mul": ((row,), inner.real * row),
+        "Sub": ((row,), inner.real - row),
+    }[follower]
+    total = net.g.node(op(follower), value, *map(net.g.constant, others))
+    (got,), kernels = net.run(net.quantized(total, 0.02, np.uint8(3)))
+    agrees(got, stored(want, 0.02, np.uint8(3)))
+    assert kernels[0][0] == "dovetail::QuantizedConv"
+
+
 @pytest.mark.parametrize("relu", [True, False])
 def test_residual_sum(relu):
     """conv -> Q -> DQ -> Add(DQ) [-> Relu] -> Q, each rounding in its place."""

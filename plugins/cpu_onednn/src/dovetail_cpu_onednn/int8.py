@@ -6,7 +6,7 @@ convolution without anything behind it both go into scale and bias, and its chai
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -153,8 +153,12 @@ class _Epilogue:
     def _step(self, node: TypedNode, op: Quantized, step: QuantizedStep) -> None:
         result = node.outputs[0].with_dtype(DType.FLOAT32)
         names = ["" if i is None else str(i) for i in step.inputs]
-        types = [None if i is None else result if i < 0 else given(node, i).with_dtype(DType.FLOAT32) for i in step.inputs]
-        for post_op in step.op.post_ops(types, names, names.index("-1")) or ():
+        real = [t if s is None else given(node, i).with_dtype(DType.FLOAT32) for i, (t, s) in _inputs(node, op)]
+        types = [None if i is None else result if i < 0 else real[i] for i in step.inputs]
+        chain = step.op.post_ops(types, names, names.index("-1"))
+        if chain is None:
+            raise Refused(Reason.POST_OP, f"{step.op.key} is none")
+        for post_op in chain:
             if isinstance(post_op, Eltwise):
                 self._eltwise(post_op)
             else:
@@ -209,6 +213,11 @@ class _Epilogue:
         if self.head == (1.0, 0.0):
             return self.appended
         return [("eltwise", (ELTWISE["linear"], *self.head)), *self.appended]
+
+
+def _inputs(node: TypedNode, op: Quantized) -> Iterable[tuple[int, tuple[TensorType | None, Scaling | None]]]:
+    """Index, type and scaling of each input."""
+    return enumerate(zip(node.inputs, op.scalings, strict=True))
 
 
 def _gives_halves(factors: Array) -> bool:
