@@ -25,6 +25,7 @@ from dovetail_gpu_opencl.images import geometry, read_launch, refuse_image, writ
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Argument, Image, Launch, Null, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.source import C_TYPES
+from dovetail_gpu_opencl.wide_vectors import refuse_wide_vectors
 
 __all__ = ["OwnKernel"]
 
@@ -114,7 +115,9 @@ class OwnKernel(CLKernel):
                 refusal = refuse_image(place.port, kernel.images[place.port], _dims(kernel, place), place.tensor, self.caps)
                 if refusal is not None:
                     return refusal
-        return self._refuse_sizes(kernel, node)
+        text = kernel.define_lines(node.op, node.inputs, node.outputs) + kernel.source
+        refusal = refuse_wide_vectors(text, self.caps)
+        return self._refuse_sizes(kernel, node) if refusal is None else refusal
 
     def _refuse_sizes(self, kernel: OpenCLKernel, node: TypedNode) -> Refusal | None:
         _, local = kernel.work_sizes(node.inputs, node.outputs)

@@ -28,6 +28,7 @@ from dovetail_gpu_opencl.custom_layers.text import ORDERS, TensorText, assemble
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write
 from dovetail_gpu_opencl.source import C_TYPES
+from dovetail_gpu_opencl.wide_vectors import refuse_wide_vectors
 
 __all__ = ["CustomLayerKernel"]
 
@@ -58,6 +59,8 @@ class CustomLayerKernel(CLKernel):
         bound = self._bound(node)
         with node_context(node.node, node.inputs):
             refusal = bound.refused()
+            if refusal is None:
+                refusal = refuse_wide_vectors(bound.layer.source, self.caps)
             return self._refuse_sizes(bound) if refusal is None else refusal
 
     def title(self, node: TypedNode) -> str:

@@ -1,0 +1,97 @@
+"""Vectors of 512 bits: used where the driver survives them, refused where it does not, found out without ending this process."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from dovetail.cache import FileCache, cache_key
+from dovetail.device import DeviceInfo, Refusal, TensorType, TypedNode
+from dovetail.op import OpenCLKernel, Operator
+from dovetail_gpu_opencl import wide_vectors
+from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.wide_vectors import refuse_wide_vectors, survives
+
+X = np.arange(64, dtype=np.float32)
+
+
+class Wide(Operator):
+    """X + 1, sixteen at a time."""
+
+    domain = "test.wide"
+    inputs = ("X",)
+    outputs = ("Y",)
+    kernels: ClassVar = (
+        OpenCLKernel(
+            source="""
+            __kernel void wide(__global const float* x, __global float* y) {
+              const float16 v = vload16(get_global_id(0), x);
+              vstore16(v + 1.0f, get_global_id(0), y);
+            }""",
+            entry="wide",
+            global_size=lambda inputs, outputs: (outputs[0].size // 16,),
+        ),
+    )
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X
+
+
+def test_a_kernel_runs_or_is_refused(device: OpenCLDevice, bench: Any) -> None:
+    """On each driver of this machine the process lives on, whichever it is."""
+    graph, feeds = bench.single(Wide(), [X])
+    answer = device.supports(TypedNode.of(graph.nodes[0], graph))
+    if survives(device.caps.identity):
+        np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], X + 1)
+    else:
+        assert isinstance(answer, Refusal)
+        assert "the source has float16, and this driver ends the process at vectors of 512 bits" in str(answer)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["float16 v;", "int16 v;", "uint16 v;", "double8 v;", "long8 v;", "vload16(0, x)", "#define V float16\n", "ulong16 v;"],
+)
+def test_what_is_refused(source: str, device: OpenCLDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wide_vectors, "survives", lambda identity: False)
+    caps = dataclasses.replace(device.caps, needs_linker=True)
+    assert isinstance(refuse_wide_vectors(source, caps), Refusal)
+    assert refuse_wide_vectors(source, dataclasses.replace(caps, needs_linker=False)) is None
+
+
+@pytest.mark.parametrize(
+    "source", ["float8 v;", "half16 v;", "char16 v;", "short16 v;", "float4 float16x;", "// float16\n/* int16\n */ int v;"]
+)
+def test_what_is_not_asked_for(source: str, device: OpenCLDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(identity: str) -> bool:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(wide_vectors, "survives", never)
+    assert refuse_wide_vectors(source, dataclasses.replace(device.caps, needs_linker=True)) is None
+
+
+def test_the_answer_is_kept(info: DeviceInfo, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the process and in the cache; a probe that ends its process, writes nothing or cannot be started says no."""
+    monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path))
+    asked: list[str] = []
+
+    def ends(identity: str) -> bool:
+        asked.append(identity)
+        return False
+
+    monkeypatch.setattr(wide_vectors, "_outlives", ends)
+    for _ in range(2):
+        survives.cache_clear()
+        assert not survives("some driver")
+        assert not survives("some driver")
+    assert asked == ["some driver"]
+    FileCache("opencl-probes").put(cache_key("another", wide_vectors._PROBE), b"1")
+    assert survives("another")
+    survives.cache_clear()
+
+
+def test_a_probe_that_dies_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not wide_vectors._outlives("no device has this identity")
+    monkeypatch.setattr("sys.executable", "/no/such/python")
+    assert not wide_vectors._outlives("whichever")
