@@ -59,7 +59,8 @@ config_file_option = click.option(
     "config_files",
     multiple=True,
     metavar="FILE.xml",
-    help="Custom layers for the device, as its property CONFIG_FILE: a file, or package:resource. Repeatable; later ones win.",
+    help="Custom layers for the device of -d, as its property CONFIG_FILE: a file, or package:resource. Repeatable; later "
+    "ones win.",
 )
 
 shape_option = click.option(

@@ -57,6 +57,11 @@ class NumpyDevice(Device):
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
 
+    def configured(self, options: Mapping[str, Any]) -> "NumpyDevice":
+        """The device itself. Raises `UsageError` for any option, before a model is looked at."""
+        check_options(options)
+        return self
+
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Everything with static shapes and a reference, unless a post-op does not fit."""
         choice = _choose(node)
