@@ -85,6 +85,17 @@ class Bench:
         typed = TypedNode.of(node, graph)
         return [kernel.name for kernel in device.kernels(typed) if kernel.supports(typed)]
 
+    def convolve(self, x: NDArray[Any], w: NDArray[Any], stride: int, pads: Sequence[int], groups: int) -> NDArray[np.float64]:
+        """Convolution in two dimensions in float64: every window times the weights."""
+        wide = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
+        windows = np.lib.stride_tricks.sliding_window_view(wide, w.shape[2:], (2, 3))[:, :, ::stride, ::stride]
+        n, _, h, v, *kernel = windows.shape
+        windows = windows.reshape(n, groups, -1, h, v, *kernel)
+        parts: NDArray[np.float64] = np.einsum(
+            "ngchwij,gmcij->ngmhw", windows, w.reshape(groups, -1, *w.shape[1:]).astype(np.float64)
+        )
+        return parts.reshape(n, -1, h, v)
+
 
 class ForcedDevice(OpenCLDevice):
     """A device that knows one kernel by name only; for operators that have none of this name, all."""

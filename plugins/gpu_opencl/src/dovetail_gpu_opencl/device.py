@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyopencl as cl
@@ -39,11 +39,13 @@ from dovetail_gpu_opencl.elementwise import Chain
 from dovetail_gpu_opencl.executable import CLExecutable, Command
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._tiles import Tuned
 from dovetail_gpu_opencl.launch import Launch, Scratch
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.own_kernel import OwnKernel
 from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature
 from dovetail_gpu_opencl.reorder import ReorderKernel
+from dovetail_gpu_opencl.tuner import tune
 from dovetail_gpu_opencl.view import View
 
 __all__ = ["OpenCLDevice"]
@@ -107,6 +109,8 @@ class OpenCLDevice(Device):
         chosen = {name: self._chosen(node) for name, node in typed.items()}
         for name, node in typed.items():
             self._check_layouts(chosen[name].kernel, node)
+        if chosen_options.TUNE:
+            self._tune((chosen[name].kernel, node) for name, node in typed.items())
         stubs = {name for name, n in typed.items() if {n.op.op_type, n.op.key} & {*chosen_options.STUB}}
         wanted = {name: () if name in stubs else chosen[name].kernel.launches(n) for name, n in typed.items()}
         launches = {name: [launch for launch in found if not launch.is_empty] for name, found in wanted.items()}
@@ -115,6 +119,10 @@ class OpenCLDevice(Device):
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
         reports = [dataclasses.replace(r, kernel="stub", from_operator=False) if r.name in stubs else r for r in reports]
         return CLExecutable(self._context, self._device, self.caps, graph, commands, reports, memory, chosen_options)
+
+    def _tune(self, nodes: Iterable[tuple[CLKernel, TypedNode]]) -> None:
+        with translated(f"tuning {self.info.name}"):
+            tune(self._context, self._device, self.caps, ((k, n) for k, n in nodes if isinstance(k, Tuned)))
 
     def kernels(self, node: TypedNode) -> tuple[CLKernel, ...]:
         """All kernels that are asked for a node, in order."""

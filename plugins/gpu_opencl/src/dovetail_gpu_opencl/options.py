@@ -20,6 +20,8 @@ class Options:
     program, none if empty. `STUB`: operator types whose kernels are left out, so that their results are whatever lies there: to
     see what faster ones would give.
 
+    `TUNE`: before compiling, time the candidates of every problem that this machine has not tuned, and keep the fastest.
+
     `DEBUG_BUFFERS`: put guard bytes round every buffer and look at them after every launch; nodes run one after the other.
     """
 
@@ -28,6 +30,7 @@ class Options:
     CONFIG_FILE: Any = ()
     DUMP_KERNELS: str = ""
     STUB: Sequence[str] = ()
+    TUNE: bool = False
 
     @staticmethod
     def read(given: Mapping[str, Any]) -> "Options":
@@ -39,8 +42,9 @@ class Options:
         options = Options(**given)
         if options.QUEUE not in QUEUES:
             raise UsageError(f"option QUEUE is {options.QUEUE!r}; accepted: {', '.join(QUEUES)}")
-        if not isinstance(options.DEBUG_BUFFERS, bool):
-            raise UsageError(f"option DEBUG_BUFFERS is {options.DEBUG_BUFFERS!r}; accepted: True or False")
+        for name in ("DEBUG_BUFFERS", "TUNE"):
+            if not isinstance(getattr(options, name), bool):
+                raise UsageError(f"option {name} is {getattr(options, name)!r}; accepted: True or False")
         if not isinstance(options.DUMP_KERNELS, str | PathLike):
             raise UsageError(f"option DUMP_KERNELS is {options.DUMP_KERNELS!r}; accepted: the path of a folder")
         if not isinstance(options.STUB, list | tuple) or not all(isinstance(one, str) for one in options.STUB):

@@ -9,18 +9,19 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
+from dovetail.cache import FileCache
 from dovetail.device import DType, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernels._tiles import Problem, Tiling, Tuned, estimate, tilings
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.program import Programs
-from dovetail_gpu_opencl.tuning import tunings_of
+from dovetail_gpu_opencl.tuning import SECTION, tunings_of
 
 __all__ = ["Timing", "tune"]
 
-log = logging.getLogger("dovetail")
+log = logging.getLogger("dovetail.tune")
 
-CANDIDATES = 40
+CANDIDATES = 24
 """How many tilings of a problem are tried, those first that the cost model finds fastest."""
 _REPEATS = 9
 _TOLERANCE = {DType.FLOAT16: 4e-3, DType.FLOAT32: 2e-5, DType.FLOAT64: 1e-12}
@@ -35,9 +36,14 @@ class Timing:
     microseconds: float | None
 
 
-def tune(context: Any, device: Any, caps: Capabilities, programs: Programs, nodes: Iterable[tuple[Tuned, TypedNode]]) -> int:
-    """Tune every distinct problem of the nodes that this machine has not tuned yet. Returns how many those were."""
+def tune(context: Any, device: Any, caps: Capabilities, nodes: Iterable[tuple[Tuned, TypedNode]]) -> int:
+    """Tune every distinct problem of the nodes that this machine has not tuned yet. Returns how many those were.
+
+    Logs a line for each at level INFO. Raises `CompileError` and pyopencl's errors as building and running do.
+    """
     known, count = tunings_of(caps), 0
+    # Candidates are built apart, so that neither the device's programs nor its disk cache keep those that lost.
+    programs = Programs(context, device, caps, FileCache(SECTION, limit=0))
     for kernel, node in nodes:
         problem = kernel.problem(node)
         if problem is None or known.found_here(problem.key):
@@ -76,9 +82,13 @@ def measure(
 
 
 def _alike(got: NDArray[Any], expected: NDArray[Any]) -> bool:
-    scale = float(np.abs(expected).max(initial=0))
-    wide = got.astype(np.float64) - expected
-    return bool(np.abs(wide).max(initial=0) <= _TOLERANCE[DType.of(expected.dtype)] * max(scale, 1e-30))
+    """Whether both have NaN in the same places (post-ops of random data may give some), and nearly equal numbers elsewhere."""
+    there = ~np.isnan(expected)
+    if not np.array_equal(~np.isnan(got), there):
+        return False
+    scale = float(np.abs(expected[there]).max(initial=1e-30))
+    wide = got[there].astype(np.float64) - expected[there]
+    return bool(np.abs(wide).max(initial=0) <= _TOLERANCE[DType.of(expected.dtype)] * scale)
 
 
 class _Bench:
@@ -128,7 +138,7 @@ class _Bench:
 
     def _run(self, bound: Sequence[tuple[Any, Launch]]) -> list[Any]:
         events = [cl.enqueue_nd_range_kernel(self._queue, k, x.global_size, x.local_size) for k, x in bound]
-        events[-1].wait()
+        self._queue.finish()
         return events
 
     def _upload(self, array: NDArray[Any]) -> Any:

@@ -1,8 +1,8 @@
 """Tuned parameters: those that come with this package, and those that the tuner found on this machine.
 
 A table maps the key of a problem to a list of integers; the kernel that asks knows what they mean and checks them. Shipped
-tables are `tuned/<family>.json`, made by `dovetail tune --export`; what the tuner finds goes to the cache, one entry for each
-device, driver and version of the kernels.
+tables are `tuned/<family>.json`, written by `benchmarks/opencl_tune.py`; what the tuner finds goes to the cache, one entry for
+each device, driver and version of the kernels.
 """
 
 import functools
@@ -33,11 +33,11 @@ class Tunings:
     problem, which costs a default and nothing else.
     """
 
-    def __init__(self, caps: Capabilities, cache: FileCache) -> None:
+    def __init__(self, identity: str, family: str, cache: FileCache) -> None:
         self._cache = cache
-        self._key = cache_key("tuning", caps.identity, *(hashlib.sha256(load(f).encode()).hexdigest() for f in _KERNELS))
+        self._key = cache_key("tuning", identity, *(hashlib.sha256(load(f).encode()).hexdigest() for f in _KERNELS))
         self._lock = threading.Lock()
-        self._shipped = _shipped(caps.family)
+        self._shipped = _shipped(family)
         self._own = self._stored()
 
     def get(self, problem: str) -> list[int] | None:
@@ -71,12 +71,12 @@ class Tunings:
 
 def tunings_of(caps: Capabilities) -> Tunings:
     """The tunings of a device, one object for all in this process that use the same cache folder."""
-    return _tunings(caps, cache_folder())
+    return _tunings(caps.identity, caps.family, cache_folder())
 
 
 @functools.cache
-def _tunings(caps: Capabilities, folder: Path | None) -> Tunings:
-    return Tunings(caps, FileCache(SECTION, folder))
+def _tunings(identity: str, family: str, folder: Path | None) -> Tunings:
+    return Tunings(identity, family, FileCache(SECTION, folder))
 
 
 def _shipped(family: str) -> Table:

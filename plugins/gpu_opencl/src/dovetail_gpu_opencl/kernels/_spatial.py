@@ -1,6 +1,7 @@
 """What convolution and pooling share: geometry as defines."""
 
 from dovetail.spatial import ConvGeometry
+from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.launch import Scalar, ints
 
 __all__ = ["MAX_SPATIAL", "spatial_arguments", "spatial_defines"]
@@ -28,3 +29,11 @@ def spatial_arguments(g: ConvGeometry) -> tuple[Scalar, ...]:
     missing = (1,) * (MAX_SPATIAL - g.rank)
     sizes = [number for sizes in (g.input, g.output, g.kernel, g.strides, g.dilations) for number in (*missing, *sizes)]
     return ints(*sizes, *(0 for _ in missing), *g.pads_begin)
+
+
+def interior(g: ConvGeometry) -> tuple[int, int]:
+    """The output columns, from and up to, whose windows do not leave the input to the left or right."""
+    pad, stride, reach = g.pads_begin[-1], g.strides[-1], g.extent[-1]
+    first = min(g.output[-1], ceil_div(pad, stride))
+    last = min(g.output[-1], (g.input[-1] - reach + pad) // stride + 1)
+    return first, max(first, last)

@@ -1,10 +1,43 @@
-"""MaxPool."""
+"""MaxPool: by rows on CPUs, one by one where that refuses."""
 
-from dovetail.device import DType, TypedNode
-from dovetail_gpu_opencl.kernel import FLOATS
-from dovetail_gpu_opencl.kernels._pool import PoolDirect
+import math
+
+from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
+from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry
+from dovetail_gpu_opencl.kernels._spatial import interior, spatial_defines
+from dovetail_gpu_opencl.launch import Launch, Read, Write, ints
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
 
 __all__ = ["KERNELS"]
+
+
+class MaxPoolRows(CLKernel):
+    """For CPUs: max_pool_rows.cl."""
+
+    name = "max_pool_rows"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if self.caps.kind != "CPU":
+            return Refusal(Reason.CAPABILITY, "made for CPUs")
+        if len(node.outputs) > 1:
+            return Refusal(Reason.ATTRIBUTE, "the output Indices")
+        rank = geometry(node).rank
+        return None if rank <= 2 else Refusal(Reason.SHAPE, f"{rank} spatial axes")
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        dtype, dims = node.outputs[0].dtype, node.outputs[0].dims
+        vec = self.caps.lanes(accumulator(dtype))
+        sizes = spatial_defines(geometry(node))
+        fixed = ("KH", "KW", "STRIDE_Y", "STRIDE_X", "DILATION_Y", "DILATION_X")
+        defines = {"T": C_TYPES[dtype], "ACC": accumulator(dtype), "VEC": vec, **{name: sizes[name] for name in fixed}}
+        chain = postops.epilogue(node, vec)
+        passed = ints(*(sizes[name] for name in ["IH", "IW", "OH", "OW", "PAD_Y", "PAD_X"]), *interior(geometry(node)))
+        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *passed, *chain.arguments)
+        source = assemble("max_pool_rows.cl", defines, chain.source)
+        work = (sizes["OH"], math.prod(dims[:2]), 1 if sizes["OW"] else 0)
+        return (Launch("max_pool_rows.cl", source, "max_pool_rows", arguments, work, (1, 1, 1)),)
 
 
 class MaxPoolDirect(PoolDirect):
@@ -20,4 +53,4 @@ class MaxPoolDirect(PoolDirect):
         return {"MAXIMUM": True, "LOWEST": lowest, "INDICES": len(node.outputs) > 1, "COLUMNS": columns}
 
 
-KERNELS = (MaxPoolDirect(),)
+KERNELS = (MaxPoolRows(), MaxPoolDirect())

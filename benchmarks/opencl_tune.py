@@ -1,0 +1,49 @@
+"""Writes the table of tuned parameters that comes with the OpenCL package, for the GPU of this machine.
+
+Tunes an OPENCL device for the benchmark models at some batch sizes (what this machine's cache already holds is taken as it
+is), and writes `<family>.json` with every problem found. Export the models first: `python benchmarks/models.py export`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from _common import MODELS
+
+import dovetail
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.discovery import find_device
+from dovetail_gpu_opencl.tuning import tunings_of
+
+TUNED = Path(__file__).resolve().parent.parent / "plugins/gpu_opencl/src/dovetail_gpu_opencl/tuned"
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("-d", "--device", default="OPENCL.0", help="the device to tune")
+    options.add_argument("--only", choices=sorted(MODELS), action="append", help="only this model (repeatable)")
+    options.add_argument("--batch", type=int, action="append", help="repeatable; 1, 8 and 32 by default")
+    options.add_argument("--out", type=Path, default=TUNED, help="the folder to write to")
+    arguments = options.parse_args()
+    core = dovetail.Core()
+    for name in arguments.only or MODELS:
+        model = core.read_model(str(MODELS[name].path))
+        with core.compile_model(model, arguments.device, {"TUNE": True}) as compiled:
+            for batch in arguments.batch or (1, 8, 32):
+                compiled(MODELS[name].inputs(np.random.default_rng(0), batch))
+    device = find_device(arguments.device)
+    caps = Capabilities.query(device)
+    table = tunings_of(caps).table()
+    lines = ",\n".join(f"    {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(table.items()))
+    target = arguments.out / f"{caps.family}.json"
+    target.write_text(f'{{\n  "device": {json.dumps(device.name)},\n  "tilings": {{\n{lines}\n  }}\n}}\n', encoding="utf-8")
+    print(f"{len(table)} problems in {target}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

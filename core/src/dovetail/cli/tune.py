@@ -1,0 +1,114 @@
+"""`dovetail tune`: let a device find its fastest parameters for a model, and say what that gained."""
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dovetail.cli._command import command as make_command
+from dovetail.cli._command import extension_option, shape_option
+from dovetail.cli._output import duration, print_json, print_table
+
+if TYPE_CHECKING:
+    from dovetail.cli._timing import Latency
+
+
+@make_command("dovetail tune model.onnx -d OPENCL --shape image=8,3,224,224")
+@click.argument("model")
+@click.option("-d", "--device", required=True, metavar="DEVICE", help="The device to tune, one that has the option TUNE.")
+@click.option(
+    "-t",
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="How long to measure before and after.",
+)
+@extension_option
+@shape_option
+@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+def command(
+    model: str, device: str, seconds: float, extensions: tuple[str, ...], shapes: tuple[str, ...], seed: int, as_json: bool
+) -> None:
+    """Tune DEVICE for the kernels of MODEL, for one set of input shapes.
+
+    The device times candidates for each distinct problem that it has not tuned before, checks the result of each, and keeps the
+    fastest: this and later processes use it. Inputs are random, and dimensions that the model leaves open are 1 unless --shape
+    sets them. `dovetail cache clear` forgets what was found.
+
+    \b
+    JSON: {"model", "device", "tune_seconds",
+           "before": {"runs", "mean", "p50", "p90", "p99", "fastest"},
+           "after": {the same}, "tuned": [a line for each problem]}
+    Times are in seconds.
+    """
+    described = _tune(model, device, extensions, shapes, seed, seconds)
+    if as_json:
+        print_json(described)
+    else:
+        _print(described)
+
+
+def _tune(model: str, device: str, extensions: Sequence[str], shapes: Sequence[str], seed: int, seconds: float) -> dict[str, Any]:
+    import numpy as np
+
+    from dovetail.cli._inputs import random_tensor
+    from dovetail.cli._models import closed, make_core, reshaped
+    from dovetail.cli._timing import Latency, measure, timed
+
+    core = make_core(extensions)
+    read = closed(reshaped(core.read_model(model), shapes))
+    rng = np.random.default_rng(seed)
+    inputs = {name: random_tensor(tensor, rng) for name, tensor in read.inputs.items()}
+
+    def latency() -> "Latency":
+        with core.compile_model(read, device) as compiled:
+            compiled(inputs)
+            return Latency.of(measure(lambda: compiled(inputs), seconds=seconds))
+
+    before = latency()
+    with _told() as lines:
+        tune_seconds, tuned = timed(lambda: core.compile_model(read, device, {"TUNE": True}))
+    tuned.close()
+    return {
+        "model": model,
+        "device": device,
+        "tune_seconds": tune_seconds,
+        "before": asdict(before),
+        "after": asdict(latency()),
+        "tuned": lines,
+    }
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[list[str]]:
+    """What the tuner logs, collected and shown as it comes."""
+    lines: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+            click.echo(lines[-1], err=True)
+
+    handler, logger = Handler(logging.INFO), logging.getLogger("dovetail.tune")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def _print(described: dict[str, Any]) -> None:
+    before, after = described["before"], described["after"]
+    rows = [
+        ("problems tuned", f"{len(described['tuned'])}"),
+        ("time to tune", duration(described["tune_seconds"])),
+        *((f"{name}, before and after", f"{duration(before[name])}, {duration(after[name])}") for name in ("p50", "fastest")),
+    ]
+    print_table(f"{described['model']} on {described['device']}", ("step", ">figure"), rows)

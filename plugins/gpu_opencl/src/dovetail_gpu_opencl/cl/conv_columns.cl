@@ -1,0 +1,114 @@
+// Convolution in two dimensions with few output channels for CPUs: dst[n][m] = post(bia[m] + sum over c, ky, kx of src * wei).
+//
+// A work item computes one row of the MAPS output channels of a group: vectors of VEC pixels along x from FIRST up to LAST, where no
+// window leaves the input to the left or right, single pixels elsewhere. Scalars of wei are broadcast. No local memory.
+// NDRange: (OH, GROUPS, N), local size 1.
+//
+// Layout: src and dst dense NCHW; wei as [GROUPS][C][KH][KW][MAPS] of ACC, where C is the number of input channels of a group; bia
+// [M] of T.
+//
+// Sizes of tensors are arguments, so that planes of all sizes share a program: drivers for CPUs take long to build one.
+//
+// Tunables: VEC (at most 8, see capabilities.py).
+#ifndef T
+#define T float
+#define ACC float
+#define KH 1
+#define KW 1
+#define STRIDE_Y 1
+#define STRIDE_X 1
+#define DILATION_Y 1
+#define DILATION_X 1
+#endif
+#ifndef MAPS
+#define MAPS 4
+#define VEC 8
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#define POST_V(s, o) (s)
+#endif
+#ifdef HAS_BIAS
+#define BIAS_ARG , __global const T* restrict bia
+#define BIAS(m) ((ACC)bia[m])
+#else
+#define BIAS_ARG
+#define BIAS(m) ((ACC)0)
+#endif
+#define CAT_(x, y) x##y
+#define CAT(x, y) CAT_(x, y)
+#define VACC CAT(ACC, VEC)
+// Not vload and vstore: some drivers leave them as function calls, which spill every register.
+typedef struct __attribute__((packed)) {
+  CAT(T, VEC) v;
+} PACKED;
+#define VLOAD(p) CAT(convert_, VACC)(((__global const PACKED*)(p))->v)
+#define VSTORE(x, p) (((__global PACKED*)(p))->v = CAT(CAT(convert_, T), VEC)(x))
+
+static VACC load(__global const T* p) {
+#if STRIDE_X == 1
+  return VLOAD(p);
+#else
+  ACC v[VEC] __attribute__((aligned(sizeof(VACC))));
+#pragma unroll
+  for (int i = 0; i < VEC; ++i) v[i] = p[i * STRIDE_X];
+  return *(VACC*)v;
+#endif
+}
+
+static ACC single(__global const T* s, __global const ACC* w, const int y0, const int x0, const int C, const int IH, const int IW) {
+  ACC acc = 0;
+  for (int c = 0; c < C; ++c)
+    for (int ky = 0; ky < KH; ++ky) {
+      const int y = y0 + ky * DILATION_Y;
+      for (int kx = 0; kx < KW; ++kx, w += MAPS) {
+        const int x = x0 + kx * DILATION_X;
+        if (y >= 0 && y < IH && x >= 0 && x < IW) acc += (ACC)s[(c * IH + y) * IW + x] * *w;
+      }
+    }
+  return acc;
+}
+
+__kernel void conv_columns(__global const T* restrict src, __global const ACC* restrict wei BIAS_ARG, __global T* dst,
+                           const int GROUPS, const int C, const int M, const int IH, const int IW, const int OH, const int OW,
+                           const int PAD_Y, const int PAD_X, const int FIRST, const int LAST POST_ARGS) {
+  const int oy = get_global_id(0), group = get_global_id(1), n = get_global_id(2), first = group * MAPS;
+  __global const T* s = src + (n * GROUPS + group) * C * (IH * IW);
+  __global const ACC* w = wei + group * (C * KH * KW * MAPS);
+  const int y0 = oy * STRIDE_Y - PAD_Y;
+  const int whole = FIRST + max(0, LAST - FIRST) / VEC * VEC;
+  for (int ox = FIRST; ox < whole; ox += VEC) {
+    VACC acc[MAPS];
+#pragma unroll
+    for (int m = 0; m < MAPS; ++m) acc[m] = (VACC)(0);
+    __global const ACC* wc = w;
+    for (int c = 0; c < C; ++c)
+      for (int ky = 0; ky < KH; ++ky) {
+        const int y = y0 + ky * DILATION_Y;
+        if (y >= 0 && y < IH) {
+          __global const T* p = s + (c * IH + y) * IW + ox * STRIDE_X - PAD_X;
+#pragma unroll
+          for (int kx = 0; kx < KW; ++kx) {
+            const VACC v = load(p + kx * DILATION_X);
+#pragma unroll
+            for (int m = 0; m < MAPS; ++m) acc[m] += wc[kx * MAPS + m] * v;
+          }
+        }
+        wc += KW * MAPS;
+      }
+#pragma unroll
+    for (int m = 0; m < MAPS; ++m) {
+      const int o = ((n * M + first + m) * OH + oy) * OW + ox;
+      VSTORE(POST_V(acc[m] + BIAS(first + m), o), dst + o);
+    }
+  }
+  for (int m = 0; m < MAPS; ++m) {
+    const int row = ((n * M + first + m) * OH + oy) * OW;
+    for (int ox = 0; ox < OW; ++ox) {
+      if (ox == FIRST) ox = whole;
+      if (ox < OW)
+        dst[row + ox] = (T)(POST(BIAS(first + m) + single(s, w + m, y0, ox * STRIDE_X - PAD_X, C, IH, IW), row + ox));
+    }
+  }
+}

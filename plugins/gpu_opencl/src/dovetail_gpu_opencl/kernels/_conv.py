@@ -1,0 +1,69 @@
+"""What the kernels of convolutions share."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.spatial import ConvGeometry
+from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._spatial import spatial_defines
+from dovetail_gpu_opencl.launch import Argument, Read, Write, ints
+from dovetail_gpu_opencl.source import C_TYPES, accumulator
+
+__all__ = ["ConvKernel", "geometry", "has_bias", "named", "sizes", "wide"]
+
+
+class ConvKernel(CLKernel):
+    """What all convolution kernels but the matrix product share: their defines and arguments."""
+
+    max_spatial = 2
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        rank = geometry(node).rank
+        return None if rank <= self.max_spatial else Refusal(Reason.SHAPE, f"{rank} spatial axes")
+
+    def types(self, node: TypedNode) -> dict[str, object]:
+        """The data types, and whether there is a bias."""
+        dtype = node.outputs[0].dtype
+        return {"T": C_TYPES[dtype], "ACC": accumulator(dtype), "HAS_BIAS": has_bias(node)}
+
+    def sizes(self, node: TypedNode) -> dict[str, int]:
+        """The numbers of the node, by the names that kernels use."""
+        batch, channels, maps, groups = sizes(node)
+        return {"BATCH": batch, "GROUPS": groups, "C": channels, "M": maps, **spatial_defines(geometry(node))}
+
+    def arguments(self, node: TypedNode, weights: Argument | None = None) -> tuple[Argument, ...]:
+        """src, wei, bia if there is one, dst."""
+        names = node.node.inputs
+        bias = (Read(names[2]),) if has_bias(node) else ()
+        return (Read(names[0]), weights or Read(names[1]), *bias, Write(node.node.outputs[0]))
+
+
+def geometry(node: TypedNode) -> ConvGeometry:
+    """The node's windows."""
+    found: ConvGeometry = node.op.geometry(*node.inputs[:2])  # type: ignore[attr-defined]  # a Conv operator
+    return found
+
+
+def sizes(node: TypedNode) -> tuple[int, int, int, int]:
+    """N, the input channels of a group, M, and the number of groups."""
+    src, weights = node.inputs[:2]
+    assert src is not None
+    assert weights is not None
+    return src.dims[0], weights.dims[1], weights.dims[0], node.op.group  # type: ignore[attr-defined]  # a Conv operator
+
+
+def named(numbers: Mapping[str, int], names: str) -> tuple[Argument, ...]:
+    """The numbers of these names as arguments."""
+    return ints(*(numbers[name] for name in names.split()))
+
+
+def has_bias(node: TypedNode) -> bool:
+    """True when the third input is present."""
+    return len(node.inputs) > 2 and node.inputs[2] is not None
+
+
+def wide(c_type: str) -> type[np.floating]:
+    """The NumPy type of an accumulator."""
+    return np.float64 if c_type == "double" else np.float32

@@ -1,0 +1,69 @@
+"""Convolutions as matrix products in tiles, for GPUs."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import Reason, Refusal, TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, has_bias, sizes
+from dovetail_gpu_opencl.kernels._tiles import Problem, Tuned, tiled_launches
+from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
+from dovetail_gpu_opencl.source import accumulator
+
+__all__ = ["ConvTiled", "pack_by_depth"]
+
+
+class ConvTiled(Tuned, ConvKernel):
+    """For GPUs: tiles.cl."""
+
+    name = "conv_tiled"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if self.caps.kind != "GPU":
+            return Refusal(Reason.CAPABILITY, "made for GPUs")
+        _, _, maps, groups = sizes(node)
+        if maps // groups < 4:
+            return Refusal(Reason.SHAPE, f"{maps // groups} output channels a group; a tile would be empty")
+        if node.inputs[1] is None or node.inputs[1].value is None:
+            return Refusal(Reason.ATTRIBUTE, "the weights are no constant")
+        refusal = super().check(node)
+        return self.refusal(self._problem(node)) if refusal is None else refusal
+
+    def problem(self, node: TypedNode) -> Problem | None:
+        """What a tiling is chosen for; None when nothing is computed."""
+        return self._problem(node) if node.outputs[0].size else None
+
+    def _problem(self, node: TypedNode) -> Problem:
+        batch, channels, maps, groups = sizes(node)
+        g, dtype = geometry(node), node.outputs[0].dtype
+        parts = (groups, channels, maps, *g.input, "kernel", *g.kernel, "strides", *g.strides, "pads", *g.pads_begin)
+        key = f"conv {dtype} {batch} " + " ".join(str(part) for part in (*parts, "dilations", *g.dilations))
+        pixels, itemsize = batch * int(np.prod(g.output)), 8 if accumulator(dtype) == "double" else 4
+        depth = channels * int(np.prod(g.kernel))
+        return Problem(key, groups, maps // groups, pixels, depth, itemsize, columns=True)
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        problem = self.problem(node)
+        if problem is None:
+            return ()
+        tiling, names = self.tiling(problem), node.node.inputs
+        assert node.inputs[1] is not None
+        assert node.inputs[1].value is not None
+        weights = pack_by_depth(node.inputs[1].value, problem.z)
+        pixels = int(np.prod(geometry(node).output))
+        dense = geometry(node).is_pointwise and not any(geometry(node).pads_begin)
+        defines = {**self.types(node), **self.sizes(node), "M": problem.m, "CONV": True, "A_K": weights.shape[-1]}
+        defines |= {"A_V": min(4, tiling.tile_m), "B_V": math.gcd(4, pixels, tiling.tile_n) if dense else 1}
+        factors, bias = (Constant(weights), Read(names[0])), (Read(names[2]),) if has_bias(node) else ()
+        dst = Write(node.node.outputs[0])
+        return tiled_launches(node, problem, tiling, defines, factors, bias, dst, postops.epilogue(node))
+
+
+def pack_by_depth(weights: NDArray[np.generic], groups: int) -> NDArray[np.generic]:
+    """[M, C, *K] as [groups, elements of K, C, M / groups rounded up to 4], padded with zeros."""
+    maps, channels = weights.shape[:2]
+    own = maps // groups
+    turned = weights.reshape(groups, own, channels, -1).transpose(0, 3, 2, 1)
+    return np.pad(turned, ((0, 0), (0, 0), (0, 0), (0, -own % 4)))

@@ -1,0 +1,94 @@
+"""The tiled product of GPUs in chosen tilings, against float64: slices, splits, both buffers, every order of the factors."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dovetail.device import Binary, DeviceInfo, Eltwise, Sum
+from dovetail_gpu_opencl.kernels._tiles import Problem, Tiling, Tuned, estimate, tilings
+
+TILINGS = [Tiling(8, 8, 8, 2, 4, 2, 3, 1), Tiling(16, 8, 16, 8, 2, 4, 1, 2), Tiling(1, 32, 16, 1, 4, 4, 2, 2)]
+
+
+@pytest.fixture(scope="session")
+def info(infos: Sequence[DeviceInfo]) -> DeviceInfo:
+    """The first device alone: test_sizes.py runs the same kernel on all, and drivers for CPUs take long to build it."""
+    return infos[0]
+
+
+@pytest.fixture(params=TILINGS, ids=str)
+def device(request: pytest.FixtureRequest, kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A device that runs all its tiled kernels in one tiling."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: request.param)
+    return kind_device("GPU")
+
+
+def check(device: Any, bench: Any, name: str, graph: Any, feeds: Any, expected: NDArray[np.float64], tolerance: float) -> None:
+    device.forced = name
+    got = bench.run(device, graph, feeds)[0]
+    device.forced = ""
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * max(1.0, float(np.abs(expected).max())))
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "left", "right", "constant"), [(17, 36, 70, False, True, False), (9, 33, 41, True, False, True)]
+)
+def test_products(m: int, n: int, k: int, left: bool, right: bool, constant: bool, device: Any, bench: Any, rng: Any) -> None:
+    """Error of k float32 additions: within 2e-6 of the largest result at these depths."""
+    a, b, c = (rng.standard_normal(dims).astype(np.float32) for dims in ((m, k), (k, n), (m, n)))
+    expected = np.maximum(a.astype(np.float64) @ b + c, 0)
+    given = [np.ascontiguousarray(a.T) if left else a, np.ascontiguousarray(b.T) if right else b]
+    op = bench.op("Gemm", transA=int(left), transB=int(right))
+    chain = [Sum("c"), Eltwise("relu")]
+    graph, feeds = bench.single(op, given, (0, 1)[1 - constant :] if constant else (), post_ops=chain, operands={"c": c})
+    check(device, bench, "gemm_tiled", graph, feeds, expected, 2e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+def test_batches_in_other_types(dtype: str, device: Any, bench: Any, rng: Any) -> None:
+    if dtype == "float16" and not device.caps.fp16:
+        dtype = "float64"
+    a, b = rng.standard_normal((2, 1, 5, 20)).astype(dtype), rng.standard_normal((3, 20, 12)).astype(dtype)
+    graph, feeds = bench.single(bench.op("MatMul"), [a, b])
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    check(device, bench, "gemm_tiled", graph, feeds, expected, 1e-3 if dtype == "float16" else 1e-14)
+
+
+CONVOLUTIONS = [  # batch, groups, channels and maps of a group, height, width, kernel, stride, pads
+    (2, 1, 16, 9, 4, 6, 1, 1, (0, 0, 0, 0)),  # pixels are loaded as vectors
+    (2, 1, 16, 10, 5, 5, 3, 1, (1, 1, 1, 1)),  # one kernel element for a whole slice
+    (1, 2, 5, 6, 9, 8, 3, 2, (1, 0, 2, 1)),
+]
+
+
+@pytest.mark.parametrize("sizes", CONVOLUTIONS)
+def test_convolutions(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any) -> None:
+    batch, groups, channels, maps, height, width, kernel, stride, pads = sizes
+    x = rng.standard_normal((batch, groups * channels, height, width)).astype(np.float32)
+    w = rng.standard_normal((groups * maps, channels, kernel, kernel)).astype(np.float32)
+    b = rng.standard_normal(groups * maps).astype(np.float32)
+    scale = rng.standard_normal((groups * maps, 1, 1)).astype(np.float32)
+    expected = (bench.convolve(x, w, stride, pads, groups) + b[:, None, None]) * scale
+    op = bench.op("Conv", group=groups, strides=(stride,) * 2, pads=pads)
+    graph, feeds = bench.single(op, [x, w, b], (1, 2), post_ops=[Binary("mul", "scale")], operands={"scale": scale})
+    check(device, bench, "conv_tiled", graph, feeds, expected, 2e-6)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 0), (1, 1000, 2048), (17, 3, 5), (512, 49, 4608), (4096, 4096, 64)])
+@pytest.mark.parametrize("columns", [False, True])
+def test_every_problem_has_tilings_that_fit_small_devices(m: int, n: int, k: int, columns: bool, kind_device: Any) -> None:
+    caps = dataclasses.replace(kind_device("GPU").caps, local_memory=32768, max_work_group_size=256, compute_units=4)
+    problem = Problem("", 1, m, n, k, 8, columns)
+    found = list(tilings(problem, caps))
+    assert found
+    for tiling in found:
+        assert tiling.local_elements() * 8 <= 32768
+        assert tiling.items <= 256
+        assert tiling.splits == 1 or tiling.splits * tiling.tile_k <= k
+        assert not columns or tiling.items % tiling.tile_n == 0
+        assert estimate(problem, tiling, caps) > 0

@@ -1,0 +1,152 @@
+"""The tuner: it keeps what was fastest and right; tables survive processes and damage."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.cache import FileCache, list_cache
+from dovetail.errors import UsageError
+from dovetail_gpu_opencl import tuner
+from dovetail_gpu_opencl.kernels._tiles import Tiling, Tuned
+from dovetail_gpu_opencl.options import Options
+from dovetail_gpu_opencl.tuning import SECTION, Tunings, tunings_of
+
+FIRST, SECOND = Tiling(8, 8, 8, 2, 4), Tiling(8, 16, 8, 2, 4)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only two tilings exist; the model prefers the first."""
+    monkeypatch.setattr("dovetail_gpu_opencl.kernels._tiles.tilings", lambda problem, caps: iter((FIRST, SECOND)))
+    monkeypatch.setattr(tuner, "tilings", lambda problem, caps: iter((FIRST, SECOND)))
+    monkeypatch.setattr("dovetail_gpu_opencl.kernels._tiles.default_tiling", lambda problem, caps: FIRST)
+
+
+@pytest.fixture
+def product(bench: Any, rng: Any) -> Any:
+    a, b = rng.standard_normal((9, 12)).astype(np.float32), rng.standard_normal((12, 20)).astype(np.float32)
+    return (*bench.single(bench.op("MatMul"), [a, b], (1,)), a.astype(np.float64) @ b)
+
+
+def fixed_times(monkeypatch: pytest.MonkeyPatch, *times: float) -> None:
+    left = iter(times)
+    monkeypatch.setattr(tuner._Bench, "time", lambda self, bound, fastest: next(left))
+
+
+@pytest.mark.usefixtures("two")
+def test_the_fastest_is_kept_used_and_not_tuned_again(
+    folder: Path, kind_device: Callable[[str], Any], bench: Any, product: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, (graph, feeds, expected) = kind_device("GPU"), product
+    fixed_times(monkeypatch, 5.0, 3.0)
+    np.testing.assert_allclose(bench.run(device, graph, feeds, TUNE=True)[0], expected, rtol=0, atol=1e-5)
+    (key,) = tunings_of(device.caps).table()
+    assert tunings_of(device.caps).get(key) == SECOND.numbers()
+    used: list[Tiling] = []
+    inner = Tuned.tiling
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: used.append(inner(self, problem)) or used[-1])
+    bench.run(device, graph, feeds, TUNE=True)  # there are no times left: nothing is timed
+    assert set(used) == {SECOND}
+    later = Tunings(device.caps.identity, device.caps.family, FileCache(SECTION))
+    assert later.table() == {key: SECOND.numbers()}
+    assert [entry.section for entry in list_cache(folder)].count(SECTION) == 1
+
+
+@pytest.mark.usefixtures("two", "folder")
+def test_a_candidate_whose_result_is_wrong_is_not_kept(
+    kind_device: Callable[[str], Any], bench: Any, product: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, (graph, feeds, _) = kind_device("GPU"), product
+    inner = tuner._Bench.result
+    calls: list[int] = []
+
+    def result(self: Any, bound: Any) -> Any:
+        calls.append(1)
+        return inner(self, bound) + (1e-3 if len(calls) == 2 else 0)
+
+    monkeypatch.setattr(tuner._Bench, "result", result)
+    fixed_times(monkeypatch, 5.0)
+    bench.run(device, graph, feeds, TUNE=True)
+    assert list(tunings_of(device.caps).table().values()) == [FIRST.numbers()]
+
+
+def test_times_are_positive_and_a_result_that_no_launch_wrote_is_wrong(
+    kind_device: Callable[[str], Any], bench: Any, product: Any
+) -> None:
+    from dovetail.device import TypedNode
+
+    device, (graph, _, _) = kind_device("GPU"), product
+    node = TypedNode.of(graph.nodes[0], graph)
+    kernel = next(k for k in device.kernels(node) if isinstance(k, Tuned))
+    (timing,) = tuner.measure(device._context, device._device, device.programs, kernel, node, [FIRST])
+    assert timing.microseconds is not None
+    assert timing.microseconds > 0
+    poisoned = tuner._Bench(device._context, device._device, node)
+    marker = poisoned.result([])
+    assert np.isnan(marker).all()
+    assert not tuner._alike(marker, np.zeros_like(marker))
+    assert tuner._alike(marker, marker)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"p": "x", "q": [1.5], "r": []}', b"\xff"])
+def test_damaged_tables_are_empty(content: bytes, folder: Path) -> None:
+    cache = FileCache(SECTION, folder)
+    table = Tunings("device", "nobody", cache)
+    cache.put(table._key, content)
+    again = Tunings("device", "nobody", cache)
+    assert again.table() == {}
+    again.put("p", [1, 2])
+    assert Tunings("device", "nobody", cache).table() == {"p": [1, 2]}
+
+
+def test_processes_merge_what_they_find(folder: Path) -> None:
+    cache = FileCache(SECTION, folder)
+    one, other = Tunings("device", "nobody", cache), Tunings("device", "nobody", cache)
+    one.put("p", [1])
+    other.put("q", [2])
+    assert Tunings("device", "nobody", cache).table() == {"p": [1], "q": [2]}
+
+
+def test_numbers_that_do_not_fit_are_left_alone(
+    kind_device: Callable[[str], Any], bench: Any, product: Any, folder: Path
+) -> None:
+    from dovetail.device import TypedNode
+
+    device, (graph, _, _) = kind_device("GPU"), product
+    node = TypedNode.of(graph.nodes[0], graph)
+    kernel = next(k for k in device.kernels(node) if isinstance(k, Tuned))
+    problem = kernel.problem(node)
+    assert problem is not None
+    default = kernel.tiling(problem)
+    for numbers in ([1], [3, 3, 3, 3, 3, 3, 3, 3], [1024, 1024, 16, 8, 8, 1, 1, 2]):
+        tunings_of(device.caps).put(problem.key, numbers)
+        assert kernel.tiling(problem) == default
+
+
+def test_shipped_tables_hold_tilings_that_the_kernels_can_run() -> None:
+    tables = sorted((Path(tuner.__file__).parent / "tuned").glob("*.json"))
+    assert tables
+    for file in tables:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        assert content["device"]
+        shapes = {Tiling(*numbers) for numbers in content["tilings"].values()}
+        for tiling in shapes:
+            assert tiling.items <= 1024
+            assert tiling.tile_k % tiling.slices == 0
+            assert tiling.tile_m % tiling.work_m == tiling.tile_n % tiling.work_n == 0
+
+
+@pytest.mark.parametrize("value", ["yes", 1, None])
+def test_the_option_is_a_bool(value: object) -> None:
+    with pytest.raises(UsageError, match="TUNE"):
+        Options.read({"TUNE": value})
