@@ -6,7 +6,8 @@ from functools import partial
 import numpy as np
 
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
-from dovetail.ops._reduce import Reduction
+from dovetail.ops.reduce_max import ReduceMax
+from dovetail.ops.reduce_min import ReduceMin
 from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, quiet
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._ufunc import NUMBERS
@@ -32,7 +33,7 @@ class ExtremeKernel(BoundKernel):
         return Accepted(self.name)
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        assert isinstance(node.op, Reduction)
+        assert isinstance(node.op, ReduceMax | ReduceMin)
         src, dst = array(node.node.inputs[0]), array(node.node.outputs[0])
         given_axes = node.inputs[1] if len(node.inputs) > 1 else None
         axes = node.op.reduced_axes(src.ndim, None if given_axes is None else given_axes.value)

@@ -12,15 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import Accepted, DType, Reason, Refusal, TensorType, TypedNode
-from dovetail.ops._recurrent import Recurrent
+from dovetail.ops.gru import GRU
+from dovetail.ops.lstm import LSTM
+from dovetail.ops.rnn import RNN
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc, PrimitiveDesc
 from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.layouts import plain
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["BACKWARD", "Array", "Content", "RecurrentKernel", "Roles", "is_default"]
+__all__ = ["BACKWARD", "Array", "Content", "Recurrent", "RecurrentKernel", "Roles", "is_default"]
 
 Array = NDArray[Any]
+Recurrent = GRU | LSTM | RNN
 Content = Callable[[], Array]
 
 BIAS, LENGTHS, INITIAL = 3, 4, 5

@@ -1,10 +1,13 @@
 """Resampling where oneDNN's coordinates are those that the operator asks for."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import Reason, TensorType, TypedNode
-from dovetail.ops._resample import Axis, Sampling, resample
+from dovetail.ops.resize import Resize, Resize_10
+from dovetail.ops.upsample import Upsample
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
 from dovetail_cpu_onednn.chain import attach
 from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, given
@@ -22,14 +25,19 @@ class ResamplingKernel(AnyLayoutKernel):
     name = "resampling"
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
-        x, y = given(node, 0), node.outputs[0]
-        sampling: Sampling = node.op.sampling  # type: ignore[attr-defined]  # all operators of these stems have it
+        x, y, op = given(node, 0), node.outputs[0], node.op
+        assert isinstance(op, Resize | Resize_10 | Upsample)
+        sampling = op.sampling
+        if sampling.coordinate == "tf_crop_and_resize":
+            raise Refused(Reason.ATTRIBUTE, "tf_crop_and_resize")
         if sampling.mode not in _ALGORITHMS or sampling.antialias or sampling.exclude_outside:
             raise Refused(Reason.ATTRIBUTE, f"{sampling}; accepted: nearest and linear without antialias or exclude_outside")
-        axes: tuple[Axis, ...] = node.op.plan(x, *_parameters(node))  # type: ignore[attr-defined]
+        axes = op.plan(x, *_parameters(node))
         if not 3 <= x.rank <= 5 or any(axis.axis < 2 for axis in axes):
             raise Refused(Reason.SHAPE, f"{x} to {y}; accepted: one to three spatial axes, resampled alone")
         for axis in axes:
+            if abs(axis.scale * axis.size - axis.out) > 1e-6 * axis.out:
+                raise Refused(Reason.ATTRIBUTE, f"scale {axis.scale} for {axis.size} elements; accepted: quotients of sizes")
             if not np.allclose(_places(axis, sampling), _places_of_onednn(axis, sampling.mode), rtol=1e-6, atol=1e-6):
                 raise Refused(Reason.ATTRIBUTE, f"{sampling} along axis {axis.axis}; accepted: the coordinates of half_pixel")
         src, dst = describe(x), describe(y)
@@ -40,21 +48,24 @@ class ResamplingKernel(AnyLayoutKernel):
         return Recipe(chain.stages(pd, arguments, dst), chain.shared)
 
 
-def _parameters(node: TypedNode) -> list[TensorType | None]:
-    given = list(node.inputs[1:])
+def _parameters(node: TypedNode) -> list[Any]:
+    given: list[TensorType | None] = list(node.inputs[1:])
     if any(t is not None and t.size and t.value is None for t in given):
         raise Refused(Reason.DYNAMIC, "scales or sizes that are not constant")
     wanted = len(node.op.inputs) - 1
     return [*given, *[None] * wanted][:wanted]
 
 
-def _places(axis: Axis, sampling: Sampling) -> NDArray[np.float64]:
+def _places(axis: Any, sampling: Any) -> NDArray[np.float64]:
     """From where on its axis each element of the result comes: the positions themselves, resampled."""
-    alone = Axis(0, axis.size, axis.out, axis.scale, axis.roi)
-    return resample(np.arange(axis.size, dtype=np.float64), (alone,), sampling)
+    # Versions before 11 have no attribute for it: down, and up where the axis shrinks.
+    nearest = sampling.nearest if sampling.nearest != "simple" else "ceil" if axis.scale < 1 else "floor"
+    alone = Resize(mode=sampling.mode, coordinate_transformation_mode=sampling.coordinate, nearest_mode=nearest)
+    places: NDArray[np.float64] = alone.reference(np.arange(axis.size, dtype=np.float64), sizes=np.array([axis.out]))
+    return places
 
 
-def _places_of_onednn(axis: Axis, mode: str) -> NDArray[np.float64]:
+def _places_of_onednn(axis: Any, mode: str) -> NDArray[np.float64]:
     """The same for oneDNN: half_pixel in float32, halves away from zero."""
     x = (np.arange(axis.out, dtype=np.float32) + np.float32(0.5)) * np.float32(axis.size) / np.float32(axis.out) - np.float32(0.5)
     if mode == "nearest":

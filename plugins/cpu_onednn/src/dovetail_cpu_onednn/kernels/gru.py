@@ -3,11 +3,10 @@
 import numpy as np
 
 from dovetail.device import Reason
-from dovetail.ops._recurrent import Recurrent
 from dovetail.ops.gru import GRU
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, PrimitiveDesc
 from dovetail_cpu_onednn.kernel import Refused
-from dovetail_cpu_onednn.kernels._recurrent import Array, RecurrentKernel, Roles, is_default
+from dovetail_cpu_onednn.kernels._recurrent import Array, Recurrent, RecurrentKernel, Roles, is_default
 from dovetail_cpu_onednn.library import library
 
 

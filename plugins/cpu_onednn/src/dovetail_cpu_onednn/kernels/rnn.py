@@ -1,11 +1,10 @@
 """RNN: oneDNN's vanilla_rnn."""
 
 from dovetail.device import Reason
-from dovetail.ops._recurrent import Recurrent
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, PrimitiveDesc
 from dovetail_cpu_onednn.chain import ELTWISE
 from dovetail_cpu_onednn.kernel import Refused
-from dovetail_cpu_onednn.kernels._recurrent import BACKWARD, RecurrentKernel, Roles
+from dovetail_cpu_onednn.kernels._recurrent import BACKWARD, Recurrent, RecurrentKernel, Roles
 from dovetail_cpu_onednn.library import library
 
 _ACTIVATIONS = {"tanh": "tanh", "sigmoid": "logistic"}
