@@ -9,6 +9,8 @@
 // Tunables: the local size.
 #ifndef T
 #define T float
+#define LOAD_T(p, i) ((p)[i])
+#define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
 #define SIZE 1
 #define GROUPS 1
@@ -57,10 +59,10 @@ __kernel void conv_direct(__global const T* restrict src, __global const T* rest
       for (int ky = 0; ky < KH; ++ky)
         for (int kx = 0; kx < KW; ++kx, ++w) {
           const int z = z0 + kz * DILATION_Z, y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
-          if (z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW) acc += (ACC)s[(z * IH + y) * IW + x] * (ACC)*w;
+          if (z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW) acc += (ACC)LOAD_T(s, (z * IH + y) * IW + x) * (ACC)LOAD_T(w, 0);
         }
 #ifdef HAS_BIAS
-  acc += bia[m];
+  acc += LOAD_T(bia, m);
 #endif
-  dst[o] = (T)(POST(acc, o));
+  STORE_T(dst, o, POST(acc, o));
 }

@@ -8,6 +8,8 @@
 // Tunables: the local size.
 #ifndef T
 #define T float
+#define LOAD_T(p, i) ((p)[i])
+#define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
 #define BATCH 1
 #define M 1
@@ -27,7 +29,7 @@
 
 #ifdef HAS_BIAS
 #define BIAS_ARG , __global const T* restrict bia
-#define BIAS(row) ((ACC)bia[row])
+#define BIAS(row) ((ACC)LOAD_T(bia, row))
 #else
 #define BIAS_ARG
 #define BIAS(row) 0
@@ -40,6 +42,6 @@ __kernel void gemm_direct(__global const T* restrict a, __global const T* restri
   a += A_BATCH(z) + m * A_M;
   b += B_BATCH(z) + n * B_N;
   ACC acc = BIAS(m);
-  for (int k = 0; k < K; ++k) acc += (ACC)a[k * A_K] * (ACC)b[k * B_K];
-  dst[o] = (T)(POST(acc, o));
+  for (int k = 0; k < K; ++k) acc += (ACC)LOAD_T(a, k * A_K) * (ACC)LOAD_T(b, k * B_K);
+  STORE_T(dst, o, POST(acc, o));
 }

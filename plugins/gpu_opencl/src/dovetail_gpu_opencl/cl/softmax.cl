@@ -6,6 +6,8 @@
 // Tunables: GROUP; VEC (at most 8, see capabilities.py).
 #ifndef T
 #define T float
+#define LOAD_T(p, i) ((p)[i])
+#define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
 #define SIZE 1
 #define INNER 1
@@ -74,7 +76,7 @@ __kernel void softmax(__global const T* restrict src, __global T* dst POST_ARGS)
   ACROSS(top, tops, LARGER)
 #endif
   for (int i = WHOLE + lane; i < SIZE; i += GROUP) {
-    const ACC x = s[i * INNER];
+    const ACC x = LOAD_T(s, i * INNER);
     top = LARGER(top, x);
   }
   COLLECT(top, LARGER)
@@ -82,7 +84,7 @@ __kernel void softmax(__global const T* restrict src, __global T* dst POST_ARGS)
   for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) sums += exp(VLOAD(s + i) - top);
   ACROSS(sum, sums, PLUS)
 #endif
-  for (int i = WHOLE + lane; i < SIZE; i += GROUP) sum += exp((ACC)s[i * INNER] - top);
+  for (int i = WHOLE + lane; i < SIZE; i += GROUP) sum += exp((ACC)LOAD_T(s, i * INNER) - top);
   COLLECT(sum, PLUS)
 #ifdef LOGARITHM
   const ACC shift = log(sum);
@@ -96,6 +98,6 @@ __kernel void softmax(__global const T* restrict src, __global T* dst POST_ARGS)
 #endif
   for (int i = WHOLE + lane; i < SIZE; i += GROUP) {
     const int o = base + i * INNER;
-    dst[o] = (T)(POST(VALUE((ACC)s[i * INNER]), o));
+    STORE_T(dst, o, POST(VALUE((ACC)LOAD_T(s, i * INNER)), o));
   }
 }

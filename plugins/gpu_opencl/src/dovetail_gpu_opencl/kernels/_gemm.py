@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import PostOp, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import DType, PostOp, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
-from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
+from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
 
 __all__ = ["GemmDirect", "GemmKernel", "GemmRows", "Matrix", "Product", "ProductOf"]
 
@@ -164,10 +164,12 @@ class GemmDirect(GemmKernel):
     """One element a work item, for what the others refuse: gemm_direct.cl."""
 
     name = "gemm_direct"
+    half_by_load = True
+    dtypes = frozenset(C_TYPES) - {DType.BOOL}
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         chain = postops.epilogue(node)
-        source = assemble("gemm_direct.cl", _defines(product, node), chain.source)
+        source = assemble("gemm_direct.cl", {**_defines(product, node), **storage(node.outputs[0].dtype)}, chain.source)
         work, local = spread(math.prod((product.m, product.n, product.batch)), self.caps)
         arguments = (*product.values(), Write(node.node.outputs[0]), *chain.arguments)
         return (Launch("gemm_direct.cl", source, "gemm_direct", arguments, work, local),)

@@ -2,12 +2,12 @@
 
 import math
 
-from dovetail.device import TypedNode
+from dovetail.device import DType, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._rows import Rows
 from dovetail_gpu_opencl.launch import Launch, Read, Write
-from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
+from dovetail_gpu_opencl.source import accumulator, assemble, storage
 
 __all__ = ["SoftmaxRows"]
 
@@ -16,6 +16,7 @@ class SoftmaxRows(CLKernel):
     """softmax.cl along one axis; before version 13 along all axes from `axis` on."""
 
     name = "softmax"
+    half_by_load = True
 
     def __init__(self, *, logarithm: bool = False) -> None:
         self._logarithm = logarithm
@@ -25,7 +26,9 @@ class SoftmaxRows(CLKernel):
         rows = _rows(node)
         acc = accumulator(dst.dtype)
         tunables = rows.defines(self.caps, acc)
-        defines = {"T": C_TYPES[dst.dtype], "ACC": acc, **tunables, "LOGARITHM": self._logarithm}
+        if dst.dtype is DType.FLOAT16:
+            tunables["VEC"] = 1  # vectors of halves need an extension
+        defines = {**storage(dst.dtype), "ACC": acc, **tunables, "LOGARITHM": self._logarithm}
         chain = postops.epilogue(node, tunables["VEC"])
         work, local = rows.work(self.caps)
         arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)

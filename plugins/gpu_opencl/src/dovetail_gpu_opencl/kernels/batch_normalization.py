@@ -1,10 +1,12 @@
-"""BatchNormalization for inference: elementwise, with one scale, B, mean and var for each channel."""
+"""BatchNormalization: elementwise, with one scale, B, mean and var for each channel; in training mode by the input's own."""
+
+import math
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.elementwise import elementwise_launch, vector_width
-from dovetail_gpu_opencl.kernel import CLKernel
-from dovetail_gpu_opencl.launch import Launch
-from dovetail_gpu_opencl.source import accumulator, literal
+from dovetail_gpu_opencl.kernel import CLKernel, group_size
+from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write, ints
+from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
 
 __all__ = ["KERNELS"]
 
@@ -18,8 +20,6 @@ class Normalize(CLKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         if len(node.outputs) > 1 or getattr(node.op, "training_mode", False):
             return Refusal(Reason.ATTRIBUTE, "training_mode")
-        if len({t.dtype for t in node.inputs if t is not None}) > 1:
-            return Refusal(Reason.DTYPE, "inputs of different types")
         return None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
@@ -28,7 +28,8 @@ class Normalize(CLKernel):
         epsilon = literal(node.op.epsilon, acc)  # type: ignore[attr-defined]  # a BatchNormalization operator
         statement = f"const R s = (a - d) * (b / sqrt(e + {epsilon})) + c;"
         types = [_placed(t, node) for t in node.inputs if t is not None]
-        vec = vector_width(result, self.caps)
+        same = len({accumulator(t.dtype) for t in types}) == 1
+        vec = vector_width(result, self.caps) if same else 1
         return (elementwise_launch(self.caps, node, node.node.inputs, types, statement, vec),)
 
 
@@ -40,4 +41,39 @@ def _placed(given: TensorType, node: TypedNode) -> TensorType:
     return given
 
 
-KERNELS = (Normalize(),)
+class Train(CLKernel):
+    """batch_normalization_training.cl: a work group a channel."""
+
+    name = "batch_normalization_training"
+    half_by_load = True
+    has_epilogue = False
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if not node.outputs[0].size:
+            return Refusal(Reason.SHAPE, f"the statistics of {node.outputs[0]}")
+        return None if getattr(node.op, "training_mode", False) else Refusal(Reason.ATTRIBUTE, "no training_mode")
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        dst, scale, mean = node.outputs[0], node.inputs[1], node.inputs[3]
+        assert scale is not None
+        assert mean is not None
+        acc = accumulator(dst.dtype)
+        group = 1 if self.caps.kind == "CPU" else group_size(self.caps, 256)
+        numbers = {"EPSILON": node.op.epsilon, "MOMENTUM": node.op.momentum}  # type: ignore[attr-defined]  # BatchNormalization
+        defines = {
+            **storage(dst.dtype),
+            **storage(scale.dtype, "P"),
+            **storage(mean.dtype, "M"),
+            "ACC": acc,
+            **{name: literal(number, acc) for name, number in numbers.items()},
+            "GROUP": group,
+        }
+        channels = dst.dims[1] if dst.rank > 1 else 1
+        written = [Write(name) if name else Null() for name in (*node.node.outputs, "", "")[:3]]
+        sizes = ints(channels, dst.size // channels, math.prod(dst.dims[2:]))
+        arguments: tuple[Argument, ...] = (*(Read(name) for name in node.node.inputs), *written, *sizes)
+        source = assemble(f"{self.name}.cl", defines)
+        return (Launch(f"{self.name}.cl", source, self.name, arguments, (channels * group,), (group,)),)
+
+
+KERNELS = (Normalize(), Train())

@@ -1,0 +1,80 @@
+"""Einsum: every output element is a sum of products over the labels that it does not have."""
+
+import math
+from collections.abc import Sequence
+
+from dovetail.device import Reason, Refusal, TensorType, TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.broadcast import flat_index, strides_of
+from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernels._axis import NUMBERS
+from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.source import accumulator, assemble, storage
+
+__all__ = ["KERNELS"]
+
+_MOST = 4
+
+
+class Einsum(CLKernel):
+    """einsum.cl: a work item an element. Labels become strides, so that diagonals and broadcasts cost nothing."""
+
+    name = "einsum"
+    half_by_load = True
+    dtypes = NUMBERS
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        count = len(node.inputs)
+        return None if count <= _MOST else Refusal(Reason.SHAPE, f"{count} inputs; accepted: at most {_MOST}")
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        inputs, dst = [t for t in node.inputs if t is not None], node.outputs[0]
+        equation: str = node.op.equation  # type: ignore[attr-defined]  # an Einsum operator
+        terms, kept = _labels(equation.replace(" ", ""), inputs)
+        sizes: dict[str, int] = {}
+        for term, t in zip(terms, inputs, strict=True):
+            for label, size in zip(term, t.dims, strict=True):
+                sizes[label] = size if sizes.get(label, 1) == 1 else sizes[label]
+        gone = [label for label in sizes if label not in kept]
+        defines: dict[str, object] = {
+            **storage(dst.dtype),
+            "ACC": accumulator(dst.dtype),
+            "INPUTS": len(inputs),
+            "SIZE": dst.size,
+            "COUNT": math.prod(sizes[label] for label in gone),
+        }
+        for i, (term, t) in enumerate(zip(terms, inputs, strict=True)):
+            for macro, labels, index in (("BASE", kept, "o"), ("AT", gone, "r")):
+                strides = [_stride(label, term, t) for label in labels]
+                defines[f"{macro}_{i}({index})"] = f"({flat_index([sizes[x] for x in labels], strides, f'({index})')})"
+        chain = postops.epilogue(node)
+        arguments = (*(Read(name) for name in node.node.inputs), Write(node.node.outputs[0]), *chain.arguments)
+        work, local = spread(dst.size, self.caps)
+        return (Launch("einsum.cl", assemble("einsum.cl", defines, chain.source), self.name, arguments, work, local),)
+
+
+def _stride(label: str, term: Sequence[str], t: TensorType) -> int:
+    """What one step along a label is in an input: nothing where it broadcasts, the sum along a diagonal."""
+    steps = zip(term, t.dims, strides_of(t.dims), strict=True)
+    return sum(step for own, size, step in steps if own == label and size > 1)
+
+
+def _labels(equation: str, inputs: Sequence[TensorType]) -> tuple[list[list[str]], list[str]]:
+    """The labels of each input and of the output, in order; the axes of `...` are -1, -2, ... from the last."""
+    left, arrow, right = equation.partition("->")
+    terms = [_expanded(term, t.rank) for term, t in zip(left.split(","), inputs, strict=True)]
+    dots = sorted({label for term in terms for label in term if label.startswith("-")}, key=int)
+    if arrow:
+        before, found, after = right.partition("...")
+        return terms, [*before, *(dots if found else ()), *after]
+    named = [label for term in terms for label in term if not label.startswith("-")]
+    return terms, [*dots, *sorted(label for label in set(named) if named.count(label) == 1)]
+
+
+def _expanded(term: str, rank: int) -> list[str]:
+    before, dots, after = term.partition("...")
+    hidden = rank - len(before) - len(after)
+    return [*before, *(str(i - hidden) for i in range(hidden) if dots), *after]
+
+
+KERNELS = (Einsum(),)
