@@ -5,12 +5,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.op import FLOATS, DType, Operator, OperatorError, TensorType
+from dovetail.op import FLOATS, DType, GraphBuilder, Operator, OperatorError, TensorType
 from dovetail.ops._axes import require_broadcast
 from dovetail.ops._elementwise import wide
 from dovetail.ops._numerics import rounded
 from dovetail.ops._shapes import check_axis
 from dovetail.ops._types import Array, Types
+from dovetail.ops.add import Add
+from dovetail.ops.cast import Cast
+from dovetail.ops.mul import Mul
+from dovetail.ops.pow import Pow
+from dovetail.ops.reciprocal import Reciprocal
+from dovetail.ops.reduce_mean import ReduceMean
+from dovetail.ops.sqrt import Sqrt
 
 
 class RMSNormalization(Operator):
@@ -43,6 +50,19 @@ class RMSNormalization(Operator):
             count = np.asarray(math.prod(X.shape[axis:]), x.dtype)
             mean = np.sum(x * x, axis=tuple(range(axis, X.ndim)), keepdims=True) / count
             return rounded(x / np.sqrt(mean + self.epsilon) * wide(scale), scale.dtype)
+
+    def compose(self, g: GraphBuilder, X: str, scale: str) -> str:
+        """Square, mean, inverse root and two products: devices that have no kernel of their own fuse these to three nodes."""
+        given, factor = g.type_of(X), g.type_of(scale)
+        assert given is not None
+        assert factor is not None
+        inner = DType.FLOAT64 if given.dtype is DType.FLOAT64 else DType.FLOAT32
+        x, row = (name if t.dtype is inner else g.node(Cast(to=inner), name) for name, t in ((X, given), (scale, factor)))
+        axes = g.constant(list(range(check_axis(self.axis, given.rank), given.rank)), DType.INT64)
+        mean = g.node(ReduceMean(), g.node(Pow(), x, g.constant(2, inner)), axes)
+        inverse = g.node(Reciprocal(), g.node(Sqrt(), g.node(Add(), mean, g.constant(self.epsilon, inner))))
+        y: str = g.node(Mul(), g.node(Mul(), x, inverse), row)
+        return y if factor.dtype is inner else str(g.node(Cast(to=factor.dtype), y))
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         return 5 * outputs[0].size
