@@ -1,0 +1,63 @@
+"""LpPool: https://onnx.ai/onnx/operators/onnx__LpPool.html."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.op import FLOATS, Operator, OperatorError, TensorType
+from dovetail.ops._elementwise import wide
+from dovetail.ops._numerics import rounded
+from dovetail.ops._types import Array, Types
+from dovetail.ops._windows import spatial_dims, windows
+from dovetail.spatial import ConvGeometry, conv_geometry
+
+
+class LpPool(Operator):
+    """Y [N, C, O1, ...] = (sum of |X|^p over each window)^(1/p); what lies outside the input counts as 0."""
+
+    since = 2
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types = {"T": FLOATS}
+    kernel_shape: tuple[int, ...]
+    p: int = 2
+    auto_pad: str = "NOTSET"
+    ceil_mode: bool = False
+    dilations: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.p < 1:
+            raise OperatorError(f"attribute 'p' is {self.p}; accepted: 1 or more")
+
+    def geometry(self, X: TensorType) -> ConvGeometry:
+        """Pads, strides, dilations and output dimensions for this type. Raises `ShapeError` for a type that does not fit."""
+        return conv_geometry(
+            spatial_dims(X),
+            self.kernel_shape,
+            strides=self.strides,
+            dilations=self.dilations,
+            pads=self.pads,
+            auto_pad=self.auto_pad,
+            ceil_mode=self.ceil_mode,
+        )
+
+    def infer(self, X: TensorType) -> TensorType:
+        """The input's type in the pooled shape."""
+        return X.with_shape((*X.dims[:2], *self.geometry(X).output))
+
+    def reference(self, X: Array) -> Array:
+        """By windows."""
+        geometry = self.geometry(TensorType.of(X))
+        x = wide(X)
+        view = windows(x, geometry, 0)
+        total = np.zeros((*X.shape[:2], *geometry.output), x.dtype)
+        with np.errstate(all="ignore"):
+            for k in np.ndindex(*geometry.kernel):
+                total += np.abs(view[(..., *k)]) ** self.p
+            return rounded(total ** (1 / self.p), X.dtype)
+
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
+        """A power and an addition for each element of a window."""
+        return 2 * outputs[0].size * int(np.prod(self.kernel_shape))
