@@ -1,0 +1,135 @@
+"""Models that onnxruntime's tool has quantized, in its three forms, on every device against onnxruntime itself."""
+
+import logging
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import dovetail
+
+DEVICES = ("NUMPY", "ONEDNN", "OPENCL")
+
+
+def network() -> onnx.ModelProto:
+    """Two convolutions with a residual sum, one of them depthwise, a pool, and two products; odd channels."""
+    rng = np.random.default_rng(4)
+
+    def weights(name: str, *shape: int) -> onnx.TensorProto:
+        scale = np.prod(shape[1:]) ** -0.5
+        return numpy_helper.from_array((rng.standard_normal(shape) * scale).astype(np.float32), name)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c1"], ["r1"]),
+        helper.make_node("Conv", ["r1", "w2"], ["c2"], pads=[1, 1, 1, 1], group=17),
+        helper.make_node("Conv", ["c2", "w3"], ["c3"]),
+        helper.make_node("Add", ["c3", "r1"], ["s"]),
+        helper.make_node("Relu", ["s"], ["r2"]),
+        helper.make_node("MaxPool", ["r2"], ["m"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["m"], ["g"]),
+        helper.make_node("Flatten", ["g"], ["f"]),
+        helper.make_node("Gemm", ["f", "w4", "b4"], ["h"], transB=1),
+        helper.make_node("MatMul", ["h", "w5"], ["y"]),
+    ]
+    constants = [weights("w1", 17, 3, 3, 3), weights("b1", 17), weights("w2", 17, 1, 3, 3), weights("w3", 17, 17, 1, 1)]
+    constants += [weights("w4", 9, 17), weights("b4", 9), weights("w5", 9, 5)]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 12, 10])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])
+    graph = helper.make_graph(nodes, "network", [x], [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def images(count: int) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(5)
+    return [{"x": rng.standard_normal((1, 3, 12, 10)).astype(np.float32)} for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `QDQ.onnx`, `QOperator.onnx` and `dynamic.onnx`."""
+    from onnxruntime import quantization as tool
+
+    class Images(tool.CalibrationDataReader):
+        def __init__(self) -> None:
+            self.left = iter(images(8))
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return next(self.left, None)
+
+    path = tmp_path_factory.mktemp("quantized")
+    onnx.save(network(), path / "float32.onnx")
+    logging.disable(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for layout, options in (("QDQ", {}), ("QOperator", {"op_types_to_quantize": ["Conv", "MatMul"]})):
+            tool.quantize_static(
+                str(path / "float32.onnx"),
+                str(path / f"{layout}.onnx"),
+                Images(),
+                quant_format=tool.QuantFormat[layout],
+                per_channel=True,
+                activation_type=tool.QuantType.QUInt8,
+                weight_type=tool.QuantType.QInt8,
+                **options,
+            )
+        tool.quantize_dynamic(str(path / "float32.onnx"), str(path / "dynamic.onnx"), weight_type=tool.QuantType.QInt8)
+    logging.disable(logging.NOTSET)
+    return path
+
+
+def quantum(path: Path) -> float:
+    """The step of the result: that of the last QuantizeLinear, or of what a product of int8 numbers resolves."""
+    model = onnx.load(path)
+    constants = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    last = [n for n in model.graph.node if n.op_type in ("QuantizeLinear", "QLinearMatMul")][-1:]
+    return float(constants[last[0].input[1 if last[0].op_type == "QuantizeLinear" else 6]].max()) if last else 0.01
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["QDQ", "QOperator", "dynamic"])
+def test_within_one_quantum_of_onnxruntime(folder: Path, name: str, device: str) -> None:
+    path = folder / f"{name}.onnx"
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    compiled = dovetail.Core().compile_model(path, device)
+    step = quantum(path)
+    for feeds in images(4):
+        (want,) = session.run(None, feeds)
+        (got,) = compiled(feeds).values()
+        assert np.abs(got - want).max() <= 1.01 * step
+        assert np.abs(want).max() > 20 * step
+
+
+def test_onednn_runs_all_of_it_by_int8_primitives(folder: Path) -> None:
+    from dovetail_cpu_onednn.library import library
+
+    if not library().has_int8:
+        pytest.skip("this CPU has no instructions for 8-bit products")
+    compiled = dovetail.Core().compile_model(folder / "QDQ.onnx", "ONEDNN")
+    compiled(images(1)[0])
+    found = [node.op for node in compiled.report().nodes if node.op not in ("dovetail::Reorder", "Flatten", "MaxPool")]
+    convolutions = ["dovetail::QuantizedConv"] * 3
+    assert [one for one in found if one.startswith("dovetail::")] == [
+        *convolutions,
+        "dovetail::QuantizedGemm",
+        "dovetail::QuantizedMatMul",
+    ]
+    assert "Add" not in found
+
+
+def test_a_quantized_model_with_bfloat16_between(folder: Path) -> None:
+    """The hint lowers what is float32; what is quantized stays int8."""
+    from dovetail_cpu_onednn.library import library
+
+    if not library().has_bfloat16:
+        pytest.skip("this CPU has no instructions for bfloat16")
+    path, feeds = folder / "dynamic.onnx", images(1)[0]
+    results = []
+    for precision in ("f32", "bf16"):
+        compiled = dovetail.Core().compile_model(path, "ONEDNN", {"INFERENCE_PRECISION_HINT": precision})
+        results.append(next(iter(compiled(feeds).values())))
+    assert np.abs(results[0] - results[1]).max() <= 0.05 * np.abs(results[0]).max()
