@@ -211,7 +211,8 @@ def rewrite(graph: Graph, rules: Sequence[Rule], keeps: Keeps) -> Graph:
             covered = {id(one) for one in match.nodes}
             added = {name: TensorType.of(array, known=True) for name, array in replacement.constants.items()}
             merged = _node(node, match, replacement)
-            if covered & taken or not keeps(merged, graph.replace(types={**graph.types, **added})):
+            inside = graph.replace(types={**graph.types, **added}) if added else graph
+            if covered & taken or not keeps(merged, inside):
                 continue
             constants.update({name: as_constant(array) for name, array in replacement.constants.items()})
             types.update(added)
