@@ -1,4 +1,4 @@
-// dst = the sum of all elements of a line up to each one: without itself when exclusive, from the end when reverse.
+// dst = the sum, or what else JOIN makes of it beginning with START, of all elements of a line up to each one: without itself when exclusive, from the end when reverse.
 //
 // A work item computes a line. NDRange: (lines, rounded up to the local size). With AXIS, the C type of an axis that is known only
 // now, there is a work item for each of the `lines` elements, of which those at the beginning of a line work.
@@ -12,6 +12,8 @@
 #define LOAD_T(p, i) ((p)[i])
 #define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
+#define START 0
+#define JOIN(a, b) ((a) + (b))
 #endif
 
 #ifdef AXIS
@@ -33,11 +35,11 @@ __kernel void cum_sum(__global const T* restrict src, __global T* restrict dst, 
 #else
   const int base = line / inner * (size * inner) + line % inner;
 #endif
-  ACC sum = 0;
+  ACC sum = START;
   for (int n = 0; n < size; ++n) {
     const int o = base + (reverse ? size - 1 - n : n) * inner;
     const ACC x = LOAD_T(src, o);
-    STORE_T(dst, o, exclusive ? sum : sum + x);
-    sum += x;
+    STORE_T(dst, o, exclusive ? sum : JOIN(sum, x));
+    sum = JOIN(sum, x);
   }
 }

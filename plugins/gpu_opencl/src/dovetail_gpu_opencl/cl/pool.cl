@@ -4,7 +4,7 @@
 //
 // Layout: src and dst dense NCDHW (missing axes of size 1); PLANES = N * C.
 //
-// MAXIMUM: the largest element, NaN wins. Otherwise the mean: over elements inside the input, or with COUNT_PADS over those inside
+// MAXIMUM: the largest element, NaN wins. POWER: the POWER-th root of the sum of the magnitudes to that power. Otherwise the mean: over elements inside the input, or with COUNT_PADS over those inside
 // the input and its pads (COUNT_D, COUNT_H, COUNT_W: the end of the padded input).
 //
 // INDICES: the place of each maximum in src is written too, -1 for a window outside; COLUMNS: counted with the first spatial axis fastest.
@@ -93,7 +93,11 @@ __kernel void pool(__global const T* restrict src, __global T* dst INDEX_ARG POS
           acc = BETTER(v, acc) ? v : acc;
 #endif
 #else
+#ifdef POWER
+          acc += pown(fabs(v), POWER);
+#else
           acc += v;
+#endif
 #endif
         }
       }
@@ -102,6 +106,8 @@ __kernel void pool(__global const T* restrict src, __global T* dst INDEX_ARG POS
 #endif
 #ifdef MAXIMUM
   STORE_T(dst, o, POST(acc, o));
+#elif defined(POWER)
+  STORE_T(dst, o, POST(pow(acc, (ACC)1 / POWER), o));
 #else
   STORE_T(dst, o, POST(acc / (ACC)count, o));
 #endif

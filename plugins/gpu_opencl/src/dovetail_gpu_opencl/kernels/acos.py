@@ -1,0 +1,7 @@
+"""Acos."""
+
+from dovetail_gpu_opencl.elementwise import Expression
+
+__all__ = ["KERNELS"]
+
+KERNELS = (Expression("acos(a)"),)

@@ -1,0 +1,7 @@
+"""BitwiseAnd."""
+
+from dovetail_gpu_opencl.elementwise import Expression
+
+__all__ = ["KERNELS"]
+
+KERNELS = (Expression(None, "a & b"),)

@@ -1,0 +1,22 @@
+"""GlobalLpPool."""
+
+from dovetail.device import Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernels._reduce import GlobalPool
+
+__all__ = ["KERNELS"]
+
+
+class GlobalLp(GlobalPool):
+    """(sum of |x|^p)^(1 / p)."""
+
+    def __init__(self, p: int) -> None:
+        element, end = {1: ("fabs(x)", "a"), 2: ("x * x", "sqrt(a)")}.get(p, (f"pown(fabs(x), {p})", f"pow(a, (ACC)1 / {p})"))
+        super().__init__("a + b", "0", element, end)
+        self._p = p
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        p: int = node.op.p  # type: ignore[attr-defined]  # a GlobalLpPool operator
+        return super().check(node) if p == self._p else Refusal(Reason.ATTRIBUTE, f"p {p}")
+
+
+KERNELS = tuple(GlobalLp(p) for p in (1, 2, 3, 4))

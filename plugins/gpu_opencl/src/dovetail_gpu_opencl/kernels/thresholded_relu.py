@@ -1,0 +1,7 @@
+"""ThresholdedRelu."""
+
+from dovetail_gpu_opencl.kernels._with_attributes import WithAttributes
+
+__all__ = ["KERNELS"]
+
+KERNELS = (WithAttributes("a <= {alpha} ? (A)0 : a"),)
