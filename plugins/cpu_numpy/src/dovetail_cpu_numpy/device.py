@@ -28,6 +28,7 @@ from dovetail_cpu_numpy.generic import GENERIC
 from dovetail_cpu_numpy.hosted import hosted_kernels
 from dovetail_cpu_numpy.kernel import NumpyKernel
 from dovetail_cpu_numpy.layouts import ReorderKernel
+from dovetail_cpu_numpy.stub import StubKernel
 
 __all__ = ["NumpyDevice", "check_options", "describe", "place"]
 
@@ -41,10 +42,18 @@ def describe() -> DeviceInfo:
     return DeviceInfo("NUMPY", "NUMPY", "CPU", f"NumPy on {platform.machine() or 'this CPU'}", priority=0, details=details)
 
 
-def check_options(options: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for any option: NUMPY has none."""
-    if options:
-        raise UsageError(f"NUMPY has no option {', '.join(map(repr, options))}", hint="known options of NUMPY: none")
+OPTIONS = ("STUB",)
+
+
+def check_options(options: Mapping[str, Any]) -> frozenset[str]:
+    """The operator types whose kernels are left out (`STUB`). Raises `UsageError` for any other option."""
+    unknown = [name for name in options if name not in OPTIONS]
+    if unknown:
+        raise UsageError(f"NUMPY has no option {', '.join(map(repr, unknown))}", hint=f"known: {', '.join(OPTIONS)}")
+    stubs = options.get("STUB", ())
+    if not isinstance(stubs, list | tuple) or not all(isinstance(one, str) for one in stubs):
+        raise UsageError(f"option STUB is {stubs!r}; accepted: a list of operator types")
+    return frozenset(stubs)
 
 
 class NumpyDevice(Device):
@@ -58,7 +67,7 @@ class NumpyDevice(Device):
         self.info = info
 
     def configured(self, options: Mapping[str, Any]) -> "NumpyDevice":
-        """The device itself. Raises `UsageError` for any option, before a model is looked at."""
+        """The device itself. Raises `UsageError` for an unknown option before a model is looked at."""
         check_options(options)
         return self
 
@@ -74,8 +83,9 @@ class NumpyDevice(Device):
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> NumpyExecutable:
         """Choose kernels, plan memory, prepare weights. Raises `CompileError` naming a refused node, `UsageError` for options."""
-        check_options(options)
-        return NumpyExecutable(graph, tuple(place(TypedNode.of(node, graph)) for node in graph.nodes))
+        stubs = check_options(options)
+        placements = [place(TypedNode.of(node, graph)) for node in graph.nodes]
+        return NumpyExecutable(graph, tuple(_stubbed(p) if {p.node.op.op_type, p.node.op.key} & stubs else p for p in placements))
 
 
 def _choose(node: TypedNode) -> Choice[NumpyKernel] | Refusal:
@@ -85,6 +95,10 @@ def _choose(node: TypedNode) -> Choice[NumpyKernel] | Refusal:
     standard = type(node.op).__module__ == f"dovetail.ops.{node.op.stem}"
     own = _TABLE[node.op.stem] if standard else hosted_kernels(node.op)
     return choose((_REORDER,) if isinstance(node.op, Reorder) else (*own, *GENERIC), node)
+
+
+def _stubbed(placement: Placement) -> Placement:
+    return Placement(placement.node, StubKernel(placement.kernel), placement.refusals)
 
 
 def place(node: TypedNode) -> Placement:
