@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -12,82 +12,20 @@ import pytest
 from numpy.typing import NDArray
 
 import dovetail
-from dovetail.device import DeviceInfo, DType, Graph, Node, Refusal, TensorType
-from dovetail.errors import CompileError, InferError, OperatorError, ShapeError, UnknownOperator, UnsupportedNode, UsageError
+from dovetail.device import DeviceInfo, DType, Node, Refusal
+from dovetail.errors import InferError, OperatorError, ShapeError, UnknownOperator, UnsupportedNode
 from dovetail.graph import GraphBuilder, Model
 from dovetail.op import Operator, Translation, UnboundOperator
 from dovetail.ops import find
 
-INDEX = "(b * {0}_PITCHES[0] + f * {0}_PITCHES[1] + y * {0}_PITCHES[2] + x * {0}_PITCHES[3] + {0}_OFFSET)"
-"""The element of a tensor at b, f, y, x, by its pitches."""
-
-
-def source(name: str, body: str, *inputs: str, given: str = "OUTPUT0") -> str:
-    """A kernel over the elements of the output: `body` sees b, f, y, x, and `AT_<TENSOR>`, the index into each tensor."""
-    macros = "".join(f"#define AT_{t} {INDEX.format(t)}\n" for t in (*(f"INPUT{i}" for i in range(len(inputs))), "OUTPUT0"))
-    arguments = "".join(f"__global const {kind}* in{i}, " for i, kind in enumerate(inputs))
-    return f"""{macros}__kernel void {name}({arguments}__global OUTPUT0_TYPE* out) {{
-      const int x = get_global_id(0), y = get_global_id(1);
-      const int f = get_global_id(2) % {given}_DIMS[1], b = get_global_id(2) / {given}_DIMS[1];
-      {body}
-    }}
-    """
-
-
-def layer(
-    op_type: str,
-    entry: str,
-    inputs: Sequence[str] = ("BFYX",),
-    output: str = "BFYX",
-    defines: str = "",
-    more: str = "",
-    work: str = 'global="X,Y,B*F"',
-    file: str = "k.cl",
-) -> str:
-    bound = "".join(f'<Tensor arg-index="{i}" type="input" port-index="{i}" format="{f}"/>' for i, f in enumerate(inputs))
-    return f"""<CustomLayer name="{op_type}" type="SimpleGPU" version="1">
-    <Kernel entry="{entry}"><Source filename="{file}"/>{defines}</Kernel>
-    <Buffers>{bound}<Tensor arg-index="{len(inputs)}" type="output" port-index="0" format="{output}"/>{more}</Buffers>
-    <WorkSizes {work}/></CustomLayer>"""
-
-
-class Session:
-    """Compiles models for one device with custom layers from memory."""
-
-    def __init__(self, info: DeviceInfo) -> None:
-        self.device = info.name
-
-    def compile(self, model: Model, xml: str, *cl: str, extensions: Sequence[Any] = (), **options: Any) -> Any:
-        core = dovetail.Core(config=False)
-        for extension in extensions:
-            core.add_extension(extension)
-        sources = {f"k{i or ''}.cl": text for i, text in enumerate(cl)}
-        core.set_property("OPENCL", {"CONFIG_FILE": {"xml": xml, "sources": sources, "name": "test.xml"}})
-        return core.compile_model(model, self.device, options)
+shared = runpy.run_path(str(Path(__file__).with_name("_custom_layers.py")))
+Session, layer, model, source, unknown = (shared[name] for name in ("Session", "layer", "model", "source", "unknown"))
+NEGATE = shared["NEGATE"]
 
 
 @pytest.fixture
 def session(info: DeviceInfo) -> Session:
     return Session(info)
-
-
-def unknown(op_type: str, names: Sequence[str], output: str, domain: str = "my", **attributes: Any) -> Node:
-    return Node(f"node_{output}", UnboundOperator(domain, op_type, 1, attributes), tuple(names), (output,))
-
-
-def model(
-    nodes: Sequence[Node],
-    inputs: Mapping[str, Sequence[Any]],
-    outputs: Mapping[str, Sequence[Any]],
-    constants: Mapping[str, NDArray[Any]] | None = None,
-    dtype: DType = DType.FLOAT32,
-) -> Model:
-    """A model as a frontend makes it; `outputs` are the values whose types it declares. The last node writes its output."""
-    arrays = dict(constants or {})
-    types = {name: TensorType(dtype, tuple(shape)) for name, shape in (*inputs.items(), *outputs.items())}
-    types |= {name: TensorType.of(array, known=True) for name, array in arrays.items()}
-    last = nodes[-1].outputs[0]
-    return Model(Graph(tuple(nodes), tuple(inputs), (last,), arrays, types), {"my": 1}, "test.model")
 
 
 def kernels(compiled: Any) -> dict[str, str]:
@@ -227,10 +165,7 @@ def test_data_are_constants_of_any_rank_by_name(session: Session) -> None:
     by_attribute = model([unknown("Weigh", ["x"], "y", w=w)], {"x": x.shape}, {"y": x.shape})
     for name, given in (("layer.w", by_value), ("w", by_value), ("w", by_attribute)):
         xml = layer("Weigh", "weigh", more=f'<Data name="{name}" arg-index="2"/>')
-        expected = x * w[0] + (2 if given is by_value else 1)
-        if given is by_attribute:
-            expected = x * w[0] + 2
-        np.testing.assert_array_equal(session.compile(given, xml, text)(x)[0], expected)
+        np.testing.assert_array_equal(session.compile(given, xml, text)(x)[0], x * w[0] + 2)
     with pytest.raises(OperatorError, match=r"test\.xml:3: no constant of the node is called 'v'") as raised:
         session.compile(by_value, layer("Weigh", "weigh", more='<Data name="v" arg-index="2"/>'), text)
     assert "layer.w" in str(raised.value)
@@ -317,8 +252,6 @@ def test_guard_bytes_find_who_writes_beside_a_buffer(session: Session) -> None:
 
 
 # --- its place among other kernels -----------------------------------------------------------------------------------
-
-NEGATE = source("negate", "out[AT_OUTPUT0] = -in0[AT_INPUT0];", "float")
 
 
 def conv_relu() -> tuple[Model, NDArray[Any], NDArray[Any]]:
@@ -481,75 +414,25 @@ def test_on_another_device_a_new_operator_is_unknown(session: Session) -> None:
         core.compile_model(given, "NUMPY")
 
 
-# --- what does not fit a node, a device or a compiler ----------------------------------------------------------------
-
-
-def wrong(
-    session: Session, kind: type[Exception], said: str, xml: str, text: str = NEGATE, dims: Sequence[int] = (1, 2, 3, 4)
-) -> str:
-    given = model([unknown("New", ["x"], "y", big=3)], {"x": dims}, {"y": dims})
-    with pytest.raises(kind, match=said) as raised:
-        session.compile(given, xml, text)
-    assert "'node_y' (my::New)" in str(raised.value)
-    return str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("work", "said"),
-    [
-        ('global="X/(Y-3),1"', "formula 'X/(Y-3)' divides by zero"),
-        ('global="X-9"', "global='X-9' gives (-5,)"),
-        ('global="X-4,Y"', "global='X-4,Y' gives (0, 3)"),
-        ('global="X*1000000000*Y"', "leaves the range of 32-bit integers"),
-        ('global="X" local="X-5"', "local='X-5' gives (-1,)"),
-        ('global="Y" local="2"', "the global size (3,) is no multiple of the local size (2,)"),
-        ('global="X" dim="input,1"', "dim is input 1; the node has 1 input"),
-    ],
-)
-def test_work_sizes_that_make_no_sense(session: Session, work: str, said: str) -> None:
-    wrong(session, OperatorError, rf"test\.xml:4: .*{re.escape(said)}", layer("New", "negate", work=work))
-
-
-def test_a_local_size_beyond_the_device(session: Session) -> None:
-    xml = layer("New", "negate", work='global="X*100000" local="X*100000"')
-    wrong(session, UnsupportedNode, r"test\.xml:4: local size \(400000,\); the device takes at most", xml)
-
-
-def test_ports_that_the_node_has_not(session: Session) -> None:
-    xml = layer("New", "negate", ["BFYX", "BFYX"])
-    wrong(session, OperatorError, r"test\.xml:3: input port-index 1 is out of range; the node has 1 input", xml)
-    xml = layer("New", "negate").replace('type="output" port-index="0"', 'type="output" port-index="2"')
-    wrong(session, OperatorError, r"test\.xml:3: output port-index 2 is out of range; the node has 1 output", xml)
-
-
-def test_a_kernel_with_another_number_of_arguments(session: Session) -> None:
-    told = wrong(session, CompileError, r"'negate' of test\.xml:1 takes 2 arguments.*is given 1", layer("New", "negate", []))
-    assert "in the order of arg-index" in told
-
-
-def test_an_entry_that_is_not_in_the_source(session: Session) -> None:
-    told = wrong(session, CompileError, r"'other' of test\.xml:1 is not in the source", layer("New", "other"))
-    assert "kernels there: negate" in told
-
-
-def test_a_source_that_does_not_compile(session: Session, tmp_path: Path) -> None:
-    text = "__kernel void negate(__global float* x) {\n  undeclared_name = 1;\n}\n"
-    told = wrong(session, CompileError, r"'negate' of test\.xml:1 does not compile", layer("New", "negate"), text)
-    assert "undeclared_name" in told.partition("source:")[0]
-    assert "   34   undeclared_name = 1;" in told
-    given = model([unknown("New", ["x"], "y")], {"x": (1, 1, 1, 1)}, {"y": (1, 1, 1, 1)})
-    with pytest.raises(CompileError):
-        session.compile(given, layer("New", "negate"), text, DUMP_KERNELS=tmp_path / "new folder")
-    (dumped,) = (tmp_path / "new folder").iterdir()
-    assert "undeclared_name" in dumped.read_text().partition("Build Log:")[2]
-
-
-def test_a_dump_that_cannot_be_written(session: Session, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    given, _, _ = conv_relu()
-    for folder, said in ((str(tmp_path / "file" / "x"), "cannot be written"), (5, "DUMP_KERNELS is 5; accepted")):
-        with pytest.raises(UsageError, match=said):
-            session.compile(given, layer("Relu", "negate"), NEGATE, DUMP_KERNELS=folder)
+def test_from_files_and_the_environment(
+    info: DeviceInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    (tmp_path / "k.cl").write_text(NEGATE)
+    (tmp_path / "a.xml").write_text(layer("Relu", "negate"))
+    (tmp_path / "b.xml").write_text(layer("Tanh", "negate"))
+    g = GraphBuilder()
+    x = g.input("x", "float32", (2, 3))
+    relu, tanh = (UnboundOperator("", name, 18, {}) for name in ("Relu", "Tanh"))
+    given = g.model([g.node(tanh, g.node(relu, x, outputs=["r"], name="relu"), outputs=["y"], name="tanh")])
+    monkeypatch.setenv("DOVETAIL_CUSTOM_LAYERS", os.pathsep.join([str(tmp_path / "b.xml")]))
+    core = dovetail.Core(config=False)
+    core.set_property("OPENCL", {"CONFIG_FILE": [tmp_path / "a.xml"]})
+    compiled = core.compile_model(given, info.name)
+    array = rng.standard_normal((2, 3)).astype(np.float32)
+    np.testing.assert_array_equal(compiled(array)[0], array)
+    assert kernels(compiled) == {"relu": "custom layer Relu (a.xml)", "tanh": "custom layer Tanh (b.xml)"}
+    answers = core.query_model(given, info.name)
+    assert not any(isinstance(answer, Refusal) for answer in answers.values())
 
 
 def test_compiler_options_and_single_precision_constants(session: Session) -> None:
@@ -570,25 +453,3 @@ def test_printf_is_shown(session: Session, capfd: pytest.CaptureFixture[str]) ->
     given = model([unknown("Say", ["x"], "y")], {"x": (1,)}, {"y": (1,)})
     session.compile(given, layer("Say", "say", work=""), text)(np.array([42], np.float32))
     assert "layer says 42" in capfd.readouterr().out
-
-
-def test_from_files_and_the_environment(
-    info: DeviceInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    (tmp_path / "k.cl").write_text(NEGATE)
-    (tmp_path / "a.xml").write_text(layer("Relu", "negate"))
-    (tmp_path / "b.xml").write_text(layer("Tanh", "negate"))
-    g = GraphBuilder()
-    x = g.input("x", "float32", (2, 3))
-    standard: Callable[[str], Operator] = lambda name: UnboundOperator("", name, 18, {})  # noqa: E731  # two uses, below
-    relu = g.node(standard("Relu"), x, outputs=["r"], name="relu")
-    given = g.model([g.node(standard("Tanh"), relu, outputs=["y"], name="tanh")])
-    monkeypatch.setenv("DOVETAIL_CUSTOM_LAYERS", os.pathsep.join([str(tmp_path / "b.xml")]))
-    core = dovetail.Core(config=False)
-    core.set_property("OPENCL", {"CONFIG_FILE": [tmp_path / "a.xml"]})
-    compiled = core.compile_model(given, info.name)
-    array = rng.standard_normal((2, 3)).astype(np.float32)
-    np.testing.assert_array_equal(compiled(array)[0], array)
-    assert kernels(compiled) == {"relu": "custom layer Relu (a.xml)", "tanh": "custom layer Tanh (b.xml)"}
-    answers = core.query_model(given, info.name)
-    assert not any(isinstance(answer, Refusal) for answer in answers.values())
