@@ -17,6 +17,7 @@ from dovetail.ops.exp import Exp
 from dovetail.ops.hard_sigmoid import HardSigmoid
 from dovetail.ops.log import Log
 from dovetail.ops.mul import Mul
+from dovetail.ops.neg import Neg
 from dovetail.ops.pow import Pow
 from dovetail.ops.relu import Relu
 from dovetail.ops.sigmoid import Sigmoid
@@ -78,6 +79,10 @@ def swish(f: Form) -> str:
     return f.mul(f.op(Sigmoid(), f.x), f.x)
 
 
+def swish_exp(f: Form) -> str:
+    return f.op(Div(), f.x, f.op(Add(), 1.0, f.op(Exp(), f.op(Neg(), f.x))))
+
+
 def quick_gelu(f: Form) -> str:
     return f.mul(f.x, f.op(Sigmoid(), f.mul(f.x, 1.702)))
 
@@ -127,6 +132,7 @@ FORMS: dict[str, tuple[Callable[[Form], str], str, Callable[[float], float]]] = 
     "gelu_tanh_cube": (gelu_tanh_cube, "Gelu", tanh_gelu),
     "gelu_tanh_bracket": (gelu_tanh_bracket, "Gelu", tanh_gelu),
     "swish": (swish, "Swish", lambda x: x / (1 + math.exp(-x))),
+    "swish_exp": (swish_exp, "Swish", lambda x: x / (1 + math.exp(-x))),
     "quick_gelu": (quick_gelu, "Swish", lambda x: x / (1 + math.exp(-1.702 * x))),
     "hard_swish": (hard_swish, "HardSwish", six),
     "hard_swish_div": (hard_swish_div, "HardSwish", six),

@@ -49,7 +49,10 @@ class Form:
         if mask is not None:
             g.input("mask", dtype, mask)
         heads = {n: self.heads(n, split if n == "q" else (B, shapes[n][0], H, shapes[n][1])) if packed else n for n in shapes}
-        if packed and keys != (0, 1, 3, 2):
+        if keys == (0, 2, 1):
+            rows = g.node(Reshape(), heads["k"], g.constant((-1, T, D), "int64"))
+            turned = g.node(Reshape(), g.node(Transpose(perm=keys), rows), g.constant((B, H, D, T), "int64"))
+        elif packed and keys != (0, 1, 3, 2):
             turned = g.node(Transpose(perm=keys), g.node(Reshape(), "k", g.constant((B, T, H, D), "int64")))
         else:
             turned = g.node(Transpose(perm=(0, 1, 3, 2)), heads["k"])
@@ -102,6 +105,7 @@ FORMS: dict[str, tuple[dict[str, Any], float]] = {
     "torch": ({}, 0.5),
     "four dimensions": ({"packed": False}, 0.5),
     "keys turned twice": ({"keys": (0, 1, 3, 2)}, 0.5),
+    "keys turned as three dimensions": ({"keys": (0, 2, 1)}, 0.5),
     "no scale": ({"scales": {}}, 1.0),
     "scaled product": ({"scales": {"qk": (Mul, 0.3)}}, 0.3),
     "root on both": ({"scales": {"q": (Mul, 0.6), "k": (Mul, 0.6)}}, 0.36),
@@ -170,6 +174,47 @@ def test_heads_that_are_split_otherwise_stay() -> None:
     graph = drop_dead_nodes(fuse_attention(fold_constants(g.graph([out])), lambda node, graph: True))
     attention = next(node for node in graph.nodes if node.op.key == "Attention")
     assert attention.op.q_num_heads is None  # type: ignore[attr-defined]  # the split stays outside
+
+
+def test_keys_of_three_dimensions_get_a_view_of_four(rng: np.random.Generator) -> None:
+    g = GraphBuilder()
+    q, v = g.input("q", "float32", (B, H, S, D)), g.input("v", "float32", (B, H, T, V))
+    k = g.input("k", "float32", (B * H, T, D))
+    turned = g.node(Reshape(), g.node(Transpose(perm=(0, 2, 1)), k), g.constant((B, H, D, T), "int64"))
+    y = g.node(MatMul(), g.node(Softmax(axis=-1), g.node(MatMul(), q, turned)), v)
+    graph = drop_dead_nodes(fuse_attention(fold_constants(g.graph([y])), lambda node, graph: True))
+    assert keys(graph) == ["Reshape", "Attention"]
+    inputs = {n: rng.standard_normal(graph.types[n].dims).astype(np.float32) for n in graph.inputs}
+    want = by_hand({**inputs, "k": inputs["k"].reshape(B, H, T, D)}, False, 1.0)
+    np.testing.assert_allclose(evaluated(graph, inputs), want, rtol=1e-4, atol=1e-6)
+
+
+def test_keys_that_are_turned_across_heads_stay() -> None:
+    """[batch, heads * length, size] turned is no attention of these heads."""
+    g = GraphBuilder()
+    q, v = g.input("q", "float32", (B, H, S, D)), g.input("v", "float32", (B, H, T, V))
+    k = g.input("k", "float32", (B, H * T, D))
+    turned = g.node(Reshape(), g.node(Transpose(perm=(0, 2, 1)), k), g.constant((B, H, D, T), "int64"))
+    y = g.node(MatMul(), g.node(Softmax(axis=-1), g.node(MatMul(), q, turned)), v)
+    graph = fuse_attention(fold_constants(g.graph([y])), lambda node, graph: True)
+    assert "Attention" not in keys(graph)
+
+
+@pytest.mark.parametrize("kv_heads", [H, 1])
+def test_an_attention_of_the_model_takes_the_split_of_its_heads(rng: np.random.Generator, kv_heads: int) -> None:
+    g = GraphBuilder()
+    heads = []
+    for name, length, count, size in (("q", S, H, D), ("k", T, kv_heads, D), ("v", T, kv_heads, V)):
+        x = g.input(name, "float32", (B, length, count * size))
+        split = g.node(Reshape(), x, g.constant((B, length, count, size), "int64"))
+        heads.append(g.node(Transpose(perm=(0, 2, 1, 3)), split))
+    mask = g.input("mask", "float32", (S, T))
+    y = g.node(Transpose(perm=(0, 2, 1, 3)), g.node(Attention(scale=0.3), *heads, mask))
+    before = fold_constants(g.graph([g.node(Reshape(), y, g.constant((B, S, H * V), "int64"))]))
+    graph = drop_dead_nodes(fuse_attention(before, lambda node, graph: True))
+    assert keys(graph) == ["Attention"]
+    inputs = {n: rng.standard_normal(graph.types[n].dims).astype(np.float32) for n in graph.inputs}
+    np.testing.assert_allclose(evaluated(graph, inputs), evaluated(before, inputs), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("inner", ["scores:0", "softmax:0"])

@@ -180,11 +180,15 @@ def _rounded(number: float, tensor: TensorType) -> float:
 
 @dataclass(frozen=True)
 class Replacement:
-    """The node that stands for a match: its operator, its inputs, and the constants among them that are new."""
+    """The node that stands for a match: its operator, its inputs, and what among them is new.
+
+    `constants` come with their content; `before` are nodes with the types of what they write.
+    """
 
     op: Operator
     inputs: tuple[str, ...]
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    before: tuple[tuple[Node, TensorType], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -201,7 +205,7 @@ class Rule:
 
 def rewrite(graph: Graph, rules: Sequence[Rule], keeps: Keeps) -> Graph:
     """The graph with matches replaced, the largest first; nodes that only led to a result are dead afterwards. Needs types."""
-    found: dict[int, Node] = {}
+    found: dict[int, tuple[Node, ...]] = {}
     taken: set[int] = set()
     constants, types = dict(graph.constants), dict(graph.types)
     for node in reversed(graph.nodes):
@@ -210,18 +214,20 @@ def rewrite(graph: Graph, rules: Sequence[Rule], keeps: Keeps) -> Graph:
         for match, replacement in _candidates(graph, node, rules):
             covered = {id(one) for one in match.nodes}
             added = {name: TensorType.of(array, known=True) for name, array in replacement.constants.items()}
+            added |= {one.outputs[0]: tensor for one, tensor in replacement.before}
             merged = _node(node, match, replacement)
             inside = graph.replace(types={**graph.types, **added}) if added else graph
             if covered & taken or not keeps(merged, inside):
                 continue
             constants.update({name: as_constant(array) for name, array in replacement.constants.items()})
             types.update(added)
-            found[id(node)] = merged
+            found[id(node)] = (*(one for one, _ in replacement.before), merged)
             taken |= covered
             break
     if not found:
         return graph
-    return graph.replace(nodes=tuple(found.get(id(n), n) for n in graph.nodes), constants=constants, types=types)
+    nodes = tuple(new for node in graph.nodes for new in found.get(id(node), (node,)))
+    return graph.replace(nodes=nodes, constants=constants, types=types)
 
 
 def _candidates(graph: Graph, node: Node, rules: Sequence[Rule]) -> Iterator[tuple[Match, Replacement]]:

@@ -37,8 +37,8 @@ def fuse_activations(graph: Graph, keeps: Keeps) -> Graph:
     """The graph with each activation as one node where the device has a kernel for it.
 
     Recognised are, for float32 and float16: x * 0.5 * (1 + erf(x / sqrt(2))) and the tanh form, in any order of the factors;
-    x * sigmoid(x) and x * sigmoid(a * x); x * hardsigmoid(x) with slope 1/6 and x * clip(x + 3, 0, 6) / 6;
-    x * tanh(softplus(x)). Needs types. The nodes that only led to the result are dead afterwards.
+    x * sigmoid(x), also as x / (1 + exp(-x)), and x * sigmoid(a * x); x * hardsigmoid(x) with slope 1/6 and
+    x * clip(x + 3, 0, 6) / 6; x * tanh(softplus(x)). Needs types. The nodes that only led to the result are dead afterwards.
     """
     return rewrite(graph, _rules(), keeps)
 
@@ -51,6 +51,7 @@ def _rules() -> tuple[Rule, ...]:
         ("Mul", product(x, Const(0.5), _tanh_sum(x)), lambda graph, match: Gelu(approximate="tanh")),
         ("Mul", Op("Mul", x, _logistic(x)), lambda graph, match: Swish()),
         ("Mul", Op("Mul", x, _logistic(Op("Mul", x, Scalar("alpha")))), _swish),
+        ("Div", Op("Div", x, Op("Add", Op("Exp", Op("Neg", x)), Const(1))), lambda graph, match: Swish()),
         ("Mul", Op("Mul", x, Op("HardSigmoid", x, where=_is_sixth)), lambda graph, match: HardSwish()),
         ("Mul", Op("Mul", x, Op("Div", _clipped(x), Const(6))), lambda graph, match: HardSwish()),
         ("Mul", product(x, _clipped(x), Const(1 / 6)), lambda graph, match: HardSwish()),
