@@ -144,15 +144,17 @@ def test_convolution(name, dtype):
         assert any(part in kernels[0][1] for part in FAST)
 
 
+@pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("zero", [0, 7, 8, 255])
-def test_halves_go_to_even_before_the_zero_point(zero):
+def test_halves_go_to_even_before_the_zero_point(zero, relu):
     net = Net(21)
     x, x_name = net.source((1, 16, 5, 5), scale=0.5)
     stored_weights = np.eye(16, dtype=np.int8).reshape(16, 16, 1, 1)
     w = Numbers(stored_weights, np.float32(1), np.int8(0), 0)
     y = net.g.node(op("Conv"), x_name, net.dequantized(net.g.constant(stored_weights), w))
-    (got,), kernels = net.run(net.quantized(y, 1, np.uint8(zero)))
-    np.testing.assert_array_equal(got, stored(x.real, 1, np.uint8(zero)))
+    real = np.maximum(x.real, 0) if relu else x.real
+    (got,), kernels = net.run(net.quantized(net.g.node(op("Relu"), y) if relu else y, 1, np.uint8(zero)))
+    np.testing.assert_array_equal(got, stored(real, 1, np.uint8(zero)))
     assert kernels[0][0] == "dovetail::QuantizedConv"
 
 

@@ -1,0 +1,178 @@
+"""What a primitive does with quantized values behind its sum: post-ops that scale, round, add and store."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import Binary, DType, Eltwise, PostOp, Quantized, QuantizedStep, Reason, Scaling, TensorType, TypedNode
+from dovetail_cpu_onednn.binding import Arg, MemoryDesc, PrimitiveDesc
+from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended, eltwise_kind
+from dovetail_cpu_onednn.kernel import Argument, Refused, given
+from dovetail_cpu_onednn.layouts import describe, number_of, plain, undecided
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["Epilogue", "single_scale"]
+
+Array = NDArray[Any]
+
+
+@dataclass
+class Epilogue:
+    """A chain under construction. `head` is the factor and offset before its first step, `after` those that are pending.
+
+    `vector` (float32) multiplies the sum where that is quantized at once: one number, or one for each output channel.
+    """
+
+    free: bool
+    dims: tuple[int, ...] | None = None
+    vector: Array | None = None
+    head: tuple[float, float] = (1.0, 0.0)
+    after: tuple[float, float] = (1.0, 0.0)
+    appended: list[Appended] = field(default_factory=list)
+    reads: list[tuple[int, int, MemoryDesc]] = field(default_factory=list)
+
+    @staticmethod
+    def of(
+        node: TypedNode, op: Quantized, free: bool, units: Array, *, sums: bool, dims: tuple[int, ...] | None = None
+    ) -> "Epilogue":
+        """All steps but the first, and the quantization of the result.
+
+        `units` (float32) are the real numbers that one stands for in what is computed; `sums`: that is a sum of products. `dims`
+        are those in which the result is computed, if in others.
+        """
+        chain = Epilogue(free, dims)
+        # Relu is the same before and after a multiplication, so it may stand between the sum and its quantization.
+        at = next((i for i, step in enumerate(op.steps[1:]) if not _is_relu(step)), len(op.steps) - 1)
+        first = (*op.steps[1:], op.result)[at]
+        exact = sums and isinstance(first, Scaling)
+        if exact and isinstance(first, Scaling):
+            chain.vector = units / np.float32(single_scale(first)[0])
+        for index, step in enumerate(op.steps[1:]):
+            if isinstance(step, Scaling):
+                chain._round(step, scaled=exact and index == at)
+            else:
+                chain._step(node, op, step)
+        if op.result is not None:
+            chain._store(op.result, units, scaled=exact and at == len(op.steps) - 1)
+        chain._flush()
+        return chain
+
+    def _store(self, scaling: Scaling, units: Array, *, scaled: bool) -> None:
+        """To the numbers that are stored; oneDNN rounds last, halves to even. Before an odd zero point that is another half."""
+        scale, zero = single_scale(scaling)
+        if zero and (scaled or (zero % 2 and _gives_halves(units / scale))):
+            self._affine(1.0 if scaled else 1 / scale, 0.0)
+            self._flush()
+            self.appended.append(("eltwise", (ELTWISE["round"], 0.0, 0.0)))
+            self._affine(1.0, zero)
+        elif not scaled:
+            self._affine(1 / scale, zero)
+
+    def _affine(self, factor: float, offset: float) -> None:
+        self.after = (self.after[0] * factor, self.after[1] * factor + offset)
+
+    def _flush(self) -> None:
+        factor, offset = self.after
+        if not self.appended:
+            self.head = (self.head[0] * factor, self.head[1] * factor + offset)
+        elif self.after != (1.0, 0.0):
+            self.appended.append(("eltwise", (ELTWISE["linear"], factor, offset)))
+        self.after = (1.0, 0.0)
+
+    def _round(self, scaling: Scaling, *, scaled: bool) -> None:
+        """To the numbers that the quantization has, and back. `scaled`: the value counts in its units already."""
+        scale, zero = single_scale(scaling)
+        limits = np.iinfo(scaling.dtype.numpy)
+        self._affine(1.0 if scaled else 1 / scale, 0.0)
+        self._flush()
+        self.appended.append(("eltwise", (ELTWISE["round"], 0.0, 0.0)))
+        self.appended.append(("eltwise", (ELTWISE["clip"], limits.min - zero, limits.max - zero)))
+        self._affine(scale, 0.0)
+
+    def _step(self, node: TypedNode, op: Quantized, step: QuantizedStep) -> None:
+        result = node.outputs[0].with_dtype(DType.FLOAT32)
+        names = ["" if i is None else str(i) for i in step.inputs]
+        real = [t if s is None else given(node, i).with_dtype(DType.FLOAT32) for i, (t, s) in _inputs(node, op)]
+        types = [None if i is None else result if i < 0 else real[i] for i in step.inputs]
+        chain = step.op.post_ops(types, names, names.index("-1"))
+        if chain is None:
+            raise Refused(Reason.POST_OP, f"{step.op.key} is none")
+        for post_op in chain:
+            if isinstance(post_op, Eltwise):
+                self._eltwise(post_op)
+            else:
+                self._binary(node, op, post_op)
+
+    def _eltwise(self, post_op: Eltwise) -> None:
+        if post_op.algorithm == "linear":
+            self._affine(post_op.alpha * post_op.scale, post_op.beta * post_op.scale)
+            return
+        self._flush()
+        self.appended += eltwise_kind(post_op)
+
+    def _binary(self, node: TypedNode, op: Quantized, post_op: PostOp) -> None:
+        if not isinstance(post_op, Binary) or post_op.algorithm not in BINARY:
+            raise Refused(Reason.POST_OP, f"{post_op} on quantized values")
+        index = int(post_op.operand)
+        tensor, scaling = given(node, index), op.scalings[index]
+        scale, zero = (1.0, 0.0) if scaling is None else single_scale(scaling)
+        sign = {"add": 1.0, "sub": -1.0}.get(post_op.algorithm, 0.0)
+        if scaling is not None and not sign and zero:
+            raise Refused(Reason.POST_OP, f"{post_op.algorithm} by values with a zero point")
+        # value + scale * (stored - zero), divided by the scale while the stored numbers are added.
+        if sign:
+            self._affine(1 / scale, -sign * zero)
+        self._flush()
+        self.reads.append((len(self.appended), index, self._operand(tensor, node.outputs[0])))
+        self.appended.append(("binary", (BINARY[post_op.algorithm], self.reads[-1][2])))
+        self._affine(1 / scale if post_op.algorithm == "div" else scale, 0.0)
+
+    def _operand(self, tensor: TensorType, result: TensorType) -> MemoryDesc:
+        number = number_of(tensor.dtype)
+        if tensor.dims == result.dims:
+            if self.dims not in (None, result.dims):
+                return plain(self.dims or (), number)
+            return undecided(tensor) if self.free else describe(tensor)
+        dims = (1,) * (result.rank - tensor.rank) + tensor.dims
+        if self.dims not in (None, result.dims):
+            raise Refused(Reason.POST_OP, f"operand {tensor} for a result {result} that is computed as {self.dims}")
+        return plain(dims, number)
+
+    def arguments(self, pd: PrimitiveDesc, shift: int = 0) -> list[Argument]:
+        """What the chain reads, `shift` steps before it."""
+        lib, found = library(), []
+        for position, index, desc in self.reads:
+            arg = Arg.post_op(position + shift, Arg.SRC_1)
+            found.append(Argument(arg, "input", index, lib.arg_md(pd, arg, desc.dims), flexible=len(desc.dims) > 2))
+        return found
+
+    @property
+    def whole(self) -> list[Appended]:
+        """The chain with its head as its first step, for primitives that have no bias to fold that into."""
+        if self.head == (1.0, 0.0):
+            return self.appended
+        return [("eltwise", (ELTWISE["linear"], *self.head)), *self.appended]
+
+
+def _inputs(node: TypedNode, op: Quantized) -> Iterable[tuple[int, tuple[TensorType | None, Scaling | None]]]:
+    """Index, type and scaling of each input."""
+    return enumerate(zip(node.inputs, op.scalings, strict=True))
+
+
+def _is_relu(step: QuantizedStep | Scaling) -> bool:
+    return isinstance(step, QuantizedStep) and step.op.key == "Relu"
+
+
+def _gives_halves(factors: Array) -> bool:
+    """Whether whole numbers times these can lie half-way between two: they have few bits. For others it is chance."""
+    mantissas, _ = np.frexp(np.asarray(factors, np.float64))
+    return bool((mantissas * 4096 % 1 == 0).any())
+
+
+def single_scale(scaling: Scaling) -> tuple[float, float]:
+    if not scaling.is_single:
+        raise Refused(Reason.ATTRIBUTE, "activations with several scales; accepted: one scale and zero point")
+    return float(scaling.scale.reshape(())), float(scaling.zero_point.reshape(()))
