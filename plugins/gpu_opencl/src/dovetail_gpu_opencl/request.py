@@ -102,8 +102,9 @@ class CLRequest(ExecutableRequest):
         self._queue.finish()
 
     def _reset_faults(self) -> None:
+        # From zeros of its own: after a failure a download into the flags may still be under way.
+        cl.enqueue_copy(self._queue, self._fault_buffer, np.zeros_like(self._faults))
         self._faults[:] = 0
-        cl.enqueue_copy(self._queue, self._fault_buffer, self._faults)
 
     def _raise_fault(self) -> None:
         index = int(np.flatnonzero(self._faults)[0])
