@@ -59,6 +59,24 @@ def _everything(build: Callable[..., ModelProto]) -> ModelProto:
     return model
 
 
+def _old(build: Callable[..., ModelProto]) -> ModelProto:
+    """Operator set 6, which onnx's converter brings to a newer one."""
+    nodes = [
+        helper.make_node("Add", ["x", "b"], ["s"], broadcast=1, axis=1),
+        helper.make_node("PRelu", ["s", "b"], ["p"]),
+        helper.make_node("Dropout", ["p"], ["d"], ratio=0.25),
+        helper.make_node("Reshape", ["d", "shape"], ["y"]),
+    ]
+    tensors = [numpy_helper.from_array(np.ones(3, np.float32), "b"), numpy_helper.from_array(np.array([3, -1]), "shape")]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 4, 4]),
+        helper.make_tensor_value_info("b", TensorProto.FLOAT, [3]),
+        helper.make_tensor_value_info("shape", TensorProto.INT64, [2]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 16])]
+    return build(nodes, inputs, outputs, tensors, opset_imports=[helper.make_opsetid("", 6)], ir_version=3)
+
+
 def _flip(content: bytes, rng: np.random.Generator) -> bytes:
     changed = bytearray(content)
     for position in rng.integers(0, len(content), rng.integers(1, 4)):
@@ -83,7 +101,7 @@ def _cut(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 @pytest.mark.parametrize("mutate", [_flip, _overwrite, _splice, _cut], ids=lambda f: f.__name__.strip("_"))
-@pytest.mark.parametrize("make", [_conv, _everything], ids=lambda f: f.__name__.strip("_"))
+@pytest.mark.parametrize("make", [_conv, _everything, _old], ids=lambda f: f.__name__.strip("_"))
 def test_mutations(core: Any, build: Any, make: Any, mutate: Any) -> None:
     content = make(build).SerializeToString()
     core.read_model(content, format="onnx")  # as it is, it is fine

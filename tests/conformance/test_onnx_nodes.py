@@ -1,6 +1,5 @@
 """ONNX's own node cases through the whole runtime: file, frontend, planning, device."""
 
-import re
 import warnings
 from collections import Counter
 from typing import Any
@@ -11,17 +10,14 @@ import pytest
 from onnx.backend.test.loader import load_model_tests
 
 import dovetail
-from dovetail.errors import DataDependentShape, DovetailError, FormatError, UnknownOperator, UnsupportedNode
+from dovetail.errors import DovetailError, UnknownOperator, UnsupportedNode
 
 FAILURES_SHOWN = 20
 OUTCOMES = {
     "passed": "the outputs are ONNX's",
     "refused": "the device refuses a node with a reason",
     "undefined": "no such operator here",
-    "data-dependent": "a shape depends on the content of an input, where a plan needs it before",
-    "unreadable": "the case has sequence, optional or map values, or an operator set before 7: the frontend says so",
 }
-UNREADABLE = re.compile(r"the type is (seq|optional|map)|asks for version [1-6] of the domain")
 
 # Case -> why it cannot pass here. A case that starts to pass must be taken out: the test says so.
 EXCLUDED: dict[str, str] = {}
@@ -65,10 +61,6 @@ def run(core: dovetail.Core, device: str, case: Any) -> str:
                 return wrong[0]
     except UnknownOperator:
         return "undefined"
-    except DataDependentShape:
-        return "data-dependent"
-    except FormatError as error:
-        return "unreadable" if UNREADABLE.search(str(error)) else f"FormatError: {error}"
     except UnsupportedNode:
         return "refused"
     return "passed"

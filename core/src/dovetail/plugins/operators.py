@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from dovetail import ops
+from dovetail._names import printable
 from dovetail.errors import PluginError, UnknownOperator, did_you_mean
 from dovetail.op import Operator
 from dovetail.plugins.ledger import Ledger, Rank
@@ -139,11 +140,11 @@ class Operators:
             return UnknownOperator(
                 message, hint="the model says that it was written for an older operator set; export it for a newer one"
             )
-        hints = [did_you_mean(op_type, {operator.op_type for operator in known})] if known else []
+        hints = [_similar(op_type, {operator.op_type for operator in known})] if known else []
         if domain and not known:
             hints.append(f"Install a package with an entry point {domain!r} in the group {HOST}.ops.")
         hints.append("Or define the operator in a file and add it: core.add_extension('my_ops.py').")
-        error = UnknownOperator(f"no operator {name} is known{self._packs_in_words(domain)}", hint=" ".join(hints))
+        error = UnknownOperator(f"no operator {printable(name)} is known{self._packs_in_words(domain)}", hint=" ".join(hints))
         error.__cause__ = next((self._ledger.refusal(r).__cause__ for r in self._packs(domain) if r.state == "failed"), None)
         return error
 
@@ -170,3 +171,12 @@ def _holding(
         return None if translated is None else (translated, None)
     later = min((number for number in versions if number > since), default=None)
     return versions[since], None if later is None else later - 1
+
+
+_LISTED = 30
+"""How many known names an error lists."""
+
+
+def _similar(op_type: str, known: set[str]) -> str:
+    hint = did_you_mean(op_type, known)
+    return hint if hint.startswith("Did") or len(known) <= _LISTED else f"'dovetail ops' lists the {len(known)} known."

@@ -13,6 +13,7 @@ from dovetail_frontend_onnx.external import ExternalData
 from dovetail_frontend_onnx.link import FunctionId, Linker, function_label
 from dovetail_frontend_onnx.sniff import foreign, why_no_protobuf
 from dovetail_frontend_onnx.templates import FunctionTemplate, read_function, read_graph, read_opsets, value_names
+from dovetail_frontend_onnx.upgrade import upgraded
 
 __all__ = ["read"]
 
@@ -55,6 +56,7 @@ def _parse(source: ModelSource) -> tuple[ModelProto, int]:
 
 def _read(proto: ModelProto, context: Context) -> Model:
     _check_header(proto)
+    proto = upgraded(proto)
     opsets = read_opsets(proto.opset_import)
     functions = _Functions(context, _function_protos(proto.functions))
     values = _model_values(proto) if proto.functions else set()

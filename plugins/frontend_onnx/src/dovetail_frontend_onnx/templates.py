@@ -26,6 +26,7 @@ from dovetail.frontend import (
 )
 from dovetail_frontend_onnx.context import Context, label, located
 from dovetail_frontend_onnx.tensors import data_type, read_dims, read_sparse, read_tensor
+from dovetail_frontend_onnx.upgrade import OLDEST_OPSET
 
 __all__ = [
     "Attribute",
@@ -39,8 +40,6 @@ __all__ = [
     "value_names",
 ]
 
-OLDEST_OPSET = 7
-"""The first operator set with today's broadcasting rules."""
 
 _KIND = AttributeProto.AttributeType
 _VALUE_FIELDS = {

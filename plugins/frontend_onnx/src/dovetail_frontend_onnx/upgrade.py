@@ -1,0 +1,54 @@
+"""Models of operator sets before 7, brought to a newer one by onnx's own version converter."""
+
+import onnx
+from onnx import ModelProto, helper, numpy_helper, shape_inference, version_converter
+
+from dovetail.frontend import FormatError, printable
+
+__all__ = ["OLDEST_OPSET", "upgraded"]
+
+OLDEST_OPSET = 7
+"""The oldest version of ONNX's operator set that is read as it stands."""
+_TARGET = 13
+"""Broadcasting by axis, and attributes that became inputs, are gone there."""
+
+
+def upgraded(proto: ModelProto) -> ModelProto:
+    """The model itself, or a converted copy where it imports an older operator set. Raises `FormatError`."""
+    versions = [item.version for item in proto.opset_import if item.domain in ("", "ai.onnx")]
+    if not versions or not 1 <= versions[0] < OLDEST_OPSET:
+        return proto
+    hint = "accepted: 7 and later, and older ones that onnx.version_converter converts"
+    if any(item.data_location == onnx.TensorProto.EXTERNAL for item in proto.graph.initializer):
+        raise FormatError(f"the model is of operator set {versions[0]} and has external data", hint=hint)
+    try:
+        # The converter trusts its input; the checker does not.
+        onnx.checker.check_model(proto)
+        copy = ModelProto()
+        copy.CopyFrom(proto)
+        _slopes_by_channel(copy)
+        return version_converter.convert_version(copy, _TARGET)
+    except Exception as error:  # C++ code that raises what it likes for a malformed model
+        said = printable(" ".join(str(error).split()))
+        raise FormatError(f"the model is of operator set {versions[0]}, and converting it failed: {said}", hint=hint) from None
+
+
+def _slopes_by_channel(proto: ModelProto) -> None:
+    """PRelu had one slope for each channel; from 7 on it broadcasts from the last axis, which the converter overlooks."""
+    ranks = {}
+    inferred = shape_inference.infer_shapes(proto).graph
+    for item in (*inferred.input, *inferred.value_info):
+        if item.type.tensor_type.HasField("shape"):
+            ranks[item.name] = len(item.type.tensor_type.shape.dim)
+    slopes = {item.name: item for item in proto.graph.initializer}
+    declared = {item.name: item for item in proto.graph.input}
+    for node in proto.graph.node:
+        if node.op_type != "PRelu" or ranks.get(node.input[0], 2) == 2:
+            continue
+        rank, name = ranks[node.input[0]], node.input[1]
+        if name in slopes:
+            array = numpy_helper.to_array(slopes[name]).reshape(-1, *(1,) * (rank - 2))
+            slopes[name].CopyFrom(numpy_helper.from_array(array, name))
+            if name in declared:
+                kind = declared[name].type.tensor_type.elem_type
+                declared[name].CopyFrom(helper.make_tensor_value_info(name, kind, array.shape))
