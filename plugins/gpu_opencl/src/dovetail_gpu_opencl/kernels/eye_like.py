@@ -22,7 +22,8 @@ class Eye(CLKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dst = node.outputs[0]
         diagonal: int = node.op.k  # type: ignore[attr-defined]  # an EyeLike operator
-        matrix = Constant(np.eye(*dst.dims, diagonal).astype(dst.dtype.numpy))
+        rows, columns = dst.dims
+        matrix = Constant(np.eye(rows, columns, diagonal).astype(dst.dtype.numpy))
         defines = {"T": WORDS[dst.dtype.itemsize], "SIZE": dst.size, "SRC(o)": "(o)", "DST(o)": "(o)"}
         work, local = spread(dst.size, self.caps)
         arguments = (matrix, Write(node.node.outputs[0]))
