@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail.cli._timing import Latency
 
 
-@make_command("dovetail tune model.onnx -d OPENCL --shape image=8,3,224,224")
+@make_command("dovetail tune model.onnx -d GPU --shape image=8,3,224,224")
 @click.argument("model")
 @click.option("-d", "--device", required=True, metavar="DEVICE", help="The device to tune, one that has the option TUNE.")
 @click.option(
