@@ -125,7 +125,7 @@ def _choose(node: TypedNode) -> Choice[OnednnKernel] | Refusal:
     if isinstance(node.op, Convert):
         return choose((CONVERT,), node)
     if isinstance(node.op, Quantized):
-        return choose((QUANTIZED, *GENERIC), node)
+        return choose((*QUANTIZED, *GENERIC), node)
     if isinstance(node.op, IntegerProduct):
         return choose((*_TABLE["mat_mul_integer"], *GENERIC), node)
     if isinstance(node.op, Reorder):

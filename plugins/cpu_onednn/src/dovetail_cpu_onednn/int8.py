@@ -7,7 +7,7 @@ product that is quantized at once computes as the standard and onnxruntime do: t
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from dovetail.device import (
     PLAIN,
     DType,
     LayerConfig,
+    Layout,
     Quantized,
     QuantizedStep,
     Reason,
@@ -29,17 +30,28 @@ from dovetail.ops.gemm import Gemm
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg, MemoryDesc
 from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended
 from dovetail_cpu_onednn.epilogue import Epilogue, single_scale
-from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given, is_constant, relaid
+from dovetail_cpu_onednn.kernel import (
+    AnyLayoutKernel,
+    Argument,
+    OnednnKernel,
+    PrimitiveKernel,
+    Recipe,
+    Refused,
+    Stage,
+    given,
+    is_constant,
+)
 from dovetail_cpu_onednn.kernels._conv import padding, weights_of
 from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._pool import whole
-from dovetail_cpu_onednn.layouts import describe, number_of, plain, tokens, undecided
+from dovetail_cpu_onednn.layouts import describe, number_of, plain, undecided
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["INT8", "QUANTIZED", "SHIFT", "QuantizedKernel", "require_int8", "value_argument"]
+__all__ = ["INT8", "QUANTIZED", "SHIFT", "AnyLayoutQuantizedKernel", "QuantizedKernel", "require_int8", "value_argument"]
 
 INT8 = frozenset({DType.INT8, DType.UINT8})
 Array = NDArray[Any]
+Builder = Callable[[TypedNode, Quantized, bool], Recipe]
 SHIFT = 128
 """Between u8 weights and the s8 that the primitives take."""
 
@@ -57,32 +69,38 @@ def value_argument(arg: int, value: Array) -> Argument:
 
 
 class QuantizedKernel(PrimitiveKernel):
-    """Convolutions, matrix products, sums and means of quantized values, with what follows them up to the next quantization."""
+    """Convolutions and matrix products of quantized values, with what follows them up to the next quantization."""
 
     name = "int8"
     dtypes = INT8 | {DType.FLOAT32}
+
+    @property
+    def builders(self) -> Mapping[str, Builder]:
+        """Operator -> what makes the recipe."""
+        return {"Conv": _convolution, "Gemm": _gemm, "MatMul": _mat_mul}
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         assert isinstance(node.op, Quantized)
         if node.post_ops:
             raise Refused(Reason.POST_OP, "what is stored quantized takes none")
         require_int8()
-        build = _BUILDERS.get(node.op.main.key)
+        build = self.builders.get(node.op.main.key)
         if build is None or type(node.op.main).__module__ != f"dovetail.ops.{node.op.main.stem}":
             raise Refused(Reason.OPERATOR, f"no int8 primitive for {node.op.main.key}")
         return build(node, node.op, free)
 
-    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        assert isinstance(node.op, Quantized)
-        if node.op.main.key in ("Conv", "Gemm", "MatMul"):
-            return super().configurations(node)
-        rank, found = node.outputs[0].rank, []
-        for layout in tokens(rank):
-            inputs = tuple(layout if t is not None and t.rank == rank else PLAIN for t in node.inputs)
-            config = LayerConfig(inputs, (layout,))
-            if isinstance(self._attempt(relaid(node, config), self._checked), Recipe):
-                found.append(config)
-        return found
+
+class AnyLayoutQuantizedKernel(QuantizedKernel, AnyLayoutKernel):
+    """Sums and means, in the layout in which the data lies."""
+
+    @property
+    def builders(self) -> Mapping[str, Builder]:
+        """Operator -> what makes the recipe."""
+        return {"Add": _sum, "GlobalAveragePool": _mean}
+
+    def _config(self, node: TypedNode, layout: Layout) -> LayerConfig:
+        rank = node.outputs[0].rank
+        return LayerConfig(tuple(layout if t is not None and t.rank == rank else PLAIN for t in node.inputs), (layout,))
 
 
 # --- weights and bias ----------------------------------------------------------------------------------------------------
@@ -300,12 +318,4 @@ def _mean(node: TypedNode, op: Quantized, free: bool) -> Recipe:
     return Recipe((Stage(pd, (*arguments, *chain.arguments(pd, len(chain.whole) - len(chain.appended)))),))
 
 
-_BUILDERS: dict[str, Callable[[TypedNode, Quantized, bool], Recipe]] = {
-    "Add": _sum,
-    "Conv": _convolution,
-    "Gemm": _gemm,
-    "GlobalAveragePool": _mean,
-    "MatMul": _mat_mul,
-}
-
-QUANTIZED = QuantizedKernel()
+QUANTIZED: tuple[OnednnKernel, ...] = (QuantizedKernel(), AnyLayoutQuantizedKernel())
