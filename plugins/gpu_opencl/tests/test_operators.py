@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dovetail.device import DType, TypedNode
 from dovetail.errors import InferError
 from dovetail_gpu_opencl.device import OpenCLDevice
 
@@ -186,3 +187,16 @@ def test_indices_out_of_range(name: str, wrong: int, device: OpenCLDevice, bench
     inputs += [np.ones(2, np.float32)] if name.startswith("Scatter") else []
     with pytest.raises(InferError, match="index"):
         run(bench, device, bench.op(name), *inputs)
+
+
+def test_casts_round_once(device: OpenCLDevice, bench: Any) -> None:
+    """By way of float32, the first would be rounded to 1; out of range the nearest bound, NaN 0."""
+    x = np.array([1 + 2**-11 + 2**-30, 65519.9, 65520, np.nan], np.float64)
+    graph, feeds = bench.single(bench.op("Cast", to=DType.FLOAT16), [x])
+    if not device.caps.fp64:
+        assert not device.supports(TypedNode.of(graph.nodes[0], graph))
+        return
+    np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], np.array([1 + 2**-10, 65504, np.inf, np.nan], np.float16))
+    for dtype, expected in ((DType.INT8, [-128, 127, 0, -1]), (DType.UINT64, [0, 2**64 - 1, 0, 0]), (DType.BOOL, [1, 1, 1, 1])):
+        (got,) = run(bench, device, bench.op("Cast", to=dtype), np.array([-1e30, 1e30, np.nan, -1.9]))
+        np.testing.assert_array_equal(got, np.array(expected, dtype.numpy))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from dovetail.device import Eltwise, PostOp, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import DType, Eltwise, PostOp, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.capabilities import Capabilities
@@ -178,7 +178,9 @@ def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: i
         assert access is not None
         c_type = accumulator(tensor.dtype) if tensor.dtype.is_float else C_TYPES[tensor.dtype]
         lines.append(f"const {c_type}{width} {letter} = {access.load(f'p{index}', C_TYPES[tensor.dtype], c_type, vec)};")
-    kind = (accumulator(result.dtype) if result.dtype.is_float else out) + width
+    # Doubles must not be rounded to float on their way to half.
+    narrowed = result.dtype is DType.FLOAT16 and any(t.dtype is DType.FLOAT64 for t in types)
+    kind = ("double" if narrowed else accumulator(result.dtype) if result.dtype.is_float else out) + width
     text = statements.replace("const R ", f"const {kind} ")
     text = re.sub(r"\bA\b", lines[0].split()[1], text)
     value = ("POST_V(s, o)" if vec > 1 else "POST(s, o)") if node.post_ops else "s"
