@@ -80,6 +80,12 @@ class Quantized(Operator):
         result: ClassVar[Scaling | None]
         main: ClassVar[Operator]
 
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """What follows the first step, as reports call it: `requantize` for a rounding in between, `quantize` for the last."""
+        names = ["requantize" if isinstance(step, Scaling) else step.op.stem for step in self.steps[1:]]
+        return (*names, *(["quantize"] if self.result is not None else []))
+
     def infer(self, *inputs: TensorType) -> TensorType:
         given = [t if s is None else t.with_dtype(DType.FLOAT32) for t, s in zip(inputs, self.scalings, strict=True)]
         value = given[0]

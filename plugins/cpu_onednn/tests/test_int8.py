@@ -216,9 +216,13 @@ def test_residual_sum(relu):
     real = inner.real + r.real
     if relu:
         total, real = net.g.node(op("Relu"), total), np.maximum(real, 0)
-    (got,), kernels = net.run(net.quantized(total, 0.05, np.uint8(90)))
+    compiled = Core().compile_model(net.g.model([net.quantized(total, 0.05, np.uint8(90))]), "ONEDNN")
+    (got,) = compiled(net.feeds).values()
     agrees(got, stored(real, 0.05, np.uint8(90)))
-    assert [one for one, _ in kernels] == ["dovetail::QuantizedConv"]
+    (node,) = [node for node in compiled.report().nodes if node.op != "dovetail::Reorder"]
+    assert node.op == "dovetail::QuantizedConv"
+    assert node.post_ops == ("requantize", "add", *(["relu"] if relu else []), "quantize")
+    assert len(node.origins) == 5 + relu
 
 
 def test_float32_result():

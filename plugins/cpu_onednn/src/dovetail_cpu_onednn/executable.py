@@ -16,6 +16,7 @@ from dovetail.device import (
     Node,
     NodeReport,
     OutOfMemory,
+    Quantized,
     Refusal,
     TypedNode,
     plan_graph,
@@ -56,6 +57,8 @@ class Placement:
         """What the plan says of the node."""
         node = self.node.node
         chain = tuple(getattr(p, "algorithm", p.kind) for p in node.post_ops)
+        if isinstance(node.op, Quantized):
+            chain = node.op.chain
         return NodeReport(node.name, node.op.key, self.label, self.kernel.from_operator, chain, node.origins, self.refusals)
 
 
