@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dovetail.device import PostOps, Quantized, Scaling
+from dovetail.device import DType, PostOps, Quantized, Scaling
 from dovetail.graph import GraphBuilder
 from dovetail.ops import find
 from dovetail.passes.constant_folding import fold_constants, infer_node, run_reference
@@ -137,6 +137,17 @@ def test_views_and_maxima_work_on_stored_numbers():
     g.parameters[pooled] = scale
     flat = g.node(op("QuantizeLinear"), g.node(op("Flatten"), g.real(pooled)), *scale)
     assert kinds(fused(g, [flat])) == ["MaxPool", "Flatten"]
+
+
+def test_an_operator_that_is_for_floats_only_does_not():
+    class Older(find("MaxPool", OPSET)):
+        types = {"T": frozenset({DType.FLOAT32}), "I": frozenset({DType.INT64})}
+
+    g = Builder()
+    x = g.stored("x", (2, 3, 6, 4))
+    pooled = g.node(op("QuantizeLinear"), g.node(Older(kernel_shape=(2, 2)), g.real(x)), *g.parameters[x])
+    keeps_floats = fused(g, [pooled], lambda node, _: not isinstance(node.op, Quantized))
+    assert kinds(keeps_floats)[0] == "DequantizeLinear"
 
 
 def test_views_to_another_quantization_do_not():

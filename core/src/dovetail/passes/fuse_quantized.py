@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail._quantized import PREVIOUS, Quantized, QuantizedStep, Scaling
+from dovetail.errors import OperatorError
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Graph, Node
 from dovetail.graph.types import TensorType, as_constant
@@ -129,6 +130,8 @@ class _Fusion:
         moved = dataclasses.replace(
             node, inputs=(stored, *node.inputs[1:]), outputs=follower.outputs, origins=(*node.origins, *follower.origins)
         )
+        if not _takes(node.op, [self._graph.type_of(name) for name in moved.inputs]):
+            return None
         if not node.op.is_view and not self._keeps(moved, self._graph):
             return None
         return _Candidate((node, follower), moved)
@@ -236,6 +239,15 @@ class _Fusion:
             self._constants[real] = as_constant(_evaluated(node.op, given))
             self._types[real] = TensorType.of(self._constants[real], known=True)
         return real
+
+
+def _takes(op: Operator, inputs: Sequence[TensorType | None]) -> bool:
+    """Whether the operator is defined for these types: older versions of some are for floats only."""
+    try:
+        op.check(inputs, 1)
+    except OperatorError:
+        return False
+    return True
 
 
 def _evaluated(op: Operator, inputs: Sequence[NDArray[np.generic] | None]) -> NDArray[np.generic]:
