@@ -39,7 +39,13 @@ def offenders(paths: list[Path], wrong: re.Pattern[str]) -> list[str]:
 
 def test_the_tree_is_where_these_tests_look() -> None:
     assert len(modules(CORE)) > 80
-    assert {"dovetail_cpu_numpy", "dovetail_gpu_opencl", "dovetail_frontend_onnx", "dovetail_ops_tim_vx"} <= set(PACKAGES)
+    assert {
+        "dovetail_cpu_numpy",
+        "dovetail_gpu_opencl",
+        "dovetail_frontend_onnx",
+        "dovetail_frontend_pzkm",
+        "dovetail_ops_tim_vx",
+    } <= set(PACKAGES)
 
 
 def test_core_imports_no_plugin() -> None:

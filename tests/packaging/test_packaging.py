@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ["core", "plugins/cpu_numpy", "plugins/cpu_onednn", "plugins/gpu_opencl", "plugins/frontend_onnx", "contrib/tim_vx"]
+PACKAGES = [
+    "core",
+    "plugins/cpu_numpy",
+    "plugins/cpu_onednn",
+    "plugins/gpu_opencl",
+    "plugins/frontend_onnx",
+    "plugins/frontend_pzkm",
+    "contrib/tim_vx",
+]
 
 Build = Callable[[str], tuple[Path, Path]]
 
@@ -31,7 +39,7 @@ def test_wheel_and_sdist_hold_what_they_need(built: Build, package: str) -> None
 
 def test_each_wheel_works_in_a_clean_environment(built: Build, new_environment: Callable[[Path], Any], tmp_path: Path) -> None:
     env = new_environment(tmp_path / "env")
-    core, numpy_device, onednn, opencl, onnx, tim_vx = (built(p)[0] for p in PACKAGES)
+    core, numpy_device, onednn, opencl, onnx, pzkm, tim_vx = (built(p)[0] for p in PACKAGES)
 
     def plugins() -> dict[str, str]:
         listed = json.loads(env.dovetail("plugins", "list", "--json", cwd=tmp_path).stdout)
@@ -41,7 +49,7 @@ def test_each_wheel_works_in_a_clean_environment(built: Build, new_environment: 
     assert plugins() == {}
     env.install(numpy_device)
     assert set(plugins()) == {"dovetail-cpu-numpy/devices/numpy"}
-    env.install(onnx)
+    env.install(onnx, pzkm)
     refused = env.dovetail("demo", cwd=tmp_path, ok=False)
     assert refused.returncode == 1
     assert "tim.vx" in refused.stderr
