@@ -29,7 +29,8 @@ def command(domain: str | None, device: str | None, extensions: tuple[str, ...],
 
     \b
     JSON: {"operators": [{"operator", "domain", "since", "stem", "provider",
-           "brings": ["reference", "composition", "control flow", "<language> kernel"],
+           "brings": ["reference", "composition", "control flow",
+                      "<language> kernel"],
            "kernels": {device type: [files]}}]}
     """
     from dovetail.cli._kernel_files import device_packages
