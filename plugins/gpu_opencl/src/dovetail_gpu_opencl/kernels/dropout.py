@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from dovetail.device import TypedNode
+from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import spread
 from dovetail_gpu_opencl.kernels._copy import WORDS, Move, MoveKernel
 from dovetail_gpu_opencl.launch import Constant, Launch, Write
@@ -15,6 +15,11 @@ __all__ = ["KERNELS"]
 
 class WithMask(MoveKernel):
     """A copy, and ones."""
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        training = node.inputs[2] if len(node.inputs) > 2 else None
+        drops = training is not None and (training.value is None or bool(training.value.any()))
+        return Refusal(Reason.ATTRIBUTE, "training_mode") if drops else None
 
     def moves(self, node: TypedNode) -> list[Move]:
         size = (math.prod(node.outputs[0].dims),)
