@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.device import Binary, DeviceInfo, Eltwise, Sum
+from dovetail.device import Binary, DeviceError, DeviceInfo, Eltwise, Sum, TypedNode
+from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._tiles import Problem, Tiling, Tuned, estimate, tilings
 
 TILINGS = [Tiling(8, 8, 8, 2, 4, 2, 3, 1), Tiling(16, 8, 16, 8, 2, 4, 1, 2), Tiling(1, 32, 16, 1, 4, 4, 2, 2)]
@@ -77,6 +78,35 @@ def test_convolutions(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any)
     op = bench.op("Conv", group=groups, strides=(stride,) * 2, pads=pads)
     graph, feeds = bench.single(op, [x, w, b], (1, 2), post_ops=[Binary("mul", "scale")], operands={"scale": scale})
     check(device, bench, "conv_tiled", graph, feeds, expected, 2e-6)
+
+
+ROUNDING = {"tf32": 2e-3, "bf16": 1.5e-2, "f16": 2e-3}  # of factors to 10, 7 and 10 bits
+
+
+@pytest.mark.parametrize("precision", ROUNDING)
+def test_matrix_units_round_as_told_or_are_refused(precision: str, info: DeviceInfo, bench: Any, rng: Any) -> None:
+    """On NVIDIA GPUs the product by mma.sync, in tilings with slices and splits; elsewhere an error that says so."""
+    plain = OpenCLDevice(info)
+    if not plain.caps.ptx:
+        with pytest.raises(DeviceError, match="no matrix units"):
+            plain.configured({"INFERENCE_PRECISION_HINT": precision})
+        return
+    device = plain.configured({"INFERENCE_PRECISION_HINT": precision})
+    a, b = rng.standard_normal((50, 200)).astype(np.float32), rng.standard_normal((200, 72)).astype(np.float32)
+    graph, feeds = bench.single(bench.op("MatMul"), [a, b], (1,))
+    expected = a.astype(np.float64) @ b
+    node = TypedNode.of(graph.nodes[0], graph)
+    kernel = next(k for k in device.kernels(node) if isinstance(k, Tuned))
+    problem = kernel.problem(node)
+    assert problem is not None
+    errors = []
+    for tiling in list(tilings(problem, device.caps))[::4]:
+        assert tiling.matrix
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Tuned, "tiling", lambda self, problem, chosen=tiling: chosen)
+            got = bench.run(device, graph, feeds)[0]
+        errors.append(float(np.abs(got - expected).max() / np.abs(expected).max()))
+    assert 1e-6 < max(errors) < ROUNDING[precision]
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 0), (1, 1000, 2048), (17, 3, 5), (512, 49, 4608), (4096, 4096, 64)])

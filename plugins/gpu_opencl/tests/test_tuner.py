@@ -128,7 +128,7 @@ def test_numbers_that_do_not_fit_are_left_alone(
     problem = kernel.problem(node)
     assert problem is not None
     default = kernel.tiling(problem)
-    for numbers in ([1], [3, 3, 3, 3, 3, 3, 3, 3], [1024, 1024, 16, 8, 8, 1, 1, 2]):
+    for numbers in ([1], [3, 3, 3, 3, 3, 3, 3, 3, 0], [1024, 1024, 16, 8, 8, 1, 1, 2, 0]):
         tunings_of(device.caps).put(problem.key, numbers)
         assert kernel.tiling(problem) == default
 

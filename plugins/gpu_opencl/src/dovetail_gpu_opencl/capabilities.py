@@ -22,7 +22,8 @@ class Capabilities:
     `kind` is CPU, GPU or ACCELERATOR; `identity` a digest of device, driver and platform versions, under which binaries are
     kept; `family` the name of the table of tuned parameters that may come with this package; `image_size` the greatest width,
     height and number of slices of an image, zeros where there are none; `needs_linker` says that the driver calls the program
-    `ld` for every build.
+    `ld` for every build; `ptx` that it takes inline PTX. `matrix` is what the user allowed factors to be rounded to (tf32, bf16
+    or f16) for matrix units that were tried and work; empty without them.
     """
 
     kind: str
@@ -39,6 +40,8 @@ class Capabilities:
     fp64: bool
     out_of_order: bool
     needs_linker: bool
+    ptx: bool = False
+    matrix: str = ""
 
     def lanes(self, c_type: str) -> int:
         """How many floats or doubles kernels for CPUs take as one vector: 2, 4 or 8."""
@@ -65,6 +68,7 @@ class Capabilities:
             fp64="cl_khr_fp64" in extensions,
             out_of_order=bool(device.queue_properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE),
             needs_linker=needs_linker(device),
+            ptx="cl_nv_compiler_options" in extensions,
         )
 
 

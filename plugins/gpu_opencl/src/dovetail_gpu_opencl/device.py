@@ -41,6 +41,7 @@ from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._tiles import Tuned
 from dovetail_gpu_opencl.launch import Launch, Scratch
+from dovetail_gpu_opencl.matrix_units import allowed
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.own_kernel import OwnKernel
 from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature
@@ -68,6 +69,7 @@ class OpenCLDevice(Device):
         with translated(f"creating a context on {info.name}"):
             self._context = cl.Context([self._device])
             self.caps = _with_images(caps or Capabilities.query(self._device), self._context)
+        self.caps = allowed(self.caps, info.name, Options.read(self._options).INFERENCE_PRECISION_HINT)
         self.programs = Programs(self._context, self._device, self.caps, FileCache(CACHE_SECTION))
         self._table: KernelTable[CLKernel] = KernelTable("dovetail_gpu_opencl.kernels")
         self._lock = threading.Lock()
@@ -76,6 +78,7 @@ class OpenCLDevice(Device):
         """The device with the custom layers that the options name; context and programs are shared."""
         other = copy.copy(self)
         other._configure({**self._options, **options})
+        other.caps = allowed(self.caps, self.info.name, Options.read(other._options).INFERENCE_PRECISION_HINT)
         return other
 
     def prescribes(self, domain: str, op_type: str) -> bool:
@@ -102,8 +105,9 @@ class OpenCLDevice(Device):
         chosen_options = Options.read({**self._options, **options})
         if chosen_options.QUEUE == "OUT_OF_ORDER" and not self.caps.out_of_order:
             raise DeviceError(f"{self.info.name} has no out-of-order queues", hint="leave out the option QUEUE")
-        if chosen_options.CONFIG_FILE != Options.read(self._options).CONFIG_FILE:
-            raise UsageError("CONFIG_FILE is given to compile() alone", hint="device.configured(options).compile(graph, options)")
+        for name in ("CONFIG_FILE", "INFERENCE_PRECISION_HINT"):
+            if getattr(chosen_options, name) != getattr(Options.read(self._options), name):
+                raise UsageError(f"{name} is given to compile() alone", hint="device.configured(options).compile(graph, options)")
         dump = KernelDump(chosen_options.DUMP_KERNELS, self._device) if chosen_options.DUMP_KERNELS else None
         typed = {node.name: TypedNode.of(node, graph) for node in graph.nodes}
         chosen = {name: self._chosen(node) for name, node in typed.items()}

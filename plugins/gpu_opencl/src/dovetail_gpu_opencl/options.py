@@ -7,9 +7,10 @@ from typing import Any
 
 from dovetail.errors import UsageError, did_you_mean
 
-__all__ = ["QUEUES", "Options"]
+__all__ = ["PRECISIONS", "QUEUES", "Options"]
 
 QUEUES = ("IN_ORDER", "OUT_OF_ORDER", "MULTI")
+PRECISIONS = ("f32", "tf32", "bf16", "f16")
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,9 @@ class Options:
     `CONFIG_FILE`: custom layers from XML (`dovetail_gpu_opencl.custom_layers`). `DUMP_KERNELS`: a folder for the source of every
     program, none if empty. `STUB`: operator types whose kernels are left out, so that their results are whatever lies there: to
     see what faster ones would give.
+
+    `INFERENCE_PRECISION_HINT`: `f32`, or the format (`tf32`, `bf16`, `f16`) that factors of products may be rounded to for
+    matrix units; sums stay f32. Products of float16 values are exact either way, so for them each of the three means the same.
 
     `TUNE`: before compiling, time the candidates of every problem that this machine has not tuned, and keep the fastest.
 
@@ -31,6 +35,7 @@ class Options:
     DUMP_KERNELS: str = ""
     STUB: Sequence[str] = ()
     TUNE: bool = False
+    INFERENCE_PRECISION_HINT: str = "f32"
 
     @staticmethod
     def read(given: Mapping[str, Any]) -> "Options":
@@ -45,6 +50,9 @@ class Options:
         for name in ("DEBUG_BUFFERS", "TUNE"):
             if not isinstance(getattr(options, name), bool):
                 raise UsageError(f"option {name} is {getattr(options, name)!r}; accepted: True or False")
+        if options.INFERENCE_PRECISION_HINT not in PRECISIONS:
+            hint = options.INFERENCE_PRECISION_HINT
+            raise UsageError(f"option INFERENCE_PRECISION_HINT is {hint!r}; accepted: {', '.join(PRECISIONS)}")
         if not isinstance(options.DUMP_KERNELS, str | PathLike):
             raise UsageError(f"option DUMP_KERNELS is {options.DUMP_KERNELS!r}; accepted: the path of a folder")
         if not isinstance(options.STUB, list | tuple) or not all(isinstance(one, str) for one in options.STUB):

@@ -13,6 +13,8 @@
 // (the sizes of keys and values) rounded up to 4.
 #ifndef T
 #define T float
+#define LOAD_T(p, i) ((p)[i])
+#define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
 #define HEADS 1
 #define SHARE 1
@@ -71,7 +73,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
   dst += batch * Y_B + head * Y_H;
   for (int e = item; e < BLOCK_Q * WIDTH; e += ITEMS) {
     const int i = first + e / WIDTH, d = e % WIDTH;
-    queries[e] = i < QUERIES && d < D ? (ACC)q[i * Q_S + d] * SCALE : (ACC)0;
+    queries[e] = i < QUERIES && d < D ? (ACC)LOAD_T(q, i * Q_S + d) * SCALE : (ACC)0;
   }
   ACC out[ROWS][COLS], top[ROWS], sum[ROWS];
 #pragma unroll
@@ -90,11 +92,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
   for (int k0 = 0; k0 < end; k0 += BLOCK_K) {
     for (int e = item; e < BLOCK_K * WIDTH; e += ITEMS) {
       const int j = k0 + e / WIDTH, d = e % WIDTH;
-      keys[e / WIDTH * PITCH + d] = j < TOTAL && d < D ? (ACC)k[j * K_S + d] : (ACC)0;
+      keys[e / WIDTH * PITCH + d] = j < TOTAL && d < D ? (ACC)LOAD_T(k, j * K_S + d) : (ACC)0;
     }
     for (int e = item; e < BLOCK_K * UP4(DV); e += ITEMS) {
       const int j = k0 + e / UP4(DV), d = e % UP4(DV);
-      values[e] = j < TOTAL && d < DV ? (ACC)v[j * V_S + d] : (ACC)0;
+      values[e] = j < TOTAL && d < DV ? (ACC)LOAD_T(v, j * V_S + d) : (ACC)0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -136,7 +138,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
 #ifdef MASK_BOOL
         s = mask[MASK_AT(o)] ? s : -INFINITY;
 #else
-        s += (ACC)mask[MASK_AT(o)];
+        s += (ACC)LOAD_MASK_T(mask, MASK_AT(o));
 #endif
 #endif
 #ifdef CAUSAL
@@ -192,6 +194,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
 #pragma unroll
     for (int c = 0; c < COLS; ++c) {
       const int i = first + row + r, d = lane + c * LANES;
-      if (i < QUERIES && d < DV) dst[i * Y_S + d] = (T)(sum[r] == 0 ? (ACC)0 : out[r][c] / sum[r]);
+      if (i < QUERIES && d < DV) STORE_T(dst, i * Y_S + d, sum[r] == 0 ? (ACC)0 : out[r][c] / sum[r]);
     }
 }

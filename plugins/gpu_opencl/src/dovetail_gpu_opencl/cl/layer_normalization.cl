@@ -8,6 +8,8 @@
 // Tunables: GROUP; VEC (at most 8, see capabilities.py).
 #ifndef T
 #define T float
+#define LOAD_T(p, i) ((p)[i])
+#define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
 #define SIZE 1
 #define EPSILON 1e-5f
@@ -75,7 +77,7 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
   for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) sums += VLOAD(s + i);
   ACROSS(mean, sums)
 #endif
-  for (int i = WHOLE + lane; i < SIZE; i += GROUP) mean += (ACC)s[i];
+  for (int i = WHOLE + lane; i < SIZE; i += GROUP) mean += (ACC)LOAD_T(s, i);
   COLLECT(mean)
   mean /= SIZE;
 #if VEC > 1
@@ -86,7 +88,7 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
   ACROSS(variance, squares)
 #endif
   for (int i = WHOLE + lane; i < SIZE; i += GROUP) {
-    const ACC x = (ACC)s[i] - mean;
+    const ACC x = (ACC)LOAD_T(s, i) - mean;
     variance += x * x;
   }
   COLLECT(variance)
@@ -101,10 +103,10 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
   }
 #endif
   for (int i = WHOLE + lane; i < SIZE; i += GROUP) {
-    ACC y = ((ACC)s[i] - mean) * factor * (ACC)scale[i];
+    ACC y = ((ACC)LOAD_T(s, i) - mean) * factor * (ACC)LOAD_T(scale, i);
 #ifdef HAS_BIAS
-    y += (ACC)bias[i];
+    y += (ACC)LOAD_T(bias, i);
 #endif
-    dst[base + i] = (T)(POST(y, base + i));
+    STORE_T(dst, base + i, POST(y, base + i));
   }
 }

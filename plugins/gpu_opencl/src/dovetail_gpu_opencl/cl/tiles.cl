@@ -15,11 +15,17 @@
 // Layout of convolutions: src and dst dense NCHW; a is wei as [GROUPS][KH][KW][C][A_K], C the input channels of a group, A_K at
 // least M (the output channels of a group); bia [GROUPS * M].
 //
+// MATRIX, for NVIDIA GPUs, multiplies on matrix units by mma.sync (PTX ISA, "Matrix multiply-accumulate"): factors are rounded to
+// TF32 (MATRIX 1), BF16 (2) or FP16 (3, exact where T is half), sums are f32. A sub-group of 32 items then holds WORK_M x WORK_N
+// results, multiples of 16 and 8, in pairs that lie side by side.
+//
 // Tunables: TILE_M, TILE_N, TILE_K, WORK_M, WORK_N, SLICES, SPLITS, BUFFERS, all powers of two but SPLITS; WORK_M and WORK_N at
 // most 8. A_V and B_V, the elements that are loaded at once, are given by alignment. Local memory:
 // BUFFERS * TILE_K * (TILE_M + TILE_N + 2 pads) or SLICES / 2 * TILE_M * TILE_N elements of ACC, whichever is more.
 #ifndef T
 #define T float
+#define LOAD_T(p, i) ((p)[i])
+#define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
 #define Z 1
 #define M 1
@@ -55,23 +61,53 @@
 #define WIDE_4(t) CAT(t, 4)
 #define WIDE(t, v) CAT(WIDE_, v)(t)
 #define CONVERT(t, v) CAT(convert_, WIDE(t, v))
+// Vectors of v elements of T that are aligned as such, as ACC.
+#ifdef HALF_STORAGE
+#define LOAD_1(p) vload_half(0, p)
+#define LOAD_2(p) vloada_half2(0, p)
+#define LOAD_4(p) vloada_half4(0, p)
+#define STORE_1(p, x) vstore_half_rte(x, 0, p)
+#define STORE_2(p, x) vstorea_half2_rte(x, 0, p)
+#define STORE_4(p, x) vstorea_half4_rte(x, 0, p)
+#define LOAD(v, p) CAT(LOAD_, v)(p)
+#define STORE(v, p, x) CAT(STORE_, v)(p, x)
+#else
+#define LOAD(v, p) CONVERT(ACC, v)(*(__global const WIDE(T, v)*)(p))
+#define STORE(v, p, x) (*(__global WIDE(T, v)*)(p) = CONVERT(T, v)(x))
+#endif
 
 #define LOCAL_M (TILE_M / WORK_M)
 #define LOCAL_N (TILE_N / WORK_N)
+#ifdef MATRIX
+#define CELLS (LOCAL_M * LOCAL_N * 32)
+#else
 #define CELLS (LOCAL_M * LOCAL_N)
+#endif
 #define ITEMS (CELLS * SLICES)
 #define DEPTH (TILE_K / SLICES)
-#if WORK_M >= 4
+#if defined(MATRIX) || WORK_M < 4
+#define VM 2
+#else
 #define VM 4
-#else
-#define VM WORK_M
 #endif
-#if WORK_N >= 4
+#if defined(MATRIX) || WORK_N == 2
+#define VN 2
+#elif WORK_N < 2
+#define VN 1
+#else
 #define VN 4
-#else
-#define VN WORK_N
 #endif
-// Rows of local memory are padded where columns are written, so that these meet several banks.
+#if WORK_M == 1
+#undef VM
+#define VM 1
+#endif
+// Rows of local memory are padded where columns are written, so that these meet several banks; matrix units read so.
+#ifdef MATRIX
+#define PAD (MATRIX == 1 ? 8 : 4)
+#define PITCH_M (TILE_M + PAD)
+#define PITCH_N (TILE_N + PAD)
+#define RESULTS (WORK_M * WORK_N / 32)
+#else
 #if defined(CONV) || A_M == 1
 #define PITCH_M TILE_M
 #else
@@ -81,6 +117,8 @@
 #define PITCH_N TILE_N
 #else
 #define PITCH_N (TILE_N + VN)
+#endif
+#define RESULTS (WORK_M * WORK_N)
 #endif
 #define BUFFER (TILE_K * (PITCH_M + PITCH_N))
 #define SUMS (SLICES / 2 * TILE_M * TILE_N)
@@ -99,23 +137,54 @@
 #define A_BATCH(z) ((z) * K * A_K)
 #define MAPS (GROUPS * M)
 #define DST(z, m, n) (((n) / P * MAPS + (z) * M + (m)) * P + (n) % P)
-#define BIAS_AT(z, m) bia[(z) * M + (m)]
+#define BIAS_AT(z, m) ((z) * M + (m))
 #define RUN P
 #if KH == 1 && KW == 1 && STRIDE_Y == 1 && STRIDE_X == 1 && PAD_Y == 0 && PAD_X == 0 && IH == OH && IW == OW
 #define DENSE
 #endif
 #else
 #define DST(z, m, n) (((z) * M + (m)) * N + (n))
-#define BIAS_AT(z, m) bia[m]
+#define BIAS_AT(z, m) (m)
 #define RUN N
 #endif
 
 #if defined(HAS_BIAS)
 #define BIAS_ARG , __global const T* restrict bia
-#define BIAS(z, m) ((ACC)BIAS_AT(z, m))
+#define BIAS(z, m) ((ACC)LOAD_T(bia, BIAS_AT(z, m)))
 #else
 #define BIAS_ARG
 #define BIAS(z, m) ((ACC)0)
+#endif
+
+#ifdef MATRIX
+// Items of a sub-group by their row and column in a fragment.
+#define FRAGMENT_ROW (lane / 4)
+#define FRAGMENT_COLUMN (lane % 4)
+#if MATRIX == 1
+#define FRAGMENT_K 8
+#define FORMAT "m16n8k8.row.col.f32.tf32.tf32.f32"
+static uint pack(__local const ACC* p, const int pitch) {
+  uint bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(*p));
+  return bits;
+}
+#define AT_K(i) (FRAGMENT_COLUMN + (i) * 4)
+#else
+#define FRAGMENT_K 16
+#if MATRIX == 2
+#define FORMAT "m16n8k16.row.col.f32.bf16.bf16.f32"
+#define PAIR "cvt.rn.bf16x2.f32 %0, %1, %2;"
+#else
+#define FORMAT "m16n8k16.row.col.f32.f16.f16.f32"
+#define PAIR "cvt.rn.f16x2.f32 %0, %1, %2;"
+#endif
+static uint pack(__local const ACC* p, const int pitch) {
+  uint bits;
+  asm(PAIR : "=r"(bits) : "f"(p[pitch]), "f"(p[0]));
+  return bits;
+}
+#define AT_K(i) (FRAGMENT_COLUMN * 2 + (i) * 8)
+#endif
 #endif
 
 // The last elements of a row that is no multiple of the vector are never loaded as one: A_V and B_V divide what lies densely.
@@ -128,15 +197,19 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
 ) {
   __local ACC tile[BUFFERS * BUFFER > SUMS ? BUFFERS * BUFFER : SUMS] __attribute__((aligned(16)));
   const int item = get_local_id(0), slice = item / CELLS, cell = item % CELLS;
+#ifdef MATRIX
+  const int lane = cell % 32, lx = cell / 32 % LOCAL_N, ly = cell / 32 / LOCAL_N;
+#else
   const int lx = cell % LOCAL_N, ly = cell / LOCAL_N;
+#endif
   const int n0 = get_group_id(0) * TILE_N, m0 = get_group_id(1) * TILE_M;
   const int z = get_group_id(2) / SPLITS, split = get_group_id(2) % SPLITS;
   const int steps = (K + TILE_K - 1) / TILE_K, share = (steps + SPLITS - 1) / SPLITS;
   const int first = split * share * TILE_K, last = min(K, first + share * TILE_K);
   a += A_BATCH(z);
 
-  WIDE(T, A_V) ra[A_LOADS];
-  WIDE(T, B_V) rb[B_LOADS];
+  WIDE(ACC, A_V) ra[A_LOADS];
+  WIDE(ACC, B_V) rb[B_LOADS];
 #if defined(CONV) || A_M == 1
 #define A_AT(e) const int m = (e) % (TILE_M / A_V) * A_V, k = (e) / (TILE_M / A_V)
 #else
@@ -183,11 +256,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
 #define IN_K(k) ((k) < last)
 #endif
 
-  ACC acc[WORK_M][WORK_N];
+  ACC acc[RESULTS];
 #pragma unroll
-  for (int i = 0; i < WORK_M; ++i)
-#pragma unroll
-    for (int j = 0; j < WORK_N; ++j) acc[i][j] = 0;
+  for (int r = 0; r < RESULTS; ++r) acc[r] = 0;
 
   // One turn more than slices: turn t loads slice t, then works on slice t - 1.
   int current = 0;
@@ -198,8 +269,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
         const int e = item + i * ITEMS;
         A_AT(e);
         const bool there = (WHOLE(TILE_M * TILE_K / A_V) || e < TILE_M * TILE_K / A_V) && IN_K(k0 + k);
-        ra[i] = (WIDE(T, A_V))(0);
-        if (there) ra[i] = *(__global const WIDE(T, A_V)*)(a + A_OFFSET(m, k0 + k));
+        ra[i] = (WIDE(ACC, A_V))(0);
+        if (there) ra[i] = LOAD(A_V, a + A_OFFSET(m, k0 + k));
       }
 #if defined(CONV) && !defined(DENSE) && C % TILE_K == 0
       const int tap = k0 / C, ky = tap / KW * DILATION_Y, kx = tap % KW * DILATION_X;
@@ -211,21 +282,46 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
         const int e = item + i * ITEMS;
         B_AT(e);
         const bool there = (WHOLE(TILE_N * TILE_K / B_V) || e < TILE_N * TILE_K / B_V) && IN_K(k0 + k);
-        rb[i] = (WIDE(T, B_V))(0);
+        rb[i] = (WIDE(ACC, B_V))(0);
 #if !defined(CONV)
-        if (there) rb[i] = *(__global const WIDE(T, B_V)*)(b + B_OFFSET(n, k0 + k));
+        if (there) rb[i] = LOAD(B_V, b + B_OFFSET(n, k0 + k));
 #elif defined(DENSE)
-        if (there) rb[i] = *(__global const WIDE(T, B_V)*)(b + corner + (k0 + k) * IMAGE);
+        if (there) rb[i] = LOAD(B_V, b + corner + (k0 + k) * IMAGE);
 #elif C % TILE_K == 0
-        if (there && inside) rb[i] = b[window + k * IMAGE];
+        if (there && inside) rb[i] = LOAD_T(b, window + k * IMAGE);
 #else
         const int tap = (k0 + k) / C, ky = tap / KW * DILATION_Y, kx = tap % KW * DILATION_X;
         const bool inside = y0 + ky >= 0 && y0 + ky < IH && x0 + kx >= 0 && x0 + kx < IW;
-        if (there && inside) rb[i] = b[corner + ky * IW + kx + (k0 + k) % C * IMAGE];
+        if (there && inside) rb[i] = LOAD_T(b, corner + ky * IW + kx + (k0 + k) % C * IMAGE);
 #endif
       }
     }
     if (k0 > first) {
+#ifdef MATRIX
+      __local const ACC* ta = tile + current * BUFFER + slice * DEPTH * PITCH_M + ly * WORK_M + FRAGMENT_ROW;
+      __local const ACC* tb = tile + current * BUFFER + TILE_K * PITCH_M + slice * DEPTH * PITCH_N + lx * WORK_N + FRAGMENT_ROW;
+#pragma unroll
+      for (int k = 0; k < DEPTH; k += FRAGMENT_K) {
+        uint fa[WORK_M / 16][4], fb[WORK_N / 8][2];
+#pragma unroll
+        for (int i = 0; i < WORK_M / 16; ++i)
+#pragma unroll
+          for (int p = 0; p < 4; ++p) fa[i][p] = pack(ta + (k + AT_K(p / 2)) * PITCH_M + i * 16 + p % 2 * 8, PITCH_M);
+#pragma unroll
+        for (int j = 0; j < WORK_N / 8; ++j)
+#pragma unroll
+          for (int p = 0; p < 2; ++p) fb[j][p] = pack(tb + (k + AT_K(p)) * PITCH_N + j * 8, PITCH_N);
+#pragma unroll
+        for (int i = 0; i < WORK_M / 16; ++i)
+#pragma unroll
+          for (int j = 0; j < WORK_N / 8; ++j) {
+            float* c = acc + (i * (WORK_N / 8) + j) * 4;
+            asm("mma.sync.aligned." FORMAT " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                : "r"(fa[i][0]), "r"(fa[i][1]), "r"(fa[i][2]), "r"(fa[i][3]), "r"(fb[j][0]), "r"(fb[j][1]));
+          }
+      }
+#else
       __local const ACC* ta = tile + current * BUFFER + slice * DEPTH * PITCH_M + ly * VM;
       __local const ACC* tb = tile + current * BUFFER + TILE_K * PITCH_M + slice * DEPTH * PITCH_N + lx * VN;
 #pragma unroll
@@ -240,8 +336,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
 #pragma unroll
         for (int i = 0; i < WORK_M; ++i)
 #pragma unroll
-          for (int j = 0; j < WORK_N; ++j) acc[i][j] = fma(av[i], bv[j], acc[i][j]);
+          for (int j = 0; j < WORK_N; ++j) acc[i * WORK_N + j] = fma(av[i], bv[j], acc[i * WORK_N + j]);
       }
+#endif
       if (BUFFERS == 1) barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (k0 < last) {
@@ -254,10 +351,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
         A_AT(e);
         if (WHOLE(TILE_M * TILE_K / A_V) || e < TILE_M * TILE_K / A_V) {
 #if defined(CONV) || A_M == 1
-          *(__local WIDE(ACC, A_V)*)(ta + k * PITCH_M + m) = CONVERT(ACC, A_V)(ra[i]);
+          *(__local WIDE(ACC, A_V)*)(ta + k * PITCH_M + m) = ra[i];
 #else
           ACC v[A_V] __attribute__((aligned(16)));
-          *(WIDE(ACC, A_V)*)v = CONVERT(ACC, A_V)(ra[i]);
+          *(WIDE(ACC, A_V)*)v = ra[i];
 #pragma unroll
           for (int j = 0; j < A_V; ++j) ta[(k + j) * PITCH_M + m] = v[j];
 #endif
@@ -269,10 +366,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
         B_AT(e);
         if (WHOLE(TILE_N * TILE_K / B_V) || e < TILE_N * TILE_K / B_V) {
 #if defined(CONV) || B_N == 1
-          *(__local WIDE(ACC, B_V)*)(tb + k * PITCH_N + n) = CONVERT(ACC, B_V)(rb[i]);
+          *(__local WIDE(ACC, B_V)*)(tb + k * PITCH_N + n) = rb[i];
 #else
           ACC v[B_V] __attribute__((aligned(16)));
-          *(WIDE(ACC, B_V)*)v = CONVERT(ACC, B_V)(rb[i]);
+          *(WIDE(ACC, B_V)*)v = rb[i];
 #pragma unroll
           for (int j = 0; j < B_V; ++j) tb[(k + j) * PITCH_N + n] = v[j];
 #endif
@@ -287,61 +384,60 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
 #pragma unroll
   for (int half_way = SLICES / 2; half_way > 0; half_way /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);
-    __local ACC* sums = tile + slice % half_way * (CELLS * WORK_M * WORK_N) + cell;
+    __local ACC* sums = tile + slice % half_way * (CELLS * RESULTS) + cell;
     if (slice >= half_way && slice < 2 * half_way) {
 #pragma unroll
-      for (int i = 0; i < WORK_M; ++i)
-#pragma unroll
-        for (int j = 0; j < WORK_N; ++j) sums[(i * WORK_N + j) * CELLS] = acc[i][j];
+      for (int r = 0; r < RESULTS; ++r) sums[r * CELLS] = acc[r];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (slice < half_way) {
 #pragma unroll
-      for (int i = 0; i < WORK_M; ++i)
-#pragma unroll
-        for (int j = 0; j < WORK_N; ++j) acc[i][j] += sums[(i * WORK_N + j) * CELLS];
+      for (int r = 0; r < RESULTS; ++r) acc[r] += sums[r * CELLS];
     }
   }
   if (slice > 0) return;
 #endif
 
+  // Results in runs of VN that lie side by side.
 #pragma unroll
-  for (int i = 0; i < WORK_M; ++i) {
-    const int m = m0 + i / VM * (LOCAL_M * VM) + ly * VM + i % VM;
+  for (int r = 0; r < RESULTS; r += VN) {
+#ifdef MATRIX
+    const int m = m0 + ly * WORK_M + r / 4 / (WORK_N / 8) * 16 + FRAGMENT_ROW + r / 2 % 2 * 8;
+    const int n = n0 + lx * WORK_N + r / 4 % (WORK_N / 8) * 8 + FRAGMENT_COLUMN * 2;
+#else
+    const int i = r / WORK_N, m = m0 + i / VM * (LOCAL_M * VM) + ly * VM + i % VM;
+    const int n = n0 + r % WORK_N * LOCAL_N + lx * VN;
+#endif
     if (m >= M) continue;
-#pragma unroll
-    for (int j = 0; j < WORK_N; j += VN) {
-      const int n = n0 + j * LOCAL_N + lx * VN;
 #if SPLITS > 1
-      __global ACC* to = part + ((split * Z + z) * M + m) * N + n;
+    __global ACC* to = part + ((split * Z + z) * M + m) * N + n;
 #if N % VN == 0
-      ACC v[VN] __attribute__((aligned(16)));
+    ACC v[VN] __attribute__((aligned(16)));
 #pragma unroll
-      for (int c = 0; c < VN; ++c) v[c] = acc[i][j + c];
-      if (n < N) *(__global WIDE(ACC, VN)*)to = *(WIDE(ACC, VN)*)v;
+    for (int c = 0; c < VN; ++c) v[c] = acc[r + c];
+    if (n < N) *(__global WIDE(ACC, VN)*)to = *(WIDE(ACC, VN)*)v;
 #else
 #pragma unroll
-      for (int c = 0; c < VN; ++c)
-        if (n + c < N) to[c] = acc[i][j + c];
+    for (int c = 0; c < VN; ++c)
+      if (n + c < N) to[c] = acc[r + c];
 #endif
 #elif RUN % VN == 0
-      // VN pixels or columns that start at a multiple of VN lie side by side, aligned.
-      if (n < N) {
-        const int o = DST(z, m, n);
-        ACC v[VN] __attribute__((aligned(16)));
+    // VN pixels or columns that start at a multiple of VN lie side by side, aligned.
+    if (n < N) {
+      const int o = DST(z, m, n);
+      ACC v[VN] __attribute__((aligned(16)));
 #pragma unroll
-        for (int c = 0; c < VN; ++c) v[c] = POST(acc[i][j + c] + BIAS(z, m), o + c);
-        *(__global WIDE(T, VN)*)(dst + o) = CONVERT(T, VN)(*(WIDE(ACC, VN)*)v);
-      }
+      for (int c = 0; c < VN; ++c) v[c] = POST(acc[r + c] + BIAS(z, m), o + c);
+      STORE(VN, dst + o, *(WIDE(ACC, VN)*)v);
+    }
 #else
 #pragma unroll
-      for (int c = 0; c < VN; ++c)
-        if (n + c < N) {
-          const int o = DST(z, m, n + c);
-          dst[o] = (T)(POST(acc[i][j + c] + BIAS(z, m), o));
-        }
+    for (int c = 0; c < VN; ++c)
+      if (n + c < N) {
+        const int o = DST(z, m, n + c);
+        STORE_T(dst, o, POST(acc[r + c] + BIAS(z, m), o));
+      }
 #endif
-    }
   }
 }
 
@@ -353,6 +449,6 @@ __kernel void tiles_sum(__global const ACC* restrict part BIAS_ARG, __global T* 
 #pragma unroll
   for (int s = 0; s < SPLITS; ++s) sum += part[s * (Z * M * N) + e];
   const int o = DST(z, m, n);
-  dst[o] = (T)(POST(sum + BIAS(z, m), o));
+  STORE_T(dst, o, POST(sum + BIAS(z, m), o));
 }
 #endif

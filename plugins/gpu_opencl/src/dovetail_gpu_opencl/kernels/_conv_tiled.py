@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, has_bias, sizes
-from dovetail_gpu_opencl.kernels._tiles import Problem, Tuned, tiled_launches
+from dovetail_gpu_opencl.kernels._tiles import Problem, Tuned, matrix_of, suffix, tiled_launches
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
-from dovetail_gpu_opencl.source import accumulator
+from dovetail_gpu_opencl.source import accumulator, storage
 
 __all__ = ["ConvTiled", "pack_by_depth"]
 
@@ -19,6 +19,7 @@ class ConvTiled(Tuned, ConvKernel):
     """For GPUs: tiles.cl."""
 
     name = "conv_tiled"
+    half_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "GPU":
@@ -39,10 +40,11 @@ class ConvTiled(Tuned, ConvKernel):
         batch, channels, maps, groups = sizes(node)
         g, dtype = geometry(node), node.outputs[0].dtype
         parts = (groups, channels, maps, *g.input, "kernel", *g.kernel, "strides", *g.strides, "pads", *g.pads_begin)
-        key = f"conv {dtype} {batch} " + " ".join(str(part) for part in (*parts, "dilations", *g.dilations))
+        matrix = matrix_of(dtype, self.caps)
+        key = f"conv {dtype} {batch} " + " ".join(str(part) for part in (*parts, "dilations", *g.dilations)) + suffix(matrix)
         pixels, itemsize = batch * int(np.prod(g.output)), 8 if accumulator(dtype) == "double" else 4
         depth = channels * int(np.prod(g.kernel))
-        return Problem(key, groups, maps // groups, pixels, depth, itemsize, columns=True)
+        return Problem(key, groups, maps // groups, pixels, depth, itemsize, True, matrix)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         problem = self.problem(node)
@@ -54,7 +56,14 @@ class ConvTiled(Tuned, ConvKernel):
         weights = pack_by_depth(node.inputs[1].value, problem.z)
         pixels = int(np.prod(geometry(node).output))
         dense = geometry(node).is_pointwise and not any(geometry(node).pads_begin)
-        defines = {**self.types(node), **self.sizes(node), "M": problem.m, "CONV": True, "A_K": weights.shape[-1]}
+        defines = {
+            **self.types(node),
+            **storage(node.outputs[0].dtype),
+            **self.sizes(node),
+            "M": problem.m,
+            "CONV": True,
+            "A_K": weights.shape[-1],
+        }
         defines |= {"A_V": min(4, tiling.tile_m), "B_V": math.gcd(4, pixels, tiling.tile_n) if dense else 1}
         factors, bias = (Constant(weights), Read(names[0])), (Read(names[2]),) if has_bias(node) else ()
         dst = Write(node.node.outputs[0])

@@ -7,11 +7,12 @@ import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import round_up
 from dovetail_gpu_opencl.kernels._gemm import GemmKernel, Matrix, Product
-from dovetail_gpu_opencl.kernels._tiles import Problem, Tuned, tiled_launches
+from dovetail_gpu_opencl.kernels._tiles import Problem, Tuned, matrix_of, suffix, tiled_launches
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
-from dovetail_gpu_opencl.source import C_TYPES, accumulator
+from dovetail_gpu_opencl.source import accumulator, storage
 
 __all__ = ["GemmTiled"]
 
@@ -20,22 +21,23 @@ class GemmTiled(Tuned, GemmKernel):
     """For GPUs: tiles.cl."""
 
     name = "gemm_tiled"
+    half_by_load = True
 
     def fits(self, product: Product) -> Refusal | None:
         if self.caps.kind != "GPU":
             return Refusal(Reason.CAPABILITY, "made for GPUs")
-        return self.refusal(_problem(product))
+        return self.refusal(_problem(product, self.caps))
 
     def problem(self, node: TypedNode) -> Problem | None:
         """What a tiling is chosen for; None when nothing is computed."""
         product = self.product(node)
-        return None if 0 in (product.m, product.n, product.batch) else _problem(product)
+        return None if 0 in (product.m, product.n, product.batch) else _problem(product, self.caps)
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
-        problem, dtype = _problem(product), node.outputs[0].dtype
+        problem, dtype = _problem(product, self.caps), node.outputs[0].dtype
         tiling = self.tiling(problem)
         a, b = _factors(product)
-        defines = {"T": C_TYPES[dtype], "ACC": accumulator(dtype), "HAS_BIAS": bool(product.bias)}
+        defines = {**storage(dtype), "ACC": accumulator(dtype), "HAS_BIAS": bool(product.bias)}
         defines |= {"Z": product.batch, "M": product.m, "N": product.n, "K": product.k}
         defines |= a.defines("A", "M", tiling.tile_m, tiling.tile_k) | b.defines("B", "N", tiling.tile_n, tiling.tile_k)
         bias = (Read(product.bias),) if product.bias else ()
@@ -45,12 +47,13 @@ class GemmTiled(Tuned, GemmKernel):
         )
 
 
-def _problem(product: Product) -> Problem:
+def _problem(product: Product, caps: Capabilities) -> Problem:
     dtype = product.a.type.dtype
     itemsize = 8 if accumulator(dtype) == "double" else 4
     orders = " ".join(factor.order() for factor in _factors(product))
-    key = f"gemm {dtype} {product.batch}x{product.m}x{product.n}x{product.k} {orders}"
-    return Problem(key, product.batch, product.m, product.n, product.k, itemsize)
+    matrix = matrix_of(dtype, caps)
+    key = f"gemm {dtype} {product.batch}x{product.m}x{product.n}x{product.k} {orders}" + suffix(matrix)
+    return Problem(key, product.batch, product.m, product.n, product.k, itemsize, matrix=matrix)
 
 
 @dataclass(frozen=True, slots=True)

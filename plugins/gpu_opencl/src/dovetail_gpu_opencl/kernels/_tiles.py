@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, round_up
 from dovetail_gpu_opencl.launch import Argument, Launch, Scratch
@@ -17,12 +17,28 @@ from dovetail_gpu_opencl.postops import Epilogue
 from dovetail_gpu_opencl.source import assemble
 from dovetail_gpu_opencl.tuning import tunings_of
 
-__all__ = ["Problem", "Tiling", "Tuned", "tiled_launches", "tilings"]
+__all__ = ["MATRIX_FORMATS", "Problem", "Tiling", "Tuned", "matrix_of", "suffix", "tiled_launches", "tilings"]
+
+
+MATRIX_FORMATS = ("f32", "tf32", "bf16", "f16")
+"""What factors are rounded to for matrix units, by the number that tiles.cl gives it; the first is without them."""
+
+
+def matrix_of(dtype: DType, caps: Capabilities) -> int:
+    """The format for products of a data type on a device: halves stay halves."""
+    if not caps.matrix or dtype is DType.FLOAT64:
+        return 0
+    return MATRIX_FORMATS.index("f16" if dtype is DType.FLOAT16 else caps.matrix)
+
+
+def suffix(matrix: int) -> str:
+    """What keys of problems end in when matrix units multiply."""
+    return f" {MATRIX_FORMATS[matrix]}" if matrix else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The tunables of tiles.cl, by the names that it uses."""
+    """The tunables of tiles.cl, by the names that it uses. `matrix` is the format of matrix units, 0 without them."""
 
     tile_m: int
     tile_n: int
@@ -32,21 +48,22 @@ class Tiling:
     slices: int = 1
     splits: int = 1
     buffers: int = 2
+    matrix: int = 0
 
     @property
     def items(self) -> int:
         """Work items of a group."""
-        return self.tile_m // self.work_m * (self.tile_n // self.work_n) * self.slices
+        return self.tile_m // self.work_m * (self.tile_n // self.work_n) * self.slices * (32 if self.matrix else 1)
 
     def local_elements(self) -> int:
         """Elements of local memory, at most."""
-        pads = min(4, self.work_m) + min(4, self.work_n)
+        pads = 16 if self.matrix else min(4, self.work_m) + min(4, self.work_n)
         buffers = self.buffers * self.tile_k * (self.tile_m + self.tile_n + pads)
         return max(buffers, self.slices // 2 * self.tile_m * self.tile_n)
 
     def defines(self) -> dict[str, int]:
         """The tunables as macros."""
-        return {name.upper(): value for name, value in dataclasses.asdict(self).items()}
+        return {name.upper(): value for name, value in dataclasses.asdict(self).items() if value}
 
     def numbers(self) -> list[int]:
         """As tables of tuned parameters keep it."""
@@ -54,6 +71,7 @@ class Tiling:
 
     def __str__(self) -> str:
         text = f"{self.tile_m}x{self.tile_n}x{self.tile_k}/{self.work_m}x{self.work_n}"
+        text += f" {MATRIX_FORMATS[self.matrix]}" if self.matrix else ""
         text += f" slices {self.slices}" if self.slices > 1 else ""
         return text + (f" splits {self.splits}" if self.splits > 1 else "")
 
@@ -63,6 +81,7 @@ class Problem:
     """The product that a tiling is chosen for: z products of [m, k] by [k, n], elements of so many bytes.
 
     `key` names everything that its speed depends on. `columns` says that each work item loads one column of b: convolutions.
+    `matrix` is the format of the matrix units that multiply, 0 for none.
     """
 
     key: str
@@ -72,6 +91,7 @@ class Problem:
     k: int
     itemsize: int
     columns: bool = False
+    matrix: int = 0
 
     def groups(self, tiling: Tiling) -> int:
         """Work groups in the NDRange."""
@@ -124,6 +144,27 @@ _SHAPES = (
     (1, 32, 256, 1, 4, 32),
     (1, 32, 128, 1, 4, 16),
 )
+_MATRIX_SHAPES = (
+    (128, 128, 16, 64, 32, 1),
+    (128, 64, 16, 32, 32, 1),
+    (64, 128, 16, 32, 32, 1),
+    (64, 64, 16, 32, 32, 1),
+    (64, 64, 32, 32, 32, 1),
+    (64, 64, 32, 32, 32, 2),
+    (64, 32, 32, 32, 16, 2),
+    (32, 64, 32, 16, 32, 2),
+    (32, 64, 64, 32, 32, 4),
+    (64, 32, 64, 32, 32, 4),
+    (32, 32, 32, 16, 16, 2),
+    (32, 32, 64, 16, 16, 4),
+    (32, 32, 64, 32, 32, 4),
+    (64, 16, 32, 32, 16, 2),
+    (16, 64, 32, 16, 32, 2),
+    (32, 16, 64, 16, 16, 4),
+    (16, 32, 64, 16, 16, 4),
+    (16, 16, 64, 16, 8, 4),
+    (16, 16, 128, 16, 16, 8),
+)
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _STEPS = 2
 """A part of a split works on at least so many slices: one alone waits for its loads."""
@@ -131,9 +172,9 @@ _STEPS = 2
 
 def tilings(problem: Problem, caps: Capabilities) -> Iterator[Tiling]:
     """All tilings that can run the problem on a device. Never empty: the last but one asks for 64 work items and 33 kB."""
-    for shape in _SHAPES:
+    for shape in _MATRIX_SHAPES if problem.matrix else _SHAPES:
         for buffers in (2, 1):
-            tiling = Tiling(*shape, buffers=buffers)
+            tiling = Tiling(*shape, buffers=buffers, matrix=problem.matrix)
             if _fits(tiling, problem, caps):
                 steps = max(1, ceil_div(problem.k, tiling.tile_k))
                 yield from (
@@ -147,7 +188,9 @@ def tilings(problem: Problem, caps: Capabilities) -> Iterator[Tiling]:
 def _fits(tiling: Tiling, problem: Problem, caps: Capabilities) -> bool:
     if problem.columns and tiling.items % tiling.tile_n:
         return False
-    if tiling.tile_m >= 32 * problem.m or tiling.tile_n >= 32 * problem.n:
+    if tiling.matrix and tiling.tile_k // tiling.slices % 16:
+        return False
+    if not tiling.matrix and (tiling.tile_m >= 32 * problem.m or tiling.tile_n >= 32 * problem.n):
         return False
     fits_group = tiling.items <= min(caps.max_work_group_size, caps.max_work_item_sizes[0])
     return fits_group and tiling.local_elements() * problem.itemsize <= caps.local_memory
@@ -164,6 +207,7 @@ def default_tiling(problem: Problem, caps: Capabilities) -> Tiling:
 _LATENCY = 705.0  # of a slice that is waited for
 _RESIDENT_ITEMS = 407  # work items that a compute unit runs at once without slowing each other down
 _ARITHMETIC = 1.49  # cycles for what takes one at the peak
+_MATRIX_RATE = 8.0  # how much faster matrix units multiply
 _LOCAL = 0.84  # cycles for 32 elements out of local memory
 _GLOBAL = 0.0665  # cycles for an element out of global memory
 _TURN = 22.0  # for each slice besides
@@ -179,6 +223,8 @@ def estimate(problem: Problem, tiling: Tiling, caps: Capabilities) -> float:
     steps = ceil_div(ceil_div(problem.k, t.tile_k), t.splits)
     arithmetic = t.tile_m * t.tile_n * t.tile_k / 128 / min(1.0, resident * t.items / 128)
     local = t.items / t.slices * t.tile_k / 32 * (t.work_m + t.work_n)
+    if t.matrix:
+        arithmetic, local = arithmetic / _MATRIX_RATE, local / 32
     loads = (t.tile_m + t.tile_n) * t.tile_k
     step = max(_LATENCY, resident * (max(_ARITHMETIC * arithmetic, _LOCAL * local) + _GLOBAL * loads)) + _TURN
     work = ceil_div(share, resident) * (steps * step + _EPILOGUE * (1 + 0.5 * math.log2(t.slices)))

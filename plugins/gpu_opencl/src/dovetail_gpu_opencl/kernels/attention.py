@@ -5,7 +5,7 @@ from dovetail.ops.attention import Attention_23, Sizes
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div, round_up
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
-from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, literal
+from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
 
 __all__ = ["KERNELS"]
 
@@ -19,6 +19,7 @@ class AttentionBlocks(CLKernel):
     name = "attention"
     dtypes = FLOATS | {DType.BOOL}
     has_epilogue = False
+    half_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         op = operator(node)
@@ -49,7 +50,7 @@ class AttentionBlocks(CLKernel):
         acc, blocks = accumulator(dtype), self._blocks(node)
         assert blocks is not None
         local_q, keys = blocks
-        defines: dict[str, object] = {"T": C_TYPES[dtype], "ACC": acc, "HEADS": s.heads, "SHARE": s.heads // s.kv_heads}
+        defines: dict[str, object] = {**storage(dtype), "ACC": acc, "HEADS": s.heads, "SHARE": s.heads // s.kv_heads}
         defines |= {"QUERIES": s.queries, "TOTAL": s.total, "D": s.head, "DV": s.v_head, "CAUSAL": op.is_causal}
         defines |= {"SCALE": literal(op.factor(s), acc), "LOCAL_Q": local_q, "KEYS": keys}
         if op.softcap:
@@ -58,7 +59,7 @@ class AttentionBlocks(CLKernel):
         defines |= steps("Q", s.heads, s.queries, s.head, flat) | steps("Y", s.heads, s.queries, s.v_head, flat)
         defines |= steps("K", s.kv_heads, s.keys, s.head, flat) | steps("V", s.kv_heads, s.keys, s.v_head, flat)
         if mask is not None:
-            defines |= {"HAS_MASK": True, "MASK_T": C_TYPES[mask.dtype], "MASK_BOOL": mask.dtype is DType.BOOL}
+            defines |= {**storage(mask.dtype, "MASK_T"), "HAS_MASK": True, "MASK_BOOL": mask.dtype is DType.BOOL}
             defines["MASK_AT(o)"] = f"({_mask_index(mask, s)})"
         names = node.node.inputs[: 3 if mask is None else 4]
         items = _LANES * local_q

@@ -2,13 +2,13 @@
 
 import math
 
-from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._normalize import NormalizeSuffix
 from dovetail_gpu_opencl.kernels._rows import Rows
 from dovetail_gpu_opencl.launch import Launch, Read, Write
-from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, literal
+from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
 
 __all__ = ["KERNELS"]
 
@@ -17,6 +17,7 @@ class NormalizeRows(CLKernel):
     """layer_normalization.cl."""
 
     name = "layer_normalization"
+    half_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         if len(node.outputs) > 1:
@@ -30,9 +31,11 @@ class NormalizeRows(CLKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dtype, rows = node.outputs[0].dtype, _rows(node)
         tunables, acc = rows.defines(self.caps, accumulator(dtype)), accumulator(dtype)
+        if dtype is DType.FLOAT16:
+            tunables["VEC"] = 1  # vectors of halves need an extension
         has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
         epsilon = literal(node.op.epsilon, acc)  # type: ignore[attr-defined]  # a LayerNormalization operator
-        defines = {"T": C_TYPES[dtype], "ACC": acc, "EPSILON": epsilon, "HAS_BIAS": has_bias, **tunables}
+        defines = {**storage(dtype), "ACC": acc, "EPSILON": epsilon, "HAS_BIAS": has_bias, **tunables}
         chain = postops.epilogue(node, tunables["VEC"])
         names = node.node.inputs
         given = [Read(name) for name in names[: 3 if has_bias else 2]]

@@ -1,0 +1,81 @@
+"""Whether the device's matrix units work through inline PTX: tried in a process of its own, because a fault poisons a process.
+
+`python -m dovetail_gpu_opencl.matrix_units OPENCL.0 f16` multiplies two matrices and exits with 0 when the product is right.
+"""
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+
+from dovetail.cache import FileCache, cache_key
+from dovetail.device import DeviceError
+from dovetail_gpu_opencl.capabilities import Capabilities
+
+__all__ = ["allowed"]
+
+_SECTION = "capabilities"
+_SECONDS = 120
+
+
+def allowed(caps: Capabilities, name: str, precision: str) -> Capabilities:
+    """The capabilities with matrix units for a precision hint; those without for `f32`.
+
+    Raises `DeviceError` when the device called `name` has none that work. What was tried once is kept in the cache.
+    """
+    if precision == "f32":
+        return dataclasses.replace(caps, matrix="")
+    if not caps.ptx:
+        raise DeviceError(f"{name} has no matrix units that OpenCL reaches", hint="leave out INFERENCE_PRECISION_HINT")
+    cache, key = FileCache(_SECTION), cache_key("matrix", caps.identity, precision)
+    reason = cache.get(key)
+    if reason is None:
+        reason = _tried(name, precision).encode()
+        cache.put(key, reason)
+    if reason:
+        told = reason.decode(errors="replace")
+        raise DeviceError(f"{name}: matrix units do not work with {precision}: {told}", hint="leave out INFERENCE_PRECISION_HINT")
+    return dataclasses.replace(caps, matrix=precision)
+
+
+def _tried(name: str, precision: str) -> str:
+    """Why the trial failed; empty when it did not."""
+    command = [sys.executable, "-m", "dovetail_gpu_opencl.matrix_units", name, precision]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_SECONDS} seconds"
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+
+
+def _multiply(name: str, precision: str) -> float:
+    """The largest error of a product, relative to its largest element."""
+    from dovetail.device import Graph, TypedNode
+    from dovetail.graph import GraphBuilder
+    from dovetail.ops.mat_mul import MatMul
+    from dovetail_gpu_opencl.device import OpenCLDevice
+    from dovetail_gpu_opencl.discovery import device_infos
+
+    infos = device_infos()
+    info = next(i for i in infos if i.name == name) if isinstance(infos, list | tuple) else None
+    assert info is not None
+    device = OpenCLDevice(info)
+    device.caps = dataclasses.replace(device.caps, matrix=precision)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((40, 72)).astype(np.float32), rng.standard_normal((72, 56)).astype(np.float32)
+    g = GraphBuilder()
+    names = g.input("a", "float32", a.shape), g.input("b", "float32", b.shape)
+    g.node(MatMul(), *names, outputs=["y"], name="product")
+    graph: Graph = g.graph(["y"])
+    types = {**graph.types, "y": graph.types["a"].with_shape((40, 56))}
+    graph = graph.replace(types=types)
+    assert device.supports(TypedNode.of(graph.nodes[0], graph))
+    request = device.compile(graph, {}).create_request()
+    expected = a.astype(np.float64) @ b
+    return float(np.abs(request.run([a, b])[0] - expected).max() / np.abs(expected).max())
+
+
+if __name__ == "__main__":
+    error = _multiply(*sys.argv[1:3])
+    sys.exit(0 if error < 2e-2 else f"a product is wrong by {error:.3g} of its largest element")
