@@ -137,7 +137,7 @@ def test_attributes(op_type: str, attributes: Mapping[str, Any], message: str) -
         ("CumSum", {}, (_X, 3), "axis is 3"),
         ("DepthToSpace", {"blocksize": 2}, (_X[None],), "C divisible by 4"),
         ("SpaceToDepth", {"blocksize": 2}, (_X[None],), "H and W divisible by 2"),
-        ("Dropout", {}, (_X, np.float32(0.5), np.True_), "'training_mode' is true"),
+        ("Dropout", {}, (_X, np.float32(0.5), np.True_), "depends on 'training_mode'"),
     ],
 )
 def test_shapes(op_type: str, attributes: Mapping[str, Any], values: tuple[Any, ...], message: str) -> None:
@@ -246,7 +246,7 @@ def test_an_index_into_nothing_is_refused() -> None:
         ("Range", {}, (0, 1, 0), "a delta other than 0"),
         ("Tile", {}, (_X, [1, -1, 1]), "sizes of 0 or more"),
         ("OneHot", {}, ([0], -1, [0, 1]), "depth is -1"),
-        ("Dropout", {}, (_X, np.float32(0.5), np.True_), "training_mode"),
+        ("Dropout", {}, (_X, np.float32(1), np.True_), "'ratio' is 1.0; accepted: 0 up to 1"),
     ],
 )
 def test_references_check_content_that_planning_could_not_see(op_type: str, attributes: Any, values: Any, message: str) -> None:

@@ -162,7 +162,7 @@ def _weighted(a: Axis, x: Floats, sampling: Sampling) -> tuple[NDArray[np.int64]
     reach = (2 if sampling.mode == "cubic" else 1) / shrink
     taps = np.floor(x)[:, None] + np.arange(1 - math.ceil(reach), math.ceil(reach) + 1) if a.out else np.zeros((0, 1))
     distance = np.abs(taps - x[:, None]) * shrink
-    weights = _cubic(distance, sampling.cubic_a) if sampling.mode == "cubic" else np.maximum(0, 1 - distance)
+    weights = cubic_weight(distance, sampling.cubic_a) if sampling.mode == "cubic" else np.maximum(0, 1 - distance)
     if sampling.exclude_outside:
         weights = np.where((taps < 0) | (taps >= a.size), 0, weights)
     if sampling.exclude_outside or sampling.antialias:
@@ -170,7 +170,7 @@ def _weighted(a: Axis, x: Floats, sampling: Sampling) -> tuple[NDArray[np.int64]
     return np.clip(taps, 0, max(0, a.size - 1)).astype(np.int64), weights
 
 
-def _cubic(d: Floats, a: float) -> Floats:
+def cubic_weight(d: Floats, a: float = -0.75) -> Floats:
     """Keys' cubic convolution kernel (1981) at the distance d >= 0."""
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((d - 5) * d + 8) * d * a - 4 * a
