@@ -142,6 +142,8 @@ def make_plan(
     started = time.perf_counter()
     devices = [target.device for target in targets]
     analyzed, continuation = analyze(graph, dispatch.find, options.MEMORY_LIMIT, devices)
+    if continuation is not None:
+        _require_host(continuation, targets)
     whole, rules = optimise(analyzed, dispatch, targets, options, extra_passes)
     placed = place(whole, targets)
     _require_homes(whole, placed)
@@ -166,7 +168,6 @@ def make_plan(
     plan = _wire(whole, parts, executables, PlanReport(nodes, len(parts), memory, seconds, reorders))
     if continuation is None:
         return plan
-    _require_host(continuation, targets)
 
     def later(inner: Graph) -> PlanCache[Signature, Plan]:
         def made(key: Signature) -> Plan:
