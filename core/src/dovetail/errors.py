@@ -65,7 +65,7 @@ class UsageError(DovetailError):
 
 
 class FormatError(DovetailError):
-    """A model file that is malformed, truncated, or not of the format that its name says."""
+    """A model file that is malformed, truncated, or not of the format that its name says; a model that a format cannot hold."""
 
     code = "DT100"
 

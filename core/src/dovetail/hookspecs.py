@@ -112,6 +112,20 @@ def dovetail_read_model(source: "Path | bytes", options: Mapping[str, Any]) -> "
 
 
 @hookspec(firstresult=True)
+def dovetail_write_model(model: "Model", options: Mapping[str, Any]) -> bytes:
+    """Write a model as the content of a file. For `dovetail.frontends`.
+
+    Called by `Core.write_model` on the calling thread for files whose suffix is the entry name. The operators of `model` are
+    bound, every shape that does not depend on data is known, and what can be computed beforehand is a constant; the core
+    writes the file. Return its content; raise `FormatError` naming the node that the format cannot hold::
+
+        @hookimpl
+        def dovetail_write_model(model, options):
+            return serialized(model)
+    """
+
+
+@hookspec(firstresult=True)
 def dovetail_graph_passes(options: Mapping[str, Any]) -> "Sequence[Callable[[Graph], Graph]]":
     """Give graph passes that run on every model before it is partitioned. For `dovetail.hooks`.
 

@@ -16,7 +16,22 @@ from click.testing import CliRunner, Result
 from dovetail.cli import program
 from dovetail.errors import DovetailError
 
-COMMANDS = ["bench", "cache", "compare", "demo", "devices", "explain", "info", "new", "ops", "plugins", "run", "tune", "where"]
+COMMANDS = [
+    "bench",
+    "cache",
+    "compare",
+    "convert",
+    "demo",
+    "devices",
+    "explain",
+    "info",
+    "new",
+    "ops",
+    "plugins",
+    "run",
+    "tune",
+    "where",
+]
 BELOW = {
     "cache": ["clear", "list", "path"],
     "new": ["device", "op-pack"],

@@ -23,6 +23,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "dovetail_device_open": ("devices",),
     "dovetail_register_ops": _PACKS,
     "dovetail_read_model": ("frontends",),
+    "dovetail_write_model": ("frontends",),
     "dovetail_graph_passes": ("hooks",),
     "dovetail_add_commands": ("hooks",),
 }

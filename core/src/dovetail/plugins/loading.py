@@ -135,6 +135,34 @@ class PluginManager:
             raise PluginFailed(f"dovetail_read_model of {record.id} returned {model!r}, which is not a dovetail.graph.Model")
         return model
 
+    def writes(self, format: str) -> bool:  # noqa: A002  # the word users know
+        """True when the frontend of a suffix can write models too. Imports that frontend; raises as `read_model`."""
+        with self._lock:
+            hooks = self._loader.load(self._frontend(format.lower().removeprefix("."))).hooks
+        return bool(hooks.dovetail_write_model.get_hookimpls())
+
+    def write_model(self, model: "Model", format: str, options: Mapping[str, Any]) -> bytes:  # noqa: A002  # the word users know
+        """The content of a file with the model, by the frontend of a suffix (without the dot). Imports only that frontend.
+
+        Raises `UnknownFormat` when there is none or it only reads, what the frontend raises, and otherwise as `read_model`.
+        """
+        from dovetail.plugins.staging import blaming
+
+        suffix = format.lower().removeprefix(".")
+        if not self.writes(suffix):
+            raise UnknownFormat(
+                f"{self.owner('frontends', suffix).provider} reads .{suffix} files but does not write them",
+                hint="dovetail convert --formats lists what is written",
+            )
+        with self._lock:
+            record = self._frontend(suffix)
+            hooks = self._loader.load(record).hooks
+        with blaming(record, f"writing .{suffix} with {record.id}", passing=(DovetailError,)):
+            content = hooks.dovetail_write_model(model=model, options=dict(options))
+        if not isinstance(content, bytes):
+            raise PluginFailed(f"dovetail_write_model of {record.id} returned {type(content).__name__}, not bytes")
+        return content
+
     def graph_passes(self, options: Mapping[str, Any]) -> tuple[Callable[["Graph"], "Graph"], ...]:
         """The passes that plugins of the group `dovetail.hooks` add, in order. Loads those plugins."""
         with self._lock:

@@ -1,8 +1,10 @@
 """The session: plugins, opened devices, reading and compiling models."""
 
 import logging
+import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -97,6 +99,34 @@ class Core:
             known = ", ".join(f".{f}" for f in self.plugins.formats()) or "none"
             raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint=f"give format=; installed: {known}")
         return self.plugins.read_model(path, suffix, options)
+
+    def write_model(
+        self,
+        model: Model,
+        target: "str | PathLike[str]",
+        format: str | None = None,  # noqa: A002  # the word users know
+        **options: Any,
+    ) -> None:
+        """Write a model as the file `target`, in the format of its suffix or in `format`. An existing file is replaced.
+
+        Names, constants and metadata are kept; operators are those of `analyze`. Nothing is written when anything is refused.
+        Raises `UsageError` for inputs with open dimensions, `UnknownFormat` when no installed frontend writes the format,
+        `FormatError` naming the node that it cannot hold, `OSError`.
+        """
+        path = Path(fspath(target))
+        suffix = format or path.suffix.removeprefix(".").lower()
+        if not suffix:
+            raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint="give format=")
+        for name, tensor in model.inputs.items():
+            if not tensor.is_static:
+                raise UsageError(f"input {name!r} of {model.source} is {tensor}", hint="say all of its shape, with model.reshape")
+        content = self.plugins.write_model(replace(model, graph=self.analyze(model)), suffix, options)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            unfinished.write_bytes(content)
+            os.replace(unfinished, path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
     def analyze(self, model: Model) -> Graph:
         """The model's graph bound, typed and folded; open dimensions are taken as 1 (use `model.reshape` for others).

@@ -1,0 +1,99 @@
+"""`dovetail convert`: read a model in one format, write it in another."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dovetail.cli._command import command as make_command
+from dovetail.cli._command import extension_option, shape_option
+from dovetail.cli._output import print_json, print_table, remark, size
+
+if TYPE_CHECKING:
+    from dovetail.runtime import Core
+
+
+@make_command("dovetail convert model.onnx model.pzkm --shape image=1,3,224,224\ndovetail convert --formats")
+@click.argument("source", required=False)
+@click.argument("target", required=False)
+@click.option("--to", "format", metavar="FORMAT", help="The format to write, instead of the one that TARGET's suffix tells.")
+@click.option("--formats", "list_formats", is_flag=True, help="List the formats that are installed, and which can be written.")
+@extension_option
+@shape_option
+def command(
+    source: str | None,
+    target: str | None,
+    format: str | None,  # noqa: A002  # the word users know
+    list_formats: bool,
+    extensions: tuple[str, ...],
+    shapes: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Read the model SOURCE and write it as TARGET, in the format of its suffix.
+
+    Operators keep their names, constants and metadata their content; what can be computed beforehand becomes a constant. An
+    existing TARGET is replaced. When the format cannot hold an operator, the node is named and nothing is written.
+
+    \b
+    JSON: {"source", "from", "target", "to", "nodes", "bytes"}
+          with --formats {"formats":
+            [{"format", "reads", "writes", "provider", "error"}]}
+    """
+    from dovetail.cli._models import make_core
+
+    core = make_core(extensions)
+    if list_formats:
+        _print_formats(core, as_json)
+        return
+    if source is None or target is None:
+        raise click.UsageError("Give SOURCE and TARGET, or --formats.")
+    _convert(core, source, target, format, shapes, as_json)
+
+
+def _convert(core: "Core", source: str, target: str, format: str | None, shapes: tuple[str, ...], as_json: bool) -> None:  # noqa: A002  # the word users know
+    from pathlib import Path
+
+    from dovetail.cli._models import reshaped
+
+    model = reshaped(core.read_model(source), shapes)
+    core.write_model(model, target, format)
+    path = Path(target)
+    done: dict[str, Any] = {
+        "source": source,
+        "from": model.format,
+        "target": target,
+        "to": format or path.suffix.removeprefix(".").lower(),
+        "nodes": len(model.graph.nodes),
+        "bytes": path.stat().st_size,
+    }
+    if as_json:
+        print_json(done)
+    else:
+        remark(f"{target}: {size(done['bytes'])}, {done['nodes']} nodes of {source}")
+
+
+def _print_formats(core: "Core", as_json: bool) -> None:
+    found = [_format(core, name) for name in core.plugins.formats()]
+    if as_json:
+        print_json({"formats": found})
+        return
+    rows = [(f".{f['format']}", _yes(f["reads"]), _yes(f["writes"]), f["provider"]) for f in found]
+    print_table("Formats", ("format", "reads", "writes", "provided by"), rows, empty="no frontend is installed")
+    for broken in (f for f in found if f["error"]):
+        remark(f".{broken['format']}: {broken['error']}")
+
+
+def _format(core: "Core", name: str) -> dict[str, Any]:
+    """What the frontend of a suffix does; it is imported for that."""
+    from dovetail.errors import DovetailError
+
+    described = {"format": name, "reads": True, "writes": False, "provider": "", "error": None}
+    try:
+        described["provider"] = core.plugins.owner("frontends", name).provider
+        described["writes"] = core.plugins.writes(name)
+    except DovetailError as error:
+        described |= {"reads": False, "error": str(error)}
+    return described
+
+
+def _yes(does: bool) -> str:
+    return "yes" if does else "no"
