@@ -60,6 +60,19 @@ def test_table_names_what_a_package_provides(folder: str) -> None:
         assert extra in ("test", "testing") or f"`[{extra}]`" in brings
 
 
+def test_counts() -> None:
+    from dovetail.ops import find_all
+
+    words = dict(enumerate(("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")))
+    groups = [project["project"].get("entry-points", {}) for project in PROJECTS.values()]
+    devices, formats = (sum(len(g.get(f"dovetail.{kind}", {})) for g in groups) for kind in ("devices", "frontends"))
+    state = " ".join(README.partition("## State")[2].split())
+    assert f"There are {words[devices]} devices, {words[formats]} formats," in state
+    claimed = re.search(r"more than (\d+) of the operators", state)
+    assert claimed is not None
+    assert int(claimed[1]) < len({operator.op_type for operator in find_all()}) < int(claimed[1]) + 20
+
+
 @pytest.mark.parametrize("folder", PROJECTS)
 def test_every_package_has_its_own_pages(folder: str) -> None:
     project = PROJECTS[folder]["project"]
