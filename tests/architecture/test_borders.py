@@ -43,6 +43,7 @@ def test_the_tree_is_where_these_tests_look() -> None:
         "dovetail_cpu_numpy",
         "dovetail_gpu_opencl",
         "dovetail_frontend_onnx",
+        "dovetail_frontend_openvino",
         "dovetail_frontend_pzkm",
         "dovetail_ops_tim_vx",
     } <= set(PACKAGES)

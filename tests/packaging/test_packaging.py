@@ -16,6 +16,7 @@ PACKAGES = [
     "plugins/cpu_onednn",
     "plugins/gpu_opencl",
     "plugins/frontend_onnx",
+    "plugins/frontend_openvino",
     "plugins/frontend_pzkm",
     "contrib/tim_vx",
 ]

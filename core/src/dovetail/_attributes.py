@@ -19,6 +19,26 @@ if TYPE_CHECKING:
     from dovetail.op import Operator
 
 
+class AttributeText(str):
+    """An attribute of a format that writes values as text and does not say of which type they are, such as XML.
+
+    Where it is read it becomes what the operator declares: `"1,2"` a tuple of numbers, `"true"` a bool.
+    """
+
+    __slots__ = ()
+
+    def read(self, type_name: str) -> Any:
+        """The value as an attribute of this type. Raises `ValueError` for text that is none."""
+        if type_name.startswith("tuple["):
+            inner = type_name.removeprefix("tuple[").partition(",")[0]
+            return tuple(AttributeText(item.strip()).read(inner) for item in self.split(",")) if self.strip() else ()
+        if type_name in ("int", "float"):
+            return {"int": int, "float": float}[type_name](self)
+        if type_name == "bool":
+            return {"true": True, "1": True, "false": False, "0": False}.get(self.strip().lower(), self)
+        return str(self)
+
+
 @dataclass(frozen=True, slots=True)
 class AttributeSpec:
     """One attribute: name, how its type reads, whether it is required, its default, and whether None means "left out"."""
@@ -38,7 +58,7 @@ class AttributeSpec:
         if value is None and self.optional:
             return None
         try:
-            return _READERS[self.type_name](value)
+            return _READERS[self.type_name](value.read(self.type_name) if isinstance(value, AttributeText) else value)
         except (TypeError, ValueError, OverflowError, UsageError):
             shown = reprlib.repr(value)
             raise OperatorError(

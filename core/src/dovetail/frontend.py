@@ -21,6 +21,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
+from dovetail._attributes import AttributeText
 from dovetail._names import printable
 from dovetail.errors import FormatError, GraphError, OutOfMemory, UsageError
 from dovetail.graph.builder import GraphBuilder
@@ -31,6 +32,7 @@ from dovetail.op import UnboundOperator
 from dovetail.passes.validate import validate
 
 __all__ = [
+    "AttributeText",
     "DType",
     "Dim",
     "FormatError",

@@ -1,0 +1,87 @@
+"""Collects the nodes and constants of one graph, under names that are unique in the whole model."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dovetail.frontend import DType, Graph, Node, TensorType, UnboundOperator, as_constant
+
+__all__ = ["ONNX_VERSION", "Emitter", "Names"]
+
+ONNX_VERSION = 24
+"""The operator set of ONNX in whose terms operations are expressed."""
+
+
+class Names:
+    """Names that are taken: of nodes, and of values."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._counts: dict[str, int] = {}
+
+    def unique(self, wanted: str) -> str:
+        """`wanted`, or with a number behind it; taken from now on."""
+        name = wanted
+        while name in self._taken:
+            self._counts[wanted] = self._counts.get(wanted, 0) + 1
+            name = f"{wanted}_{self._counts[wanted]}"
+        self._taken.add(name)
+        return name
+
+
+class Emitter:
+    """One graph in the making. `nodes_named` and `values` are shared by all graphs of a model."""
+
+    def __init__(self, node_names: Names, values: Names) -> None:
+        self.node_names = node_names
+        self.values = values
+        self.nodes: list[Node] = []
+        self.inputs: list[str] = []
+        self.constants: dict[str, NDArray[Any]] = {}
+        self.types: dict[str, TensorType] = {}
+        self.casts: dict[str, tuple[str, DType]] = {}
+
+    def inside(self) -> "Emitter":
+        """The emitter of a sub-graph, which may read constants of this one by name."""
+        inner = Emitter(self.node_names, self.values)
+        inner.casts = dict(self.casts)
+        inner._outer = self
+        return inner
+
+    _outer: "Emitter | None" = None
+
+    def input(self, wanted: str, tensor: TensorType) -> str:
+        """Declare a graph input."""
+        name = self.values.unique(wanted)
+        self.inputs.append(name)
+        self.types[name] = tensor
+        return name
+
+    def constant(self, array: ArrayLike, wanted: str = "constant") -> str:
+        """A new constant."""
+        name = self.values.unique(wanted)
+        self.constants[name] = as_constant(np.asarray(array))
+        self.types[name] = TensorType.of(self.constants[name], known=True)
+        return name
+
+    def known(self, name: str) -> NDArray[Any] | None:
+        """The content of a constant of this graph or one around it, also behind conversions of its type; or None."""
+        if name in self.constants:
+            return self.constants[name]
+        if name in self.casts:
+            source, dtype = self.casts[name]
+            array = self.known(source)
+            return None if array is None else array.astype(dtype.numpy)
+        return self._outer.known(name) if self._outer is not None else None
+
+    def node(self, op: UnboundOperator, inputs: tuple[str, ...], outputs: int, layer: str) -> tuple[str, ...]:
+        """Add a node for a layer; returns the names of its outputs."""
+        name = self.node_names.unique(f"{layer}/{op.op_type}")
+        written = tuple(self.values.unique(name if i == 0 else f"{name}:{i}") for i in range(outputs))
+        self.nodes.append(Node(name, op, inputs, written, (), (name,)))
+        return written
+
+    def graph(self, outputs: tuple[str, ...], name: str) -> Graph:
+        """The graph so far."""
+        return Graph(tuple(self.nodes), tuple(self.inputs), outputs, self.constants, self.types, name)

@@ -1,0 +1,73 @@
+"""How operations are expressed in ONNX operators: one module for each family, each with a table by operation type."""
+
+from collections.abc import Callable
+
+from dovetail.frontend import FormatError, printable
+from dovetail_frontend_openvino.call import Call, Outputs, Table
+from dovetail_frontend_openvino.layers import Layer
+from dovetail_frontend_openvino.translations import (
+    attention,
+    control,
+    convolution,
+    detection,
+    elementwise,
+    indexing,
+    matmul,
+    normalization,
+    pooling,
+    quantization,
+    recurrent,
+    reduction,
+    resampling,
+    shapes,
+    slicing,
+)
+
+__all__ = ["OPERATIONS", "translation"]
+
+_MODULES = (
+    attention,
+    control,
+    convolution,
+    detection,
+    elementwise,
+    indexing,
+    matmul,
+    normalization,
+    pooling,
+    quantization,
+    recurrent,
+    reduction,
+    resampling,
+    shapes,
+    slicing,
+)
+OPERATIONS: Table = {name: translate for module in _MODULES for name, translate in module.TABLE.items()}
+_BY_LOWER_CASE = {name.lower(): translate for name, translate in OPERATIONS.items()}
+
+_REFUSED = {
+    "readvalue": "a state that is kept from run to run has no place here",
+    "assign": "a state that is kept from run to run has no place here",
+    "randomuniform": "random numbers differ from run to run",
+    "multinomial": "random numbers differ from run to run",
+}
+
+
+def translation(layer: Layer) -> Callable[[Call], Outputs]:
+    """How to express a layer of a standard operator set. Types are compared without case: IR 10 has `ReLU` and `Relu`.
+
+    Raises `FormatError` for one that is not known, or that is refused for a reason.
+    """
+    kind = layer.type.lower()
+    found = _BY_LOWER_CASE.get(kind)
+    if found is not None:
+        return found
+    if kind in _REFUSED:
+        raise FormatError(f"this operation is refused: {_REFUSED[kind]}", hint=_hint(layer))
+    raise FormatError(f"the operation '{printable(layer.type)}' is not known", hint=_hint(layer))
+
+
+def _hint(layer: Layer) -> str:
+    """What to do: the operations that are known begin like this one, or all of them."""
+    near = sorted(name for name in OPERATIONS if name.lower()[:4] == layer.type.lower()[:4])
+    return f"known: {', '.join(near or sorted(OPERATIONS))}"

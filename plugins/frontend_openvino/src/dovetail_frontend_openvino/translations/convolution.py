@@ -1,0 +1,92 @@
+"""Convolutions, forward and transposed, with and without groups."""
+
+from typing import Any
+
+from dovetail.frontend import FormatError
+from dovetail_frontend_openvino.call import Call, Table
+
+__all__ = ["AUTO_PAD", "TABLE"]
+
+AUTO_PAD = {"explicit": "NOTSET", "notset": "NOTSET", "same_upper": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
+
+
+def _window(call: Call, spatial: int) -> dict[str, Any]:
+    """Attributes of ONNX that both kinds share."""
+    found: dict[str, Any] = {
+        "strides": call.ints_attr("strides", (1,) * spatial),
+        "dilations": call.ints_attr("dilations", (1,) * spatial),
+    }
+    auto_pad = call.choice_attr("auto_pad", AUTO_PAD, "explicit")
+    if auto_pad == "NOTSET":
+        found["pads"] = (*call.ints_attr("pads_begin", (0,) * spatial), *call.ints_attr("pads_end", (0,) * spatial))
+    else:
+        found["auto_pad"] = auto_pad
+    return found
+
+
+def _convolution(call: Call) -> str:
+    return call.op("Conv", call.name(0), call.name(1), **_window(call, call.rank(1) - 2))
+
+
+def _group_convolution(call: Call) -> str:
+    group, weights = _merged(call, 1)
+    return call.op("Conv", call.name(0), weights, group=group, **_window(call, call.rank(1) - 3))
+
+
+def _merged(call: Call, keep: int) -> tuple[int, str]:
+    """The number of groups, and weights [G, A, B, ...] as ONNX has them: [G * A, B, ...]."""
+    if call.rank(1) < 3:
+        raise FormatError(f"the weights have rank {call.rank(1)}", hint="accepted: groups, channels, channels, and the window")
+    sizes = [call.size(1, axis) for axis in range(1 + keep, call.rank(1))]
+    return call.size(1, 0), call.op("Reshape", call.name(1), call.const([-1, *sizes]))
+
+
+def _backprop(call: Call) -> str:
+    return _transposed(call, call.name(1), call.rank(1) - 2, {})
+
+
+def _group_backprop(call: Call) -> str:
+    group, weights = _merged(call, 1)
+    return _transposed(call, weights, call.rank(1) - 3, {"group": group})
+
+
+def _transposed(call: Call, weights: str, spatial: int, attributes: dict[str, Any]) -> str:
+    window = _window(call, spatial) | attributes
+    padding = call.ints_attr("output_padding", (0,) * spatial)
+    if call.has(2):
+        upper = window.pop("auto_pad", "NOTSET")
+        window["pads"], padding = _left_over(call, window, spatial, padding, upper)
+    elif "auto_pad" in window:
+        raise FormatError("auto_pad without an output shape (input 2)", hint="accepted: explicit pads, or an output shape")
+    if any(padding):
+        window["output_padding"] = padding
+    return call.op("ConvTranspose", call.name(0), weights, **window)
+
+
+def _left_over(
+    call: Call, window: dict[str, Any], spatial: int, padding: tuple[int, ...], auto_pad: str
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Pads that give the output shape, and what must be added behind. An odd one is at the start for SAME_UPPER."""
+    wanted = call.integers(2, "output_shape")
+    given = window.pop("pads", (0,) * 2 * spatial)
+    lists = (window["strides"], window["dilations"], wanted, padding, given[:spatial])
+    if {len(values) for values in lists} != {spatial}:
+        raise FormatError(f"strides, dilations, pads, output_padding and the output shape do not all have {spatial} items")
+    begins, ends, added = [], [], []
+    for i in range(spatial):
+        kernel = (call.size(1, i - spatial) - 1) * window["dilations"][i] + 1
+        total = (call.size(0, 2 + i) - 1) * window["strides"][i] + kernel + padding[i] - wanted[i]
+        half = total // 2 if auto_pad == "SAME_LOWER" else total - total // 2
+        begin = given[i] if auto_pad == "NOTSET" else max(0, half)
+        begins.append(begin)
+        ends.append(max(0, total - begin))
+        added.append(padding[i] + max(0, begin - total))
+    return (*begins, *ends), tuple(added)
+
+
+TABLE: Table = {
+    "Convolution": _convolution,
+    "GroupConvolution": _group_convolution,
+    "ConvolutionBackpropData": _backprop,
+    "GroupConvolutionBackpropData": _group_backprop,
+}

@@ -1,0 +1,116 @@
+"""The `.bin` beside the `.xml`: what a `Const` holds, checked against the file and against the declared shape and type."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.frontend import DType, FormatError, ModelSource, as_constant, printable
+from dovetail_frontend_openvino.text import element_type, integer, shape
+
+__all__ = ["Weights"]
+
+_LIMIT = 2**40
+_GROWTH = 80 * 2**20
+"""Constants that are copied, because they are packed or not aligned, may take 80 MiB and four times the file."""
+
+_BITS = {DType.INT4: 4, DType.UINT4: 4, DType.UINT2: 2, DType.FLOAT4_E2M1: 4}
+"""Types of which several elements share a byte, the first in its low bits."""
+
+
+class Weights:
+    """The content of the weights, read when the first constant asks for it. `given` is that content, or a path, or None."""
+
+    def __init__(self, source: ModelSource, given: Path | bytes | None) -> None:
+        self._source = source
+        self._given = given
+        self._content: bytes | None = None
+        self._copies: dict[tuple[int, int, DType], NDArray[Any]] = {}
+        self._copied = 0
+
+    def constant(self, attributes: Mapping[str, str]) -> NDArray[Any]:
+        """The array of a Const from the attributes of its <data>; read-only. Raises `FormatError`."""
+        for name in ("element_type", "shape", "offset", "size"):
+            if name not in attributes:
+                raise FormatError(f"<data> has no attribute '{name}'", hint="a Const has element_type, shape, offset, size")
+        dtype = element_type(attributes["element_type"], "element_type")
+        if dtype is None or dtype is DType.STRING:
+            raise FormatError(
+                f"constants of the element type '{attributes['element_type']}' are not read", hint="accepted: numbers"
+            )
+        dims = _dims(attributes["shape"])
+        offset, size = integer(attributes["offset"], "offset"), integer(attributes["size"], "size")
+        if math.prod(dims) == 0:
+            return as_constant(np.zeros(dims, dtype.numpy))
+        needed = -(-math.prod(dims) * _BITS.get(dtype, 8 * dtype.itemsize) // 8)
+        if size != needed:
+            raise FormatError(f"size is {size}; {math.prod(dims)} elements of {attributes['element_type']} need {needed}")
+        if offset < 0 or offset + size > len(self._bytes):
+            raise FormatError(
+                f"offset {offset} and size {size} reach beyond the weights, which have {len(self._bytes)} bytes",
+                hint="does the .bin belong to this .xml, and is it complete?",
+            )
+        return as_constant(self._array(offset, size, dtype)[: math.prod(dims)].reshape(dims))
+
+    def _array(self, offset: int, size: int, dtype: DType) -> NDArray[Any]:
+        if dtype not in _BITS and offset % dtype.itemsize == 0:
+            array: NDArray[Any] = np.frombuffer(self._bytes, dtype.numpy, size // dtype.itemsize, offset)
+            return _booleans(array) if dtype is DType.BOOL else array
+        key = (offset, size, dtype)
+        if key not in self._copies:
+            self._spend(size * (8 // _BITS.get(dtype, 8)))
+            self._copies[key] = _copy(self._bytes[offset : offset + size], dtype)
+        return self._copies[key]
+
+    def _spend(self, size: int) -> None:
+        self._copied += size
+        if self._copied > _GROWTH + 4 * len(self._bytes):
+            raise FormatError("constants that overlap or are packed would take many times the size of the weights")
+
+    @property
+    def _bytes(self) -> bytes:
+        if self._content is None:
+            self._content = self._read()
+        return self._content
+
+    def _read(self) -> bytes:
+        if isinstance(self._given, bytes):
+            return self._given
+        if self._given is not None:
+            return ModelSource(self._given).read(_LIMIT)
+        if isinstance(self._source.data, bytes):
+            raise FormatError(
+                "the model has constants, but was given as bytes without weights", hint="give weights=, or the path of the .xml"
+            )
+        with self._source.open_beside(self._source.data.with_suffix(".bin").name) as file:
+            return file.read()
+
+
+def _dims(text: str) -> tuple[int, ...]:
+    dims = shape(text, "a dimension of shape")
+    known = [d for d in dims or () if isinstance(d, int)]
+    if dims is None or len(known) < len(dims) or len(dims) > 64:
+        raise FormatError(f"the shape is '{printable(text)}'", hint="a Const has at most 64 dimensions, each a number")
+    return tuple(known)
+
+
+def _booleans(array: NDArray[Any]) -> NDArray[Any]:
+    if array.size and int(array.view(np.uint8).max()) > 1:
+        array = array.view(np.uint8) != 0  # another byte than 0 or 1 is no bool that NumPy may hold
+    return array
+
+
+def _copy(content: bytes, dtype: DType) -> NDArray[Any]:
+    bits = _BITS.get(dtype)
+    if bits is None:
+        return np.frombuffer(content, dtype.numpy).copy()
+    packed = np.frombuffer(content, np.uint8)
+    parts = np.stack([packed >> shift & (2**bits - 1) for shift in range(0, 8, bits)], axis=-1).reshape(-1)
+    if dtype is DType.FLOAT4_E2M1:
+        return parts.astype(np.uint8).view(dtype.numpy)
+    signed = np.where(parts > 7, parts.astype(np.int8) - 16, parts) if dtype is DType.INT4 else parts
+    array: NDArray[Any] = signed.astype(np.int8 if dtype is DType.INT4 else np.uint8).astype(dtype.numpy)
+    return array
