@@ -9,7 +9,7 @@ import pytest
 from dovetail.cache import FileCache, cache_key
 from dovetail.device import DeviceInfo, Refusal, TensorType, TypedNode
 from dovetail.op import OpenCLKernel, Operator
-from dovetail_gpu_opencl import wide_vectors
+from dovetail_gpu_opencl import matrix_units, wide_vectors
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.wide_vectors import refuse_wide_vectors, survives
 
@@ -95,3 +95,11 @@ def test_a_probe_that_dies_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not wide_vectors._outlives("no device has this identity")
     monkeypatch.setattr("sys.executable", "/no/such/python")
     assert not wide_vectors._outlives("whichever")
+
+
+@pytest.mark.parametrize("probe", [lambda: wide_vectors._outlives("no device"), lambda: matrix_units._tried("OPENCL.99", "f16")])
+def test_a_probe_imports_nothing_from_the_working_folder(probe: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "numpy.py").write_text("open('imported', 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    probe()
+    assert not (tmp_path / "imported").exists()

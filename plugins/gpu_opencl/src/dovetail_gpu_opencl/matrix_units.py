@@ -41,7 +41,7 @@ def allowed(caps: Capabilities, name: str, precision: str) -> Capabilities:
 
 def _tried(name: str, precision: str) -> str:
     """Why the trial failed; empty when it did not."""
-    command = [sys.executable, "-m", "dovetail_gpu_opencl.matrix_units", name, precision]
+    command = [sys.executable, "-P", "-m", "dovetail_gpu_opencl.matrix_units", name, precision]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:

@@ -49,7 +49,7 @@ def survives(identity: str) -> bool:
 
 
 def _outlives(identity: str) -> bool:
-    command = [sys.executable, "-c", f"from {__name__} import run_probe; run_probe({identity!r})"]
+    command = [sys.executable, "-P", "-c", f"from {__name__} import run_probe; run_probe({identity!r})"]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):  # no process could be started, or it hangs in the compiler
