@@ -1,7 +1,7 @@
 """Writes docs/reference/conformance.md: what the devices of this repository claim, as the conformance kit finds it here.
 
-`python docs/conformance.py` runs every check of NUMPY and of the first OPENCL device. What OPENCL claims depends on the driver,
-so a test compares NUMPY's tables word for word, and of OPENCL's only that every operator stands there and none has failed.
+`python docs/conformance.py` runs every check of NUMPY, ONEDNN and the first OPENCL device. What the last two claim depends on CPU
+and driver: a test compares NUMPY's tables word for word, and of the others only that every operator stands there and none failed.
 """
 
 import sys
@@ -11,7 +11,7 @@ from dovetail.testing import Report, run_checks
 from dovetail.testing.devices import DeviceChecks
 
 PAGE = Path(__file__).resolve().parent / "reference" / "conformance.md"
-DEVICES = ("NUMPY", "OPENCL")
+DEVICES = ("NUMPY", "ONEDNN", "OPENCL")
 
 HEAD = """\
 # Conformance

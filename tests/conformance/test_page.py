@@ -1,4 +1,4 @@
-"""docs/reference/conformance.md. What OPENCL claims depends on the driver, so of its tables only the frame is compared."""
+"""docs/reference/conformance.md. What ONEDNN and OPENCL claim depends on CPU and driver: of these the frame is compared."""
 
 import importlib.util
 import re
@@ -35,7 +35,7 @@ def test_the_reference_device_is_as_the_page_says(writer: ModuleType, sections: 
     assert sections[""].strip() == writer.HEAD.strip()
 
 
-@pytest.mark.parametrize("name", ["NUMPY", "OPENCL"])
+@pytest.mark.parametrize("name", ["NUMPY", "ONEDNN", "OPENCL"])
 def test_every_operator_stands_there_and_none_has_failed(sections: dict[str, str], name: str) -> None:
     listed = re.findall(r"^\| (\w+) \|.*(?:yes|no|planned|\d of \d)", sections[name], re.MULTILINE)
     assert {cls.op_type for cls in find_all()} <= set(listed)
