@@ -275,11 +275,12 @@ The {count} operators of the standard domain `ai.onnx`. `dovetail ops` prints th
 `dovetail where Conv` the files of one.
 
 - **Operator** links to the definition: attributes, shape inference, NumPy reference.
-- **From version**: the operator set versions from which a definition holds, up to the next one. A model that imports an
-  older operator set is refused with a message that says so.
+- **From version**: the operator set versions from which a definition holds, up to the next one. An operator of an
+  older set is refused with a message that says so; ONNX models of sets 1 to 6 are brought to a newer one when they are read.
 - **Types** are those of the newest definition, for each type variable, in the words of the last table.
 - **Can be**: a *post-op* (of floating-point type) is taken over by the node before it, or runs in the device's elementwise
-  kernel; a *view* moves nothing; a *composition* is expanded into other operators where the device has no kernel for it.
+  kernel; a *view* moves nothing; a *composition* is expanded into other operators where the device has no kernel for it;
+  *control flow* runs sub-graphs, and chooses them on the host.
 - **{devices}** link to the device's own kernels for the operator. Where there are none, a node that is no post-op,
   view or composition runs by its NumPy reference on NUMPY. A kernel may refuse a data type or an attribute:
   `dovetail info MODEL` says which nodes of a model a device refuses, and why.
@@ -308,6 +309,8 @@ def abilities(cls: type[Operator]) -> Iterator[str]:
         yield "view"
     if cls.has_composition():
         yield "composition"
+    if cls.has_control():
+        yield "control flow"
 
 
 _FLOAT8 = {DType.FLOAT8_E4M3FN, DType.FLOAT8_E4M3FNUZ, DType.FLOAT8_E5M2, DType.FLOAT8_E5M2FNUZ}

@@ -55,3 +55,10 @@ def test_the_pages_are_found() -> None:
 @pytest.mark.parametrize("page", pages())
 def test_links(page: str) -> None:
     assert broken_links(ROOT / page) == []
+
+
+def test_every_page_is_listed() -> None:
+    listed = {link.partition("#")[0] for link in LINK.findall((ROOT / "docs" / "README.md").read_text(encoding="utf-8"))}
+    pages_of_docs = {name.removeprefix("docs/") for name in pages() if name.startswith("docs/")}
+    assert len(pages_of_docs) > 20
+    assert pages_of_docs - listed == {"README.md"}
