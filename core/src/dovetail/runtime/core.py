@@ -12,9 +12,10 @@ from typing import Any
 from dovetail.config import ConfigSource
 from dovetail.device import Device, DeviceInfo, Reason, Refusal
 from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UnknownFormat, UsageError
-from dovetail.graph.model import Graph, Model, types_with_inputs
+from dovetail.graph.model import Graph, Model, Node, types_with_inputs
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
+from dovetail.ops.identity import Identity
 from dovetail.passes.eliminate import drop_dead_nodes
 from dovetail.plugins import PluginManager
 from dovetail.runtime.compiled_model import CompiledModel, Shapes
@@ -120,7 +121,9 @@ class Core:
         for name, tensor in model.inputs.items():
             if not tensor.is_static:
                 raise UsageError(f"input {name!r} of {model.source} is {tensor}", hint="say all of its shape, with model.reshape")
-        content = self.plugins.write_model(replace(model, graph=self.analyze(model)), suffix, options)
+        content = self.plugins.write_model(
+            replace(model, graph=_with_output_names(self.analyze(model), model.graph)), suffix, options
+        )
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             unfinished.write_bytes(content)
@@ -279,6 +282,14 @@ def _specialised(model: Model, shapes: Shapes | None) -> Graph:
         elif not declared.is_static:
             given[name] = declared.with_shape(tuple(d if isinstance(d, int) else 1 for d in declared.shape or ()))
     return model.graph.replace(types=types_with_inputs(model.graph, given))
+
+
+def _with_output_names(graph: Graph, original: Graph) -> Graph:
+    """`graph` with the outputs called as in `original`: nodes that only hand their input on were left out."""
+    pairs = [(now, name) for now, name in zip(graph.outputs, original.outputs, strict=True) if now != name]
+    nodes = [Node(original.producers[name].name, Identity(), (now,), (name,)) for now, name in pairs]
+    types = {name: graph.types[now] for now, name in pairs if now in graph.types}
+    return graph.replace(nodes=(*graph.nodes, *nodes), outputs=original.outputs, types={**graph.types, **types})
 
 
 def _log_fallbacks(model: Model, plan: Plan, chosen: str) -> None:
