@@ -81,3 +81,14 @@ def test_every_package_has_its_own_pages(folder: str) -> None:
     assert len(readme.split()) > 60, "a README says what the package does and how to use it"
     changelog = (ROOT / folder / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^## {re.escape(project['version'])}\b.*\n\n- ", changelog, re.MULTILINE), "what is in this version?"
+
+
+@pytest.mark.parametrize("folder", PROJECTS)
+def test_metadata_is_that_of_the_others(folder: str) -> None:
+    core, project = PROJECTS["core"], PROJECTS[folder]
+    for key in ("readme", "license", "license-files", "requires-python", "classifiers"):
+        assert project["project"][key] == core["project"][key], key
+    assert project["build-system"] == core["build-system"]
+    assert project["tool"]["hatch"]["build"]["targets"]["sdist"] == core["tool"]["hatch"]["build"]["targets"]["sdist"]
+    assert (ROOT / folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert folder == "core" or any(needed.startswith("dovetail>=") for needed in project["project"]["dependencies"])
