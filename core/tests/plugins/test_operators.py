@@ -38,6 +38,18 @@ def test_standard_operators_need_no_plugin(site: Any, domain: str) -> None:
     assert all(operator.domain == "" for operator in manager.operators(domain))
 
 
+def test_a_pack_adds_to_the_standard_domain_and_replaces_nothing(site: Any, pack: Any) -> None:
+    site.plugin("ops", "ai.onnx", pack("", "Conv", "Novel"), name="more-ops")
+    manager = PluginManager()
+    assert manager.operator("", "Conv", 13) is ops.find("Conv", 13)
+    assert manager.record("more-ops").state == "found", "not imported for an operator of dovetail's own"
+    assert manager.provider(manager.operator("", "Novel", 13)) == "more-ops 1.0"
+    assert manager.operator("", "Conv", 13) is ops.find("Conv", 13)
+    assert PluginManager(prefer=["more-ops"]).operator("", "Conv", 13) is ops.find("Conv", 13)
+    with pytest.raises(PluginError, match="pins ai.onnx::Conv to 'more-ops'"):
+        PluginManager(prefer={"Conv": "more-ops"}).operator("", "Conv", 13)
+
+
 def test_the_newest_class_that_the_version_allows(site: Any) -> None:
     source = "from dovetail.op import Operator\n@hookimpl\ndef dovetail_register_ops(registry):\n"
     source += "    for n in (7, 1, 3):\n        registry.add(type('A', (Operator,), dict(domain='acme', since=n, op_type='A')))\n"

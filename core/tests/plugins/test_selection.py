@@ -116,12 +116,6 @@ def test_an_override_is_opt_in_until_it_is_preferred(three: Any) -> None:
     assert PluginManager(plugins="-faster", prefer=["faster"]).record("faster").state == "blocked"
 
 
-def test_no_pack_can_own_the_standard_domain(three: Any) -> None:
-    three.metadata("greedy", {"ops": {"ai.onnx": "exploding_ops"}})
-    record = PluginManager().record("greedy")
-    assert (record.state, record.hint) == ("failed", "use the entry-point group dovetail.overrides")
-
-
 def test_records_answer_to_id_distribution_and_entry_name(three: Any) -> None:
     manager = PluginManager()
     assert {manager.record(name).id for name in ("acme", "ACME", "Acme_NPU", "acme-npu/devices/acme")} == {

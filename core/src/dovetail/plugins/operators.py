@@ -53,10 +53,12 @@ class Operators:
         domain = plain_domain(domain)
         found = [*self._own(domain, op_type, version)]
         in_session = bool(found)
+        built_in = () if domain else tuple(self._built_in(op_type, version))
         for record in self._packs(domain):
-            found += self._of_pack(record, op_type, version, must_load=not in_session)
-        if not domain:
-            found += self._built_in(op_type, version)
+            # A pack adds to the standard domain what is not there; it is neither asked nor imported for what is.
+            if record.kind == "overrides" or not built_in:
+                found += self._of_pack(record, op_type, version, must_load=not in_session)
+        found += built_in
         pin = self._ledger.preferences.pin(domain, op_type)
         if pin and not any(c.rank >= Rank.PIN for c in found):
             raise self._pin_to_nothing(domain, op_type, version, pin, found)

@@ -204,9 +204,6 @@ def _settled(record: PluginRecord, preferences: Preferences) -> PluginRecord:
         return record
     if (mismatch := requirement_mismatch(record, host_version())) is not None:
         return replace(record, state="incompatible", reason=mismatch[0], hint=mismatch[1])
-    if record.kind == "ops" and not plain_domain(record.key):
-        reason = f"the domain {record.key!r} is dovetail's own, so no pack can own it"
-        return replace(record, state="failed", reason=reason, hint="use the entry-point group dovetail.overrides")
     if record.kind == "overrides" and not preferences.wants(record):
         reason = f"replaces operators of {record.key}, and does so only when it is preferred"
         return replace(
