@@ -1,0 +1,50 @@
+"""Fixtures: a session, models of one node as files, and a random generator."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import helper
+
+import dovetail
+
+Build = Callable[..., bytes]
+
+
+@pytest.fixture(scope="session")
+def core() -> dovetail.Core:
+    return dovetail.Core()
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20180906)
+
+
+@pytest.fixture
+def model() -> Build:
+    """`model(op_type, arrays, outputs, domain="ai.onnx.ml", version=3, **attributes)`: an ONNX file of one node."""
+
+    def build(
+        op_type: str,
+        arrays: list[NDArray[Any]],
+        outputs: list[int],
+        domain: str = "ai.onnx.ml",
+        version: int = 3,
+        **attributes: Any,
+    ) -> bytes:
+        names = [f"x{i}" for i in range(len(arrays))]
+        node = helper.make_node(op_type, names, [f"y{i}" for i in range(len(outputs))], domain=domain, **attributes)
+        inputs = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for name, a in zip(names, arrays, strict=True)
+        ]
+        results = [helper.make_tensor_value_info(f"y{i}", kind, None) for i, kind in enumerate(outputs)]
+        opsets = [helper.make_opsetid("", 20), *([helper.make_opsetid(domain, version)] if domain else [])]
+        graph = helper.make_graph([node], "graph", inputs, results)
+        content: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+        return content
+
+    return build
