@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 import re
 from functools import cache
 from itertools import pairwise
@@ -132,8 +133,8 @@ def test_every_public_name_has_a_docstring(module: str) -> None:
 
 
 def is_documented(name: str, value: object) -> bool:
-    """A class or function by its own docstring, a constant by the string below its assignment."""
-    if isinstance(value, type) or hasattr(value, "__qualname__"):
+    """A class or function by its own docstring, a constant or alias by the string below its assignment."""
+    if isinstance(value, type) or inspect.isroutine(value):
         # A dataclass without a docstring gets its signature as one.
         doc = value.__dict__.get("__doc__") if isinstance(value, type) else value.__doc__
         return bool(doc) and not str(doc).startswith(f"{name}(")
