@@ -108,17 +108,25 @@
 #define PITCH_N (TILE_N + PAD)
 #define RESULTS (WORK_M * WORK_N / 32)
 #else
+#define PAD(v) (TILE_K == 16 ? 8 : (v))
 #if defined(CONV) || A_M == 1
 #define PITCH_M TILE_M
 #else
-#define PITCH_M (TILE_M + VM)
+#define PITCH_M (TILE_M + PAD(VM))
 #endif
 #if defined(CONV) || B_N == 1
 #define PITCH_N TILE_N
 #else
-#define PITCH_N (TILE_N + VN)
+#define PITCH_N (TILE_N + PAD(VN))
 #endif
 #define RESULTS (WORK_M * WORK_N)
+#endif
+// Where a factor is dense along k, an item loads four k side by side. Both factors take k in an order that puts what neighbouring
+// items write into neighbouring rows, and so into several banks; it changes the order of a sum.
+#if defined(CONV) || (A_M == 1 && B_N == 1)
+#define ROW(k) (k)
+#else
+#define ROW(k) ((k) % 4 * (TILE_K / 4) + (k) / 4)
 #endif
 #define BUFFER (TILE_K * (PITCH_M + PITCH_N))
 #define SUMS (SLICES / 2 * TILE_M * TILE_N)
@@ -351,12 +359,12 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
         A_AT(e);
         if (WHOLE(TILE_M * TILE_K / A_V) || e < TILE_M * TILE_K / A_V) {
 #if defined(CONV) || A_M == 1
-          *(__local WIDE(ACC, A_V)*)(ta + k * PITCH_M + m) = ra[i];
+          *(__local WIDE(ACC, A_V)*)(ta + ROW(k) * PITCH_M + m) = ra[i];
 #else
           ACC v[A_V] __attribute__((aligned(16)));
           *(WIDE(ACC, A_V)*)v = ra[i];
 #pragma unroll
-          for (int j = 0; j < A_V; ++j) ta[(k + j) * PITCH_M + m] = v[j];
+          for (int j = 0; j < A_V; ++j) ta[ROW(k + j) * PITCH_M + m] = v[j];
 #endif
         }
       }
@@ -366,12 +374,12 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
         B_AT(e);
         if (WHOLE(TILE_N * TILE_K / B_V) || e < TILE_N * TILE_K / B_V) {
 #if defined(CONV) || B_N == 1
-          *(__local WIDE(ACC, B_V)*)(tb + k * PITCH_N + n) = rb[i];
+          *(__local WIDE(ACC, B_V)*)(tb + ROW(k) * PITCH_N + n) = rb[i];
 #else
           ACC v[B_V] __attribute__((aligned(16)));
           *(WIDE(ACC, B_V)*)v = rb[i];
 #pragma unroll
-          for (int j = 0; j < B_V; ++j) tb[(k + j) * PITCH_N + n] = v[j];
+          for (int j = 0; j < B_V; ++j) tb[ROW(k + j) * PITCH_N + n] = v[j];
 #endif
         }
       }

@@ -57,7 +57,7 @@ class Tiling:
 
     def local_elements(self) -> int:
         """Elements of local memory, at most."""
-        pads = 16 if self.matrix else min(4, self.work_m) + min(4, self.work_n)
+        pads = 16 if self.matrix or self.tile_k == 16 else min(4, self.work_m) + min(4, self.work_n)
         buffers = self.buffers * self.tile_k * (self.tile_m + self.tile_n + pads)
         return max(buffers, self.slices // 2 * self.tile_m * self.tile_n)
 
