@@ -120,7 +120,8 @@ class Core:
             raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint="give format=")
         for name, tensor in model.inputs.items():
             if not tensor.is_static:
-                raise UsageError(f"input {name!r} of {model.source} is {tensor}", hint="say all of its shape, with model.reshape")
+                hint = "say all of its shape: model.reshape, on the command line --shape"
+                raise UsageError(f"input {name!r} of {model.source} is {tensor}", hint=hint)
         content = self.plugins.write_model(
             replace(model, graph=_with_output_names(self.analyze(model), model.graph)), suffix, options
         )
