@@ -11,7 +11,6 @@ from dovetail_frontend_openvino.text import dimension, element_type, integer
 __all__ = ["Body", "Layer", "Net", "Port", "PortMapping", "read_net", "split_names"]
 
 VERSIONS = (10, 11)
-MAX_RANK = 64
 _STANDARD = re.compile(r"opset[0-9]+")
 _NET_CHILDREN = frozenset({"layers", "edges"})
 _BODIES = ("body", "then_body", "else_body")
@@ -183,8 +182,6 @@ def _read_ports(holder: Element | None) -> tuple[Port, ...]:
 def _read_port(item: Element) -> Port:
     _expect(item, "port", "input> or <output")
     where = f"line {item.line}: "
-    if len(item.dims) > MAX_RANK:
-        raise FormatError(f"{where}the port has {len(item.dims)} dimensions", hint=f"accepted: at most {MAX_RANK}")
     precision = item.attributes.get("precision")
     return Port(
         _integer(item, "id"),

@@ -10,6 +10,7 @@ from dovetail.frontend import AttributeText, FormatError, Graph, GraphError, Out
 from dovetail_frontend_openvino.call import Call, Value
 from dovetail_frontend_openvino.emit import Emitter, Names
 from dovetail_frontend_openvino.layers import Layer, Net, Port
+from dovetail_frontend_openvino.markup import MAX_RANK
 from dovetail_frontend_openvino.text import element_type, shape
 from dovetail_frontend_openvino.translations import translation
 from dovetail_frontend_openvino.weights import Weights
@@ -241,8 +242,8 @@ def _declared_input(layer: Layer) -> TensorType:
     if dtype is None:
         raise FormatError("the element type of the input is open", hint="accepted: a Parameter with an element_type such as f32")
     dims = shape(attributes["shape"], "a dimension of shape") if "shape" in attributes else port.shape
-    if dims is not None and len(dims) > 64:
-        raise FormatError(f"the shape has {len(dims)} dimensions", hint="accepted: at most 64")
+    if dims is not None and len(dims) > MAX_RANK:
+        raise FormatError(f"the shape has {len(dims)} dimensions", hint=f"accepted: at most {MAX_RANK}")
     return TensorType(dtype, dims)
 
 

@@ -7,14 +7,16 @@ from xml.parsers import expat
 
 from dovetail.frontend import FormatError, printable
 
-__all__ = ["Element", "parse"]
+__all__ = ["MAX_RANK", "Element", "parse"]
+
+MAX_RANK = 64
 
 MAX_DEPTH = 136
 """A sub-graph adds four levels, and sub-graphs may be nested 32 deep: Python's own stack sets the limit."""
 
-_ELEMENTS = 250_000
+_ELEMENTS = 150_000
 _BYTES_FOR_AN_ELEMENT = 100
-"""A file may have 250,000 elements that are kept, and one more for every 100 bytes: save_model writes one for 110 or more."""
+"""A file may have 150,000 elements that are kept, and one more for every 100 bytes: save_model writes one for 110 or more."""
 
 _SKIPPED = frozenset({"rt_info", "meta_data", "statistics", "quantization_parameters"})
 _PUT_TOGETHER = frozenset({"dim"})
@@ -130,7 +132,12 @@ class _Builder:
         elif self._text is not None:
             if not self._open:
                 raise FormatError(f"line {self._line}: <dim> outside of a <port>")
-            self._open[-1].dims.append("".join(self._text).strip())
+            dims = self._open[-1].dims
+            dims.append("".join(self._text).strip())
+            if len(dims) > MAX_RANK:
+                raise FormatError(
+                    f"line {self._line}: the port has more than {MAX_RANK} dimensions", hint="accepted: at most that many"
+                )
             self._text = None
         else:
             self._open.pop()

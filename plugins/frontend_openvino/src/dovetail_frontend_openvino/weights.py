@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.frontend import DType, FormatError, ModelSource, as_constant, printable
+from dovetail_frontend_openvino.markup import MAX_RANK
 from dovetail_frontend_openvino.text import element_type, integer, shape
 
 __all__ = ["Weights"]
@@ -92,8 +93,8 @@ class Weights:
 def _dims(text: str) -> tuple[int, ...]:
     dims = shape(text, "a dimension of shape")
     known = [d for d in dims or () if isinstance(d, int)]
-    if dims is None or len(known) < len(dims) or len(dims) > 64:
-        raise FormatError(f"the shape is '{printable(text)}'", hint="a Const has at most 64 dimensions, each a number")
+    if dims is None or len(known) < len(dims) or len(dims) > MAX_RANK:
+        raise FormatError(f"the shape is '{printable(text)}'", hint=f"a Const has at most {MAX_RANK} dimensions, each a number")
     return tuple(known)
 
 

@@ -1,0 +1,9 @@
+"""The conformance kit: malformed input is refused with an error that says so."""
+
+from dovetail.testing import FrontendConformance
+
+
+class TestConformance(FrontendConformance):
+    """Content that is no IR."""
+
+    format = "xml"
