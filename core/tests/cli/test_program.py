@@ -50,14 +50,17 @@ def test_entry_point_is_installed() -> None:
 
 def test_help_lists_the_commands(invoke: Invoke) -> None:
     text = invoke("--help").stdout
-    listed = re.findall(r"^  (\w+) +\w", text.partition("Commands:")[2], re.MULTILINE)
+    commands = text.partition("Commands:")[2]
+    listed = re.findall(r"^  (\w+) +\w", commands, re.MULTILINE)
     assert listed == COMMANDS
+    assert "..." not in commands, "the first sentence of a command's help fits into its line"
 
 
 @pytest.mark.parametrize("group", BELOW)
 def test_help_of_a_group_lists_its_commands(invoke: Invoke, group: str) -> None:
-    text = invoke(group, "--help").stdout
-    assert re.findall(r"^  ([\w-]+) +\w", text.partition("Commands:")[2], re.MULTILINE) == BELOW[group]
+    commands = invoke(group, "--help").stdout.partition("Commands:")[2]
+    assert re.findall(r"^  ([\w-]+) +\w", commands, re.MULTILINE) == BELOW[group]
+    assert "..." not in commands
 
 
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)

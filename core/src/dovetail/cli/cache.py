@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """See and clear what devices keep on disk: compiled kernels, tuning results.
+    """See and clear what devices keep on disk.
 
-    Deleting it costs time, never a result. The folder is DOVETAIL_CACHE_DIR, else dovetail's in the platform's cache folder.
+    That is compiled kernels, tuning results, and what was found out about drivers. Deleting it costs time, never a result. The
+    folder is DOVETAIL_CACHE_DIR, else dovetail's in the platform's cache folder.
     """
 
 
@@ -38,7 +39,7 @@ def path(as_json: bool) -> None:
 
 @make_command("dovetail cache list --json", name="list")
 def list_(as_json: bool) -> None:
-    """List the sections of the cache: entries, bytes, and when one was used last.
+    """List the sections of the cache, their sizes and last use.
 
     \b
     JSON: {"path", "sections": [{"section", "entries", "bytes", "used"}]}

@@ -47,11 +47,11 @@ def command(
     model: str, devices: tuple[str, ...], given: tuple[str, ...], nodes: bool, tolerance: float, extensions: tuple[str, ...],
     shapes: tuple[str, ...], seed: int, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run MODEL with the same inputs on two devices and show how far the results are apart.
+    """Run MODEL on two devices and show how far the results are apart.
 
-    The absolute difference is the largest |a - b| of a value; the relative one is that divided by the largest finite |b|, where
-    b is from the second device. NaN agrees with NaN and an infinity with itself; where only one side has them, or text
-    differs, the difference is infinite. The exit code is 1 when a relative difference is above --tolerance.
+    Both get the same inputs. The absolute difference is the largest |a - b| of a value; the relative one is that divided by the
+    largest finite |b|, where b is from the second device. NaN agrees with NaN and an infinity with itself; where only one side
+    has them, or text differs, the difference is infinite. The exit code is 1 when a relative difference is above --tolerance.
 
     With --nodes the first device runs the model cut off behind each of its nodes in turn: fused as in the whole model up to
     there, and compiled once for each node. The first node that differs is where to look.

@@ -28,7 +28,7 @@ def command(
     shapes: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Read the model SOURCE and write it as TARGET, in the format of its suffix.
+    """Write the model SOURCE as TARGET, in the format of its suffix.
 
     Operators keep their names, constants and metadata their content; what can be computed beforehand becomes a constant. An
     existing TARGET is replaced. When the format cannot hold an operator, the node is named and nothing is written.

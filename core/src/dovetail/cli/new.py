@@ -49,9 +49,10 @@ _folder_option = click.option(
 @click.option("--domain", help="The ONNX domain of the operators.  [default: NAME with dots: acme-ops owns acme.ops]")
 @_folder_option
 def new_op_pack(name: str, domain: str | None, folder: Path | None, as_json: bool) -> None:
-    """Write an op pack with one operator: shape inference, NumPy reference, OpenCL kernel, cases and tests.
+    """Write an op pack with one operator.
 
-    NAME is the package's name for pip. The command fails when the folder exists, or another package owns the domain.
+    It has shape inference, a NumPy reference, an OpenCL kernel, cases and tests. NAME is the package's name for pip. The
+    command fails when the folder exists, or another package owns the domain.
 
     \b
     JSON: {"folder", "distribution", "module", "domain", "files": [],
@@ -69,9 +70,10 @@ def new_op_pack(name: str, domain: str | None, folder: Path | None, as_json: boo
 @click.option("--type", "device_type", help="What users call the device.  [default: NAME in capitals: acme-npu is ACME_NPU]")
 @_folder_option
 def new_device(name: str, device_type: str | None, folder: Path | None, as_json: bool) -> None:
-    """Write a device package with one kernel of its own, which runs all else by NumPy references.
+    """Write a device package with one kernel of its own.
 
-    NAME is the package's name for pip. The command fails when the folder exists, or another package provides the device.
+    All else runs by NumPy references. NAME is the package's name for pip. The command fails when the folder exists, or another
+    package provides the device.
 
     \b
     JSON: {"folder", "distribution", "module", "type", "files": [],

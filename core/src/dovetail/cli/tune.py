@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def command(
     model: str, device: str, seconds: float, extensions: tuple[str, ...], shapes: tuple[str, ...], seed: int, as_json: bool
 ) -> None:
-    """Tune DEVICE for the kernels of MODEL, for one set of input shapes.
+    """Tune DEVICE for MODEL, with one set of input shapes.
 
     The device times candidates for each distinct problem that it has not tuned before, checks the result of each, and keeps the
     fastest: this and later processes use it. Inputs are random, and dimensions that the model leaves open are 1 unless --shape

@@ -23,4 +23,4 @@ class _Plugins(click.Group):
 
 @click.group(cls=_Plugins)
 def command() -> None:
-    """List the installed plugins, examine them, and see which of several is used."""
+    """List and examine plugins, and see which of several is used."""

@@ -65,11 +65,11 @@ class Diagnosis:
     help="Seconds that one plugin may take.",
 )
 def command(name: str | None, timeout: float, as_json: bool) -> None:
-    """Examine all installed plugins, or one, each in a process of its own: a plugin that hangs or crashes harms nothing.
+    """Examine all plugins, or one, each in a process of its own.
 
-    Checked are metadata and version, import time, hooks, devices, one operator on each device, and a case of each operator that
-    the plugin claims. NAME is a distribution, an entry name or an id from `dovetail plugins list`. The verdict is OK, WARN
-    (works, but look at it) or FAIL; the exit code is 1 when one is FAIL.
+    A plugin that hangs or crashes harms nothing. Checked are metadata and version, import time, hooks, devices, one operator on
+    each device, and a case of each operator that the plugin claims. NAME is a distribution, an entry name or an id from
+    `dovetail plugins list`. The verdict is OK, WARN (works, but look at it) or FAIL; the exit code is 1 when one is FAIL.
 
     \b
     JSON: {"plugins": [{"id", "distribution", "version", "verdict",

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     "--opset", type=click.IntRange(min=1), metavar="N", help="The operator set version of the domain. [default: newest]"
 )
 def command(operator: str, device: str | None, dtype: str | None, opset: int | None, as_json: bool) -> None:
-    """List all definitions of an operator, the one that is used, and why. Runs nothing.
+    """List all definitions of an operator, and say which one is used.
 
-    DOMAIN::OP is for example com.acme::Twist; standard operators need no domain. Without --device nothing is known of kernels,
-    and rule 2 is left out. A plan asks the device itself, which may refuse a shape or an attribute: then the next definition
-    has its turn. The exit code is 1 when it is not decided.
+    Nothing is run. DOMAIN::OP is for example com.acme::Twist; standard operators need no domain. Without --device nothing is
+    known of kernels, and rule 2 is left out. A plan asks the device itself, which may refuse a shape or an attribute: then the
+    next definition has its turn. The exit code is 1 when it is not decided.
 
     \b
     JSON: {"operator", "device", "dtype", "opset", "winner", "rule",
