@@ -220,17 +220,22 @@ def test_info(invoke_json: InvokeJson, linear: Path, device: str) -> None:
     told = invoke_json("info", linear, "--shape", "x=4,3")
     assert set(told) == {
         "model", "format", "opsets", "inputs", "outputs", "nodes", "parameters", "parameter_bytes", "flops", "activation_bytes",
-        "activation_bytes_unshared", "operators", "devices",
+        "activation_bytes_unshared", "operators", "devices", "output_types",
     }  # fmt: skip
+    assert list(told["output_types"].values()) == [{"dtype": "float32", "shape": [4, 2]}]
     assert told["opsets"] == {"": 17, "com.acme": 1}
     assert told["inputs"] == {"x": {"dtype": "float32", "shape": ["N", 3], "used_shape": [4, 3]}}
     assert (told["nodes"], told["parameters"], told["parameter_bytes"]) == (3, 8, 32)
     assert told["flops"] == 4 * (12 + 2 + 2)
     assert 0 < told["activation_bytes"] <= told["activation_bytes_unshared"]
     rows = {row["operator"]: row for row in told["operators"]}
+    provider = rows["MatMul"].pop("provider")
+    assert provider.startswith("dovetail ")
     assert rows["MatMul"] == {"operator": "MatMul", "count": 1, "analyzed": 1, "flops": 48}
     (mine,) = (d for d in told["devices"] if d["device"] == device)
     assert (mine["error"], mine["accepted"], mine["nodes"], mine["refused"]) == (None, 3, 3, [])
+    assert mine["provider"].startswith("dovetail-")
+    assert mine["provider"].split()[0].endswith(device.partition(".")[0].lower())
 
 
 def test_info_takes_open_dimensions_as_1(invoke: Invoke, invoke_json: InvokeJson, linear: Path) -> None:
@@ -240,6 +245,8 @@ def test_info_takes_open_dimensions_as_1(invoke: Invoke, invoke_json: InvokeJson
     text = invoke("info", linear).stdout
     assert "float32[N, 3], here [1, 3]" in text
     assert re.search(r"MatMul +1 +12 +75.0% +all", text)
+    assert re.search(r"output \w+ +float32\[1, 2\]", text)
+    assert re.search(r"NUMPY +dovetail-cpu-numpy \S+ +3 of 3", text)
 
 
 def test_info_names_refused_nodes(

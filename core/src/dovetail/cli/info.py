@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def command(model: str, extensions: tuple[str, ...], shapes: tuple[str, ...], as_json: bool) -> None:
     """Show what MODEL consists of and which devices run it.
 
-    That is its inputs, outputs, operators, parameters and cost, and for each device the nodes that it refuses, with the reason.
+    That is its inputs, outputs, operators, parameters and cost; which package defines each operator; and for each device the
+    package that serves it, the operators that it runs, and the nodes that it refuses, with the reason.
     FLOPs, memory and device support are for one set of input shapes: open dimensions are 1 unless --shape sets them. A
     multiply-add counts as two FLOPs. Device support is that of a plan before fusion: compositions expanded, batch norms
     folded; a refused node runs on the reference device.
@@ -30,10 +31,11 @@ def command(model: str, extensions: tuple[str, ...], shapes: tuple[str, ...], as
     \b
     JSON: {"model", "format", "opsets": {domain: version},
            "inputs": {name: {"dtype", "shape", "used_shape"}}, "outputs": [],
+           "output_types": {name: {"dtype", "shape"}},
            "nodes", "parameters", "parameter_bytes", "flops",
            "activation_bytes", "activation_bytes_unshared",
-           "operators": [{"operator", "count", "analyzed", "flops"}],
-           "devices": [{"device", "error", "accepted", "nodes",
+           "operators": [{"operator", "count", "analyzed", "flops", "provider"}],
+           "devices": [{"device", "provider", "error", "accepted", "nodes",
              "refused": [{"node", "operator", "reason", "detail"}]}]}
     Parameters are the elements of all constants; activation bytes the peak of
     intermediate values with and without reuse of memory; analyzed the number
@@ -51,11 +53,12 @@ def command(model: str, extensions: tuple[str, ...], shapes: tuple[str, ...], as
         "opsets": dict(read.opsets),
         "inputs": {name: _input(tensor, used.inputs[name]) for name, tensor in read.inputs.items()},
         "outputs": list(read.outputs),
+        "output_types": {name: _output(graph, now) for name, now in zip(read.outputs, graph.outputs, strict=True)},
         "nodes": len(read.graph.nodes),
         **_parameters(read.graph),
         "flops": _sum([_flops(node, graph) for node in graph.nodes]),
         **_activations(graph),
-        "operators": _operators(read, graph),
+        "operators": _operators(core, read, graph),
         "devices": [_support(core, used, graph, device) for device in core.available_devices],
     }
     if as_json:
@@ -67,6 +70,12 @@ def command(model: str, extensions: tuple[str, ...], shapes: tuple[str, ...], as
 def _input(declared: "TensorType", used: "TensorType") -> dict[str, Any]:
     shape = None if declared.shape is None else list(declared.shape)
     return {"dtype": declared.dtype.value, "shape": shape, "used_shape": list(used.dims)}
+
+
+def _output(graph: "Graph", name: str) -> dict[str, Any] | None:
+    """The type of an output; None for one that is known only at run time."""
+    tensor = graph.types.get(name)
+    return {"dtype": tensor.dtype.value, "shape": list(tensor.dims)} if tensor is not None and tensor.is_static else None
 
 
 def _parameters(graph: "Graph") -> dict[str, int]:
@@ -102,14 +111,22 @@ def _activations(graph: "Graph") -> dict[str, int | None]:
     return {"activation_bytes": plan.peak, "activation_bytes_unshared": plan.unshared}
 
 
-def _operators(model: "Model", graph: "Graph") -> list[dict[str, Any]]:
-    """One row an operator, the most expensive first: how often it is in the file, and after folding."""
+def _operators(core: "Core", model: "Model", graph: "Graph") -> list[dict[str, Any]]:
+    """One row an operator, the most expensive first: how often it is in the file, and after folding, and who defines it."""
+    providers = {node.op.key: core.plugins.provider(type(node.op)) for node in graph.nodes}
     in_file = Counter(node.op.key for node in model.graph.nodes)
     analyzed: dict[str, list[int | None]] = {key: [] for key in in_file}
     for node in graph.nodes:
         analyzed.setdefault(node.op.key, []).append(_flops(node, graph))
     rows = [
-        {"operator": key, "count": in_file[key], "analyzed": len(flops), "flops": _sum(flops)} for key, flops in analyzed.items()
+        {
+            "operator": key,
+            "count": in_file[key],
+            "analyzed": len(flops),
+            "flops": _sum(flops),
+            "provider": providers.get(key),
+        }
+        for key, flops in analyzed.items()
     ]
     return sorted(rows, key=lambda row: (-(row["flops"] or 0), row["operator"]))
 
@@ -119,10 +136,12 @@ def _support(core: "Core", model: "Model", graph: "Graph", device: str) -> dict[
     from dovetail.errors import DovetailError
 
     operators = {node.name: node.op.key for node in graph.nodes}
+    provider = core.plugins.owner("devices", device.partition(".")[0].lower()).provider
     try:
         answers = core.query_model(model, device)
     except DovetailError as error:
-        return {"device": device, "error": str(error), "accepted": 0, "nodes": len(operators), "refused": []}
+        nodes = len(operators)
+        return {"device": device, "provider": provider, "error": str(error), "accepted": 0, "nodes": nodes, "refused": []}
     refused = [
         {"node": name, "operator": operators[name], "reason": answer.reason.value, "detail": answer.detail}
         for name, answer in answers.items()
@@ -130,6 +149,7 @@ def _support(core: "Core", model: "Model", graph: "Graph", device: str) -> dict[
     ]
     return {
         "device": device,
+        "provider": provider,
         "error": None,
         "accepted": len(answers) - len(refused),
         "nodes": len(answers),
@@ -140,13 +160,18 @@ def _support(core: "Core", model: "Model", graph: "Graph", device: str) -> dict[
 def _print(described: dict[str, Any]) -> None:
     print_table(described["model"], ("property", "value"), _properties(described))
     devices = described["devices"]
-    columns = ["operator", ">count", ">FLOPs", ">share", *(d["device"] for d in devices)]
+    columns = ["operator", ">count", ">FLOPs", ">share", *(d["device"] for d in devices), "defined by"]
     print_table("Operators", columns, [_operator_row(row, described) for row in described["operators"]])
+    print_table("Devices", ("device", "served by", ">nodes"), [_device_row(device) for device in devices])
     for device in devices:
         if device["error"]:
             remark(f"{device['device']}: {device['error']}")
     if refused := _refused_rows(devices):
         print_table("Refused", ("device", "operator", "reason", "nodes"), refused)
+
+
+def _device_row(device: dict[str, Any]) -> tuple[str, str, str]:
+    return device["device"], device["provider"], "error" if device["error"] else f"{device['accepted']} of {device['nodes']}"
 
 
 def _refused_rows(devices: list[dict[str, Any]]) -> list[tuple[str, ...]]:
@@ -169,7 +194,7 @@ def _properties(described: dict[str, Any]) -> list[tuple[str, str]]:
         ("format", described["format"]),
         ("operator sets", ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in described["opsets"].items())),
         *((f"input {name}", _input_text(given)) for name, given in described["inputs"].items()),
-        ("outputs", ", ".join(described["outputs"])),
+        *((f"output {name}", _output_text(described["output_types"][name])) for name in described["outputs"]),
         ("nodes", count(described["nodes"])),
         ("parameters", f"{count(described['parameters'])} ({size(described['parameter_bytes'])})"),
         ("FLOPs", _or_unknown(described["flops"], count)),
@@ -182,6 +207,10 @@ def _input_text(given: dict[str, Any]) -> str:
     shown = "..." if shape is None else ", ".join("?" if d is None else str(d) for d in shape)
     used = "" if shape == given["used_shape"] else f", here {given['used_shape']}"
     return f"{given['dtype']}[{shown}]{used}"
+
+
+def _output_text(known: dict[str, Any] | None) -> str:
+    return "known only at run time" if known is None else f"{known['dtype']}[{', '.join(map(str, known['shape']))}]"
 
 
 def _activation_text(described: dict[str, Any]) -> str:
@@ -198,7 +227,7 @@ def _operator_row(row: dict[str, Any], described: dict[str, Any]) -> list[str]:
     total, flops = described["flops"], row["flops"]
     share = f"{flops / total:.1%}" if total and flops is not None else "-"
     cells = [row["operator"], str(row["count"]), "?" if flops is None else count(flops), share]
-    return cells + [_support_cell(row, device) for device in described["devices"]]
+    return [*cells, *(_support_cell(row, device) for device in described["devices"]), row["provider"] or "-"]
 
 
 def _support_cell(row: dict[str, Any], device: dict[str, Any]) -> str:
