@@ -28,6 +28,7 @@ PAGES = (
     "how-to/test_your_plugin.md",
     "how-to/doctor.md",
     "how-to/explain_a_plan.md",
+    "how-to/convert_models.md",
     "how-to/lower_precision.md",
     "reference/post_ops.md",
 )
