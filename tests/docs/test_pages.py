@@ -119,6 +119,15 @@ def test_a_difference_is_found() -> None:
     assert not shows("ad ... 2", printed)
 
 
+def test_every_page_with_examples_is_run() -> None:
+    tests = "".join(
+        path.read_text(encoding="utf-8") for folder in ("docs", "authoring") for path in DOCS.parent.glob(f"tests/{folder}/*.py")
+    )
+    pages = [path for folder in ("tutorial", "how-to") for path in (DOCS / folder).glob("*.md")]
+    assert len(pages) > 10
+    assert [page.name for page in pages if any(blocks(f"{page.parent.name}/{page.name}")) and page.name not in tests] == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
