@@ -66,9 +66,7 @@ def test_attention(sizes: tuple[Any, ...], kind_device: Callable[[str], Any], be
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-6 * max(1.0, float(np.abs(expected).max())))
 
 
-def test_nan_stays_in_its_row(
-    kind_device: Callable[[str], Any], bench: Any, rng: Any
-) -> None:
+def test_nan_stays_in_its_row(kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     q, k, v = (rng.standard_normal((1, 1, 5, 4)).astype(np.float32) for _ in range(3))
     q[0, 0, 3, 0] = np.nan
     device = kind_device("GPU")
