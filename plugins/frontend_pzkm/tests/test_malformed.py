@@ -12,7 +12,7 @@ import pytest
 import dovetail
 from dovetail.errors import DovetailError, FormatError, GraphError, UsageError
 from dovetail_frontend_pzkm import dovetail_read_model
-from dovetail_frontend_pzkm.schema import PModel
+from dovetail_frontend_pzkm.schema import PModel, Weights
 from dovetail_frontend_pzkm.wire import MAX_TABLES, read_tables, write_tables
 
 Change = Callable[[Any, PModel], PModel]
@@ -306,6 +306,41 @@ def test_tables_that_many_offsets_share_do_not_multiply(count: int) -> None:
     tracemalloc.stop()
     assert used < 4 * len(content) + 256 * 2**20
     assert MAX_TABLES == 100_000
+
+
+def test_what_takes_more_memory_than_bytes_is_bounded(files: Any) -> None:
+    stored = files.network(size=16)
+    shape = files.without(stored.tensor_buffer[3].shape, dims=(1,) * 100_001)
+    many = files.without(stored, model_runtime_input_id=(0,) * 100_001)
+    texts = files.without(stored, author="\U0001f331" * (2**22 + 1))
+    attribute = conv_with(files, stored, files.meta("padTop", "1" * 10_001))
+    for broken, words in (
+        (tensor_with(files, stored, 3, shape=shape), "tensor_buffer[3].shape.dims: there are 100001 numbers"),
+        (many, "model_runtime_input_id: there are 100001 numbers"),
+        (texts, "author: the names and texts of the file have more than 16777216 bytes"),
+        (attribute, "attribute 'padTop': it has 10001 bytes"),
+    ):
+        with pytest.raises(FormatError) as caught:
+            files.read(broken)
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_four_bits_take_two_bytes_for_each_that_is_stored(files: Any, number: int) -> None:
+    size = 3 * 2**20 + 5
+    packed = np.random.default_rng(3).integers(0, 256, size, np.uint8)
+    one = files.tensor(0, (2 * size - 1,))
+    weights = Weights(1, 2 * size - 1, packed.tobytes())
+    one = files.without(one, tesor_type=0, data_type=number, weights=weights)
+    content = write_tables(files.model([one], [], [], [0]))
+    tracemalloc.start()
+    model = dovetail_read_model(content, {})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * size + 16 * 2**20
+    codes = np.stack([packed & 15, packed >> 4], -1).ravel()[:-1].astype(int)
+    (found,) = model.graph.constants.values()
+    np.testing.assert_array_equal(found.ravel().astype(int), codes if number == 3 else (codes + 8) % 16 - 8)
 
 
 def test_reading_takes_no_options(files: Any) -> None:

@@ -28,6 +28,11 @@ MIN_RANK = 4
 """Shapes in a file have four dimensions at least."""
 
 _MAX_RANK = 64
+_MAX_ELEMENTS = 1024
+"""Of an attribute: lists have two a dimension at most."""
+
+_MAX_TEXT = 10_000
+_BLOCK = 2**20
 _DTYPES: dict[DataType, DType] = {
     DataType.INT32: DType.INT32,
     DataType.BOOL: DType.BOOL,
@@ -125,16 +130,19 @@ def tensor_array(tensor: Tensor, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _four_bits(stored: NDArray[np.uint8], dtype: DType, count: int, packed: bool) -> NDArray[Any]:
-    codes = np.stack([stored & 15, stored >> 4], axis=-1).reshape(-1)[:count] if packed else stored
-    signed = codes.astype(np.int8)
-    if dtype is DType.UINT4:
-        _in_range(codes.astype(np.int16), 0, 15)
-    elif packed:
-        signed = (signed ^ np.int8(8)) - np.int8(8)
-    else:
-        signed = codes.view(np.int8)
-        _in_range(signed, -8, 7)
-    return signed.astype(dtype.numpy)
+    """Block by block: the values take two bytes for each that is stored, and steps between would take as much again."""
+    found = np.empty(count, dtype.numpy)
+    step = 2 if packed else 1
+    for start in range(0, stored.size, _BLOCK):
+        block = stored[start : start + _BLOCK]
+        codes = np.stack([block & 15, block >> 4], axis=-1).reshape(-1) if packed else block
+        values = codes.view(np.int8) if dtype is DType.INT4 else codes
+        if packed and dtype is DType.INT4:
+            values = (values ^ np.int8(8)) - np.int8(8)
+        part = found[step * start : step * start + values.size]
+        _in_range(values, *((-8, 7) if dtype is DType.INT4 else (0, 15)))
+        part[:] = values[: part.size].astype(dtype.numpy)
+    return found
 
 
 def _in_range(values: NDArray[Any], low: int, high: int) -> None:
@@ -174,6 +182,8 @@ def attribute_values(kind: LayerType, attributes: Attributes | None) -> dict[str
 
 
 def _elements(meta: AttrMeta) -> tuple[Any, ...] | str:
+    if len(meta.buffer) > max(_MAX_TEXT, 4 * _MAX_ELEMENTS):
+        raise FormatError(f"it has {len(meta.buffer)} bytes; accepted: at most {_MAX_TEXT}, and {_MAX_ELEMENTS} numbers")
     data, count = bytes(meta.buffer), meta.buffer_ele_num
     if meta.buffer_data == DataType.CHAR:
         if count > len(data) or any(data[count:]):
@@ -219,7 +229,7 @@ def text_integers(name: str, text: str) -> tuple[int, ...]:
 
 def _numbers(text: str) -> tuple[float, ...]:
     parts = [part for part in _SEPARATORS.split(text) if part]
-    if len(text) > 10_000 or not all(_NUMBER.fullmatch(part) for part in parts):
+    if not all(_NUMBER.fullmatch(part) for part in parts):
         raise FormatError(f"it is '{printable(text)}'; accepted: numbers")
     return tuple(float(part) for part in parts)
 

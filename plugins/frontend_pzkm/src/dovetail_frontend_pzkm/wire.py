@@ -21,6 +21,12 @@ __all__ = ["MAX_TABLES", "read_tables", "write_tables"]
 MAX_TABLES = 100_000
 """Tables in a file: a layer of a network takes about 20."""
 
+MAX_NUMBERS = 100_000
+"""Elements of a vector of numbers: dimensions, or the ids of inputs and outputs. In Python each takes nine times its bytes."""
+
+MAX_TEXT = 2**24
+"""Bytes of all names and texts. In Python a character takes up to four times its bytes."""
+
 _SHARED = 4
 _SLACK = 4096
 _FLAGS: dict[Kind, Any] = {
@@ -54,6 +60,7 @@ class _Reader:
         self.content = content
         self.view = memoryview(content)
         self.left = _SHARED * len(content) + _SLACK
+        self.text = MAX_TEXT
         self.tables = 0
 
     def inside(self, start: int, length: int, what: str) -> None:
@@ -125,8 +132,13 @@ class _Reader:
         if slot.kind is Kind.BYTES:
             return self.view[start : start + length]
         if slot.kind is Kind.STRING:
+            self.text -= length
+            if self.text < 0:
+                raise FormatError(f"the names and texts of the file have more than {MAX_TEXT} bytes")
             return _text(self.content[start : start + length])
         if slot.kind is Kind.U32S:
+            if count > MAX_NUMBERS:
+                raise FormatError(f"there are {count} numbers; accepted: at most {MAX_NUMBERS}")
             return struct.unpack_from(f"<{count}I", self.content, start)
         return self._tables(start, count, slot)
 
