@@ -13,7 +13,7 @@ import dovetail
 from dovetail.errors import DovetailError, FormatError, GraphError, UsageError
 from dovetail_frontend_pzkm import dovetail_read_model
 from dovetail_frontend_pzkm.schema import PModel, Weights
-from dovetail_frontend_pzkm.wire import MAX_TABLES, read_tables, write_tables
+from dovetail_frontend_pzkm.wire import read_tables, write_tables
 
 Change = Callable[[Any, PModel], PModel]
 
@@ -300,12 +300,11 @@ def test_the_crafted_file_is_one() -> None:
 def test_tables_that_many_offsets_share_do_not_multiply(count: int) -> None:
     content = shared_tables(count)
     tracemalloc.start()
-    with pytest.raises(FormatError, match=r"parts overlap|more than 100000 tables"):
+    with pytest.raises(FormatError, match=r"parts overlap|more than 50000 tables"):
         dovetail_read_model(content, {})
     used = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert used < 4 * len(content) + 256 * 2**20
-    assert MAX_TABLES == 100_000
 
 
 def test_what_takes_more_memory_than_bytes_is_bounded(files: Any) -> None:
@@ -341,6 +340,13 @@ def test_four_bits_take_two_bytes_for_each_that_is_stored(files: Any, number: in
     codes = np.stack([packed & 15, packed >> 4], -1).ravel()[:-1].astype(int)
     (found,) = model.graph.constants.values()
     np.testing.assert_array_equal(found.ravel().astype(int), codes if number == 3 else (codes + 8) % 16 - 8)
+
+
+def test_no_more_tables_are_written_than_are_read(files: Any) -> None:
+    stored = files.network(size=16)
+    first = stored.layer_buffer[0]
+    with pytest.raises(FormatError, match="the model needs 60034 tables; accepted: at most 50000"):
+        write_tables(layer_with(files, stored, input_id=first.input_id * 20_001 + first.input_id[:1]))
 
 
 def test_reading_takes_no_options(files: Any) -> None:

@@ -1,8 +1,8 @@
 """Flatbuffers to and from the dataclasses of `schema`.
 
-The Python library follows offsets without a look at where they lead, so every one is checked here first: that of a vtable,
-of a field, of a string, of a vector and of each of its elements. A file cannot make the reader visit more bytes than a few
-times its own, so that tables which many offsets share do not multiply.
+The Python library builds what is written. It reads by following offsets without a look at where they lead, so reading is done
+here: every offset is checked first, that of a vtable, of a field, of a string, of a vector and of each of its elements. A file
+cannot make the reader visit more bytes than a few times its own, so that tables which many offsets share do not multiply.
 """
 
 import struct
@@ -11,15 +11,14 @@ from typing import Any, TypeVar
 import numpy as np
 from flatbuffers import Builder
 from flatbuffers import number_types as numbers
-from flatbuffers.table import Table
 
 from dovetail.frontend import FormatError, UsageError
 from dovetail_frontend_pzkm.schema import IDENTIFIER, Kind, Slot, slots
 
 __all__ = ["MAX_TABLES", "read_tables", "write_tables"]
 
-MAX_TABLES = 100_000
-"""Tables in a file: a layer of a network takes about 20."""
+MAX_TABLES = 50_000
+"""Tables in a file, which are read in about a second: a convolution with its tensors takes 25."""
 
 MAX_NUMBERS = 100_000
 """Elements of a vector of numbers: dimensions, or the ids of inputs and outputs. In Python each takes nine times its bytes."""
@@ -36,6 +35,8 @@ _FLAGS: dict[Kind, Any] = {
     Kind.U32: numbers.Uint32Flags,
     Kind.U64: numbers.Uint64Flags,
 }
+_SCALARS = {kind: struct.Struct(f"<{kind.value}") for kind in _FLAGS}
+_SIGNED, _SIZES = struct.Struct("<i"), struct.Struct("<HH")
 _OFFSET = 4
 _SLOTS: dict[type, tuple[Slot, ...]] = {}
 _T = TypeVar("_T")
@@ -85,11 +86,9 @@ class _Reader:
         if self.tables > MAX_TABLES:
             raise FormatError(f"the file has more than {MAX_TABLES} tables", hint="split the model")
         self.inside(position, _OFFSET, "a table")
-        table = Table(self.content, position)
-        vtable = position - table.Get(numbers.SOffsetTFlags, position)
+        vtable = position - _SIGNED.unpack_from(self.content, position)[0]
         self.inside(vtable, 4, "a vtable")
-        vtable_size = table.Get(numbers.VOffsetTFlags, vtable)
-        size = table.Get(numbers.VOffsetTFlags, vtable + 2)
+        vtable_size, size = _SIZES.unpack_from(self.content, vtable)
         if vtable_size < 4 or vtable_size % 2 or size < _OFFSET:
             raise FormatError(
                 f"the vtable at byte {vtable} has sizes {vtable_size} and {size}",
@@ -99,24 +98,23 @@ class _Reader:
         self.inside(position, size, "a table")
         self.spend(size)
         values = {}
-        for index, slot in enumerate(_slots(cls)):
-            relative = table.Offset(4 + 2 * index)
+        places = struct.unpack_from(f"<{vtable_size // 2 - 2}H", self.content, vtable + 4)
+        for slot, relative in zip(_slots(cls), places, strict=False):  # files of other versions have fewer or more fields
             if relative:
                 try:
-                    values[slot.name] = self._value(table, relative, size, slot)
+                    values[slot.name] = self._value(position, relative, size, slot)
                 except FormatError as error:
                     raise _within(slot.name, error) from None
         return cls(**values)
 
-    def _value(self, table: Table, relative: int, size: int, slot: Slot) -> Any:
-        flags = _FLAGS.get(slot.kind)
-        width = flags.bytewidth if flags else _OFFSET
+    def _value(self, table: int, relative: int, size: int, slot: Slot) -> Any:
+        scalar = _SCALARS.get(slot.kind)
+        width = scalar.size if scalar else _OFFSET
         if relative < _OFFSET or relative + width > size:
             raise FormatError(f"the field lies at bytes {relative} to {relative + width} of its table of {size}")
-        position = table.Pos + relative
-        if flags:
-            return table.Get(flags, position)
-        target = self.offset(position)
+        if scalar:
+            return scalar.unpack_from(self.content, table + relative)[0]
+        target = self.offset(table + relative)
         if slot.kind is Kind.TABLE:
             assert slot.table
             return self.table(target, slot.table)
@@ -170,6 +168,9 @@ def _within(part: str, error: FormatError) -> FormatError:
 
 def write_tables(root: Any, identifier: bool = True) -> bytes:
     """The flatbuffer of a root table, with the identifier or without."""
+    tables = _count(root)
+    if tables > MAX_TABLES:
+        raise FormatError(f"the model needs {tables} tables; accepted: at most {MAX_TABLES}", hint="split the model")
     builder = Builder(1024)
     try:
         builder.Finish(_write(builder, root), file_identifier=IDENTIFIER if identifier else None)
@@ -178,6 +179,12 @@ def write_tables(root: Any, identifier: bool = True) -> bytes:
             raise
         raise UsageError("the model is larger than the 2 GB that a .pzkm file holds") from None
     return bytes(builder.Output())
+
+
+def _count(table: Any) -> int:
+    values = [(slot.kind, getattr(table, slot.name)) for slot in _slots(type(table))]
+    single = sum(_count(value) for kind, value in values if kind is Kind.TABLE and value is not None)
+    return 1 + single + sum(_count(item) for kind, value in values if kind is Kind.TABLES for item in value)
 
 
 def _write(builder: Builder, table: Any) -> int:
