@@ -8,6 +8,7 @@ import pytest
 
 import dovetail
 from dovetail.errors import OperatorError, UnknownOperator
+from dovetail.frontend import AttributeText
 from dovetail.graph import GraphBuilder, Model
 from dovetail.op import FLOATS, Operator, Translation, UnboundOperator
 from dovetail.ops.add import Add
@@ -78,3 +79,49 @@ def test_a_name_that_nobody_translates_is_unknown(core: dovetail.Core) -> None:
 def test_two_attributes_that_become_one_are_an_error(core: dovetail.Core) -> None:
     with pytest.raises(OperatorError, match=r"'node1' .*two of the attributes alpha, factor"):
         core.compile_model(model("scale_shift", {"alpha": 1.0, "factor": 2.0}, inputs=2), "A")
+
+
+class Typed(Operator):
+    """One attribute of each type that text can mean."""
+
+    domain = "my.typed"
+    number: int = 0
+    share: float = 0.0
+    flag: bool = False
+    word: str = ""
+    sizes: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("number", " -7", -7),
+        ("share", "2.50e-1", 0.25),
+        ("share", "inf", float("inf")),
+        ("flag", "true", True),
+        ("flag", "0", False),
+        ("word", "1,2", "1,2"),
+        ("sizes", "1, 2", (1, 2)),
+        ("sizes", "3", (3,)),
+        ("sizes", "", ()),
+        ("weights", "1,0.5", (1.0, 0.5)),
+        ("words", "a,b", ("a", "b")),
+    ],
+)
+def test_text_of_a_format_without_types(name: str, text: str, value: Any) -> None:
+    """An `AttributeText` is read as what the operator declares; plain text is not."""
+    assert getattr(Typed.from_attributes({name: AttributeText(text)}), name) == value
+    if name not in ("word", "words"):
+        with pytest.raises(OperatorError, match=f"attribute '{name}' is"):
+            Typed.from_attributes({name: text})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("number", "1.5"), ("number", ""), ("share", "half"), ("flag", "yes"), ("sizes", "1,x"), ("weights", "1,,2")],
+)
+def test_text_that_is_no_value(name: str, text: str) -> None:
+    with pytest.raises(OperatorError, match=f"attribute '{name}' is '{text}' .AttributeText.; accepted"):
+        Typed.from_attributes({name: AttributeText(text)})
