@@ -1,0 +1,48 @@
+"""What the compositions share: nodes that move data, with their sizes as constants."""
+
+from collections.abc import Sequence
+
+from dovetail.op import DType, GraphBuilder, Operator, TensorType
+from dovetail.ops.cast import Cast
+from dovetail.ops.reshape import Reshape
+from dovetail.ops.slice import Slice
+from dovetail.ops.transpose import Transpose
+
+__all__ = ["cast", "cut", "given", "ints", "reshape", "transpose"]
+
+
+def given(g: GraphBuilder, name: str) -> TensorType:
+    """The type of an input that is there."""
+    found = g.type_of(name)
+    assert found is not None, "a required input is left out"
+    return found
+
+
+def ints(g: GraphBuilder, values: Sequence[int]) -> str:
+    """A constant vector of int64."""
+    return g.constant(list(values), DType.INT64)
+
+
+def reshape(g: GraphBuilder, x: str, shape: Sequence[int]) -> str:
+    """x in another shape; 0 is a size of 0."""
+    return node(g, Reshape(allowzero=True), x, ints(g, shape))
+
+
+def transpose(g: GraphBuilder, x: str, perm: Sequence[int]) -> str:
+    """x with its axes in another order."""
+    return node(g, Transpose(perm=tuple(perm)), x)
+
+
+def cut(g: GraphBuilder, x: str, axis: int, start: int, stop: int) -> str:
+    """The elements of an axis from start to stop."""
+    return node(g, Slice(), x, *(ints(g, [number]) for number in (start, stop, axis)))
+
+
+def cast(g: GraphBuilder, x: str, source: DType, target: DType) -> str:
+    """x in another type."""
+    return x if source is target else node(g, Cast(to=target), x)
+
+
+def node(g: GraphBuilder, op: Operator, *inputs: str) -> str:
+    """A node with one output."""
+    return str(g.node(op, *inputs, outputs=1))

@@ -1,0 +1,202 @@
+"""Every operator against onnxruntime, on random inputs: odd sizes, optional inputs, other types."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.op import UnboundOperator
+
+F16 = 4e-3
+
+
+def _floats(rng: np.random.Generator, *shape: int, dtype: Any = np.float32) -> Any:
+    return rng.standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("op_type", ["Gelu", "QuickGelu", "FastGelu"])
+@pytest.mark.parametrize("shape", [(3, 7), (2, 1, 5), (0, 4)], ids=str)
+def test_activations(agree: Any, rng: np.random.Generator, op_type: str, shape: tuple[int, ...]) -> None:
+    agree(op_type, [_floats(rng, *shape)])
+
+
+@pytest.mark.parametrize("op_type", ["BiasGelu", "FastGelu"])
+def test_activations_with_a_bias(agree: Any, rng: np.random.Generator, op_type: str) -> None:
+    agree(op_type, [_floats(rng, 2, 3, 7), _floats(rng, 7)])
+
+
+def test_quick_gelu_takes_alpha(agree: Any, rng: np.random.Generator) -> None:
+    agree("QuickGelu", [_floats(rng, 3, 5)], alpha=0.7)
+
+
+@pytest.mark.parametrize("optional", [0, 1, 2])
+@pytest.mark.parametrize("skip", [(2, 3, 8), (3, 8), (1, 3, 8)], ids=str)
+def test_skip_layer_normalization(agree: Any, rng: np.random.Generator, optional: int, skip: tuple[int, ...]) -> None:
+    vectors = [_floats(rng, 8), *(_floats(rng, 8) for _ in range(optional))]
+    arrays = [_floats(rng, 2, 3, 8), _floats(rng, *skip), *vectors]
+    agree("SkipLayerNormalization", arrays, epsilon=1e-5)
+    simplified = [*arrays[:3], *arrays[4:]]
+    agree("SkipSimplifiedLayerNormalization", simplified, epsilon=1e-5)
+
+
+@pytest.mark.parametrize("op_type", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
+def test_the_sum_before_the_normalization_is_an_output(core: Any, rng: np.random.Generator, op_type: str) -> None:
+    g = dovetail.GraphBuilder()
+    x, skip, gamma = (g.input(name, "float32", shape) for name, shape in (("x", (2, 5)), ("skip", (2, 5)), ("gamma", (5,))))
+    op = UnboundOperator("com.microsoft", op_type, 1, {})
+    model = g.model([g.node(op, x, skip, gamma, outputs=["y", "", "", "sum"])[0], "sum"])
+    arrays = {"x": _floats(rng, 2, 5), "skip": _floats(rng, 2, 5), "gamma": _floats(rng, 5)}
+    with core.compile_model(model, "NUMPY") as compiled:
+        np.testing.assert_array_equal(compiled(arrays)["sum"], arrays["x"] + arrays["skip"])
+
+
+def test_simplified_layer_normalization(agree: Any, rng: np.random.Generator) -> None:
+    for axis, size in ((-1, (5,)), (1, (3, 5))):
+        agree("SimplifiedLayerNormalization", [_floats(rng, 2, 3, 5), _floats(rng, *size)], domain="", axis=axis, epsilon=1e-5)
+
+
+@pytest.mark.parametrize("segments", [True, False])
+@pytest.mark.parametrize("mask", [True, False])
+@pytest.mark.parametrize("positions", [True, False])
+def test_embed_layer_normalization(agree: Any, rng: np.random.Generator, segments: bool, mask: bool, positions: bool) -> None:
+    ids = rng.integers(0, 11, (2, 5)).astype(np.int32)
+    arrays = [
+        ids,
+        rng.integers(0, 2, (2, 5)).astype(np.int32) if segments else None,
+        _floats(rng, 11, 8),
+        _floats(rng, 9, 8),
+        _floats(rng, 2, 8) if segments else None,
+        _floats(rng, 8),
+        _floats(rng, 8),
+        np.array([[1] * 5, [1, 1, 1, 0, 0]], np.int32) if mask else None,
+        rng.integers(0, 9, (2, 5)).astype(np.int32) if positions else None,
+    ]
+    agree("EmbedLayerNormalization", arrays, outputs=2)
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("offset", [True, False])
+@pytest.mark.parametrize("rank", [3, 4])
+def test_rotary_embedding(agree: Any, rng: np.random.Generator, interleaved: int, offset: bool, rank: int) -> None:
+    x = _floats(rng, 2, 5, 24) if rank == 3 else _floats(rng, 2, 3, 5, 8)
+    angles = rng.uniform(-3, 3, (9, 4)).astype(np.float32)
+    ids = np.array([2]) if offset else rng.integers(0, 9, (2, 5))
+    agree("RotaryEmbedding", [x, ids, np.cos(angles), np.sin(angles)], interleaved=interleaved)
+
+
+def test_rotary_embedding_of_a_part(agree: Any, rng: np.random.Generator) -> None:
+    angles = rng.uniform(-3, 3, (9, 2)).astype(np.float32)
+    arrays = [_floats(rng, 2, 5, 24), rng.integers(0, 9, (2, 5)), np.cos(angles), np.sin(angles)]
+    agree("RotaryEmbedding", arrays, num_heads=3, rotary_embedding_dim=4)
+
+
+@pytest.mark.parametrize("trans", [(0, 0), (1, 0), (0, 1), (1, 1)], ids=str)
+def test_fused_mat_mul(agree: Any, rng: np.random.Generator, trans: tuple[int, int]) -> None:
+    a = _floats(rng, 2, 7, 3) if trans[0] else _floats(rng, 2, 3, 7)
+    b = _floats(rng, 5, 7) if trans[1] else _floats(rng, 7, 5)
+    agree("FusedMatMul", [a, b], alpha=0.3, transA=trans[0], transB=trans[1])
+
+
+@pytest.mark.parametrize("trans", [(0, 0), (1, 1)], ids=str)
+def test_fused_mat_mul_with_the_batch_inside(agree: Any, rng: np.random.Generator, trans: tuple[int, int]) -> None:
+    # [batch, M, K] with the batch moved: [M, batch, K]; with trans [K, batch, M].
+    a = _floats(rng, 7, 2, 3) if trans[0] else _floats(rng, 3, 2, 7)
+    b = _floats(rng, 5, 2, 7) if trans[1] else _floats(rng, 7, 2, 5)
+    agree("FusedMatMul", [a, b], transA=trans[0], transB=trans[1], transBatchA=1, transBatchB=1)
+
+
+@pytest.mark.parametrize(
+    ("activation", "params"),
+    [("Relu", []), ("Tanh", []), ("Sigmoid", []), ("LeakyRelu", [0.2]), ("Clip", [-0.5, 0.75]), ("HardSigmoid", [0.3, 0.4])],
+    ids=str,
+)
+@pytest.mark.parametrize("added", [True, False])
+def test_fused_conv(agree: Any, rng: np.random.Generator, activation: str, params: list[float], added: bool) -> None:
+    arrays = [_floats(rng, 2, 4, 7, 5), _floats(rng, 6, 2, 3, 3), _floats(rng, 6), _floats(rng, 2, 6, 7, 5) if added else None]
+    attributes = {"activation_params": params} if params else {}
+    agree("FusedConv", arrays, group=2, pads=[1, 1, 1, 1], activation=activation, **attributes)
+
+
+def _packed(rng: np.random.Generator, rows: int, count: int, bits: int) -> Any:
+    return rng.integers(0, 256, (rows, -(-count * bits // 8))).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("bits", "zeros"), [(4, "none"), (4, "packed"), (4, "floats"), (8, "none"), (8, "packed")]
+)  # onnxruntime takes floats as zero points for 4 bits only
+@pytest.mark.parametrize(("k", "n"), [(32, 5), (40, 8), (129, 3)], ids=str)
+def test_mat_mul_n_bits(agree: Any, rng: np.random.Generator, bits: int, zeros: str, k: int, n: int) -> None:
+    block, blocks = 16, -(-k // 16)
+    weights = rng.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8)
+    scales = rng.uniform(0.05, 0.2, (n, blocks)).astype(np.float32)
+    zero = {"none": None, "packed": _packed(rng, n, blocks, bits), "floats": rng.uniform(0, 8, (n, blocks)).astype(np.float32)}
+    arrays = [_floats(rng, 2, 3, k), weights, scales, zero[zeros], None, _floats(rng, n)]
+    agree("MatMulNBits", arrays, constants=(1, 2, 3, 4, 5), K=k, N=n, block_size=block, bits=bits, tolerance=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("op_type", ["QLinearAdd", "QLinearMul"])
+def test_sums_and_products_of_bytes(agree: Any, rng: np.random.Generator, op_type: str, dtype: Any) -> None:
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max + 1
+    a, b = (rng.integers(low, high, shape).astype(dtype) for shape in ((3, 1, 7), (5, 7)))
+    scales = [np.float32(s) for s in (0.031, 0.017, 0.043)]
+    zeros = [dtype(z) for z in (7, 3, 11)]
+    arrays = [
+        a,
+        np.array(scales[0]),
+        np.array(zeros[0]),
+        b,
+        np.array(scales[1]),
+        np.array(zeros[1]),
+        *map(np.array, (scales[2], zeros[2])),
+    ]
+    agree(op_type, arrays, constants=(1, 2, 4, 5, 6, 7), steps=1)
+    agree(op_type, arrays[:7], constants=(1, 2, 4, 5, 6), steps=1)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("channels_last", [0, 1])
+def test_pools_of_bytes(agree: Any, rng: np.random.Generator, dtype: Any, channels_last: int) -> None:
+    x = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, (2, 7, 5, 3)).astype(dtype)
+    arrays = [x, *(np.array(v) for v in (np.float32(0.03), dtype(5), np.float32(0.021), dtype(9)))]
+    constants = (1, 2, 3, 4)
+    agree("QLinearGlobalAveragePool", arrays, constants=constants, channels_last=channels_last, steps=1)
+    for more in ({}, {"pads": [1, 1, 1, 1], "count_include_pad": 1}, {"strides": [2, 1], "ceil_mode": 1}):
+        agree(
+            "QLinearAveragePool", arrays, constants=constants, kernel_shape=[3, 2], channels_last=channels_last, steps=1, **more
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.uint16])
+@pytest.mark.parametrize("by_axis", [True, False])
+def test_quantize_and_dequantize(agree: Any, rng: np.random.Generator, dtype: Any, by_axis: bool) -> None:
+    size = (3,) if by_axis else ()
+    scale = rng.uniform(0.01, 0.1, size).astype(np.float32)
+    zero = rng.integers(0, 100, size).astype(dtype)
+    x = _floats(rng, 2, 3, 5)
+    q = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, (2, 3, 5)).astype(dtype)
+    agree("QuantizeLinear", [x, np.asarray(scale), np.asarray(zero)], axis=1)
+    agree("DequantizeLinear", [q, np.asarray(scale), np.asarray(zero)], axis=1)
+
+
+def test_dequantize_without_a_zero_point(agree: Any, rng: np.random.Generator) -> None:
+    agree("DequantizeLinear", [rng.integers(0, 99, (4, 5)).astype(np.uint8), np.array(0.1, np.float32)])
+
+
+@pytest.mark.parametrize("dtype", [np.float16])
+def test_float16(agree: Any, rng: np.random.Generator, dtype: Any) -> None:
+    x, v = _floats(rng, 2, 3, 8, dtype=dtype), [_floats(rng, 8, dtype=dtype) for _ in range(3)]
+    agree("SkipLayerNormalization", [x, x, *v], tolerance=1e-2, epsilon=1e-5)
+    agree("FastGelu", [x, v[0]], tolerance=F16)
+
+
+@pytest.mark.parametrize("device", ["ONEDNN", "OPENCL"])
+def test_compositions_run_on_other_devices(agree: Any, rng: np.random.Generator, device: str) -> None:
+    report = agree(
+        "SkipLayerNormalization", [_floats(rng, 2, 3, 8), _floats(rng, 2, 3, 8), _floats(rng, 8), _floats(rng, 8)], device=device
+    )
+    assert {node.device.partition(".")[0] for node in report.nodes} == {device}
+    qkv = [_floats(rng, 2, 5, 12) for _ in range(3)]
+    report = agree("MultiHeadAttention", qkv, device=device, num_heads=3)
+    assert device in {node.device.partition(".")[0] for node in report.nodes}

@@ -1,0 +1,115 @@
+"""The attention operators against onnxruntime: caches, masks, biases, heads that share keys, positions."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.errors import OperatorError
+from dovetail_ops_onnxruntime_contrib import Attention, GroupQueryAttention, MultiHeadAttention
+
+
+def _floats(rng: np.random.Generator, *shape: int) -> Any:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+MASKS: dict[str, Any] = {
+    "none": None,
+    "lengths": np.array([5, 3], np.int32),
+    "keys": np.array([[1, 1, 1, 1, 1], [1, 1, 0, 1, 0]], np.int32),
+    "queries": np.tril(np.ones((2, 5, 5), np.int32)),
+}
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("mask", MASKS)
+def test_attention(agree: Any, rng: np.random.Generator, mask: str, causal: int) -> None:
+    arrays = [_floats(rng, 2, 5, 8), _floats(rng, 8, 36), _floats(rng, 36), MASKS[mask]]
+    agree("Attention", arrays, constants=(1, 2), num_heads=3, unidirectional=causal)
+
+
+def test_attention_with_other_sizes_of_v_and_a_scale(agree: Any, rng: np.random.Generator) -> None:
+    arrays = [_floats(rng, 2, 5, 8), _floats(rng, 8, 30), _floats(rng, 30)]
+    agree("Attention", arrays, constants=(1, 2), num_heads=2, qkv_hidden_sizes=[8, 8, 14], scale=0.3)
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention_with_a_past(agree: Any, rng: np.random.Generator, causal: int) -> None:
+    arrays = [_floats(rng, 2, 5, 8), _floats(rng, 8, 18), _floats(rng, 18), None, _floats(rng, 2, 2, 3, 4, 2)]
+    agree("Attention", arrays, outputs=2, constants=(1, 2), num_heads=3, unidirectional=causal)
+
+
+@pytest.mark.parametrize("mask", ["none", "lengths", "keys"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_multi_head_attention(agree: Any, rng: np.random.Generator, mask: str, bias: bool) -> None:
+    arrays = [
+        _floats(rng, 2, 3, 6),
+        _floats(rng, 2, 5, 6),
+        _floats(rng, 2, 5, 8),
+        _floats(rng, 20) if bias else None,
+        MASKS[mask],
+    ]
+    agree("MultiHeadAttention", arrays, num_heads=2)
+
+
+def test_multi_head_attention_takes_keys_by_heads(agree: Any, rng: np.random.Generator) -> None:
+    agree("MultiHeadAttention", [_floats(rng, 2, 4, 12), *(_floats(rng, 2, 3, 5, 4) for _ in range(2))], num_heads=3)
+
+
+def test_multi_head_attention_takes_packed_inputs(rng: np.random.Generator) -> None:
+    # onnxruntime has these on GPUs only: the same numbers apart must give the same.
+    q, k, v = (_floats(rng, 2, 5, 3, 4) for _ in range(3))
+    op = MultiHeadAttention(num_heads=3)
+    want = op.reference(*(x.reshape(2, 5, 12) for x in (q, k, v)))[0]
+    np.testing.assert_allclose(op.reference(np.stack((q, k, v), 3))[0], want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(op.reference(q.reshape(2, 5, 12), np.stack((k, v), 3))[0], want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_multi_head_attention_with_a_past(agree: Any, rng: np.random.Generator, causal: int) -> None:
+    sides = [_floats(rng, 2, 3, 8) for _ in range(3)]
+    past = [_floats(rng, 2, 2, 4, 4) for _ in range(2)]
+    added = None if causal else _floats(rng, 1, 2, 3, 7)
+    arrays = [*sides, None, None, added, *past]
+    agree("MultiHeadAttention", arrays, outputs=3, num_heads=2, unidirectional=causal, scale=0.4)
+
+
+def _caches(rng: np.random.Generator, length: int) -> list[Any]:
+    return [_floats(rng, 2, 2, length, 16) for _ in range(2)]
+
+
+def _rotation(rng: np.random.Generator) -> list[Any]:
+    angles = rng.uniform(-3, 3, (16, 8)).astype(np.float32)
+    return [np.cos(angles), np.sin(angles)]
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("rotary", [0, 1])
+@pytest.mark.parametrize("more", [{}, {"local_window_size": 2}, {"softcap": 1.5}, {"scale": 0.2}], ids=str)
+def test_group_query_attention_of_a_prompt(agree: Any, rng: np.random.Generator, packed: bool, rotary: int, more: Any) -> None:
+    sides = (
+        [_floats(rng, 2, 5, 8 * 16), None, None]
+        if packed
+        else [_floats(rng, 2, 5, 64), *(_floats(rng, 2, 5, 32) for _ in range(2))]
+    )
+    arrays = [*sides, None, None, np.array([4, 4], np.int32), np.array([5], np.int32), *(_rotation(rng) if rotary else [])]
+    agree("GroupQueryAttention", arrays, outputs=3, num_heads=4, kv_num_heads=2, do_rotary=rotary, **more)
+
+
+@pytest.mark.parametrize("constants", [(), (6,)], ids=["total_is_an_input", "total_is_a_constant"])
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_group_query_attention_of_a_token(agree: Any, rng: np.random.Generator, rotary: int, constants: Any) -> None:
+    sides = [_floats(rng, 2, 1, 64), *(_floats(rng, 2, 1, 32) for _ in range(2))]
+    end = [np.array([6, 6], np.int32), np.array([7], np.int32), *(_rotation(rng) if rotary else [])]
+    arrays = [*sides, *_caches(rng, 6), *end]
+    how = {"outputs": 3, "constants": constants, "num_heads": 4, "kv_num_heads": 2, "do_rotary": rotary}
+    agree("GroupQueryAttention", arrays, rotary_interleaved=rotary, **how)
+
+
+def test_what_is_not_taken_is_refused() -> None:
+    with pytest.raises(OperatorError, match="'smooth_softmax' is set otherwise"):
+        GroupQueryAttention(num_heads=2, kv_num_heads=1, smooth_softmax=1)
+    with pytest.raises(OperatorError, match="a multiple"):
+        GroupQueryAttention(num_heads=3, kv_num_heads=2)
+    with pytest.raises(OperatorError, match="do_rotary"):
+        Attention(num_heads=2, do_rotary=True)
