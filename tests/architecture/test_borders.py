@@ -46,6 +46,8 @@ def test_the_tree_is_where_these_tests_look() -> None:
         "dovetail_frontend_openvino",
         "dovetail_frontend_pzkm",
         "dovetail_ops_tim_vx",
+        "dovetail_ops_onnx_reference",
+        "dovetail_ops_onnxruntime_contrib",
     } <= set(PACKAGES)
 
 

@@ -19,6 +19,8 @@ PACKAGES = [
     "plugins/frontend_openvino",
     "plugins/frontend_pzkm",
     "contrib/tim_vx",
+    "contrib/onnx_reference",
+    "contrib/onnxruntime_contrib",
 ]
 
 Build = Callable[[str], tuple[Path, Path]]
@@ -40,7 +42,7 @@ def test_wheel_and_sdist_hold_what_they_need(built: Build, package: str) -> None
 
 def test_each_wheel_works_in_a_clean_environment(built: Build, new_environment: Callable[[Path], Any], tmp_path: Path) -> None:
     env = new_environment(tmp_path / "env")
-    core, numpy_device, onednn, opencl, onnx, pzkm, tim_vx = (built(p)[0] for p in PACKAGES)
+    core, numpy_device, onednn, opencl, onnx, _, pzkm, tim_vx, *_ = (built(p)[0] for p in PACKAGES)
 
     def plugins() -> dict[str, str]:
         listed = json.loads(env.dovetail("plugins", "list", "--json", cwd=tmp_path).stdout)
