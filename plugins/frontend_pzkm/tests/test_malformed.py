@@ -202,6 +202,21 @@ def test_names_in_messages_are_escaped(files: Any) -> None:
     assert "\x1b" not in str(caught.value)
 
 
+HOSTILE = "\x1b[31m\x00\u202e" + "x" * 5000
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_names_of_tensors_are_escaped_in_every_message(files: Any, name: str) -> None:
+    stored = TABLE[name][0](files, files.network(size=16))
+    hostile = tuple(files.without(t, name=HOSTILE + t.name) for t in stored.tensor_buffer)
+    with pytest.raises((FormatError, GraphError)) as caught:
+        files.read(files.without(stored, tensor_buffer=hostile))
+    text = str(caught.value)
+    assert text.replace("\n", "").isprintable()
+    assert text.count("\n") <= 1
+    assert len(text) < 4000
+
+
 # --- bytes ----------------------------------------------------------------------------------------------------------------
 
 

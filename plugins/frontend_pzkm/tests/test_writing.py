@@ -201,7 +201,10 @@ def test_what_no_layer_holds(core: dovetail.Core, tmp_path: Path, name: str) -> 
     if name == "float64":
         g = GraphBuilder()
         x = g.input("x", "float64", (2, 2))
-        given, words = g.model([g.node(UnboundOperator("", "Relu", 20, {}), x, name="it")]), "'x' is float64"
+        given, words = (
+            g.model([g.node(UnboundOperator("", "Relu", 20, {}), x, name="it")]),
+            "a .pzkm cannot hold this input of the model: 'x' is float64",
+        )
     with pytest.raises(FormatError) as caught:
         core.write_model(given, tmp_path / "m.pzkm")
     assert words in str(caught.value)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.frontend import DType, FormatError, Graph, Node, TensorType
+from dovetail.frontend import DType, FormatError, Graph, Node, TensorType, printable
 from dovetail_frontend_pzkm.catalogue import CATALOGUE
 from dovetail_frontend_pzkm.schema import Connect, DataLayout, Layer, Tensor
 from dovetail_frontend_pzkm.schema import TensorType as Origin
@@ -30,7 +30,7 @@ class Tensors:
         if name not in self.found:
             known = self.graph.types.get(name)
             if known is None or not known.is_static:
-                raise FormatError(f"the shape of '{name}' is known only at run time")
+                raise FormatError(f"the shape of '{printable(name)}' is known only at run time")
             self._add(name, known.dtype, known.dims, self.graph.constants.get(name))
         return self.found[name].id
 
@@ -47,7 +47,9 @@ class Tensors:
     def _add(self, name: str, dtype: DType, shape: tuple[int, ...], array: NDArray[Any] | None) -> None:
         number = number_of(dtype)
         if number is None:
-            raise FormatError(f"'{name}' is {dtype}", hint="accepted: int4 to int32, uint4 to uint32, bool, float16, float32")
+            raise FormatError(
+                f"'{printable(name)}' is {dtype}", hint="accepted: int4 to int32, uint4 to uint32, bool, float16, float32"
+            )
         layout = DataLayout.NCHW if len(shape) == 4 else DataLayout.ND
         weights = None if array is None else write_weights(array)
         origin = Origin.DYNAMIC if array is None else Origin.CONST
@@ -81,14 +83,14 @@ class Draft:
     def _known(self, name: str) -> TensorType:
         found = self.tensors.graph.types.get(name)
         if found is None or not found.is_static:
-            raise FormatError(f"the shape of '{name}' is known only at run time")
+            raise FormatError(f"the shape of '{printable(name)}' is known only at run time")
         return found
 
     def constant(self, index: int) -> NDArray[Any]:
         """The content of an input. Raises `FormatError` unless it is a constant."""
         name = self.node.inputs[index]
         if name not in self.tensors.graph.constants:
-            raise FormatError(f"its input '{name}' is computed; accepted: a constant")
+            raise FormatError(f"its input '{printable(name)}' is computed; accepted: a constant")
         return self.tensors.graph.constants[name]
 
     def scalar(self, index: int) -> float:

@@ -116,7 +116,7 @@ def _runtime(ids: Sequence[int], number: int, what: str, values: dict[int, Value
             raise GraphError(f"the model's {what} is tensor {one}, which the file does not have")
     found = [values[one] for one in ids]
     if what == "input" and (constant := next((v for v in found if v.array is not None), None)):
-        raise GraphError(f"the model's input '{constant.name}' is a constant tensor")
+        raise GraphError(f"the model's input '{constant.label}' is a constant tensor")
     return found
 
 
@@ -141,7 +141,7 @@ def _translate(layer: Layer, values: dict[int, Value], construction: Constructio
         if layer.type == "ConstantLayer" and made and made[0].array is not None:
             return  # the tensor is a constant as it is
         if not made or any(value.array is not None for value in made):
-            raise FormatError("the layer has no output" if not made else f"its output '{made[0].name}' is a constant tensor")
+            raise FormatError("the layer has no output" if not made else f"its output '{made[0].label}' is a constant tensor")
         scope = Scope(construction, layer, name, attribute_values(kind, layer.attrs), inputs, made)
         if layer.type != "SplitterLayer" and len(made) != 1:
             raise FormatError(f"the layer has {len(made)} outputs; accepted: 1")

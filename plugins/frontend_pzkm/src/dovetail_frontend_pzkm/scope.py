@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.frontend import DType, FormatError, Node, UnboundOperator, as_constant
+from dovetail.frontend import DType, FormatError, Node, UnboundOperator, as_constant, printable
 from dovetail_frontend_pzkm.schema import DataLayout, Layer
 
 __all__ = ["OPSET", "Construction", "Scope", "Value", "stripped"]
@@ -26,6 +26,11 @@ class Value:
     dtype: DType
     array: NDArray[Any] | None = None
     layout: int = DataLayout.NCHW
+
+    @property
+    def label(self) -> str:
+        """The name as messages show it: escaped and shortened."""
+        return printable(self.name)
 
     @property
     def rank(self) -> int:
@@ -157,7 +162,7 @@ class Scope:
         if stripped(out.shape) != stripped(computed) or out.dtype is not dtype:
             raise FormatError(
                 f"the layer gives {dtype}{list(computed)}; "
-                f"the file declares its output '{out.name}' as {out.dtype}{list(out.shape)}",
+                f"the file declares its output '{out.label}' as {out.dtype}{list(out.shape)}",
                 hint="shapes, pads and strides must fit; strides that are empty are those of the window",
             )
 
@@ -190,7 +195,7 @@ class Scope:
         if wanted == value.shape:
             return value
         if math.prod(wanted) != math.prod(value.shape):
-            raise FormatError(f"'{value.name}' has shape {list(value.shape)}; accepted: {list(wanted)}")
+            raise FormatError(f"'{value.label}' has shape {list(value.shape)}; accepted: {list(wanted)}")
         if value.array is not None:
             return replace(value, shape=wanted, array=value.array.reshape(wanted))
         shape_name = f"{self.name}/Reshape"
@@ -210,7 +215,7 @@ class Scope:
     def image(self, value: Value) -> Value:
         """A 4-D value as NCHW, whatever the layer's layout. Raises `FormatError` for another rank."""
         if value.rank != 4:
-            raise FormatError(f"'{value.name}' has shape {list(value.shape)}; accepted: four dimensions")
+            raise FormatError(f"'{value.label}' has shape {list(value.shape)}; accepted: four dimensions")
         return self.transposed(value, (0, 3, 1, 2)) if self.is_nhwc else value
 
     def finish_image(self, op_type: str, inputs: Sequence[Value | None], shape: Sequence[int], **raw: Any) -> None:

@@ -28,7 +28,7 @@ MIN_RANK = 4
 """Shapes in a file have four dimensions at least."""
 
 _MAX_RANK = 64
-_MAX_ELEMENTS = 1024
+_MAX_ELEMENTS = 128
 """Of an attribute: lists have two a dimension at most."""
 
 _MAX_TEXT = 10_000

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dovetail.frontend import FormatError, Graph, Model, Node, UsageError, printable
@@ -24,11 +24,9 @@ def write(model: Model, identifier: bool = True) -> bytes:
     """
     graph = model.graph
     tensors = Tensors(graph)
-    for name in graph.inputs:
-        tensors.id_of(name)
+    inputs = _ids(tensors, graph.inputs, "input")
     layers = [dataclasses.replace(layer, id=i) for i, layer in enumerate(_layers(graph, tensors))]
-    inputs = tuple(tensors.id_of(name) for name in graph.inputs)
-    outputs = tuple(tensors.id_of(name) for name in graph.outputs)
+    outputs = _ids(tensors, graph.outputs, "output")
     stored = tuple(tensors.found.values())
     root = PModel(
         author=model.metadata.get("pzkm.author", ""),
@@ -45,6 +43,13 @@ def write(model: Model, identifier: bool = True) -> bytes:
         layer_buffer=tuple(layers),
     )
     return write_tables(root, identifier)
+
+
+def _ids(tensors: Tensors, names: Iterable[str], what: str) -> tuple[int, ...]:
+    try:
+        return tuple(tensors.id_of(name) for name in names)
+    except FormatError as error:
+        raise FormatError(f"a .pzkm cannot hold this {what} of the model: {error.message}", hint=error.hint) from None
 
 
 def _layers(graph: Graph, tensors: Tensors) -> Iterator[Layer]:

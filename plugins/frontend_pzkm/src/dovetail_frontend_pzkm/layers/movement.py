@@ -79,7 +79,7 @@ def _splitter(s: Scope) -> None:
         wanted = (*x.shape[:axis], size, *x.shape[axis + 1 :])
         if out.shape != wanted or out.dtype is not x.dtype:
             raise FormatError(
-                f"the output '{out.name}' is declared as {out.dtype}{list(out.shape)}; it is {x.dtype}{list(wanted)}"
+                f"the output '{out.label}' is declared as {out.dtype}{list(out.shape)}; it is {x.dtype}{list(wanted)}"
             )
     s.finish_many("Split", (x, s.ints(s.name, "split", sizes)), axis=axis)
 
@@ -125,7 +125,10 @@ def _strided_slice(s: Scope) -> None:
         if s.attributes[mask]:
             raise FormatError(f"the attribute '{mask}' is {s.attributes[mask]}; accepted: 0")
     if not len(begin) == len(end) == len(stride) <= x.rank or 0 in stride:
-        raise FormatError(f"begin {begin}, end {end} and stride {stride} do not fit the input {list(x.shape)}")
+        raise FormatError(
+            f"begin, end and stride have {len(begin)}, {len(end)} and {len(stride)} numbers; they do not fit {list(x.shape)}",
+            hint="accepted: as many in each, at most one a dimension, and no stride 0",
+        )
     drop = [i for i in range(len(begin)) if s.attributes["shrinkAxisMask"] >> i & 1]
     cuts = [_cut(s, i, x.shape[i]) if i not in drop else _one(begin[i], x.shape[i]) for i in range(len(begin))]
     shape = [len(range(*cut.indices(d))) for cut, d in zip(cuts, x.shape, strict=False)] + list(x.shape[len(cuts) :])

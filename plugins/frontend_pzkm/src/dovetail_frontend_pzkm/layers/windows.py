@@ -86,7 +86,7 @@ def _weights(s: Scope) -> Value:
     """The weights as [O, I, kH, kW]: stored so, or as [O, kH, kW, I] in a layer that is NHWC."""
     w = s.input(1)
     if w.rank != 4 or not all(w.shape):
-        raise FormatError(f"the weights '{w.name}' have shape {list(w.shape)}; accepted: four dimensions, none of them 0")
+        raise FormatError(f"the weights '{w.label}' have shape {list(w.shape)}; accepted: four dimensions, none of them 0")
     return s.transposed(w, (0, 3, 1, 2)) if s.is_nhwc else w
 
 
