@@ -158,6 +158,18 @@ case(
     "transposed conv", "TransposeConvolution2dLayer", {"input": fed(X), "weights": TW, "biases": B},
     transposed_conv(X, TW, (2, 1)) + B.reshape(-1, 1, 1), strideY=2, strideX=1,
 )  # fmt: skip
+case(
+    "depthwise NHWC", "DepthwiseConvolution2dLayer", {"input": fed(nhwc(X)), "weights": nhwc(DW)}, nhwc(depthwise(X, DW)),
+    strideX=1, strideY=1, dataLayout="nhwc",
+)  # fmt: skip
+case(
+    "transposed conv NHWC", "TransposeConvolution2dLayer", {"input": fed(nhwc(X)), "weights": nhwc(TW)},
+    nhwc(transposed_conv(X, TW, (2, 1))[:, :, 2:-1, :-1]), strideY=2, strideX=1, **PADS, dataLayout="NHWC",
+)  # fmt: skip
+case(
+    "space to depth NHWC", "SpaceToDepthLayer", {"x": fed(nhwc(X[:, :, :6]))},
+    nhwc(np.concatenate([X[:, :, i:6:2, j::2] for i in (0, 1) for j in (0, 1)], 1)), blockSize=2, dataLayout="NHWC",
+)  # fmt: skip
 case("max pool", "Pooling2dLayer", {"input": fed(X)}, pool(X, (3, 2), (3, 2), np.max), poolHeight=3, poolWidth=2)
 case(
     "max pool pads", "Pooling2dLayer", {"input": fed(X)}, pool(X, (3, 2), (2, 1), np.max, P),
@@ -397,6 +409,12 @@ def test_masks_read_the_bits_of_int32(files: Any) -> None:
     kept = functools.partial(files.one_layer, "StridedSliceLayer", {"x": (1, 2, 3, 4)})
     model = files.read(kept((1, 2, 3, 3), begin=[0, 0, 0, 0], end=[1, 2, 3, -1]))
     assert model.graph.constants["layer/ends"].tolist() == [1, 2, 3, 3]
+
+
+def test_the_layout_of_the_tensor_counts_where_the_layer_says_none(files: Any, run: Any) -> None:
+    given = {"input": nhwc(X).shape, "weights": np.ascontiguousarray(nhwc(W))}
+    stored = files.one_layer("Convolution2dLayer", given, nhwc(conv(X, W, strides=(3, 2))).shape, layout=1)
+    np.testing.assert_allclose(run(stored, nhwc(X))[0], nhwc(conv(X, W, strides=(3, 2))), rtol=2e-5, atol=2e-5)
 
 
 def test_markers_of_input_and_output_vanish(files: Any, run: Any) -> None:
