@@ -23,7 +23,8 @@ class Capabilities:
     kept; `family` the name of the table of tuned parameters that may come with this package; `image_size` the greatest width,
     height and number of slices of an image, zeros where there are none; `needs_linker` says that the driver calls the program
     `ld` for every build; `ptx` that it takes inline PTX. `matrix` is what the user allowed factors to be rounded to (tf32, bf16
-    or f16) for matrix units that were tried and work; empty without them.
+    or f16) for matrix units that were tried and work; empty without them. `exact_division` says that the driver can round float
+    quotients correctly where a program asks for it.
     """
 
     kind: str
@@ -42,6 +43,12 @@ class Capabilities:
     needs_linker: bool
     ptx: bool = False
     matrix: str = ""
+    exact_division: bool = False
+
+    @property
+    def exact_options(self) -> tuple[str, ...]:
+        """Build options for kernels whose float quotients must be rounded right; GPUs divide faster and less exactly."""
+        return ("-cl-fp32-correctly-rounded-divide-sqrt",) if self.exact_division else ()
 
     def lanes(self, c_type: str) -> int:
         """How many floats or doubles kernels for CPUs take as one vector: 2, 4 or 8."""
@@ -69,6 +76,7 @@ class Capabilities:
             out_of_order=bool(device.queue_properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE),
             needs_linker=needs_linker(device),
             ptx="cl_nv_compiler_options" in extensions,
+            exact_division=bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         )
 
 

@@ -25,9 +25,10 @@ class DynamicQuantize(CLKernel):
         src, (dst, scale, zero) = Read(node.node.inputs[0]), node.node.outputs
         work, local = spread(size, self.caps)
         file = "dynamic_quantize_linear.cl"
+        exact = self.caps.exact_options
         return (
-            Launch(file, source, "find_range", (src, Write(scale), Write(zero), *ints(size)), (group,), (group,)),
-            Launch(file, source, self.name, (src, Read(scale), Read(zero), Write(dst), *ints(size)), work, local),
+            Launch(file, source, "find_range", (src, Write(scale), Write(zero), *ints(size)), (group,), (group,), exact),
+            Launch(file, source, self.name, (src, Read(scale), Read(zero), Write(dst), *ints(size)), work, local, exact),
         )
 
 

@@ -40,7 +40,8 @@ class Quantize(CLKernel):
         zero: Argument = Read(names[2]) if len(names) > 2 and names[2] else Null()
         arguments = (Read(names[0]), Read(names[1]), zero, Write(node.node.outputs[0]), *ints(dst.size, *parameter_places(node)))
         work, local = spread(dst.size, self.caps)
-        return (Launch("quantize_linear.cl", assemble("quantize_linear.cl", defines), self.name, arguments, work, local),)
+        source = assemble("quantize_linear.cl", defines)
+        return (Launch("quantize_linear.cl", source, self.name, arguments, work, local, self.caps.exact_options),)
 
     def _precision(self, node: TypedNode) -> DType:
         number: int = node.op.precision  # type: ignore[attr-defined]  # a QuantizeLinear operator
