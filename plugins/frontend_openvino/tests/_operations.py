@@ -410,6 +410,7 @@ def _attention() -> Iterable[Operation]:
     yield Operation("attention mask", lambda q, k, v, m: sdpa(q, k, v, m), (*qkv, f(2, 1, 5, 7)))
     yield Operation("attention bools", lambda q, k, v, m: sdpa(q, k, v, m), (*qkv, np.triu(np.ones((5, 7), bool))))
     yield Operation("attention scale", lambda q, k, v, m: sdpa(q, k, v, m, c(0.3, np.float32)), (*qkv, f(5, 7)))
+    yield Operation("attention scale computed", lambda q, k, v, m, s: sdpa(q, k, v, m, s), (*qkv, f(5, 7), f(low=0.2, high=0.5)))
     yield Operation("attention heads", sdpa, (f(2, 5, 4), f(2, 7, 4), f(2, 7, 6)))
 
 

@@ -16,12 +16,14 @@ def _attention(call: Call) -> str:
     if rank not in (3, 4):
         raise FormatError(f"the query has rank {rank}", hint="accepted: 3 or 4")
     attributes: dict[str, Any] = {"is_causal": int(call.bool_attr("causal", False))}
+    query = call.name(0)
     if call.has(4):
         scale = call.scalar(4, "scale")
-        if scale is None:
-            raise FormatError("the scale (input 4) is computed while the model runs", hint="accepted: a constant")
+        if scale is None:  # ONNX has an attribute for it
+            query, scale = call.op("Mul", query, call.name(4)), 1.0
         attributes["scale"] = scale
-    inputs = [call.name(i) if rank == 4 else call.op("Unsqueeze", call.name(i), call.const([1])) for i in range(3)]
+    given = (query, call.name(1), call.name(2))
+    inputs = [name if rank == 4 else call.op("Unsqueeze", name, call.const([1])) for name in given]
     if (call.has(3) and not attributes["is_causal"] and call.known(3) is None) or _is_a_mask(call, attributes):
         inputs.append(_mask(call, rank))
     result = call.op("Attention", *inputs, **attributes)
