@@ -28,7 +28,15 @@ _THROUGH_THE_RUNTIME = (
     | {"SplitToSequence"}
 )
 """Operators with sub-graphs, sequences or optionals: tests/conformance runs their cases."""
-_WITHOUT_CASE = {"GlobalLpPool", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+_WITHOUT_CASE = {
+    "GlobalLpPool",
+    "MaxRoiPool",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+}
 """ONNX has no case of one node of these."""
 _OP_TYPES = sorted({cls.op_type for cls in find_all()} - _THROUGH_THE_RUNTIME - _WITHOUT_CASE)
 

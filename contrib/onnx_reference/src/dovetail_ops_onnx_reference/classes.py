@@ -26,7 +26,6 @@ _ATTRIBUTES: dict[str, Any] = {
 }
 
 _WITHOUT = {
-    ("", "MaxRoiPool"),
     ("ai.onnx.ml", "CastMap"),
     ("ai.onnx.ml", "CategoryMapper"),
     ("ai.onnx.ml", "DictVectorizer"),
