@@ -480,6 +480,10 @@ def _open() -> Iterable[Operation]:
         (f(1, 2, 5, 6),),
         open=True,
     )
+    yield Operation("open adaptive avg", lambda x: opset8.adaptive_avg_pool(x, c([1, 1])), (f(2, 3, 4, 5),), open=True)
+    yield Operation(
+        "open adaptive max", lambda x: [opset8.adaptive_max_pool(x, c([1, 1]), "i32").output(0)], (f(2, 3, 4, 5),), open=True
+    )
     yield Operation("open pad", lambda x: opset12.pad(x, c([0, -1]), c([1, 2]), "constant"), (f(3, 5),), open=True)
 
 

@@ -65,6 +65,9 @@ def _adaptive_average(call: Call) -> str:
     """Averages are sums weighted the same along each axis: one matrix product an axis."""
     rank, value = call.rank(0), call.name(0)
     for i, wanted in enumerate(_spatial(call, rank)):
+        if wanted == 1:
+            value = call.op("ReduceMean", value, call.const([2 + i]), keepdims=1)
+            continue
         perm = [axis for axis in range(rank) if axis != 2 + i] + [2 + i]
         back = [perm.index(axis) for axis in range(rank)]
         weights = call.const(_averages(call.size(0, 2 + i), wanted), call.dtype(0))
@@ -98,6 +101,9 @@ def _adaptive_max(call: Call) -> Outputs:
     rank, value = call.rank(0), call.name(0)
     for i, wanted in enumerate(_spatial(call, rank)):
         axis = call.const([2 + i])
+        if wanted == 1:
+            value = call.op("ReduceMax", value, axis, keepdims=1)
+            continue
         parts = []
         for start, end in _bounds(call.size(0, 2 + i), wanted):
             part = call.op("Slice", value, call.const([start]), call.const([end]), axis)
