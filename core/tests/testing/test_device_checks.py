@@ -21,8 +21,12 @@ def failed(results: list[Any]) -> dict[str, str]:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_device_that_runs_everything_passes(toy: Any, group: str) -> None:
-    counts = Counter(r.outcome for r in toy.results(group))
-    assert set(counts) <= {Outcome.PASSED, Outcome.FOLDED}
+    results = toy.results(group)
+    counts = Counter(r.outcome for r in results)
+    assert failed(results) == {}
+    # Nodes whose output shapes depend on data run on the host, whatever the device.
+    refused = [r.detail for r in results if r.outcome is Outcome.REFUSED]
+    assert set(refused) <= {"shape known only at run time: its output shapes depend on data"}
     assert counts[Outcome.PASSED] > 3
 
 
