@@ -254,15 +254,12 @@ def test_a_packs_post_op_becomes_a_kernel(device: OpenCLDevice, bench: Any) -> N
 
 
 def test_what_has_no_kernel_is_refused_with_a_reason(device: OpenCLDevice, bench: Any) -> None:
-    graph, _ = bench.single(bench.op("TopK"), [np.zeros(4, np.float32), np.array([2])], (1,), outputs=2)
+    graph, _ = bench.single(bench.op("Det"), [np.zeros((2, 2), np.float32)])
     answer = device.supports(TypedNode.of(graph.nodes[0], graph))
     assert isinstance(answer, Refusal)
-    assert str(answer) == "no kernel for this operator: TopK"
-    if not device.caps.fp16:
-        graph, _ = bench.single(bench.op("Relu"), [np.zeros(4, np.float16)])
-        assert "float16 needs cl_khr_fp16" in str(device.supports(TypedNode.of(graph.nodes[0], graph)))
-    with pytest.raises(UsageError, match=r"node 'node' \(TopK\) was not accepted by OPENCL"):
-        device.compile(bench.single(bench.op("TopK"), [np.zeros(4, np.float32), np.array([2])], (1,), outputs=2)[0], {})
+    assert str(answer) == "no kernel for this operator: Det"
+    with pytest.raises(UsageError, match=r"node 'node' \(Det\) was not accepted by OPENCL"):
+        device.compile(graph, {})
 
 
 def test_refused_memory(info: DeviceInfo, bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,6 +315,6 @@ def test_moves_need_no_extension(dtype: str, info: DeviceInfo, bench: Any, rng: 
     ):
         graph, feeds = bench.single(op, [x, *extra], tuple(range(1, 1 + len(extra))))
         np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], expected)
-    if dtype.startswith("float"):
+    if dtype == "float64":  # float16 is loaded and stored by functions that need no extension
         graph, _ = bench.single(bench.op("Relu"), [x])
-        assert "needs cl_khr_fp" in str(device.supports(TypedNode.of(graph.nodes[0], graph)))
+        assert "needs cl_khr_fp64" in str(device.supports(TypedNode.of(graph.nodes[0], graph)))
