@@ -49,14 +49,17 @@ class GuardedBuffers(Buffers):
     """Each buffer lies inside a larger one, between bytes that no kernel may touch.
 
     Those bytes, and what a new buffer holds, are NaN in every floating-point type: who reads them can see it in the result.
+    Without `before` there are none before the start: that takes sub-buffers, which NVIDIA's driver keeps apart from the buffer
+    that they are part of, so that no stray write would be seen at all.
     """
 
     MARGIN = 4096
     """Bytes on each side: a multiple of every device's alignment of sub-buffers, and more than most rows."""
     PATTERN = b"\xfd\x7f"
 
-    def __init__(self, context: Any, largest: int) -> None:
+    def __init__(self, context: Any, largest: int, *, before: bool) -> None:
         super().__init__(context, largest)
+        self._start = self.MARGIN if before else 0
         self._guard: Bytes = np.frombuffer(self.PATTERN * (self.MARGIN // len(self.PATTERN)), np.uint8)
         self._wholes: dict[int, tuple[Any, Any, int]] = {}
 
@@ -69,8 +72,8 @@ class GuardedBuffers(Buffers):
     def _inside(self, content: Bytes) -> Any:
         nbytes = content.size
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        whole = cl.Buffer(self._context, flags, hostbuf=np.concatenate([self._guard, content, self._guard]))
-        inner = whole.get_sub_region(self.MARGIN, nbytes)
+        whole = cl.Buffer(self._context, flags, hostbuf=np.concatenate([self._guard[: self._start], content, self._guard]))
+        inner = whole.get_sub_region(self._start, nbytes) if self._start else whole
         self._wholes[id(inner)] = (inner, whole, nbytes)
         return inner
 
@@ -79,11 +82,11 @@ class GuardedBuffers(Buffers):
             return ""
         _, whole, nbytes = self._wholes[id(buffer)]
         found, sides = np.empty_like(self._guard), []
-        for start, side in ((0, "before its start"), (self.MARGIN + nbytes, "after its end")):
+        for start, side in ((0, "before its start"), (self._start + nbytes, "after its end"))[not self._start :]:
             cl.enqueue_copy(queue, found, whole, src_offset=start)
             (changed,) = np.nonzero(found != self._guard)
             if changed.size:
-                distance = self.MARGIN - int(changed[-1]) if start == 0 else int(changed[0]) + 1
+                distance = self.MARGIN - int(changed[-1]) if side.startswith("before") else int(changed[0]) + 1
                 sides.append(f"{changed.size} bytes changed {side} (the nearest is byte {distance} {side.split()[0]} it)")
                 cl.enqueue_copy(queue, whole, self._guard, dst_offset=start)
         return " and ".join(sides)

@@ -100,8 +100,9 @@ class CLExecutable(Executable):
 
     def new_buffers(self) -> Buffers:
         """What buffers are made from: guarded ones when they are debugged."""
-        kind = GuardedBuffers if self._options.DEBUG_BUFFERS else Buffers
-        return kind(self.context, self.caps.max_allocation)
+        if self._options.DEBUG_BUFFERS:
+            return GuardedBuffers(self.context, self.caps.max_allocation, before=self.caps.kind == "CPU")
+        return Buffers(self.context, self.caps.max_allocation)
 
     def allocate(self, buffers: Buffers) -> dict[str, Any]:
         """Buffers for all blocks of the plan, one for each of its regions (when they are debugged, for each block), and images.
