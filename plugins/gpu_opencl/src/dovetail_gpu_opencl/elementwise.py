@@ -164,7 +164,9 @@ def elementwise_launch(
     arguments = (*(Read(name) for name in names), Write(node.node.outputs[0]), *chain.arguments)
     work, local = spread(ceil_div(result.size, vec), caps)
     source = assemble("", {"HALF_STORAGE": "half" in kernel + chain.source}, chain.source, kernel)
-    return Launch("elementwise (generated)", source, "elementwise", arguments, work, local)
+    # A quotient is a result that others round: what the device can do best is right, and memory sets the time here.
+    options = caps.exact_options if "/" in kernel + chain.source else ()
+    return Launch("elementwise (generated)", source, "elementwise", arguments, work, local, options)
 
 
 def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: int, run_axes: int) -> str:
