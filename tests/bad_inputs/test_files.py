@@ -187,7 +187,7 @@ def test_opset_import_of_another_domain_only(refuse: Any, build: Any) -> None:
     refuse(model, "node 'act' (Relu)", "no opset_import for the domain 'ai.onnx'")
 
 
-@pytest.mark.parametrize("version", [-1, 0, 6, 999, 2**63 - 1])
+@pytest.mark.parametrize("version", [-1, 0, 999, 2**63 - 1])
 def test_opset_out_of_range(refuse: Any, build: Any, version: int) -> None:
     model = build([helper.make_node("Relu", ["x"], ["y"])], opset_imports=[helper.make_opsetid("", version)])
     refuse(model, f"version {version} of the domain 'ai.onnx'", f"accepted: 7 to {onnx.defs.onnx_opset_version()}")

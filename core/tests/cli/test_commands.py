@@ -314,7 +314,7 @@ def test_ops_of_a_domain(invoke: Invoke, invoke_json: InvokeJson) -> None:
     for pack in packs:
         rows = invoke_json("ops", "--domain", pack["key"])["operators"]
         assert rows
-        assert {row["domain"] for row in rows} == {pack["key"]}
+        assert {row["domain"] or "ai.onnx" for row in rows} == {pack["key"]}
     assert "No operator of domain 'com.nothing' is known" in invoke("ops", "--domain", "com.nothing", code=2).stderr
     assert "no installed plugin provides the device 'nothing'" in invoke("ops", "--device", "nothing", code=1).stderr
 
