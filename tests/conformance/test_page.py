@@ -38,7 +38,10 @@ def test_the_reference_device_is_as_the_page_says(writer: ModuleType, sections: 
 @pytest.mark.parametrize("name", ["NUMPY", "ONEDNN", "OPENCL"])
 def test_every_operator_stands_there_and_none_has_failed(sections: dict[str, str], name: str) -> None:
     listed = re.findall(r"^\| (\w+) \|.*(?:yes|no|planned|\d of \d)", sections[name], re.MULTILINE)
-    assert {cls.op_type for cls in find_all()} <= set(listed)
+    # What takes sub-graphs and sequences has no cases: those hold arrays.
+    with_cases = {cls.op_type for cls in find_all() if importlib.util.find_spec(f"dovetail.testing.cases.{cls.stem}")}
+    assert len(with_cases) > 150
+    assert with_cases <= set(listed)
     assert "FAILED" not in sections[name]
     columns = [re.search(r"^\| Operator \|.*$", sections[other], re.MULTILINE) for other in ("NUMPY", name)]
     assert all(columns)
