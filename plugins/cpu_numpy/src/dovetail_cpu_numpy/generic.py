@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dovetail.device import PLAIN, REFERENCE_KERNEL, Eltwise, LayerConfig, PostOp, Reason, Refusal, TypedNode
+from dovetail.device import PLAIN, REFERENCE_KERNEL, Eltwise, LayerConfig, PostOp, Reason, Refusal, TypedNode, padded
 from dovetail.errors import InferError
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, read_only
@@ -102,9 +102,8 @@ class ReferenceKernel(NumpyKernel):
 
     def bind(self, call: Call) -> Iterable[Launch]:
         op, node = call.node.op, call.node
-        inputs = [
-            None if a is None or t is None else read_only(logical(a, t)) for a, t in zip(call.inputs, node.inputs, strict=True)
-        ]
+        present = zip(call.inputs, node.inputs, strict=True)
+        inputs = padded([None if a is None or t is None else read_only(logical(a, t)) for a, t in present], op.inputs)
         outputs = [logical(array, tensor) for array, tensor in zip(call.outputs, node.outputs, strict=True)]
         places = [index for index, name in enumerate(node.node.outputs) if name]
 

@@ -64,7 +64,7 @@ class ReferenceKernel(BoundKernel):
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
         reference = node.op.reference
-        inputs = [_read_only(array(name)) if name else None for name in node.node.inputs]
+        inputs = padded([_read_only(array(name)) if name else None for name in node.node.inputs], node.op.inputs)
         outputs = [(i, array(name)) for i, name in enumerate(node.node.outputs) if name]
 
         def run() -> None:
