@@ -23,7 +23,7 @@ from dovetail.device import (
 )
 from dovetail.errors import CompileError, DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, MemoryDesc, Primitive, Stream, Unimplemented
-from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, ReferenceKernel
+from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, stand_in
 from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage
 from dovetail_cpu_onednn.layouts import describe, padded_type, plain
 from dovetail_cpu_onednn.library import library
@@ -31,7 +31,6 @@ from dovetail_cpu_onednn.library import library
 __all__ = ["OnednnExecutable", "Placement"]
 
 ALIGNMENT = 64
-_REFERENCE = ReferenceKernel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +288,8 @@ class _Binder:
         return memory
 
     def _guarded(self, placement: Placement, launches: Sequence[Launch]) -> Call:
-        """The primitives, or the reference for data that they get wrong."""
-        (reference,) = _REFERENCE.bind(placement.node, self.array)
+        """The primitives, or references for data that they get wrong."""
+        reference = stand_in(placement.node, self.array)
         is_safe = placement.kernel.safety(placement.node, self.array, self._stream)
         calls = tuple(launch.call for launch in launches)
         self.kept += launches

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dovetail.device import (
-    PLAIN,
     Accepted,
     Binary,
     DType,
@@ -77,8 +76,6 @@ class ElementwiseKernel(PrimitiveKernel):
         names = [p.operand for p in own if not isinstance(p, Eltwise)]
         first, rest = own[0], own[1:]
         if isinstance(first, Eltwise):
-            if self.is_guarded(node) and node.post_ops:
-                raise Refused(Reason.POST_OP, "the reference, which runs when there are NaN, takes none")
             head, *others = eltwise_kind(first)
             if others:
                 raise Refused(Reason.POST_OP, "eltwise with a scale")
@@ -112,7 +109,7 @@ class ElementwiseKernel(PrimitiveKernel):
         return Recipe((Stage(pd, (*arguments, *reads)),))
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        return (LayerConfig.uniform(node, PLAIN) if self.is_guarded(node) else LayerConfig.elementwise(node),)
+        return (LayerConfig.elementwise(node),)
 
     def is_guarded(self, node: TypedNode) -> bool:
         return any(isinstance(p, Eltwise) and p.algorithm in LOSES_NAN for p in _chain_of(node)[1])

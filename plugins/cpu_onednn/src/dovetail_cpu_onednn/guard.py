@@ -1,5 +1,6 @@
-"""Whether an array holds a NaN or plus infinity, found without dragging it through the cache of one core."""
+"""Whether an array holds a NaN or one of the infinities, found without dragging it through the cache of one core."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,19 +20,17 @@ next primitive, whose other threads have to fetch their part back; the sums of r
 MIN_ROW = 32
 
 
-def is_tame(data: NDArray[Any], stream: Stream) -> Callable[[], bool]:
-    """A call that is True when the plain float32 or bfloat16 array holds neither NaN nor plus infinity, as it is then.
+def is_tame(data: NDArray[Any], stream: Stream, bad: float = math.inf) -> Callable[[], bool]:
+    """A call that is True when the contiguous float32 or bfloat16 array holds neither NaN nor `bad`, one of the infinities.
 
     It may be False for finite values whose sum overflows.
     """
     if data.dtype != np.float32:
-        # NumPy compares bfloat16 one by one, but bits fast: infinity is 7F80, NaN what lies above it with either sign.
-        bits, signed = data.view(np.uint16), data.view(np.int16)
-        return lambda: bool(signed.max() < 0x7F80 and bits.max() <= 0xFF80)
-    if data.size < LARGE or data.shape[-1] < MIN_ROW:
-        return lambda: bool(data.max() < np.inf)
-    lib = library()
-    rows, size = data.size // data.shape[-1], data.shape[-1]
+        return _bits(data, bad)
+    rows = _rows(data)
+    if data.size < LARGE or rows is None:
+        return (lambda: bool(data.max() < bad)) if bad > 0 else (lambda: bool(data.min() > bad))
+    lib, size = library(), data.size // rows
     sums = np.empty(rows, np.float32)
     src, dst = plain((rows, size)), plain((rows, 1))
     pd = lib.describe("reduction", Alg.REDUCTION_SUM, src, dst, 0.0, 0.0)
@@ -44,7 +43,25 @@ def is_tame(data: NDArray[Any], stream: Stream) -> Callable[[], bool]:
     def ask() -> bool:
         # A row with a NaN, or with infinities of both signs, sums to NaN, which no comparison is true of.
         lib.check(launch.call(), "primitive_execute")
-        return bool(sums.max() < np.inf)
+        return bool(sums.max() < bad) if bad > 0 else bool(sums.min() > bad)
 
     ask.kept = (scratch, data)  # type: ignore[attr-defined]  # the launch reads both by their addresses
     return ask
+
+
+def _rows(data: NDArray[Any]) -> int | None:
+    """Into how many rows of `MIN_ROW` elements or more the array falls, by its last axes; None for one row."""
+    size = 1
+    for axis in reversed(range(1, data.ndim)):
+        size *= int(data.shape[axis])
+        if size >= MIN_ROW:
+            return int(data.size) // size
+    return None
+
+
+def _bits(data: NDArray[Any], bad: float) -> Callable[[], bool]:
+    # NumPy compares bfloat16 one by one, but bits fast: infinity is 7F80, NaN what lies above it with either sign.
+    bits, signed = data.view(np.uint16), data.view(np.int16)
+    if bad > 0:
+        return lambda: bool(signed.max() < 0x7F80 and bits.max() <= 0xFF80)
+    return lambda: bool(signed.max() <= 0x7F80 and bits.max() < 0xFF80)

@@ -114,7 +114,7 @@ class OnednnKernel(Kernel):
         return self.name
 
     def is_guarded(self, node: TypedNode) -> bool:
-        """Whether the operator's reference has to run instead for some data, as `safety` tells."""
+        """Whether references have to run instead for some data, as `safety` tells."""
         return False
 
     def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:

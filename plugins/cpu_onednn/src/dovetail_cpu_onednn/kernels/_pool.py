@@ -1,17 +1,23 @@
 """Pooling in whichever layout the data lies."""
 
+import math
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import NDArray
 
 from dovetail.device import Reason, TypedNode
 from dovetail.spatial import ConvGeometry
-from dovetail_cpu_onednn.binding import INFERENCE, Arg
+from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, Stream
 from dovetail_cpu_onednn.chain import attach
+from dovetail_cpu_onednn.guard import is_tame
 from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, Recipe, Refused, given
 from dovetail_cpu_onednn.kernels._conv import padding
 from dovetail_cpu_onednn.layouts import describe
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["PoolKernel", "whole"]
+__all__ = ["MaximumKernel", "PoolKernel", "whole"]
 
 
 class PoolKernel(AnyLayoutKernel):
@@ -43,6 +49,20 @@ class PoolKernel(AnyLayoutKernel):
         pd = lib.describe("pooling_forward", INFERENCE, self.algorithm(node, g), src, dst, *sizes, attr=chain.attr)
         arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
         return Recipe(chain.stages(pd, arguments, dst), chain.shared)
+
+
+class MaximumKernel(PoolKernel):
+    """The largest element of each window. oneDNN passes over NaN, and starts from the lowest number, not from minus infinity."""
+
+    def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
+        return Alg.POOLING_MAX
+
+    def is_guarded(self, node: TypedNode) -> bool:
+        return given(node, 0).dtype in LOW
+
+    def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
+        """Whether the input holds neither NaN nor minus infinity."""
+        return is_tame(array(node.node.inputs[0]), stream, -math.inf)
 
 
 def whole(node: TypedNode) -> ConvGeometry:

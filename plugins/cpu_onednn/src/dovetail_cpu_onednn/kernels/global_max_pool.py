@@ -2,18 +2,14 @@
 
 from dovetail.device import TypedNode
 from dovetail.spatial import ConvGeometry
-from dovetail_cpu_onednn.binding import Alg
-from dovetail_cpu_onednn.kernels._pool import PoolKernel, whole
+from dovetail_cpu_onednn.kernels._pool import MaximumKernel, whole
 
 
-class Pooling(PoolKernel):
+class Pooling(MaximumKernel):
     """The largest element of each channel."""
 
     def geometry(self, node: TypedNode) -> ConvGeometry:
         return whole(node)
-
-    def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
-        return Alg.POOLING_MAX
 
 
 KERNELS = (Pooling(),)

@@ -3,12 +3,11 @@
 from dovetail.device import DType, TypedNode
 from dovetail.ops.max_pool import MaxPool
 from dovetail.spatial import ConvGeometry
-from dovetail_cpu_onednn.binding import Alg
 from dovetail_cpu_onednn.kernel import LOW, given
-from dovetail_cpu_onednn.kernels._pool import PoolKernel
+from dovetail_cpu_onednn.kernels._pool import MaximumKernel
 
 
-class Pooling(PoolKernel):
+class Pooling(MaximumKernel):
     """The largest element of each window."""
 
     dtypes = LOW | {DType.INT8, DType.UINT8}
@@ -16,9 +15,6 @@ class Pooling(PoolKernel):
     def geometry(self, node: TypedNode) -> ConvGeometry:
         assert isinstance(node.op, MaxPool)
         return node.op.geometry(given(node, 0))
-
-    def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
-        return Alg.POOLING_MAX
 
 
 KERNELS = (Pooling(),)

@@ -1,0 +1,107 @@
+"""Data that a primitive gets wrong, NaN and infinities: references run instead, in whatever layout and with post-ops."""
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import sliding_window_view
+
+import dovetail
+from dovetail.graph import GraphBuilder
+from dovetail.op import FLOATS, Binary, Eltwise, HostConfig, HostKernel, Layout, Operator
+from dovetail.ops.conv import Conv
+from dovetail.ops.global_max_pool import GlobalMaxPool
+from dovetail.ops.hard_swish import HardSwish
+from dovetail.ops.max_pool import MaxPool
+from dovetail_cpu_onednn import guard
+from dovetail_cpu_onednn.library import library
+
+SPECIAL = (np.nan, -np.nan, -np.inf, np.inf)
+
+
+def spoilt(rng, dims, value):
+    """Random data with `value` in one place, and in the whole of another channel."""
+    x = rng.standard_normal(dims).astype(np.float32)
+    x[0, 1, 2, 3] = value
+    x[-1, -1] = value
+    return x
+
+
+def maxima(x, kernel):
+    return sliding_window_view(x, (kernel, kernel), (2, 3))[:, :, ::kernel, ::kernel].max((-2, -1))
+
+
+def device_run(outputs, g, x):
+    with dovetail.Core().compile_model(g.model(outputs), "ONEDNN", {"FALLBACK": False}) as compiled:
+        return list(compiled([x]).values()), compiled.report()
+
+
+@pytest.mark.parametrize("value", [0.0, *SPECIAL])
+def test_maxima(value):
+    x = spoilt(np.random.default_rng(0), (2, 5, 8, 10), value)
+    g = GraphBuilder()
+    name = g.input("x", "float32", x.shape)
+    chain = [Eltwise("relu"), Binary("mul", g.constant(np.float32(2).reshape(1)))]
+    pooled = g.node(MaxPool(kernel_shape=(2, 2), strides=(2, 2)), name)
+    chained = g.node(MaxPool(kernel_shape=(2, 2), strides=(2, 2)), name, post_ops=chain)
+    (plain, after, whole), report = device_run([pooled, chained, g.node(GlobalMaxPool(), name)], g, x)
+    assert all(node.provider.startswith("dovetail-cpu-onednn") and node.kernel != "ref" for node in report.nodes)
+    assert {node.post_ops for node in report.nodes} == {(), ("relu", "mul")}
+    want = maxima(x, 2)
+    np.testing.assert_array_equal(plain, want)
+    np.testing.assert_array_equal(after, np.where(want < 0, 0, want) * 2)
+    np.testing.assert_array_equal(whole, x.max((2, 3), keepdims=True))
+
+
+class InBlocks(HostKernel):
+    """A copy, of blocks of channels only."""
+
+    def configurations(self, op, inputs, outputs):
+        return [HostConfig.uniform(inputs, outputs, Layout.of("nChw16c"))]
+
+    def execute(self, op, config, inputs, outputs):
+        np.copyto(outputs[0], inputs[0])
+
+
+class Copy(Operator):
+    domain = "test.guards"
+    inputs = ("X: T",)
+    types = {"T": FLOATS}
+    kernels = (InBlocks(),)
+
+    def reference(self, X):
+        return X.copy()
+
+
+def depthwise(g, name, channels):
+    return g.node(Conv(group=channels), name, g.constant(np.ones((channels, 1, 1, 1), np.float32)))
+
+
+@pytest.mark.parametrize("value", SPECIAL)
+@pytest.mark.parametrize(("layout", "channels"), [("NHWC", 21), ("nChw16c", 16), ("nChw16c", 21)])
+def test_in_the_layout_of_the_neighbours(value, layout, channels):
+    """Pooling, and activations that stand alone because two nodes read what goes in."""
+    x = spoilt(np.random.default_rng(1), (1, channels, 12, 14), value)
+    g = GraphBuilder()
+    first, last = g.input("x", "float32", x.shape), (lambda name: g.node(Copy(), name))
+    if layout == "NHWC":
+        first, last = depthwise(g, first, channels), (lambda name: depthwise(g, name, channels))
+    first = last(first)
+    pooled = last(g.node(MaxPool(kernel_shape=(2, 2), strides=(2, 2)), first))
+    active = last(g.node(HardSwish(), first))
+    (p, a), report = device_run([pooled, active], g, x)
+    found = {node.op: {str(value.type.layout) for value in node.outputs} for node in report.nodes}
+    assert found["MaxPool"] == found["HardSwish"] == {str(Layout.of(layout))}
+    np.testing.assert_array_equal(p, maxima(x, 2))
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(a, x * np.clip(x.astype(np.float64) / 6 + 0.5, 0, 1), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 70_000), (4, 90, 50, 16)])
+@pytest.mark.parametrize("bad", [np.inf, -np.inf])
+def test_what_is_tame(dtype, shape, bad):
+    data = np.zeros(shape, dovetail.DType(dtype).numpy)
+    is_tame = guard.is_tame(data, library().stream(), bad)
+    assert is_tame()
+    for value, tame in ((np.nan, False), (-np.nan, False), (bad, False), (-bad, True), (-3.0, True)):
+        data[-1, -1] = value
+        assert is_tame() is tame, value
