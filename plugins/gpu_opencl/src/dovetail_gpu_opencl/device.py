@@ -17,6 +17,7 @@ from dovetail.device import (
     DeviceInfo,
     DeviceUnavailable,
     Graph,
+    IntegerProduct,
     KernelTable,
     LayerConfig,
     Node,
@@ -132,6 +133,7 @@ class OpenCLDevice(Device):
         """All kernels that are asked for a node, in order."""
         # An operator of another domain, or one that replaces a standard one, may mean something else by the same name.
         stem = node.op.stem if type(node.op).__module__ == f"dovetail.ops.{node.op.stem}" else ""
+        stem = "mat_mul_integer" if isinstance(node.op, IntegerProduct) else stem
         if isinstance(node.op, Reorder):
             return (ReorderKernel().on(self.caps),)
         with self._lock:

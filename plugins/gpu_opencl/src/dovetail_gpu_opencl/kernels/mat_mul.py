@@ -7,11 +7,12 @@ from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, Matrix, Product
 from dovetail_gpu_opencl.kernels._gemm_tiled import GemmTiled
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "product_of"]
 
 
-def _product(node: TypedNode) -> Product | Refusal:
-    a, b = node.inputs
+def product_of(node: TypedNode, second: int = 1) -> Product | Refusal:
+    """The product of the node's first input and the one with index `second`."""
+    a, b = node.inputs[0], node.inputs[second]
     assert a is not None
     assert b is not None
     a_dims = (1, *a.dims) if a.rank == 1 else a.dims
@@ -24,7 +25,7 @@ def _product(node: TypedNode) -> Product | Refusal:
         # One second factor for all: the first ones are the rows of one tall matrix.
         m, batch, a_batch, b_batch = m * math.prod(batch), (), (), ()
     left = _matrix(node.node.inputs[0], a, (m, k), batch, a_batch)
-    right = _matrix(node.node.inputs[1], b, (k, n), batch, b_batch)
+    right = _matrix(node.node.inputs[second], b, (k, n), batch, b_batch)
     return Product(m, n, k, math.prod(batch), left, right)
 
 
@@ -41,4 +42,4 @@ def _matrix(name: str, given: TensorType, size: tuple[int, int], batch: tuple[in
     return Matrix(name, given, size[1], 1, batch=flat_index(batch, strides, "(z)"))
 
 
-KERNELS = (GemmRows(_product), GemmTiled(_product), GemmDirect(_product))
+KERNELS = (GemmRows(product_of), GemmTiled(product_of), GemmDirect(product_of))

@@ -1,0 +1,73 @@
+// Convolution of 8-bit integers in up to three dimensions, any groups: dst[n][m][z][y][x] = result of
+// bia[m] + sum over c, kz, ky, kx of (src - X_ZERO) * (wei - W_ZERO(m)), exact; what lies outside counts as X_ZERO.
+//
+// A work item computes one output element in int, which wraps.
+// NDRange: (output elements, rounded up to the local size); SIZE is the number of output elements.
+//
+// Layout: src and dst dense NCDHW (missing axes of size 1); wei dense [M][C][KD][KH][KW], C the input channels of a group; bia [M].
+// X_ZERO and W_ZERO(m) are zero points, read from x_zero and w_zero, which may be NULL. STORE_SUM(o, s, z, m, n) makes element o
+// of dst of the sum s for output channel m; RESULT_ARGS is what it reads (see kernels/_integer.py).
+//
+// Tunables: the local size.
+#ifndef X
+#define X uchar
+#define W char
+#define T int
+#define X_ZERO 0
+#define W_ZERO(m) 0
+#define RESULT_ARGS
+#define STORE_SUM(o, s, z, m, n) (dst[o] = (s))
+#define SIZE 1
+#define GROUPS 1
+#define C 1
+#define M 1
+#define ID 1
+#define IH 1
+#define IW 1
+#define OD 1
+#define OH 1
+#define OW 1
+#define KD 1
+#define KH 1
+#define KW 1
+#define STRIDE_Z 1
+#define STRIDE_Y 1
+#define STRIDE_X 1
+#define DILATION_Z 1
+#define DILATION_Y 1
+#define DILATION_X 1
+#define PAD_Z 0
+#define PAD_Y 0
+#define PAD_X 0
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#endif
+#ifdef HAS_BIAS
+#define BIAS(m) bia[m]
+#else
+#define BIAS(m) 0
+#endif
+#define MG (M / GROUPS)
+
+__kernel void conv_integer(__global const X* restrict src, __global const W* restrict wei, __global const X* restrict x_zero,
+                           __global const W* restrict w_zero, __global const int* restrict bia,
+                           __global T* dst RESULT_ARGS POST_ARGS) {
+  const int o = get_global_id(0);
+  if (o >= SIZE) return;
+  const int ox = o % OW, oy = o / OW % OH, oz = o / (OW * OH) % OD, m = o / (OW * OH * OD) % M, n = o / (OW * OH * OD * M);
+  const int x0 = ox * STRIDE_X - PAD_X, y0 = oy * STRIDE_Y - PAD_Y, z0 = oz * STRIDE_Z - PAD_Z;
+  __global const X* s = src + (n * GROUPS + m / MG) * C * (ID * IH * IW);
+  __global const W* w = wei + m * (C * KD * KH * KW);
+  const int left = X_ZERO, right = W_ZERO(m);
+  int sum = BIAS(m);
+  for (int c = 0; c < C; ++c, s += ID * IH * IW)
+    for (int kz = 0; kz < KD; ++kz)
+      for (int ky = 0; ky < KH; ++ky)
+        for (int kx = 0; kx < KW; ++kx, ++w) {
+          const int z = z0 + kz * DILATION_Z, y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
+          if (z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW) sum += (s[(z * IH + y) * IW + x] - left) * (*w - right);
+        }
+  STORE_SUM(o, sum, 0, m, 0);
+}

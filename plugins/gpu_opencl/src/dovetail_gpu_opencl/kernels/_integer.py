@@ -1,0 +1,121 @@
+"""What kernels for products of 8-bit integers share: their inputs, zero points, and what becomes of the exact sums."""
+
+from dataclasses import dataclass
+
+from dovetail.device import DType, TensorType, TypedNode
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.launch import Argument, Null, Read
+from dovetail_gpu_opencl.source import C_TYPES, storage
+
+__all__ = [
+    "EIGHT_BITS",
+    "ONE",
+    "PLAIN_PORTS",
+    "QUANTIZED_PORTS",
+    "Lines",
+    "Places",
+    "Ports",
+    "Result",
+    "given",
+    "read",
+    "result_of",
+]
+
+EIGHT_BITS = frozenset({DType.INT8, DType.UINT8})
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Which inputs of an operator are what: the factors, their zero points, and for a quantized result the scales of both factors
+    and of the result, its zero point, and the bias."""
+
+    second: int
+    first_zero: int
+    second_zero: int
+    scales: tuple[int, int, int] | None = None
+    result_zero: int = -1
+    bias: int = -1
+
+
+PLAIN_PORTS = Ports(1, 2, 3)
+QUANTIZED_PORTS = Ports(3, 2, 5, (1, 4, 6), 7, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Rows or columns that may have parameters of their own: `line` is the C expression of one of `count` in a matrix, `overall`
+    that of one in all matrices."""
+
+    line: str
+    count: int
+    overall: str
+
+    def of(self, parameter: TensorType | None) -> str:
+        """The index of the element of a parameter: the only one, or that of the line; what is shared by batches repeats."""
+        if parameter is None or parameter.size == 1:
+            return "0"
+        return f"({self.line})" if parameter.size == self.count else f"(({self.overall}) % {parameter.size})"
+
+
+ONE = Lines("0", 1, "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where `STORE_SUM` finds the parameters of the factors and of the result."""
+
+    first: Lines
+    second: Lines
+    result: Lines
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Source, defines and arguments of what becomes of sums: `STORE_SUM`, `RESULT_ARGS`, and the chain of post-ops."""
+
+    source: str
+    defines: dict[str, object]
+    arguments: tuple[Argument, ...]
+
+
+def given(node: TypedNode, index: int) -> TensorType | None:
+    """The type of an input; None when it is left out."""
+    return node.inputs[index] if 0 <= index < len(node.inputs) else None
+
+
+def read(node: TypedNode, index: int) -> Argument:
+    """The buffer of an input, NULL when it is left out."""
+    return Null() if given(node, index) is None else Read(node.node.inputs[index])
+
+
+def result_of(node: TypedNode, ports: Ports, caps: Capabilities, places: Places) -> Result:
+    """What becomes of the sums of a node: stored as they are, converted to float with a chain, or quantized.
+
+    Quantized results are computed in double, as the operators' definition is; in float where the device has no doubles, so that
+    quotients next to a half may be one off.
+    """
+    dst = node.outputs[0].dtype
+    defines: dict[str, object] = {"T": C_TYPES[dst], "RESULT_ARGS": ""}
+    if ports.scales is None:
+        chain = postops.epilogue(node)
+        defines["STORE_SUM(o, s, z, m, n)"] = f"(dst[o] = {'POST((float)(s), o)' if dst is DType.FLOAT32 else '(s)'})"
+        return Result(chain.source, defines, chain.arguments)
+    scales, zero = [given(node, index) for index in ports.scales], given(node, ports.result_zero)
+    assert scales[0] is not None
+    a, b, y = (
+        f"LOAD_S({n}_scale, {p.of(t)})"
+        for n, t, p in zip("aby", scales, (places.first, places.second, places.result), strict=True)
+    )
+    defines |= {
+        **storage(scales[0].dtype, "S"),
+        "REAL": "double" if caps.fp64 else "float",
+        "RESULT_ARGS": "".join(f", __global const S* {n}_scale" for n in "aby") + ", __global const T* y_zero",
+        "STORE_SUM(o, s, z, m, n)": f"(dst[o] = quantized(s, {a}, {b}, {y}, y_zero[{places.result.of(zero)}]))",
+    }
+    source = (
+        "static T quantized(int s, REAL a, REAL b, REAL y, T zero) {\n"
+        "  const REAL real = rint((REAL)s * (a * b) / y) + (REAL)zero;\n"
+        f"  return real != real ? (T)0 : convert_{C_TYPES[dst]}_sat(real);\n}}\n"
+    )
+    return Result(source, defines, tuple(read(node, index) for index in (*ports.scales, ports.result_zero)))

@@ -1,0 +1,8 @@
+"""ConvInteger: int32 sums."""
+
+from dovetail_gpu_opencl.kernels._conv_integer import IntegerConvDirect, IntegerConvRows
+from dovetail_gpu_opencl.kernels._integer import PLAIN_PORTS
+
+__all__ = ["KERNELS"]
+
+KERNELS = (IntegerConvRows(PLAIN_PORTS), IntegerConvDirect(PLAIN_PORTS))

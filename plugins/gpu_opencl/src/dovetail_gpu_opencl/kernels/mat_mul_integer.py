@@ -1,0 +1,8 @@
+"""MatMulInteger, its sums in int32 or converted to float32."""
+
+from dovetail_gpu_opencl.kernels._gemm_integer import IntegerDirect, IntegerRows
+from dovetail_gpu_opencl.kernels._integer import PLAIN_PORTS
+
+__all__ = ["KERNELS"]
+
+KERNELS = (IntegerRows(PLAIN_PORTS), IntegerDirect(PLAIN_PORTS))

@@ -1,0 +1,105 @@
+"""Products and convolutions of 8-bit integers, exact at sizes round the tiles and where float32 sums would round; each kernel."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dovetail.device import Binary, Eltwise, IntegerProduct
+
+SIZES = [(1, 1, 1), (5, 15, 17), (6, 16, 256), (7, 17, 257), (13, 33, 600), (3, 40, 0)]
+"""m, n and k round 6 rows, 16 columns and chunks of 256."""
+
+
+def whole(a: NDArray[Any], b: NDArray[Any], za: Any, zb: Any) -> NDArray[np.int64]:
+    """The exact sums."""
+    found: NDArray[np.int64] = (a.astype(np.int64) - za) @ (b.astype(np.int64) - zb)
+    return found
+
+
+def each_kernel(device: Any, bench: Any, graph: Any, feeds: Any) -> dict[str, NDArray[Any]]:
+    """The result of every kernel that takes the node of the graph."""
+    device.forced = ""
+    found = {}
+    for name in bench.accepted(device, graph, graph.nodes[0]):
+        device.forced = name
+        found[name] = bench.run(device, graph, feeds)[0]
+    device.forced = ""
+    return found
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+@pytest.mark.parametrize("constant", [True, False])
+def test_products(constant: bool, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """Numbers at the ends of their range: from 258 products on, float32 cannot hold the sums."""
+    device = kind_device(kind)
+    for m, n, k in SIZES:
+        a, b = np.full((m, k), 255, np.uint8), np.full((k, n), -128, np.int8)
+        if m > 1:
+            a[rng.random(a.shape) < 0.1] = 254
+        za, zb = np.array(0, np.uint8), np.array(127, np.int8)
+        graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, za, zb], (1, 3) if constant else ())
+        results = each_kernel(device, bench, graph, feeds)
+        assert ("gemm_integer_rows" in results) == (kind == "CPU" and (constant or n >= 2 * device.caps.lanes("float")))
+        for name, got in results.items():
+            np.testing.assert_array_equal(got, whole(a, b, za, zb), f"{name} {m}x{n}x{k}", strict=False)
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_sums_become_floats_with_a_chain(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """The product of a dynamically quantized layer: times the scales, plus the bias, and an activation, as one kernel."""
+    device = kind_device(kind)
+    a, b = rng.integers(0, 256, (2, 5, 70)).astype(np.uint8), rng.integers(-128, 128, (70, 19)).astype(np.int8)
+    za, scale = np.array(131, np.uint8), rng.random(19).astype(np.float32)
+    bias = rng.standard_normal(19).astype(np.float32)
+    chain = [Binary("mul", "scale"), Binary("add", "bias"), Eltwise("relu")]
+    operands = {"scale": scale, "bias": bias}
+    graph, feeds = bench.single(IntegerProduct(), [a, b, za], (1,), post_ops=chain, operands=operands)
+    expected = np.maximum(whole(a, b, 131, 0).astype(np.float32) * scale + bias, 0)
+    for got in each_kernel(device, bench, graph, feeds).values():
+        np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-5)  # one rounding more or less, by a fused multiplication
+
+
+CONVOLUTIONS = [  # channels and maps of a group, groups, height, width, kernel, stride, pad
+    (3, 17, 1, 7, 9, 3, 1, 1),
+    (300, 16, 1, 2, 3, 1, 1, 0),
+    (64, 15, 1, 4, 4, 3, 2, 1),
+    (1, 1, 5, 5, 6, 3, 1, 1),
+]
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_convolutions(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    device = kind_device(kind)
+    for channels, maps, groups, height, width, kernel, stride, pad in CONVOLUTIONS:
+        x = rng.integers(200, 256, (2, groups * channels, height, width)).astype(np.uint8)
+        w = rng.integers(100, 128, (groups * maps, channels, kernel, kernel)).astype(np.int8)
+        zx, zw = np.array(3, np.uint8), rng.integers(-128, -100, groups * maps).astype(np.int8)
+        op = bench.op("ConvInteger", group=groups, strides=(stride,) * 2, pads=(pad,) * 4)
+        graph, feeds = bench.single(op, [x, w, zx, zw], (1, 3))
+        shifted = w.astype(np.int64) - zw.reshape(-1, 1, 1, 1)
+        expected = bench.convolve(x.astype(np.int64) - 3, shifted, stride, (pad,) * 4, groups)
+        results = each_kernel(device, bench, graph, feeds)
+        assert set(results) == ({"conv_integer_rows", "conv_integer"} if kind == "CPU" else {"conv_integer"})
+        for name, got in results.items():
+            np.testing.assert_array_equal(got, expected, name, strict=False)
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_quantized_results_meet_halves_as_the_reference_does(
+    kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """Sums times 0.5 are halves every other time; the definition is in float64, and so is the kernel where there are doubles."""
+    device = kind_device(kind)
+    assert device.caps.fp64
+    a, b = rng.integers(0, 12, (9, 31)).astype(np.uint8), rng.integers(-6, 6, (31, 21)).astype(np.int8)
+    scales = [np.array(value, np.float32) for value in (0.125, 0.5, 0.125)]
+    zeros = [np.array(5, np.uint8), np.array(0, np.int8), np.array(128, np.uint8)]
+    given = [a, scales[0], zeros[0], b, scales[1], zeros[1], scales[2], zeros[2]]
+    graph, feeds = bench.single(bench.op("QLinearMatMul"), given, (3, 5))
+    expected = np.clip(np.rint(whole(a, b, 5, 0) / 2) + 128, 0, 255)
+    assert len(np.unique(expected)) > 50
+    for got in each_kernel(device, bench, graph, feeds).values():
+        np.testing.assert_array_equal(got, expected, strict=False)
