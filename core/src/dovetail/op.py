@@ -124,6 +124,7 @@ class Operator:
 
     stem: ClassVar[str] = "operator"
     attributes: ClassVar[Mapping[str, AttributeSpec]] = {}
+    _graphs: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -139,6 +140,7 @@ class Operator:
         cls.outputs = parse_ports(cls, "outputs")
         dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
         cls.attributes = attribute_specs(cls)
+        cls._graphs = tuple(name for name, spec in cls.attributes.items() if spec.type_name == "Graph")
 
     # --- what an author writes -------------------------------------------------------------------------------------
 
@@ -213,7 +215,7 @@ class Operator:
     @property
     def subgraphs(self) -> tuple[Graph, ...]:
         """The attributes that are graphs."""
-        return tuple(v for name in self.attributes if isinstance(v := getattr(self, name), Graph))
+        return tuple(v for name in self._graphs if (v := getattr(self, name)) is not None) if self._graphs else ()
 
     @classmethod
     def translation(cls, domain: str, op_type: str) -> Translation | None:

@@ -1,5 +1,6 @@
 """The arithmetic of sliding windows, for convolution and pooling: pure functions on numbers, for operators and devices alike."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,15 +80,28 @@ def conv_geometry(
     the output that the formula gives, but not less than 0. Raises `OperatorError` for attributes out of range and `ShapeError`
     when a window does not fit into the padded input.
     """
-    rank = len(input)
+    given = (None if value is None else tuple(value) for value in (strides, dilations, pads))
+    return _conv_geometry(tuple(input), tuple(kernel), *given, auto_pad, ceil_mode)
+
+
+@functools.lru_cache(maxsize=1024)  # every kernel that is asked about a node wants it, and models repeat their layers
+def _conv_geometry(
+    size: tuple[int, ...],
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...] | None,
+    dilations: tuple[int, ...] | None,
+    pads: tuple[int, ...] | None,
+    auto_pad: str,
+    ceil_mode: bool,
+) -> ConvGeometry:
+    rank = len(size)
     shape = _numbers("kernel_shape", kernel, rank, least=1)
     steps = _numbers("strides", strides, rank, least=1)
     gaps = _numbers("dilations", dilations, rank, least=1)
     extent = tuple((k - 1) * d + 1 for k, d in zip(shape, gaps, strict=True))
-    begin, end = _pads(tuple(input), extent, steps, pads, auto_pad)
-    axes = range(rank)
-    output = tuple(_positions(input[a], extent[a], steps[a], begin[a], end[a], ceil_mode) for a in axes)
-    return ConvGeometry(tuple(input), output, shape, steps, gaps, begin, end)
+    begin, end = _pads(size, extent, steps, pads, auto_pad)
+    output = tuple(_positions(size[a], extent[a], steps[a], begin[a], end[a], ceil_mode) for a in range(rank))
+    return ConvGeometry(size, output, shape, steps, gaps, begin, end)
 
 
 def conv_transpose_geometry(

@@ -38,18 +38,18 @@ class Node:
     @property
     def operands(self) -> tuple[str, ...]:
         """The values that post-ops read, in chain order."""
-        return tuple(p.operand for p in self.post_ops if not isinstance(p, Eltwise))
+        return tuple(p.operand for p in self.post_ops if not isinstance(p, Eltwise)) if self.post_ops else ()
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Every value this node depends on: present inputs, post-op operands, and what its sub-graphs take from outside."""
-        captured = (name for graph in self.op.subgraphs for name in graph.captures)
-        return (*(name for name in self.inputs if name), *self.operands, *captured)
+        captured = [name for graph in self.op.subgraphs for name in graph.captures]
+        return (*filter(None, self.inputs), *self.operands, *captured)
 
     @property
     def writes(self) -> tuple[str, ...]:
         """The outputs that are present."""
-        return tuple(name for name in self.outputs if name)
+        return tuple(filter(None, self.outputs))
 
     def __str__(self) -> str:
         return f"'{printable(self.name)}' ({printable(self.op.key)})"

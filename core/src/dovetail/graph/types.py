@@ -18,6 +18,8 @@ Dim = int | str | None
 Shape = tuple[Dim, ...]
 """One `Dim` for each dimension, the outermost first."""
 
+_NUMBERS = frozenset({int})
+
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
@@ -40,14 +42,15 @@ class TensorType:
     @property
     def is_static(self) -> bool:
         """True when every dimension is a number."""
-        return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+        # Asked thousands of times for each model: without a Python frame for each dimension.
+        return self.shape is not None and _NUMBERS.issuperset(map(type, self.shape))
 
     @property
     def dims(self) -> tuple[int, ...]:
         """The shape as numbers. Raises `ValueError` unless `is_static`."""
-        if self.shape is None or not all(isinstance(d, int) for d in self.shape):
+        if self.shape is None or not _NUMBERS.issuperset(map(type, self.shape)):
             raise ValueError(f"the shape of {self} is not static")
-        return self.shape  # type: ignore[return-value]  # checked just above; mypy does not narrow through all()
+        return self.shape  # type: ignore[return-value]  # checked just above, as mypy cannot see
 
     @property
     def rank(self) -> int:
