@@ -31,7 +31,7 @@ from dovetail.errors import OperatorError, ShapeError, UnknownOperator
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
-from dovetail.graph.model import Graph
+from dovetail.graph.model import Graph, Node
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp
 from dovetail.graph.types import Dim, OptionalType, SequenceType, Shape, TensorType
 
@@ -172,6 +172,17 @@ class Operator:
         """
         raise UnknownOperator(f"{self.key} has no composition", hint="define compose()")
 
+    def compose_in(self, g: GraphBuilder, graph: Graph, node: Node) -> Any:
+        """Build this operator from others and from the graph around it: add nodes to `g`, return one output name or a tuple.
+
+        For operators whose attributes name values of the graph, as ONNX's Gradient does. `graph` is the one in which `node`
+        stands, bound and typed (sub-graphs are not), with nothing folded, merged or left out yet; nodes of `g` may read any of
+        its values that does not depend on `node`. `g.type_of` also knows what was added to `g`. `None` in place of the outputs
+        asks to be called again when other nodes of this sort have been expanded. Always expanded, before all else: no device
+        sees the operator.
+        """
+        raise UnknownOperator(f"{self.key} has no composition in its graph", hint="define compose_in()")
+
     def control(self, run: RunGraph, *inputs: Any) -> Any:
         """Compute the outputs by running sub-graphs: control flow. Returns one value, or a tuple, as `reference` does.
 
@@ -226,6 +237,11 @@ class Operator:
     def has_composition(cls) -> bool:
         """True when the class defines `compose`."""
         return cls.compose is not Operator.compose
+
+    @classmethod
+    def has_compose_in(cls) -> bool:
+        """True when the class defines `compose_in`."""
+        return cls.compose_in is not Operator.compose_in
 
     @classmethod
     def has_reference(cls) -> bool:

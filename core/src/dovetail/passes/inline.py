@@ -23,7 +23,9 @@ def chosen_branch(node: Node, constants: Mapping[str, NDArray[np.generic]]) -> G
     condition = constants[node.inputs[0]]
     if condition.size != 1 or len(node.outputs) > len(node.op.then_branch.outputs):
         return None  # the error is raised where the node runs
-    return node.op.then_branch if bool(condition.reshape(())) else node.op.else_branch
+    branch = node.op.then_branch if bool(condition.reshape(())) else node.op.else_branch
+    # Such operators know the values of their graph by the names that these have there.
+    return None if any(inner.op.has_compose_in() for inner in branch.nodes) else branch
 
 
 def inlined(node: Node, body: Graph, taken: Collection[str]) -> Graph:

@@ -14,6 +14,7 @@ from dovetail.graph.model import Graph, Node
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
 from dovetail.passes.bind import Find, bind
+from dovetail.passes.compose_in_graph import compose_in_graph
 from dovetail.passes.constant_folding import check_sizes, fold_constants, type_and_fold
 from dovetail.passes.decompose import decompose
 from dovetail.passes.defer import Continuation, split
@@ -104,7 +105,8 @@ def analyze(
     the devices has the user's kernel for it.
     """
     declared = declare(unfuse_post_ops(graph), find, devices)
-    known, continuation = split(type_and_fold(hold_quantized(bind(declared, find)), limit=limit))
+    bound = compose_in_graph(bind(declared, find), limit)
+    known, continuation = split(type_and_fold(hold_quantized(bound), limit=limit))
     return drop_dead_nodes(drop_identities(pin(known, devices))), continuation
 
 

@@ -1,0 +1,57 @@
+"""What it takes to put a body of nodes in the place of one node: names, checks, and the outputs."""
+
+import dataclasses
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+
+from dovetail.errors import OperatorError
+from dovetail.graph.model import Graph, Node
+from dovetail.graph.types import TensorType
+from dovetail.ops.identity import Identity
+from dovetail.passes.eliminate import rename_reads
+
+__all__ = ["check_defined", "check_types", "free_scope", "write_to"]
+
+
+def free_scope(name: str, names: Sequence[str]) -> str:
+    """`name`, or `name_1`, ... so that no name of the sorted `names` starts with the scope and a slash: exporters use slashes."""
+    count, scope = 0, name
+    while (at := bisect_left(names, f"{scope}/")) < len(names) and names[at].startswith(f"{scope}/"):
+        count += 1
+        scope = f"{name}_{count}"
+    return scope
+
+
+def check_defined(raw: Graph, outer: Collection[str]) -> None:
+    """Raise `OperatorError` for an output of a composition that is neither its own nor in `outer`."""
+    defined = {*outer, *raw.constants, *raw.producers}
+    for name in raw.outputs:
+        if name not in defined:
+            raise OperatorError(f"compose() returned {name!r}, which is no input, no constant and no node's output")
+
+
+def check_types(pairs: Sequence[tuple[str, str]], inner: Mapping[str, TensorType], outer: Mapping[str, TensorType]) -> None:
+    """Raise `OperatorError` where a composition gives another type than `infer`; `pairs` are its names and the node's."""
+    for index, (composed, name) in enumerate(pairs):
+        # Nodes after this one were typed by what infer() said.
+        if inner[composed] != outer[name]:
+            raise OperatorError(f"output {index}: compose() gives {inner[composed]}, infer() says {outer[name]}")
+
+
+def write_to(body: Graph, outputs: Sequence[tuple[str, str]], origin: Node, scope: str) -> Graph:
+    """The body with inner values renamed to the outer outputs; a value that no inner node writes is copied by an Identity."""
+    names: dict[str, str] = {}
+    copies = []
+    for inner, name in outputs:
+        if inner in body.producers and inner not in names:
+            names[inner] = name
+        else:
+            copies.append(Node(f"{scope}/copy:{name}", Identity(), (names.get(inner, inner),), (name,)))
+    renamed = [rename_reads(n, names) for n in body.nodes]
+    nodes = [
+        dataclasses.replace(n, outputs=tuple(names.get(o, o) for o in n.outputs), origins=origin.origins or (origin.name,))
+        for n in (*renamed, *copies)
+    ]
+    types = {names.get(n, n): t for n, t in body.types.items()}
+    types.update({name: body.types[inner] for inner, name in outputs})
+    return body.replace(nodes=tuple(nodes), outputs=tuple(name for _, name in outputs), types=types)
