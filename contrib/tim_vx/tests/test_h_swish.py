@@ -12,6 +12,7 @@ from dovetail.device import REFERENCE_KERNEL
 from dovetail.errors import OperatorError
 from dovetail.graph import DType, GraphBuilder, Model, TensorType
 from dovetail.op import OpenCLKernel, Operator, UnboundOperator
+from dovetail.ops.mat_mul import MatMul
 from dovetail_ops_tim_vx import HSwish
 from dovetail_ops_tim_vx.cases.h_swish import EVERY_BYTE, QUANTIZED, formula
 
@@ -182,6 +183,27 @@ def test_the_opencl_kernel_runs_every_mixture(execute: Any, source: str, target:
     (node,) = execute(HSwish(output_dtype=DType(target)), [x], "OPENCL").report.nodes
     assert node.device.startswith("OPENCL")
     assert node.kernel != REFERENCE_KERNEL
+
+
+@pytest.mark.parametrize("scalars", SCALARS, ids=("plain", "scaled"))
+@pytest.mark.parametrize("fusion", [True, False])
+def test_behind_a_product(device: str, scalars: dict[str, float], fusion: bool) -> None:
+    """Merged where the device fuses it, by a kernel of the device or of the class elsewhere; never by the reference."""
+    op, x, wei = HSwish(**scalars), draw((5, 7)), draw((7, 9))
+    g = GraphBuilder()
+    product = g.node(MatMul(), g.input("x", "float32", x.shape), g.constant(wei), name="product")
+    with dovetail.Core().compile_model(g.model([g.node(op, product, name="custom")]), device, {"FUSION": fusion}) as compiled:
+        got, (*_, last) = compiled([x])[0], compiled.report().nodes
+    np.testing.assert_allclose(got, formula(x.astype(np.float64) @ wei, op), rtol=1e-4, atol=1e-4)
+    assert last.kernel != REFERENCE_KERNEL
+    assert last.origins == (("product", "custom") if fusion else ("custom",))
+
+
+@pytest.mark.parametrize("types", [("uint8", None), ("uint8", "float32"), ("float32", "float16"), ("float32", "uint8")])
+def test_bytes_and_changes_of_type_are_no_chain(types: tuple[str, str | None]) -> None:
+    source, target = types
+    op = HSwish(output_dtype=None if target is None else DType(target))
+    assert op.post_ops([TensorType(DType(source), (3,))], ["x"], 0) is None
 
 
 def test_flops_count_every_element() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.op import FLOATS, DType, OpenCLKernel, Operator, OperatorError, TensorType
+from dovetail.op import FLOATS, DType, Eltwise, OpenCLKernel, Operator, OperatorError, PostOp, TensorType
 from dovetail_ops_tim_vx._base import TimVxOperator
 
 SOURCE = """
@@ -123,6 +123,16 @@ class HSwish(TimVxOperator):
             if target is DType.UINT8:
                 t = np.nan_to_num(np.clip(np.rint(t), 0, 255))
             return np.asarray(t).astype(target.numpy, copy=False)
+
+    def post_ops(self, types: Sequence[TensorType | None], names: Sequence[str], chained: int) -> tuple[PostOp, ...] | None:
+        """Hardswish between two linear maps, those left out that change nothing. None for bytes, and where the type changes."""
+        given = types[0]
+        if given is None or given.dtype not in FLOATS or self.output_dtype not in (None, given.dtype):
+            return None
+        before = Eltwise("linear", self.input_scale, self.input_tail)
+        after = Eltwise("linear", self.output_scale, self.output_zero_point)
+        steps = (before, Eltwise("hardswish", 1 / 6, 0.5), after)
+        return tuple(step for step in steps if step != Eltwise("linear", 1.0, 0.0))
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         """Seven an element: four products and three sums; comparisons are not counted."""

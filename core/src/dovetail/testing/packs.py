@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import REFERENCE_KERNEL, DeviceInfo, Refusal
+from dovetail.device import REFERENCE_KERNEL, DeviceInfo, Reason, Refusal
 from dovetail.errors import DovetailError, OperatorError, UnsupportedNode
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Model
@@ -138,12 +138,15 @@ class OpPackChecks(Kit):
         return Verdict(Outcome.REFUSED, str(refusals[0])) if refusals else PASSED
 
     def _own_kernel(self, case: Case, device: str) -> bool | Refusal:
-        """Whether the operator's own kernel, not its reference, runs the case; the refusal when the device takes it by none."""
+        """Whether the operator's own kernel, not its reference, runs the case; the refusal where the device cannot."""
         model = _model(case)
         with contextlib.suppress(UnsupportedNode), self.core.compile_model(model, device, {"FALLBACK": False}) as compiled:
             provider = self.core.plugins.provider(type(case.op))
             nodes = compiled.report().nodes
-            return any(node.provider == provider and node.kernel != REFERENCE_KERNEL for node in nodes)
+            if any(node.provider == provider and node.kernel != REFERENCE_KERNEL for node in nodes):
+                return True
+            # Another kernel, such as that of a chain of post-ops, may have stepped in.
+            return next((r for node in nodes for _, r in node.refusals if r.reason is Reason.CAPABILITY), False)
         return next((a for a in self.core.query_model(model, device).values() if isinstance(a, Refusal)), False)
 
 
