@@ -69,8 +69,9 @@ class GridSample(Operator):
             at = (given + 1) / 2 * (size - 1) if self.align_corners else ((given + 1) * size - 1) / 2
         at = np.clip(np.nan_to_num(at.astype(given.dtype).astype(np.float64), nan=-1.0), -(2.0**40), 2.0**40)
         at = np.rint(at) if self.mode == "nearest" else at
-        low, high = (0.0, size - 1.0) if self.align_corners else (-0.5, size - 0.5)
-        at = np.where((at < low) | (at > high), self._inside(at, size), at)
+        if self.mode != "cubic":  # which brings in each tap alone, as PyTorch and onnxruntime do: along a border it matters
+            low, high = (0.0, size - 1.0) if self.align_corners else (-0.5, size - 0.5)
+            at = np.where((at < low) | (at > high), self._inside(at, size), at)
         if self.mode == "nearest":
             return [(*self._element(at, size), np.ones(()))]
         first = np.floor(at)

@@ -61,7 +61,7 @@ def _sampled(x: NDArray[Any], grid: NDArray[Any], mode: str, padding: str, corne
 def _line(at: float, size: int, mode: str, padding: str, corners: bool) -> list[tuple[int, float]]:
     low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
     at = round(at) if mode == "nearest" else at
-    if not low <= at <= high:
+    if mode != "cubic" and not low <= at <= high:
         at = _inside(at, low, high, size, padding)
     first = math.floor(at)
     t = at - first
