@@ -350,6 +350,31 @@ def _interpolations() -> Iterable[Operation]:
     )
 
 
+def _samplings() -> Iterable[Operation]:
+    x, rois = f(2, 3, 9, 11), np.float32([[0, 0, 8, 7], [1.5, 2.2, 6.1, 8.9], [3, 1, 3.2, 1.1], [-1, -2, 14, 13]])
+    batch = np.int32([0, 1, 1, 0])
+    for mode, aligned, samples in (
+        ("avg", "asymmetric", 0),
+        ("avg", "half_pixel", 2),
+        ("avg", "half_pixel_for_nn", 0),
+        ("max", "asymmetric", 1),
+        ("max", "half_pixel", 3),
+    ):
+        yield Operation(
+            f"roi align {mode} {aligned} {samples}",
+            lambda *given, mode=mode, aligned=aligned, samples=samples: opset9.roi_align(
+                *given, 2, 3, samples, 0.5, mode, aligned
+            ),
+            (abs(x) if mode == "max" else x, rois, batch),  # OpenVINO's CPU plugin begins at 0 where it looks for the largest
+        )
+    yield Operation("roi align 3", lambda *given: opset3.roi_align(*given, 2, 3, 2, 0.5, "avg"), (x, rois, batch))
+    grid = f(2, 4, 5, 2, low=-1.6, high=1.6)
+    for mode in ("bilinear", "nearest", "bicubic"):
+        for padding, corners in (("zeros", True), ("border", False), ("reflection", False)):
+            given = {"mode": mode, "padding_mode": padding, "align_corners": corners}
+            yield Operation(f"grid sample {mode} {padding}", lambda x, g, given=given: opset9.grid_sample(x, g, given), (x, grid))
+
+
 def _detections() -> Iterable[Operation]:
     corners = RNG.uniform(0, 8, (2, 11, 2))
     boxes = np.concatenate([corners, corners + RNG.uniform(1, 5, (2, 11, 2))], axis=2).astype(np.float32)
@@ -487,6 +512,18 @@ def _open() -> Iterable[Operation]:
     yield Operation("open pad", lambda x: opset12.pad(x, c([0, -1]), c([1, 2]), "constant"), (f(3, 5),), open=True)
 
 
-FAMILIES = (_unary, _binary, _matrices, _reductions, _windows, _normalizations, _shapes, _slices, _indices, _interpolations)
+FAMILIES = (
+    _unary,
+    _binary,
+    _matrices,
+    _reductions,
+    _windows,
+    _normalizations,
+    _shapes,
+    _slices,
+    _indices,
+    _interpolations,
+    _samplings,
+)
 FAMILIES += (_detections, _recurrent, _attention, _control, _open)
 OPERATIONS = {operation.name: operation for family in FAMILIES for operation in family()}

@@ -12,8 +12,6 @@ from dovetail_frontend_openvino.translations import OPERATIONS as TRANSLATED
 OPERATIONS = runpy.run_path(str(Path(__file__).with_name("_operations.py")))["OPERATIONS"]
 
 ELSEWHERE = {
-    "ROIAlign": "no operator of ours yet; the translation is looked at in test_reading",
-    "GridSample": "no operator of ours yet; the translation is looked at in test_reading",
     "BitwiseRightShift": "the same translation as BitwiseLeftShift",
     "Xor": "LogicalXor by its older name, which save_model no longer writes; in the file of version 10",
 }

@@ -9,7 +9,7 @@ import openvino as ov
 import pytest
 from openvino import opset13
 
-from dovetail.frontend import GraphError, TensorType, UnboundOperator, UsageError
+from dovetail.frontend import FormatError, GraphError, TensorType, UsageError
 from dovetail_frontend_openvino import dovetail_read_model
 
 FILES = runpy.run_path(str(Path(__file__).with_name("_files.py")))
@@ -114,16 +114,13 @@ def test_layers_in_any_order(core: Any, by_hand: Path) -> None:
     np.testing.assert_array_equal(found["leaky"], wanted["leaky"])
 
 
-def test_sampling_operations(saved: Any, core: Any) -> None:
+def test_largest_samples_need_their_number(saved: Any, core: Any) -> None:
     x, rois = opset13.parameter([1, 2, 8, 8], np.float32), opset13.parameter([3, 4], np.float32)
-    batch, grid = opset13.parameter([3], np.int32), opset13.parameter([1, 4, 5, 2], np.float32)
-    aligned = opset13.roi_align(x, rois, batch, 2, 3, 2, 0.5, "max", "half_pixel")
-    sampled = opset13.grid_sample(x, grid, {"align_corners": True, "mode": "nearest", "padding_mode": "border"})
-    model = core.read_model(saved(ov.Model([opset13.result(aligned), opset13.result(sampled)], [x, rois, batch, grid])))
-    raw = {node.op.op_type: node.op.raw for node in model.graph.nodes if isinstance(node.op, UnboundOperator)}
-    assert raw["RoiAlign"]["coordinate_transformation_mode"] == "half_pixel"
-    assert (raw["RoiAlign"]["output_height"], raw["RoiAlign"]["output_width"]) == (2, 3)
-    assert raw["GridSample"] == {"mode": "nearest", "padding_mode": "border", "align_corners": 1}
+    batch = opset13.parameter([3], np.int32)
+    aligned = opset13.roi_align(x, rois, batch, 2, 3, 0, 0.5, "max", "asymmetric")
+    path = saved(ov.Model([opset13.result(aligned)], [x, rois, batch]))
+    with pytest.raises(FormatError, match=r"ROIAlign\): mode is max, and sampling_ratio 0"):
+        core.read_model(path)
 
 
 def test_sub_graphs_read_values_around_them(saved: Any, core: Any) -> None:

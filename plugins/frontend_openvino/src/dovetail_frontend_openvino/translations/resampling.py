@@ -100,21 +100,33 @@ def _grid_sample(call: Call) -> str:
 
 
 def _roi_align(call: Call) -> str:
-    """Version 3 is ONNX's output_half_pixel; version 9 names the mode of alignment."""
-    aligned = {"asymmetric": "output_half_pixel", "half_pixel": "half_pixel"}
+    """Version 3 is ONNX's output_half_pixel; version 9 names the mode of alignment: half_pixel_for_nn is ONNX's half_pixel."""
+    modes = {"asymmetric": "output_half_pixel", "half_pixel_for_nn": "half_pixel", "half_pixel": "half_pixel"}
+    aligned = call.choice_attr("aligned_mode", {mode: mode for mode in modes}, "asymmetric")
     x, rois, batch = call.names
-    return call.op(
+    if aligned == "half_pixel":  # corners are centres of pixels of the image too, which the features are a scaled copy of
+        rois = call.op("Add", rois, call.like(0.5, 1))
+    if call.value(2).dtype is not DType.INT64:
+        batch = call.cast(batch, DType.INT64)
+    samples = call.int_attr("sampling_ratio")
+    largest = call.choice_attr("mode", {"avg": "", "max": "max"}) != ""
+    if largest and samples < 1:
+        raise FormatError("mode is max, and sampling_ratio 0 lets the regions choose", hint="accepted: sampling_ratio from 1 on")
+    # ONNX's mode max takes the largest weighted corner, ours the largest sample: here each sample is a bin, and bins are pooled.
+    bins = samples if largest else 1
+    y = call.op(
         "RoiAlign",
         x,
         rois,
-        batch if call.value(2).dtype is DType.INT64 else call.cast(batch, DType.INT64),
-        mode=call.choice_attr("mode", {"avg": "avg", "max": "max"}),
-        output_height=call.int_attr("pooled_h"),
-        output_width=call.int_attr("pooled_w"),
-        sampling_ratio=call.int_attr("sampling_ratio"),
+        batch,
+        mode="avg",
+        output_height=bins * call.int_attr("pooled_h"),
+        output_width=bins * call.int_attr("pooled_w"),
+        sampling_ratio=1 if largest else samples,
         spatial_scale=float(np.float32(call.float_attr("spatial_scale"))),
-        coordinate_transformation_mode=call.choice_attr("aligned_mode", aligned, "asymmetric"),
+        coordinate_transformation_mode=modes[aligned],
     )
+    return call.op("MaxPool", y, kernel_shape=(bins, bins), strides=(bins, bins)) if bins > 1 else y
 
 
 TABLE: Table = {"Interpolate": _interpolate, "GridSample": _grid_sample, "ROIAlign": _roi_align}
