@@ -1,4 +1,4 @@
-"""ONNX's light models with random weights on every device, against onnxruntime.
+"""ONNX's light models with random weights: on every device against onnxruntime, and as OpenVINO IR against openvino.
 
 The files of package onnx (`onnx/backend/test/data/light`) are networks whose weights are equal numbers, with which a kernel that
 mixes channels up is right all the same. The copies made here have seeded random weights.
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import openvino as ov
 import pytest
 from onnx import ModelProto, helper, numpy_helper
 from onnx.backend.test import loader
@@ -140,8 +141,25 @@ def test_random_weights(core: dovetail.Core, device: str, copy: Copy) -> None:
     with core.compile_model(core.read_model(copy.model, format="onnx"), device, {"FALLBACK": False}) as compiled:
         found = compiled(copy.image)[0]
     assert copy.expected.std() > 1e-2 * np.abs(copy.expected).max(), "equal numbers would agree whatever the device does"
-    assert found.shape == copy.expected.shape
-    assert np.abs(found - copy.expected).max() <= LIMIT * np.abs(copy.expected).max()
+    _assert_agrees(found, copy.expected)
+
+
+@pytest.mark.parametrize("compressed", [False, True], ids=["float32", "float16"])
+def test_random_weights_in_openvino_ir(core: dovetail.Core, copy: Copy, compressed: bool, tmp_path: Path) -> None:
+    """As `openvino.save_model` writes it, which compresses weights to float16 unless told not to."""
+    runtime = ov.Core()
+    runtime.set_property("CPU", {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1})
+    path = tmp_path / "model.xml"
+    ov.save_model(runtime.read_model(copy.model), path, compress_to_fp16=compressed)
+    found = core.compile_model(core.read_model(path), "NUMPY")(copy.image)[0]
+    _assert_agrees(found, runtime.compile_model(path, "CPU")([copy.image])[0])
+    changed = np.abs(found - copy.expected).max() / np.abs(copy.expected).max()
+    assert changed > LIMIT if compressed else changed <= LIMIT
+
+
+def _assert_agrees(found: Any, expected: Any) -> None:
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert np.abs(found - expected).max() <= LIMIT * np.abs(expected).max()
 
 
 def test_all_light_models_are_there() -> None:
