@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from dovetail.device import Binary, DeviceError, DeviceInfo, Eltwise, Sum, TypedNode
 from dovetail_gpu_opencl.device import OpenCLDevice
-from dovetail_gpu_opencl.kernels._tiles import Problem, Tiling, Tuned, estimate, tilings
+from dovetail_gpu_opencl.kernels._tiles import Tiling, estimate, tilings
+from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 
 TILINGS = [Tiling(8, 8, 8, 2, 4, 2, 3, 1), Tiling(16, 8, 16, 8, 2, 4, 1, 2), Tiling(1, 32, 16, 1, 4, 4, 2, 2)]
 

@@ -11,7 +11,8 @@ import pytest
 from dovetail.cache import FileCache, list_cache
 from dovetail.errors import UsageError
 from dovetail_gpu_opencl import tuner
-from dovetail_gpu_opencl.kernels._tiles import Tiling, Tuned
+from dovetail_gpu_opencl.kernels._tiles import Tiling
+from dovetail_gpu_opencl.kernels._tuned import Tuned
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.tuning import SECTION, Tunings, tunings_of
 
@@ -28,7 +29,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only two tilings exist; the model prefers the first."""
     monkeypatch.setattr("dovetail_gpu_opencl.kernels._tiles.tilings", lambda problem, caps: iter((FIRST, SECOND)))
-    monkeypatch.setattr(tuner, "tilings", lambda problem, caps: iter((FIRST, SECOND)))
     monkeypatch.setattr("dovetail_gpu_opencl.kernels._tiles.default_tiling", lambda problem, caps: FIRST)
 
 

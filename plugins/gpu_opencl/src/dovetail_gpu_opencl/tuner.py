@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dovetail.cache import FileCache
 from dovetail.device import DType, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.kernels._tiles import Problem, Tiling, Tuned, estimate, tilings
+from dovetail_gpu_opencl.kernels._tuned import Parameters, Problem, Tuned
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.program import Programs
 from dovetail_gpu_opencl.tuning import SECTION, tunings_of
@@ -32,11 +32,11 @@ _TOLERANCE = {DType.FLOAT16: 4e-3, DType.FLOAT32: 2e-5, DType.FLOAT64: 1e-12}
 class Timing:
     """What one candidate took, in microseconds; None when its result was wrong."""
 
-    tiling: Tiling
+    tiling: Parameters
     microseconds: float | None
 
 
-def tune(context: Any, device: Any, caps: Capabilities, nodes: Iterable[tuple[Tuned, TypedNode]]) -> int:
+def tune(context: Any, device: Any, caps: Capabilities, nodes: Iterable[tuple[Tuned[Any], TypedNode]]) -> int:
     """Tune every distinct problem of the nodes that this machine has not tuned yet. Returns how many those were.
 
     Logs a line for each at level INFO. Raises `CompileError` and pyopencl's errors as building and running do.
@@ -57,15 +57,14 @@ def tune(context: Any, device: Any, caps: Capabilities, nodes: Iterable[tuple[Tu
     return count
 
 
-def candidates(problem: Problem, kernel: Tuned, limit: int = CANDIDATES) -> list[Tiling]:
+def candidates(problem: Problem, kernel: Tuned[Any], limit: int = CANDIDATES) -> list[Parameters]:
     """The tilings to try: what the kernel would use, then the most promising."""
     current = kernel.tiling(problem)
-    ranked = sorted(set(tilings(problem, kernel.caps)), key=lambda t: estimate(problem, t, kernel.caps))
-    return [current, *(t for t in ranked if t != current)][:limit]
+    return [current, *(t for t in kernel.candidates(problem) if t != current)][:limit]
 
 
 def measure(
-    context: Any, device: Any, programs: Programs, kernel: Tuned, node: TypedNode, tried: Sequence[Tiling]
+    context: Any, device: Any, programs: Programs, kernel: Tuned[Any], node: TypedNode, tried: Sequence[Parameters]
 ) -> list[Timing]:
     """Run the tilings on random data. The result of the first is what the others are compared with."""
     bench = _Bench(context, device, node)

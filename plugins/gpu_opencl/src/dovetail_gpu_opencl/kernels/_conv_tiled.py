@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, has_bias, sizes
-from dovetail_gpu_opencl.kernels._tiles import Problem, Tuned, matrix_of, suffix, tiled_launches
+from dovetail_gpu_opencl.kernels._tiles import Tiled, matrix_of, suffix, tiled_launches
+from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
 from dovetail_gpu_opencl.source import accumulator, storage
 
 __all__ = ["ConvTiled", "pack_by_depth"]
 
 
-class ConvTiled(Tuned, ConvKernel):
+class ConvTiled(Tiled, ConvKernel):
     """For GPUs: tiles.cl."""
 
     name = "conv_tiled"

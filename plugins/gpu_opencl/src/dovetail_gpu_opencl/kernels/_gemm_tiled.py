@@ -10,14 +10,15 @@ from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import round_up
 from dovetail_gpu_opencl.kernels._gemm import GemmKernel, Matrix, Product
-from dovetail_gpu_opencl.kernels._tiles import Problem, Tuned, matrix_of, suffix, tiled_launches
+from dovetail_gpu_opencl.kernels._tiles import Tiled, matrix_of, suffix, tiled_launches
+from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
 from dovetail_gpu_opencl.source import accumulator, storage
 
 __all__ = ["GemmTiled"]
 
 
-class GemmTiled(Tuned, GemmKernel):
+class GemmTiled(Tiled, GemmKernel):
     """For GPUs: tiles.cl."""
 
     name = "gemm_tiled"

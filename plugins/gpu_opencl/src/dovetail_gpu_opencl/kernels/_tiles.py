@@ -1,23 +1,20 @@
 """The tiled matrix product of GPUs, tiles.cl: tilings as data, which one a product gets, and its launches."""
 
-import copy
 import dataclasses
 import functools
 import math
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, round_up
+from dovetail_gpu_opencl.kernel import ceil_div, round_up
+from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.launch import Argument, Launch, Scratch
 from dovetail_gpu_opencl.postops import Epilogue
 from dovetail_gpu_opencl.source import assemble
-from dovetail_gpu_opencl.tuning import tunings_of
 
-__all__ = ["MATRIX_FORMATS", "Problem", "Tiling", "Tuned", "matrix_of", "suffix", "tiled_launches", "tilings"]
+__all__ = ["MATRIX_FORMATS", "Problem", "Tiled", "Tiling", "Tuned", "matrix_of", "suffix", "tiled_launches", "tilings"]
 
 
 MATRIX_FORMATS = ("f32", "tf32", "bf16", "f16")
@@ -76,26 +73,9 @@ class Tiling:
         return text + (f" splits {self.splits}" if self.splits > 1 else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """The product that a tiling is chosen for: z products of [m, k] by [k, n], elements of so many bytes.
-
-    `key` names everything that its speed depends on. `columns` says that each work item loads one column of b: convolutions.
-    `matrix` is the format of the matrix units that multiply, 0 for none.
-    """
-
-    key: str
-    z: int
-    m: int
-    n: int
-    k: int
-    itemsize: int
-    columns: bool = False
-    matrix: int = 0
-
-    def groups(self, tiling: Tiling) -> int:
-        """Work groups in the NDRange."""
-        return ceil_div(self.m, tiling.tile_m) * ceil_div(self.n, tiling.tile_n) * self.z * tiling.splits
+def groups(problem: Problem, tiling: Tiling) -> int:
+    """Work groups in the NDRange."""
+    return ceil_div(problem.m, tiling.tile_m) * ceil_div(problem.n, tiling.tile_n) * problem.z * tiling.splits
 
 
 _SHAPES = (
@@ -218,7 +198,7 @@ _SUM = 0.121  # cycles for an element that it adds
 
 def estimate(problem: Problem, tiling: Tiling, caps: Capabilities) -> float:
     """Cycles that the problem takes beyond its first launch."""
-    t, share = tiling, ceil_div(problem.groups(tiling), caps.compute_units)
+    t, share = tiling, ceil_div(groups(problem, tiling), caps.compute_units)
     resident = max(1, min(share, _RESIDENT_ITEMS // t.items))
     steps = ceil_div(ceil_div(problem.k, t.tile_k), t.splits)
     arithmetic = t.tile_m * t.tile_n * t.tile_k / 128 / min(1.0, resident * t.items / 128)
@@ -232,10 +212,8 @@ def estimate(problem: Problem, tiling: Tiling, caps: Capabilities) -> float:
     return work + (_LAUNCH + _SUM * sums if t.splits > 1 else 0)
 
 
-class Tuned(CLKernel):
+class Tiled(Tuned[Tiling]):
     """What the tiled kernels share: the choice of a tiling."""
-
-    _forced: Tiling | None = None
 
     def refusal(self, problem: Problem) -> Refusal | None:
         """Why the device runs no tiling of the problem."""
@@ -243,26 +221,21 @@ class Tuned(CLKernel):
             return Refusal(Reason.CAPABILITY, "too few work items in a group, or too little local memory")
         return None
 
-    @abstractmethod
-    def problem(self, node: TypedNode) -> Problem | None:
-        """What a tiling is chosen for; None when nothing is computed."""
+    def possible(self, problem: Problem) -> Iterable[Tiling]:
+        """Those whose groups and local memory fit the device."""
+        return tilings(problem, self.caps)
 
-    def tiling(self, problem: Problem) -> Tiling:
-        """The tiling for a problem: the one that `using` was given, the tuned one, or the cost model's."""
-        if self._forced is not None:
-            return self._forced
-        numbers = tunings_of(self.caps).get(problem.key)
-        if numbers is not None and len(numbers) == len(dataclasses.fields(Tiling)):
-            tuned = Tiling(*numbers)
-            if tuned in tilings(problem, self.caps):
-                return tuned
+    def cost(self, problem: Problem, parameters: Tiling) -> float:
+        """Cycles."""
+        return estimate(problem, parameters, self.caps)
+
+    def default(self, problem: Problem) -> Tiling:
+        """The one that the cost model finds fastest."""
         return default_tiling(problem, self.caps)
 
-    def using(self, tiling: Tiling) -> Self:
-        """This kernel with one tiling for all problems."""
-        bound = copy.copy(self)
-        bound._forced = tiling
-        return bound
+    def read(self, numbers: Sequence[int]) -> Tiling | None:
+        """The fields of a tiling, in order."""
+        return Tiling(*numbers) if len(numbers) == len(dataclasses.fields(Tiling)) else None
 
 
 def tiled_launches(

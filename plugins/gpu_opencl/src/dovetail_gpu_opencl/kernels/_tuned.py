@@ -1,0 +1,86 @@
+"""What kernels with tunables share: the problem that parameters are chosen for, and the choice."""
+
+import copy
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
+
+from dovetail.device import TypedNode
+from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.tuning import tunings_of
+
+__all__ = ["Parameters", "Problem", "Tuned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The product that parameters are chosen for: z products of [m, k] by [k, n], elements of so many bytes.
+
+    `key` names everything that its speed depends on. `columns` says that each work item loads one column of b: convolutions on
+    GPUs. `matrix` is the format of the matrix units that multiply, 0 for none.
+    """
+
+    key: str
+    z: int
+    m: int
+    n: int
+    k: int
+    itemsize: int
+    columns: bool = False
+    matrix: int = 0
+
+
+class Parameters(Protocol):
+    """The values of a kernel's tunables. They are equal when these are, and their text is for people."""
+
+    def numbers(self) -> list[int]:
+        """As tables of tuned parameters keep them."""
+        ...
+
+
+P = TypeVar("P", bound=Parameters)
+
+
+class Tuned(CLKernel, Generic[P]):
+    """A kernel with tunables P."""
+
+    _forced: P | None = None
+
+    @abstractmethod
+    def problem(self, node: TypedNode) -> Problem | None:
+        """What parameters are chosen for; None when nothing is computed."""
+
+    @abstractmethod
+    def possible(self, problem: Problem) -> Iterable[P]:
+        """All parameters that can run the problem on this device."""
+
+    @abstractmethod
+    def cost(self, problem: Problem, parameters: P) -> float:
+        """How long it is likely to take, in any unit."""
+
+    def candidates(self, problem: Problem) -> Sequence[P]:
+        """What a tuner tries, those first that are likely to be fast."""
+        return sorted(set(self.possible(problem)), key=lambda p: self.cost(problem, p))
+
+    def default(self, problem: Problem) -> P:
+        """The parameters for a problem that nobody has tuned."""
+        return min(self.possible(problem), key=lambda p: self.cost(problem, p))
+
+    @abstractmethod
+    def read(self, numbers: Sequence[int]) -> P | None:
+        """Parameters from a table; None when these numbers are none."""
+
+    def tiling(self, problem: Problem) -> P:
+        """The parameters for a problem: those that `using` was given, the tuned ones if they are possible, or the default."""
+        if self._forced is not None:
+            return self._forced
+        numbers = tunings_of(self.caps).get(problem.key)
+        tuned = None if numbers is None else self.read(numbers)
+        return tuned if tuned is not None and tuned in self.possible(problem) else self.default(problem)
+
+    def using(self, parameters: P) -> Self:
+        """This kernel with the same parameters for all problems."""
+        bound = copy.copy(self)
+        bound._forced = parameters
+        return bound
