@@ -1,0 +1,80 @@
+"""NaN and infinity in fused chains, on every device."""
+
+import runpy
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dovetail
+from dovetail.graph import Binary, Eltwise, GraphBuilder, PostOp
+from dovetail.graph.post_ops import ELTWISE_ALGORITHMS
+from dovetail.ops.conv import Conv
+from dovetail.ops.mat_mul import MatMul
+
+computed = runpy.run_path(str(Path(__file__).with_name("_post_ops.py")))["computed"]
+
+Array = NDArray[Any]
+
+
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 100, -100, 0, -3, 0.5], np.float32)
+
+LIMITS = {
+    ("ONEDNN", "clip", "nan"),
+    ("ONEDNN", "relu", "-inf"),
+    ("ONEDNN", "gelu_erf", "inf"),
+}
+"""The cells in which a device differs from the formulas, as its package's README says, with the reason."""
+
+
+def _special_chains() -> Iterable[Eltwise]:
+    for algorithm in ELTWISE_ALGORITHMS:
+        alpha, beta = {"relu": (0.0, 0.0), "hardsigmoid": (1 / 6, 0.5), "hardswish": (1 / 6, 0.5)}.get(algorithm, (0.5, 2.0))
+        yield Eltwise(algorithm, alpha, beta)
+    yield Eltwise("relu", 0.5)
+
+
+def _limit(s: float, formula: Array) -> list[float]:
+    """The values that are right: the formula's, and the limit where the formula is infinity times zero."""
+    return [float(formula), *([0.0, s] if np.isinf(s) and np.isnan(formula) else [])]
+
+
+def _conv_head(g: GraphBuilder, x: str, post_op: PostOp) -> str:
+    weights = np.eye(len(SPECIAL), dtype=np.float32).reshape(len(SPECIAL), -1, 1, 1)
+    return str(g.node(Conv(), x, g.constant(weights), g.constant(SPECIAL), post_ops=[post_op]))
+
+
+def _mat_mul_head(g: GraphBuilder, x: str, post_op: PostOp) -> str:
+    """The bias is a post-op, too."""
+    chain = [Binary("add", g.constant(SPECIAL)), post_op]
+    return str(g.node(MatMul(), x, g.constant(np.eye(len(SPECIAL), dtype=np.float32)), post_ops=chain))
+
+
+@pytest.mark.parametrize("head", [_conv_head, _mat_mul_head])
+def test_nan_and_infinity_in_fused_chains(core: dovetail.Core, device: str, head: Callable[..., str]) -> None:
+    some = ("relu", "clip", "gelu_erf", "tanh", "logistic")
+    chains = [p for p in _special_chains() if head is _conv_head or p.algorithm in some]
+    dims = (1, len(SPECIAL), 2, 3) if head is _conv_head else (2, len(SPECIAL))
+    found = set()
+    for start in range(0, len(chains), 7):
+        g = GraphBuilder()
+        x = g.input("x", "float32", dims)
+        outputs = [head(g, x, post_op) for post_op in chains[start : start + 7]]
+        with core.compile_model(g.model(outputs), device) as compiled:
+            results = compiled([np.zeros(dims, np.float32)])
+            for post_op, y in zip(chains[start:], outputs, strict=False):
+                rows = np.moveaxis(results[y].astype(np.float64), 1, 0)
+                found |= {(device, post_op.algorithm, f"{s:g}") for s in _wrong_cells(post_op, rows)}
+    assert found == {limit for limit in LIMITS if limit[0] == device}
+
+
+def _wrong_cells(post_op: Eltwise, rows: Array) -> Iterable[float]:
+    """The values of SPECIAL for which the result, one row for each, is none of the right ones."""
+    for s, row in zip(SPECIAL, rows, strict=True):
+        with np.errstate(over="ignore"):
+            formula = computed([post_op], np.asarray(s, np.float64), {}).astype(np.float32)
+        if not any(np.allclose(row, r, rtol=1e-4, atol=1e-5, equal_nan=True) for r in _limit(float(s), formula)):
+            yield float(s)
