@@ -48,6 +48,7 @@ def test_the_tree_is_where_these_tests_look() -> None:
         "dovetail_ops_tim_vx",
         "dovetail_ops_onnx_reference",
         "dovetail_ops_onnxruntime_contrib",
+        "dovetail_ops_onnx_training",
     } <= set(PACKAGES)
 
 

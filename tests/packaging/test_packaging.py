@@ -21,6 +21,7 @@ PACKAGES = [
     "contrib/tim_vx",
     "contrib/onnx_reference",
     "contrib/onnxruntime_contrib",
+    "contrib/onnx_training",
 ]
 
 Build = Callable[[str], tuple[Path, Path]]

@@ -18,8 +18,8 @@ from dovetail.passes.unfuse_post_ops import unfuse_post_ops
 
 __all__ = ["compose_in_graph"]
 
-_ROOM = 20_000
-"""Nodes that a graph may gain, on top of twenty times those it has: each of ten nested operators may multiply it."""
+_ROOM = 5_000
+"""Nodes that a graph may gain, on top of twenty times those it has: each of such operators may multiply it."""
 
 
 def compose_in_graph(graph: Graph, limit: int | None = None) -> Graph:

@@ -1,0 +1,22 @@
+"""Reductions: outputs as they would be with keepdims."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dovetail_ops_onnx_training.values import Value
+
+__all__ = ["kept", "stretched"]
+
+
+def kept(op: Any, inputs: Sequence[Value | None], y: Value, dy: Value) -> tuple[Value, Value]:
+    """Y and dY with size 1 along the axes that were reduced."""
+    x, axes = (*inputs, None)[:2]
+    assert x is not None
+    reduced = op.reduced_axes(x.rank, None if axes is None else axes.known)
+    dims = tuple(1 if axis in reduced else size for axis, size in enumerate(x.dims))
+    return y.reshape(dims), dy.reshape(dims)
+
+
+def stretched(x: Value, y: Value) -> list[int]:
+    """The axes along which Y of size 1 is broadcast to X."""
+    return [axis for axis, (wide, narrow) in enumerate(zip(x.dims, y.dims, strict=True)) if wide != narrow]

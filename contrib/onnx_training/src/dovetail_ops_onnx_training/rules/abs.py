@@ -1,0 +1,12 @@
+"""The derivative of Abs."""
+
+from typing import Any
+
+from dovetail.ops.sign import Sign
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dX = dY sign(X)."""
+    (x,) = inputs
+    dy = gradients[0]
+    return dy * x.apply(Sign())

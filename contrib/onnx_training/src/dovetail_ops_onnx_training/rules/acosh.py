@@ -1,0 +1,12 @@
+"""The derivative of Acosh."""
+
+from typing import Any
+
+from dovetail.ops.sqrt import Sqrt
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dX = dY / sqrt(X^2 - 1)."""
+    (x,) = inputs
+    dy = gradients[0]
+    return dy / (x * x - 1).apply(Sqrt())

@@ -1,0 +1,12 @@
+"""The derivative of Asin."""
+
+from typing import Any
+
+from dovetail.ops.sqrt import Sqrt
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dX = dY / sqrt(1 - X^2)."""
+    (x,) = inputs
+    dy = gradients[0]
+    return dy / (1 - x * x).apply(Sqrt())

@@ -1,0 +1,15 @@
+"""Celu, made of operators that have derivatives."""
+
+from typing import Any
+
+from dovetail.ops.exp import Exp
+from dovetail.ops.greater import Greater
+from dovetail.ops.min import Min
+from dovetail_ops_onnx_training.values import select
+
+
+def compose(op: Any, inputs: Any) -> Any:
+    """Y = X where X > 0, else alpha (exp(X / alpha) - 1)."""
+    (x,) = inputs
+    below = (x.apply(Min(), 0) / op.alpha).apply(Exp()) - 1  # the branch that is not taken must not overflow
+    return select(x.apply(Greater(), 0), x, below * op.alpha)

@@ -1,0 +1,12 @@
+"""The derivative of Cos."""
+
+from typing import Any
+
+from dovetail.ops.sin import Sin
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dX = -dY sin(X)."""
+    (x,) = inputs
+    dy = gradients[0]
+    return -dy * x.apply(Sin())

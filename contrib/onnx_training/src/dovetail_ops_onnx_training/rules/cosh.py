@@ -1,0 +1,12 @@
+"""The derivative of Cosh."""
+
+from typing import Any
+
+from dovetail.ops.sinh import Sinh
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dX = dY sinh(X)."""
+    (x,) = inputs
+    dy = gradients[0]
+    return dy * x.apply(Sinh())

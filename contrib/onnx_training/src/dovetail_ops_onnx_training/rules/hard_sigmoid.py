@@ -1,0 +1,12 @@
+"""HardSigmoid, made of operators that have derivatives."""
+
+from typing import Any
+
+from dovetail.ops.clip import Clip
+
+
+def compose(op: Any, inputs: Any) -> Any:
+    """Y = alpha X + beta, limited to 0 and 1."""
+    (x,) = inputs
+    line = x * op.alpha + op.beta
+    return line.apply(Clip(), 0, 1)

@@ -1,0 +1,10 @@
+"""The derivative of Log."""
+
+from typing import Any
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dX = dY / X."""
+    (x,) = inputs
+    dy = gradients[0]
+    return dy / x

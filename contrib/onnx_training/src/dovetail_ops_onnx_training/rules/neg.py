@@ -1,0 +1,9 @@
+"""The derivative of Neg."""
+
+from typing import Any
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dX = -dY."""
+    dy = gradients[0]
+    return -dy

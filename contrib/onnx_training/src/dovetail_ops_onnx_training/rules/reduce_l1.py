@@ -1,0 +1,13 @@
+"""The derivative of ReduceL1."""
+
+from typing import Any
+
+from dovetail.ops.sign import Sign
+from dovetail_ops_onnx_training.rules._reductions import kept
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dX = dY sign(X)."""
+    x = inputs[0]
+    _, dy = kept(op, inputs, outputs[0], gradients[0])
+    return dy * x.apply(Sign())

@@ -1,0 +1,14 @@
+"""The derivative of ReduceMax."""
+
+from typing import Any
+
+from dovetail.ops.equal import Equal
+from dovetail_ops_onnx_training.rules._reductions import kept, stretched
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dY goes to the greatest elements, in equal parts."""
+    x = inputs[0]
+    y, dy = kept(op, inputs, outputs[0], gradients[0])
+    chosen = x.apply(Equal(), y.expand(x.dims)).cast(x.dtype)
+    return chosen * (dy / chosen.sum(stretched(x, y)))

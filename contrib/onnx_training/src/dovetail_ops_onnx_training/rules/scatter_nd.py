@@ -1,0 +1,16 @@
+"""The derivative of ScatterND."""
+
+from typing import Any
+
+from dovetail.ops.gather_nd import GatherND
+from dovetail.ops.scatter_nd import ScatterND
+from dovetail_ops_onnx_training.rules._places import require
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dUpdates = dY where they were put; dData = dY, without those places unless they were added."""
+    _, indices, updates = inputs
+    dy = gradients[0]
+    require(op, ("none", "add"))
+    kept = dy if op.reduction == "add" else dy.apply(ScatterND(), indices, updates.zeros())
+    return kept, None, dy.apply(GatherND(), indices)

@@ -1,0 +1,12 @@
+"""The derivative of Sinh."""
+
+from typing import Any
+
+from dovetail.ops.cosh import Cosh
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dX = dY cosh(X)."""
+    (x,) = inputs
+    dy = gradients[0]
+    return dy * x.apply(Cosh())

@@ -1,0 +1,12 @@
+"""The derivative of Softplus."""
+
+from typing import Any
+
+from dovetail.ops.sigmoid import Sigmoid
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dX = dY sigmoid(X)."""
+    (x,) = inputs
+    dy = gradients[0]
+    return dy * x.apply(Sigmoid())

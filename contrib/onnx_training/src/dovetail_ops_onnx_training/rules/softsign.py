@@ -1,0 +1,13 @@
+"""The derivative of Softsign."""
+
+from typing import Any
+
+from dovetail.ops.abs import Abs
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dX = dY (1 - |Y|)^2."""
+    y = outputs[0]
+    dy = gradients[0]
+    inner = 1 - y.apply(Abs())
+    return dy * inner * inner
