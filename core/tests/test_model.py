@@ -1,5 +1,8 @@
 """What a model says of values when its inputs get other shapes."""
 
+import pytest
+
+from dovetail.errors import UsageError
 from dovetail.graph import GraphBuilder, Model, TensorType
 from dovetail.ops import find
 
@@ -28,3 +31,11 @@ def test_what_was_declared_for_other_sizes_is_forgotten() -> None:
     assert shape_of_output(model().reshape({"x": ("N", 5)})) is None
     assert shape_of_output(model().reshape({"x": (4, 3)}).reshape({"x": (2, 3)})) is None
     assert shape_of_output(model().reshape({"x": (4, 3)}).reshape({"x": (4, 3)})) == (4, 3, "M")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"), [({"z": (1, 3)}, "no input 'z'"), ({"x": (1, 2, 3)}, "has rank 2"), ({"x": (-1, 3)}, "negative")]
+)
+def test_shapes_that_do_not_fit(shapes: dict[str, tuple[int, ...]], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        model().reshape(shapes)

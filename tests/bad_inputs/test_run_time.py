@@ -41,7 +41,7 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "symbols differ": ({"a": A, "b": B[:1]}, ("'b'", "dimension 0 (N) is 1", "N is 2 in input 'a'")),
     "None": ({"a": A, "b": None}, ("'b'", "None", "float32[N, 3]")),
     "ragged list": ({"a": A, "b": [[1, 2, 3], [1, 2]]}, ("'b'", "list", "float32[N, 3]")),
-    "text": ({"a": A, "b": "picture.png"}, ("'b'", "float32[N, 3]")),
+    "text": ({"a": A, "b": "picture.png"}, ("'b'", "'picture.png' (str)", "float32[N, 3]")),
     "dict": ({"a": A, "b": {"x": 1}}, ("'b'", "dict", "float32[N, 3]")),
     "a long string": ({"a": A, "b": "x" * 10**6}, ("'b'", "float32[N, 3]")),
 }

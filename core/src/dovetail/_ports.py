@@ -44,7 +44,8 @@ def parse_ports(cls: "type[Operator]", side: str) -> tuple[Port, ...]:
             known = ", ".join(cls.types) or "none"
             raise OperatorError(
                 f"operator {cls.__qualname__}: port {port.name!r} has type {port.type!r}",
-                hint=f"accepted: a data type, or one of the type variables: {known}",
+                hint=f"accepted: a data type, or one of the type variables: {known}. "
+                f"For another one say what it may be: types = {{{port.type!r}: FLOATS}}",
             )
     return ports
 

@@ -1,6 +1,7 @@
 """Sessions: choosing devices, placing nodes, reports, properties and extensions."""
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,38 @@ def test_a_property_of_the_wrong_type_is_an_error(toy_core: Any, properties: dic
     core, _ = toy_core(A=nothing)
     with pytest.raises(UsageError, match=f"property {next(iter(properties))} is .*; accepted"):
         core.compile_model(chain(), "A", properties)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda core: core.compile_model(chain(), None), "a device cannot be a NoneType; accepted: a name"),
+        (lambda core: core.compile_model(3, "A"), "a model cannot be a int; accepted: a path, or bytes"),
+        (lambda core: core.compile_model(chain(), "A", "FAST"), "properties are 'FAST'; accepted: a mapping"),
+        (lambda core: core.set_property("A", ["FUSION"]), "properties are .*'FUSION'.*; accepted: a mapping"),
+        (lambda core: core.set_property("B", {"FUSION": False}), "no installed plugin provides the device 'B'.*Known: .*A"),
+        (lambda core: dovetail.AsyncInferQueue(core.compile_model(chain(), "A"), jobs="2"), "jobs is '2'; accepted"),
+    ],
+)
+def test_wrong_kinds_of_arguments_are_named(toy_core: Any, ask: Any, message: str) -> None:
+    core, _ = toy_core(A=nothing)
+    with pytest.raises(dovetail.DovetailError) as caught:
+        ask(core)
+    assert re.search(message.replace("; ", ".*"), f"{caught.value.message} {caught.value.hint}"), str(caught.value)
+
+
+def test_a_property_of_the_core_that_is_misspelt(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, opened = toy_core(A=nothing)
+    core.compile_model(chain(), "A")
+
+    def strict(options: Any) -> Any:
+        raise UsageError(f"A has no option {next(iter(options))!r}", hint="known: SPEED")
+
+    monkeypatch.setattr(opened[0], "configured", strict)
+    for name, hint in (("Fuson", "known: SPEED; a property of every device: FUSION"), ("COLOUR", "known: SPEED")):
+        with pytest.raises(UsageError) as caught:
+            core.compile_model(chain(), "A", {name: False})
+        assert (caught.value.message, caught.value.hint) == (f"A has no option {name!r}", hint)
 
 
 def test_device_properties_reach_the_device(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:

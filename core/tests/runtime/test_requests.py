@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.errors import InputError, OperatorError, UsageError
+from dovetail.errors import InferError, InputError, OperatorError, UsageError
 from dovetail.graph import Model
 from dovetail.op import FLOATS, Operator
 from dovetail.ops.relu import Relu
@@ -52,8 +52,11 @@ def test_results_by_name_and_by_position(slow: dovetail.CompiledModel) -> None:
     results = slow({"x": x(1, 2)})
     assert results["y"].tolist() == results[0].tolist() == [2, 3]
     assert dict(results) == {"y": results[0]}
+    assert results[np.int64(-1)] is results["y"]
     with pytest.raises(KeyError, match=r"no output 'z'"):
         results["z"]
+    with pytest.raises(IndexError, match=r"no output 1; there are 1: y"):
+        results[1]
 
 
 def test_an_output_may_be_a_constant(toy_core: Any) -> None:
@@ -121,8 +124,52 @@ def test_await(slow: dovetail.CompiledModel) -> None:
     assert asyncio.run(run()) == [[1, 1], [2, 2], [3, 3]]
 
 
+def fill_workers(compiled: dovetail.CompiledModel, release: threading.Event) -> None:
+    """Let every worker thread wait for the event."""
+    first = compiled.submit(lambda: None)
+    first.result()
+    for _ in range(compiled._pool._max_workers):  # type: ignore[union-attr]  # there is a pool now
+        compiled.submit(release.wait)
+
+
+def test_a_run_that_has_not_begun_can_be_cancelled(slow: dovetail.CompiledModel) -> None:
+    request, release, seen = slow.create_infer_request(), threading.Event(), []
+    request.set_callback(seen.append)
+    fill_workers(slow, release)
+    request.start_async({"x": x(1, 2)})
+    ended: list[Any] = []
+    request.then(ended.append)
+    assert request.cancel()
+    with pytest.raises(InferError, match=r"the run was cancelled before it began"):
+        request.wait()
+    assert [type(error) for error in ended] == [InferError]
+    release.set()
+    request.start_async({"x": x(3, 4)}, "second")
+    request.wait()
+    assert not request.cancel()
+    assert (seen, request.results[0].tolist()) == (["second"], [4, 5])
+
+
+def test_a_cancelled_task_leaves_its_request_usable(slow: dovetail.CompiledModel) -> None:
+    request, release = slow.create_infer_request(), threading.Event()
+    fill_workers(slow, release)
+
+    async def run() -> None:
+        request.start_async({"x": x(1, 2)})
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(_await(request), 0.01)
+
+    async def _await(one: dovetail.InferRequest) -> Any:
+        return await one
+
+    asyncio.run(run())
+    release.set()
+    assert request.infer({"x": x(1, 2)})[0].tolist() == [2, 3]
+
+
 ASK: list[Callable[[dovetail.InferRequest], Any]] = [
     lambda request: request.wait(),
+    lambda request: request.cancel(),
     lambda request: request.results,
     lambda request: request.then(print),
     lambda request: next(request.__await__()),

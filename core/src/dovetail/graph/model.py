@@ -131,7 +131,8 @@ class Model:
 
         Raises `UsageError` for an unknown input or a rank that differs from the declared one.
         """
-        given = {name: self.graph.types[name].with_shape(_checked_shape(self, name, shape)) for name, shape in shapes.items()}
+        checked = {name: _checked_shape(self, name, shape) for name, shape in shapes.items()}
+        given = {name: self.graph.types[name].with_shape(shape) for name, shape in checked.items()}
         return dataclasses.replace(self, graph=self.graph.replace(types=types_with_inputs(self.graph, given)))
 
     def with_post_ops(

@@ -11,7 +11,7 @@ from typing import Any
 
 from dovetail.config import ConfigSource
 from dovetail.device import Device, DeviceInfo, Reason, Refusal
-from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UnknownFormat, UsageError
+from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UnknownFormat, UsageError, did_you_mean
 from dovetail.graph.model import Graph, Model, Node, types_with_inputs
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
@@ -21,7 +21,7 @@ from dovetail.plugins import PluginManager
 from dovetail.runtime.compiled_model import CompiledModel, Shapes
 from dovetail.runtime.dispatch import Dispatch
 from dovetail.runtime.extensions import operators_in
-from dovetail.runtime.options import REFERENCE_DEVICE, CompileOptions
+from dovetail.runtime.options import REFERENCE_DEVICE, CompileOptions, meant_for_core
 from dovetail.runtime.planner import Plan, Target, analyze, make_plan, optimise, place
 
 __all__ = ["Core"]
@@ -68,9 +68,16 @@ class Core:
         return [info.name for info in self.devices]
 
     def set_property(self, device: str, properties: Properties) -> None:
-        """Set properties that later compilations for this device type use, unless they give their own."""
+        """Set properties that later compilations for this device type use, unless they give their own.
+
+        Raises `UsageError` for properties that are no mapping, `DeviceNotFound` for a type that no installed plugin provides.
+        """
+        given, name = _mapping(properties), device.upper().split(".")[0]
+        known = [record.key.upper() for record in self.plugins.records() if record.kind == "devices"]
+        if name not in known:
+            raise DeviceNotFound(f"no installed plugin provides the device {name!r}", hint=did_you_mean(name, known))
         with self._lock:
-            self._properties.setdefault(device.upper().split(".")[0], {}).update(properties)
+            self._properties.setdefault(name, {}).update(given)
 
     # --- models ----------------------------------------------------------------------------------------------------
 
@@ -94,6 +101,8 @@ class Core:
                 known = ", ".join(self.plugins.formats()) or "none installed"
                 raise UsageError("a model in memory needs format=", hint=f"one of: {known}")
             return self.plugins.read_model(bytes(source), format, options)
+        if not isinstance(source, str | PathLike):
+            raise UsageError(f"a model cannot be a {type(source).__name__}", hint="accepted: a path, or bytes with format=")
         path = Path(fspath(source))
         suffix = format or path.suffix.removeprefix(".").lower()
         if not suffix:
@@ -183,7 +192,7 @@ class Core:
         """
         if not isinstance(model, Model):
             model = self.read_model(model)
-        given = dict(properties or {})
+        given = _mapping(properties)
         names = self._resolve(device)
         options = CompileOptions.read({**self._set_for(names[0]), **given})
         targets = self._targets(names, options.device, options.FALLBACK)
@@ -228,7 +237,13 @@ class Core:
             if key not in self._opened:
                 self._opened[key] = info, self.plugins.open_device(info.name, {})
             opened = self._opened[key][1]
-        return Target(info.name, opened.configured(options), options, self._provider(info))
+        try:
+            configured = opened.configured(options)
+        except UsageError as error:
+            if (meant := meant_for_core(options)) is not None:
+                raise UsageError(error.message, hint=f"{error.hint}; a property of every device: {meant}") from error
+            raise
+        return Target(info.name, configured, options, self._provider(info))
 
     def _provider(self, info: DeviceInfo) -> str:
         key = info.type.lower()
@@ -236,6 +251,8 @@ class Core:
         return next(loaded).provider
 
     def _resolve(self, device: str) -> list[str]:
+        if not isinstance(device, str):
+            raise UsageError(f"a device cannot be a {type(device).__name__}", hint="accepted: a name, such as 'AUTO'")
         head, _, tail = device.strip().partition(":")
         word = head.upper()
         if word == "HETERO":
@@ -271,6 +288,12 @@ class Core:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _mapping(properties: Properties | None) -> dict[str, Any]:
+    if properties is not None and not isinstance(properties, Mapping):
+        raise UsageError(f"properties are {properties!r:.60}; accepted: a mapping such as {{'FUSION': False}}")
+    return dict(properties or {})
 
 
 def _specialised(model: Model, shapes: Shapes | None) -> Graph:

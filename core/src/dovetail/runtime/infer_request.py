@@ -3,13 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.errors import UsageError, did_you_mean
+from dovetail.errors import InferError, UsageError, did_you_mean
 from dovetail.runtime.deferred import owned
 from dovetail.runtime.plan_request import PlanRequest
 
@@ -20,7 +20,7 @@ __all__ = ["InferRequest", "Results"]
 
 
 class Results(Mapping[Any, NDArray[Any]]):
-    """Output arrays by name or by position; iterates over names."""
+    """Output arrays by name or by position; iterates over names, as mappings do: `values()` gives the arrays in order."""
 
     __slots__ = ("_arrays", "_names")
 
@@ -28,9 +28,12 @@ class Results(Mapping[Any, NDArray[Any]]):
         self._names = tuple(names)
         self._arrays = tuple(arrays)
 
-    def __getitem__(self, key: str | int) -> NDArray[Any]:
-        if isinstance(key, int):
-            return self._arrays[key]
+    def __getitem__(self, key: str | SupportsIndex) -> NDArray[Any]:
+        if not isinstance(key, str):
+            try:
+                return self._arrays[key]
+            except IndexError:
+                raise IndexError(f"no output {key}; there are {len(self)}: {', '.join(self._names)}") from None
         try:
             return self._arrays[self._names.index(key)]
         except ValueError:
@@ -87,6 +90,16 @@ class InferRequest:
         except BaseException:
             self._busy.release()
             raise
+        self._future.add_done_callback(self._release_cancelled)
+
+    def cancel(self) -> bool:
+        """Withdraw the run started last, if no worker has begun it: True, and `wait` raises `InferError`.
+
+        A run that has begun goes on to its end. Cancelling a task that awaits the request does the same.
+        """
+        if self._future is None:
+            raise UsageError("cancel() before start_async()")
+        return self._future.cancel()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the run started last, at most `timeout` seconds; True when it has ended. Raises the run's error, if any."""
@@ -94,6 +107,8 @@ class InferRequest:
             raise UsageError("wait() before start_async()")
         try:
             self._future.result(timeout)
+        except CancelledError:
+            raise _cancelled(self._compiled) from None
         except TimeoutError:
             if not self._future.done():
                 return False
@@ -113,7 +128,8 @@ class InferRequest:
         """Call `done(error or None)` when the run started last has ended; at once if it has."""
         if self._future is None:
             raise UsageError("then() before start_async()")
-        self._future.add_done_callback(lambda future: done(future.exception()))
+        compiled = self._compiled
+        self._future.add_done_callback(lambda f: done(_cancelled(compiled) if f.cancelled() else f.exception()))
 
     @property
     def results(self) -> Results:
@@ -163,3 +179,11 @@ class InferRequest:
         if self._callback is not None:
             self._callback(self._userdata)
         return results
+
+    def _release_cancelled(self, future: "Future[Results]") -> None:
+        if future.cancelled():
+            self._busy.release()
+
+
+def _cancelled(compiled: "CompiledModel") -> InferError:
+    return InferError(f"{compiled.model.source}: the run was cancelled before it began", hint="call start_async() again")

@@ -120,6 +120,8 @@ class InputReader:
             raise InputError(
                 f"input {name!r} is a {type(value).__name__} that makes no array ({error}); accepted: {expected}"
             ) from None
+        if array.dtype.kind in "US" and expected.dtype is not DType.STRING:
+            raise InputError(f"input {name!r} is {value!r:.60} ({type(value).__name__}); accepted: an array {expected}")
         # A list or scalar carries no data type of its own, so it takes the input's, unless digits would be lost.
         if hasattr(value, "dtype") or array.dtype == object or not np.can_cast(array.dtype, expected.dtype.numpy, "same_kind"):
             if array.dtype == object and expected.dtype is not DType.STRING:

@@ -1,5 +1,6 @@
 """The properties that the core itself understands; all others belong to the device."""
 
+import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,10 +9,21 @@ from typing import Any
 from dovetail.errors import UsageError
 from dovetail.plugins.selection import ESSENTIAL
 
-__all__ = ["REFERENCE_DEVICE", "CompileOptions"]
+__all__ = ["REFERENCE_DEVICE", "CompileOptions", "meant_for_core"]
 
 REFERENCE_DEVICE = ESSENTIAL[1].upper()
 """It runs every operator by its reference, so it takes what another device refuses."""
+
+
+_KINDS = {"FUSION": bool, "FALLBACK": bool, "PLAN_CACHE": int, "MEMORY_LIMIT": int}
+
+
+def meant_for_core(options: Mapping[str, Any]) -> str | None:
+    """The property of the core that one of a device's options is nearly called; None when there is none."""
+    for name in options:
+        if close := difflib.get_close_matches(str(name).upper(), _KINDS, n=1, cutoff=0.75):
+            return close[0]
+    return None
 
 
 def _physical_memory() -> int:
@@ -37,7 +49,7 @@ class CompileOptions:
     def read(given: Mapping[str, Any]) -> "CompileOptions":
         """Options from a property mapping. Raises `UsageError` for a value of the wrong type."""
         own: dict[str, Any] = {}
-        for name, kind in (("FUSION", bool), ("FALLBACK", bool), ("PLAN_CACHE", int), ("MEMORY_LIMIT", int)):
+        for name, kind in _KINDS.items():
             if name in given:
                 own[name] = _checked(name, given[name], kind)
         return CompileOptions(**own, device={k: v for k, v in given.items() if k not in own})

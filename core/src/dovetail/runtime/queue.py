@@ -26,8 +26,8 @@ class AsyncInferQueue:
     """
 
     def __init__(self, compiled: CompiledModel, jobs: int = 0) -> None:
-        if jobs < 0:
-            raise UsageError(f"jobs is {jobs}; accepted: a positive number, or 0 for two a core")
+        if not isinstance(jobs, int) or jobs < 0:
+            raise UsageError(f"jobs is {jobs!r}; accepted: a positive number, or 0 for two a core")
         count = jobs or 2 * (os.cpu_count() or 1)
         self._requests = tuple(compiled.create_infer_request() for _ in range(count))
         self._idle: queue.SimpleQueue[int] = queue.SimpleQueue()
