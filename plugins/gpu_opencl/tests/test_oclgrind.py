@@ -1,18 +1,24 @@
 """Kernels in Oclgrind: one run of each kernel for each operator and kind of device, and some more; `.ci/oclgrind` does all."""
 
+import dataclasses
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from dovetail.device import DeviceInfo
+
 SWEEP = Path(__file__).with_name("oclgrind_sweep.py")
+own = runpy.run_path(str(SWEEP))
 
 
-@pytest.fixture(autouse=True)
-def _oclgrind() -> None:
+@pytest.fixture
+def oclgrind() -> None:
     if shutil.which("oclgrind") is None:
         assert "DOVETAIL_CI" not in os.environ, "CI needs oclgrind: apt-get install oclgrind"
         pytest.skip("Oclgrind is not installed")
@@ -22,12 +28,23 @@ def sweep(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, SWEEP, *arguments], capture_output=True, text=True, check=False, timeout=600)
 
 
+def test_the_full_sweep_runs_every_kernel(infos: Sequence[DeviceInfo]) -> None:
+    """A kernel that no case and no size reaches, or a file of cl/ that no launch uses, has to be given one, or a reason."""
+    caps = own["Forced"](infos[0]).caps
+    devices = {k: own["Forced"](infos[0], caps=dataclasses.replace(caps, kind=k, vector_width=8)) for k in ("CPU", "GPU")}
+    runs = list(own["items"](devices))
+    files = {launch.file for item in runs for launch in item.launches()}
+    assert own["missing"]({item.kernel.name for item in runs}, files) == []
+
+
+@pytest.mark.usefixtures("oclgrind")
 def test_kernels_stay_in_their_memory_race_with_nobody_and_use_what_was_written() -> None:
     done = sweep("--every", "60")
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 with errors" in done.stdout
 
 
+@pytest.mark.usefixtures("oclgrind")
 def test_a_sweep_that_runs_nothing_fails() -> None:
     done = sweep("--only", "no kernel has this name")
     assert done.returncode == 1
