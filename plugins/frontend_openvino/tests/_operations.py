@@ -208,6 +208,8 @@ def _normalizations() -> Iterable[Operation]:
     for axes in ([2, 3], [1, 2, 3], [1]):
         yield Operation(f"mvn {axes}", lambda x, a=axes: opset6.mvn(x, c(a), True, 1e-5, "inside_sqrt"), (f(2, 3, 4, 5),))
     yield Operation("mvn outside", lambda x: opset6.mvn(x, c([2, 3]), True, 1e-2, "outside_sqrt"), (f(2, 3, 4, 5),))
+    last = opset4.range(c(-1), c(0), c(1), "i64")
+    yield Operation("mvn computed axes", lambda x: opset6.mvn(x, last, True, 1e-5, "inside_sqrt"), (f(2, 3, 4, 5),))
     yield Operation("mvn mean", lambda x: opset6.mvn(x, c([2, 3]), False, 1e-2, "inside_sqrt"), (f(2, 3, 4, 5),))
     for mode in ("add", "max"):
         yield Operation(f"normalize l2 {mode}", lambda x, m=mode: opset1.normalize_l2(x, c([1]), 1e-3, m), (f(2, 3, 4, 5),))
@@ -226,6 +228,7 @@ def _shapes() -> Iterable[Operation]:
     yield Operation("squeeze all", lambda x: opset15.squeeze(x), (f(1, 3, 1, 5),))
     yield Operation("unsqueeze", lambda x: opset1.unsqueeze(x, c([0, 3])), (f(3, 5),))
     yield Operation("transpose", lambda x: opset1.transpose(x, c([2, 0, 1])), (f(2, 3, 5),))
+    yield Operation("transpose computed", lambda x: opset1.transpose(x, _reversed_order(3)), (f(2, 3, 5),))
     yield Operation("transpose reversed", lambda x: opset1.transpose(x, c([])), (f(2, 3, 5),))
     yield Operation("concat", lambda x, y: opset1.concat([x, y], 1), (f(2, 3), f(2, 5)))
     yield Operation("split", lambda x: opset1.split(x, c(1), 3), (f(2, 6),))
@@ -247,6 +250,14 @@ def _shapes() -> Iterable[Operation]:
         yield Operation(f"pad {mode}", lambda x, m=mode, v=value: opset12.pad(x, c([0, 2]), c([1, 1]), m, v), (f(3, 5),))
     hot = (c(1.5, np.float32), c(-0.5, np.float32))
     yield Operation("one hot", lambda x: opset1.one_hot(x, c(4), *hot, 1), (np.int32([[0, 3, 5], [-1, 2, 1]]),))
+
+
+def _reversed_order(rank: int) -> Any:
+    """rank - 1, ..., 0 by one operation after another, as a file has it that nobody simplified."""
+    last = opset1.subtract(opset8.gather(c([9, rank]), c(1), c(0)), c(1))
+    halves = [opset1.subtract(last, opset4.range(c(a), c(b), c(1), "i64")) for a, b in ((0, 1), (1, rank))]
+    joined = opset1.multiply(opset1.concat(halves, 0), c([1]))
+    return opset1.squeeze(opset1.unsqueeze(opset1.reshape(opset1.convert(joined, "i32"), c([-1]), False), c(0)), c(0))
 
 
 def _slices() -> Iterable[Operation]:

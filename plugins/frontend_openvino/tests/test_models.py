@@ -134,6 +134,14 @@ def test_architectures(name: str, compress: bool, saved: Any, agree: Any, tmp_pa
     agree(path, feeds)
 
 
+def test_a_model_that_was_read_and_not_converted(saved: Any, agree: Any, openvino_core: ov.Core, tmp_path: Path) -> None:
+    """`convert_model` computes what it can; `read_model` leaves arithmetic on constants in the file."""
+    onnx.save(_transformer(), tmp_path / "model.onnx")
+    path = saved(openvino_core.read_model(tmp_path / "model.onnx"))
+    assert 'type="Range"' in path.read_text()
+    agree(path, _tokens(3, 7))
+
+
 @pytest.mark.parametrize("device", ["ONEDNN", "OPENCL"])
 def test_other_devices(device: str, saved: Any, agree: Any, tmp_path: Path) -> None:
     onnx.save(_residual(), tmp_path / "model.onnx")

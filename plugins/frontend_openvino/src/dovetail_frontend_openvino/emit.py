@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dovetail.frontend import DType, Graph, Node, TensorType, UnboundOperator, as_constant
+from dovetail_frontend_openvino.indices import MOST, computed, is_arithmetic
 
 __all__ = ["ONNX_VERSION", "Emitter", "Names"]
 
@@ -41,11 +42,13 @@ class Emitter:
         self.constants: dict[str, NDArray[Any]] = {}
         self.types: dict[str, TensorType] = {}
         self.casts: dict[str, tuple[str, DType]] = {}
+        self.computed: dict[str, NDArray[Any]] = {}
 
     def inside(self) -> "Emitter":
         """The emitter of a sub-graph, which may read constants of this one by name."""
         inner = Emitter(self.node_names, self.values)
         inner.casts = dict(self.casts)
+        inner.computed = dict(self.computed)
         inner._outer = self
         return inner
 
@@ -65,21 +68,29 @@ class Emitter:
         self.types[name] = TensorType.of(self.constants[name], known=True)
         return name
 
-    def known(self, name: str) -> NDArray[Any] | None:
-        """The content of a constant of this graph or one around it, also behind conversions of its type; or None."""
-        if name in self.constants:
-            return self.constants[name]
+    def known(self, name: str, most: int | None = None) -> NDArray[Any] | None:
+        """What is known of a value of this graph or one around it: constants, also behind conversions of their type, and a few
+        numbers that are computed from such. Else None, and for more than `most` elements.
+        """
+        found = self.constants.get(name, self.computed.get(name))
+        if found is not None:
+            return found if most is None or found.size <= most else None
         if name in self.casts:
             source, dtype = self.casts[name]
-            array = self.known(source)
+            array = self.known(source, most)
             return None if array is None else array.astype(dtype.numpy)
-        return self._outer.known(name) if self._outer is not None else None
+        return self._outer.known(name, most) if self._outer is not None else None
 
     def node(self, op: UnboundOperator, inputs: tuple[str, ...], outputs: int, layer: str) -> tuple[str, ...]:
         """Add a node for a layer; returns the names of its outputs."""
         name = self.node_names.unique(f"{layer}/{op.op_type}")
         written = tuple(self.values.unique(name if i == 0 else f"{name}:{i}") for i in range(outputs))
         self.nodes.append(Node(name, op, inputs, written, (), (name,)))
+        if outputs == 1 and is_arithmetic(op):
+            few = [array for name in inputs if (array := self.known(name, MOST)) is not None]
+            result = computed(op, few) if len(few) == len(inputs) else None
+            if result is not None:
+                self.computed[written[0]] = result
         return written
 
     def graph(self, outputs: tuple[str, ...], name: str) -> Graph:

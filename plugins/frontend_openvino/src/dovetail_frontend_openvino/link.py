@@ -5,6 +5,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from dovetail.frontend import AttributeText, FormatError, Graph, GraphError, OutOfMemory, TensorType, UnboundOperator, printable
 from dovetail_frontend_openvino.call import Call, Value
@@ -193,11 +194,10 @@ class _Linking:
             inputs = tuple(renamed.get(name, name) for name in node.inputs)
             outputs = tuple(renamed.get(name, name) for name in node.outputs)
             self.emitter.nodes[index] = dataclasses.replace(node, inputs=inputs, outputs=outputs)
-        for old, new in renamed.items():
-            if old in self.emitter.types:
-                self.emitter.types[new] = self.emitter.types.pop(old)
-            if old in self.emitter.casts:
-                self.emitter.casts[new] = self.emitter.casts.pop(old)
+        tables: tuple[dict[str, Any], ...] = (self.emitter.types, self.emitter.casts, self.emitter.computed)
+        for table in tables:
+            for old in renamed.keys() & table.keys():
+                table[renamed[old]] = table.pop(old)
 
 
 def ordered(net: Net) -> list[Layer]:
