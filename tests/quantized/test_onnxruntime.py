@@ -129,3 +129,86 @@ def test_a_quantized_model_with_bfloat16_between(folder: Path) -> None:
         compiled = dovetail.Core().compile_model(path, "ONEDNN", {"INFERENCE_PRECISION_HINT": precision})
         results.append(next(iter(compiled(feeds).values())))
     assert np.abs(results[0] - results[1]).max() <= 0.05 * np.abs(results[0]).max()
+
+
+def transformer() -> onnx.ModelProto:
+    """Embeddings, attention of two heads, and a feed-forward layer, each with a sum and a normalization; as MiniLM has them."""
+    rng = np.random.default_rng(6)
+    tokens, width, heads, hidden = 7, 24, 2, 40
+    sizes = {"words": (50, width), "q": (width, width), "k": (width, width), "v": (width, width), "o": (width, width)}
+    sizes |= {"up": (width, hidden), "down": (hidden, width), "up_bias": (hidden,), "gain": (width,), "shift": (width,)}
+    weights = {name: rng.standard_normal(size).astype(np.float32) * 0.3 for name, size in sizes.items()}
+    weights |= {"root": np.float32([(width / heads) ** 0.5]), "half": np.float32([0.5]), "one": np.float32([1])}
+    weights |= {"sqrt2": np.float32([2**0.5]), "split": np.array([1, tokens, heads, -1]), "joined": np.array([1, tokens, width])}
+    nodes = [helper.make_node("Gather", ["words", "ids"], ["x"])]
+    for name, perm in (("q", (0, 2, 1, 3)), ("k", (0, 2, 3, 1)), ("v", (0, 2, 1, 3))):
+        nodes.append(helper.make_node("MatMul", ["x", name], [f"{name}_flat"]))
+        nodes.append(helper.make_node("Reshape", [f"{name}_flat", "split"], [f"{name}_split"]))
+        nodes.append(helper.make_node("Transpose", [f"{name}_split"], [f"{name}_heads"], perm=perm))
+    for op, given, made in (
+        ("MatMul", ["q_heads", "k_heads"], "raw"),
+        ("Div", ["raw", "root"], "scores"),
+        ("Softmax", ["scores"], "shares"),
+        ("MatMul", ["shares", "v_heads"], "mixed"),
+    ):
+        nodes.append(helper.make_node(op, given, [made]))
+    nodes.append(helper.make_node("Transpose", ["mixed"], ["turned"], perm=(0, 2, 1, 3)))
+    for op, given, made in (
+        ("Reshape", ["turned", "joined"], "flat"),
+        ("MatMul", ["flat", "o"], "out"),
+        ("Add", ["out", "x"], "sum"),
+        ("LayerNormalization", ["sum", "gain", "shift"], "a"),
+        ("MatMul", ["a", "up"], "u"),
+        ("Add", ["u", "up_bias"], "b"),
+        ("Div", ["b", "sqrt2"], "g"),
+        ("Erf", ["g"], "e"),
+        ("Add", ["e", "one"], "e1"),
+        ("Mul", ["b", "e1"], "be"),
+        ("Mul", ["be", "half"], "gelu"),
+        ("MatMul", ["gelu", "down"], "d"),
+        ("Add", ["d", "a"], "da"),
+        ("LayerNormalization", ["da", "gain", "shift"], "y"),
+    ):
+        nodes.append(helper.make_node(op, given, [made]))
+    constants = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [1, tokens])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, tokens, width])
+    graph = helper.make_graph(nodes, "transformer", [ids], [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("name", ["QDQ", "QOperator", "dynamic"])
+def test_opencl_runs_all_of_it_alone(folder: Path, name: str) -> None:
+    """Whole sums are exact, so the results are NUMPY's; sums of float32 may put one in another order into the next quantum."""
+    feeds = images(1)[0]
+    compiled = dovetail.Core().compile_model(folder / f"{name}.onnx", "OPENCL", {"FALLBACK": False})
+    (got,), (want,) = compiled(feeds).values(), dovetail.Core().compile_model(folder / f"{name}.onnx", "NUMPY")(feeds).values()
+    assert np.abs(got - want).max() <= 1.01 * quantum(folder / f"{name}.onnx")
+    found = {node.op for node in compiled.report().nodes}
+    assert (
+        found
+        >= {
+            "QDQ": {"QuantizeLinear", "DequantizeLinear", "Conv"},
+            "QOperator": {"QLinearConv", "QLinearMatMul"},
+            "dynamic": {"DynamicQuantizeLinear", "ConvInteger", "dovetail::MatMulIntegerToFloat"},
+        }[name]
+    )
+
+
+def test_opencl_runs_a_dynamically_quantized_transformer_alone(tmp_path: Path) -> None:
+    """Numbers are quantized to 8 bits over their own range: a difference of the last bit may become one in 255 of that."""
+    from onnxruntime import quantization as tool
+
+    onnx.save(transformer(), tmp_path / "float32.onnx")
+    logging.disable(logging.WARNING)
+    tool.quantize_dynamic(str(tmp_path / "float32.onnx"), str(tmp_path / "dynamic.onnx"), weight_type=tool.QuantType.QInt8)
+    logging.disable(logging.NOTSET)
+    feeds = {"ids": np.random.default_rng(7).integers(0, 50, (1, 7))}
+    compiled = dovetail.Core().compile_model(tmp_path / "dynamic.onnx", "OPENCL", {"FALLBACK": False})
+    (got,), (want,) = compiled(feeds).values(), dovetail.Core().compile_model(tmp_path / "dynamic.onnx", "NUMPY")(feeds).values()
+    assert np.abs(got - want).max() <= np.abs(want).max() / 255
+    session = onnxruntime.InferenceSession(tmp_path / "float32.onnx", providers=["CPUExecutionProvider"])
+    assert np.abs(got - session.run(None, feeds)[0]).max() <= 0.05 * np.abs(want).max()  # what 8 bits cost here
+    products = [node for node in compiled.report().nodes if node.op == "dovetail::MatMulIntegerToFloat"]
+    assert len(products) == 6
+    assert all("mul" in node.post_ops for node in products)
