@@ -92,7 +92,37 @@ def _hole_as_external_data(build: Callable[..., ModelProto], folder: Path) -> Mo
     return build([], outputs=["w"], initializer=[_external("w", [2**42], 0)])
 
 
+def _message(field: int, content: bytes) -> bytes:
+    """A field of protobuf that holds a message or a string."""
+    length, out = len(content), bytearray([field << 3 | 2])
+    while length >= 0x80:
+        out.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes([*out, length]) + content
+
+
+def _millions_of_nodes(build: Callable[..., ModelProto], folder: Path) -> bytes:
+    return _message(7, _message(1, b"") * 3_000_000)
+
+
+def _millions_of_attributes(build: Callable[..., ModelProto], folder: Path) -> bytes:
+    return _message(7, _message(1, _message(5, b"") * 3_000_000))
+
+
+def _millions_of_small_nodes(build: Callable[..., ModelProto], folder: Path) -> bytes:
+    good: bytes = build([helper.make_node("Relu", ["x"], ["y"])]).SerializeToString()
+    return good + _message(7, _message(1, _message(4, b"A")) * 1_000_000)
+
+
+def _millions_of_packed_numbers(build: Callable[..., ModelProto], folder: Path) -> bytes:
+    return _message(7, _message(5, _message(7, b"\0" * 40_000_000)))
+
+
 NASTY = {
+    _millions_of_nodes: "DT100 PATH: parsing the 6000005 bytes would take more than .*so many small messages",
+    _millions_of_attributes: "DT100 PATH: parsing the 6000010 bytes would take more than .*so many small messages",
+    _millions_of_small_nodes: "DT100 PATH: parsing the .*so many small messages",
+    _millions_of_packed_numbers: "DT100 PATH: parsing the 40000015 bytes would take more than .*so many small messages",
     _doubling_functions: "DT100 PATH: node 'f0_0/.*the local functions are expanded",
     _doubling_long_names: "DT100 PATH: .*the local functions are expanded",
     _sparse: "DT100 PATH: initializer 'w': a sparse tensor of shape (1000000, 1000000) made dense",
@@ -106,7 +136,8 @@ NASTY = {
 @pytest.mark.parametrize("make", NASTY, ids=lambda make: make.__name__.strip("_"))
 def test_little_memory(build: Any, good: bytes, tmp_path: Path, make: Any) -> None:
     path, fine = tmp_path / "nasty.onnx", tmp_path / "good.onnx"
-    path.write_bytes(make(build, tmp_path).SerializeToString())
+    made = make(build, tmp_path)
+    path.write_bytes(made if isinstance(made, bytes) else made.SerializeToString())
     fine.write_bytes(good)
     command = [sys.executable, "-c", READ_IN_LITTLE_MEMORY, str(fine), str(path), str(path.stat().st_size)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -18,8 +18,11 @@ It never evaluates anything. Malformed input raises `FormatError` or `GraphError
 import io
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
+from typing import BinaryIO
 
 from dovetail._attributes import AttributeText
 from dovetail._names import printable
@@ -76,6 +79,26 @@ class ModelSource:
         if isinstance(self.data, bytes):
             self._check_size(len(self.data), limit)
             return self.data
+        with self.open(limit) as (file, _):
+            content = file.read()
+        self._check_size(len(content), limit)
+        return content
+
+    @contextmanager
+    def open(self, limit: int) -> Iterator[tuple[BinaryIO, int]]:
+        """The content as a file to read from, and its size, for what need not be in memory as a whole. Raises as `read` does."""
+        if isinstance(self.data, bytes):
+            self._check_size(len(self.data), limit)
+            yield io.BytesIO(self.data), len(self.data)
+            return
+        with io.BufferedReader(self._opened(limit)) as file:
+            try:
+                yield file, os.fstat(file.fileno()).st_size
+            except OSError as error:
+                raise self._unreadable(error) from error
+
+    def _opened(self, limit: int) -> io.FileIO:
+        assert isinstance(self.data, Path)
         try:
             # Looked at before it is opened, because opening a device can act on it; and again on the open file.
             _check_regular(os.stat(self.data))
@@ -87,9 +110,20 @@ class ModelSource:
         except FormatError as error:
             raise FormatError(f"{self.name}: {error.message}", hint=error.hint) from None
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-            raise FormatError(f"{self.name}: the file cannot be read: {_reason(error)}", hint="check the path") from error
-        self._check_size(len(content), limit)
-        return content
+            raise self._unreadable(error) from error
+        try:
+            status = os.fstat(file.fileno())
+            _check_regular(status)
+            self._check_size(status.st_size, limit)
+        except FormatError as error:
+            file.close()
+            if not error.message.startswith(self.name):
+                error.message = f"{self.name}: {error.message}"
+            raise
+        return file
+
+    def _unreadable(self, error: OSError | ValueError) -> FormatError:
+        return FormatError(f"{self.name}: the file cannot be read: {_reason(error)}", hint="check the path")
 
     def _check_size(self, size: int, limit: int) -> None:
         if size == 0:

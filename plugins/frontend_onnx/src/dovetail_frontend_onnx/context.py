@@ -1,6 +1,10 @@
 """What one reading shares: where it reads from, what it may still allocate, and how errors say where they were found."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.frontend import FormatError, GraphError, ModelSource, OutOfMemory, printable
 from dovetail_frontend_onnx.external import ExternalData
@@ -17,11 +21,15 @@ _LONG = 2000
 
 @dataclass
 class Context:
-    """The state of one reading. `size` is that of the model file in bytes."""
+    """The state of one reading.
+
+    `size` is that of the model file in bytes. `raw_data` has what was kept out of the initializers of the main graph, by index.
+    """
 
     source: ModelSource
     external: ExternalData
     size: int
+    raw_data: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict)
     _grown: int = 0
 
     def spend(self, size: int, what: str) -> None:

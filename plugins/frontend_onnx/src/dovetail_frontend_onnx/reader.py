@@ -9,11 +9,13 @@ from onnx import FunctionProto, ModelProto
 
 from dovetail.frontend import FormatError, GraphError, Model, ModelSource, OutOfMemory, printable, validate
 from dovetail_frontend_onnx.context import Context, located
+from dovetail_frontend_onnx.cost import check_cost
 from dovetail_frontend_onnx.external import ExternalData
 from dovetail_frontend_onnx.link import FunctionId, Linker, function_label
-from dovetail_frontend_onnx.sniff import foreign, why_no_protobuf
+from dovetail_frontend_onnx.parts import read_parts
+from dovetail_frontend_onnx.sniff import HEAD, foreign, why_no_protobuf
 from dovetail_frontend_onnx.templates import FunctionTemplate, read_function, read_graph, read_opsets, value_names
-from dovetail_frontend_onnx.upgrade import upgraded
+from dovetail_frontend_onnx.upgrade import is_old, upgraded
 
 __all__ = ["read"]
 
@@ -27,8 +29,7 @@ def read(source: ModelSource) -> Model:
     """
     external = ExternalData(source)
     try:
-        proto, size = _parse(source)
-        return _read(proto, Context(source, external, size))
+        return _read(*_parse(source, external))
     except (FormatError, GraphError, OutOfMemory) as error:
         if not error.message.startswith(source.name):
             error.message = f"{source.name}: {error.message}"
@@ -41,17 +42,29 @@ def read(source: ModelSource) -> Model:
         external.close()
 
 
-def _parse(source: ModelSource) -> tuple[ModelProto, int]:
-    content = source.read(PROTOBUF_LIMIT)
-    what = foreign(content)
-    if what is not None:
-        raise FormatError(f"this is {what}, not an ONNX model")
+def _parse(source: ModelSource, external: ExternalData) -> tuple[ModelProto, Context]:
+    with source.open(PROTOBUF_LIMIT) as (file, size):
+        what = foreign(file.read(HEAD), size)
+        if what is not None:
+            raise FormatError(f"this is {what}, not an ONNX model")
+        file.seek(0)
+        parts = read_parts(file, size)
+        if parts is not None:
+            proto = _message(parts.message, size)
+            if not is_old(proto):
+                return proto, Context(source, external, size, parts.raw_data)
+        file.seek(0)
+        return _message(file.read(), size), Context(source, external, size)
+
+
+def _message(content: bytes, size: int) -> ModelProto:
+    check_cost(content, size)
     proto = ModelProto()
     try:
         proto.ParseFromString(content)
     except (DecodeError, RecursionError):
         raise FormatError(why_no_protobuf(content), hint="an ONNX model is one protobuf message, ModelProto") from None
-    return proto, len(content)
+    return proto
 
 
 def _read(proto: ModelProto, context: Context) -> Model:
@@ -60,7 +73,7 @@ def _read(proto: ModelProto, context: Context) -> Model:
     opsets = read_opsets(proto.opset_import)
     functions = _Functions(context, _function_protos(proto.functions))
     values = _model_values(proto) if proto.functions else set()
-    template = read_graph(proto.graph, context, lazily=True)
+    template = read_graph(proto.graph, context, main=True)
     for name in template.inputs:
         if name not in template.types:
             raise FormatError(f"input '{printable(name)}' has no type", hint="only inputs of sub-graphs may leave it out")

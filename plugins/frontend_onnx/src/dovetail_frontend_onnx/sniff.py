@@ -1,6 +1,6 @@
 """What is this file, if it is no ONNX model? Looks at the first bytes only."""
 
-__all__ = ["foreign", "why_no_protobuf"]
+__all__ = ["HEAD", "foreign", "why_no_protobuf"]
 
 _SIGNATURES = (
     (b"\x89PNG", "a PNG image"),
@@ -19,22 +19,23 @@ _SIGNATURES = (
     (b"MZ\x90", "a Windows program"),
     (b"version https://git-lfs", "a Git-LFS pointer, not the file itself (run: git lfs pull)"),
 )
-_HEAD = 512
+HEAD = 512
+"""Bytes at the begin of a file that are looked at."""
 _WIRE_LENGTH_DELIMITED = 2
 
 
-def foreign(content: bytes) -> str | None:
-    """What the content evidently is, or None when it may be protobuf.
+def foreign(content: bytes, size: int) -> str | None:
+    """What a file of `size` bytes that begins with `content` evidently is, or None when it may be protobuf.
 
     A model cannot be taken for text: among its first bytes are tags and small numbers, which are control characters.
     """
-    head = content[:_HEAD]
+    head = content[:HEAD]
     for signature, what in _SIGNATURES:
         if head.startswith(signature):
             return what
     if head[4:8] == b"TFL3":
         return "a TensorFlow Lite model"
-    if head[8:10] == b'{"' and int.from_bytes(head[:8], "little") < len(content):
+    if head[8:10] == b'{"' and int.from_bytes(head[:8], "little") < size:
         return "a safetensors file, which has weights but no graph"
     return _text(head)
 

@@ -7,10 +7,12 @@ is called.
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, TypeProto, ValueInfoProto
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto, TypeProto, ValueInfoProto
 from onnx.defs import onnx_opset_version
 
 from dovetail.frontend import (
@@ -136,9 +138,9 @@ def read_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
     return found
 
 
-def read_graph(proto: GraphProto, context: Context, *, lazily: bool = False) -> GraphTemplate:
-    """A graph and its sub-graphs. With `lazily` its nodes are read when they are iterated over, once."""
-    constants = _constants(proto, context)
+def read_graph(proto: GraphProto, context: Context, *, main: bool = False) -> GraphTemplate:
+    """A graph and its sub-graphs. The nodes of the main graph are read when they are iterated over, once."""
+    constants = _constants(proto, context, context.raw_data if main else {})
     types = {}
     for item in proto.input:
         name = _text(item.name, "a graph input's name")
@@ -149,7 +151,7 @@ def read_graph(proto: GraphProto, context: Context, *, lazily: bool = False) -> 
     nodes = (_read_node(node, context) for node in proto.node)
     return GraphTemplate(
         printable(proto.name) or "graph",
-        nodes if lazily else tuple(nodes),
+        nodes if main else tuple(nodes),
         _names(proto.node),
         # An initializer that is also an input gives its default value (IR 3 wanted all of them listed): it is a constant here.
         tuple(item.name for item in proto.input if item.name not in constants),
@@ -198,9 +200,9 @@ def _names(nodes: Iterable[NodeProto]) -> frozenset[str]:
     return frozenset(names) if "" in names else frozenset()
 
 
-def _constants(proto: GraphProto, context: Context) -> dict[str, NDArray[Any]]:
+def _constants(proto: GraphProto, context: Context, raw_data: Mapping[int, NDArray[np.uint8]]) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
-    for name, read, tensor in _initializers(proto):
+    for name, read, tensor in _initializers(proto, raw_data):
         where = f"initializer '{printable(name)}'"
         if not isinstance(name, str) or not name:
             raise FormatError(f"{where}: the name is empty or not UTF-8")
@@ -213,9 +215,9 @@ def _constants(proto: GraphProto, context: Context) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _initializers(proto: GraphProto) -> Iterator[tuple[str, Any, Any]]:
-    for tensor in proto.initializer:
-        yield tensor.name, read_tensor, tensor
+def _initializers(proto: GraphProto, raw_data: Mapping[int, NDArray[np.uint8]]) -> Iterator[tuple[str, Any, Any]]:
+    for index, tensor in enumerate(proto.initializer):
+        yield tensor.name, partial(read_tensor, raw=raw_data.get(index)), tensor
     for sparse in proto.sparse_initializer:
         yield sparse.values.name, read_sparse, sparse
 

@@ -40,10 +40,11 @@ def data_type(number: int) -> DType:
         raise FormatError(f"the data type has the unknown number {number}", hint=error.hint) from None
 
 
-def read_tensor(tensor: TensorProto, context: Context) -> NDArray[Any]:
+def read_tensor(tensor: TensorProto, context: Context, raw: NDArray[np.uint8] | None = None) -> NDArray[Any]:
     """The tensor as a read-only array, sharing memory with the bytes that protobuf hands out. Raises `FormatError`.
 
-    Elements of 2, 4 and 6 bits take one byte each in the array; strings are `str` objects.
+    `raw` is its raw data where that was kept out of the message. Elements of 2, 4 and 6 bits take one byte each in the array;
+    strings are `str` objects.
     """
     dtype = data_type(tensor.data_type)
     dims, count = read_dims(tensor.dims)
@@ -51,13 +52,16 @@ def read_tensor(tensor: TensorProto, context: Context) -> NDArray[Any]:
         raise FormatError("the tensor is stored in segments", hint="accepted: whole tensors")
     given = [field for field in _TYPED_FIELDS if len(getattr(tensor, field))]
     if tensor.data_location == TensorProto.EXTERNAL:
+        if raw is not None:
+            given.append("raw_data")
         array = _read_external(tensor, dtype, count, given, context)
     elif tensor.HasField("raw_data"):
         if given or dtype is DType.STRING:
             raise FormatError(
                 f"the {dtype} tensor has raw_data" + (f" and {given[0]}" if given else ""), hint="accepted: one of them"
             )
-        array = _from_bytes(np.frombuffer(tensor.raw_data, np.uint8), dtype, count, "raw_data")
+        stored = np.frombuffer(tensor.raw_data, np.uint8) if raw is None else raw
+        array = _from_bytes(stored, dtype, count, "raw_data")
     else:
         array = _from_typed(tensor, dtype, count, given)
     return as_constant(array.reshape(dims))

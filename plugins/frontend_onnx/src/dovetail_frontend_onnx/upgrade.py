@@ -5,7 +5,7 @@ from onnx import ModelProto, helper, numpy_helper, shape_inference, version_conv
 
 from dovetail.frontend import FormatError, printable
 
-__all__ = ["OLDEST_OPSET", "upgraded"]
+__all__ = ["OLDEST_OPSET", "is_old", "upgraded"]
 
 OLDEST_OPSET = 7
 """The oldest version of ONNX's operator set that is read as it stands."""
@@ -13,11 +13,21 @@ _TARGET = 13
 """Broadcasting by axis, and attributes that became inputs, are gone there."""
 
 
+def is_old(proto: ModelProto) -> bool:
+    """Whether the model imports an operator set that has to be converted."""
+    versions = _versions(proto)
+    return bool(versions) and 1 <= versions[0] < OLDEST_OPSET
+
+
+def _versions(proto: ModelProto) -> list[int]:
+    return [item.version for item in proto.opset_import if item.domain in ("", "ai.onnx")]
+
+
 def upgraded(proto: ModelProto) -> ModelProto:
     """The model itself, or a converted copy where it imports an older operator set. Raises `FormatError`."""
-    versions = [item.version for item in proto.opset_import if item.domain in ("", "ai.onnx")]
-    if not versions or not 1 <= versions[0] < OLDEST_OPSET:
+    if not is_old(proto):
         return proto
+    versions = _versions(proto)
     hint = "accepted: 7 and later, and older ones that onnx.version_converter converts"
     if any(item.data_location == onnx.TensorProto.EXTERNAL for item in proto.graph.initializer):
         raise FormatError(f"the model is of operator set {versions[0]} and has external data", hint=hint)

@@ -1,0 +1,141 @@
+"""What protobuf needs for a message, found out before it parses it: a message of two bytes takes up to 200 bytes in memory."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto
+
+from dovetail.frontend import FormatError
+
+__all__ = ["check_cost"]
+
+_GROWTH = 3
+_GROWTH_OF_SMALL = 192 * 2**20
+"""A file may take 3 times its size and 192 MiB; with its content itself and what else is needed, 4 times and 256 MiB."""
+
+_MESSAGE, _MESSAGE_FIELD = 40, 12
+"""Bytes of a message, and more for each field that its type has: a little above what was measured with protobuf 7."""
+_NODE = 450
+"""A node as it is kept after parsing, with its names."""
+_STRING, _NUMBER = 32, 16
+"""A string besides its characters, and a number of 64 bits, with the room that a growing array leaves."""
+_PIECE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What a field with a length costs: itself, each packed number in it, and the type of the message in it."""
+
+    cost: int
+    number: int = 0
+    inner: Any = None
+
+
+_UNKNOWN = _Field(0)
+
+
+def check_cost(content: bytes, size: int) -> None:
+    """Raise `FormatError` when parsing `content`, from a file of `size` bytes, would take memory out of all proportion to it."""
+    limit = _GROWTH_OF_SMALL + _GROWTH * size
+    if _upper_bound(content) > limit and _cost(content, limit) > limit:
+        raise FormatError(
+            f"parsing the {size} bytes would take more than {limit} bytes of memory, so many small messages are in them",
+            hint="is this an ONNX model? Graphs of so many small nodes are not read",
+        )
+
+
+def _upper_bound(content: bytes) -> int:
+    """What `_cost` cannot exceed, found faster: as if every byte that may be the tag of something were one."""
+    bytes_of = np.frombuffer(content, np.uint8)
+    pieces = (bytes_of[at : at + _PIECE] for at in range(0, len(content), _PIECE))
+    counts = sum(np.bincount(piece, minlength=256) for piece in pieces)
+    return len(content) + int(counts @ _costs_by_byte())
+
+
+@cache
+def _costs_by_byte() -> NDArray[np.int64]:
+    """For each byte the most that a field costs whose tag ends in it, or a number."""
+    found = np.full(256, _NUMBER, np.int64)
+    seen, waiting = set(), [ModelProto.DESCRIPTOR]
+    while waiting:
+        descriptor = waiting.pop()
+        if descriptor.full_name not in seen:
+            seen.add(descriptor.full_name)
+            for tag, field in _fields(descriptor).items():
+                last = tag >> (tag.bit_length() - 1) // 7 * 7
+                found[last] = max(found[last], field.cost)
+                waiting += [field.inner] if field.inner is not None else []
+    return found
+
+
+@cache
+def _fields(descriptor: Any) -> dict[int, _Field]:
+    """The fields of a message type by their tags."""
+    return {field.number << 3 | 2: _field(field) for field in descriptor.fields}
+
+
+def _field(field: Any) -> _Field:
+    inner = field.message_type
+    if inner is not None:
+        node = _NODE if inner.full_name == NodeProto.DESCRIPTOR.full_name else 0
+        return _Field(_MESSAGE + _MESSAGE_FIELD * len(inner.fields) + node, inner=inner)
+    if field.cpp_type == field.CPPTYPE_STRING:
+        return _Field(_STRING)
+    if field.cpp_type in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
+        return _Field(0)  # as many bytes as in the file
+    return _Field(0, _NUMBER if field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64) else _NUMBER // 2)
+
+
+def _cost(content: bytes, limit: int) -> int:
+    """The bytes that parsing takes at most, counted until they exceed the limit. What protobuf will refuse is passed over."""
+    total = 0
+    waiting: list[tuple[int, int, Any]] = [(0, len(content), ModelProto.DESCRIPTOR)]
+    while waiting and total <= limit:
+        at, end, descriptor = waiting.pop()
+        fields = _fields(descriptor)
+        while at < end and total <= limit:
+            tag, at = _varint(content, at)
+            kind = tag & 7
+            if kind == 2:
+                length, at = _varint(content, at)
+                field = fields.get(tag, _UNKNOWN)
+                total += field.cost + length
+                if field.number:
+                    total += field.number * _numbers(content[at : at + length])
+                elif field.inner is not None and length:
+                    waiting.append((at, min(at + length, end), field.inner))
+                    total -= length  # its fields are counted one by one
+                at += length
+            else:
+                at = _varint(content, at)[1] if kind == 0 else at + _FIXED.get(kind, 0)
+                total += _NUMBER
+    return total
+
+
+_FIXED = {1: 8, 5: 4}
+"""Bytes of the numbers that are no varints."""
+
+
+def _numbers(packed: bytes) -> int:
+    """How many varints there are: each ends in a byte below 128."""
+    return int(np.count_nonzero(np.frombuffer(packed, np.uint8) < 0x80))
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """The number at `at`, and the place after it; past the end, 0."""
+    if at >= len(content):
+        return 0, at + 1
+    byte = content[at]
+    at += 1
+    if byte < 0x80:
+        return byte, at
+    value, shift = byte & 0x7F, 7
+    while byte >= 0x80 and at < len(content) and shift < 70:
+        byte = content[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    return value, at

@@ -1,0 +1,155 @@
+"""A model file in two parts: a message small enough to be parsed, and the bytes of large initializers, each read once.
+
+Protobuf would copy them into the message, and hand out one more copy.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import GraphProto, ModelProto, TensorProto
+
+__all__ = ["LARGE", "Parts", "read_parts"]
+
+LARGE = 4096
+"""Bytes from which on the raw data of an initializer is kept apart."""
+_ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector of current CPUs."""
+
+_VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+_GRAPH, _INITIALIZER, _RAW_DATA = (
+    number << 3 | _LENGTH_DELIMITED
+    for number in (ModelProto.GRAPH_FIELD_NUMBER, GraphProto.INITIALIZER_FIELD_NUMBER, TensorProto.RAW_DATA_FIELD_NUMBER)
+)
+
+Cut = Callable[[int], bytes | bytearray]
+"""Reads so many bytes of a field and returns what the message shall have instead."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """`message` is the ModelProto with the raw data of some initializers empty; `raw_data` has it by the initializer's index."""
+
+    message: bytes
+    raw_data: Mapping[int, NDArray[np.uint8]]
+
+
+class _Irregular(Exception):  # an answer, not an error
+    """The content is cut off, or has what this module does not read."""
+
+
+def read_parts(file: BinaryIO, size: int) -> Parts | None:
+    """The parts of a file of `size` bytes, from its begin; None for content that is cut off or has groups: protobuf may judge.
+
+    The raw data lies in one array, which is as large as the file; what is not written there takes no memory.
+    """
+    reader = _Reader(file, np.empty(size + size // LARGE * _ALIGNMENT + _ALIGNMENT, np.uint8))
+    try:
+        message = reader.message(None, {_GRAPH: reader.graph})
+    except _Irregular:
+        return None
+    return Parts(bytes(message), reader.raw_data)
+
+
+class _Reader:
+    """Copies messages field by field. `at` is the place in the file, `index` that of the initializer which is read."""
+
+    def __init__(self, file: BinaryIO, room: NDArray[np.uint8]) -> None:
+        self._file = file
+        self._room = room[-room.ctypes.data % _ALIGNMENT :]
+        self.at = 0
+        self.index = -1
+        self.raw_data: dict[int, NDArray[np.uint8]] = {}
+
+    def message(self, length: int | None, cuts: Mapping[int, Cut]) -> bytearray:
+        """A message of `length` bytes (None: up to the end of the file) with the fields in `cuts` (by their tags) changed."""
+        end = None if length is None else self.at + length
+        out = bytearray()
+        while end is None or self.at < end:
+            tag, written = self._varint(at_end=end is None)
+            if not written:
+                break
+            out += written
+            if tag & 7 == _LENGTH_DELIMITED:
+                self._copy(out, cuts.get(tag), end)
+            elif tag & 7 == _VARINT:
+                out += self._varint()[1]
+            elif tag & 7 in (_FIXED64, _FIXED32):
+                out += self._take(8 if tag & 7 == _FIXED64 else 4)
+            else:
+                raise _Irregular
+        if end is not None and self.at != end:
+            raise _Irregular
+        return out
+
+    def graph(self, length: int) -> bytearray:
+        """A GraphProto. Several in one file are merged by protobuf, so that initializers are counted on."""
+        return self.message(length, {_INITIALIZER: self._initializer})
+
+    def _initializer(self, length: int) -> bytes | bytearray:
+        self.index += 1
+        return self._take(length) if length < LARGE else self.message(length, {_RAW_DATA: self._raw_data})
+
+    def _raw_data(self, length: int) -> bytes:
+        # Of a field that is there twice, the last one counts.
+        self.raw_data.pop(self.index, None)
+        if length < LARGE:
+            return self._take(length)
+        array, rest = self._room[:length], self._room[-(-length // _ALIGNMENT) * _ALIGNMENT :]
+        self.at += length
+        if self._file.readinto(array.data) != length:  # type: ignore[attr-defined]  # buffered files and BytesIO have it
+            raise _Irregular
+        self.raw_data[self.index], self._room = array, rest
+        return b""
+
+    def _copy(self, out: bytearray, cut: Cut | None, end: int | None) -> None:
+        length, written = self._varint()
+        if end is not None and self.at + length > end:
+            raise _Irregular
+        if cut is None:
+            out += written
+            out += self._take(length)
+        else:
+            content = cut(length)
+            out += _encoded(len(content))
+            out += content
+
+    def _take(self, length: int) -> bytes:
+        content = self._file.read(length)
+        self.at += length
+        if len(content) != length:
+            raise _Irregular
+        return content
+
+    def _varint(self, at_end: bool = False) -> tuple[int, bytes]:
+        """A number and its bytes; none at the end of the file, where that may be."""
+        read = self._file.read
+        written = read(1)
+        self.at += 1
+        if not written and at_end:
+            return 0, b""
+        if not written:
+            raise _Irregular
+        if written[0] < 0x80:
+            return written[0], written
+        value, shift = written[0] & 0x7F, 7
+        while written[-1] >= 0x80:
+            one = read(1)
+            self.at += 1
+            if not one or shift > 63:
+                raise _Irregular
+            written += one
+            value |= (one[0] & 0x7F) << shift
+            shift += 7
+        return value, written
+
+
+def _encoded(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
