@@ -63,7 +63,7 @@ def test_pointwise_convolutions(
     device.forced = ""
     graph, feeds = bench.single(bench.op("Conv"), [x, w, b], (1, 2), post_ops=chain, operands=operands)
     names = bench.accepted(device, graph, graph.nodes[0])
-    assert ("gemm_rows" in names) == (kind == "CPU" and side * side >= 2 * device.caps.lanes("float"))
+    assert ("gemm_rows" in names) == (kind == "CPU" and side * side >= device.caps.lanes("float"))
     for name in names:
         device.forced = name
         close(bench.run(device, graph, feeds)[0], expected)

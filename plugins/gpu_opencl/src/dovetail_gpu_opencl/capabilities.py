@@ -11,6 +11,11 @@ __all__ = ["Capabilities"]
 
 _POCL = "Portable Computing Language"
 
+_MANY_REGISTERS = re.compile(
+    r"avx512|aarch64|arm64|cannonlake|icelake|tigerlake|rocketlake|rapids|cascadelake|cooperlake|znver[45]"
+)
+"""Targets of compilers that have 32 vector registers; others are taken to have 16."""
+
 WIDEST_VECTOR = 8
 """Floats. PoCL 3.0 from pip (LLVM 14) aborts the process on vectors of 512 bits on AVX-512 machines: they are never used."""
 
@@ -24,7 +29,7 @@ class Capabilities:
     height and number of slices of an image, zeros where there are none; `needs_linker` says that the driver calls the program
     `ld` for every build; `ptx` that it takes inline PTX. `matrix` is what the user allowed factors to be rounded to (tf32, bf16
     or f16) for matrix units that were tried and work; empty without them. `exact_division` says that the driver can round float
-    quotients correctly where a program asks for it.
+    quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known.
     """
 
     kind: str
@@ -44,6 +49,7 @@ class Capabilities:
     ptx: bool = False
     matrix: str = ""
     exact_division: bool = False
+    vector_registers: int = 16
 
     @property
     def exact_options(self) -> tuple[str, ...]:
@@ -76,13 +82,27 @@ class Capabilities:
             out_of_order=bool(device.queue_properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE),
             needs_linker=needs_linker(device),
             ptx="cl_nv_compiler_options" in extensions,
+            vector_registers=32 if _MANY_REGISTERS.search(target_of(device)) else 16,
             exact_division=bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         )
 
 
 def family_of(device: Any) -> str:
-    """`pocl`, or the name of the device in small letters, digits and dashes."""
-    return "pocl" if device.platform.name == _POCL else re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")
+    """`pocl` with what its compiler makes code for, or the name of the device; small letters, digits and dashes.
+
+    PoCL's device names say how a machine calls itself; what counts for kernels is the instruction set, which is in the target.
+    """
+    name = f"pocl-{target_of(device)}" if device.platform.name == _POCL else device.name
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def target_of(device: Any) -> str:
+    """Architecture and CPU that PoCL compiles for, such as `x86_64-skylake-avx512`; empty where that is not known.
+
+    PoCL writes them into the device's version: `HSTR: pthread-x86_64-pc-linux-gnu-skylake-avx512`.
+    """
+    found = re.search(r"HSTR: [a-z]+-([a-z0-9_]+)-.*?-(?:gnu[a-z0-9]*|musl|darwin[0-9.]*)-(.+)", device.version)
+    return f"{found[1]}-{found[2].strip()}" if found and device.platform.name == _POCL else ""
 
 
 def _power_of_two(number: int) -> int:

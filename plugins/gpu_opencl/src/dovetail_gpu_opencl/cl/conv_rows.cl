@@ -2,20 +2,22 @@
 //
 // A work item computes ROWS output pixels of one image (p counts a plane row by row) for COLS output channels of one group, in
 // vectors along the channels; scalars of src are broadcast. No local memory.
-// NDRange: (ceil(OH * OW / ROWS), ceil(M / GROUPS / COLS) * GROUPS, N), local size 1.
+// NDRange: (ceil(OH * OW / ROWS), ceil(M / GROUPS / COLS) * GROUPS, N) with DOWN, otherwise the first two the other way round; local
+// size 1.
 //
 // Layout: src and dst dense NCHW; wei packed as [GROUPS][ceil(M / GROUPS / COLS)][KH][KW][C][COLS] of ACC, padded with zeros,
 // where C is the number of input channels of a group; bia [M] of T.
 //
 // Sizes are arguments, so that convolutions of all sizes share a program: drivers for CPUs take long to build one.
 //
-// Tunables: ROWS; VEC (at most 8, see capabilities.py); COLS = 2 * VEC.
+// Tunables: ROWS, VECTORS (their product in vector registers), DOWN. VEC is at most 8, see capabilities.py; COLS = VECTORS * VEC.
 #ifndef T
 #define T float
 #define ACC float
 #endif
 #ifndef ROWS
-#define ROWS 6
+#define ROWS 4
+#define VECTORS 3
 #endif
 #ifndef VEC
 #define VEC 8
@@ -37,28 +39,30 @@ typedef struct __attribute__((packed)) {
   VACC v;
 } PACKED;
 #define VLOAD(p) (((__global const PACKED*)(p))->v)
-#define COLS (2 * VEC)
+#define COLS (VECTORS * VEC)
 
 __kernel void conv_rows(__global const T* restrict src, __global const ACC* restrict wei BIAS_ARG, __global T* dst,
                         const int GROUPS, const int C, const int M, const int IH, const int IW, const int OH, const int OW,
                         const int KH, const int KW, const int STRIDE_Y, const int STRIDE_X, const int DILATION_Y,
-                        const int DILATION_X, const int PAD_Y, const int PAD_X POST_ARGS) {
+                        const int DILATION_X, const int PAD_Y, const int PAD_X, const int DOWN POST_ARGS) {
   const int MG = M / GROUPS, BLOCKS = (MG + COLS - 1) / COLS;
-  const int pixel = get_global_id(0) * ROWS;
-  const int block = get_global_id(1);
+  // Both before the choice: PoCL 3.1 ends the process at a get_global_id whose dimension is chosen.
+  const int i = get_global_id(0), j = get_global_id(1);
+  const int pixel = (DOWN ? i : j) * ROWS;
+  const int block = DOWN ? j : i;
   const int n = get_global_id(2);
   const int group = block / BLOCKS, m0 = (block % BLOCKS) * COLS;
   const int plane = (n * GROUPS + group) * C * (IH * IW);
   __global const ACC* w = wei + block * (KH * KW * C * COLS);
   int y0[ROWS], x0[ROWS];
-  VACC lo[ROWS], hi[ROWS];
+  VACC acc[ROWS][VECTORS];
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     const int p = min(pixel + r, OH * OW - 1);
     y0[r] = p / OW * STRIDE_Y - PAD_Y;
     x0[r] = p % OW * STRIDE_X - PAD_X;
-    lo[r] = (VACC)(0);
-    hi[r] = (VACC)(0);
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) acc[r][v] = (VACC)(0);
   }
   for (int ky = 0; ky < KH; ++ky)
     for (int kx = 0; kx < KW; ++kx) {
@@ -74,34 +78,37 @@ __kernel void conv_rows(__global const T* restrict src, __global const ACC* rest
       }
       if (all) {
         for (int c = 0; c < C; ++c) {
-          const VACC w0 = VLOAD(w), w1 = VLOAD(w + VEC);
+          VACC wv[VECTORS];
+#pragma unroll
+          for (int v = 0; v < VECTORS; ++v) wv[v] = VLOAD(w + v * VEC);
           w += COLS;
 #pragma unroll
           for (int r = 0; r < ROWS; ++r) {
             const ACC x = src[at[r] + c * (IH * IW)];
-            lo[r] += x * w0;
-            hi[r] += x * w1;
+#pragma unroll
+            for (int v = 0; v < VECTORS; ++v) acc[r][v] += x * wv[v];
           }
         }
       } else {
         for (int c = 0; c < C; ++c) {
-          const VACC w0 = VLOAD(w), w1 = VLOAD(w + VEC);
+          VACC wv[VECTORS];
+#pragma unroll
+          for (int v = 0; v < VECTORS; ++v) wv[v] = VLOAD(w + v * VEC);
           w += COLS;
 #pragma unroll
           for (int r = 0; r < ROWS; ++r) {
             const ACC x = inside[r] ? (ACC)src[at[r] + c * (IH * IW)] : (ACC)0;
-            lo[r] += x * w0;
-            hi[r] += x * w1;
+#pragma unroll
+            for (int v = 0; v < VECTORS; ++v) acc[r][v] += x * wv[v];
           }
         }
       }
     }
   ACC s[ROWS][COLS] __attribute__((aligned(sizeof(VACC))));
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
-    *(VACC*)s[r] = lo[r];
-    *(VACC*)(s[r] + VEC) = hi[r];
-  }
+  for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) *(VACC*)(s[r] + v * VEC) = acc[r][v];
   const int rows = min(ROWS, OH * OW - pixel), cols = min(COLS, MG - m0);
   for (int c = 0; c < cols; ++c) {
     const int m = group * MG + m0 + c;

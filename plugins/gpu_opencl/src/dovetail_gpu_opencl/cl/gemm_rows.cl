@@ -1,7 +1,7 @@
 // dst[z][m][n] = post(bia[m] + sum over k of a[z][m][k] * b[z][k][n]), for CPUs.
 //
 // A work item computes ROWS rows and COLS columns in vectors along n; scalars of a are broadcast. No local memory.
-// NDRange: (ceil(N / COLS), ceil(M / ROWS), batch), local size 1.
+// NDRange: (ceil(M / ROWS), ceil(N / COLS), batch) with DOWN, otherwise the first two the other way round; local size 1.
 //
 // Layout: a is addressed by a_m and A_K (elements from row to row and from k to k), b by b_k from k to k and 1 from column to
 // column, or with B_PACKED as blocks [ceil(N / COLS)][K][COLS] of ACC, padded with zeros. dst is dense [batch][M][N]; bia [M].
@@ -11,7 +11,7 @@
 // Without B_PACKED the last columns are computed in a block that starts COLS before the end and overlaps its neighbour; only
 // the columns that are its own are stored. N must be at least COLS then.
 //
-// Tunables: ROWS; VEC (at most 8, see capabilities.py); COLS = 2 * VEC.
+// Tunables: ROWS, VECTORS (their product in vector registers), DOWN. VEC is at most 8, see capabilities.py; COLS = VECTORS * VEC.
 #ifndef T
 #define T float
 #define ACC float
@@ -24,7 +24,8 @@
 #define B_BATCH(z) ((z) * b_z)
 #endif
 #ifndef ROWS
-#define ROWS 6
+#define ROWS 4
+#define VECTORS 3
 #endif
 #ifndef VEC
 #define VEC 8
@@ -37,7 +38,7 @@
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)
 #define VACC CAT(ACC, VEC)
-#define COLS (2 * VEC)
+#define COLS (VECTORS * VEC)
 #ifdef B_PACKED
 #define B_TYPE ACC
 #else
@@ -62,14 +63,17 @@ typedef struct __attribute__((packed)) {
 #endif
 
 __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* restrict b BIAS_ARG, __global T* dst,
-                        const int M, const int N, const int K, const int a_m, const int b_k, const int a_z, const int b_z
-                        POST_ARGS) {
-  const int col = get_global_id(0) * COLS;
-  const int row = get_global_id(1) * ROWS;
+                        const int M, const int N, const int K, const int a_m, const int b_k, const int a_z, const int b_z,
+                        const int DOWN POST_ARGS) {
+  // Both before the choice: PoCL 3.1 ends the process at a get_global_id whose dimension is chosen.
+  const int i = get_global_id(0), j = get_global_id(1);
+  const int block = DOWN ? j : i;
+  const int col = block * COLS;
+  const int row = (DOWN ? i : j) * ROWS;
   const int z = get_global_id(2);
 #ifdef B_PACKED
   const int first = col;
-  __global const ACC* bk = b + B_BATCH(z) + get_global_id(0) * (K * COLS);
+  __global const ACC* bk = b + B_BATCH(z) + block * (K * COLS);
   const int step = COLS;
 #else
   const int first = min(col, N - COLS);
@@ -77,20 +81,23 @@ __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* res
   const int step = b_k;
 #endif
   __global const T* ak[ROWS];
-  VACC lo[ROWS], hi[ROWS];
+  VACC acc[ROWS][VECTORS];
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     ak[r] = a + A_BATCH(z) + min(row + r, M - 1) * a_m;
-    lo[r] = hi[r] = (VACC)(BIAS(min(row + r, M - 1)));
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) acc[r][v] = (VACC)(BIAS(min(row + r, M - 1)));
   }
   for (int k = 0; k < K; ++k) {
-    const VACC b0 = VLOAD(bk), b1 = VLOAD(bk + VEC);
+    VACC bv[VECTORS];
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) bv[v] = VLOAD(bk + v * VEC);
     bk += step;
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
       const ACC x = ak[r][k * A_K];
-      lo[r] += x * b0;
-      hi[r] += x * b1;
+#pragma unroll
+      for (int v = 0; v < VECTORS; ++v) acc[r][v] += x * bv[v];
     }
   }
 #pragma unroll
@@ -98,12 +105,12 @@ __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* res
     const int o = (z * M + row + r) * N + first;
     if (row + r >= M) {
     } else if (first == col && col + COLS <= N) {
-      VSTORE(POST_V(lo[r], o), dst + o);
-      VSTORE(POST_V(hi[r], o + VEC), dst + o + VEC);
+#pragma unroll
+      for (int v = 0; v < VECTORS; ++v) VSTORE(POST_V(acc[r][v], o + v * VEC), dst + o + v * VEC);
     } else {
       ACC s[COLS] __attribute__((aligned(sizeof(VACC))));
-      *(VACC*)s = lo[r];
-      *(VACC*)(s + VEC) = hi[r];
+#pragma unroll
+      for (int v = 0; v < VECTORS; ++v) *(VACC*)(s + v * VEC) = acc[r][v];
       for (int c = col - first; c < COLS && first + c < N; ++c) dst[o + c] = (T)(POST(s[c], o + c));
     }
   }

@@ -11,7 +11,7 @@ from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator
 
-__all__ = ["ConvKernel", "geometry", "has_bias", "named", "sizes", "wide"]
+__all__ = ["ConvKernel", "geometry", "has_bias", "named", "problem_key", "sizes", "wide"]
 
 
 class ConvKernel(CLKernel):
@@ -52,6 +52,14 @@ def sizes(node: TypedNode) -> tuple[int, int, int, int]:
     assert src is not None
     assert weights is not None
     return src.dims[0], weights.dims[1], weights.dims[0], node.op.group  # type: ignore[attr-defined]  # a Conv operator
+
+
+def problem_key(start: str, node: TypedNode) -> str:
+    """What tables of tuned parameters call the problem: everything that its speed depends on."""
+    batch, channels, maps, groups = sizes(node)
+    g = geometry(node)
+    parts = (groups, channels, maps, *g.input, "kernel", *g.kernel, "strides", *g.strides, "pads", *g.pads_begin)
+    return f"{start} {node.outputs[0].dtype} {batch} " + " ".join(str(part) for part in (*parts, "dilations", *g.dilations))
 
 
 def named(numbers: Mapping[str, int], names: str) -> tuple[Argument, ...]:

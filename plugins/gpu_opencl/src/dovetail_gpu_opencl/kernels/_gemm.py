@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from dovetail.device import DType, PostOp, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
+from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
+from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
 
@@ -111,44 +113,64 @@ class GemmKernel(CLKernel):
         """The launches of a product without zeros in m, n and batch, with the chain attached to `node`."""
 
 
-class GemmRows(GemmKernel):
+class GemmRows(RegisterTiled, GemmKernel):
     """For CPUs: gemm_rows.cl."""
 
     name = "gemm_rows"
-    rows = 6
 
     def fits(self, product: Product) -> Refusal | None:
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
-        if not self._packs(product) and (product.b.column != 1 or product.n < self._columns(product)):
+        if not packs(product) and (product.b.column != 1 or not any(self.possible(_problem(product)))):
             return Refusal(Reason.LAYOUT, "the second factor is no constant, and transposed or narrow")
         return None
 
+    def problem(self, node: TypedNode) -> Problem | None:
+        """What a tiling is chosen for; None when nothing is computed."""
+        product = self.product(node)
+        return None if 0 in (product.m, product.n, product.batch) else _problem(product)
+
+    def least_columns(self, problem: Problem) -> int:
+        """Columns that are not packed are loaded as they lie: a tile must not be wider than a line."""
+        return 0 if problem.key.endswith(PACKED) else problem.n
+
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
-        packs, columns = self._packs(product), self._columns(product)
-        chain = postops.epilogue(node, columns // 2, product.plane_axes)
-        dtype, b_z = node.outputs[0].dtype, product.b.matrix
-        defines = _types(product, node) | {"A_K": product.a.column, "ROWS": self.rows, "VEC": columns // 2, "B_PACKED": packs}
+        problem, dtype = _problem(product), node.outputs[0].dtype
+        tiling, lanes = self.tiling(problem), lanes_of(problem, self.caps)
+        columns = tiling.vectors * lanes
+        chain = postops.epilogue(node, lanes, product.plane_axes)
+        b_z = product.b.matrix
+        defines = _types(product, node) | tiling.defines()
+        defines |= {"A_K": product.a.column, "VEC": lanes, "B_PACKED": packs(product)}
         defines |= {f"{n}_BATCH(z)": f"({m.batch})" for n, m in (("A", product.a), ("B", product.b)) if m.batch}
         second: Argument | None = None
-        if packs:
+        if packs(product):
             dense = product.b.dense(product.k, product.n)
             assert dense is not None
             second = Constant(pack_columns(dense, columns, accumulator(dtype)))
             defines.pop("B_BATCH(z)", None)
             b_z = 0 if len(dense) == 1 else ceil_div(product.n, columns) * product.k * columns
-        sizes = (product.m, product.n, product.k, product.a.row, product.b.row, product.a.matrix, b_z)
-        work = (ceil_div(product.n, columns), ceil_div(product.m, self.rows), product.batch)
+        sizes = (product.m, product.n, product.k, product.a.row, product.b.row, product.a.matrix, b_z, tiling.down)
+        work = (*tiling.work(ceil_div(product.m, tiling.rows), ceil_div(product.n, columns)), product.batch)
         arguments = (*product.values(second), Write(node.node.outputs[0]), *ints(*sizes), *chain.arguments)
         source = assemble("gemm_rows.cl", defines, chain.source)
         return (Launch("gemm_rows.cl", source, "gemm_rows", arguments, work, (1, 1, 1)),)
 
-    def _columns(self, product: Product) -> int:
-        return 2 * self.caps.lanes(accumulator(product.a.type.dtype))
 
-    def _packs(self, product: Product) -> bool:
-        value = product.b.type.value
-        return value is not None and value.size in (product.k * product.n, product.batch * product.k * product.n)
+PACKED = " packed"
+
+
+def packs(product: Product) -> bool:
+    """Whether the second factor is a constant that can be laid out anew."""
+    value = product.b.type.value
+    return value is not None and value.size in (product.k * product.n, product.batch * product.k * product.n)
+
+
+def _problem(product: Product) -> Problem:
+    dtype, batch = product.a.type.dtype, product.batch
+    key = f"gemm_rows {dtype} {batch}x{product.m}x{product.n}x{product.k} {'k' if product.a.column == 1 else 'm'}"
+    key += PACKED if packs(product) else ""
+    return Problem(key, batch, product.m, product.n, product.k, 8 if accumulator(dtype) == "double" else 4)
 
 
 def pack_columns(matrices: NDArray[np.generic], columns: int, c_type: str) -> NDArray[np.generic]:

@@ -6,21 +6,23 @@ from numpy.typing import NDArray
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import ceil_div, spread
-from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, has_bias, named, sizes, wide
+from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, has_bias, named, problem_key, sizes, wide
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product
+from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, interior
+from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch
 from dovetail_gpu_opencl.source import accumulator, assemble, storage
 
 __all__ = ["KERNELS"]
 
 
-class ConvRows(ConvKernel):
+class ConvRows(RegisterTiled, ConvKernel):
     """For CPUs: conv_rows.cl."""
 
     name = "conv_rows"
-    rows = 6
+    scatters = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "CPU":
@@ -30,18 +32,31 @@ class ConvRows(ConvKernel):
             return Refusal(Reason.ATTRIBUTE, "the weights are no constant")
         return super().check(node)
 
+    def problem(self, node: TypedNode) -> Problem | None:
+        """What a tiling is chosen for; None when nothing is computed."""
+        if not node.outputs[0].size:
+            return None
+        batch, channels, maps, groups = sizes(node)
+        g, dtype = geometry(node), node.outputs[0].dtype
+        pixels, depth = int(np.prod(g.output)), channels * int(np.prod(g.kernel))
+        key = problem_key("conv_rows", node)
+        return Problem(key, batch * groups, pixels, maps // groups, depth, 8 if accumulator(dtype) == "double" else 4)
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        batch, _, maps, groups = sizes(node)
-        vec = self.caps.lanes(accumulator(node.outputs[0].dtype))
+        problem = self.problem(node)
+        if problem is None:
+            return ()
+        tiling, lanes = self.tiling(problem), lanes_of(problem, self.caps)
+        batch, _, _, groups = sizes(node)
         assert node.inputs[1] is not None
         assert node.inputs[1].value is not None
-        packed = pack_weights(node.inputs[1].value, groups, 2 * vec, accumulator(node.outputs[0].dtype))
+        columns = tiling.vectors * lanes
+        packed = pack_weights(node.inputs[1].value, groups, columns, accumulator(node.outputs[0].dtype))
         chain = postops.epilogue(node)
-        numbers = self.sizes(node)
-        names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
-        defines = {**self.types(node), "ROWS": self.rows, "VEC": vec}
-        pixels = int(np.prod(geometry(node).output))
-        work = (ceil_div(pixels, self.rows), groups * ceil_div(maps // groups, 2 * vec), batch)
+        numbers = self.sizes(node) | {"DOWN": tiling.down}
+        names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X DOWN"
+        defines = {**self.types(node), **tiling.defines(), "VEC": lanes}
+        work = (*tiling.work(ceil_div(problem.m, tiling.rows), groups * ceil_div(problem.n, columns)), batch)
         arguments = (*self.arguments(node, Constant(packed)), *named(numbers, names), *chain.arguments)
         source = assemble("conv_rows.cl", defines, chain.source)
         return (Launch("conv_rows.cl", source, "conv_rows", arguments, work, (1, 1, 1)),)
@@ -152,4 +167,22 @@ def _pointwise(node: TypedNode) -> Product | Refusal:
     return Product(maps, pixels, channels, batch, left, right, bias=bias, plane_axes=g.rank)
 
 
-KERNELS = (GemmRows(_pointwise), ConvDepthwise(), ConvColumns(), ConvRows(), ConvTiled(), ConvDirect())
+class PointwiseRows(GemmRows):
+    """For CPUs: gemm_rows.cl with the planes as columns, where conv_rows.cl would not be faster."""
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        refusal = super().check(node)
+        if refusal is not None:
+            return refusal
+        other = _CONV_ROWS.on(self.caps)
+        problem, turned = self.problem(node), other.problem(node)
+        if problem is None or turned is None or not other.supports(node):
+            return None
+        if other.cost(turned, other.tiling(turned)) < self.cost(problem, self.tiling(problem)):
+            return Refusal(Reason.SHAPE, f"planes of {problem.n} pixels; vectors along the channels are faster")
+        return None
+
+
+_CONV_ROWS = ConvRows()
+
+KERNELS = (PointwiseRows(_pointwise), ConvDepthwise(), ConvColumns(), _CONV_ROWS, ConvTiled(), ConvDirect())

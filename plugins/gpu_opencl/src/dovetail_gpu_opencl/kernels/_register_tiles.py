@@ -1,0 +1,111 @@
+"""The products of CPUs, gemm_rows.cl and conv_rows.cl: tilings of registers as data, and which one a product gets."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.kernel import ceil_div
+from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
+
+__all__ = ["RegisterTiled", "RegisterTiling", "estimate", "lanes_of", "register_tilings"]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTiling:
+    """A work item computes `rows` rows of `vectors` vectors. `down`: work items that follow each other go down the rows."""
+
+    rows: int
+    vectors: int
+    down: int = 1
+
+    def defines(self) -> dict[str, object]:
+        """What is compiled in; `down` is an argument."""
+        return {"ROWS": self.rows, "VECTORS": self.vectors}
+
+    def work(self, rows: int, columns: int) -> tuple[int, int]:
+        """The first two dimensions of the NDRange, for so many tiles."""
+        return (rows, columns) if self.down else (columns, rows)
+
+    def numbers(self) -> list[int]:
+        """As tables of tuned parameters keep it."""
+        return list(dataclasses.astuple(self))
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows x {self.vectors} vectors, {'down' if self.down else 'along'} the rows"
+
+
+SHAPES = ((4, 4), (4, 3), (6, 4), (8, 3), (6, 2), (2, 4), (2, 8), (1, 8), (1, 4), (8, 1), (4, 1))
+"""Rows and vectors. Sums of 16 vectors and more need 32 registers."""
+_DEFAULTS = ((1, 8), (1, 4), (8, 1), (4, 1))
+"""Defaults besides the widest tile for the registers: few, because each is a program that drivers take long to build."""
+_BETTER = 0.8
+"""A default besides the first must be estimated to take so much of its time."""
+_LATENCY = 8
+"""Sums that must be under way at once for the arithmetic units to be busy."""
+
+
+def fits(shape: tuple[int, int], registers: int) -> bool:
+    """Whether sums, a vector of each and a broadcast scalar stay in registers; a single row adds from memory."""
+    rows, vectors = shape
+    return rows * vectors + (vectors if rows > 1 else 1) + 1 <= registers
+
+
+def register_tilings(problem: Problem, caps: Capabilities, least_columns: int = 0) -> Iterator[RegisterTiling]:
+    """The tilings for a problem on a device, in both orders; with `least_columns` those that are at most so wide."""
+    lanes = lanes_of(problem, caps)
+    for rows, vectors in SHAPES:
+        if fits((rows, vectors), caps.vector_registers) and not 0 < least_columns < vectors * lanes:
+            yield RegisterTiling(rows, vectors)
+            yield RegisterTiling(rows, vectors, 0)
+
+
+def lanes_of(problem: Problem, caps: Capabilities) -> int:
+    """Elements of a vector."""
+    return caps.lanes("double" if problem.itemsize == 8 else "float")
+
+
+# The cost model, in cycles of a core that multiplies and adds two vectors a cycle. Compared with runs of the sizes of ResNet-50
+# and MiniLM on PoCL (x86-64 with AVX-512), for targets of 16 and of 32 registers.
+_ITEM = 60.0
+_STORE = 8.0  # a vector of results
+_SCATTER = 1.5  # a result that is stored alone
+
+
+def estimate(problem: Problem, tiling: RegisterTiling, caps: Capabilities, scatters: bool = False) -> float:
+    """Cycles of the busiest core. `scatters`: results are stored one by one."""
+    lanes, sums = lanes_of(problem, caps), tiling.rows * tiling.vectors
+    tiles = problem.z * ceil_div(problem.m, tiling.rows) * ceil_div(problem.n, tiling.vectors * lanes)
+    step = max(sums, _LATENCY, 2 * tiling.vectors) / 2 + 0.06 * (tiling.rows + tiling.vectors)
+    item = _ITEM + sums * (_STORE + (_SCATTER * lanes if scatters else 0.0)) + problem.k * step
+    return ceil_div(tiles, max(1, caps.compute_units)) * item
+
+
+class RegisterTiled(Tuned[RegisterTiling]):
+    """What the kernels share: the choice of a tiling."""
+
+    scatters = False
+
+    def least_columns(self, problem: Problem) -> int:
+        """No tiling may be wider; 0 when any may."""
+        return 0
+
+    def possible(self, problem: Problem) -> Iterable[RegisterTiling]:
+        """Those whose sums stay in registers."""
+        return register_tilings(problem, self.caps, self.least_columns(problem))
+
+    def cost(self, problem: Problem, parameters: RegisterTiling) -> float:
+        """Cycles. Down the rows is tried first."""
+        return estimate(problem, parameters, self.caps, self.scatters) * (1 if parameters.down else 1.05)
+
+    def default(self, problem: Problem) -> RegisterTiling:
+        """The first shape that the registers hold, unless the cost model finds a special one much faster."""
+        fitting = [t for t in self.possible(problem) if t.down]
+        first = fitting[0]
+        special = [t for t in fitting if (t.rows, t.vectors) in _DEFAULTS]
+        best = min(special, key=lambda t: self.cost(problem, t), default=first)
+        return best if self.cost(problem, best) < _BETTER * self.cost(problem, first) else first
+
+    def read(self, numbers: Sequence[int]) -> RegisterTiling | None:
+        """The fields of a tiling, in order."""
+        return RegisterTiling(*numbers) if len(numbers) == len(dataclasses.fields(RegisterTiling)) else None
