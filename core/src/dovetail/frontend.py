@@ -30,7 +30,7 @@ from dovetail.errors import FormatError, GraphError, OutOfMemory, UsageError
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Graph, Model, Node
-from dovetail.graph.types import Dim, OptionalType, SequenceType, Shape, TensorType, as_constant
+from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType, as_constant
 from dovetail.op import UnboundOperator
 from dovetail.passes.validate import validate
 
@@ -42,6 +42,7 @@ __all__ = [
     "Graph",
     "GraphBuilder",
     "GraphError",
+    "MapType",
     "Model",
     "ModelSource",
     "Node",

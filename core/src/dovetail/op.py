@@ -33,7 +33,7 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.model import Graph, Node
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp
-from dovetail.graph.types import Dim, OptionalType, SequenceType, Shape, TensorType
+from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,6 +62,7 @@ __all__ = [
     "KernelRefused",
     "KernelSource",
     "Layout",
+    "MapType",
     "OpenCLKernel",
     "Operator",
     "OperatorError",

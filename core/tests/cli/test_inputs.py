@@ -86,7 +86,7 @@ def test_random_strings_are_refused() -> None:
     [
         ("X=random", "no input 'X'. Did you mean 'x'"),
         ("x.csv", "the model has 2 inputs, so name one: x, a=b"),
-        ("x=x.csv", r"files of type '.csv' cannot be read; accepted: .npz, .npy, .png, .jpg, .jpeg, or 'random'"),
+        ("x=x.csv", r"files of type '.csv' cannot be read; accepted: .npz, .npy, .json, .png, .jpg, .jpeg, or 'random'"),
     ],
 )
 def test_options_that_cannot_be_meant(given: str, message: str) -> None:

@@ -16,6 +16,7 @@ from dovetail.frontend import (
     FormatError,
     Graph,
     GraphError,
+    MapType,
     OptionalType,
     SequenceType,
     TensorType,
@@ -227,16 +228,26 @@ def test_a_long_chain_needs_no_recursion(read: Any) -> None:
 def test_input_that_is_no_tensor(read: Any, build: Any) -> None:
     tensor = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
     sequence = helper.make_sequence_type_proto(tensor)
+    names = helper.make_map_type_proto(TensorProto.STRING, tensor)
     for proto, expected in (
         (sequence, SequenceType(DType.FLOAT32, None)),
         (helper.make_optional_type_proto(tensor), OptionalType(DType.FLOAT32, None)),
         (helper.make_optional_type_proto(sequence), OptionalType(DType.FLOAT32, None)),
+        (names, MapType(DType.FLOAT32, None, keys=DType.STRING)),
+        (helper.make_map_type_proto(TensorProto.INT64, tensor), MapType(DType.FLOAT32, None, keys=DType.INT64)),
+        (helper.make_sequence_type_proto(names), SequenceType(DType.FLOAT32, None, keys=DType.STRING)),
     ):
         given = helper.make_value_info("x", proto)
         assert read(build([helper.make_node("Identity", ["x"], ["y"])], [given])).inputs == {"x": expected}
-    nested = helper.make_value_info("x", helper.make_sequence_type_proto(sequence))
-    with pytest.raises(FormatError, match=r"input 'x': the type is seq\(seq\(tensor\(float32\)\)\)\n  accepted: tensors, seq"):
-        read(build([helper.make_node("Identity", ["x"], ["y"])], [nested]))
+    for proto, text in (
+        (helper.make_sequence_type_proto(sequence), r"seq\(seq\(tensor\(float32\)\)\)"),
+        (helper.make_map_type_proto(TensorProto.INT32, tensor), r"map\(int32, tensor\(float32\)\)"),
+        (helper.make_map_type_proto(TensorProto.INT64, sequence), r"map\(int64, seq\(tensor\(float32\)\)\)"),
+        (helper.make_optional_type_proto(names), r"optional\(map\(string, tensor\(float32\)\)\)"),
+    ):
+        given = helper.make_value_info("x", proto)
+        with pytest.raises(FormatError, match=rf"input 'x': the type is {text}\n  accepted: tensors, seq"):
+            read(build([helper.make_node("Identity", ["x"], ["y"])], [given]))
 
 
 def test_the_default_of_an_input_must_fit_its_type(read: Any, build: Any) -> None:

@@ -1,8 +1,10 @@
 """Input tensors for `run` and `bench`: from .npz, .npy and image files, or random."""
 
+import itertools
+import json
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 from dovetail.cli._models import known_input, only_input, shape_text
 from dovetail.cli._output import clean, remark
 from dovetail.errors import InputError, UsageError
+from dovetail.graph.types import CONTAINERS
 
 if TYPE_CHECKING:
     from dovetail.graph import TensorType
@@ -25,14 +28,15 @@ _IMAGES = (".png", ".jpg", ".jpeg")
 Array = NDArray[Any]
 
 
-def read_inputs(inputs: Mapping[str, "TensorType"], given: Sequence[str], seed: int) -> dict[str, Array]:
-    """Arrays for the `-i` options `NAME=FILE`, `FILE`, `NAME=random` and `random` (all inputs that no other option names).
+def read_inputs(inputs: Mapping[str, "TensorType"], given: Sequence[str], seed: int) -> dict[str, Any]:
+    """Arrays, and maps from .json files, for the `-i` options `NAME=FILE`, `FILE`, `NAME=random` and `random` (all inputs that
+    no other option names).
 
     Raises `click.UsageError` for options that cannot be meant and for inputs that none of them gives, `InputError` for files
     that cannot be used.
     """
     rng = np.random.default_rng(seed)
-    found: dict[str, Array] = {}
+    found: dict[str, Any] = {}
     for name, source in sorted((_split(text, inputs) for text in given), key=lambda pair: pair == ("", RANDOM)):
         if source == RANDOM:
             wanted = [known_input(inputs, name)] if name else [n for n in inputs if n not in found]
@@ -50,6 +54,8 @@ def read_inputs(inputs: Mapping[str, "TensorType"], given: Sequence[str], seed: 
 def random_tensor(tensor: "TensorType", rng: np.random.Generator) -> Array:
     """Open dimensions are 1. Floats lie in [0, 1); integers and bools are 0 or 1, which also suits masks and token types."""
     shape = tuple(d if isinstance(d, int) else 1 for d in tensor.shape or ())
+    if isinstance(tensor, CONTAINERS):
+        raise UsageError(f"no random values are defined for {tensor}", hint="give the input a file; maps: -i NAME=FILE.json")
     if tensor.dtype.is_float:
         return np.asarray(rng.random(shape)).astype(tensor.dtype.numpy)
     if tensor.dtype.is_integer or tensor.dtype.value == "bool":
@@ -57,12 +63,28 @@ def random_tensor(tensor: "TensorType", rng: np.random.Generator) -> Array:
     raise UsageError(f"no random values are defined for {tensor.dtype}", hint="give the input a file: -i NAME=FILE.npz")
 
 
-def write_npz(path: str, arrays: Mapping[str, Array]) -> None:
-    """Write arrays under any names (`numpy.savez` cannot take `file`); control characters in them become escapes."""
+def write_npz(path: str, values: Mapping[str, Any]) -> None:
+    """Write arrays under any names (`numpy.savez` cannot take `file`); control characters in them become escapes.
+
+    The items of a list are called `NAME[0]`, ..., the parts of a dictionary `NAME.keys` and `NAME.values`; None is left out.
+    """
     with zipfile.ZipFile(path, "w") as archive:
-        for name, array in arrays.items():
+        for name, array in itertools.chain.from_iterable(itertools.starmap(_parts, values.items())):
             with archive.open(f"{clean(name)}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+                # Strings are objects here; in a file they have a length, so that nothing needs to be unpickled.
+                plain = array.astype(str) if array.dtype == object else array
+                np.lib.format.write_array(member, plain, allow_pickle=False)
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Array]]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _parts(f"{name}[{index}]", item)
+    elif isinstance(value, dict):
+        yield f"{name}.keys", np.array(list(value))
+        yield f"{name}.values", np.array(list(value.values()))
+    elif value is not None:
+        yield name, np.asanyarray(value)
 
 
 def _split(text: str, inputs: Mapping[str, "TensorType"]) -> tuple[str, str]:
@@ -74,10 +96,12 @@ def _split(text: str, inputs: Mapping[str, "TensorType"]) -> tuple[str, str]:
     return (name, source) if equals and not Path(text).exists() else ("", text)
 
 
-def _read_one(path: Path, name: str, tensor: "TensorType") -> Array:
+def _read_one(path: Path, name: str, tensor: "TensorType") -> Any:
     suffix = path.suffix.lower()
     if suffix in _IMAGES:
         return _read_image(path, name, tensor)
+    if suffix == ".json":
+        return _read_json(path, name, tensor)
     if suffix == ".npy":
         return _read_npy(path)
     if suffix == ".npz":
@@ -87,8 +111,26 @@ def _read_one(path: Path, name: str, tensor: "TensorType") -> Array:
         if name in arrays:
             return arrays[name]
         raise InputError(f"{path} holds {len(arrays)} arrays and none of them is called {name!r}: {', '.join(arrays)}")
-    accepted = ", ".join((".npz", ".npy", *_IMAGES))
+    accepted = ", ".join((".npz", ".npy", ".json", *_IMAGES))
     raise click.UsageError(f"-i {path}: files of type {suffix or 'none'!r} cannot be read; accepted: {accepted}, or {RANDOM!r}.")
+
+
+def _read_json(path: Path, name: str, tensor: "TensorType") -> Any:
+    """A map, or a sequence of maps: JSON has only strings for keys."""
+    from dovetail.op import DType, MapType, SequenceType
+
+    one = tensor.items if isinstance(tensor, SequenceType) else tensor
+    if not isinstance(one, MapType):
+        raise InputError(f"{path}: input {name!r} is {tensor}", hint="accepted from .json files: maps and sequences of maps")
+    kind = str if one.keys is DType.STRING else int
+    try:
+        # RecursionError: JSON may be nested without end.
+        loaded = json.loads(path.read_text("utf-8"))
+        rows = loaded if one is not tensor else [loaded]
+        maps = [{kind(key): value for key, value in row.items()} for row in rows]
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path} is no {tensor} in JSON: {error}", hint='accepted: {"key": number, ...}') from error
+    return maps if one is not tensor else maps[0]
 
 
 def _read_npz(path: Path) -> dict[str, Array]:

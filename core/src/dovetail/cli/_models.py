@@ -30,11 +30,14 @@ def reshaped(model: "Model", shapes: Sequence[str]) -> "Model":
 
 
 def closed(model: "Model") -> "Model":
-    """The model with every dimension that is still open taken as 1. Raises `click.UsageError` for an input of unknown rank."""
-    unknown = [name for name, t in model.inputs.items() if t.shape is None]
+    """The model with every dimension that is still open taken as 1. Raises `click.UsageError` for a tensor of unknown rank."""
+    from dovetail.graph import TensorType
+
+    tensors = {name: t for name, t in model.inputs.items() if type(t) is TensorType}
+    unknown = [name for name, t in tensors.items() if t.shape is None]
     if unknown:
         raise click.UsageError(f"The rank of input {unknown[0]!r} is not known: give its shape with --shape.")
-    return model.reshape({name: _closed(t) for name, t in model.inputs.items() if not t.is_static})
+    return model.reshape({name: _closed(t) for name, t in tensors.items() if not t.is_static})
 
 
 def shape_text(tensor: "TensorType") -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "remark",
     "size",
     "styled",
+    "value_type",
 ]
 
 _WIDE = 10_000
@@ -158,3 +159,10 @@ def size(nbytes: float) -> str:
 
 def _three_digits(number: float) -> str:
     return f"{number:.{max(0, 2 - int(math.log10(number)))}f}" if number >= 1 else f"{number:.3g}"
+
+
+def value_type(value: Any) -> dict[str, Any]:
+    """`dtype` and `shape` of an output; for a sequence or a map its length, for an optional that is absent nothing."""
+    if isinstance(value, list | dict):
+        return {"dtype": "sequence" if isinstance(value, list) else "map", "shape": [len(value)]}
+    return {"dtype": "optional", "shape": []} if value is None else {"dtype": value.dtype.name, "shape": list(value.shape)}

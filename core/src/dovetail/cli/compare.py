@@ -8,7 +8,7 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import extension_option, shape_option
-from dovetail.cli._output import print_json, print_table, progress, remark
+from dovetail.cli._output import print_json, print_table, progress, remark, value_type
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
@@ -134,18 +134,11 @@ def _difference(model: "Model", name: str, got: "Array", want: "Array", toleranc
         "node": "" if node is None else node.name,
         "operator": "" if node is None else node.op.key,
         "name": name,
-        **_type(want),
+        **value_type(want),
         "absolute": absolute,
         "relative": relative,
         "agree": relative <= tolerance,
     }
-
-
-def _type(value: Any) -> dict[str, Any]:
-    """Of an array; a sequence is a list of them, a missing optional value is None."""
-    if isinstance(value, list):
-        return {"dtype": "sequence", "shape": [len(value)]}
-    return {"dtype": "optional", "shape": []} if value is None else {"dtype": value.dtype.name, "shape": list(value.shape)}
 
 
 def _distance(got: Any, want: Any) -> tuple[float, float]:
@@ -156,6 +149,8 @@ def _distance(got: Any, want: Any) -> tuple[float, float]:
     if isinstance(want, list) and isinstance(got, list) and len(got) == len(want):
         pairs = [_distance(a, b) for a, b in zip(got, want, strict=True)]
         return max((a for a, _ in pairs), default=0.0), max((r for _, r in pairs), default=0.0)
+    if isinstance(want, dict) and isinstance(got, dict) and list(got) == list(want):
+        return _distance(*(np.array(list(one.values()), object if _has_texts(one) else None) for one in (got, want)))
     if got is None and want is None:
         return 0.0, 0.0
     if not isinstance(got, np.ndarray) or not isinstance(want, np.ndarray):
@@ -172,6 +167,10 @@ def _distance(got: Any, want: Any) -> tuple[float, float]:
     absolute = float(np.abs(a[finite] - b[finite]).max(initial=0))
     largest = float(np.abs(b[finite]).max(initial=0))
     return absolute, absolute / largest if largest else absolute
+
+
+def _has_texts(value: dict[Any, Any]) -> bool:
+    return any(isinstance(item, str) for item in value.values())
 
 
 def _print(described: dict[str, Any]) -> None:

@@ -96,6 +96,6 @@ def _of_domain(manager: "PluginManager", domain: str | None) -> "tuple[type[Oper
 def brought(operator: "type[Operator]") -> list[str]:
     """What an operator class has besides its meaning."""
     parts = ["reference"] if operator.has_reference() else []
-    parts += ["composition"] if operator.has_composition() else []
+    parts += ["composition"] if operator.has_composition() or operator.has_compose_in() else []
     parts += ["control flow"] if operator.has_control() else []
     return parts + sorted({f"{kernel.language} kernel" for kernel in operator.kernels})

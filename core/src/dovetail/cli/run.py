@@ -6,11 +6,9 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
-from dovetail.cli._output import duration, print_json, print_table, remark
+from dovetail.cli._output import duration, print_json, print_table, remark, value_type
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dovetail.runtime import CompiledModel, Results
 
 _SHOWN = 8
@@ -55,7 +53,9 @@ def command(
            "program": path or null,
            "outputs": [{"name", "dtype", "shape", "min", "max", "mean",
                         "first": [up to 8 values]}]}
-    Statistics of empty outputs and of strings are null.
+    Statistics of empty outputs and of strings are null. A sequence has the
+    dtype "sequence", a map "map", an absent optional "optional"; in the .npz
+    file their parts are called NAME[0], NAME.keys and NAME.values.
     """
     from dovetail.cli._inputs import read_inputs, write_npz
     from dovetail.cli._models import make_core, reshaped
@@ -91,23 +91,24 @@ def _reproduced(compiled: "CompiledModel", inputs: Any, node: str, folder: str) 
 
 
 def _describe(results: "Results") -> list[dict[str, Any]]:
-    return [
-        {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), **_statistics(array), "first": _first(array)}
-        for name, array in results.items()
-    ]
+    return [{"name": name, **value_type(value), **_statistics(value), "first": _first(value)} for name, value in results.items()]
 
 
-def _statistics(array: "NDArray[Any]") -> dict[str, float | None]:
+def _statistics(array: Any) -> dict[str, float | None]:
     import numpy as np
 
-    if array.size == 0 or array.dtype == object:
+    if not isinstance(array, np.ndarray) or array.size == 0 or array.dtype == object:
         return {"min": None, "max": None, "mean": None}
     numbers = np.abs(array) if np.iscomplexobj(array) else array.astype(np.float64)
     return {"min": float(numbers.min()), "max": float(numbers.max()), "mean": float(numbers.mean())}
 
 
-def _first(array: "NDArray[Any]") -> list[Any]:
-    values = array.reshape(-1)[:_SHOWN].tolist()
+def _first(value: Any) -> list[Any]:
+    """Elements of an array, items of a sequence (`float32[3]` for a tensor), pairs of a map."""
+    if value is None or isinstance(value, list | dict):
+        items = list(value.items() if isinstance(value, dict) else value or ())[:_SHOWN]
+        return [f"{item.dtype}{list(item.shape)}" if hasattr(item, "dtype") else item for item in items]
+    values = value.reshape(-1)[:_SHOWN].tolist()
     return [value if isinstance(value, bool | int | float | str) else str(value) for value in values]
 
 
@@ -130,4 +131,8 @@ def _values(output: dict[str, Any]) -> str:
 def _number(value: object) -> str:
     if value is None:
         return "-"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_number(item)}' for key, item in value.items())}}}"
+    if isinstance(value, tuple):
+        return ": ".join(map(_number, value))
     return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.graph.dtype import DType
 from dovetail.graph.layout import PLAIN, Layout
 
-__all__ = ["Dim", "OptionalType", "SequenceType", "Shape", "TensorType"]
+__all__ = ["CONTAINERS", "Dim", "MapType", "OptionalType", "SequenceType", "Shape", "TensorType"]
 
 Dim = int | str | None
 """A dimension: its size, the name of a symbol, or None where nothing is known."""
@@ -101,14 +101,34 @@ class TensorType:
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceType(TensorType):
-    """A list of tensors of one element type, in Python a `list` of arrays. Its shape is None: it is never static.
+class MapType(TensorType):
+    """A dictionary from int64 or strings (`keys`) to numbers or strings (`dtype`), in Python a `dict` of plain values.
 
-    Only nodes that run on the host touch such values; see `passes.defer`.
+    Its shape is None: it is never static. Only nodes that run on the host touch such values; see `passes.defer`.
     """
 
+    keys: DType = DType.INT64
+
     def __str__(self) -> str:
-        return f"seq({TensorType(self.dtype, None)})"
+        return f"map({self.keys}, {self.dtype})"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType(TensorType):
+    """A list of tensors of one element type, in Python a `list` of arrays; with `keys` a list of maps from that type.
+
+    Its shape is None: it is never static. Only nodes that run on the host touch such values; see `passes.defer`.
+    """
+
+    keys: DType | None = None
+
+    @property
+    def items(self) -> TensorType:
+        """The type of each element: a map, or a tensor of unknown shape."""
+        return TensorType(self.dtype, self.shape) if self.keys is None else MapType(self.dtype, None, keys=self.keys)
+
+    def __str__(self) -> str:
+        return f"seq({self.items})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +137,10 @@ class OptionalType(TensorType):
 
     def __str__(self) -> str:
         return f"optional({TensorType(self.dtype, None)})"
+
+
+CONTAINERS = (SequenceType, OptionalType, MapType)
+"""The types of values that are not always arrays."""
 
 
 def as_constant(array: Any) -> NDArray[Any]:

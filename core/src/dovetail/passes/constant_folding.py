@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Graph, Node
-from dovetail.graph.types import OptionalType, SequenceType, TensorType, as_constant
+from dovetail.graph.types import CONTAINERS, TensorType, as_constant
 from dovetail.passes._context import node_context
 from dovetail.passes.inline import chosen_branch, inlined
 from dovetail.passes.schedule import schedule
@@ -108,7 +108,7 @@ def _static_types(node: Node, inputs: Sequence[TensorType | None], limit: int | 
 def _late_types(node: Node, inputs: Sequence[TensorType | None]) -> dict[str, TensorType]:
     """What is known of the output types of a node that waits: containers are told apart, the rest is open."""
     unknown = dict.fromkeys(node.writes, TensorType(DType.FLOAT32, None))
-    if not any(isinstance(t, SequenceType | OptionalType) for t in inputs) and not _is_typed(inputs):
+    if not any(isinstance(t, CONTAINERS) for t in inputs) and not _is_typed(inputs):
         return unknown
     if node.op.has_control():
         return unknown
@@ -198,7 +198,7 @@ def run_reference(node: Node, values: Sequence[NDArray[Any] | None], outputs: Se
 
 
 def run_untyped(node: Node, values: Sequence[Any]) -> list[Any]:
-    """Run the reference of an operator whose output shapes depend on data, or that takes sequences (lists) or None.
+    """Run the reference of an operator whose output shapes depend on data, or that takes sequences (lists), maps (dicts) or None.
 
     Returns the outputs that are present. Raises as `run_reference` does.
     """
@@ -210,4 +210,5 @@ def run_untyped(node: Node, values: Sequence[Any]) -> list[Any]:
         given = given if isinstance(given, tuple) else (given,)
         if len(given) < len(node.outputs):
             raise OperatorError(f"reference() gave {len(given)} outputs, the node has {len(node.outputs)}")
-    return [v if isinstance(v, list) or v is None else np.asarray(v) for n, v in zip(node.outputs, given, strict=False) if n]
+    contained = (list, dict, type(None))
+    return [v if isinstance(v, contained) else np.asarray(v) for n, v in zip(node.outputs, given, strict=False) if n]

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dovetail.graph.model import Graph, Node
-from dovetail.graph.types import OptionalType, SequenceType
+from dovetail.graph.types import CONTAINERS
 from dovetail.passes.constant_folding import Typed
 
 __all__ = ["Continuation", "split"]
@@ -69,14 +69,14 @@ def _ready(typed: Typed, deferred: Sequence[Node]) -> tuple[list[Node], list[Nod
     """The nodes that can run now, and those that wait for them.
 
     A node that reads results of a ready one waits, because it may be planned once their shapes are known, unless it has to
-    run on the host anyway: it runs sub-graphs or takes sequences.
+    run on the host anyway: it runs sub-graphs or takes sequences, maps or optionals.
     """
     waiting = {name for node in deferred for name in node.writes}
     host: set[str] = set()
     ready, later = [], []
     for node in deferred:
         late = waiting.intersection(node.reads)
-        contained = any(isinstance(typed.late.get(name), SequenceType | OptionalType) for name in node.reads)
+        contained = any(isinstance(typed.late.get(name), CONTAINERS) for name in node.reads)
         if not late or (late <= host and (contained or node.op.has_control())):
             ready.append(node)
             host.update(node.writes)

@@ -13,7 +13,7 @@ from dovetail.config import ConfigSource
 from dovetail.device import Device, DeviceInfo, Reason, Refusal
 from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UnknownFormat, UsageError, did_you_mean
 from dovetail.graph.model import Graph, Model, Node, types_with_inputs
-from dovetail.graph.types import TensorType
+from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.op import Operator
 from dovetail.ops.identity import Identity
 from dovetail.passes.eliminate import drop_dead_nodes
@@ -301,9 +301,10 @@ def _specialised(model: Model, shapes: Shapes | None) -> Graph:
     given = {}
     for index, name in enumerate(model.graph.inputs):
         declared = model.graph.types[name]
-        if shapes is not None:
-            given[name] = TensorType(declared.dtype, shapes[index])
-        elif not declared.is_static:
+        shape = None if shapes is None else shapes[index]
+        if shape is not None:
+            given[name] = TensorType(declared.dtype, shape)
+        elif not declared.is_static and not isinstance(declared, CONTAINERS):
             given[name] = declared.with_shape(tuple(d if isinstance(d, int) else 1 for d in declared.shape or ()))
     return model.graph.replace(types=types_with_inputs(model.graph, given))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.errors import DataDependentShape
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Graph, Node
-from dovetail.graph.types import OptionalType, SequenceType, TensorType, as_constant
+from dovetail.graph.types import MapType, OptionalType, SequenceType, TensorType, as_constant
 from dovetail.passes._context import node_context
 from dovetail.passes.constant_folding import check_limit, infer_node, run_reference, run_untyped
 from dovetail.runtime.plan_cache import PlanCache
@@ -57,10 +57,11 @@ class Tail:
 
 def signature(values: Sequence[Any]) -> Signature:
     """The key of a plan for these values."""
-    return tuple(
-        (DType.of(v.dtype), v.shape) if isinstance(v, np.ndarray) else "sequence" if isinstance(v, list) else "absent"
-        for v in values
-    )
+    return tuple((DType.of(v.dtype), v.shape) if isinstance(v, np.ndarray) else _KINDS[type(v)] for v in values)
+
+
+_KINDS = {list: "sequence", dict: "map", type(None): "absent"}
+_TYPES: Mapping[str, type[TensorType]] = {"sequence": SequenceType, "map": MapType, "absent": OptionalType}
 
 
 def typed_inputs(graph: Graph, key: Signature) -> Graph:
@@ -70,7 +71,8 @@ def typed_inputs(graph: Graph, key: Signature) -> Graph:
         declared = types.get(name)
         dtype = DType.FLOAT32 if declared is None else declared.dtype
         if isinstance(item, str):
-            types[name] = SequenceType(dtype, None) if item == "sequence" else OptionalType(dtype, None)
+            kind = _TYPES[item]
+            types[name] = declared if isinstance(declared, kind) else kind(dtype, None)
         else:
             types[name] = TensorType(*item)
     return graph.replace(types=types)
@@ -111,7 +113,8 @@ def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     arrays = [v for v in inputs if isinstance(v, np.ndarray)]
 
     def kept(item: Any) -> Any:
-        return item.copy() if any(np.may_share_memory(item, a) for a in arrays) else item
+        shared = isinstance(item, np.ndarray) and any(np.may_share_memory(item, a) for a in arrays)
+        return item.copy() if shared else item
 
     return [[kept(item) for item in v] if isinstance(v, list) else v for v in results]
 

@@ -20,7 +20,10 @@ __all__ = ["InferRequest", "Results"]
 
 
 class Results(Mapping[Any, NDArray[Any]]):
-    """Output arrays by name or by position; iterates over names, as mappings do: `values()` gives the arrays in order."""
+    """Output arrays by name or by position; iterates over names, as mappings do: `values()` gives the arrays in order.
+
+    A sequence is a list, a map a dictionary, an optional that is absent None.
+    """
 
     __slots__ = ("_arrays", "_names")
 
@@ -46,7 +49,11 @@ class Results(Mapping[Any, NDArray[Any]]):
         return len(self._names)
 
     def __repr__(self) -> str:
-        return f"Results({', '.join(f'{n}: {a.dtype}{list(a.shape)}' for n, a in zip(self._names, self._arrays, strict=True))})"
+        return f"Results({', '.join(f'{n}: {_kind(a)}' for n, a in zip(self._names, self._arrays, strict=True))})"
+
+
+def _kind(value: Any) -> str:
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 class InferRequest:

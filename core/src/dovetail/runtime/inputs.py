@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.errors import InputError, did_you_mean
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Model
-from dovetail.graph.types import OptionalType, SequenceType, TensorType
+from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType
 
 __all__ = ["InputReader"]
 
@@ -22,7 +22,7 @@ class InputReader:
         self._types = tuple(model.graph.types[name] for name in self._names)
         self._source = model.source
         self._expected = tuple((t.dtype.numpy, t.shape) for t in self._types)
-        self._contained = any(isinstance(t, SequenceType | OptionalType) for t in self._types)
+        self._contained = any(isinstance(t, CONTAINERS) for t in self._types)
 
     @property
     def static_shapes(self) -> tuple[tuple[int, ...], ...] | None:
@@ -32,7 +32,7 @@ class InputReader:
     def read(self, inputs: Any) -> list[Any]:
         """Native, aligned, C-contiguous arrays in the order of the model's inputs; copies only where they have to be.
 
-        A sequence becomes a list of such arrays, an optional may be None.
+        A sequence becomes a list of such arrays, a map a dictionary of plain values, an optional may be None.
 
         `inputs` is a mapping by name, a sequence in order, a single array for a model of one input, or None for a model
         without inputs. Raises `InputError` naming the input, what was received and what is accepted.
@@ -90,13 +90,18 @@ class InputReader:
         return np.array(value, order="C", copy=True)
 
     def _as_value(self, index: int, value: Any) -> Any:
-        """The value of a model that has sequences or optionals among its inputs: an array, a list of arrays, or None."""
+        """The value of a model that has containers among its inputs: an array, a list, a dictionary, or None."""
         name, expected = self._names[index], self._types[index]
+        if isinstance(expected, MapType):
+            return _as_map(name, expected, value)
         if value is None and isinstance(expected, OptionalType):
             return None
         is_list = isinstance(value, list | tuple)
         if isinstance(expected, SequenceType) and not is_list:
-            raise InputError(f"input {name!r} is {type(value).__name__}; accepted: a list of arrays, {expected}")
+            items = "arrays" if expected.keys is None else "dictionaries"
+            raise InputError(f"input {name!r} is {type(value).__name__}; accepted: a list of {items}, {expected}")
+        if isinstance(expected, SequenceType) and isinstance(expected.items, MapType):
+            return [_as_map(name, expected.items, item) for item in value]
         if not is_list or not isinstance(expected, SequenceType | OptionalType):
             array = self._as_array(index, value)
             self._check_one(index, array)
@@ -155,3 +160,27 @@ class InputReader:
 
     def _listed(self) -> str:
         return ", ".join(f"{name}: {t}" for name, t in zip(self._names, self._types, strict=True))
+
+
+def _as_map(name: str, expected: MapType, value: Any) -> dict[Any, Any]:
+    """A dictionary of `int` or `str` to plain values. Raises `InputError`."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"input {name!r} is {type(value).__name__}; accepted: a dictionary, {expected}")
+    kinds: tuple[type, ...] = (str,) if expected.keys is DType.STRING else (int, np.integer)
+    for key in value:
+        if not isinstance(key, kinds) or isinstance(key, bool):
+            raise InputError(f"input {name!r} has the key {key!r:.60} ({type(key).__name__}); accepted: {expected}")
+    keys = [key if isinstance(key, str) else int(key) for key in value]
+    return dict(zip(keys, _plain(name, expected, list(value.values())), strict=True))
+
+
+def _plain(name: str, expected: MapType, values: list[Any]) -> list[Any]:
+    if expected.dtype is DType.STRING:
+        wrong = next((v for v in values if not isinstance(v, str)), None)
+    else:
+        wrong = next(
+            (v for v in values if np.ndim(v) or not np.can_cast(np.asarray(v).dtype, expected.dtype.numpy, "same_kind")), None
+        )
+    if wrong is not None:
+        raise InputError(f"input {name!r} has the value {wrong!r:.60} ({type(wrong).__name__}); accepted: {expected}")
+    return values if expected.dtype is DType.STRING else list(np.array(values, expected.dtype.numpy).tolist())

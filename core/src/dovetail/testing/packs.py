@@ -191,7 +191,8 @@ def definition_checks(cls: type[Operator], cases: Sequence[Case]) -> Iterator[Ch
 
 
 def _check_definition(cls: type[Operator]) -> Verdict:
-    require(cls.has_reference() or cls.has_composition(), "it has neither reference() nor compose(), so it runs nowhere")
+    runs = cls.has_reference() or cls.has_composition() or cls.has_compose_in() or cls.has_control()
+    require(runs, "it has neither reference() nor compose() nor compose_in(), so it runs nowhere")
     require((cls.__doc__ or "").strip() and not str(cls.__doc__).startswith(f"{cls.__name__}("), "the class has no docstring")
     require(cls.outputs, "it has no output")
     for port in (*cls.inputs, *cls.outputs):
@@ -238,7 +239,8 @@ def _check_opencl_kernel(cls: type[Operator], kernel: OpenCLKernel, ports: set[s
 
 
 def _check_cases(cls: type[Operator], cases: Sequence[Case]) -> Verdict:
-    require(cases, "it has no cases: let the classmethod cases(rng) yield some")
+    # A case is a graph of one node: for what is composed of the graph around it that is none.
+    require(cases or cls.has_compose_in(), "it has no cases: let the classmethod cases(rng) yield some")
     names = [case.name for case in cases]
     repeated = sorted({name for name in names if names.count(name) > 1})
     require(not repeated, f"several cases are called {', '.join(repeated)}")

@@ -19,6 +19,7 @@ from dovetail.frontend import (
     Dim,
     FormatError,
     GraphError,
+    MapType,
     OptionalType,
     OutOfMemory,
     SequenceType,
@@ -223,7 +224,7 @@ def _initializers(proto: GraphProto, raw_data: Mapping[int, NDArray[np.uint8]]) 
 
 
 def _input_type(item: ValueInfoProto, default: NDArray[Any] | None) -> TensorType | None:
-    """The declared type; None where a sub-graph declares none. Raises `FormatError` for a map or a sequence of sequences."""
+    """The declared type; None where a sub-graph declares none. Raises `FormatError` for a sequence of sequences and its kin."""
     try:
         declared = _value_type(item.type) if item.HasField("type") else None
     except FormatError as error:
@@ -251,15 +252,35 @@ def _output_types(proto: GraphProto) -> dict[str, TensorType]:
 
 
 def _value_type(proto: TypeProto) -> TensorType:
-    """A tensor, a sequence of tensors, or an optional one of either."""
+    """A tensor, a map from int64 or strings to plain values, a sequence of either, or an optional tensor or sequence of them."""
     kind = proto.WhichOneof("value")
     if kind == "optional_type" and not _is(proto.optional_type.elem_type, "optional_type"):
-        return OptionalType(_value_type(proto.optional_type.elem_type).dtype, None)
+        present = _value_type(proto.optional_type.elem_type)
+        if getattr(present, "keys", None) is None:
+            return OptionalType(present.dtype, None)
     if kind == "sequence_type" and _is(proto.sequence_type.elem_type, "tensor_type"):
         return SequenceType(_tensor_type(proto.sequence_type.elem_type).dtype, None)
+    if kind == "sequence_type" and _is_map(proto.sequence_type.elem_type):
+        items = _map_type(proto.sequence_type.elem_type)
+        return SequenceType(items.dtype, None, keys=items.keys)
+    if _is_map(proto):
+        return _map_type(proto)
     if kind != "tensor_type":
-        raise FormatError(f"the type is {_type_text(proto)}", hint="accepted: tensors, sequences of them, optionals of both")
+        raise FormatError(
+            f"the type is {_type_text(proto)}",
+            hint="accepted: tensors, sequences of them, optionals of both; maps from int64 or strings, sequences of them",
+        )
     return _tensor_type(proto)
+
+
+def _is_map(proto: TypeProto) -> bool:
+    keys = (TensorProto.INT64, TensorProto.STRING)
+    return _is(proto, "map_type") and proto.map_type.key_type in keys and _is(proto.map_type.value_type, "tensor_type")
+
+
+def _map_type(proto: TypeProto) -> MapType:
+    values = _tensor_type(proto.map_type.value_type)
+    return MapType(values.dtype, None, keys=data_type(proto.map_type.key_type))
 
 
 def _is(proto: TypeProto, kind: str) -> bool:
@@ -285,7 +306,7 @@ def _type_text(proto: TypeProto) -> str:
     opening, depth = "", 0
     while (kind := proto.WhichOneof("value")) in ("sequence_type", "optional_type", "map_type"):
         inner = getattr(proto, kind)
-        key = f"{inner.key_type}, " if kind == "map_type" else ""
+        key = f"{data_type(inner.key_type)}, " if kind == "map_type" else ""
         opening, depth = (
             f"{opening}{ {'sequence_type': 'seq', 'optional_type': 'optional', 'map_type': 'map'}[kind] }({key}",
             depth + 1,
