@@ -160,6 +160,16 @@ def test_listing_plugins_imports_none_and_no_numpy(dovetail: Program, tmp_path: 
     assert "No plugin was imported" in done.stderr
 
 
+def test_native_crashes_name_the_code_that_called(tmp_path: Path) -> None:
+    import subprocess
+
+    (tmp_path / "crashing.py").write_text("import os\n\n\ndef npu_probe():\n    os.abort()\n\n\nnpu_probe()\n")
+    code = "import sys\nfrom dovetail.cli import main\nsys.argv = ['dovetail', 'ops', '-l', 'crashing.py']\nmain()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode < 0
+    assert re.search(r'crashing.py", line 5 in npu_probe', done.stderr)
+
+
 def test_narrow_encodings_do_not_end_the_program(dovetail: Program) -> None:
     done = dovetail("plugins", "list", PYTHONIOENCODING="ascii")
     assert "Plugins" in done.stdout

@@ -117,7 +117,7 @@ def test_five_devices(site: Any) -> None:
 
 PACK = """
     from dovetail.hookspecs import hookimpl
-    from dovetail.op import FLOATS, Operator
+    from dovetail.op import FLOATS, Operator, OperatorError
 
     dovetail_api = "1.0"
 
@@ -132,7 +132,7 @@ PACK = """
             return X.with_shape({shape})
 
         def reference(self, X):
-            return X.T
+            return {result}
         {more}
 
     @hookimpl
@@ -153,14 +153,17 @@ CASES = """
     ("shape", "more", "verdict", "reason"),
     [
         ("X.shape[::-1]", CASES, "OK", ""),
-        ("X.shape[::-1]", "", "WARN", "has no cases"),
+        ("X.shape[::-1]", "", "WARN", "1 of 1 operators have no cases (com.acme::Turn)"),
         ("X.shape", CASES, "FAIL", "infer() gives float32[2, 3] for output 0, expected float32[3, 2]"),
         ("X.shape", "", "FAIL", "reference() gives float32[3, 2], infer() says float32[2, 3]"),
+        ("X.shape", "PICKY", "WARN", "have no cases"),
     ],
 )
 def test_packs(site: Any, shape: str, more: str, verdict: str, reason: str) -> None:
     site.metadata("fakes", {"ops": {"com.acme": "fake_pack"}})
-    site.module("fake_pack", PACK.format(shape=shape, more=more))
+    # What an operator refuses in words of its own is no fault.
+    result = "(_ for _ in ()).throw(OperatorError('values out of range'))" if more == "PICKY" else "X.T"
+    site.module("fake_pack", PACK.format(shape=shape, more="" if more == "PICKY" else more, result=result))
     code, found, _ = run_command(site, "doctor", "com.acme")
     plugin = found["fakes/ops/com.acme"]
     assert (code, plugin["verdict"]) == (int(verdict == "FAIL"), verdict)

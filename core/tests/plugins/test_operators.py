@@ -120,6 +120,14 @@ def test_an_unknown_domain_says_how_to_get_a_pack(site: Any, pack: Any) -> None:
     assert "an entry point 'com.none' in the group dovetail.ops" in caught.value.hint
 
 
+def test_a_pack_that_cannot_be_had_says_what_to_do(site: Any, pack: Any) -> None:
+    site.plugin("ops", "acme", pack("acme", "Twist"), requires=["dovetail>=99"])
+    with pytest.raises(UnknownOperator) as caught:
+        PluginManager().operator("acme", "Twist", 1)
+    assert "fake-ops-acme 1.0 (incompatible: " in caught.value.message
+    assert caught.value.hint.startswith("fake-ops-acme: pip install --upgrade 'dovetail>=99'. Or define the operator in a file")
+
+
 def test_an_unknown_standard_operator_gets_a_suggestion(site: Any) -> None:
     with pytest.raises(UnknownOperator, match=r"no operator ai.onnx::Convv is known") as caught:
         PluginManager().operator("", "Convv", 13)

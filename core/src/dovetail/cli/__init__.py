@@ -4,7 +4,9 @@ Exit codes: 0 done, 1 failed (a message and what to do about it on stderr), 2 ca
 Results go to stdout, as tables or with `--json`; progress and remarks go to stderr.
 """
 
+import contextlib
 import errno
+import faulthandler
 import os
 import sys
 from functools import cached_property
@@ -115,4 +117,7 @@ def main() -> None:
         # A terminal or pipe with a narrow encoding shows replacements instead of ending the program.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    # When native code of a plugin or driver ends the process, the Python stack names the plugin.
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        faulthandler.enable(sys.stderr)
     program(prog_name="dovetail")

@@ -143,7 +143,10 @@ class Operators:
                 message, hint="the model says that it was written for an older operator set; export it for a newer one"
             )
         hints = [_similar(op_type, {operator.op_type for operator in known})] if known else []
-        if domain and not known:
+        stopped = [r for r in self._packs(domain) if r.state != "loaded" and r.hint]
+        if domain and not known and stopped:
+            hints += [f"{r.distribution}: {r.hint.rstrip('.')}." for r in stopped]
+        elif domain and not known:
             hints.append(f"Install a package with an entry point {domain!r} in the group {HOST}.ops.")
         hints.append("Or define the operator in a file and add it: core.add_extension('my_ops.py').")
         error = UnknownOperator(f"no operator {printable(name)} is known{self._packs_in_words(domain)}", hint=" ".join(hints))

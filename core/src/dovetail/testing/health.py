@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -145,16 +145,24 @@ def _examine_pack(record: PluginRecord, tell: Tell) -> None:
     kit = kit_for(record, partial(_session, record))
     assert isinstance(kit, OpPackChecks)
     cases = {cls: cases_of(cls) for cls in kit.operators}
+    without = [cls for cls in kit.operators if not cases[cls]]
+    told_at_once = {f"{label(cls)}-cases" for cls in without}
     definitions = [check for cls in kit.operators for check in definition_checks(cls, cases[cls])]
     definitions += [check for check in kit.checks if check.name == "manifest"]
-    _run(record, tell, "looking at its operators", definitions, level="WARN")
+    _run(record, tell, "looking at its operators", [c for c in definitions if c.name not in told_at_once], level="WARN")
+    if without:
+        tell(_finding("WARN", _without_cases(without, len(kit.operators)), _retest(record)))
     claims = [check for cls in kit.operators for check in reference_checks(cls, cases[cls])]
-    without = [cls for cls in kit.operators if not cases[cls]]
     claims += [Check("cases", f"{label(cls)}-made-up", partial(_probed, cls), cls_key(cls)) for cls in without]
     _run(record, tell, "comparing references with inference and cases", claims)
     smoke = [Check("devices", cls_key(cls), partial(_smoke, kit.core, cases[cls][0])) for cls in kit.operators if cases[cls]]
     _run(record, tell, f"running each operator on {REFERENCE_DEVICE}", smoke)
     kit.close()
+
+
+def _without_cases(without: Sequence[Any], count: int) -> str:
+    names = ", ".join(dict.fromkeys(cls_key(cls) for cls in without[:SHOWN])) + (", ..." if len(without) > SHOWN else "")
+    return f"{len(without)} of {count} operators have no cases ({names}): references were compared with inference only"
 
 
 def _probed(cls: Any) -> Verdict:

@@ -196,7 +196,11 @@ def _check_definition(cls: type[Operator]) -> Verdict:
     require((cls.__doc__ or "").strip() and not str(cls.__doc__).startswith(f"{cls.__name__}("), "the class has no docstring")
     require(cls.outputs, "it has no output")
     for port in (*cls.inputs, *cls.outputs):
-        require(port.type, f"port {port.name!r} has no data type: write '{port.name}: T' and name the types of T in `types`")
+        # The values of a variadic port may differ in type, which no variable says.
+        require(
+            port.type or port.variadic,
+            f"port {port.name!r} has no data type: write '{port.name}: T' and name the types of T in `types`",
+        )
     names = [port.name for port in cls.inputs]
     for attribute, name in cls.legacy_attributes.items():
         require(name in names, f"legacy_attributes maps {attribute!r} to {name!r}, which is no input")
@@ -330,7 +334,10 @@ def probe(cls: type[Operator]) -> bool:
             types = infer(op, inputs, (), sum(not port.optional for port in cls.outputs) or 1)
         except DovetailError:
             continue  # These inputs are not for this operator.
-        outputs = compute(op.reference, Case("probe", op, tuple(inputs), ()))
+        try:
+            outputs = compute(op.reference, Case("probe", op, tuple(inputs), ()))
+        except DovetailError:
+            continue  # Nor are these: the reference says so in words of its own.
         for index, (got, want) in enumerate(zip(outputs, types, strict=False)):
             require(TensorType.of(got) == want, f"output {index}: reference() gives {TensorType.of(got)}, infer() says {want}")
         return True
