@@ -26,6 +26,7 @@ def model(tmp_path: Path) -> Path:
 
 def test_a_device_that_tunes(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("DOVETAIL_CACHE_LIMIT", raising=False)
     if not any(name.startswith("OPENCL") for name in dovetail.Core().available_devices):
         pytest.fail("the tests need an OpenCL device")
     result = CliRunner().invoke(program, ["tune", str(model), "-d", "OPENCL", "--shape", "3,8", "-t", "0.05", "--json"])

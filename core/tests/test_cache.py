@@ -16,6 +16,11 @@ from dovetail.errors import UsageError
 A, B, C = (cache_key(name) for name in "abc")
 
 
+@pytest.fixture(autouse=True)
+def _default_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOVETAIL_CACHE_LIMIT", raising=False)
+
+
 def test_an_entry_comes_back_and_can_be_replaced(tmp_path: Path) -> None:
     cache = FileCache("kernels", tmp_path)
     assert cache.get(A) is None
@@ -117,6 +122,7 @@ def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
     cache = FileCache("kernels")
     cache.put(A, b"1")
     assert cache.get(A) is None
+    assert not cache.keeps
 
 
 def test_folders_by_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -144,6 +150,27 @@ def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:
     cache.put(B, bytes(4_000))
     assert cache.get(B) is None  # larger than all there may be
     assert cache.get(C) is not None
+
+
+def test_other_entries_are_read_only_when_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a full cache takes longer than making what is put there."""
+    read: list[str] = []
+    ours = dovetail.cache._is_ours
+    monkeypatch.setattr("dovetail.cache._is_ours", lambda path: read.append(path) or ours(path))
+    cache = FileCache("kernels", tmp_path, limit=2_500)
+    cache.put(A, bytes(1_000))
+    cache.put(B, bytes(1_000))
+    assert not read
+    cache.put(C, bytes(1_000))
+    assert read
+    assert sum(cache.get(key) is not None for key in (A, B, C)) == 2
+
+
+def test_a_cache_that_keeps_nothing_says_so(tmp_path: Path) -> None:
+    assert FileCache("kernels", tmp_path).keeps
+    nothing = FileCache("kernels", tmp_path, limit=0)
+    nothing.put(A, b"")
+    assert (nothing.keeps, nothing.get(A)) == (False, None)
 
 
 def test_the_limit_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,11 @@ class FileCache:
         self._folder = None if root is None else root / section
         self._limit = _limit() if limit is None else limit
 
+    @property
+    def keeps(self) -> bool:
+        """False when nothing will ever be kept: there is no folder, or the limit is 0. Then there is nothing to make for it."""
+        return self._folder is not None and self._limit > 0
+
     def get(self, key: str) -> bytes | None:
         """The content, if it is there and whole: each has its digest in front."""
         if self._folder is None:
@@ -112,6 +117,8 @@ class FileCache:
 
     def _shrink(self, keep: str) -> None:
         assert self._folder is not None
+        if _bytes_in(self._folder) <= self._limit:  # the usual case; looking into every file would cost more than making most
+            return
         entries = sorted(_entries(self._section, self._folder), key=lambda entry: entry.used)
         excess = sum(entry.nbytes for entry in entries) - self._limit
         for entry in entries:
@@ -158,6 +165,15 @@ def _entries(section: str, folder: Path) -> Iterator[Entry]:
             stale = item.name.startswith(_WRITING) and time.time() - stat.st_mtime > _STALE
             if item.is_file(follow_symlinks=False) and (stale or _KEY.match(item.name)) and (stale or _is_ours(item.path)):
                 yield Entry(section, Path(item.path), stat.st_size, stat.st_mtime)
+
+
+def _bytes_in(folder: Path) -> int:
+    """The bytes of all files, entries or not: never less than those of the entries."""
+    total = 0
+    for item in os.scandir(folder):
+        with contextlib.suppress(OSError):  # as above
+            total += item.stat(follow_symlinks=False).st_size
+    return total
 
 
 def _is_ours(path: str) -> bool:

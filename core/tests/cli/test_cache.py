@@ -13,6 +13,11 @@ Invoke = Callable[..., Result]
 InvokeJson = Callable[..., Any]
 
 
+@pytest.fixture(autouse=True)
+def _default_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOVETAIL_CACHE_LIMIT", raising=False)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path / "cache"))

@@ -1,7 +1,7 @@
 """Opened devices, and a bench to build small graphs and run them without the runtime."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +107,12 @@ class ForcedDevice(OpenCLDevice):
         return tuple(k for k in found if k.name == self.forced) if self.forced else found
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Binaries of the tests stay out of the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        patch.setenv("DOVETAIL_CACHE_DIR", str(folder))
-        yield folder
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a cache that keeps what it is given; those of other tests keep nothing."""
+    monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("DOVETAIL_CACHE_LIMIT", raising=False)
+    return tmp_path
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyopencl as cl
 import pytest
 
 from dovetail.cache import FileCache
@@ -18,9 +19,8 @@ LAUNCH = Launch("fill.cl", SOURCE, "fill", (), (1,))
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path))
-    return tmp_path / "opencl"
+def folder(kept: Path) -> Path:
+    return kept / "opencl"
 
 
 def counts(info: DeviceInfo, launch: Launch = LAUNCH) -> tuple[int, int]:
@@ -76,8 +76,8 @@ def test_a_binary_that_the_driver_refuses_is_built_again(info: DeviceInfo, folde
     assert counts(info) == (0, 1)
 
 
-def test_a_folder_that_cannot_be_made_is_no_error(info: DeviceInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocked = tmp_path / "file"
+def test_a_folder_that_cannot_be_made_is_no_error(info: DeviceInfo, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = kept / "file"
     blocked.write_text("not a folder")
     monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(blocked))
     assert counts(info) == (1, 0)
@@ -85,8 +85,10 @@ def test_a_folder_that_cannot_be_made_is_no_error(info: DeviceInfo, tmp_path: Pa
 
 def test_a_cache_that_keeps_nothing(info: DeviceInfo, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOVETAIL_CACHE_LIMIT", "0")
+    monkeypatch.setattr(cl.Program, "get_info", None)  # a binary that nobody keeps is not asked for
     assert counts(info) == (1, 0)
     assert counts(info) == (1, 0)
+    assert not folder.exists()
 
 
 def test_build_failures_show_log_and_source(info: DeviceInfo, folder: Path) -> None:

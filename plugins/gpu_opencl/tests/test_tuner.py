@@ -20,12 +20,6 @@ FIRST, SECOND = Tiling(8, 8, 8, 2, 4), Tiling(8, 16, 8, 2, 4)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path))
-    return tmp_path
-
-
-@pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only two tilings exist; the model prefers the first."""
     monkeypatch.setattr("dovetail_gpu_opencl.kernels._tiles.tilings", lambda problem, caps: iter((FIRST, SECOND)))
@@ -45,7 +39,7 @@ def fixed_times(monkeypatch: pytest.MonkeyPatch, *times: float) -> None:
 
 @pytest.mark.usefixtures("two")
 def test_the_fastest_is_kept_used_and_not_tuned_again(
-    folder: Path, kind_device: Callable[[str], Any], bench: Any, product: Any, monkeypatch: pytest.MonkeyPatch
+    kept: Path, kind_device: Callable[[str], Any], bench: Any, product: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device, (graph, feeds, expected) = kind_device("GPU"), product
     fixed_times(monkeypatch, 5.0, 3.0)
@@ -59,10 +53,10 @@ def test_the_fastest_is_kept_used_and_not_tuned_again(
     assert set(used) == {SECOND}
     later = Tunings(device.caps.identity, device.caps.family, FileCache(SECTION))
     assert later.table() == {key: SECOND.numbers()}
-    assert [entry.section for entry in list_cache(folder)].count(SECTION) == 1
+    assert [entry.section for entry in list_cache(kept)].count(SECTION) == 1
 
 
-@pytest.mark.usefixtures("two", "folder")
+@pytest.mark.usefixtures("two", "kept")
 def test_a_candidate_whose_result_is_wrong_is_not_kept(
     kind_device: Callable[[str], Any], bench: Any, product: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,8 +93,8 @@ def test_times_are_positive_and_a_result_that_no_launch_wrote_is_wrong(
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"p": "x", "q": [1.5], "r": []}', b"\xff"])
-def test_damaged_tables_are_empty(content: bytes, folder: Path) -> None:
-    cache = FileCache(SECTION, folder)
+def test_damaged_tables_are_empty(content: bytes, kept: Path) -> None:
+    cache = FileCache(SECTION, kept)
     table = Tunings("device", "nobody", cache)
     cache.put(table._key, content)
     again = Tunings("device", "nobody", cache)
@@ -109,17 +103,15 @@ def test_damaged_tables_are_empty(content: bytes, folder: Path) -> None:
     assert Tunings("device", "nobody", cache).table() == {"p": [1, 2]}
 
 
-def test_processes_merge_what_they_find(folder: Path) -> None:
-    cache = FileCache(SECTION, folder)
+def test_processes_merge_what_they_find(kept: Path) -> None:
+    cache = FileCache(SECTION, kept)
     one, other = Tunings("device", "nobody", cache), Tunings("device", "nobody", cache)
     one.put("p", [1])
     other.put("q", [2])
     assert Tunings("device", "nobody", cache).table() == {"p": [1], "q": [2]}
 
 
-def test_numbers_that_do_not_fit_are_left_alone(
-    kind_device: Callable[[str], Any], bench: Any, product: Any, folder: Path
-) -> None:
+def test_numbers_that_do_not_fit_are_left_alone(kind_device: Callable[[str], Any], bench: Any, product: Any, kept: Path) -> None:
     from dovetail.device import TypedNode
 
     device, (graph, _, _) = kind_device("GPU"), product

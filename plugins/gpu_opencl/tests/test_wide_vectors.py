@@ -1,6 +1,7 @@
 """Vectors of 512 bits: used where the driver survives them, refused where it does not, found out without ending this process."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -71,9 +72,8 @@ def test_what_is_not_asked_for(source: str, device: OpenCLDevice, monkeypatch: p
     assert refuse_wide_vectors(source, dataclasses.replace(device.caps, needs_linker=True)) is None
 
 
-def test_the_answer_is_kept(info: DeviceInfo, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_is_kept(info: DeviceInfo, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the process and in the cache; a probe that ends its process, writes nothing or cannot be started says no."""
-    monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path))
     asked: list[str] = []
 
     def ends(identity: str) -> bool:

@@ -59,6 +59,8 @@ class Programs:
                 raise CompileError(_build_message(launch, node, str(error)), hint=_build_hint(self._caps)) from None
             raise as_dovetail(error, f"node {node}: building {launch.file}") from error
         self.builds += 1
+        if not self._cache.keeps:  # for a binary PoCL compiles every kernel once more
+            return program
         with contextlib.suppress(cl.Error):  # a driver that gives no binary costs the next process a build
             binaries = program.get_info(cl.program_info.BINARIES)
             if len(binaries) == 1 and binaries[0]:
