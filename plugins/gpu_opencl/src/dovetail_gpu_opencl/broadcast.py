@@ -30,7 +30,7 @@ class Access:
             return f"({acc}{vec})(({acc}){loaded(c_type, pointer, at)})"
         if self.run == "next" and c_type == "half":
             return f"convert_{acc}{vec}(vload_half{vec}(0, {pointer} + ({at})))"
-        if self.run == "next":
+        if self.run == "next" and not c_type.startswith("bfloat"):
             return f"convert_{acc}{vec}({vector_at(c_type, vec, f'{pointer} + ({at})')})"
         parts = ", ".join(f"({acc}){loaded(c_type, pointer, _shifted(at, i))}" for i in range(vec))
         return f"({acc}{vec})({parts})"

@@ -14,9 +14,10 @@ from dovetail.device import DType, Eltwise, PostOp, Reason, Refusal, TensorType,
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
+from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div, is_like, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Write
-from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, stored, vector_at
+from dovetail_gpu_opencl.narrow import VALUES, is_narrow
+from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, accumulator, assemble, stored, vector_at
 
 __all__ = ["Chain", "Expression", "as_chain", "elementwise_launch", "vector_width"]
 
@@ -35,7 +36,7 @@ class Expression(CLKernel):
     name = "elementwise"
     elementwise = True
     half_by_load = True
-    dtypes: ClassVar = frozenset(C_TYPES)
+    dtypes: ClassVar = frozenset(C_TYPES) | {DType.BFLOAT16}
 
     def __init__(
         self, floats: str | None, ints: str | None = None, *, vectorizable: bool = False, fold: bool = False, last: str = ""
@@ -87,6 +88,7 @@ class Chain(CLKernel):
     name = "chain"
     elementwise = True
     half_by_load = True
+    dtypes: ClassVar = FLOATS | {DType.BFLOAT16}
 
     def applies(self, node: TypedNode) -> Refusal | None:
         return Refusal(Reason.OPERATOR, node.op.key) if as_chain(node) is None else None
@@ -147,9 +149,10 @@ def elementwise_launch(
     of `a` and `R` for that of the result; the node's post-ops follow. Each work item computes `vec` elements.
     """
     result = node.outputs[0]
+    vec = 1 if any(is_narrow(t.dtype) for t in (result, *types)) else vec
     run_axes = _run_axes(result.dims, vec)
     chain = postops.epilogue(node, vec, run_axes)
-    parameters = "".join(f"__global const {C_TYPES[t.dtype]}* p{i}, " for i, t in enumerate(types))
+    parameters = "".join(f"__global const {STORED_TYPES[t.dtype]}* p{i}, " for i, t in enumerate(types))
     single = _block(node, types, statements, 1, run_axes)
     if vec == 1:
         body = f"  const int o = get_global_id(0);\n  if (o < {result.size}) {single}"
@@ -160,7 +163,7 @@ def elementwise_launch(
             f"  else for (const int last = {result.size}; o < last; ++o) {single}"
         ).replace("const int o", "int o", 1)
     post_args = " POST_ARGS" if node.post_ops else ""
-    kernel = f"__kernel void elementwise({parameters}__global {C_TYPES[result.dtype]}* dst{post_args}) {{\n{body}}}\n"
+    kernel = f"__kernel void elementwise({parameters}__global {STORED_TYPES[result.dtype]}* dst{post_args}) {{\n{body}}}\n"
     arguments = (*(Read(name) for name in names), Write(node.node.outputs[0]), *chain.arguments)
     work, local = spread(ceil_div(result.size, vec), caps)
     source = assemble("", {"HALF_STORAGE": "half" in kernel + chain.source}, chain.source, kernel)
@@ -172,17 +175,19 @@ def elementwise_launch(
 def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: int, run_axes: int) -> str:
     """Loads, the statements that make `s`, the chain, and the store, for `vec` elements from `o` on."""
     result = node.outputs[0]
-    out = C_TYPES[result.dtype]
+    out = STORED_TYPES[result.dtype]
     width = str(vec) if vec > 1 else ""
     lines = []
     for letter, index, tensor in zip(_LETTERS, range(len(types)), types, strict=False):
         access = access_to(tensor, result, run_axes)
         assert access is not None
-        c_type = accumulator(tensor.dtype) if tensor.dtype.is_float else C_TYPES[tensor.dtype]
-        lines.append(f"const {c_type}{width} {letter} = {access.load(f'p{index}', C_TYPES[tensor.dtype], c_type, vec)};")
+        c_type = accumulator(tensor.dtype) if tensor.dtype.is_float else VALUES.get(tensor.dtype, STORED_TYPES[tensor.dtype])
+        lines.append(f"const {c_type}{width} {letter} = {access.load(f'p{index}', STORED_TYPES[tensor.dtype], c_type, vec)};")
     # Doubles must not be rounded to float on their way to half.
     narrowed = result.dtype is DType.FLOAT16 and any(t.dtype is DType.FLOAT64 for t in types)
-    kind = ("double" if narrowed else accumulator(result.dtype) if result.dtype.is_float else out) + width
+    kind = (
+        "double" if narrowed else accumulator(result.dtype) if result.dtype.is_float else VALUES.get(result.dtype, out)
+    ) + width
     text = statements.replace("const R ", f"const {kind} ")
     text = re.sub(r"\bA\b", lines[0].split()[1], text)
     value = ("POST_V(s, o)" if vec > 1 else "POST(s, o)") if node.post_ops else "s"

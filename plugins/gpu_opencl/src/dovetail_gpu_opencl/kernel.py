@@ -10,7 +10,7 @@ from dovetail.device import PLAIN, Accepted, Binary, DType, Kernel, LayerConfig,
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.launch import Launch
-from dovetail_gpu_opencl.source import C_TYPES, missing_capability
+from dovetail_gpu_opencl.source import STORED_TYPES, missing_capability
 
 __all__ = ["FLOATS", "CLKernel", "ceil_div", "check_types", "group_size", "round_up", "spread"]
 
@@ -95,7 +95,7 @@ def check_types(
     for tensor in (*node.inputs, *node.outputs, *node.operands):
         if tensor is None:
             continue
-        if tensor.dtype not in dtypes or (computes and tensor.dtype not in C_TYPES):
+        if tensor.dtype not in dtypes or (computes and tensor.dtype not in STORED_TYPES):
             return Refusal(Reason.DTYPE, f"{tensor.dtype}")
         needs_none = not computes or (half_by_load and tensor.dtype is DType.FLOAT16)
         if not needs_none and (extension := missing_capability(tensor.dtype, caps)):

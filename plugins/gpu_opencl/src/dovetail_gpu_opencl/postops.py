@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dovetail.device import Binary, Eltwise, PostOp, Prelu, Reason, Refusal, Sum, TypedNode
 from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.launch import Argument, Read
-from dovetail_gpu_opencl.source import C_TYPES, accumulator, literal
+from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, literal
 
 __all__ = ["Epilogue", "check", "epilogue"]
 
@@ -91,7 +91,7 @@ def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1) -> Epilogue:
     if not node.post_ops:
         return Epilogue()
     acc = accumulator(node.outputs[0].dtype)
-    parameters = "".join(f", __global const {C_TYPES[operand.dtype]}* po{i}" for i, operand in enumerate(node.operands))
+    parameters = "".join(f", __global const {STORED_TYPES[operand.dtype]}* po{i}" for i, operand in enumerate(node.operands))
     passed = "".join(f", po{i}" for i in range(len(node.operands)))
     source = f"#define POST_ARGS {parameters}\n#define POST(s, o) post_1(s, o{passed})\n"
     source += _function("post_1", node, acc, 1, run_axes, parameters)
@@ -104,7 +104,7 @@ def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1) -> Epilogue:
 def _function(name: str, node: TypedNode, acc: str, vec: int, run_axes: int, parameters: str) -> str:
     vector = acc if vec == 1 else f"{acc}{vec}"
     accesses = [access_to(operand, node.outputs[0], run_axes) for operand in node.operands]
-    types = [C_TYPES[operand.dtype] for operand in node.operands]
+    types = [STORED_TYPES[operand.dtype] for operand in node.operands]
     loads = iter([a.load(f"po{i}", types[i], acc, vec) for i, a in enumerate(accesses) if a is not None])
     lines = [_statement(post_op, vector, acc, loads) for post_op in node.post_ops]
     return f"static {vector} {name}({vector} s, int o{parameters}) {{\n{''.join(lines)}  return s;\n}}\n"

@@ -10,10 +10,12 @@ import numpy as np
 
 from dovetail.device import DType
 from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.narrow import NARROW, typedefs
 
 __all__ = [
     "C_TYPES",
     "MOVABLE",
+    "STORED_TYPES",
     "accumulator",
     "assemble",
     "literal",
@@ -41,9 +43,13 @@ C_TYPES = {
 }
 """Bools are bytes of 0 and 1, as in NumPy."""
 
+STORED_TYPES = {**C_TYPES, **NARROW}
+"""What elements in memory are called, the types included that are computed in others (narrow.py)."""
+
 MOVABLE = frozenset(d for d in DType if d is not DType.STRING)
 """The data types that have bytes to move."""
 
+_NARROW_NAMES = frozenset(NARROW.values())
 _PRAGMAS = {
     "half": "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n",
     "double": "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n",
@@ -66,6 +72,8 @@ def accumulator(dtype: DType) -> str:
 
 def loaded(c_type: str, pointer: str, index: str) -> str:
     """The element `index` at a pointer to `c_type`; halves as float, by `vload_half`, which needs no extension."""
+    if c_type in _NARROW_NAMES:
+        return f"from_{c_type}({pointer}[{index}])"
     return f"vload_half({index}, {pointer})" if c_type == "half" else f"{pointer}[{index}]"
 
 
@@ -73,7 +81,8 @@ def stored(c_type: str, pointer: str, index: str, value: str) -> str:
     """The statement, without semicolon, that puts `value` at `index` as `c_type`, rounded to the nearest."""
     if c_type == "half":
         return f"vstore_half_rte({value}, {index}, {pointer})"
-    return f"{pointer}[{index}] = ({c_type})({value})"
+    rounded = f"to_{c_type}" if c_type in _NARROW_NAMES else f"({c_type})"
+    return f"{pointer}[{index}] = {rounded}({value})"
 
 
 def storage(dtype: DType, name: str = "T") -> dict[str, object]:
@@ -81,7 +90,7 @@ def storage(dtype: DType, name: str = "T") -> dict[str, object]:
 
     Kernels that touch their elements through these alone run in float16 on every device.
     """
-    c_type = C_TYPES[dtype]
+    c_type = STORED_TYPES[dtype]
     defines: dict[str, object] = {
         name: c_type,
         f"LOAD_{name}(p, i)": loaded(c_type, "(p)", "(i)"),
@@ -118,8 +127,9 @@ def _packed_types(text: str) -> str:
 
 @functools.cache
 def load(file: str) -> str:
-    """The text of `cl/<file>`."""
-    return (resources.files("dovetail_gpu_opencl") / "cl" / file).read_text(encoding="utf-8")
+    """The text of `cl/<file>`, with those files in it that it includes."""
+    text = (resources.files("dovetail_gpu_opencl") / "cl" / file).read_text(encoding="utf-8")
+    return re.sub(r'^#include "(\w+\.cl)"\n', lambda match: load(match[1]), text, flags=re.MULTILINE)
 
 
 def assemble(file: str, defines: Mapping[str, object], *fragments: str) -> str:
@@ -133,4 +143,4 @@ def assemble(file: str, defines: Mapping[str, object], *fragments: str) -> str:
     generated = "".join(fragments)
     used = [c_type for c_type in _PRAGMAS if c_type in text or c_type in generated]
     pragmas = "".join(_PRAGMAS[c_type] for c_type in used if not (c_type == "half" and defines.get("HALF_STORAGE")))
-    return f"{pragmas}{_packed_types(generated)}{text}{generated}{load(file) if file else ''}"
+    return f"{pragmas}{typedefs(text + generated)}{_packed_types(generated)}{text}{generated}{load(file) if file else ''}"

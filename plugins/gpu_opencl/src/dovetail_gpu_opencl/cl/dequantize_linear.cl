@@ -3,7 +3,7 @@
 // A work item computes one element. NDRange: (size, rounded up to the local size).
 //
 // Layout: the parameters of element o lie at o / (inner * axis) * outer_stride + o / inner % axis / block * block_stride +
-// o % inner * inner_stride.
+// o % inner * inner_stride. EXACT: the type of the difference.
 //
 // Tunables: the local size.
 #ifndef T
@@ -12,6 +12,8 @@
 #define S float
 #define LOAD_S(p, i) ((p)[i])
 #define Q uchar
+#define LOAD_Q(p, i) ((p)[i])
+#define EXACT long
 #endif
 #ifndef POST_ARGS
 #define POST_ARGS
@@ -24,6 +26,6 @@ __kernel void dequantize_linear(__global const Q* restrict src, __global const S
   const int o = get_global_id(0);
   if (o >= size) return;
   const int at = o / (inner * axis) * outer_stride + o / inner % axis / block * block_stride + o % inner * inner_stride;
-  const long whole = (long)src[o] - (zero ? (long)zero[at] : 0);
+  const EXACT whole = (EXACT)LOAD_Q(src, o) - (zero ? (EXACT)LOAD_Q(zero, at) : 0);
   STORE_T(dst, o, POST((float)whole * (float)LOAD_S(scale, at), o));
 }

@@ -1,9 +1,11 @@
-// dst = saturate(round(src / scale) + zero), halves to even; NaN becomes 0. zero may be NULL.
+// dst = saturate(round(src / scale) + zero), halves to even; NaN becomes 0. Floats of few bits are not rounded to whole numbers.
+// zero may be NULL.
 //
 // A work item computes one element. NDRange: (size, rounded up to the local size).
 //
 // Layout: the parameters of element o lie at o / (inner * axis) * outer_stride + o / inner % axis / block * block_stride +
-// o % inner * inner_stride. HALF_PRECISION: numerator, scale and quotient are rounded to half.
+// o % inner * inner_stride. PRECISE(x): x as the numerator, the scale and the quotient are rounded. WHOLE(x): the quotient as a
+// whole number, where the result is one. SATURATED(x): x in the range of Q.
 //
 // Tunables: the local size.
 #ifndef T
@@ -12,18 +14,11 @@
 #define S float
 #define LOAD_S(p, i) ((p)[i])
 #define Q uchar
-#endif
-#define CAT_(x, y, z) x##y##z
-#define CAT(x, y, z) CAT_(x, y, z)
-
-#ifdef HALF_PRECISION
-static float rounded(float x) {
-  ushort bits;
-  vstore_half_rte(x, 0, (half*)&bits);
-  return vload_half(0, (const half*)&bits);
-}
-#else
-#define rounded(x) (x)
+#define LOAD_Q(p, i) ((p)[i])
+#define STORE_Q(p, i, v) ((p)[i] = (v))
+#define PRECISE(x) (x)
+#define WHOLE(x) rint(x)
+#define SATURATED(x) ((x) != (x) ? (uchar)0 : convert_uchar_sat(x))
 #endif
 
 __kernel void quantize_linear(__global const T* restrict src, __global const S* restrict scale, __global const Q* zero,
@@ -33,6 +28,6 @@ __kernel void quantize_linear(__global const T* restrict src, __global const S* 
   if (o >= size) return;
   const int at = o / (inner * axis) * outer_stride + o / inner % axis / block * block_stride + o % inner * inner_stride;
   const float x = LOAD_T(src, o), s = LOAD_S(scale, at);
-  const float quotient = rint(rounded(rounded(x) / rounded(s))) + (zero ? (float)zero[at] : 0.0f);
-  dst[o] = quotient != quotient ? (Q)0 : CAT(convert_, Q, _sat)(quotient);
+  const float quotient = WHOLE(PRECISE(PRECISE(x) / PRECISE(s))) + (zero ? (float)LOAD_Q(zero, at) : 0.0f);
+  STORE_Q(dst, o, SATURATED(quotient));
 }

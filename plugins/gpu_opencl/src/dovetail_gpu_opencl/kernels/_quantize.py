@@ -3,10 +3,12 @@
 import math
 
 from dovetail.device import DType, TypedNode
+from dovetail_gpu_opencl.narrow import NARROW
 
-__all__ = ["STORED", "parameter_places"]
+__all__ = ["REAL", "STORED", "parameter_places"]
 
-STORED = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
+REAL = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
+STORED = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, *NARROW}) - {DType.BFLOAT16}
 
 
 def parameter_places(node: TypedNode) -> tuple[int, int, int, int, int, int]:

@@ -1,8 +1,14 @@
-"""Cast: floating-point numbers to integers are truncated, NaN becomes 0, and what is out of range the nearest bound."""
+"""Cast: floating-point numbers to integers are truncated, NaN becomes 0, and what is out of range the nearest bound.
 
-from dovetail.device import TypedNode
+Integers of 4 and 2 bits keep the low bits. Floats of 8 bits saturate unless the operator says otherwise.
+"""
+
+from typing import ClassVar
+
+from dovetail.device import DType, TypedNode
 from dovetail_gpu_opencl.elementwise import Expression
-from dovetail_gpu_opencl.source import C_TYPES
+from dovetail_gpu_opencl.narrow import VALUES, largest
+from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES
 
 __all__ = ["KERNELS"]
 
@@ -10,14 +16,21 @@ __all__ = ["KERNELS"]
 class Cast(Expression):
     """x as another type."""
 
+    dtypes: ClassVar = frozenset(STORED_TYPES)
+
     def text(self, node: TypedNode) -> str:
         source, target = node.inputs[0], node.outputs[0].dtype
         assert source is not None
-        if target.value == "bool":
+        if target is DType.BOOL:
             return "a != 0"
+        if target in VALUES:
+            return f"({VALUES[target]}){'(a != a ? 0L : convert_long_sat_rtz(a))' if source.dtype.is_float else 'a'}"
         if source.dtype.is_float and target.is_integer:
             c_type = C_TYPES[target]
             return f"a != a ? ({c_type})0 : convert_{c_type}_sat_rtz(a)"
+        if target.value.startswith("float8") and node.op.saturate and source.dtype is not target:  # type: ignore[attr-defined]
+            top = f"{largest(target)!r}f"
+            return f"a != a ? (float)a : clamp((float)a, -{top}, {top})"
         return "a"
 
 

@@ -1,16 +1,15 @@
-"""DequantizeLinear from integers of 8, 16 and 32 bits."""
+"""DequantizeLinear from integers of 2 to 32 bits and floats of 4 and 8."""
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.kernels._quantize import STORED, parameter_places
+from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, parameter_places
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write, ints
-from dovetail_gpu_opencl.source import C_TYPES, assemble, storage
+from dovetail_gpu_opencl.source import assemble, storage
 
 __all__ = ["KERNELS"]
 
-_REAL = frozenset({DType.FLOAT32, DType.FLOAT16})
-_WHOLE = STORED | {DType.INT32}
+_STORED = STORED | {DType.INT32}
 
 
 class Dequantize(CLKernel):
@@ -18,13 +17,13 @@ class Dequantize(CLKernel):
 
     name = "dequantize_linear"
     half_by_load = True
-    dtypes = _REAL | _WHOLE
+    dtypes = REAL | _STORED
 
     def check(self, node: TypedNode) -> Refusal | None:
         x, scale = node.inputs[:2]
         assert x is not None
         assert scale is not None
-        fits = x.dtype in _WHOLE and scale.dtype in _REAL and node.outputs[0].dtype in _REAL
+        fits = x.dtype in _STORED and scale.dtype in REAL and node.outputs[0].dtype in REAL
         return None if fits else Refusal(Reason.DTYPE, f"{x.dtype} by a scale of {scale.dtype} to {node.outputs[0].dtype}")
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
@@ -32,7 +31,8 @@ class Dequantize(CLKernel):
         assert x is not None
         assert scale is not None
         dst, names, chain = node.outputs[0], node.node.inputs, postops.epilogue(node)
-        defines = {"Q": C_TYPES[x.dtype], **storage(scale.dtype, "S"), **storage(dst.dtype)}
+        defines = {**storage(x.dtype, "Q"), **storage(scale.dtype, "S"), **storage(dst.dtype)}
+        defines["EXACT"] = "float" if x.dtype.is_float else "long"
         zero: Argument = Read(names[2]) if len(names) > 2 and names[2] else Null()
         arguments = (
             Read(names[0]),

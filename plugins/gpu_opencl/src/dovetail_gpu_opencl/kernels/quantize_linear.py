@@ -1,52 +1,75 @@
-"""QuantizeLinear to integers of 8 and 16 bits."""
+"""QuantizeLinear to integers of 2 to 16 bits and floats of 4 and 8."""
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.kernels._quantize import STORED, parameter_places
+from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, parameter_places
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write, ints
+from dovetail_gpu_opencl.narrow import VALUES, largest
 from dovetail_gpu_opencl.source import C_TYPES, assemble, storage
 
 __all__ = ["KERNELS"]
 
-_REAL = frozenset({DType.FLOAT32, DType.FLOAT16})
+_TO_HALF = """static float half_of(float x) {
+  ushort bits;
+  vstore_half_rte(x, 0, (half*)&bits);
+  return vload_half(0, (const half*)&bits);
+}
+"""
 
 
 class Quantize(CLKernel):
-    """quantize_linear.cl: an element a work item, in float; the quotient is rounded to half when that is the precision."""
+    """quantize_linear.cl: an element a work item, in float; the quotient is rounded to the precision."""
 
     name = "quantize_linear"
     half_by_load = True
     has_epilogue = False
-    dtypes = _REAL | STORED | {DType.INT32}
+    dtypes = REAL | STORED | {DType.INT32}
 
     def check(self, node: TypedNode) -> Refusal | None:
         scale, target = node.inputs[1], node.outputs[0].dtype
         assert scale is not None
-        if target not in STORED or scale.dtype not in _REAL:
+        if target not in STORED or scale.dtype not in REAL:
             return Refusal(Reason.DTYPE, f"{target} by a scale of {scale.dtype}")
-        return Refusal(Reason.DTYPE, "precision") if self._precision(node) not in _REAL else None
+        return Refusal(Reason.DTYPE, "precision") if _precision(node) not in REAL else None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         x, scale = node.inputs[:2]
         assert x is not None
         assert scale is not None
-        dst, names = node.outputs[0], node.node.inputs
+        dst, names, precision = node.outputs[0], node.node.inputs, _precision(node)
+        saturate: bool = node.op.saturate  # type: ignore[attr-defined]  # a QuantizeLinear operator
+        precise = {DType.FLOAT32: "(x)", DType.FLOAT16: "half_of(x)", DType.BFLOAT16: "from_bfloat16(to_bfloat16(x))"}[precision]
         defines = {
             **storage(x.dtype),
             **storage(scale.dtype, "S"),
-            "Q": C_TYPES[dst.dtype],
-            "HALF_PRECISION": self._precision(node) is DType.FLOAT16,
+            **storage(dst.dtype, "Q"),
+            "PRECISE(x)": precise,
+            "WHOLE(x)": "rint(x)" if dst.dtype.is_integer else "(x)",
+            "SATURATED(x)": f"({saturated(dst.dtype, saturate)})",
         }
         zero: Argument = Read(names[2]) if len(names) > 2 and names[2] else Null()
         arguments = (Read(names[0]), Read(names[1]), zero, Write(node.node.outputs[0]), *ints(dst.size, *parameter_places(node)))
         work, local = spread(dst.size, self.caps)
-        source = assemble("quantize_linear.cl", defines)
+        source = assemble("quantize_linear.cl", defines, _TO_HALF if precision is DType.FLOAT16 else "")
         return (Launch("quantize_linear.cl", source, self.name, arguments, work, local, self.caps.exact_options),)
 
-    def _precision(self, node: TypedNode) -> DType:
-        number: int = node.op.precision  # type: ignore[attr-defined]  # a QuantizeLinear operator
-        assert node.inputs[1] is not None
-        return DType.from_onnx(number) if number else node.inputs[1].dtype
+
+def saturated(dtype: DType, saturate: bool) -> str:
+    """The C expression for the float `x` in the range of a stored type."""
+    if dtype in VALUES:
+        count = 1 << int(dtype.value[-1])
+        low = -count // 2 if dtype.is_signed else 0
+        return f"(x) != (x) ? ({VALUES[dtype]})0 : ({VALUES[dtype]})clamp(x, {low}.0f, {low + count - 1}.0f)"
+    if dtype.is_float:
+        top = f"{largest(dtype)!r}f"
+        return f"(x) != (x) ? (x) : clamp(x, -{top}, {top})" if saturate else "x"
+    return f"(x) != (x) ? ({C_TYPES[dtype]})0 : convert_{C_TYPES[dtype]}_sat(x)"
+
+
+def _precision(node: TypedNode) -> DType:
+    number: int = node.op.precision  # type: ignore[attr-defined]  # a QuantizeLinear operator
+    assert node.inputs[1] is not None
+    return DType.from_onnx(number) if number else node.inputs[1].dtype
 
 
 KERNELS = (Quantize(),)
