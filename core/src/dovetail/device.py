@@ -154,9 +154,13 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A kernel or device runs a node; `kernel` names how. True in a condition."""
+    """A kernel or device runs a node; `kernel` names how. True in a condition.
+
+    `from_operator` as in `NodeReport`: the kernel is the operator's own and not one of the device package.
+    """
 
     kernel: str = ""
+    from_operator: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +397,8 @@ class Device(ABC):
         """This device under the properties of one compilation, which then asks and compiles on what is returned.
 
         For devices whose answers depend on properties; what is returned shares whatever is costly with this one, which closes
-        it. Raises `UsageError` for a property that is unknown or makes no sense. The default is the device itself.
+        it. Raises `UnknownOption` for a property that the device does not have, `UsageError` for one that makes no sense. The
+        default is the device itself.
         """
         return self
 

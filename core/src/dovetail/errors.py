@@ -26,6 +26,7 @@ __all__ = [
     "ShapeError",
     "UnknownFormat",
     "UnknownOperator",
+    "UnknownOption",
     "UnsupportedNode",
     "UsageError",
     "did_you_mean",
@@ -62,6 +63,12 @@ class UsageError(DovetailError):
     """A call or command that cannot be meant: unknown option, wrong type of argument, use after close."""
 
     code = "DT001"
+
+
+class UnknownOption(UsageError):
+    """A property that the device does not have. Another device may: AUTO goes on to the next."""
+
+    code = "DT002"
 
 
 class FormatError(DovetailError):

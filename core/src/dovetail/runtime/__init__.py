@@ -6,6 +6,7 @@ from dovetail.runtime.infer_request import InferRequest, Results
 from dovetail.runtime.options import REFERENCE_DEVICE
 from dovetail.runtime.queue import AsyncInferQueue
 from dovetail.runtime.report import NodePlacement, PlanReport, ValuePlacement
+from dovetail.runtime.support import NodeSupport
 
 __all__ = [
     "REFERENCE_DEVICE",
@@ -14,6 +15,7 @@ __all__ = [
     "Core",
     "InferRequest",
     "NodePlacement",
+    "NodeSupport",
     "PlanReport",
     "Results",
     "ValuePlacement",

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.config import ConfigSource
-from dovetail.device import Device, DeviceInfo, Reason, Refusal
-from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UnknownFormat, UsageError, did_you_mean
+from dovetail.device import Device, DeviceInfo, Refusal
+from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UnknownFormat, UnknownOption, UsageError, did_you_mean
 from dovetail.graph.model import Graph, Model, Node, types_with_inputs
 from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.op import Operator
@@ -22,7 +22,8 @@ from dovetail.runtime.compiled_model import CompiledModel, Shapes
 from dovetail.runtime.dispatch import Dispatch
 from dovetail.runtime.extensions import operators_in
 from dovetail.runtime.options import REFERENCE_DEVICE, CompileOptions, meant_for_core
-from dovetail.runtime.planner import Plan, Target, analyze, make_plan, optimise, place
+from dovetail.runtime.planner import Plan, Target, analyze, make_plan
+from dovetail.runtime.support import NodeSupport, ask
 
 __all__ = ["Core"]
 
@@ -141,12 +142,14 @@ class Core:
         finally:
             unfinished.unlink(missing_ok=True)
 
-    def analyze(self, model: Model) -> Graph:
+    def analyze(self, model: Model, device: str = "", properties: Properties | None = None) -> Graph:
         """The model's graph bound, typed and folded; open dimensions are taken as 1 (use `model.reshape` for others).
 
-        Values whose shapes only data tells have no type. Raises `OperatorError` and its kin naming the node.
+        Values whose shapes only data tells have no type. Raises `OperatorError` and its kin naming the node. With a device,
+        operators that no class defines and for which `properties` give it a kernel have the types that the model declares.
         """
-        graph, after = analyze(_specialised(model, None), self.plugins.operator, CompileOptions().MEMORY_LIMIT)
+        devices = [target.device for target in self._asked(device, properties)[0]] if device else []
+        graph, after = analyze(_specialised(model, None), self.plugins.operator, CompileOptions().MEMORY_LIMIT, devices)
         if after is None:
             return graph
         nodes = (*graph.nodes, *after.ready, *after.rest.nodes)
@@ -159,26 +162,16 @@ class Core:
         A node that is expanded or merged answers for what stands for it: with a refusal as soon as one part is refused. Nodes
         that are computed while planning are left out.
         """
-        names = self._resolve(device)
-        options = CompileOptions.read(self._set_for(names[0]))
-        targets = self._targets(names, options.device, fallback=False)
-        dispatch = Dispatch(self.plugins)
-        known, after = analyze(
-            _specialised(model, None), dispatch.find, options.MEMORY_LIMIT, [target.device for target in targets]
-        )
-        graph, _ = optimise(known, dispatch, targets, options, ())
-        answers: dict[str, str | Refusal] = {}
-        if after is not None:
-            on_host = any(target.name == REFERENCE_DEVICE for target in targets)
-            later = REFERENCE_DEVICE if on_host else Refusal(Reason.DYNAMIC, "its output shapes depend on data")
-            answers.update({node.name: later for node in (*after.ready, *after.rest.nodes)})
-        origins = {node.name: node.origins or (node.name,) for node in graph.nodes}
-        for name, (home, refusals) in place(graph, targets).items():
-            answer = home or refusals[-1][1]
-            for origin in origins[name]:
-                if origin not in answers or isinstance(answer, Refusal):
-                    answers[origin] = answer
-        return answers
+        answers = self.query_support(model, device)
+        return {name: found.device if found.refusal is None else found.refusal for name, found in answers.items()}
+
+    def query_support(self, model: Model, device: str, properties: Properties | None = None) -> dict[str, NodeSupport]:
+        """For each node of the model how the device would run it, and which package brings the kernel; as `query_model` else.
+
+        `properties` are those that `compile_model` would get.
+        """
+        targets, options = self._asked(device, properties)
+        return ask(_specialised(model, None), Dispatch(self.plugins), targets, options, self.plugins.provider)
 
     def compile_model(
         self, model: "Model | str | PathLike[str]", device: str = "AUTO", properties: Properties | None = None
@@ -188,12 +181,12 @@ class Core:
         `device` is a name from `available_devices`, its type (`TYPE` means `TYPE.0`), a kind (`CPU`, `GPU`: the best device of
         that kind), `AUTO` (the best of all), or `HETERO:A,B` (each node on the first that takes it). Nodes that the chosen
         devices refuse run on the reference device, and the report says why; with `FALLBACK` False that is an error.
-        `properties`: see `CompileOptions`; others go to the (first) device.
+        `properties`: see `CompileOptions`; others go to the (first) device. `AUTO` and kinds take a device that has them.
         """
         if not isinstance(model, Model):
             model = self.read_model(model)
         given = _mapping(properties)
-        names = self._resolve(device)
+        names = self._resolve(device, CompileOptions.read(given).device)
         options = CompileOptions.read({**self._set_for(names[0]), **given})
         targets = self._targets(names, options.device, options.FALLBACK)
         name = targets[0].name if ":" not in device else device
@@ -206,6 +199,18 @@ class Core:
             return made
 
         return CompiledModel(model, name, plan, options.PLAN_CACHE, (model, device, given, self._settings))
+
+    def prescribed_by(self, device: str, domain: str, op_type: str, properties: Properties | None = None) -> str:
+        """The (first) device, when under these properties it has a kernel of the user's for operators of this name; else `""`."""
+        target = self._asked(device, properties)[0][0]
+        return target.name if target.device.prescribes(domain, op_type) else ""
+
+    def _asked(self, device: str, properties: Properties | None) -> tuple[list[Target], CompileOptions]:
+        """Devices that are only asked, without one to fall back to."""
+        given = _mapping(properties)
+        names = self._resolve(device, CompileOptions.read(given).device)
+        options = CompileOptions.read({**self._set_for(names[0]), **given})
+        return self._targets(names, options.device, fallback=False), options
 
     # --- choosing devices ------------------------------------------------------------------------------------------
 
@@ -241,7 +246,7 @@ class Core:
             configured = opened.configured(options)
         except UsageError as error:
             if (meant := meant_for_core(options)) is not None:
-                raise UsageError(error.message, hint=f"{error.hint}; a property of every device: {meant}") from error
+                raise type(error)(error.message, hint=f"{error.hint}; a property of every device: {meant}") from error
             raise
         return Target(info.name, configured, options, self._provider(info))
 
@@ -250,7 +255,7 @@ class Core:
         loaded = (r for r in self.plugins.records() if (r.kind, r.key.lower(), r.state) == ("devices", key, "loaded"))
         return next(loaded).provider
 
-    def _resolve(self, device: str) -> list[str]:
+    def _resolve(self, device: str, options: Properties) -> list[str]:
         if not isinstance(device, str):
             raise UsageError(f"a device cannot be a {type(device).__name__}", hint="accepted: a name, such as 'AUTO'")
         head, _, tail = device.strip().partition(":")
@@ -263,10 +268,10 @@ class Core:
         if tail:
             raise UsageError(f"unknown virtual device {head!r}", hint="known: AUTO, HETERO:A,B")
         if word in ("AUTO", "CPU", "GPU", "NPU"):
-            return [self._best(word)]
+            return [self._best(word, options)]
         return [self.plugins.device_info(device).name]
 
-    def _best(self, word: str) -> str:
+    def _best(self, word: str, options: Properties) -> str:
         fitting = [info for info in self.devices if word in ("AUTO", info.kind)]
         if not fitting:
             found = ", ".join(f"{i.name} ({i.kind})" for i in self.devices) or "none"
@@ -274,7 +279,24 @@ class Core:
         for record in self.plugins.records():
             if word == "AUTO" and record.kind == "devices" and record.state in ("failed", "unavailable"):
                 log.warning("AUTO takes %s: %s is %s (%s)", fitting[0].name, record.id, record.state, record.reason)
-        return fitting[0].name
+        return self._having(word, fitting, options) if options else fitting[0].name
+
+    def _having(self, word: str, fitting: Sequence[DeviceInfo], options: Properties) -> str:
+        """The first device that has these properties of devices."""
+        lacking: list[UnknownOption] = []
+        for info in fitting:
+            try:
+                self._target(info.name, CompileOptions.read({**self._set_for(info.name), **options}).device)
+            except UnknownOption as error:
+                lacking.append(error)
+                continue
+            if lacking:
+                log.warning("%s takes %s: %s", word, info.name, "; ".join(error.message for error in lacking))
+            return info.name
+        if len(lacking) == 1:
+            raise lacking[0]
+        told = "; ".join(f"{error.message} ({error.hint})" for error in lacking)
+        raise UnknownOption(f"no {'' if word == 'AUTO' else word + ' '}device has all of these properties: {told}")
 
     def close(self) -> None:
         """Close every device that was opened. Compiled models must not be used afterwards."""

@@ -25,7 +25,7 @@ from dovetail.device import (
     TypedNode,
     run_reference,
 )
-from dovetail.errors import InferError, OperatorError, UsageError
+from dovetail.errors import InferError, OperatorError, UnknownOption
 from dovetail.hookspecs import hookimpl
 
 dovetail_api = "1.0"
@@ -59,13 +59,13 @@ class TraceDevice(Device):
             return Refusal(Reason.DYNAMIC, "shapes must be known while planning")
         if not (node.op.has_reference() or node.op.has_composition()):
             return Refusal(Reason.OPERATOR, f"{node.op.key} has no NumPy reference")
-        return Accepted(REFERENCE_KERNEL)
+        return Accepted(REFERENCE_KERNEL, from_operator=True)
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> "TraceExecutable":
-        """Raises `UsageError` for an option other than FILE."""
+        """Raises `UnknownOption` for an option other than FILE."""
         unknown = [name for name in options if name != "FILE"]
         if unknown:
-            raise UsageError(f"TRACE has no option {unknown[0]!r}", hint="known: FILE")
+            raise UnknownOption(f"TRACE has no option {unknown[0]!r}", hint="known: FILE")
         return TraceExecutable(graph, options.get("FILE"))
 
 

@@ -22,7 +22,7 @@ from dovetail.device import (
     TypedNode,
     choose,
 )
-from dovetail.errors import CompileError, UsageError
+from dovetail.errors import CompileError, UnknownOption, UsageError
 from dovetail_cpu_numpy.executable import NumpyExecutable, Placement
 from dovetail_cpu_numpy.generic import GENERIC
 from dovetail_cpu_numpy.hosted import hosted_kernels
@@ -46,10 +46,10 @@ OPTIONS = ("STUB",)
 
 
 def check_options(options: Mapping[str, Any]) -> frozenset[str]:
-    """The operator types whose kernels are left out (`STUB`). Raises `UsageError` for any other option."""
+    """The operator types whose kernels are left out (`STUB`). Raises `UnknownOption` for any other option."""
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
-        raise UsageError(f"NUMPY has no option {', '.join(map(repr, unknown))}", hint=f"known: {', '.join(OPTIONS)}")
+        raise UnknownOption(f"NUMPY has no option {', '.join(map(repr, unknown))}", hint=f"known: {', '.join(OPTIONS)}")
     stubs = options.get("STUB", ())
     if not isinstance(stubs, list | tuple) or not all(isinstance(one, str) for one in stubs):
         raise UsageError(f"option STUB is {stubs!r}; accepted: a list of operator types")
@@ -74,7 +74,7 @@ class NumpyDevice(Device):
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Everything with static shapes and a reference, unless a post-op does not fit."""
         choice = _choose(node)
-        return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.name)
+        return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.name, choice.kernel.from_operator)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """What the kernel that runs the node takes: its own for host kernels, any for elementwise ones, else everything plain."""

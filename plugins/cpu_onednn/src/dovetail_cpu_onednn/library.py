@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from dovetail.device import DeviceUnavailable, Unavailable
-from dovetail.errors import UsageError
+from dovetail.errors import UnknownOption, UsageError
 from dovetail_cpu_onednn.binding import Onednn
 
 __all__ = ["ENVIRONMENT", "Options", "default_threads", "library", "load"]
@@ -107,7 +107,7 @@ class Options:
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         if unknown := set(given) - set(self.KNOWN):
-            raise UsageError(
+            raise UnknownOption(
                 f"ONEDNN has no option {', '.join(sorted(map(repr, unknown)))}", hint=f"known: {', '.join(self.KNOWN)}"
             )
         self.threads: int | None = given.get("INFERENCE_NUM_THREADS")

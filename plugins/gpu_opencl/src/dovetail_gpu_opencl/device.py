@@ -94,7 +94,7 @@ class OpenCLDevice(Device):
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether one of the kernels runs the node with its post-ops."""
         choice = self._choose(node)
-        return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.title(node))
+        return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.title(node), choice.kernel.from_operator)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """What the operator's own kernel declares, any layout for elementwise kernels, else everything plain."""

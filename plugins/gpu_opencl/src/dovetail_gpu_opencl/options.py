@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from os import PathLike
 from typing import Any
 
-from dovetail.errors import UsageError, did_you_mean
+from dovetail.errors import UnknownOption, UsageError, did_you_mean
 
 __all__ = ["PRECISIONS", "QUEUES", "Options"]
 
@@ -39,11 +39,11 @@ class Options:
 
     @staticmethod
     def read(given: Mapping[str, Any]) -> "Options":
-        """Options from properties. Raises `UsageError` for an unknown name or value."""
+        """Options from properties. Raises `UnknownOption` for a name, `UsageError` for a value."""
         known = [field.name for field in fields(Options)]
         for name in given:
             if name not in known:
-                raise UsageError(f"unknown option {name!r} for OPENCL", hint=did_you_mean(name, known))
+                raise UnknownOption(f"OPENCL has no option {name!r}", hint=did_you_mean(name, known))
         options = Options(**given)
         if options.QUEUE not in QUEUES:
             raise UsageError(f"option QUEUE is {options.QUEUE!r}; accepted: {', '.join(QUEUES)}")
