@@ -222,7 +222,7 @@ def test_info(invoke_json: InvokeJson, linear: Path, device: str) -> None:
         "model", "format", "opsets", "inputs", "outputs", "nodes", "parameters", "parameter_bytes", "flops", "activation_bytes",
         "activation_bytes_unshared", "operators", "devices", "output_types",
     }  # fmt: skip
-    assert list(told["output_types"].values()) == [{"dtype": "float32", "shape": [4, 2]}]
+    assert list(told["output_types"].values()) == [{"dtype": "float32", "shape": [4, 2], "declared_shape": ["N", 2]}]
     assert told["opsets"] == {"": 17, "com.acme": 1}
     assert told["inputs"] == {"x": {"dtype": "float32", "shape": ["N", 3], "used_shape": [4, 3]}}
     assert (told["nodes"], told["parameters"], told["parameter_bytes"]) == (3, 8, 32)
@@ -235,6 +235,10 @@ def test_info(invoke_json: InvokeJson, linear: Path, device: str) -> None:
     (mine,) = (d for d in told["devices"] if d["device"] == device)
     assert (mine["error"], mine["accepted"], mine["nodes"], mine["refused"]) == (None, 3, 3, [])
     assert mine["provider"].startswith("dovetail-")
+    served = {row["operator"]: row for row in mine["operators"]}
+    assert served["MatMul"].pop("kernels") != []
+    assert served["MatMul"] == {"operator": "MatMul", "way": "kernel", "provider": mine["provider"], "nodes": 1}
+    assert sum(row["nodes"] for row in mine["operators"]) == 3
     assert mine["provider"].split()[0].endswith(device.partition(".")[0].lower())
 
 
@@ -244,8 +248,8 @@ def test_info_takes_open_dimensions_as_1(invoke: Invoke, invoke_json: InvokeJson
     assert told["flops"] == 16
     text = invoke("info", linear).stdout
     assert "float32[N, 3], here [1, 3]" in text
-    assert re.search(r"MatMul +1 +12 +75.0% +all", text)
-    assert re.search(r"output \w+ +float32\[1, 2\]", text)
+    assert re.search(r"MatMul +1 +12 +75.0% +kernel", text)
+    assert re.search(r"output \w+ +float32\[N, 2\], here \[1, 2\]", text)
     assert re.search(r"NUMPY +dovetail-cpu-numpy \S+ +3 of 3", text)
 
 
@@ -261,7 +265,7 @@ def test_info_names_refused_nodes(
     assert (picky["accepted"], picky["nodes"]) == (1, 2)
     assert picky["refused"] == [{"node": "relu", "operator": "Relu", "reason": "no kernel for this operator", "detail": "Relu"}]
     text = invoke("info", "m").stdout
-    assert re.search(r"Relu +1 +2 +50.0% +0 of 1", text)
+    assert re.search(r"Relu +1 +2 +50.0% +refused", text)
     assert re.search(r"PICKY.0 +Relu +no kernel for this operator: Relu +relu", text)
 
 

@@ -120,6 +120,46 @@ def test_the_lines_that_it_prints_change_it(site: Any, npu: None, monkeypatch: p
     assert (which("acme::Scale")["winner"], which("acme::Scale")["rule"]) == ("z/ops/acme", 1)
 
 
+LAYERED = """
+from dovetail.errors import UnknownOption
+def configured(self, options):
+    if set(options) - {"CONFIG_FILE"}:
+        raise UnknownOption("VPU has no such option")
+    self.names = tuple(options.get("CONFIG_FILE", ()))
+    return self
+Fake.configured = configured
+Fake.prescribes = lambda self, domain, op_type: f"{domain}::{op_type}" in self.names
+"""
+
+
+@pytest.mark.parametrize("arguments", [("--device", "vpu"), ()])
+def test_custom_layers(site: Any, device: Any, arguments: tuple[str, ...]) -> None:
+    """Here the names of the files are those of the operators that they are for."""
+    device("vpu", more=LAYERED)
+    site.plugin("ops", "acme", scale(), name="a")
+    told = which("acme::Scale", "-c", "acme::Scale", *arguments)
+    assert (told["winner"], told["rule"], told["custom_kernel"], told["device"]) == (
+        "fake-devices-vpu/devices/vpu",
+        1,
+        "VPU",
+        "VPU",
+    )
+    assert [c["lost_by_rule"] for c in told["candidates"]] == [1]
+    text = run("which", "acme::Scale", "-c", "acme::Scale", *arguments).stdout
+    assert re.search(r"used +custom layer of VPU +kernel", text)
+    assert "To choose another, leave the custom layer out." in text
+    other = which("acme::Scale", "-c", "acme::Other", *arguments)
+    assert (other["winner"], other["custom_kernel"]) == ("a/ops/acme", None)
+
+
+def test_a_custom_layer_for_what_nothing_else_defines(site: Any, device: Any, here: Path) -> None:
+    device("vpu", more=LAYERED)
+    (here / "dovetail.yaml").write_text("devices: {VPU: {CONFIG_FILE: ['acme::Mystery']}}")
+    told = which("acme::Mystery", "--device", "VPU")
+    assert (told["winner"], told["candidates"]) == ("fake-devices-vpu/devices/vpu", [])
+    assert "no operator acme::Mystery is known" in run("which", "acme::Mystery", code=1).stderr
+
+
 def test_what_is_told_of_each_candidate(site: Any, npu: None) -> None:
     site.plugin("ops", "acme", scale(kernel="NpuKernel(entry={'float32': 'f', 'float16': 'g'}),"), name="a")
     site.plugin("ops", "acme", scale(body=COMPOSITION, since=3, priority=7), name="z")

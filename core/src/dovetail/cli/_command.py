@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-__all__ = ["command", "config_file_option", "device_option", "extension_option", "shape_option"]
+__all__ = ["asked_config_file_option", "command", "config_file_option", "device_option", "extension_option", "shape_option"]
 
 Function = Callable[..., Any]
 
@@ -60,6 +60,16 @@ config_file_option = click.option(
     multiple=True,
     metavar="FILE.xml",
     help="Custom layers for the device of -d, as its property CONFIG_FILE: a file, or package:resource. Repeatable; later "
+    "ones win.",
+)
+
+asked_config_file_option = click.option(
+    "-c",
+    "--config-file",
+    "config_files",
+    multiple=True,
+    metavar="FILE.xml",
+    help="Custom layers for the devices that have the property CONFIG_FILE: a file, or package:resource. Repeatable; later "
     "ones win.",
 )
 

@@ -1,29 +1,38 @@
 """`dovetail info`: what a model consists of, what it costs, and which device runs which part of it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dovetail.cli._command import asked_config_file_option, extension_option, shape_option
 from dovetail.cli._command import command as make_command
-from dovetail.cli._command import extension_option, shape_option
 from dovetail.cli._output import count, print_json, print_table, remark, size
 
 if TYPE_CHECKING:
     from dovetail.graph import Graph, Model, Node, TensorType
-    from dovetail.runtime import Core
+    from dovetail.op import Operator
+    from dovetail.runtime import Core, NodeSupport
 
 
 @make_command("dovetail info model.onnx --shape image=8,3,224,224")
 @click.argument("model")
 @extension_option
+@asked_config_file_option
 @shape_option
-def command(model: str, extensions: tuple[str, ...], shapes: tuple[str, ...], as_json: bool) -> None:
+def command(
+    model: str, extensions: tuple[str, ...], config_files: tuple[str, ...], shapes: tuple[str, ...], as_json: bool
+) -> None:
     """Show what MODEL consists of and which devices run it.
 
-    That is its inputs, outputs, operators, parameters and cost; which package defines each operator; and for each device the
-    package that serves it, the operators that it runs, and the nodes that it refuses, with the reason.
+    That is its inputs, outputs, operators, parameters and cost; which package defines each operator; for each device the package
+    that serves it, how it runs each operator, and the nodes that it refuses, with the reason.
+
+    An operator runs by a "kernel" of the device's package, by a "custom kernel" of the user's (-c), or by what its definition
+    brings: its "own kernel" (a kernel source), a "composition" of other operators, or its "reference" in NumPy. "folded" nodes
+    are computed beforehand, those "left out" are not needed.
+
     FLOPs, memory and device support are for one set of input shapes: open dimensions are 1 unless --shape sets them. A
     multiply-add counts as two FLOPs. Device support is that of a plan before fusion: compositions expanded, batch norms
     folded; a refused node runs on the reference device.
@@ -31,11 +40,13 @@ def command(model: str, extensions: tuple[str, ...], shapes: tuple[str, ...], as
     \b
     JSON: {"model", "format", "opsets": {domain: version},
            "inputs": {name: {"dtype", "shape", "used_shape"}}, "outputs": [],
-           "output_types": {name: {"dtype", "shape"}},
+           "output_types": {name: {"dtype", "shape", "declared_shape"}},
            "nodes", "parameters", "parameter_bytes", "flops",
            "activation_bytes", "activation_bytes_unshared",
            "operators": [{"operator", "count", "analyzed", "flops", "provider"}],
            "devices": [{"device", "provider", "error", "accepted", "nodes",
+             "operators": [{"operator", "way", "kernels": [], "provider",
+               "nodes"}],
              "refused": [{"node", "operator", "reason", "detail"}]}]}
     Parameters are the elements of all constants; activation bytes the peak of
     intermediate values with and without reuse of memory; analyzed the number
@@ -46,20 +57,23 @@ def command(model: str, extensions: tuple[str, ...], shapes: tuple[str, ...], as
     core = make_core(extensions)
     read = core.read_model(model)
     used = closed(reshaped(read, shapes))
-    graph = core.analyze(used)
+    properties = {"CONFIG_FILE": list(config_files)} if config_files else {}
+    graph = core.analyze(used, "AUTO", properties) if properties else core.analyze(used)
     described = {
         "model": model,
         "format": read.format,
         "opsets": dict(read.opsets),
         "inputs": {name: _input(tensor, used.inputs[name]) for name, tensor in read.inputs.items()},
         "outputs": list(read.outputs),
-        "output_types": {name: _output(graph, now) for name, now in zip(read.outputs, graph.outputs, strict=True)},
+        "output_types": {
+            name: _output(graph, now, read.graph.types.get(name)) for name, now in zip(read.outputs, graph.outputs, strict=True)
+        },
         "nodes": len(read.graph.nodes),
         **_parameters(read.graph),
         "flops": _sum([_flops(node, graph) for node in graph.nodes]),
         **_activations(graph),
         "operators": _operators(core, read, graph),
-        "devices": [_support(core, used, graph, device) for device in core.available_devices],
+        "devices": [_support(core, used, graph, device, properties) for device in core.available_devices],
     }
     if as_json:
         print_json(described)
@@ -68,14 +82,30 @@ def command(model: str, extensions: tuple[str, ...], shapes: tuple[str, ...], as
 
 
 def _input(declared: "TensorType", used: "TensorType") -> dict[str, Any]:
+    if _is_container(declared):
+        return {"dtype": str(declared), "shape": None, "used_shape": None}
     shape = None if declared.shape is None else list(declared.shape)
     return {"dtype": declared.dtype.value, "shape": shape, "used_shape": list(used.dims)}
 
 
-def _output(graph: "Graph", name: str) -> dict[str, Any] | None:
-    """The type of an output; None for one that is known only at run time."""
+def _is_container(tensor: "TensorType | None") -> bool:
+    from dovetail.graph.types import CONTAINERS
+
+    return isinstance(tensor, CONTAINERS)
+
+
+def _output(graph: "Graph", name: str, declared: "TensorType | None") -> dict[str, Any] | None:
+    """The type of an output, and the shape that the model declares for it, with names for what is open.
+
+    None for one that is known only at run time; the shape of a sequence, map or optional is None.
+    """
     tensor = graph.types.get(name)
-    return {"dtype": tensor.dtype.value, "shape": list(tensor.dims)} if tensor is not None and tensor.is_static else None
+    if _is_container(tensor):
+        return {"dtype": str(tensor), "shape": None, "declared_shape": None}
+    if tensor is None or not tensor.is_static:
+        return None
+    open_shape = None if declared is None or declared.shape is None else list(declared.shape)
+    return {"dtype": tensor.dtype.value, "shape": list(tensor.dims), "declared_shape": open_shape}
 
 
 def _parameters(graph: "Graph") -> dict[str, int]:
@@ -93,8 +123,11 @@ def _parameters(graph: "Graph") -> dict[str, int]:
 def _flops(node: "Node", graph: "Graph") -> int | None:
     from dovetail.device import TypedNode
 
-    typed = TypedNode.of(node, graph)
-    return node.op.flops(typed.inputs, typed.outputs) if typed.is_static else None
+    typed, cls = TypedNode.of(node, graph), _definition(node)
+    if not typed.is_static or cls is None:
+        return None
+    op = node.op if type(node.op) is cls else node.op.known  # type: ignore[attr-defined]  # of an opaque operator
+    return int(op.flops(typed.inputs, typed.outputs))
 
 
 def _sum(numbers: Sequence[int | None]) -> int | None:
@@ -113,7 +146,7 @@ def _activations(graph: "Graph") -> dict[str, int | None]:
 
 def _operators(core: "Core", model: "Model", graph: "Graph") -> list[dict[str, Any]]:
     """One row an operator, the most expensive first: how often it is in the file, and after folding, and who defines it."""
-    providers = {node.op.key: core.plugins.provider(type(node.op)) for node in graph.nodes}
+    providers = {node.op.key: core.plugins.provider(cls) for node in graph.nodes if (cls := _definition(node)) is not None}
     in_file = Counter(node.op.key for node in model.graph.nodes)
     analyzed: dict[str, list[int | None]] = {key: [] for key in in_file}
     for node in graph.nodes:
@@ -131,30 +164,55 @@ def _operators(core: "Core", model: "Model", graph: "Graph") -> list[dict[str, A
     return sorted(rows, key=lambda row: (-(row["flops"] or 0), row["operator"]))
 
 
-def _support(core: "Core", model: "Model", graph: "Graph", device: str) -> dict[str, Any]:
-    from dovetail.device import Refusal
-    from dovetail.errors import DovetailError
+def _definition(node: "Node") -> "type[Operator] | None":
+    """The class that defines the node's operator; None where only the user's kernel knows it."""
+    from dovetail._opaque import OpaqueOperator
+
+    if not isinstance(node.op, OpaqueOperator):
+        return type(node.op)
+    return None if node.op.known is None else type(node.op.known)
+
+
+def _support(core: "Core", model: "Model", graph: "Graph", device: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    from dovetail.errors import DovetailError, UnknownOption
 
     operators = {node.name: node.op.key for node in graph.nodes}
-    provider = core.plugins.owner("devices", device.partition(".")[0].lower()).provider
-    try:
-        answers = core.query_model(model, device)
-    except DovetailError as error:
-        nodes = len(operators)
-        return {"device": device, "provider": provider, "error": str(error), "accepted": 0, "nodes": nodes, "refused": []}
-    refused = [
-        {"node": name, "operator": operators[name], "reason": answer.reason.value, "detail": answer.detail}
-        for name, answer in answers.items()
-        if isinstance(answer, Refusal)
-    ]
-    return {
+    told: dict[str, Any] = {
         "device": device,
-        "provider": provider,
+        "provider": core.plugins.owner("devices", device.partition(".")[0].lower()).provider,
         "error": None,
-        "accepted": len(answers) - len(refused),
-        "nodes": len(answers),
-        "refused": refused,
+        "accepted": 0,
+        "nodes": len(operators),
+        "operators": [],
+        "refused": [],
     }
+    try:
+        try:
+            answers = core.query_support(model, device, properties)
+        except UnknownOption:
+            answers = core.query_support(model, device)
+    except DovetailError as error:
+        return told | {"error": str(error)}
+    refused = [
+        {"node": name, "operator": operators[name], "reason": answer.refusal.reason.value, "detail": answer.refusal.detail}
+        for name, answer in answers.items()
+        if answer.refusal is not None
+    ]
+    served = _served(operators, answers)
+    return told | {"accepted": len(answers) - len(refused), "nodes": len(answers), "operators": served, "refused": refused}
+
+
+def _served(operators: Mapping[str, str], answers: "Mapping[str, NodeSupport]") -> list[dict[str, Any]]:
+    """How nodes run, and by whose kernels: those that do so alike in one row."""
+    rows = Counter(
+        (operators[name], answer.way, answer.kernels, answer.provider)
+        for name, answer in answers.items()
+        if answer.refusal is None
+    )
+    return [
+        {"operator": operator, "way": way, "kernels": list(kernels), "provider": provider, "nodes": number}
+        for (operator, way, kernels, provider), number in rows.items()
+    ]
 
 
 def _print(described: dict[str, Any]) -> None:
@@ -166,12 +224,25 @@ def _print(described: dict[str, Any]) -> None:
     for device in devices:
         if device["error"]:
             remark(f"{device['device']}: {device['error']}")
+    if others := _other_rows(devices):
+        print_table("Not by kernels of the device's package", ("operator", "device", "runs by", "kernels", "from"), others)
     if refused := _refused_rows(devices):
         print_table("Refused", ("device", "operator", "reason", "nodes"), refused)
 
 
 def _device_row(device: dict[str, Any]) -> tuple[str, str, str]:
     return device["device"], device["provider"], "error" if device["error"] else f"{device['accepted']} of {device['nodes']}"
+
+
+def _other_rows(devices: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """One row for the devices that run an operator alike; references of dovetail's own operators are left to the other table."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for device in devices:
+        for row in device["operators"]:
+            if row["way"] not in ("kernel", "reference"):
+                key = row["operator"], row["way"], ", ".join(row["kernels"]), row["provider"]
+                groups.setdefault(key, []).append(device["device"])
+    return [(operator, ", ".join(dict.fromkeys(names)), *rest) for (operator, *rest), names in groups.items()]
 
 
 def _refused_rows(devices: list[dict[str, Any]]) -> list[tuple[str, ...]]:
@@ -197,30 +268,33 @@ def _properties(described: dict[str, Any]) -> list[tuple[str, str]]:
         *((f"output {name}", _output_text(described["output_types"][name])) for name in described["outputs"]),
         ("nodes", count(described["nodes"])),
         ("parameters", f"{count(described['parameters'])} ({size(described['parameter_bytes'])})"),
-        ("FLOPs", _or_unknown(described["flops"], count)),
+        ("FLOPs", "not known" if described["flops"] is None else count(described["flops"])),
         ("activation memory", _activation_text(described)),
     ]
 
 
 def _input_text(given: dict[str, Any]) -> str:
     shape = given["shape"]
+    if given["used_shape"] is None:
+        return str(given["dtype"])
     shown = "..." if shape is None else ", ".join("?" if d is None else str(d) for d in shape)
     used = "" if shape == given["used_shape"] else f", here {given['used_shape']}"
     return f"{given['dtype']}[{shown}]{used}"
 
 
 def _output_text(known: dict[str, Any] | None) -> str:
-    return "known only at run time" if known is None else f"{known['dtype']}[{', '.join(map(str, known['shape']))}]"
+    if known is None:
+        return "known only at run time"
+    if known["shape"] is None:
+        return str(known["dtype"])
+    declared = known["declared_shape"]
+    return _input_text({**known, "shape": known["shape"] if declared is None else declared, "used_shape": known["shape"]})
 
 
 def _activation_text(described: dict[str, Any]) -> str:
     if described["activation_bytes"] is None:
         return "known only at run time"
     return f"{size(described['activation_bytes'])} ({size(described['activation_bytes_unshared'])} without reuse)"
-
-
-def _or_unknown(number: int | None, shown: Any) -> str:
-    return "known only at run time" if number is None else str(shown(number))
 
 
 def _operator_row(row: dict[str, Any], described: dict[str, Any]) -> list[str]:
@@ -231,9 +305,15 @@ def _operator_row(row: dict[str, Any], described: dict[str, Any]) -> list[str]:
 
 
 def _support_cell(row: dict[str, Any], device: dict[str, Any]) -> str:
-    refused = sum(r["operator"] == row["operator"] for r in device["refused"])
     if device["error"]:
         return "error"
     if not row["analyzed"]:
         return "folded"
-    return "all" if not refused else f"{row['analyzed'] - refused} of {row['analyzed']}"
+    ways = Counter[str]()
+    for one in device["operators"]:
+        if one["operator"] == row["operator"]:
+            ways[one["way"]] += one["nodes"]
+    ways["refused"] = sum(r["operator"] == row["operator"] for r in device["refused"])
+    ways["left out"] = row["analyzed"] - ways.total()
+    shown = {way: number for way, number in ways.items() if number > 0}
+    return ", ".join(shown) if len(shown) == 1 else ", ".join(f"{number} {way}" for way, number in shown.items())

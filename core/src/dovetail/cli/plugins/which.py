@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dovetail.cli._command import asked_config_file_option
 from dovetail.cli._command import command as make_command
 from dovetail.cli._output import print_json, print_table, print_text
-from dovetail.errors import DeviceNotFound, PluginConflict, did_you_mean
+from dovetail.errors import DeviceNotFound, PluginConflict, UnknownOperator, did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.plugins import PluginManager
     from dovetail.plugins.rules import Candidate, Judge
+    from dovetail.runtime import Core
 
 
 @make_command("dovetail plugins which com.acme::Twist --device NPU --dtype float32", name="which")
@@ -21,33 +23,44 @@ if TYPE_CHECKING:
 @click.option(
     "--opset", type=click.IntRange(min=1), metavar="N", help="The operator set version of the domain. [default: newest]"
 )
-def command(operator: str, device: str | None, dtype: str | None, opset: int | None, as_json: bool) -> None:
+@asked_config_file_option
+def command(
+    operator: str, device: str | None, dtype: str | None, opset: int | None, config_files: tuple[str, ...], as_json: bool
+) -> None:
     """List all definitions of an operator, and say which one is used.
 
     Nothing is run. DOMAIN::OP is for example com.acme::Twist; standard operators need no domain. Without --device nothing is
     known of kernels, and rule 2 is left out. A plan asks the device itself, which may refuse a shape or an attribute: then the
     next definition has its turn. The exit code is 1 when it is not decided.
 
+    Custom layers go before all definitions on their device. They are looked for, and the device is opened, when -c names any or
+    the configuration of the device has CONFIG_FILE.
+
     \b
     JSON: {"operator", "device", "dtype", "opset", "winner", "rule",
-           "reason", "hint", "candidates": [{"plugin", "provider", "since",
+           "reason", "hint", "custom_kernel": device or null,
+           "candidates": [{"plugin", "provider", "since",
            "until", "runs_by", "dtypes": [] or null, "owner", "priority",
            "lost_by_rule", "choose"}],
            "idle": [{"plugin", "state", "defines", "reason", "hint"}]}
     "idle" packs are installed and not in use; "defines" is null when the
-    pack has no manifest that tells. What is not asked for is null.
+    pack has no manifest that tells. What is not asked for is null. With a
+    custom kernel the winner is the plugin of the device that has it.
     """
-    from dovetail.plugins import PluginManager
+    from dovetail.cli._models import make_core
 
-    manager = PluginManager()
+    core = make_core()
     domain, op_type = _parsed(operator)
+    kind = _device_type(core.plugins, device)
+    custom = _custom(core, domain, op_type, device, config_files)
     described = {
         "operator": f"{domain}::{op_type}" if domain else op_type,
-        "device": _device_type(manager, device),
+        "device": custom.partition(".")[0] or kind,
         "dtype": _dtype(dtype),
         "opset": opset,
+        "custom_kernel": custom or None,
     }
-    described |= _decided(manager, domain, op_type, described)
+    described |= _decided(core.plugins, domain, op_type, described)
     if as_json:
         print_json(described)
     else:
@@ -62,6 +75,14 @@ def _parsed(operator: str) -> tuple[str, str]:
     if (key := operator_key(operator)) is None:
         raise click.UsageError(f"{operator!r} is not of the form DOMAIN::OP.")
     return key
+
+
+def _custom(core: "Core", domain: str, op_type: str, device: str | None, files: Sequence[str]) -> str:
+    """The device that has a kernel of the user's for the operator; empty for none."""
+    configured = core.plugins.config.devices.get((device or "").upper().partition(".")[0], {})
+    if not files and "CONFIG_FILE" not in configured:
+        return ""
+    return core.prescribed_by(device or "AUTO", domain, op_type, {"CONFIG_FILE": list(files)} if files else {})
 
 
 def _device_type(manager: "PluginManager", device: str | None) -> str | None:
@@ -80,18 +101,23 @@ def _dtype(dtype: str | None) -> str | None:
 
 def _decided(manager: "PluginManager", domain: str, op_type: str, asked: dict[str, Any]) -> dict[str, Any]:
     from dovetail.plugins.conflicts import NEWEST, idle_packs
-    from dovetail.plugins.rules import RULES, Suitability
+    from dovetail.plugins.rules import PREFERRED, RULES, Suitability
 
     version = asked["opset"] or NEWEST
-    candidates: Sequence[Candidate] = manager.candidates(domain, op_type, version)
+    candidates = _candidates(manager, domain, op_type, version, defined=not asked["custom_kernel"])
     judge = _judge(manager, asked["device"], asked["dtype"])
     lost: dict[str, int] = {}
     told: dict[str, Any] = {"winner": "", "rule": 0}
     try:
-        decision = manager.decide(domain, op_type, version, judge)
+        decision = None if asked["custom_kernel"] else manager.decide(domain, op_type, version, judge)
     except PluginConflict as error:
         told |= {"reason": error.message, "hint": error.hint}
-    else:
+        decision = None
+    if asked["custom_kernel"]:
+        owner = manager.owner("devices", asked["device"].lower())
+        lost = dict.fromkeys((c.plugin for c in candidates), PREFERRED)
+        told |= {"winner": owner.id, "rule": PREFERRED, "reason": RULES[PREFERRED], "hint": ""}
+    elif decision is not None:
         candidates, lost = decision.candidates, dict(decision.lost)
         reason = RULES.get(decision.rule, "there is no other definition")
         told |= {"winner": decision.winner.plugin, "rule": decision.rule, "reason": reason, "hint": ""}
@@ -103,6 +129,16 @@ def _decided(manager: "PluginManager", domain: str, op_type: str, asked: dict[st
         if defines is not False
     ]
     return told
+
+
+def _candidates(manager: "PluginManager", domain: str, op_type: str, version: int, *, defined: bool) -> "Sequence[Candidate]":
+    """The definitions; none need be there unless `defined`."""
+    try:
+        return manager.candidates(domain, op_type, version)
+    except UnknownOperator:
+        if defined:
+            raise
+        return ()
 
 
 def _judge(manager: "PluginManager", device: str | None, dtype: str | None) -> "Judge | None":
@@ -157,6 +193,8 @@ def _print(told: dict[str, Any]) -> None:
         )
         for c in told["candidates"]
     ]
+    if told["custom_kernel"]:
+        rows.insert(0, ("used", f"custom layer of {told['custom_kernel']}", "", "kernel", "", ""))
     print_table(title, ("", "definition", "versions", "runs by", "domain", ">priority"), rows)
     if told["idle"]:
         idle = [(i["plugin"], i["state"], _DEFINES[i["defines"]], i["reason"], i["hint"]) for i in told["idle"]]
@@ -165,7 +203,9 @@ def _print(told: dict[str, Any]) -> None:
         f"Rule {told['rule']}: {told['reason']}." if told["rule"] else f"{told['reason'][:1].upper()}{told['reason'][1:]}."
     )
     others = [c["choose"] for c in told["candidates"] if c["plugin"] != told["winner"] and c["choose"]]
-    if others:
+    if told["custom_kernel"]:
+        print_text("To choose another, leave the custom layer out.")
+    elif others:
         print_text(f"To choose {'another' if told['winner'] else 'one'}, set {' or '.join(others)},")
         print_text(f"or write in dovetail.yaml: prefer: {{{others[0].removeprefix('DOVETAIL_PREFER=').replace('=', ': ')}}}")
 

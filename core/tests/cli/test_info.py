@@ -1,0 +1,80 @@
+"""`dovetail info` for operators that devices run in different ways, with custom layers too."""
+
+import copy
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from dovetail._opaque import OpaqueOperator
+from dovetail.device import Accepted
+from dovetail.errors import UnknownOption
+from dovetail.graph import DType, GraphBuilder, TensorType
+from dovetail.op import Operator, UnboundOperator
+from dovetail.ops.neg import Neg
+from dovetail.ops.relu import Relu
+
+Invoke = Callable[..., Result]
+InvokeJson = Callable[..., Any]
+
+
+class Doubled(Operator):
+    """--x."""
+
+    domain = "com.acme"
+
+    def compose(self, g: Any, x: str) -> Any:
+        return g.node(Neg(), g.node(Neg(), x))
+
+
+@pytest.fixture
+def custom(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session with a device that may get a kernel for Mystery, one that may not, and a model of Mystery, Doubled and Relu."""
+    core, _ = toy_core(PLAIN=lambda node: False, OPEN=lambda node: False)
+    g = GraphBuilder()
+    x = g.node(Relu(), g.node(Doubled(), g.input("x", "float32", (2,))))
+    y = g.node(UnboundOperator("com.acme", "Mystery", 1, {}), x, name="mystery")
+    made = g.model([y])
+    types = {**made.graph.types, y: TensorType(DType.FLOAT32, (2,))}
+    made = dataclasses.replace(made, graph=made.graph.replace(types=types))
+    kind = type(core.plugins.open_device("OPEN.0", {}))
+
+    def configured(self: Any, options: Any) -> Any:
+        if options and self.info.type == "PLAIN":
+            raise UnknownOption("PLAIN has no option 'CONFIG_FILE'")
+        other = copy.copy(self)
+        other.prescribes = lambda domain, op_type: bool(options) and op_type == "Mystery"
+        return other
+
+    monkeypatch.setattr(kind, "configured", configured)
+    monkeypatch.setattr(kind, "supports", lambda _, node: Accepted("mine" if isinstance(node.op, OpaqueOperator) else "ref"))
+    monkeypatch.setattr("dovetail.cli._models.make_core", lambda extensions=(): core)
+    monkeypatch.setattr(core, "read_model", lambda path: made)
+
+
+@pytest.mark.usefixtures("custom")
+def test_info_with_custom_layers(invoke: Invoke, invoke_json: InvokeJson) -> None:
+    told = invoke_json("info", "m", "-c", "layers.xml")
+    rows = {row["operator"]: row for row in told["operators"]}
+    assert (rows["com.acme::Mystery"]["provider"], rows["com.acme::Mystery"]["flops"], told["flops"]) == (None, None, None)
+    plain, opened = (next(d for d in told["devices"] if d["device"] == name) for name in ("PLAIN.0", "OPEN.0"))
+    assert "com.acme::Mystery" in plain["error"]
+    ways = {row["operator"]: (row["way"], row["kernels"]) for row in opened["operators"]}
+    assert ways == {
+        "com.acme::Doubled": ("composition", ["ref"]),
+        "Relu": ("reference", ["ref"]),
+        "com.acme::Mystery": ("custom kernel", ["mine"]),
+    }
+    text = invoke("info", "m", "-c", "layers.xml").stdout
+    assert re.search(r"FLOPs +not known", text)
+    assert re.search(r"com.acme::Mystery +1 +\? +- +error +custom kernel +-", text)
+    assert re.search(r"com.acme::Mystery +OPEN.0 +custom kernel +mine +toy-open", text)
+    assert re.search(r"com.acme::Doubled +OPEN.0 +composition +ref +session", text)
+
+
+@pytest.mark.usefixtures("custom")
+def test_info_without_the_layers_names_the_operator(invoke: Invoke) -> None:
+    assert "com.acme::Mystery" in invoke("info", "m", code=1).stderr
