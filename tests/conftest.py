@@ -18,7 +18,7 @@ Done = subprocess.CompletedProcess[str]
 def run(*command: str | Path, cwd: Path | None = None, ok: bool = True) -> Done:
     """Run a command outside this test's environment; raises with what it printed when it fails and `ok` is true."""
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV") and not k.startswith("DOVETAIL_")}
-    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=kept, timeout=900)
+    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=kept, timeout=1800)
     if ok and done.returncode != 0:
         raise AssertionError(f"{command}\n{done.stdout}\n{done.stderr}")
     return done

@@ -166,7 +166,7 @@ def test_the_script_finds_the_sentence_itself(folder: Path, tmp_path: Path) -> N
     known.write_text("the cat sleeps\na cafe !\n\nsleeping . . .\n")
     command = [sys.executable, str(HERE / "search.py"), "A café!", "-d", "NUMPY", "--top", "2"]
     done = subprocess.run(
-        [*command, "--model", str(folder), "--sentences", str(known)], capture_output=True, text=True, check=False, timeout=120
+        [*command, "--model", str(folder), "--sentences", str(known)], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -112,7 +112,7 @@ def test_core_holds_no_device_vendor_or_plugin_name() -> None:
 
 def fresh(code: str) -> str:
     """Run code in a bare interpreter; returns what it prints."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
     return done.stdout.strip()
 
 

@@ -54,7 +54,7 @@ def run_commands(commands: str, fails: bool, folder: Path, environment: Any) -> 
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=300,
+            timeout=600,
             check=False,
         )
         printed += done.stdout

@@ -140,7 +140,7 @@ def test_little_memory(build: Any, good: bytes, tmp_path: Path, make: Any) -> No
     path.write_bytes(made if isinstance(made, bytes) else made.SerializeToString())
     fine.write_bytes(good)
     command = [sys.executable, "-c", READ_IN_LITTLE_MEMORY, str(fine), str(path), str(path.stat().st_size)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     start, _, end = NASTY[make].replace("PATH", str(path)).partition(".*")
     assert done.stdout.startswith(start), done.stdout[:2000]

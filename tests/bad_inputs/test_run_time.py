@@ -117,7 +117,7 @@ def test_run_after_close(compiled: Any) -> None:
 
 def test_the_same_request_started_twice(compiled: Any) -> None:
     request, held = compiled.create_infer_request(), threading.Event()
-    request.set_callback(lambda *_: held.wait(30))
+    request.set_callback(lambda *_: held.wait(600))
     request.start_async({"a": A, "b": B})
     try:
         with pytest.raises(DovetailError, match="the request is running"):

@@ -16,7 +16,7 @@ HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 
 def pages() -> list[str]:
     """Every Markdown file that is in the repository, or about to be."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", "*.md"]
+    command = ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard", "--", "*.md"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return sorted(name for name in set(listed.splitlines()) if (ROOT / name).exists())
 

@@ -72,7 +72,7 @@ def run_console(block: Block, folder: Path) -> str:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         printed += done.stdout

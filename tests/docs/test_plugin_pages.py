@@ -45,14 +45,14 @@ def write_files(page: str, machinery: ModuleType, folder: Path) -> None:
 def install(project: Path, target: Path) -> None:
     """As `pip install`, into a folder."""
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-build-isolation"]
-    done = subprocess.run([*command, "--target", target, project], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*command, "--target", target, project], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def run_python(content: str, folder: Path) -> str:
     """What the code prints, as a program in a fresh process."""
     (folder / "block.py").write_text(content, encoding="utf-8")
-    done = subprocess.run([sys.executable, "block.py"], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "block.py"], cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

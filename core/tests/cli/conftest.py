@@ -48,7 +48,7 @@ def dovetail(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"
     def run(*arguments: object, code: int = 0, **environment: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-c", "from dovetail.cli import main; main()", *map(str, arguments)]
         env = {**os.environ, **environment}
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 

@@ -71,7 +71,7 @@ class Site:
         paths = [str(self.folder), *sys.path]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment}
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)], env=env, capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", textwrap.dedent(code)], env=env, capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

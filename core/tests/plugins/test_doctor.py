@@ -66,7 +66,7 @@ def run_command(site: Any, *arguments: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, plugin id -> what `--json` says of it, and stderr, of `dovetail plugins ...` with the fake distributions."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site.folder), *sys.path])}
     command = [sys.executable, "-m", "dovetail.cli", "plugins", *arguments, "--json"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
     plugins = json.loads(done.stdout)["plugins"] if done.stdout else []
     return done.returncode, {p.get("id") or p["subject"]: p for p in plugins}, done.stderr
 
@@ -82,23 +82,21 @@ def install(site: Any, kind: str = "devices", **modules: str) -> None:
         site.module(f"fake_{key}", source)
 
 
-def test_five_devices(site: Any) -> None:
+def test_four_devices(site: Any) -> None:
     site.module("heavy_library", "import time\ntime.sleep(0.4)")
     install(
         site,
         healthy=device("healthy"),
         slow=device("slow").replace("import numpy", "import heavy_library\n    import numpy"),
-        hangs=device("hangs", probe="import time; time.sleep(600)"),
         crashes=device("crashes", probe="import ctypes; ctypes.string_at(0)"),
         lies=device("lies", plus_one="Mul"),
     )
-    code, found, _ = run_command(site, "doctor", "fakes", "--timeout", "10")
+    code, found, _ = run_command(site, "doctor", "fakes", "--timeout", "600")
     assert code == 1
     said = {key.rpartition("/")[2]: plugin for key, plugin in found.items()}
     assert {key: plugin["verdict"] for key, plugin in said.items()} == {
         "healthy": "OK",
         "slow": "WARN",
-        "hangs": "FAIL",
         "crashes": "FAIL",
         "lies": "FAIL",
     }
@@ -108,11 +106,19 @@ def test_five_devices(site: Any) -> None:
     assert "heavy_library" in said["slow"]["facts"]["heavy_imports"]
     assert "heavy_library" in reasons(said["slow"])
     assert "heavy_library" not in said["healthy"]["facts"]["heavy_imports"]
-    assert reasons(said["hangs"]) == "it hangs: no end after 10 s while registering its hooks and probing its devices"
     assert "crashes: SIGSEGV while registering its hooks and probing its devices" in reasons(said["crashes"])
     assert "fake_crashes.py" in said["crashes"]["traceback"]
     assert "Mul (mul-" in reasons(said["lies"])
     assert "Add (" not in reasons(said["lies"])
+
+
+def test_a_device_that_hangs(site: Any) -> None:
+    """On a busy machine the time may be up before the hooks are asked."""
+    install(site, hangs=device("hangs", probe="import time; time.sleep(3600)"))
+    code, found, _ = run_command(site, "doctor", "fakes", "--timeout", "8")
+    (plugin,) = found.values()
+    assert (code, plugin["verdict"]) == (1, "FAIL")
+    assert reasons(plugin).startswith("it hangs: no end after 8 s while ")
 
 
 PACK = """

@@ -4,7 +4,7 @@ import asyncio
 import pickle
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,20 @@ from dovetail.graph import Model
 from dovetail.op import FLOATS, Operator
 from dovetail.ops.relu import Relu
 
+GATE = threading.Event()
+"""Open unless a test holds it."""
+GATE.set()
+
 
 class Slow(Operator):
-    """Sleeps 20 ms, then adds one; a negative input is an error of the run."""
+    """Waits for the gate, sleeps 20 ms, adds one; a negative input is an error of the run."""
 
     domain = "test"
     inputs = ("X: T",)
     types = {"T": FLOATS}
 
     def reference(self, X: Any) -> Any:
+        GATE.wait()
         time.sleep(0.02)
         if (X < 0).any():
             raise ValueError("negative")
@@ -42,6 +47,14 @@ def slow(toy_core: Any) -> dovetail.CompiledModel:
     core, _ = toy_core(A=lambda node: False)
     compiled: dovetail.CompiledModel = core.compile_model(model(Slow()), "A")
     return compiled
+
+
+@pytest.fixture
+def held() -> Iterator[threading.Event]:
+    """The gate, closed: no run ends before the test sets it."""
+    GATE.clear()
+    yield GATE
+    GATE.set()
 
 
 def x(*values: float) -> Any:
@@ -80,7 +93,7 @@ def test_outputs_are_fresh_arrays(slow: dovetail.CompiledModel) -> None:
     assert first.flags.writeable
 
 
-def test_async_run_with_callback(slow: dovetail.CompiledModel) -> None:
+def test_async_run_with_callback(slow: dovetail.CompiledModel, held: threading.Event) -> None:
     request = slow.create_infer_request()
     seen: list[Any] = []
     request.set_callback(seen.append)
@@ -88,12 +101,13 @@ def test_async_run_with_callback(slow: dovetail.CompiledModel) -> None:
     request.start_async({"x": array}, "job 1")
     array[:] = 100
     assert request.wait(0.0) is False
-    assert request.wait(5) is True
+    held.set()
+    assert request.wait(600) is True
     assert seen == ["job 1"]
     assert request.results[0].tolist() == [2, 3]
 
 
-def test_a_request_runs_one_inference_at_a_time(slow: dovetail.CompiledModel) -> None:
+def test_a_request_runs_one_inference_at_a_time(slow: dovetail.CompiledModel, held: threading.Event) -> None:
     request = slow.create_infer_request()
     request.start_async({"x": x(1, 2)})
     for call in (request.infer, request.start_async):
@@ -101,6 +115,7 @@ def test_a_request_runs_one_inference_at_a_time(slow: dovetail.CompiledModel) ->
             call({"x": x(1, 2)})
     with pytest.raises(UsageError, match=r"running"):
         request.close()
+    held.set()
     request.wait()
     assert request.infer({"x": x(3, 4)})[0].tolist() == [4, 5]
 

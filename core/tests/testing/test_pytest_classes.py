@@ -16,7 +16,7 @@ def run_pytest(folder: Path, source: str, *options: str) -> tuple[int, dict[str,
     (folder / "toys.py").write_text(CONFTEST.read_text())
     (folder / "test_conformance.py").write_text(textwrap.dedent(source))
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "--rootdir", str(folder), *options]
-    done = subprocess.run([*command, str(folder)], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*command, str(folder)], cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|xfailed|error)", done.stdout)}
     return done.returncode, counts, done.stdout + done.stderr
 

@@ -68,16 +68,16 @@ def test_the_gil_is_released(bench):
     try:
         sys.setswitchinterval(1000)
         thread.start()
-        found = []
-        for _ in range(5):
+        for _ in range(200):  # on a busy machine the other thread may get no CPU during one call
             before = ticks[0]
             assert call() == 0
-            found.append(ticks[0] - before)
+            if counted := ticks[0] > before:
+                break
     finally:
         sys.setswitchinterval(interval)
         done.set()
         thread.join()
-    assert max(found) > 0
+    assert counted
 
 
 FORK = """
@@ -128,7 +128,7 @@ def test_fork(threads, when, says):
     """A child runs, or says why it cannot and what to do; it never waits for threads that do not exist."""
     env = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, str(threads), when]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert says in done.stdout
     assert says == "works" or "INFERENCE_NUM_THREADS=1" in done.stdout

@@ -66,7 +66,7 @@ def run(info: DeviceInfo, *words: str, code: int = 0) -> Any:
 
 def alone(folder: Path) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-I", str(folder / "reproduce.py")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def oclgrind() -> None:
 
 
 def sweep(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, SWEEP, *arguments], capture_output=True, text=True, check=False, timeout=600)
+    return subprocess.run([sys.executable, SWEEP, *arguments], capture_output=True, text=True, check=False, timeout=1800)
 
 
 def test_the_full_sweep_runs_every_kernel(infos: Sequence[DeviceInfo]) -> None:
