@@ -1,4 +1,4 @@
-"""The one-kernel attention against float64, at lengths round its blocks."""
+"""The one-kernel attentions against float64, at lengths round their blocks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,8 +34,19 @@ SIZES = [  # batch, heads, key-value heads, queries, keys, head, value head, for
 ]
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-def test_attention(sizes: tuple[Any, ...], kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+ROWS = [  # for CPUs, whose blocks are of 32 to 128 keys and up to 128 queries
+    (1, 2, 1, 129, 127, 3, 33, 3, "row", 0.0, False),
+    (1, 1, 1, 3, 257, 65, 1, 4, "full", 0.0, False),
+    (1, 1, 1, 130, 130, 4, 4, 4, "bool", 0.0, True),
+    (0, 2, 2, 3, 3, 4, 4, 4, "none", 0.0, False),
+]
+KERNELS = [*(("GPU", "attention", sizes) for sizes in SIZES), *(("CPU", "attention_rows", sizes) for sizes in SIZES + ROWS)]
+
+
+@pytest.mark.parametrize(("kind_of_device", "kernel", "sizes"), KERNELS)
+def test_attention(
+    kind_of_device: str, kernel: str, sizes: tuple[Any, ...], kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
     batch, heads, kv_heads, queries, keys, head, v_head, rank, kind, cap, causal = sizes
 
     def floats(*dims: int) -> Floats:
@@ -50,27 +61,51 @@ def test_attention(sizes: tuple[Any, ...], kind_device: Callable[[str], Any], be
     }
     mask = masks[kind]
     if kind == "bool":
-        mask[1] = False
+        mask[min(1, queries - 1)] = False
     added = 0.0 if mask is None else np.where(mask, 0, -np.inf) if mask.dtype == bool else mask
     expected = attend(q, k, v, added, cap, causal)
     if rank == 3:
         q, k, v = (np.ascontiguousarray(a.swapaxes(1, 2)).reshape(batch, a.shape[2], -1) for a in (q, k, v))
         expected = expected.swapaxes(1, 2).reshape(batch, queries, -1)
     op = bench.op("Attention", softcap=cap, is_causal=causal, q_num_heads=heads, kv_num_heads=kv_heads)
-    device = kind_device("GPU")
-    device.forced = "attention"
+    device = kind_device(kind_of_device)
+    device.forced = kernel
     graph, feeds = bench.single(op, [q, k, v, mask])
     got = bench.run(device, graph, feeds)[0]
     device.forced = ""
     assert got.shape == expected.shape
-    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-6 * max(1.0, float(np.abs(expected).max())))
+    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-6 * max(1.0, float(np.abs(expected).max(initial=0))))
 
 
-def test_nan_stays_in_its_row(kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 1e-3), ("float64", 1e-14)])
+def test_attention_by_rows_in_other_types(
+    dtype: str, tolerance: float, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """Halves are read and written by functions that every device has."""
+    device = kind_device("CPU")
+    q, k, v = (rng.standard_normal((1, 2, n, 17)).astype(dtype) for n in (7, 35, 35))
+    graph, feeds = bench.single(bench.op("Attention"), [q, k, v])
+    device.forced = "attention_rows"
+    got = bench.run(device, graph, feeds)[0]
+    device.forced = ""
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got, attend(q, k, v, 0.0, 0.0, False), rtol=0, atol=tolerance)
+
+
+def test_heads_that_do_not_fit_the_stack_of_a_work_item_are_refused(kind_device: Callable[[str], Any], bench: Any) -> None:
+    device = kind_device("CPU")
+    for size, taken in ((128, True), (1024, False)):
+        x = np.zeros((1, 1, 40, size), np.float32)
+        graph, _ = bench.single(bench.op("Attention"), [x, x, x])
+        assert ("attention_rows" in bench.accepted(device, graph, graph.nodes[0])) == taken
+
+
+@pytest.mark.parametrize(("kind_of_device", "kernel"), [("GPU", "attention"), ("CPU", "attention_rows")])
+def test_nan_stays_in_its_row(kind_of_device: str, kernel: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     q, k, v = (rng.standard_normal((1, 1, 5, 4)).astype(np.float32) for _ in range(3))
     q[0, 0, 3, 0] = np.nan
-    device = kind_device("GPU")
-    device.forced = "attention"
+    device = kind_device(kind_of_device)
+    device.forced = kernel
     graph, feeds = bench.single(bench.op("Attention"), [q, k, v])
     got = bench.run(device, graph, feeds)[0]
     device.forced = ""

@@ -1,4 +1,4 @@
-"""Attention in one kernel, for GPUs."""
+"""Attention in one kernel: by blocks in local memory on GPUs, by rows in private memory on CPUs."""
 
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail.ops.attention import Attention_23, Sizes
@@ -10,21 +10,21 @@ from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
 __all__ = ["KERNELS"]
 
 _LANES, _ROWS = 32, 4
+_MOST_QUERIES = 128
+_PRIVATE_BYTES = 256 * 1024
+"""What a work item on a CPU may have on its stack."""
 _PORTS = ("attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
 
 
-class AttentionBlocks(CLKernel):
-    """attention.cl."""
+class AttentionKernel(CLKernel):
+    """What both kernels share: which nodes they take, and their defines."""
 
-    name = "attention"
     dtypes = FLOATS | {DType.BOOL}
     has_epilogue = False
     half_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         op = operator(node)
-        if self.caps.kind != "GPU":
-            return Refusal(Reason.CAPABILITY, "made for GPUs")
         for name, given in list(zip(_PORTS, node.inputs[3:], strict=False))[1:]:
             if given is not None:
                 return Refusal(Reason.ATTRIBUTE, f"the input {name}")
@@ -38,21 +38,15 @@ class AttentionBlocks(CLKernel):
         sizes, mask = sizes_of(node), mask_of(node)
         if mask is not None and (not mask.rank or mask.dims[-1] != sizes.total):
             return Refusal(Reason.SHAPE, f"the mask {mask} for {sizes.total} keys")
-        if self._blocks(node) is None:
-            return Refusal(Reason.CAPABILITY, f"heads of {sizes.head} elements do not fit local memory")
         return None
 
-    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        s, op, mask = sizes_of(node), operator(node), mask_of(node)
-        if not node.outputs[0].size:
-            return ()
-        dtype = node.outputs[0].dtype
-        acc, blocks = accumulator(dtype), self._blocks(node)
-        assert blocks is not None
-        local_q, keys = blocks
+    def defines(self, node: TypedNode) -> dict[str, object]:
+        """Types, sizes and steps, the mask's place left out."""
+        s, op, mask, dtype = sizes_of(node), operator(node), mask_of(node), node.outputs[0].dtype
+        acc = accumulator(dtype)
         defines: dict[str, object] = {**storage(dtype), "ACC": acc, "HEADS": s.heads, "SHARE": s.heads // s.kv_heads}
         defines |= {"QUERIES": s.queries, "TOTAL": s.total, "D": s.head, "DV": s.v_head, "CAUSAL": op.is_causal}
-        defines |= {"SCALE": literal(op.factor(s), acc), "LOCAL_Q": local_q, "KEYS": keys}
+        defines["SCALE"] = literal(op.factor(s), acc)
         if op.softcap:
             defines["SOFTCAP"] = literal(op.softcap, acc)
         flat = node.outputs[0].rank == 3
@@ -60,12 +54,36 @@ class AttentionBlocks(CLKernel):
         defines |= steps("K", s.kv_heads, s.keys, s.head, flat) | steps("V", s.kv_heads, s.keys, s.v_head, flat)
         if mask is not None:
             defines |= {**storage(mask.dtype, "MASK_T"), "HAS_MASK": True, "MASK_BOOL": mask.dtype is DType.BOOL}
+        return defines
+
+
+class AttentionBlocks(AttentionKernel):
+    """For GPUs: attention.cl."""
+
+    name = "attention"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if self.caps.kind != "GPU":
+            return Refusal(Reason.CAPABILITY, "made for GPUs")
+        refusal = super().check(node)
+        if refusal is None and self._blocks(node) is None:
+            return Refusal(Reason.CAPABILITY, f"heads of {sizes_of(node).head} elements do not fit local memory")
+        return refusal
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        s, mask = sizes_of(node), mask_of(node)
+        if not node.outputs[0].size:
+            return ()
+        blocks = self._blocks(node)
+        assert blocks is not None
+        local_q, keys = blocks
+        defines = self.defines(node) | {"LOCAL_Q": local_q, "KEYS": keys}
+        if mask is not None:
             defines["MASK_AT(o)"] = f"({_mask_index(mask, s)})"
-        names = node.node.inputs[: 3 if mask is None else 4]
         items = _LANES * local_q
         work = (ceil_div(s.queries, _ROWS * local_q) * items, s.heads, s.batch)
-        arguments: tuple[Argument, ...] = (*map(Read, names), Write(node.node.outputs[0]))
-        return (Launch("attention.cl", assemble("attention.cl", defines), "attention", arguments, work, (items, 1, 1)),)
+        source = assemble("attention.cl", defines)
+        return (Launch("attention.cl", source, "attention", _arguments(node), work, (items, 1, 1)),)
 
     def _blocks(self, node: TypedNode) -> tuple[int, int] | None:
         """LOCAL_Q and KEYS: many queries a group where these are many, and as many keys as fit; None when nothing fits."""
@@ -83,6 +101,65 @@ class AttentionBlocks(CLKernel):
                 ):
                     return local_q, keys
         return None
+
+
+class AttentionRows(AttentionKernel):
+    """For CPUs: attention_rows.cl."""
+
+    name = "attention_rows"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if self.caps.kind != "CPU":
+            return Refusal(Reason.CAPABILITY, "made for CPUs")
+        refusal = super().check(node)
+        if refusal is None and self._keys(node) is None:
+            return Refusal(Reason.CAPABILITY, f"heads of {sizes_of(node).head} elements are too many for private memory")
+        return refusal
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        s, mask, keys = sizes_of(node), mask_of(node), self._keys(node)
+        if not node.outputs[0].size:
+            return ()
+        assert keys is not None
+        block = self._queries(s)
+        defines = self.defines(node) | {"BLOCK_Q": block, "KEYS": keys, "VECTORS": self._vectors, "VEC": self._lanes(node)}
+        if mask is not None:
+            dims = (1,) * (4 - mask.rank) + mask.dims
+            pitches = [0 if d == 1 else step for d, step in zip(dims, strides_of(dims), strict=True)]
+            defines |= dict(zip(("M_B", "M_H", "M_S", "M_K"), pitches, strict=True))
+        work = (ceil_div(s.queries, block), s.heads, s.batch)
+        source = assemble("attention_rows.cl", defines)
+        return (Launch("attention_rows.cl", source, "attention_rows", _arguments(node), work, (1, 1, 1)),)
+
+    @property
+    def _vectors(self) -> int:
+        """Vectors of sums for each of 4 rows, so that registers hold them."""
+        return 4 if self.caps.vector_registers >= 32 else 2
+
+    def _lanes(self, node: TypedNode) -> int:
+        return self.caps.lanes(accumulator(node.outputs[0].dtype))
+
+    def _queries(self, s: Sizes) -> int:
+        """As many as leave work for all cores: each block copies the keys and values anew."""
+        block = min(_MOST_QUERIES, round_up(s.queries, _ROWS))
+        while block > 16 and s.batch * s.heads * ceil_div(s.queries, block) < 4 * self.caps.compute_units:
+            block = round_up(block // 2, _ROWS)
+        return block
+
+    def _keys(self, node: TypedNode) -> int | None:
+        """The most keys of a block whose copies fit; None when even the fewest do not."""
+        s, columns = sizes_of(node), self._vectors * self._lanes(node)
+        itemsize, width = 8 if accumulator(node.outputs[0].dtype) == "double" else 4, round_up(s.v_head, columns)
+        for keys in (4 * columns, 2 * columns, columns):
+            wasted = keys > columns and keys >= 2 * s.total
+            if not wasted and itemsize * (keys * (s.head + width + _ROWS) + _MOST_QUERIES * (width + 2)) <= _PRIVATE_BYTES:
+                return keys
+        return None
+
+
+def _arguments(node: TypedNode) -> tuple[Argument, ...]:
+    names = node.node.inputs[: 3 if mask_of(node) is None else 4]
+    return (*map(Read, names), Write(node.node.outputs[0]))
 
 
 def operator(node: TypedNode) -> Attention_23:
@@ -118,4 +195,4 @@ def _mask_index(mask: TensorType, s: Sizes) -> str:
     return flat_index(s.scores, strides)
 
 
-KERNELS = (AttentionBlocks(),)
+KERNELS = (AttentionBlocks(), AttentionRows())

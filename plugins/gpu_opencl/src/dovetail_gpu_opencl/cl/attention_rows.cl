@@ -1,0 +1,188 @@
+// Attention for CPUs: dst = softmax(SCALE * q k' + mask) v for each head, in one pass over the keys (Milakov and Gimelshein, 2018).
+//
+// A work item computes BLOCK_Q queries of one head. It goes through blocks of KEYS keys, whose transpose and whose values it copies
+// into private memory; for ROWS queries at a time it computes the scores of a block, their exponentials, and what they add to the
+// result, all in vectors along the keys or along the elements of the result. A row that sees no key is zeros.
+// NDRange: (ceil(QUERIES / BLOCK_Q), HEADS, batch), local size 1.
+//
+// Layout: element d of query i, head h, batch b of q is at b * Q_B + h * Q_H + i * Q_S + d; k, v (heads shared by SHARE query
+// heads) and dst likewise. With HAS_MASK, the mask of query i, key j is at b * M_B + h * M_H + i * M_S + j * M_K; MASK_BOOL says that
+// false leaves a key out, otherwise masks are added. CAUSAL: query i sees the keys up to i.
+//
+// Tunables: BLOCK_Q, a multiple of ROWS; KEYS, a multiple of COLS; VECTORS; VEC (at most 8, see capabilities.py); COLS = VECTORS * VEC.
+// Private memory: KEYS * (D + DV + ROWS) + BLOCK_Q * (DV + 2) elements of ACC, DV (the size of values) rounded up to COLS.
+#ifndef T
+#define T float
+#define LOAD_T(p, i) ((p)[i])
+#define STORE_T(p, i, v) ((p)[i] = (v))
+#define ACC float
+#define SHARE 1
+#define QUERIES 1
+#define TOTAL 1
+#define D 1
+#define DV 1
+#define SCALE 1.0f
+#define Q_B 0
+#define Q_H 0
+#define Q_S D
+#define K_B 0
+#define K_H 0
+#define K_S D
+#define V_B 0
+#define V_H 0
+#define V_S DV
+#define Y_B 0
+#define Y_H 0
+#define Y_S DV
+#endif
+#ifndef BLOCK_Q
+#define BLOCK_Q 4
+#define KEYS 32
+#define VECTORS 2
+#define VEC 8
+#endif
+#define ROWS 4
+#define CAT_(x, y) x##y
+#define CAT(x, y) CAT_(x, y)
+#define VACC CAT(ACC, VEC)
+#define COLS (VECTORS * VEC)
+#define WIDTH ((DV + COLS - 1) / COLS * COLS)
+#ifdef HAS_MASK
+#define MASK_ARG , __global const MASK_T* restrict mask
+#else
+#define MASK_ARG
+#endif
+
+static ACC largest(const ACC* s) {
+  VACC most = *(const VACC*)s;
+  for (int j = VEC; j < KEYS; j += VEC) most = fmax(most, *(const VACC*)(s + j));
+  ACC found = -INFINITY;
+  const ACC* lanes = (const ACC*)&most;
+#pragma unroll
+  for (int l = 0; l < VEC; ++l) found = fmax(found, lanes[l]);
+  return found;
+}
+
+static ACC exponentials(ACC* s, const ACC base) {
+  VACC sum = (VACC)(0);
+  for (int j = 0; j < KEYS; j += VEC) {
+    const VACC e = exp(*(VACC*)(s + j) - base);
+    *(VACC*)(s + j) = e;
+    sum += e;
+  }
+  ACC found = 0;
+  const ACC* lanes = (const ACC*)&sum;
+#pragma unroll
+  for (int l = 0; l < VEC; ++l) found += lanes[l];
+  return found;
+}
+
+__kernel void attention_rows(__global const T* restrict q, __global const T* restrict k, __global const T* restrict v MASK_ARG,
+                             __global T* restrict dst) {
+  ACC keys[D * KEYS] __attribute__((aligned(64)));
+  ACC values[KEYS * WIDTH] __attribute__((aligned(64)));
+  ACC scores[ROWS * KEYS] __attribute__((aligned(64)));
+  ACC out[BLOCK_Q * WIDTH] __attribute__((aligned(64)));
+  ACC top[BLOCK_Q], sum[BLOCK_Q];
+  const int first = get_global_id(0) * BLOCK_Q, head = get_global_id(1), batch = get_global_id(2);
+  const int last = min(first + BLOCK_Q, QUERIES);
+  q += batch * Q_B + head * Q_H;
+  k += batch * K_B + head / SHARE * K_H;
+  v += batch * V_B + head / SHARE * V_H;
+  dst += batch * Y_B + head * Y_H;
+  for (int e = 0; e < BLOCK_Q * WIDTH; ++e) out[e] = 0;
+  for (int i = 0; i < BLOCK_Q; ++i) {
+    top[i] = -INFINITY;
+    sum[i] = 0;
+  }
+#ifdef CAUSAL
+  const int end = min(TOTAL, last);
+#else
+  const int end = TOTAL;
+#endif
+  for (int k0 = 0; k0 < end; k0 += KEYS) {
+    const int there = min(KEYS, TOTAL - k0);
+    for (int j = 0; j < KEYS; ++j) {
+      for (int d = 0; d < D; ++d) keys[d * KEYS + j] = j < there ? (ACC)LOAD_T(k, (k0 + j) * K_S + d) * SCALE : (ACC)0;
+      for (int d = 0; d < WIDTH; ++d) values[j * WIDTH + d] = j < there && d < DV ? (ACC)LOAD_T(v, (k0 + j) * V_S + d) : (ACC)0;
+    }
+    for (int i0 = first; i0 < last; i0 += ROWS) {
+      for (int j0 = 0; j0 < KEYS; j0 += COLS) {
+        VACC acc[ROWS][VECTORS];
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+          for (int c = 0; c < VECTORS; ++c) acc[r][c] = (VACC)(0);
+        for (int d = 0; d < D; ++d) {
+          VACC b[VECTORS];
+#pragma unroll
+          for (int c = 0; c < VECTORS; ++c) b[c] = *(VACC*)(keys + d * KEYS + j0 + c * VEC);
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r) {
+            const ACC x = (ACC)LOAD_T(q, min(i0 + r, QUERIES - 1) * Q_S + d);
+#pragma unroll
+            for (int c = 0; c < VECTORS; ++c) acc[r][c] += x * b[c];
+          }
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+          for (int c = 0; c < VECTORS; ++c) *(VACC*)(scores + r * KEYS + j0 + c * VEC) = acc[r][c];
+      }
+      for (int r = 0; r < ROWS; ++r) {
+        const int i = min(i0 + r, QUERIES - 1), row = i0 - first + r;
+        ACC* s = scores + r * KEYS;
+#ifdef SOFTCAP
+        for (int j = 0; j < KEYS; j += VEC) *(VACC*)(s + j) = SOFTCAP * tanh(*(VACC*)(s + j) / SOFTCAP);
+#endif
+#ifdef HAS_MASK
+        const int m0 = batch * M_B + head * M_H + i * M_S + k0 * M_K;
+#ifdef MASK_BOOL
+        for (int j = 0; j < there; ++j) s[j] = mask[m0 + j * M_K] ? s[j] : -INFINITY;
+#else
+        for (int j = 0; j < there; ++j) s[j] += (ACC)LOAD_MASK_T(mask, m0 + j * M_K);
+#endif
+#endif
+#ifdef CAUSAL
+        for (int j = max(0, i + 1 - k0); j < there; ++j) s[j] = -INFINITY;
+#endif
+        for (int j = there; j < KEYS; ++j) s[j] = -INFINITY;
+        const ACC now = fmax(top[row], largest(s));
+        const ACC base = now == -INFINITY ? (ACC)0 : now;
+        const ACC factor = exp(top[row] - base);
+        top[row] = now;
+        sum[row] = sum[row] * factor + exponentials(s, base);
+        if (k0 > 0)
+          for (int d = 0; d < WIDTH; d += VEC) *(VACC*)(out + row * WIDTH + d) *= factor;
+      }
+      for (int d0 = 0; d0 < WIDTH; d0 += COLS) {
+        ACC* o = out + (i0 - first) * WIDTH + d0;
+        VACC acc[ROWS][VECTORS];
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+          for (int c = 0; c < VECTORS; ++c) acc[r][c] = *(VACC*)(o + r * WIDTH + c * VEC);
+        for (int j = 0; j < there; ++j) {
+          VACC b[VECTORS];
+#pragma unroll
+          for (int c = 0; c < VECTORS; ++c) b[c] = *(VACC*)(values + j * WIDTH + d0 + c * VEC);
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r) {
+            const ACC x = scores[r * KEYS + j];
+#pragma unroll
+            for (int c = 0; c < VECTORS; ++c) acc[r][c] += x * b[c];
+          }
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+          for (int c = 0; c < VECTORS; ++c) *(VACC*)(o + r * WIDTH + c * VEC) = acc[r][c];
+      }
+    }
+  }
+  for (int i = first; i < last; ++i)
+    for (int d = 0; d < DV; ++d) {
+      const ACC total = sum[i - first];
+      STORE_T(dst, i * Y_S + d, total == 0 ? (ACC)0 : out[(i - first) * WIDTH + d] / total);
+    }
+}
