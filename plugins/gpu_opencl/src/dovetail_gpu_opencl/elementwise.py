@@ -14,7 +14,7 @@ from dovetail.device import DType, Eltwise, PostOp, Reason, Refusal, TensorType,
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div, is_like, spread
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.narrow import VALUES, is_narrow
 from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, accumulator, assemble, stored, vector_at
@@ -36,7 +36,8 @@ class Expression(CLKernel):
     name = "elementwise"
     elementwise = True
     half_by_load = True
-    dtypes: ClassVar = frozenset(C_TYPES) | {DType.BFLOAT16}
+    bfloat16_by_load = True
+    dtypes: ClassVar = frozenset(C_TYPES)
 
     def __init__(
         self, floats: str | None, ints: str | None = None, *, vectorizable: bool = False, fold: bool = False, last: str = ""
@@ -88,7 +89,7 @@ class Chain(CLKernel):
     name = "chain"
     elementwise = True
     half_by_load = True
-    dtypes: ClassVar = FLOATS | {DType.BFLOAT16}
+    bfloat16_by_load = True
 
     def applies(self, node: TypedNode) -> Refusal | None:
         return Refusal(Reason.OPERATOR, node.op.key) if as_chain(node) is None else None

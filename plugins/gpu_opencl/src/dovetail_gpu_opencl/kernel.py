@@ -36,6 +36,8 @@ class CLKernel(Kernel):
 
     half_by_load: ClassVar[bool] = False
     """True when float16 is only read by `vload_half` and written by `vstore_half`, which every device can (`source.storage`)."""
+    bfloat16_by_load: ClassVar[bool] = False
+    """True when elements are only touched through `source.storage`, and bfloat16 is accepted where float16 is."""
 
     def on(self, caps: Capabilities) -> Self:
         """This kernel for a device."""
@@ -47,12 +49,17 @@ class CLKernel(Kernel):
         """Whether this kernel runs the node as it is, its post-ops included."""
         refusal = self.applies(node)
         if refusal is None:  # not `or`: a refusal is false
-            refusal = check_types(node, self.dtypes, self.caps, self.computes, self.half_by_load)
+            refusal = check_types(node, self.accepted, self.caps, self.computes, self.half_by_load)
         if refusal is None and node.post_ops:
             refusal = postops.check(node) if self.has_epilogue else Refusal(Reason.POST_OP, f"{self.name} applies none")
         if refusal is None:
             refusal = self.check(node)
         return Accepted(self.title(node)) if refusal is None else refusal
+
+    @property
+    def accepted(self) -> frozenset[DType]:
+        """`dtypes`, with bfloat16 where it is like float16."""
+        return self.dtypes | {DType.BFLOAT16} if self.bfloat16_by_load and DType.FLOAT16 in self.dtypes else self.dtypes
 
     def applies(self, node: TypedNode) -> Refusal | None:
         """For kernels that are asked for every operator: why this one is not theirs."""

@@ -9,7 +9,7 @@ from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Read, Write, ints
-from dovetail_gpu_opencl.source import C_TYPES, accumulator
+from dovetail_gpu_opencl.source import STORED_TYPES, accumulator
 
 __all__ = ["ConvKernel", "geometry", "has_bias", "named", "problem_key", "sizes", "wide"]
 
@@ -26,7 +26,7 @@ class ConvKernel(CLKernel):
     def types(self, node: TypedNode) -> dict[str, object]:
         """The data types, and whether there is a bias."""
         dtype = node.outputs[0].dtype
-        return {"T": C_TYPES[dtype], "ACC": accumulator(dtype), "HAS_BIAS": has_bias(node)}
+        return {"T": STORED_TYPES[dtype], "ACC": accumulator(dtype), "HAS_BIAS": has_bias(node)}
 
     def sizes(self, node: TypedNode) -> dict[str, int]:
         """The numbers of the node, by the names that kernels use."""

@@ -15,7 +15,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
-from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
+from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, accumulator, assemble, storage
 
 __all__ = ["GemmDirect", "GemmKernel", "GemmRows", "Matrix", "Product", "ProductOf"]
 
@@ -187,6 +187,7 @@ class GemmDirect(GemmKernel):
 
     name = "gemm_direct"
     half_by_load = True
+    bfloat16_by_load = True
     dtypes = frozenset(C_TYPES) - {DType.BOOL}
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
@@ -215,4 +216,4 @@ def _defines(product: Product, node: TypedNode) -> dict[str, object]:
 
 def _types(product: Product, node: TypedNode) -> dict[str, object]:
     dtype = node.outputs[0].dtype
-    return {"T": C_TYPES[dtype], "ACC": accumulator(dtype), "HAS_BIAS": bool(product.bias)}
+    return {"T": STORED_TYPES[dtype], "ACC": accumulator(dtype), "HAS_BIAS": bool(product.bias)}

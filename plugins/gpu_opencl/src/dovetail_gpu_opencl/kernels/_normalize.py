@@ -21,6 +21,7 @@ class NormalizeLines(CLKernel):
 
     name = "normalize_lines"
     half_by_load = True
+    bfloat16_by_load = True
     mode = "MOMENTS"
 
     @abstractmethod

@@ -17,6 +17,7 @@ class PoolDirect(CLKernel):
     """One element a work item: pool.cl."""
 
     half_by_load = True
+    bfloat16_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         rank = geometry(node).rank

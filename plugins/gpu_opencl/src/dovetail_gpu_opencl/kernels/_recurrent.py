@@ -31,6 +31,7 @@ class Recurrence(CLKernel):
 
     name = "recurrent"
     half_by_load = True
+    bfloat16_by_load = True
     has_epilogue = False
     dtypes = FLOATS | {DType.INT32}
 

@@ -23,6 +23,7 @@ class Reduce(CLKernel):
 
     name = "reduce"
     half_by_load = True
+    bfloat16_by_load = True
     dtypes: ClassVar = frozenset(C_TYPES)
 
     def __init__(

@@ -100,6 +100,7 @@ class Weighted(_Resize):
     name = "resize"
     dtypes = frozenset(C_TYPES) - {DType.BOOL}
     half_by_load = True
+    bfloat16_by_load = True
 
     def suits(self, node: TypedNode) -> Refusal | None:
         mode = node.op.sampling.mode  # type: ignore[attr-defined]  # a Resize or Upsample operator
@@ -131,7 +132,7 @@ class Weighted(_Resize):
         return (Launch("resize.cl", assemble("resize.cl", defines, chain.source), self.name, arguments, work, local),)
 
     def _acc(self, node: TypedNode) -> str:
-        return "float" if node.outputs[0].dtype in (DType.FLOAT32, DType.FLOAT16) else "double"
+        return "float" if node.outputs[0].dtype in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16) else "double"
 
 
 def _joined(tables: list[NDArray[Any]]) -> Constant:

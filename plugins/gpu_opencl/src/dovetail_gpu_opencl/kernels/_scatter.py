@@ -49,6 +49,7 @@ class Scatter(CLKernel):
     name = "scatter"
     dtypes = MOVABLE
     half_by_load = True
+    bfloat16_by_load = True
     computes = False
     has_epilogue = False
 
@@ -59,7 +60,7 @@ class Scatter(CLKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         if _reduction(node) == "none":
             return None
-        return check_types(node, NUMBERS, self.caps, half_by_load=True)
+        return check_types(node, NUMBERS | {DType.BFLOAT16}, self.caps, half_by_load=True)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         if not node.outputs[0].size:
@@ -85,7 +86,7 @@ class Scatter(CLKernel):
 
     def _reduced(self, node: TypedNode, plan: Plan) -> tuple[Launch, ...]:
         dst = node.outputs[0]
-        narrow = dst.dtype is DType.FLOAT16
+        narrow = dst.dtype in (DType.FLOAT16, DType.BFLOAT16)
         value = "float" if narrow else C_TYPES[dst.dtype]
         defines = {**_defines(node, plan), **storage(dst.dtype), "VALUE": value, "JOIN(a, b)": _JOIN[_reduction(node)]}
         data, index, updates = (Read(name) for name in node.node.inputs)

@@ -17,6 +17,7 @@ class SoftmaxRows(CLKernel):
 
     name = "softmax"
     half_by_load = True
+    bfloat16_by_load = True
 
     def __init__(self, *, logarithm: bool = False) -> None:
         self._logarithm = logarithm
@@ -26,8 +27,8 @@ class SoftmaxRows(CLKernel):
         rows = _rows(node)
         acc = accumulator(dst.dtype)
         tunables = rows.defines(self.caps, acc)
-        if dst.dtype is DType.FLOAT16:
-            tunables["VEC"] = 1  # vectors of halves need an extension
+        if dst.dtype in (DType.FLOAT16, DType.BFLOAT16):
+            tunables["VEC"] = 1  # vectors of halves need an extension, those of bfloat16 there are none of
         defines = {**storage(dst.dtype), "ACC": acc, **tunables, "LOGARITHM": self._logarithm}
         chain = postops.epilogue(node, tunables["VEC"])
         work, local = rows.work(self.caps)

@@ -16,6 +16,7 @@ class Normalize(CLKernel):
 
     name = "batch_normalization"
     half_by_load = True
+    bfloat16_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         if len(node.outputs) > 1 or getattr(node.op, "training_mode", False):
@@ -46,6 +47,7 @@ class Train(CLKernel):
 
     name = "batch_normalization_training"
     half_by_load = True
+    bfloat16_by_load = True
     has_epilogue = False
 
     def check(self, node: TypedNode) -> Refusal | None:

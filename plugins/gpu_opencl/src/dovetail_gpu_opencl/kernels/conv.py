@@ -139,6 +139,7 @@ class ConvDirect(ConvKernel):
 
     name = "conv_direct"
     half_by_load = True
+    bfloat16_by_load = True
     max_spatial = MAX_SPATIAL
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:

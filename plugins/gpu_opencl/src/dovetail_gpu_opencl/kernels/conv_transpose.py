@@ -23,6 +23,7 @@ class Gathered(CLKernel):
 
     name = "conv_transpose"
     half_by_load = True
+    bfloat16_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         rank = _geometry(node).rank

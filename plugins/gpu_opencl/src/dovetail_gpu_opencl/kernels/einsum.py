@@ -21,6 +21,7 @@ class Einsum(CLKernel):
 
     name = "einsum"
     half_by_load = True
+    bfloat16_by_load = True
     dtypes = NUMBERS
 
     def check(self, node: TypedNode) -> Refusal | None:

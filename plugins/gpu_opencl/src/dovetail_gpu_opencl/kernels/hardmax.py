@@ -14,6 +14,7 @@ class Hardmax(CLKernel):
 
     name = "hardmax"
     half_by_load = True
+    bfloat16_by_load = True
     has_epilogue = False
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:

@@ -18,6 +18,7 @@ class NormalizeRows(CLKernel):
 
     name = "layer_normalization"
     half_by_load = True
+    bfloat16_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         if len(node.outputs) > 1:
@@ -31,8 +32,8 @@ class NormalizeRows(CLKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dtype, rows = node.outputs[0].dtype, _rows(node)
         tunables, acc = rows.defines(self.caps, accumulator(dtype)), accumulator(dtype)
-        if dtype is DType.FLOAT16:
-            tunables["VEC"] = 1  # vectors of halves need an extension
+        if dtype in (DType.FLOAT16, DType.BFLOAT16):
+            tunables["VEC"] = 1  # vectors of halves need an extension, those of bfloat16 there are none of
         has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
         epsilon = literal(node.op.epsilon, acc)  # type: ignore[attr-defined]  # a LayerNormalization operator
         defines = {**storage(dtype), "ACC": acc, "EPSILON": epsilon, "HAS_BIAS": has_bias, **tunables}

@@ -16,6 +16,7 @@ class Responses(CLKernel):
 
     name = "lrn"
     half_by_load = True
+    bfloat16_by_load = True
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dst, acc = node.outputs[0], accumulator(node.outputs[0].dtype)

@@ -15,6 +15,7 @@ class Loss(CLKernel):
 
     name = "negative_log_likelihood_loss"
     half_by_load = True
+    bfloat16_by_load = True
     has_epilogue = False
     dtypes = FLOATS | {DType.INT32, DType.INT64}
 

@@ -16,6 +16,7 @@ class TopK(CLKernel):
 
     dtypes = NUMBERS
     half_by_load = True
+    bfloat16_by_load = True
     has_epilogue = False
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
