@@ -1,5 +1,6 @@
 """`dovetail run`: a model once, with inputs from files."""
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -106,10 +107,22 @@ def _statistics(array: Any) -> dict[str, float | None]:
 def _first(value: Any) -> list[Any]:
     """Elements of an array, items of a sequence (`float32[3]` for a tensor), pairs of a map."""
     if value is None or isinstance(value, list | dict):
-        items = list(value.items() if isinstance(value, dict) else value or ())[:_SHOWN]
-        return [f"{item.dtype}{list(item.shape)}" if hasattr(item, "dtype") else item for item in items]
+        items = value.items() if isinstance(value, dict) else value or ()
+        return [_item(item) for item in itertools.islice(items, _SHOWN)]
     values = value.reshape(-1)[:_SHOWN].tolist()
     return [value if isinstance(value, bool | int | float | str) else str(value) for value in values]
+
+
+def _item(value: Any) -> Any:
+    import numpy as np
+
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, dict):
+        return {key: _item(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_item, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _print(described: dict[str, Any]) -> None:

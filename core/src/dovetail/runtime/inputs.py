@@ -98,8 +98,8 @@ class InputReader:
             return None
         is_list = isinstance(value, list | tuple)
         if isinstance(expected, SequenceType) and not is_list:
-            items = "arrays" if expected.keys is None else "dictionaries"
-            raise InputError(f"input {name!r} is {type(value).__name__}; accepted: a list of {items}, {expected}")
+            parts = "arrays" if expected.keys is None else "dictionaries"
+            raise InputError(f"input {name!r} is {type(value).__name__}; accepted: a list of {parts}, {expected}")
         if isinstance(expected, SequenceType) and isinstance(expected.items, MapType):
             return [_as_map(name, expected.items, item) for item in value]
         if not is_list or not isinstance(expected, SequenceType | OptionalType):
@@ -163,7 +163,7 @@ class InputReader:
 
 
 def _as_map(name: str, expected: MapType, value: Any) -> dict[Any, Any]:
-    """A dictionary of `int` or `str` to plain values. Raises `InputError`."""
+    """A dictionary of `int` or `str` to strings, or numbers of the right type. Raises `InputError`."""
     if not isinstance(value, Mapping):
         raise InputError(f"input {name!r} is {type(value).__name__}; accepted: a dictionary, {expected}")
     kinds: tuple[type, ...] = (str,) if expected.keys is DType.STRING else (int, np.integer)
@@ -183,4 +183,5 @@ def _plain(name: str, expected: MapType, values: list[Any]) -> list[Any]:
         )
     if wrong is not None:
         raise InputError(f"input {name!r} has the value {wrong!r:.60} ({type(wrong).__name__}); accepted: {expected}")
-    return values if expected.dtype is DType.STRING else list(np.array(values, expected.dtype.numpy).tolist())
+    # Numbers keep their type, which is all that tells it to those who read them.
+    return values if expected.dtype is DType.STRING else list(np.array(values, expected.dtype.numpy))
