@@ -13,8 +13,9 @@ from dovetail.device import ANY, BYXF, FYXB, PLAIN, YXFB, LayerConfig, Layout, T
 from dovetail.errors import UsageError
 from dovetail.graph import DType, Graph, GraphBuilder, TensorType
 from dovetail.op import Operator
+from dovetail.passes import layout as layout_pass
 from dovetail.passes.constant_folding import fold_constants
-from dovetail.passes.layout import Reorder, assign_layouts
+from dovetail.passes.layout import ENTRIES, Reorder, assign_layouts
 
 DIMS = (2, 3, 4, 5)
 Choices = dict[str, tuple[LayerConfig, ...]]
@@ -269,3 +270,58 @@ def test_shapes_in_memory() -> None:
 
 def graph_type(dims: tuple[int, ...]) -> TensorType:
     return TensorType(DType.FLOAT32, dims)
+
+
+class Work:
+    """Counts the values that the search copies."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps = self.values = 0
+        advance = layout_pass._advance
+
+        def counted(node: Any, config: Any, alive: Any, graph: Any) -> Any:
+            self.steps += 1
+            self.values += len(alive)
+            return advance(node, config, alive, graph)
+
+        monkeypatch.setattr(layout_pass, "_advance", counted)
+
+
+def fan(width: int, joined: bool) -> tuple[Graph, Choices]:
+    """Nodes that read one value in several layouts, their results all outputs, or added up in the end."""
+    g = GraphBuilder()
+    x = g.input("x", "float32", DIMS)
+    values, choices = [], {}
+    for i in range(width):
+        values.append(g.node(Mix(), x, name=f"n{i}"))
+        kinds = (BYXF, YXFB, FYXB) if i % 2 else (BYXF, FYXB)
+        choices[f"n{i}"] = tuple(LayerConfig((kind,), (kind,)) for kind in kinds)
+    outputs = values
+    while joined and len(values) > 1:
+        pairs = list(itertools.zip_longest(values[::2], values[1::2], fillvalue=x))
+        outputs = values = [g.node(Mix(), *pair, name=f"a{len(choices) + i}") for i, pair in enumerate(pairs)]
+        for i in range(len(choices), len(choices) + len(pairs)):
+            choices[f"a{i}"] = (LayerConfig((ANY, ANY), (ANY,)), LayerConfig((YXFB, PLAIN), (BYXF,)))
+    return fold_constants(g.graph(outputs)), choices
+
+
+def test_the_work_for_outputs_of_one_value_grows_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, choices = fan(60, joined=False)
+    work = Work(monkeypatch)
+    found = laid_out(graph, choices)
+    assert work.steps <= 60 * 3 * 2**4  # configurations, and sets of layouts in which x may lie
+    assert work.values <= work.steps
+    x = np.random.default_rng(0).standard_normal(DIMS)
+    for got, want in zip(run(found, x, choices), run(graph, x, None), strict=True):
+        np.testing.assert_array_equal(got, want)
+    # All in one layout: x is reordered once, and every output back.
+    assert reordered(found) == 61 * graph.types["x"].nbytes
+
+
+def test_the_work_for_many_values_alive_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, choices = fan(30, joined=True)
+    work = Work(monkeypatch)
+    found = laid_out(graph, choices)
+    assert work.values <= 4 * ENTRIES * len(graph.nodes)
+    x = np.random.default_rng(0).standard_normal(DIMS)
+    np.testing.assert_array_equal(run(found, x, choices)[0], run(graph, x, None)[0])

@@ -104,10 +104,12 @@ class DType(enum.Enum):
     @staticmethod
     def from_onnx(number: int) -> "DType":
         """The DType of ONNX's TensorProto.DataType `number`. Raises `UsageError` for an unknown number."""
-        members = list(DType)
-        if 1 <= number <= len(members):
-            return members[number - 1]
-        raise UsageError(f"unknown ONNX data type number {number}", hint=f"known: 1 to {len(members)}")
+        if 1 <= number <= len(_IN_ONNX):
+            return _IN_ONNX[number - 1]
+        raise UsageError(f"unknown ONNX data type number {number}", hint=f"known: 1 to {len(_IN_ONNX)}")
+
+
+_IN_ONNX = tuple(DType)
 
 
 def _ml_dtype(name: str) -> np.dtype[Any]:

@@ -92,6 +92,11 @@ class Graph:
         return MappingProxyType({name: tuple(nodes) for name, nodes in found.items()})
 
     @functools.cached_property
+    def output_names(self) -> frozenset[str]:
+        """The outputs, to ask whether a value is among them."""
+        return frozenset(self.outputs)
+
+    @functools.cached_property
     def captures(self) -> tuple[str, ...]:
         """The values that a sub-graph reads from the graph around it, in order of first use."""
         own = {*self.inputs, *self.constants, *self.producers}

@@ -246,7 +246,7 @@ def _is_closed(graph: Graph, match: Match) -> bool:
     """Whether nothing but the result of a match is read outside of it."""
     inside = {id(node) for node in match.nodes}
     readers = ((name, graph.consumers.get(name, ())) for name in _inner(match))
-    return all(name not in graph.outputs and all(id(reader) in inside for reader in found) for name, found in readers)
+    return all(name not in graph.output_names and all(id(reader) in inside for reader in found) for name, found in readers)
 
 
 def _inner(match: Match) -> set[str]:

@@ -119,7 +119,7 @@ def _foldable_producer(value: str, graph: Graph) -> Node | None:
         return None
     if any(name and name not in graph.constants for name in producer.inputs[1:]):
         return None
-    only_reader = len(graph.consumers[value]) == 1 and value not in graph.outputs
+    only_reader = len(graph.consumers[value]) == 1 and value not in graph.output_names
     if isinstance(producer.op, Gemm) and not _plain_gemm(producer, graph):
         return None
     return producer if only_reader else None

@@ -29,7 +29,7 @@ def fuse_integer_products(graph: Graph, keeps: Callable[[Node, Graph], bool]) ->
         )
         if keeps(fused, graph):
             readers = graph.consumers.get(cast.outputs[0], ())
-            before[readers[0].name if readers and cast.outputs[0] not in graph.outputs else cast.name] = fused
+            before[readers[0].name if readers and cast.outputs[0] not in graph.output_names else cast.name] = fused
             gone |= {node.name, cast.name}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -40,7 +40,7 @@ def fuse_integer_products(graph: Graph, keeps: Callable[[Node, Graph], bool]) ->
 
 def _cast_of(node: Node, graph: Graph) -> Node | None:
     """The Cast to float32 that alone reads the sums of a MatMulInteger."""
-    if type(node.op) is not MatMulInteger or node.post_ops or node.writes[0] in graph.outputs:
+    if type(node.op) is not MatMulInteger or node.post_ops or node.writes[0] in graph.output_names:
         return None
     readers = graph.consumers.get(node.writes[0], ())
     if len(readers) != 1 or not isinstance(readers[0].op, Cast) or readers[0].post_ops:

@@ -55,7 +55,7 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
 
 
 def _only_reader(node: Node, graph: Graph) -> Node | None:
-    if len(node.writes) != 1 or node.outputs[0] != node.writes[0] or node.writes[0] in graph.outputs or node.op.is_view:
+    if len(node.writes) != 1 or node.outputs[0] != node.writes[0] or node.writes[0] in graph.output_names or node.op.is_view:
         return None
     readers = graph.consumers.get(node.writes[0], ())
     return readers[0] if len(readers) == 1 else None

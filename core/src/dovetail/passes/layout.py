@@ -1,6 +1,7 @@
 """Layout: choose a configuration for every node so that the fewest bytes are reordered, and put `Reorder` nodes where needed."""
 
 import dataclasses
+import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,12 +15,15 @@ __all__ = ["BEAM", "Reorder", "assign_layouts"]
 
 BEAM = 2048
 """States kept at once. The search is exact while it holds them all; graphs of usual width need a few dozen."""
+ENTRIES, LEAST = 4096, 8
+"""Values in all states together: the wider they are, the fewer are kept, but never fewer than `LEAST`. So the work grows with
+the number of nodes, whatever the graph."""
 
 Configurations = Callable[[TypedNode], Sequence[LayerConfig]]
 
 
-# For each value alive, the layouts in which it exists so far.
-State = tuple[tuple[str, frozenset[Layout]], ...]
+# For each value alive that does not lie alike in all states, the layouts in which it exists so far.
+State = frozenset[tuple[str, frozenset[Layout]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +50,44 @@ def assign_layouts(graph: Graph, configurations: Configurations) -> Graph:
 
 
 def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[LayerConfig]:
-    """Dynamic programming over the schedule; a state is what the values alive look like."""
+    """Dynamic programming over the schedule; a state is what the values alive look like.
+
+    Those that lie alike in all states are kept apart, so that a step costs what differs. An output that nobody reads any more
+    is settled at once: whatever follows, it costs a reorder or none.
+    """
     last = {name: i for i, node in enumerate(graph.nodes) for name in node.reads}
     outputs = set(graph.outputs)
-    states: dict[State, _Step] = {_state({n: frozenset({PLAIN}) for n in graph.inputs}): _Step((0, 0), None, None)}
+    alike: dict[str, frozenset[Layout]] = {name: frozenset({PLAIN}) for name in graph.inputs}
+    states: dict[State, _Step] = {frozenset(): _Step((0, 0), None, None)}
     for index, node in enumerate(graph.nodes):
+        reads = dict.fromkeys(node.reads)
+        touched = {name: alike.pop(name) for name in reads if name in alike}
+        ended = [name for name in (*reads, *node.writes) if last.get(name, -1) <= index]
         found: dict[State, _Step] = {}
         for state, step in states.items():
-            alive = dict(state)
+            alive = dict(state) | touched
             for rank, config in _concrete(node, choices[index], alive, graph):
                 after, nbytes = _advance(node, config, alive, graph)
-                after = {n: v for n, v in after.items() if n in outputs or last.get(n, -1) > index}
+                for name in ended:
+                    layouts = after.pop(name, None)
+                    if layouts is not None and name in outputs and PLAIN not in layouts:
+                        nbytes += graph.types[name].nbytes
                 cost = (step.cost[0] + nbytes + config.cost, step.cost[1] + rank)
-                key = _state(after)
+                key = frozenset(after.items())
                 if key not in found or cost < found[key].cost:
                     found[key] = _Step(cost, config, step)
-        states = found if len(found) <= BEAM else dict(sorted(found.items(), key=lambda item: item[1].cost)[:BEAM])
-    return _way_back(min(states.items(), key=lambda item: _final_cost(item, graph))[1])
+        states = _pruned(found)
+        common = frozenset.intersection(*states)
+        alike.update(common)
+        states = {state - common: step for state, step in states.items()} if common else states
+    return _way_back(min(states.values(), key=lambda step: step.cost))
 
 
-def _state(alive: Mapping[str, frozenset[Layout]]) -> State:
-    return tuple(sorted(alive.items(), key=lambda item: item[0]))
+def _pruned(states: dict[State, _Step]) -> dict[State, _Step]:
+    """The cheapest states, as many as there is room for."""
+    widest = max(map(len, states))
+    room = max(LEAST, min(BEAM, ENTRIES // max(1, widest)))
+    return states if len(states) <= room else dict(heapq.nsmallest(room, states.items(), key=lambda item: item[1].cost))
 
 
 def _concrete(
@@ -122,12 +143,6 @@ def _wants(node: Node, config: LayerConfig) -> Iterator[tuple[str, Layout]]:
         if name:
             yield name, layout
     yield from zip(node.operands, config.operands, strict=True)
-
-
-def _final_cost(item: tuple[State, _Step], graph: Graph) -> tuple[int, int]:
-    alive = dict(item[0])
-    back = sum(graph.types[n].nbytes for n in dict.fromkeys(graph.outputs) if n in alive and PLAIN not in alive[n])
-    return item[1].cost[0] + back, item[1].cost[1]
 
 
 def _way_back(step: _Step) -> list[LayerConfig]:

@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dovetail.graph.model import Graph, Node
 
 __all__ = ["Lifetime", "MemoryPlan", "plan_graph", "plan_memory", "plan_regions", "share_storage"]
@@ -41,17 +44,38 @@ def plan_memory(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple
 
     Greedy by size, best fit: the largest block first, each into the smallest gap among those that live with it.
     """
-    placed: list[tuple[int, int, Lifetime]] = []
+    ordered = sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.name))
+    placed = _Placed(len(ordered))
     offsets: dict[str, int] = {}
     peak = 0
-    for block in sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.name)):
+    for block in ordered:
         size = _aligned(block.nbytes, alignment)
-        rivals = sorted((o, end) for o, end, b in placed if b.first <= block.last and block.first <= b.last)
-        offset = _best_gap(rivals, size)
+        offset = _best_gap(*placed.rivals(block), size)
         offsets[block.name] = offset
-        placed.append((offset, offset + size, block))
+        placed.add(block, offset, offset + size)
         peak = max(peak, offset + size)
     return MappingProxyType(offsets), peak
+
+
+class _Placed:
+    """The blocks placed so far, by where they are: in arrays, so that looking for those that live with a block stays cheap."""
+
+    def __init__(self, count: int) -> None:
+        self._rows = np.empty((4, count), np.int64)
+        self._count = 0
+
+    def rivals(self, block: Lifetime) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Begins and ends of the blocks that live at the same time, in their order."""
+        starts, ends, first, last = self._rows[:, : self._count]
+        together = np.flatnonzero((first <= block.last) & (last >= block.first))
+        return starts[together], ends[together]
+
+    def add(self, block: Lifetime, start: int, end: int) -> None:
+        """Note a block at its place."""
+        at, count = int(self._rows[0, : self._count].searchsorted(start)), self._count
+        self._rows[:, at + 1 : count + 1] = self._rows[:, at:count]
+        self._rows[:, at] = start, end, block.first, block.last
+        self._count += 1
 
 
 def plan_regions(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple[Mapping[str, int], int]:
@@ -60,20 +84,23 @@ def plan_regions(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tupl
     For devices whose memory comes as whole buffers: one for each offset, as large as its first, largest block. Greedy by
     size: each block takes the smallest region that is free all its life.
     """
-    tenants: list[tuple[int, int, list[Lifetime]]] = []
+    ordered = sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.name))
+    placed = _Placed(len(ordered))
+    regions = np.empty((2, len(ordered)), np.int64)  # size and offset
+    count = end = 0
     offsets: dict[str, int] = {}
-    end = 0
-    for block in sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.name)):
+    for block in ordered:
         size = _aligned(block.nbytes, alignment)
-        free = [t for t in tenants if all(block.last < b.first or b.last < block.first for b in t[2])]
-        if free:
-            offset, _, lives = min(free, key=lambda t: (t[1], t[0]))
+        taken, _ = placed.rivals(block)
+        free = np.delete(np.arange(count), taken)
+        if free.size:
+            region = int(free[regions[0, free].argmin()])
         else:
-            offset, lives = end, []
-            tenants.append((offset, size, lives))
+            region, count = count, count + 1
+            regions[:, region] = size, end
             end += size
-        lives.append(block)
-        offsets[block.name] = offset
+        placed.add(block, region, region)
+        offsets[block.name] = int(regions[1, region])
     return MappingProxyType(offsets), end
 
 
@@ -82,14 +109,15 @@ def _aligned(nbytes: int, alignment: int) -> int:
     return max(1, -(-nbytes // alignment)) * alignment
 
 
-def _best_gap(rivals: Sequence[tuple[int, int]], size: int) -> int:
-    best, best_size, cursor = None, 0, 0
-    for start, end in rivals:
-        gap = start - cursor
-        if gap >= size and (best is None or gap < best_size):
-            best, best_size = cursor, gap
-        cursor = max(cursor, end)
-    return cursor if best is None else best
+def _best_gap(starts: NDArray[np.int64], ends: NDArray[np.int64], size: int) -> int:
+    """Where the smallest gap between rivals begins that is large enough, the first of several; else behind them all."""
+    if not starts.size:
+        return 0
+    covered = np.maximum.accumulate(ends)
+    begins = np.concatenate(([0], covered[:-1]))
+    gaps = starts - begins
+    fits = np.flatnonzero(gaps >= size)
+    return int(begins[fits[gaps[fits].argmin()]]) if fits.size else int(covered[-1])
 
 
 def share_storage(graph: Graph, in_place: Callable[[Node], Sequence[str]]) -> Mapping[str, str]:
@@ -99,8 +127,8 @@ def share_storage(graph: Graph, in_place: Callable[[Node], Sequence[str]]) -> Ma
     over; that happens when the block is as large, dies at this node, and is neither an input of the graph nor a constant.
     """
     storage = {name: name for name in (*graph.inputs, *graph.constants)}
-    last = _last_reads(graph)
-    alive_until = {name: len(graph.nodes) if name in graph.outputs else last.get(name, -1) for name in storage}
+    last = _last_reads(graph) | dict.fromkeys(graph.outputs, len(graph.nodes))
+    alive_until = {name: last.get(name, -1) for name in storage}
     for step, node in enumerate(graph.nodes):
         for name in node.writes:
             storage[name] = name
@@ -110,7 +138,7 @@ def share_storage(graph: Graph, in_place: Callable[[Node], Sequence[str]]) -> Ma
                 storage[node.outputs[0]] = root
                 break
         for name in node.writes:
-            root, until = storage[name], len(graph.nodes) if name in graph.outputs else last.get(name, step)
+            root, until = storage[name], last.get(name, step)
             alive_until[root] = max(alive_until.get(root, -1), until)
     return MappingProxyType(storage)
 

@@ -42,7 +42,7 @@ def _part(graph: Graph, device: str, nodes: list[Node], index: int) -> Part:
     written = {name for node in nodes for name in node.writes}
     read = dict.fromkeys(name for node in nodes for name in node.reads)
     inside = {id(node) for node in nodes}
-    outputs = [v for v in written if v in graph.outputs or any(id(c) not in inside for c in graph.consumers.get(v, ()))]
+    outputs = [v for v in written if v in graph.output_names or any(id(c) not in inside for c in graph.consumers.get(v, ()))]
     order = {name: i for i, name in enumerate(graph.types)}
     inputs = tuple(n for n in read if n not in written and n not in graph.constants)
     constants = {n: graph.constants[n] for n in read if n in graph.constants}
