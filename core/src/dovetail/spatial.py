@@ -64,7 +64,7 @@ class ConvGeometry:
 
 
 def conv_geometry(
-    input: Sequence[int],  # noqa: A002  # ONNX's word
+    input: Sequence[int],
     kernel: Sequence[int],
     *,
     strides: Sequence[int] | None = None,
@@ -105,7 +105,7 @@ def _conv_geometry(
 
 
 def conv_transpose_geometry(
-    input: Sequence[int],  # noqa: A002  # ONNX's word
+    input: Sequence[int],
     kernel: Sequence[int],
     *,
     strides: Sequence[int] | None = None,

@@ -26,10 +26,10 @@ class FusedMatMul(MicrosoftOperator):
     outputs = ("Y: T",)
     types = {"T": FLOATS}
     alpha: float = 1.0
-    transA: bool = False  # noqa: N815  # ONNX Runtime's name
-    transB: bool = False  # noqa: N815  # ONNX Runtime's name
-    transBatchA: bool = False  # noqa: N815  # ONNX Runtime's name
-    transBatchB: bool = False  # noqa: N815  # ONNX Runtime's name
+    transA: bool = False
+    transB: bool = False
+    transBatchA: bool = False
+    transBatchB: bool = False
 
     def infer(self, A: TensorType, B: TensorType) -> TensorType:
         """The type of the product."""

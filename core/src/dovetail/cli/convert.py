@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def command(
     source: str | None,
     target: str | None,
-    format: str | None,  # noqa: A002  # the word users know
+    format: str | None,
     list_formats: bool,
     extensions: tuple[str, ...],
     shapes: tuple[str, ...],
@@ -49,7 +49,7 @@ def command(
     _convert(core, source, target, format, shapes, as_json)
 
 
-def _convert(core: "Core", source: str, target: str, format: str | None, shapes: tuple[str, ...], as_json: bool) -> None:  # noqa: A002  # the word users know
+def _convert(core: "Core", source: str, target: str, format: str | None, shapes: tuple[str, ...], as_json: bool) -> None:
     from pathlib import Path
 
     from dovetail.cli._models import reshaped

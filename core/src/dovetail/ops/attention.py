@@ -38,7 +38,7 @@ class Sizes:
         return self.batch, self.heads, self.queries, self.total
 
 
-class Attention_23(Operator):  # noqa: N801  # <op_type>_<since>
+class Attention_23(Operator):
     """Y = softmax(scale * Q K' + mask) V for each head; a row whose keys are all masked is zeros.
 
     Q, K and V are [batch, heads, sequence, head size], or [batch, sequence, heads * head size] with `q_num_heads` and
@@ -185,7 +185,7 @@ class Attention_23(Operator):  # noqa: N801  # <op_type>_<since>
         )
 
 
-class Attention_24(Attention_23):  # noqa: N801  # <op_type>_<since>
+class Attention_24(Attention_23):
     """Attention with `nonpad_kv_seqlen`, how many keys of each sample are valid; the queries are the last of them."""
 
     since = 24

@@ -51,7 +51,7 @@ class BatchNormalization(Operator):
         return 2 * outputs[0].size
 
 
-class BatchNormalization_7(Operator):  # noqa: N801  # <op_type>_<since>
+class BatchNormalization_7(Operator):
     """As version 9, for inference only; with `spatial` 0 there is one scale, B, mean and var for each element of X[0]."""
 
     since = 7

@@ -40,7 +40,7 @@ class Clip(Operator):
         return eltwise(types, "clip", lowest if low is None else low, highest if high is None else high)
 
 
-class Clip_6(Operator):  # noqa: N801  # <op_type>_<since>
+class Clip_6(Operator):
     """Each element limited to the attributes min and max; max wins over min."""
 
     since = 6

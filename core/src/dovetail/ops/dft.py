@@ -29,7 +29,7 @@ class DFT(Operator):
         return _computed(x, length, along, self.inverse, self.onesided)
 
 
-class DFT_17(Operator):  # noqa: N801  # <op_type>_<since>
+class DFT_17(Operator):
     """The same with the axis as an attribute."""
 
     since = 17

@@ -49,7 +49,7 @@ class Dropout(Movement):
         return computed(lambda x: np.where(kept, x * x.dtype.type(1 / (1 - share)), 0), data), kept
 
 
-class Dropout_10(Movement):  # noqa: N801  # <op_type>_<since>
+class Dropout_10(Movement):
     """The input as it is, and a mask of True."""
 
     since = 10
@@ -69,7 +69,7 @@ class Dropout_10(Movement):  # noqa: N801  # <op_type>_<since>
         return data.view(), np.ones(data.shape, np.bool_)
 
 
-class Dropout_7(Movement):  # noqa: N801  # <op_type>_<since>
+class Dropout_7(Movement):
     """The input as it is, and a mask of ones in the data's type."""
 
     since = 7

@@ -24,8 +24,8 @@ class Gemm(Operator):
     types = {"T": FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}}
     alpha: float = 1.0
     beta: float = 1.0
-    transA: bool = False  # noqa: N815  # ONNX's name
-    transB: bool = False  # noqa: N815  # ONNX's name
+    transA: bool = False
+    transB: bool = False
 
     def sizes(self, A: TensorType, B: TensorType) -> tuple[int, int, int]:
         """M, N and K for these types. Raises `ShapeError` for types that do not fit."""

@@ -99,7 +99,7 @@ class GridSample(Operator):
         return np.clip(at, 0, size - 1).astype(np.int64), kept
 
 
-class GridSample_16(GridSample):  # noqa: N801  # <op_type>_<since>
+class GridSample_16(GridSample):
     """The same for images, with the modes under their older names."""
 
     since = 16

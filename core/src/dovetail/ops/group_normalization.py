@@ -42,7 +42,7 @@ class GroupNormalization(Operator):
         return 7 * outputs[0].size
 
 
-class GroupNormalization_18(Operator):  # noqa: N801  # <op_type>_<since>
+class GroupNormalization_18(Operator):
     """As version 21, but scale and bias have one number for each group."""
 
     since = 18

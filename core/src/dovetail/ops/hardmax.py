@@ -19,7 +19,7 @@ class Hardmax(AlongAxis):
         return y
 
 
-class Hardmax_1(Flattened):  # noqa: N801  # <op_type>_<since>
+class Hardmax_1(Flattened):
     """Hardmax over everything from `axis` on."""
 
     work = 1

@@ -18,7 +18,7 @@ class LogSoftmax(AlongAxis):
             return rounded(centred - np.log(np.sum(np.exp(centred), axis=axis, keepdims=True)), X.dtype)
 
 
-class LogSoftmax_1(Flattened):  # noqa: N801  # <op_type>_<since>
+class LogSoftmax_1(Flattened):
     """LogSoftmax over everything from `axis` on."""
 
     compute = LogSoftmax.compute

@@ -30,7 +30,7 @@ class Mod(Operator):
         return computed(np.fmod if self.fmod else np.mod, a, b)
 
 
-class Mod_10(Mod):  # noqa: N801  # <op_type>_<since>
+class Mod_10(Mod):
     """Mod before floating-point numbers were allowed without `fmod`."""
 
     since = 10

@@ -49,7 +49,7 @@ class Pad(Movement):
         return pads is not None and pads.value is not None and not np.any(pads.value)
 
 
-class Pad_2(Movement):  # noqa: N801  # <op_type>_<since>
+class Pad_2(Movement):
     """Pad with pads and value as attributes."""
 
     since = 2

@@ -122,7 +122,7 @@ class Resize(Operator):
         return [math.floor(ratio * d + 0.5) for d in before], [ratio] * len(before)
 
 
-class Resize_10(Operator):  # noqa: N801  # <op_type>_<since>
+class Resize_10(Operator):
     """Y = X resampled to X's size times `scales`; output element o reads input element o / scale."""
 
     since = 10

@@ -7,7 +7,7 @@ from dovetail.ops._types import Array
 _COORDINATES = ("half_pixel", "output_half_pixel")
 
 
-class RoiAlign_10(Operator):  # noqa: N801  # <op_type>_<since>
+class RoiAlign_10(Operator):
     """Each box of `rois` [x1, y1, x2, y2] of an image as output_height x output_width bins of bilinear samples."""
 
     since = 10

@@ -10,7 +10,7 @@ from dovetail.ops._control import check_arguments, stacked
 from dovetail.ops._types import Array
 
 
-class Scan_8(Operator):  # noqa: N801  # <op_type>_<since>
+class Scan_8(Operator):
     """The batched form: axis 0 of every value is the batch, axis 1 of scanned ones the time; sequences may end early."""
 
     inputs = ("sequence_lens?: int64", "initial_state_and_scan_inputs*")

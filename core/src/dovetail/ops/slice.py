@@ -31,7 +31,7 @@ class Slice(Movement):
         return forwards and inputs[0] == outputs[0]
 
 
-class Slice_1(Slice):  # noqa: N801  # <op_type>_<since>
+class Slice_1(Slice):
     """Slice with starts, ends and axes as attributes."""
 
     since = 1

@@ -18,7 +18,7 @@ class Softmax(AlongAxis):
             return rounded(e / np.sum(e, axis=axis, keepdims=True), X.dtype)
 
 
-class Softmax_1(Flattened):  # noqa: N801  # <op_type>_<since>
+class Softmax_1(Flattened):
     """Softmax over everything from `axis` on."""
 
     compute = Softmax.compute

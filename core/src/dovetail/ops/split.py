@@ -61,7 +61,7 @@ class Split(Movement):
         return (*(part,) * (count - 1), size - part * (count - 1))
 
 
-class Split_13(Split):  # noqa: N801  # <op_type>_<since>
+class Split_13(Split):
     """Split into as many equal parts as the node has outputs, unless `split` is given."""
 
     since = 13
@@ -76,7 +76,7 @@ class Split_13(Split):  # noqa: N801  # <op_type>_<since>
         return (size // count,) * count
 
 
-class Split_2(Split_13):  # noqa: N801  # <op_type>_<since>
+class Split_2(Split_13):
     """Split with the sizes as an attribute."""
 
     since = 2

@@ -23,7 +23,7 @@ class Squeeze(Movement):
         return data.reshape(_target(data.shape, None if axes is None else ints(axes, "axes")))
 
 
-class Squeeze_1(Squeeze):  # noqa: N801  # <op_type>_<since>
+class Squeeze_1(Squeeze):
     """Squeeze with the axes as an attribute."""
 
     since = 1

@@ -23,7 +23,7 @@ class Unsqueeze(Movement):
         return data.reshape(_target(data.shape, ints(axes, "axes")))
 
 
-class Unsqueeze_1(Unsqueeze):  # noqa: N801  # <op_type>_<since>
+class Unsqueeze_1(Unsqueeze):
     """Unsqueeze with the axes as an attribute."""
 
     since = 1

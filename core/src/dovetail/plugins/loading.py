@@ -116,7 +116,7 @@ class PluginManager:
 
     # --- models -------------------------------------------------------------------------------------------------------
 
-    def read_model(self, source: Path | bytes, format: str, options: Mapping[str, Any]) -> "Model":  # noqa: A002  # the word users know
+    def read_model(self, source: Path | bytes, format: str, options: Mapping[str, Any]) -> "Model":
         """Read a model with the frontend of a suffix (without the dot). Imports only that frontend.
 
         Raises `UnknownFormat` when there is none, its refusal when it may not be loaded, and what the frontend raises; errors
@@ -135,13 +135,13 @@ class PluginManager:
             raise PluginFailed(f"dovetail_read_model of {record.id} returned {model!r}, which is not a dovetail.graph.Model")
         return model
 
-    def writes(self, format: str) -> bool:  # noqa: A002  # the word users know
+    def writes(self, format: str) -> bool:
         """True when the frontend of a suffix can write models too. Imports that frontend; raises as `read_model`."""
         with self._lock:
             hooks = self._loader.load(self._frontend(format.lower().removeprefix("."))).hooks
         return bool(hooks.dovetail_write_model.get_hookimpls())
 
-    def write_model(self, model: "Model", format: str, options: Mapping[str, Any]) -> bytes:  # noqa: A002  # the word users know
+    def write_model(self, model: "Model", format: str, options: Mapping[str, Any]) -> bytes:
         """The content of a file with the model, by the frontend of a suffix (without the dot). Imports only that frontend.
 
         Raises `UnknownFormat` when there is none or it only reads, what the frontend raises, and otherwise as `read_model`.

@@ -92,7 +92,7 @@ class Core:
             self.plugins.add_operator(cls, origin)
         return tuple(cls for cls, _ in added)
 
-    def read_model(self, source: "str | PathLike[str] | bytes", format: str | None = None, **options: Any) -> Model:  # noqa: A002  # the word users know
+    def read_model(self, source: "str | PathLike[str] | bytes", format: str | None = None, **options: Any) -> Model:
         """Read a model from a path, or from bytes together with `format` (a suffix without dot, such as `onnx`).
 
         Raises `UnknownFormat` when no installed frontend reads it, `FormatError` and `GraphError` for a bad file.
@@ -115,7 +115,7 @@ class Core:
         self,
         model: Model,
         target: "str | PathLike[str]",
-        format: str | None = None,  # noqa: A002  # the word users know
+        format: str | None = None,
         **options: Any,
     ) -> None:
         """Write a model as the file `target`, in the format of its suffix or in `format`. An existing file is replaced.

@@ -25,7 +25,7 @@ class FrontendChecks(Kit):
     `make_core` gives the session, `seed` the random bytes.
     """
 
-    def __init__(self, format: str, make_core: Callable[[], Core] = Core, seed: int = 7) -> None:  # noqa: A002  # the word users know
+    def __init__(self, format: str, make_core: Callable[[], Core] = Core, seed: int = 7) -> None:
         self.format = format
         super().__init__(make_core, seed)
 

@@ -31,7 +31,7 @@ def _outer(call: Call, mapping: PortMapping) -> Value:
     raise GraphError(f"line {mapping.line}: external_port_id is {mapping.external}, no input port of the layer")
 
 
-def _inner(body: Body, id: int, kind: str, line: int) -> Layer:  # noqa: A002  # the word of the format
+def _inner(body: Body, id: int, kind: str, line: int) -> Layer:
     layer = body.net.layers.get(id)
     if layer is None or layer.type.lower() != kind:
         raise GraphError(f"line {line}: layer {id} of the body is no {kind.capitalize()}")
