@@ -23,12 +23,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import NHWC, PLAIN, DType, Graph, Node, Reorder, TensorType, TypedNode
+from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Graph, Node, Reorder, TensorType, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import OpenCLKernel, Operator
 from dovetail.ops import find
 from dovetail.testing import Case, passed
 from dovetail_gpu_opencl import buffers, dovetail_device_info
+from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels._tiles import Tiling
@@ -37,7 +38,8 @@ from dovetail_gpu_opencl.launch import Constant, Launch
 from dovetail_gpu_opencl.view import View
 
 LOG = "DOVETAIL_OCLGRIND_LOG"
-OPTIONS = ("--data-races", "--uninitialized", "--max-errors", "1000", "--build-options", "-cl-opt-disable")
+OPTIONS = ("--data-races", "--uninitialized", "--max-errors", "1000", "--num-threads", "1", "--global-mem-size", "4000000000")
+UNOPTIMISED = ("--build-options", "-cl-opt-disable")
 """Without optimisation, because Oclgrind 21.10 stops at an instruction (`freeze`) that the optimiser makes."""
 
 ELSEWHERE = {"tiles_matrix.cl": "inline PTX, which only NVIDIA's compiler takes"}
@@ -75,13 +77,10 @@ class Item:
     feeds: Sequence[NDArray[Any]]
     case: Case | None = None
 
-    @property
-    def node(self) -> TypedNode:
-        return TypedNode.of(self.graph.nodes[0], self.graph)
-
     def launches(self) -> tuple[Launch, ...]:
         """What the kernel launches, as far as it launches anything."""
-        return tuple(launch for launch in self.kernel.launches(self.node) if not launch.is_empty)
+        node = TypedNode.of(self.graph.nodes[0], self.graph)
+        return tuple(launch for launch in self.kernel.launches(node) if not launch.is_empty)
 
 
 class Forced(OpenCLDevice):
@@ -91,6 +90,12 @@ class Forced(OpenCLDevice):
 
     def kernels(self, node: TypedNode) -> tuple[CLKernel, ...]:
         return super().kernels(node) if self.forced is None else (self.forced,)
+
+
+def as_kinds(info: DeviceInfo, caps: Capabilities) -> dict[str, Forced]:
+    """The device as one of each kind, with vectors of 8 and registers for all tilings."""
+    wide = dataclasses.replace(caps, vector_width=8, vector_registers=32)
+    return {kind: Forced(info, caps=dataclasses.replace(wide, kind=kind)) for kind in ("CPU", "GPU")}
 
 
 def stems() -> list[str]:
@@ -251,45 +256,52 @@ def _inferred(op: Operator, g: GraphBuilder, names: Sequence[str]) -> tuple[Any,
 
 
 def tiles(devices: Mapping[str, Forced]) -> Iterator[Item]:
-    """Each tiling of the products and convolutions of GPUs, one and one less and more than a tile along each axis.
+    """Each tiling of products and convolutions, one and one less and more than a tile along each axis.
 
     A tile that is one element too small costs as much as a full one, so each axis is too large once, and the others too small.
     Tilings of matrix units need inline PTX, which Oclgrind does not know.
     """
-    device = devices["GPU"]
-    device.forced = None
-    largest = Problem("", 1, 1 << 20, 1 << 20, 1 << 20, 4)
-    gemm = _kernel(device, sized("MatMul", np.ones((4, 4), np.float32), np.ones((4, 4), np.float32))[1], ())
-    shapes = dict.fromkeys(dataclasses.replace(t, splits=1) for t in gemm.possible(largest) if isinstance(t, Tiling))
-    rng = np.random.default_rng(7)
-    for index, tiling in enumerate(shapes):
-        m, n, k = tiling.tile_m, tiling.tile_n, tiling.tile_k
-        halves = dataclasses.replace(tiling, splits=1 + index % 2)
-        left, right = wholes(rng, max(1, m - 1), k), wholes(rng, k, n + 1)
-        yield from _tiled(device, sized("MatMul", left, right)[1], (1,), tiling)
-        transposed = wholes(rng, max(1, n - 1), k - 1)
-        product = sized("Gemm", wholes(rng, m + 1, k - 1), transposed, wholes(rng, len(transposed)), transB=1)[1]
-        yield from _tiled(device, product, (), tiling)
-        yield from _tiled(device, sized("MatMul", wholes(rng, m, k + 1), wholes(rng, k + 1, n))[1], (), halves)
-        # A tap for a whole slice of channels, taps and channels mixed, and pixels that lie densely.
-        width, channels = ((3, k), (3, ceil_div(k, 3)), (1, k + 1))[index % 3]
-        weights, pads = wholes(rng, max(4, m - 1), channels, 1, width), (0, width // 2, 0, width // 2)
-        yield from _tiled(device, sized("Conv", wholes(rng, 1, channels, 1, n + 1), weights, pads=pads)[1], (1,), tiling)
+    rng, unit = np.random.default_rng(7), sized("MatMul", np.ones((4, 99), np.float32), np.ones((99, 99), np.float32))[1]
+    for kind, device in devices.items():
+        device.forced = None
+        shapes = _kernel(device, unit, (1,)).possible(Problem("", 1, 1 << 20, 1 << 20, 1 << 20, 4))
+        for index, tiling in enumerate(dict.fromkeys(_whole(shape) for shape in shapes)):
+            m, n, k = _tile(tiling, device)
+            cut = dataclasses.replace(tiling, splits=1 + index % 2) if isinstance(tiling, Tiling) else tiling
+            a, b = wholes(rng, max(1, m - 1), k), wholes(rng, k, n + 1)
+            yield from _tiled(kind, device, sized("MatMul", a, b)[1], (1,), tiling)
+            a, b, c = wholes(rng, m + 1, k - 1), wholes(rng, max(1, n - 1), k - 1), wholes(rng, max(1, n - 1))
+            yield from _tiled(kind, device, sized("Gemm", a, b, c, transB=1)[1], () if kind == "GPU" else (1,), tiling)
+            yield from _tiled(kind, device, sized("MatMul", wholes(rng, m, k + 1), wholes(rng, k + 1, n))[1], (), cut)
+            # A tap for a whole slice of channels, taps and channels mixed, and pixels that lie densely.
+            width, channels = ((3, k), (3, ceil_div(k, 3)), (1, k + 1))[index % 3]
+            maps, pixels = (max(4, m - 1), n + 1) if kind == "GPU" else (n - 1, m + 1)
+            x, weights = wholes(rng, 1, channels, 1, pixels), wholes(rng, maps, channels, 1, width)
+            case = sized("Conv", x, weights, pads=(0, width // 2, 0, width // 2))[1]
+            yield from _tiled(kind, device, case, (1,), tiling)
+
+
+def _whole(tiling: Any) -> Any:
+    return dataclasses.replace(tiling, splits=1) if isinstance(tiling, Tiling) else tiling
+
+
+def _tile(tiling: Any, device: Forced) -> tuple[int, int, int]:
+    if isinstance(tiling, Tiling):
+        return tiling.tile_m, tiling.tile_n, tiling.tile_k
+    return tiling.rows, tiling.vectors * device.caps.vector_width, 3
 
 
 def _kernel(device: Forced, case: Case, constants: tuple[int, ...]) -> Any:
-    """The kernel with tunables that takes a case; None when there is none."""
+    """The kernel with tunables that takes a case."""
     graph, _ = single(case, constants)
     node = TypedNode.of(graph.nodes[0], graph)
-    return next((k for k in device.kernels(node) if isinstance(k, Tuned) and k.supports(node)), None)
+    return next(k for k in device.kernels(node) if isinstance(k, Tuned) and k.supports(node))
 
 
-def _tiled(device: Forced, case: Case, constants: tuple[int, ...], tiling: Tiling) -> Iterator[Item]:
-    graph, feeds = single(case, constants)
-    kernel = _kernel(device, case, constants)
-    problem = kernel.problem(TypedNode.of(graph.nodes[0], graph))
-    if dataclasses.replace(tiling, splits=1) in kernel.possible(problem):
-        yield Item(f"{case.name} in tiles {tiling}", "GPU", kernel.using(tiling), graph, feeds, _exact(case))
+def _tiled(kind: str, device: Forced, case: Case, constants: tuple[int, ...], tiling: Any) -> Iterator[Item]:
+    kernel, (graph, feeds) = _kernel(device, case, constants), single(case, constants)
+    if _whole(tiling) in kernel.possible(kernel.problem(TypedNode.of(graph.nodes[0], graph))):
+        yield Item(f"{case.name} in tiles {tiling}", kind, kernel.using(tiling), graph, feeds, _exact(case))
 
 
 def _exact(case: Case) -> Case:
@@ -438,7 +450,7 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
     setattr(buffers, "cl", KeepBuffers())  # noqa: B010  # for mypy, which knows what a module is
     own = OpenCLDevice(info)
     check_tool(own, log)
-    devices = {kind: Forced(info, caps=dataclasses.replace(own.caps, kind=kind, vector_width=8)) for kind in ("CPU", "GPU")}
+    devices = as_kinds(info, own.caps)
     failures, done, seen = 0, 0, set()
     files: set[str] = set()
     for index, item in enumerate(items(devices)):
@@ -477,19 +489,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log"
         environment = {**os.environ, LOG: str(path), "DOVETAIL_CACHE_LIMIT": "0"}
-        command = [
-            "oclgrind",
-            *OPTIONS,
-            "--num-threads",
-            "1",
-            "--global-mem-size",
-            "4000000000",
-            "--log",
-            str(path),
-            sys.executable,
-            __file__,
-            *sys.argv[1:],
-        ]
+        command = ["oclgrind", *OPTIONS, *UNOPTIMISED, "--log", str(path), sys.executable, __file__, *sys.argv[1:]]
         return subprocess.run(command, env=environment, check=False).returncode
 
 

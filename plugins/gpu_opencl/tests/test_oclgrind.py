@@ -1,6 +1,5 @@
 """Kernels in Oclgrind: one run of each kernel for each operator and kind of device, and some more; `.ci/oclgrind` does all."""
 
-import dataclasses
 import os
 import runpy
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.device import DeviceInfo
+from dovetail_gpu_opencl.device import OpenCLDevice
 
 SWEEP = Path(__file__).with_name("oclgrind_sweep.py")
 own = runpy.run_path(str(SWEEP))
@@ -30,8 +30,7 @@ def sweep(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 def test_the_full_sweep_runs_every_kernel(infos: Sequence[DeviceInfo]) -> None:
     """A kernel that no case and no size reaches, or a file of cl/ that no launch uses, has to be given one, or a reason."""
-    caps = own["Forced"](infos[0]).caps
-    devices = {k: own["Forced"](infos[0], caps=dataclasses.replace(caps, kind=k, vector_width=8)) for k in ("CPU", "GPU")}
+    devices = own["as_kinds"](infos[0], OpenCLDevice(infos[0]).caps)
     runs = list(own["items"](devices))
     files = {launch.file for item in runs for launch in item.launches()}
     assert own["missing"]({item.kernel.name for item in runs}, files) == []
