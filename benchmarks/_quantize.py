@@ -21,7 +21,7 @@ def _static(spec: ModelSpec, path: Path, layout: str) -> None:
     tool: Any = import_module("onnxruntime.quantization")
     prepare: Any = import_module("onnxruntime.quantization.shape_inference").quant_pre_process
 
-    class Images(tool.CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
+    class Images(tool.CalibrationDataReader):
         def __init__(self) -> None:
             self._left: Iterator[Arrays] = (spec.inputs(np.random.default_rng(seed), 1) for seed in range(IMAGES))
 

@@ -64,7 +64,7 @@ def test_a_full_or_read_only_disk_leaves_no_torn_entry(
 ) -> None:
     def refuse(*arguments: object, **_: object) -> None:
         if isinstance(arguments[0] if arguments else None, int):
-            os.close(arguments[0])  # type: ignore[arg-type]  # fdopen was given the handle
+            os.close(arguments[0])
         raise OSError(code, os.strerror(code))
 
     cache = FileCache("kernels", tmp_path)

@@ -153,7 +153,7 @@ def test_prepare_may_refuse() -> None:
 def test_prepare_may_downgrade() -> None:
     offered = dataclasses.replace(config(y=PortConfig(F32, in_place=0)), dynamic_batch=True)
     for lower in (config(), dataclasses.replace(config(), dynamic_batch=True), config(y=PortConfig(F32, in_place=0))):
-        assert taken(Declared([offered], lambda c, lower=lower: lower)) == (lower,)  # type: ignore[misc]  # bound at once
+        assert taken(Declared([offered], lambda c, lower=lower: lower)) == (lower,)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # scikit-learn ships no types
+from sklearn.datasets import load_digits
 
 CLASSES = 10
 HELD_BACK_PER_CLASS = 36

@@ -82,12 +82,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     header, data = {"__metadata__": {"format": "pt"}}, b""
     for name, array in weights.items():
         offsets = [len(data), len(data) + array.nbytes]
-        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": offsets}  # type: ignore[dict-item]  # as the format mixes them
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": offsets}
         data += array.tobytes()
     text = json.dumps(header).encode()
     (made / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
     config = {"num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "hidden_size": HIDDEN}
-    config |= {"max_position_embeddings": LONGEST, "layer_norm_eps": 1e-12}  # type: ignore[dict-item]  # a float among integers
+    config |= {"max_position_embeddings": LONGEST, "layer_norm_eps": 1e-12}
     (made / "config.json").write_text(json.dumps(config))
     (made / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     return made

@@ -65,7 +65,7 @@ def _step(x: Array, w: Array, b: Array | None, h: Array | None, r: Array, activa
         for i in range(x.shape[1]):
             total += float(x[n, i]) * float(w[u, i])
         for j in range(r.shape[1] if h is not None else 0):
-            total += float(h[n, j]) * float(r[u, j])  # type: ignore[index]  # the range is empty without h
+            total += float(h[n, j]) * float(r[u, j])
         y[n, u] = ACTIVATION[activation](total)
     return y
 

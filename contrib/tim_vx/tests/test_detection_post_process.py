@@ -53,7 +53,7 @@ def expected(op: DetectionPostProcess, encodings: Array, scores: Array, anchors:
             found = [(slot, *at) for slot, at in enumerate(every[: op.max_detections])]
             num.append(len(found))
         else:
-            kept = survivors(op, boxes, [max(row) for row in own], op.max_detections)  # type: ignore[arg-type]  # a list will do
+            kept = survivors(op, boxes, [max(row) for row in own], op.max_detections)
             for place, i in enumerate(kept):
                 best = sorted(range(op.num_classes), key=lambda c: (-own[i, c], c))[: op.max_classes_per_detection]
                 found += [(place * op.max_classes_per_detection + each, i, c) for each, c in enumerate(best)]

@@ -173,7 +173,7 @@ def test_heads_that_are_split_otherwise_stay() -> None:
     out = g.node(Reshape(), y, g.constant((2, 2, 12), "int64"))
     graph = drop_dead_nodes(fuse_attention(fold_constants(g.graph([out])), lambda node, graph: True))
     attention = next(node for node in graph.nodes if node.op.key == "Attention")
-    assert attention.op.q_num_heads is None  # type: ignore[attr-defined]  # the split stays outside
+    assert attention.op.q_num_heads is None
 
 
 def test_keys_of_three_dimensions_get_a_view_of_four(rng: np.random.Generator) -> None:

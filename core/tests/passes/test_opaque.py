@@ -28,7 +28,7 @@ class Prescriber(Device):
         return op_type in self.names
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
-        if isinstance(node.op, OpaqueOperator) and (node.op.op_type not in self.names or node.inputs[0].dtype is not F32):  # type: ignore[union-attr]
+        if isinstance(node.op, OpaqueOperator) and (node.op.op_type not in self.names or node.inputs[0].dtype is not F32):
             return Refusal(Reason.DTYPE)
         return Accepted("k")
 

@@ -78,7 +78,7 @@ def test_attaching_to_a_node_of_a_model() -> None:
     with pytest.raises(UsageError, match="a value 'r' already"):
         bare.with_post_ops("head", PostOps(), {"r": 1.0})
     with pytest.raises(UsageError, match="not a post-op"):
-        bare.with_post_ops("head", ["relu"])  # type: ignore[list-item]  # what a beginner writes
+        bare.with_post_ops("head", ["relu"])  # what a beginner writes
 
 
 def test_a_chain_becomes_nodes() -> None:

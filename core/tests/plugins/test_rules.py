@@ -254,7 +254,7 @@ def test_packs_that_differ_fail_only_the_model_that_uses_the_operator(site: Any,
         core.analyze(unbound("Twist"))
     line = caught.value.hint.rpartition(" or ")[2].removeprefix("DOVETAIL_PREFER=")
     (node,) = dovetail.Core(prefer=[line]).analyze(unbound("Twist")).nodes
-    assert node.op.turns == 1  # type: ignore[attr-defined]  # an attribute of two's class
+    assert node.op.turns == 1
 
 
 def unbound(op_type: str = "Scale", version: int = 1, dtype: str = "float32") -> Model:

@@ -109,8 +109,8 @@ def test_the_lines_that_it_prints_change_it(site: Any, npu: None, monkeypatch: p
     site.plugin("ops", "acme", scale(), name="a")
     site.plugin("ops", "acme", scale(), name="z")
     text = run("which", "acme::Scale").stdout
-    variable, _, value = re.search(r"set (\S+),", text)[1].partition("=")  # type: ignore[index]  # a missing line fails the test
-    line = re.search(r"dovetail.yaml: (.*)", text)[1]  # type: ignore[index]  # as above
+    variable, _, value = re.search(r"set (\S+),", text)[1].partition("=")  # a missing line fails the test
+    line = re.search(r"dovetail.yaml: (.*)", text)[1]
     assert which("acme::Scale")["winner"] == "a/ops/acme"
     (here / "dovetail.yaml").write_text(line)
     assert yaml.safe_load(line) == {"prefer": {"acme::Scale": "z"}}

@@ -181,8 +181,8 @@ class Interrupts(Operator):
         object.__setattr__(self, "armed", [])
 
     def reference(self, X: Any) -> Any:
-        if self.armed:  # type: ignore[attr-defined]  # set above: a definition is frozen
-            self.armed.pop()  # type: ignore[attr-defined]
+        if self.armed:
+            self.armed.pop()
             signal.raise_signal(signal.SIGINT)
         return X
 
@@ -192,12 +192,12 @@ def test_a_run_that_is_interrupted(device: str) -> None:
     """Ctrl+C in the middle of a run ends it with KeyboardInterrupt; the next run of the same request is right."""
     op = Interrupts()
     compiled = dovetail.Core(config=False).compile_model(network(op), device)
-    op.armed.clear()  # type: ignore[attr-defined]
+    op.armed.clear()
     (x,) = data(1)
     request = compiled.create_infer_request()
     want = np.array(request.infer({"x": x})["y"])
     for _ in range(3):
-        op.armed.append(True)  # type: ignore[attr-defined]
+        op.armed.append(True)
         with pytest.raises(KeyboardInterrupt):
             request.infer({"x": x})
         np.testing.assert_array_equal(request.infer({"x": x})["y"], want)

@@ -82,7 +82,7 @@ def test_nodes_take_maps_and_what_follows_runs_on_the_device() -> None:
     with CORE.compile_model(looked_model(MapType(DType.FLOAT32, None)), "ONEDNN") as compiled:
         for given in ({1: 2.5, 3: -1}, {np.int64(7): np.float32(0.5)}):
             found = compiled({"m": given})
-            want = np.array([given.get(k, 0) for k in (3, 1, 7)], np.float32)  # type: ignore[attr-defined]  # of both
+            want = np.array([given.get(k, 0) for k in (3, 1, 7)], np.float32)
             np.testing.assert_array_equal(found["got"], want)
             np.testing.assert_array_equal(found["plus"], want + 1)
             assert found["m"] == given

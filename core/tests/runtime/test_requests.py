@@ -143,7 +143,7 @@ def fill_workers(compiled: dovetail.CompiledModel, release: threading.Event) -> 
     """Let every worker thread wait for the event."""
     first = compiled.submit(lambda: None)
     first.result()
-    for _ in range(compiled._pool._max_workers):  # type: ignore[union-attr]  # there is a pool now
+    for _ in range(compiled._pool._max_workers):
         compiled.submit(release.wait)
 
 
@@ -285,7 +285,7 @@ def test_threads_that_ask_for_the_same_new_shape_plan_once(toy_core: Any) -> Non
 
 
 def test_a_handle_pickles_as_what_it_was_made_from(slow: dovetail.CompiledModel) -> None:
-    rebuild, (copy, device, properties, settings) = slow.__reduce__()  # type: ignore[misc]  # our own __reduce__ returns a pair
+    rebuild, (copy, device, properties, settings) = slow.__reduce__()
     assert (device, properties) == ("A", {})
     assert settings == {"plugins": None, "prefer": (), "config": None}
     again = pickle.loads(pickle.dumps(copy))

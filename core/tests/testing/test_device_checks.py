@@ -78,7 +78,7 @@ def test_a_refusal_without_detail(toy: Any) -> None:
 def test_a_reason_outside_the_vocabulary() -> None:
     check_refusal(Refusal(Reason.SHAPE, "more than 5 dimensions"))
     with pytest.raises(ConformanceFailure, match=r"'because'; accepted: dovetail\.device\.Reason"):
-        check_refusal(Refusal("because", "of it"))  # type: ignore[arg-type]  # the point of the test
+        check_refusal(Refusal("because", "of it"))  # the point of the test
 
 
 def test_a_device_that_says_now_this_now_that(toy: Any) -> None:
@@ -128,6 +128,6 @@ def test_checks_run_again_after_close(toy: Any) -> None:
 
 
 def test_inputs_are_seeded() -> None:
-    a, b, c = (DeviceChecks("ANY", seed=seed).checks[0].function.args[0].inputs[0] for seed in (7, 7, 8))  # type: ignore[attr-defined]  # a partial
+    a, b, c = (DeviceChecks("ANY", seed=seed).checks[0].function.args[0].inputs[0] for seed in (7, 7, 8))
     np.testing.assert_array_equal(a, b)
     assert not np.array_equal(a, c)

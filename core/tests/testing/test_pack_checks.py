@@ -100,7 +100,7 @@ def test_no_cases() -> None:
 def test_cases_of_one_name() -> None:
     def cases(cls: Any, rng: Any) -> Iterator[Case]:
         for _ in range(2):
-            yield from Twice.cases.__func__(cls, rng)  # type: ignore[attr-defined]  # a classmethod
+            yield from Twice.cases.__func__(cls, rng)
 
     assert "several cases are called float32" in failure(variant(cases=classmethod(cases)), "twice-cases")
 

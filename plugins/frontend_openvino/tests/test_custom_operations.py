@@ -40,7 +40,7 @@ LAYER = """<CustomLayer name="ReLU" type="SimpleGPU" version="1">
 """
 
 
-class ReLU(ov.Op):  # type: ignore[misc]  # openvino ships no types
+class ReLU(ov.Op):
     """An operation of a type that openvino knows too, but of an extension (`version="extension"`); with an attribute."""
 
     def __init__(self, inputs: Any = None, slope: float = 0.0) -> None:

@@ -150,7 +150,7 @@ def test_arrays_as_defines_and_one_program_for_each_set_of_parameters(session: S
     first = x * np.array([0.5, 2], np.float32).reshape(1, 2, 1, 1) + np.array([4, 2], np.float32).reshape(1, 2, 1, 1)
     np.testing.assert_allclose(compiled(x)[0], first * scale * scale, rtol=1e-6)
     dumped = [file.read_text() for file in tmp_path.iterdir()]
-    assert {re.search("// Layer (.*) using Custom Layer Mix", text)[1] for text in dumped} == {"node_a", "node_b"}  # type: ignore[index]
+    assert {re.search("// Layer (.*) using Custom Layer Mix", text)[1] for text in dumped} == {"node_a", "node_b"}
     assert all(text.startswith("// Custom Layer Built-ins\n") and "Build Log:" in text for text in dumped)
 
 

@@ -110,4 +110,4 @@ def test_a_result_that_steers_others_is_said_to() -> None:
         raise InferError("node 'g' (Gather): an index is out of range")
 
     with pytest.raises(InferError, match="No estimate by a stub is possible here"):
-        _stub._steered(failing, {})()  # type: ignore[arg-type]  # it is only called
+        _stub._steered(failing, {})()  # it is only called

@@ -85,7 +85,7 @@ class Driver:
     def counted(self, name: str) -> type:
         driver = self
 
-        class Counted(getattr(cl, name)):  # type: ignore[misc]  # the class is chosen at run time
+        class Counted(getattr(cl, name)):
             def __init__(self, *arguments: Any, **options: Any) -> None:
                 driver.enter(name)
                 super().__init__(*arguments, **options)

@@ -89,7 +89,7 @@ def test_any_order_that_keeps_the_waits_gives_the_same_memory() -> None:
 def run(steps: list[Step], order: object) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
     """Each step adds up what it reads and writes a number made from that and its index."""
     memory = np.arange(9.0)
-    for index in order:  # type: ignore[attr-defined]  # a range or a list
+    for index in order:
         total = sum(memory[s.start : s.end].sum() for s in steps[index].reads)
         for s in steps[index].writes:
             memory[s.start : s.end] = np.sin(total + index + np.arange(s.end - s.start))
