@@ -388,6 +388,24 @@ def test_dynamic_quantization_of_what_has_no_range(fill):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize(
+    "data", [[1.0, 2.0, 3.0], [-3.0, -2.0], [-1.0, 254.0], [-127.5, 127.5], [-1e-39, 3e38], [-2.0, np.nan, 1.0], [-np.inf, 1.0]]
+)
+def test_the_range_of_dynamic_quantization(data):
+    """Both ends include 0, the zero point is rounded half to even: the same numbers as the formula in float32 gives."""
+    x, zero, steps = np.array(data, np.float32), np.float32(0), np.float32(255)
+    g = GraphBuilder()
+    outputs = g.node(op("DynamicQuantizeLinear"), g.input("x", "float32", x.shape), outputs=["q", "s", "z"])
+    q, scale, point = Core().compile_model(g.model(outputs), "ONEDNN")({"x": x}).values()
+    with np.errstate(all="ignore"):
+        want = (np.maximum(x.max(), zero) - np.minimum(x.min(), zero)) / steps
+        np.testing.assert_array_equal(scale, want)
+        if np.isfinite(want):
+            shift = np.rint(-np.minimum(x.min(), zero) / want)
+            assert point == shift
+            np.testing.assert_array_equal(q, np.clip(np.rint(x / want) + shift, 0, 255))
+
+
 def test_the_sums_of_an_integer_product():
     rng = np.random.default_rng(16)
     a, b = rng.integers(-128, 128, (7, 300), np.int8), rng.integers(-128, 128, (300, 9), np.int8)

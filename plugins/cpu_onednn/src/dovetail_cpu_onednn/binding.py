@@ -5,6 +5,7 @@ and `dnnl_common_types.h`; oneDNN keeps them for all of version 3.
 """
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from enum import IntEnum
@@ -255,6 +256,7 @@ class Onednn:
         if self._set_threads is not None:
             self._set_threads.argtypes, self._set_threads.restype = [c_int], None
         self._parallel = self._orphan = False
+        self._planned = threading.local()
         self._engine = self._make(_Handle, "engine", 1, 0)
         self._plain = self.attr()
 
@@ -294,8 +296,14 @@ class Onednn:
 
     def plan_threads(self, count: int) -> None:
         """The same for what this thread only asks about."""
+        self._planned.threads = count
         if self._set_threads is not None:
             self._set_threads(count)
+
+    @property
+    def planned_threads(self) -> int:
+        """What this thread said last, 0 if nothing: the implementations that oneDNN chooses depend on it."""
+        return int(getattr(self._planned, "threads", 0))
 
     def forked(self) -> None:
         """Note that this is a new process, in which the threads of the old one are missing."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -246,7 +247,7 @@ class _Binder:
             yield self._guarded(placement, [self._launch(placement.node, one) for one in prepared])
         elif prepared is not None:
             for one in prepared:
-                yield self._launch(placement.node, one)
+                yield self._number(placement.node, one) if one.stage.is_number else self._launch(placement.node, one)
         elif isinstance(placement.kernel, BoundKernel):
             yield from placement.kernel.bind(placement.node, self.array)
 
@@ -286,6 +287,13 @@ class _Binder:
         memory = library().memory(argument.desc, self._address(name))
         self.readers.setdefault(self._executable.memory.storage[name], []).append(memory)
         return memory
+
+    def _number(self, node: TypedNode, prepared: Prepared) -> Call:
+        """The copy of a single number: 0.3 us by NumPy, 2 us by a primitive."""
+        src, dst = prepared.stage.arguments
+        start = self._executable.memory.offsets[f"scratch:{node.name}:{dst.index + 1}"]
+        number = self.arena[start : start + 4].view(np.int32)
+        return partial(np.copyto, number, self.array(node.node.inputs[src.index]).reshape(1))
 
     def _guarded(self, placement: Placement, launches: Sequence[Launch]) -> Call:
         """The primitives, or references for data that they get wrong."""

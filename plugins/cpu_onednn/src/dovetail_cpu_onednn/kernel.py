@@ -58,11 +58,15 @@ class Argument:
 
 @dataclass(frozen=True)
 class Stage:
-    """One primitive with its arguments. `unless_shared`: left out when the result lies in the memory of that operand."""
+    """One primitive with its arguments. `unless_shared`: left out when the result lies in the memory of that operand.
+
+    `is_number`: it copies a single number from an input to a work buffer in int32, which NumPy does in its place.
+    """
 
     desc: PrimitiveDesc
     arguments: tuple[Argument, ...]
     unless_shared: int | None = None
+    is_number: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,8 @@ class Recipe:
     @property
     def name(self) -> str:
         """The implementations, as oneDNN names them."""
-        return " + ".join(dict.fromkeys(s.desc.implementation for s in self.stages if s.unless_shared is None))
+        telling = [s for s in self.stages if s.unless_shared is None and not s.is_number]
+        return " + ".join(dict.fromkeys(s.desc.implementation for s in telling))
 
     def config(self, node: TypedNode) -> LayerConfig:
         """The layouts that the primitives take. Raises `Refused` for layouts without a token."""

@@ -10,9 +10,11 @@ from dovetail_cpu_onednn.chain import attach
 from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, given, is_constant, relaid
 from dovetail_cpu_onednn.layouts import BLOCKED, blocked, describe, number_of, plain_strides, undecided
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.recipes import Recipes, alike
 
 __all__ = ["ConvKernel", "activation", "padding", "weights_of"]
 
+_RECIPES = Recipes()
 FEW_CHANNELS = 4
 """Up to so many input channels oneDNN has fast convolutions from plain data."""
 
@@ -49,8 +51,11 @@ class ConvKernel(PrimitiveKernel):
         return padding(g)
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
-        src, dst = (activation(node, place, free) for place in ("input", "output"))
-        return self._recipe(node, src, dst, free, shared)
+        def find() -> Recipe:
+            src, dst = (activation(node, place, free) for place in ("input", "output"))
+            return self._recipe(node, src, dst, free, shared)
+
+        return _RECIPES.get((self.name, alike(node), free, shared), find)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found = [*super().configurations(node)]

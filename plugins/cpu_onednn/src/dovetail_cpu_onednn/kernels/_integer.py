@@ -36,4 +36,4 @@ def zero_point(node: TypedNode) -> tuple[tuple[Stage, ...], tuple[Argument, ...]
         return (), (value_argument(arg, tensor.value.reshape(1).astype(np.int32)),)
     one, wide = plain((1,), number_of(tensor.dtype)), plain((1,), S32)
     moves = (Argument(Arg.SRC, "input", 2, one), Argument(Arg.DST, "scratch", 0, wide))
-    return (Stage(library().describe_reorder(one, wide), moves),), (Argument(arg, "scratch", 0, wide),)
+    return (Stage(library().describe_reorder(one, wide), moves, is_number=True),), (Argument(arg, "scratch", 0, wide),)

@@ -1,8 +1,7 @@
-"""Add of integers and float64: NumPy's add. float32 is for oneDNN's binary primitive."""
+"""Add of integers, float64 and single numbers: NumPy's add. Other float32 is for oneDNN's binary primitive."""
 
 import numpy as np
 
-from dovetail.device import DType
-from dovetail_cpu_onednn.kernels._ufunc import NUMBERS, UfuncKernel
+from dovetail_cpu_onednn.kernels._ufunc import ArithmeticKernel
 
-KERNELS = (UfuncKernel(np.add, NUMBERS - {DType.FLOAT32}),)
+KERNELS = (ArithmeticKernel(np.add),)

@@ -1,8 +1,7 @@
-"""Mul of integers and float64: NumPy's multiply. float32 is for oneDNN's binary primitive."""
+"""Mul of integers, float64 and single numbers: NumPy's multiply. Other float32 is for oneDNN's binary primitive."""
 
 import numpy as np
 
-from dovetail.device import DType
-from dovetail_cpu_onednn.kernels._ufunc import NUMBERS, UfuncKernel
+from dovetail_cpu_onednn.kernels._ufunc import ArithmeticKernel
 
-KERNELS = (UfuncKernel(np.multiply, NUMBERS - {DType.FLOAT32}),)
+KERNELS = (ArithmeticKernel(np.multiply),)

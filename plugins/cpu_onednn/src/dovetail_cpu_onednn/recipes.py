@@ -1,0 +1,64 @@
+"""Recipes that were found are kept: models repeat their layers, and several steps of planning ask about the same node."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+
+from dovetail.device import Eltwise, Refusal, TensorType, TypedNode
+from dovetail_cpu_onednn.binding import Unimplemented
+from dovetail_cpu_onednn.kernel import Recipe, Refused
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["Recipes", "alike"]
+
+ROOM = 512
+"""Recipes that are kept. A network of convolutions asks for about a hundred."""
+
+
+def alike(node: TypedNode) -> tuple[Hashable, ...]:
+    """What nodes have in common that a primitive computes in the same way: all but names, and the content of constants."""
+    chain = tuple(p if isinstance(p, Eltwise) else replace(p, operand="") for p in node.post_ops)
+    types = tuple(tuple(map(_type, side)) for side in (node.inputs, node.outputs, node.operands))
+    return (node.op.key, *(getattr(node.op, name) for name in node.op.attributes), chain, types)
+
+
+def _type(tensor: TensorType | None) -> Hashable:
+    return None if tensor is None else (tensor.dtype, tensor.shape, tensor.layout.name, tensor.value is not None)
+
+
+class Recipes:
+    """Answers by question, those that were not asked for the longest time dropped first; shared by threads."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[Hashable, Recipe | Refusal | str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, question: Hashable, find: Callable[[], Recipe]) -> Recipe:
+        """The recipe, found now if it was not before for this number of threads. Raises what `find` raised."""
+        key = library().planned_threads, question
+        with self._lock:
+            answer = self._answers.get(key)
+            if answer is not None:
+                self._answers.move_to_end(key)
+        if answer is None:
+            answer = _found(find)
+            with self._lock:
+                self._answers[key] = answer
+                while len(self._answers) > ROOM:
+                    self._answers.popitem(last=False)
+        if isinstance(answer, Refusal):
+            raise Refused(answer.reason, answer.detail)
+        if isinstance(answer, str):
+            raise Unimplemented(answer)
+        return answer
+
+
+def _found(find: Callable[[], Recipe]) -> Recipe | Refusal | str:
+    """The recipe, or what makes the error anew: an error itself would keep alive what it came through."""
+    try:
+        return find()
+    except Refused as refused:
+        return refused.refusal
+    except Unimplemented as error:
+        return error.message
