@@ -1,4 +1,4 @@
-"""A clean environment with the core, two devices and a model format, as an author of packages has it."""
+"""A clean environment with the core, two devices and two model formats, as an author of packages has it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -14,6 +14,7 @@ PACKAGES = {
     "plugins/cpu_numpy": "",
     "plugins/gpu_opencl": "[pocl]",
     "plugins/frontend_onnx": "",
+    "plugins/frontend_openvino": "",
 }
 """Folder -> the extra that is installed. Nothing else of this repository is there."""
 

@@ -1,18 +1,55 @@
-"""The how-to about translations: its extension file and its snippet do what the page says."""
+"""The how-to about translations: its files, snippets and commands do what it says, and its hook registers the right classes."""
 
-import math
+import importlib.util
 import re
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "translate_operators.md"
+PAGE = "how-to/translate_operators.md"
+FILE = re.compile(r"(?:# |<!-- )(\S+\.\w+)(?: -->)?\n")
 
 
-def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    extension, snippet = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+@pytest.fixture(scope="module")
+def pages() -> ModuleType:
+    """The test of the other pages, for what it knows about blocks."""
+    spec = importlib.util.spec_from_file_location("pages", Path(__file__).with_name("test_pages.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up there
+        spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_runs(pages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("my_ops.py").write_text(extension, encoding="utf-8")
-    exec(compile(snippet, str(PAGE), "exec"), {})
-    printed = [float(word.strip("[]")) for word in capsys.readouterr().out.split()]
-    assert printed == pytest.approx([0, 1 / (1 + math.exp(-2))])
+    text = (pages.DOCS / PAGE).read_text(encoding="utf-8")
+    written = [(named[1], fence["content"]) for fence in pages.FENCE.finditer(text) if (named := FILE.match(fence["content"]))]
+    assert [name for name, _ in written] == ["my_ops.py", "vendor.xml"]
+    for name, content in written:
+        Path(name).write_text(content, encoding="utf-8")
+    namespace: dict[str, Any] = {}
+    shown = 0
+    for block in pages.blocks(PAGE):
+        run = pages.run_console(block, tmp_path) if block.language == "console" else pages.run_python(block, PAGE, namespace)
+        if block.shown is not None:
+            assert pages.shows(block.shown, run), f"line {block.line} prints\n{run}\nand the page shows\n{block.shown}"
+            shown += 1
+    assert shown == 3
+    _check_hook(namespace, re.findall(r'^"(.+)" = "my_ops"$', text, re.MULTILINE))
+
+
+def _check_hook(namespace: dict[str, Any], domains: list[str]) -> None:
+    """The hook of the package registers for each entry point what belongs there, and nothing that is refused."""
+    from dovetail.plugins.registry import OpRegistry
+
+    assert domains == ["my.ops", "com.vendor", "extension"]
+    for domain in domains:
+        registry = OpRegistry(SimpleNamespace(key=domain))  # type: ignore[arg-type]  # of the record only the key is looked at
+        namespace["dovetail_register_ops"](registry, domain)
+        assert {cls.op_type for cls in registry.operators} == {"Swish", "GatedSwish"}

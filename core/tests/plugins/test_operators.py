@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+import dovetail
 from dovetail import ops
 from dovetail.errors import PluginError, PluginFailed, UnknownOperator
 from dovetail.op import Operator
 from dovetail.plugins import PluginManager
+from dovetail.testing.packs import OpPackChecks
 
 
 class Session(Operator):
@@ -270,8 +272,18 @@ def test_a_pack_serves_the_domain_that_it_translates(site: Any) -> None:
     found = manager.operator("com.vendor", "twisted", 3)
     assert (found.domain, found.op_type) == ("acme", "Twist")
     assert manager.operator("acme", "Twist", 1) is found
-    with pytest.raises(UnknownOperator, match=r"com.vendor::Twist"):
+    with pytest.raises(UnknownOperator, match=r"com.vendor::Twist(.|\n)*Did you mean 'twisted'\?"):
         manager.operator("com.vendor", "Twist", 1)
+
+
+def test_what_a_pack_translates_counts_as_the_domain_s(site: Any) -> None:
+    """A pack may have nothing else in a domain: its checks and `dovetail ops` find the classes there."""
+    site.metadata("translator", {"ops": {"acme": "translator", "com.vendor": "translator"}})
+    site.module("translator", TRANSLATING)
+    manager = PluginManager()
+    assert manager.operators("com.vendor") == manager.operators("acme") != ()
+    checks = OpPackChecks("com.vendor", lambda: dovetail.Core(config=False))
+    assert {cls.op_type for cls in checks.operators} == {"Twist"}
 
 
 def test_a_pack_may_not_serve_a_domain_that_it_neither_owns_nor_translates(site: Any) -> None:

@@ -197,7 +197,10 @@ class PluginManager:
             return self._operators.candidates(domain, op_type, version)
 
     def operators(self, domain: str | None = None) -> tuple[type["Operator"], ...]:
-        """Every operator class of a domain, or of all; loads the packs that may be loaded. Sorted by name, then by provider."""
+        """Every operator class of a domain, or of all; loads the packs that may be loaded. Sorted by name, then by provider.
+
+        Classes that take operators of the domain by translation are among them.
+        """
         with self._lock:
             return self._operators.all(domain)
 

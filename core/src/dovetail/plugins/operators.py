@@ -70,13 +70,17 @@ class Operators:
         return tuple(once.values())
 
     def all(self, domain: str | None) -> tuple[type[Operator], ...]:
-        """Every class of a domain, or of all domains, sorted by name; loads the packs that may be loaded."""
+        """Every class of a domain, or of all domains, sorted by name; loads the packs that may be loaded.
+
+        Classes that take operators of the domain by translation are among them.
+        """
         wanted = None if domain is None else plain_domain(domain)
         for record in self._packs(wanted):
             self._loader.load_if_possible(record)
         packed = (operator for _, staged in self._loader.loaded(*PACKS) for operator in staged.operators)
         known = {*ops.find_all(), *packed, *self._session.values()}
-        return tuple(sorted((o for o in known if wanted in (None, o.domain)), key=lambda o: (operator_name(o), self.provider(o))))
+        chosen = (o for o in known if wanted is None or wanted in (o.domain, *(t.domain for t in o.translations)))
+        return tuple(sorted(chosen, key=lambda o: (operator_name(o), self.provider(o))))
 
     def provider(self, operator: type[Operator]) -> str:
         """Where a class comes from, as reports name it."""
@@ -136,13 +140,14 @@ class Operators:
     def _unknown(self, domain: str, op_type: str, version: int) -> UnknownOperator:
         name = f"{domain or STANDARD_DOMAIN}::{op_type}"
         known = self.all(domain)
-        later = [operator.since for operator in known if operator.op_type == op_type]
+        named = [operator for operator in known if operator.op_type == op_type and plain_domain(operator.domain) == domain]
+        later = [operator.since for operator in named]
         if later:
             message = f"operator {name} exists from version {min(later)} of its domain on; version {version} was asked for"
             return UnknownOperator(
                 message, hint="the model says that it was written for an older operator set; export it for a newer one"
             )
-        hints = [_similar(op_type, {operator.op_type for operator in known})] if known else []
+        hints = [_similar(op_type, {name for operator in known for name in _names(operator, domain)})] if known else []
         stopped = [r for r in self._packs(domain) if r.state != "loaded" and r.hint]
         if domain and not known and stopped:
             hints += [f"{r.distribution}: {r.hint.rstrip('.')}." for r in stopped]
@@ -176,6 +181,13 @@ def _holding(
         return None if translated is None else (translated, None)
     later = min((number for number in versions if number > since), default=None)
     return versions[since], None if later is None else later - 1
+
+
+def _names(operator: type[Operator], domain: str) -> Iterator[str]:
+    """What models of the domain call the operator."""
+    if plain_domain(operator.domain) == domain:
+        yield operator.op_type
+    yield from (t.op_type for t in operator.translations if plain_domain(t.domain) == domain)
 
 
 _LISTED = 30

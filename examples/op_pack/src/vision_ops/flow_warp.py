@@ -1,12 +1,12 @@
 """FlowWarp: a picture moved along an optical flow, as in networks for video interpolation and super-resolution."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.op import FLOATS, OpenCLKernel, Operator, OperatorError, ShapeError, TensorType
+from dovetail.op import FLOATS, OpenCLKernel, Operator, OperatorError, ShapeError, TensorType, Translation
 from dovetail.testing import Case
 
 OUTSIDE = ("zeros", "edge")
@@ -15,6 +15,14 @@ OUTSIDE = ("zeros", "edge")
 def _defines(op: Operator, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> dict[str, int]:
     _, c, h, w = outputs[0].dims
     return {"C": c, "H": h, "W": w, "EDGE": int(getattr(op, "outside", "") == "edge")}
+
+
+def _of_the_exporter(theirs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`border`, a number in their models, is our `outside`."""
+    border = theirs.get("border", 0)
+    if border not in range(len(OUTSIDE)):
+        raise OperatorError(f"border is {border!r}; accepted: 0 for zeros, 1 for edge")
+    return {"outside": OUTSIDE[border]}
 
 
 class FlowWarp(Operator):
@@ -36,6 +44,11 @@ class FlowWarp(Operator):
             global_size=("X", "Y", "B*F"),
             origin="vision_ops/flow_warp.cl",
         ),
+    )
+
+    translations = (
+        Translation(domain="com.example.exporter", op_type="GridWarp", attributes=_of_the_exporter, inputs=(1, 0)),
+        Translation(domain="extension", op_type="FlowWarp", attributes={"padding": "outside"}),
     )
 
     outside: str = "zeros"
