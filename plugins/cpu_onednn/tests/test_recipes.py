@@ -1,0 +1,94 @@
+"""What was found out about a convolution holds for all that are alike, and for no other."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from dovetail.graph import Graph, GraphBuilder
+from dovetail.ops.add import Add
+from dovetail.ops.conv import Conv
+from dovetail.ops.relu import Relu
+from dovetail_cpu_onednn import recipes
+from dovetail_cpu_onednn.binding import Onednn, Unimplemented
+from dovetail_cpu_onednn.kernels import _conv
+from dovetail_cpu_onednn.library import library
+
+
+def _blocks(rng: np.random.Generator, count: int) -> Graph:
+    g = GraphBuilder()
+    y = g.input("x", "float32", (1, 16, 9, 7))
+    for _ in range(count):
+        start = y
+        for _ in range(2):
+            w = g.constant(rng.standard_normal((16, 16, 3, 3)) / 12, "float32", name="w")
+            y = g.node(Relu(), g.node(Conv(pads=(1, 1, 1, 1)), y, w))
+        y = g.node(Add(), y, start)
+    return g.graph([y])
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known(monkeypatch):
+    monkeypatch.setattr(_conv, "_RECIPES", recipes.Recipes())
+
+
+def test_layers_that_are_alike_are_described_once(bench, monkeypatch):
+    asked = []
+    describe = Onednn.describe
+    monkeypatch.setattr(Onednn, "describe", lambda self, name, *a, **k: (asked.append(name), describe(self, name, *a, **k))[1])
+
+    def count(blocks):
+        monkeypatch.setattr(_conv, "_RECIPES", recipes.Recipes())
+        asked.clear()
+        bench.executable(_blocks(np.random.default_rng(0), blocks), fuse=True)
+        return asked.count("convolution_forward")
+
+    assert 0 < count(2) == count(5)
+
+
+@pytest.mark.parametrize("change", [{"strides": (2, 2)}, {"group": 4}, {"dilations": (2, 2)}, {"auto_pad": "SAME_UPPER"}])
+def test_other_attributes_are_other_recipes(bench, change):
+    rng = np.random.default_rng(1)
+    x, w = (rng.standard_normal(dims).astype(np.float32) for dims in ((2, 16, 9, 7), (16, 16, 3, 3)))
+    for op in (Conv(), Conv(**change), Conv()):
+        g = GraphBuilder()
+        weights = np.ascontiguousarray(w[:, : 16 // op.group])
+        y = g.node(op, g.input("x", "float32", x.shape), g.constant(weights, name="w"))
+        (found,) = bench.executable(g.graph([y])).create_request().run([x])
+        np.testing.assert_allclose(found, op.reference(x, weights), rtol=1e-4, atol=1e-4)
+
+
+def test_recipes_are_for_a_number_of_threads(monkeypatch):
+    kept = recipes.Recipes()
+    found = []
+    for threads in (1, 2, 1, 2):
+        library().plan_threads(threads)
+        kept.get("question", lambda: found.append(threads) or recipes.Recipe(()))  # noqa: B023  # called at once
+    assert found == [1, 2]
+
+
+def test_refusals_are_kept_without_what_they_came_through():
+    kept, calls = recipes.Recipes(), []
+
+    class Weights:
+        pass
+
+    def refuse():
+        weights = Weights()
+        calls.append(weakref.ref(weights))
+        raise Unimplemented("not here")
+
+    for _ in range(3):
+        with pytest.raises(Unimplemented, match="not here"):
+            kept.get("question", refuse)
+    gc.collect()
+    assert [one() for one in calls] == [None]
+
+
+def test_room_is_bounded(monkeypatch):
+    monkeypatch.setattr(recipes, "ROOM", 3)
+    kept, found = recipes.Recipes(), []
+    for question in (1, 2, 3, 1, 4, 1, 2):
+        kept.get(question, lambda: found.append(question) or recipes.Recipe(()))  # noqa: B023  # called at once
+    assert found == [1, 2, 3, 4, 2]
