@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from dovetail.device import DeviceInfo, Eltwise, Sum, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities, family_of, target_of
 from dovetail_gpu_opencl.kernels._register_tiles import SHAPES, RegisterTiled, RegisterTiling, register_tilings
-from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
+from dovetail_gpu_opencl.kernels._tuned import Problem
+from dovetail_gpu_opencl.tuning import tunings_of
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +31,7 @@ def device(kind_device: Callable[[str], Any]) -> Any:
 
 
 def force(monkeypatch: pytest.MonkeyPatch, tiling: RegisterTiling) -> None:
-    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: tiling)
+    monkeypatch.setattr(RegisterTiled, "tiling", lambda self, problem: tiling)
 
 
 def check(got: NDArray[Any], expected: NDArray[np.float64], tolerance: float = 2e-6) -> None:
@@ -128,6 +130,23 @@ def test_the_default_is_the_widest_tile_that_the_registers_hold(registers: int, 
     assert kernel.default(Problem("packed", 1, 1, 1000, 2048, 4)).rows == 1
     assert kernel.default(Problem("", 1, 128, 8, 64, 4)) == RegisterTiling(8, 1)
     assert first in kernel.candidates(Problem("packed", 1, 128, 384, 1536, 4))
+
+
+def test_a_table_counts_only_where_there_are_cores_for_it(device: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Half as many tiles as the default's leave half of many cores idle; what was found on this machine always counts."""
+    monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path))
+    kernel = next(k for k in _kernels(device) if k.name == "gemm_rows")
+    problem, wide = Problem("gemm_rows some", 1, 16, 256, 512, 4), RegisterTiling(8, 3)
+    caps = dataclasses.replace(device.caps, vector_registers=32, vector_width=8)
+    shipped = {problem.key: wide.numbers()}
+    monkeypatch.setattr("dovetail_gpu_opencl.tuning._shipped", lambda family: shipped)
+    for units, expected in ((1, wide), (32, RegisterTiling(4, 4))):
+        bound = kernel.on(dataclasses.replace(caps, compute_units=units, identity=f"{units} cores"))
+        assert bound.tiling(problem) == expected
+        tunings_of(bound.caps).put(problem.key, RegisterTiling(6, 4).numbers())
+        assert bound.tiling(problem) == RegisterTiling(6, 4)
+    few = kernel.on(dataclasses.replace(caps, compute_units=1, identity="few registers", vector_registers=16))
+    assert few.tiling(problem) == RegisterTiling(4, 3)
 
 
 def _kernels(device: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
+from dovetail_gpu_opencl.tuning import tunings_of
 
 __all__ = ["RegisterTiled", "RegisterTiling", "estimate", "lanes_of", "register_tilings"]
 
@@ -41,6 +42,8 @@ _DEFAULTS = ((1, 8), (1, 4), (8, 1), (4, 1))
 """Defaults besides the widest tile for the registers: few, because each is a program that drivers take long to build."""
 _BETTER = 0.8
 """A default besides the first must be estimated to take so much of its time."""
+_WORSE = 1.4
+"""What a table says is not believed where the cost model finds it so much slower than the default."""
 _LATENCY = 8
 """Sums that must be under way at once for the arithmetic units to be busy."""
 
@@ -105,6 +108,14 @@ class RegisterTiled(Tuned[RegisterTiling]):
         special = [t for t in fitting if (t.rows, t.vectors) in _DEFAULTS]
         best = min(special, key=lambda t: self.cost(problem, t), default=first)
         return best if self.cost(problem, best) < _BETTER * self.cost(problem, first) else first
+
+    def tiling(self, problem: Problem) -> RegisterTiling:
+        """The choice of `Tuned`, but nothing from the package that should be much slower on as many cores as here are."""
+        chosen = super().tiling(problem)
+        if self._forced is not None or tunings_of(self.caps).found_here(problem.key):
+            return chosen
+        default = self.default(problem)
+        return chosen if self.cost(problem, chosen) < _WORSE * self.cost(problem, default) else default
 
     def read(self, numbers: Sequence[int]) -> RegisterTiling | None:
         """The fields of a tiling, in order."""
