@@ -103,11 +103,7 @@ class ModelSource:
         try:
             # Looked at before it is opened, because opening a device can act on it; and again on the open file.
             _check_regular(os.stat(self.data))
-            with _file(os.open(self.data, _READ_ONLY | _NO_WAIT)) as file:
-                status = os.fstat(file.fileno())
-                _check_regular(status)
-                self._check_size(status.st_size, limit)
-                content = file.read()
+            file = _file(os.open(self.data, _READ_ONLY | _NO_WAIT))
         except FormatError as error:
             raise FormatError(f"{self.name}: {error.message}", hint=error.hint) from None
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
