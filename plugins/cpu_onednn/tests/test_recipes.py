@@ -9,10 +9,11 @@ import pytest
 from dovetail.graph import Graph, GraphBuilder
 from dovetail.ops.add import Add
 from dovetail.ops.conv import Conv
+from dovetail.ops.gemm import Gemm
+from dovetail.ops.mat_mul import MatMul
 from dovetail.ops.relu import Relu
 from dovetail_cpu_onednn import recipes
 from dovetail_cpu_onednn.binding import Onednn, Unimplemented
-from dovetail_cpu_onednn.kernels import _conv
 from dovetail_cpu_onednn.library import library
 
 
@@ -30,7 +31,7 @@ def _blocks(rng: np.random.Generator, count: int) -> Graph:
 
 @pytest.fixture(autouse=True)
 def _nothing_known(monkeypatch):
-    monkeypatch.setattr(_conv, "_RECIPES", recipes.Recipes())
+    monkeypatch.setattr(recipes, "RECIPES", recipes.Recipes())
 
 
 def test_layers_that_are_alike_are_described_once(bench, monkeypatch):
@@ -39,12 +40,31 @@ def test_layers_that_are_alike_are_described_once(bench, monkeypatch):
     monkeypatch.setattr(Onednn, "describe", lambda self, name, *a, **k: (asked.append(name), describe(self, name, *a, **k))[1])
 
     def count(blocks):
-        monkeypatch.setattr(_conv, "_RECIPES", recipes.Recipes())
+        monkeypatch.setattr(recipes, "RECIPES", recipes.Recipes())
         asked.clear()
         bench.executable(_blocks(np.random.default_rng(0), blocks), fuse=True)
         return asked.count("convolution_forward")
 
     assert 0 < count(2) == count(5)
+
+
+def test_products_of_like_matrices_are_described_once(bench, monkeypatch):
+    rng, asked = np.random.default_rng(4), []
+    describe = Onednn.describe
+    monkeypatch.setattr(Onednn, "describe", lambda self, name, *a, **k: (asked.append(name), describe(self, name, *a, **k))[1])
+    g = GraphBuilder()
+    x = rng.standard_normal((5, 6)).astype(np.float32)
+    weights = [rng.standard_normal((6, 6)).astype(np.float32) for _ in range(3)]
+    y = g.input("x", "float32", x.shape)
+    for w in weights:
+        y = g.node(Gemm(), g.node(MatMul(), y, g.constant(w, name="w")), g.constant(w.T, name="t"))
+    (found,) = bench.executable(g.graph([y])).create_request().run([x])
+    expected = x.astype(np.float64)
+    for w in weights:
+        expected = expected @ w @ w.T
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    # Free layouts, and those of the types: each for MatMul and for Gemm.
+    assert asked.count("matmul") == 4
 
 
 @pytest.mark.parametrize("change", [{"strides": (2, 2)}, {"group": 4}, {"dilations": (2, 2)}, {"auto_pad": "SAME_UPPER"}])

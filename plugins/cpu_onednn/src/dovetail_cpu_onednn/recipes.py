@@ -4,13 +4,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from functools import wraps
+from typing import TypeVar
 
 from dovetail.device import Eltwise, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import Unimplemented
-from dovetail_cpu_onednn.kernel import Recipe, Refused
+from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, Refused
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["Recipes", "alike"]
+__all__ = ["RECIPES", "Recipes", "alike", "kept"]
 
 ROOM = 512
 """Recipes that are kept. A network of convolutions asks for about a hundred."""
@@ -62,3 +64,20 @@ def _found(find: Callable[[], Recipe]) -> Recipe | Refusal | str:
         return refused.refusal
     except Unimplemented as error:
         return error.message
+
+
+RECIPES = Recipes()
+"""Those of this process."""
+
+K = TypeVar("K", bound=PrimitiveKernel)
+Find = Callable[[K, TypedNode, bool, bool], Recipe]
+
+
+def kept(find: Find[K]) -> Find[K]:
+    """A method `recipe` that does the work once for nodes that are alike: for those that look at no constant's content."""
+
+    @wraps(find)
+    def recipe(self: K, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        return RECIPES.get((type(self), alike(node), free, shared), lambda: find(self, node, free, shared))
+
+    return recipe

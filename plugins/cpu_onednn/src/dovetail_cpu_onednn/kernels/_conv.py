@@ -10,11 +10,10 @@ from dovetail_cpu_onednn.chain import attach
 from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, given, is_constant, relaid
 from dovetail_cpu_onednn.layouts import BLOCKED, blocked, describe, number_of, plain_strides, undecided
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.recipes import Recipes, alike
+from dovetail_cpu_onednn.recipes import kept
 
 __all__ = ["ConvKernel", "activation", "padding", "weights_of"]
 
-_RECIPES = Recipes()
 FEW_CHANNELS = 4
 """Up to so many input channels oneDNN has fast convolutions from plain data."""
 
@@ -50,12 +49,10 @@ class ConvKernel(PrimitiveKernel):
         """What oneDNN calls padding_r."""
         return padding(g)
 
+    @kept
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
-        def find() -> Recipe:
-            src, dst = (activation(node, place, free) for place in ("input", "output"))
-            return self._recipe(node, src, dst, free, shared)
-
-        return _RECIPES.get((self.name, alike(node), free, shared), find)
+        src, dst = (activation(node, place, free) for place in ("input", "output"))
+        return self._recipe(node, src, dst, free, shared)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found = [*super().configurations(node)]

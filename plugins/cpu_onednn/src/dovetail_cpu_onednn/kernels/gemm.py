@@ -7,6 +7,7 @@ from dovetail_cpu_onednn.kernel import LOW, PrimitiveKernel, Recipe, Refused, gi
 from dovetail_cpu_onednn.kernels._matmul import Product, product
 from dovetail_cpu_onednn.layouts import number_of, plain
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.recipes import kept
 
 
 class GemmProduct(PrimitiveKernel):
@@ -15,6 +16,7 @@ class GemmProduct(PrimitiveKernel):
     name = "matmul"
     dtypes = LOW
 
+    @kept
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         op = node.op
         assert isinstance(op, Gemm)
