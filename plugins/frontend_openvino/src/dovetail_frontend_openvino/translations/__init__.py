@@ -1,47 +1,16 @@
 """How operations are expressed in ONNX operators: one module for each family, each with a table by operation type."""
 
 from collections.abc import Callable
+from importlib import import_module
+from pkgutil import iter_modules
 
 from dovetail.frontend import FormatError, printable
 from dovetail_frontend_openvino.call import Call, Outputs, Table
 from dovetail_frontend_openvino.layers import Layer
-from dovetail_frontend_openvino.translations import (
-    attention,
-    control,
-    convolution,
-    detection,
-    elementwise,
-    indexing,
-    matmul,
-    normalization,
-    pooling,
-    quantization,
-    recurrent,
-    reduction,
-    resampling,
-    shapes,
-    slicing,
-)
 
 __all__ = ["OPERATIONS", "translation"]
 
-_MODULES = (
-    attention,
-    control,
-    convolution,
-    detection,
-    elementwise,
-    indexing,
-    matmul,
-    normalization,
-    pooling,
-    quantization,
-    recurrent,
-    reduction,
-    resampling,
-    shapes,
-    slicing,
-)
+_MODULES = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__)]
 OPERATIONS: Table = {name: translate for module in _MODULES for name, translate in module.TABLE.items()}
 _BY_LOWER_CASE = {name.lower(): translate for name, translate in OPERATIONS.items()}
 
