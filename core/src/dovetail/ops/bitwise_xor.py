@@ -2,23 +2,17 @@
 
 import numpy as np
 
-from dovetail.op import INTEGERS, Operator, TensorType
-from dovetail.ops._elementwise import computed, same_type
+from dovetail.op import INTEGERS
+from dovetail.ops._elementwise import computed
+from dovetail.ops._pairs import Arithmetic
 from dovetail.ops._types import Array
 
 
-class BitwiseXor(Operator):
+class BitwiseXor(Arithmetic):
     """The bits of A xor B."""
 
     since = 18
-    inputs = ("A: T", "B: T")
-    outputs = ("C: T",)
     types = {"T": INTEGERS}
-    in_place = True
-
-    def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        """The type of A in the shape that both broadcast to."""
-        return same_type(a, b)
 
     def reference(self, a: Array, b: Array) -> Array:
         """a ^ b."""

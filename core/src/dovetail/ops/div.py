@@ -5,26 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.op import Operator, TensorType
-from dovetail.ops._elementwise import binary, computed, same_type
-from dovetail.ops._types import NUMERIC, Array, Chain, Types
+from dovetail.ops._elementwise import binary, computed
+from dovetail.ops._pairs import Arithmetic
+from dovetail.ops._types import Array, Chain, Types
 
 
-class Div(Operator):
+class Div(Arithmetic):
     """A / B; integers are truncated toward zero.
 
     Where ONNX leaves integers open: x / 0 is 0, and the lowest integer divided by -1 wraps to itself.
     """
 
     since = 7
-    inputs = ("A: T", "B: T")
-    outputs = ("C: T",)
-    types = {"T": NUMERIC}
-    in_place = True
-
-    def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        """The type of A in the shape that both broadcast to."""
-        return same_type(a, b)
 
     def reference(self, a: Array, b: Array) -> Array:
         """a / b, or trunc(a / b) for integers."""

@@ -2,28 +2,21 @@
 
 import numpy as np
 
-from dovetail.op import Operator, OperatorError, TensorType
-from dovetail.ops._elementwise import computed, same_type
-from dovetail.ops._types import NUMERIC, Array
+from dovetail.op import OperatorError, TensorType
+from dovetail.ops._elementwise import computed
+from dovetail.ops._pairs import Arithmetic
+from dovetail.ops._types import Array
 
 
-class Mod(Operator):
+class Mod(Arithmetic):
     """The remainder of A / B: with the sign of B, or with the sign of A when `fmod` is set.
 
     Where ONNX leaves integers open: the remainder of a division by 0 is 0.
     """
 
     since = 28
-    inputs = ("A: T", "B: T")
-    outputs = ("C: T",)
-    types = {"T": NUMERIC}
-    in_place = True
 
     fmod: bool = False
-
-    def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        """The type of A in the shape that both broadcast to."""
-        return same_type(a, b)
 
     def reference(self, a: Array, b: Array) -> Array:
         """a - floor(a / b) * b, or a - trunc(a / b) * b with `fmod`."""

@@ -4,23 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.op import Operator, TensorType
-from dovetail.ops._elementwise import binary, computed, same_type
-from dovetail.ops._types import NUMERIC, Array, Chain, Types
+from dovetail.ops._elementwise import binary, computed
+from dovetail.ops._pairs import Arithmetic
+from dovetail.ops._types import Array, Chain, Types
 
 
-class Sub(Operator):
+class Sub(Arithmetic):
     """A - B; integers wrap."""
 
     since = 7
-    inputs = ("A: T", "B: T")
-    outputs = ("C: T",)
-    types = {"T": NUMERIC}
-    in_place = True
-
-    def infer(self, a: TensorType, b: TensorType) -> TensorType:
-        """The type of A in the shape that both broadcast to."""
-        return same_type(a, b)
 
     def reference(self, a: Array, b: Array) -> Array:
         """a - b."""
