@@ -190,6 +190,17 @@ def test_a_tensor_over_the_memory_limit_is_refused_before_it_is_made(toy_core: A
         core.compile_model(chain(1_000_000), "A", {"MEMORY_LIMIT": 1000})
 
 
+def test_values_that_are_too_much_together_are_refused_too() -> None:
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", [1000])
+    model = g.model([g.node(Relu(), x, name=f"r{i}") for i in range(3)])
+    core = dovetail.Core(config=False)
+    with pytest.raises(dovetail.errors.OutOfMemory, match=r"a request needs 16,\d+ bytes on NUMPY.* node 'r\d' .*limit is 9,000"):
+        core.compile_model(model, "NUMPY", {"MEMORY_LIMIT": 9000})
+    compiled = core.compile_model(model, "NUMPY", {"MEMORY_LIMIT": 20_000})
+    assert set(compiled(np.ones(1000, np.float32))) == set(model.outputs)
+
+
 class Wide(Operator):
     domain = "test"
 

@@ -36,7 +36,8 @@ class CompileOptions:
 
     `FUSION`: merge elementwise nodes into the node before them. `FALLBACK`: run on the reference device what the chosen one
     refuses; off, a refusal is an error. `PLAN_CACHE`: how many input shapes keep their plan. `MEMORY_LIMIT`: bytes that one
-    value may have at most, by default the machine's memory. `device` holds everything else.
+    value, and all values of a request together, may have at most, by default the machine's memory. `device` holds the
+    others.
     """
 
     FUSION: bool = True

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail._opaque import PinnedOperator
 from dovetail.device import REFERENCE_KERNEL, Device, Executable, Reason, Refusal, Reorder, TypedNode
-from dovetail.errors import CompileError, UnsupportedNode
+from dovetail.errors import CompileError, OutOfMemory, UnsupportedNode
 from dovetail.graph.model import Graph, Node
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
@@ -160,7 +160,7 @@ def make_plan(
             inner = drop_dead_nodes(fused.graph)
         parts.append(replace(part, graph=assign_layouts(device.lower(inner), device.configurations)))
     passed = time.perf_counter()
-    executables = _compile(parts, by_name)
+    executables = _compile(parts, by_name, options.MEMORY_LIMIT)
     seconds = {"passes": passed - started, "compile": time.perf_counter() - passed}
     nodes = tuple(_placements(parts, executables, by_name, placed, stops, rules, provider_of))
     memory: dict[str, int] = {}
@@ -270,17 +270,28 @@ def _require_homes(graph: Graph, placed: Mapping[str, tuple[str, tuple[tuple[str
             raise UnsupportedNode(f"no device runs node {node} with inputs ({types}): {said}", hint=hint)
 
 
-def _compile(parts: Sequence[Part], by_name: Mapping[str, Target]) -> list[Executable]:
+def _compile(parts: Sequence[Part], by_name: Mapping[str, Target], limit: int) -> list[Executable]:
     done: list[Executable] = []
     try:
         for part in parts:
             target = by_name[part.device]
             done.append(target.device.compile(part.graph, target.options))
+            _check_peak(part, done[-1].memory.peak, limit)
     except BaseException:
         for executable in done:
             executable.close()
         raise
     return done
+
+
+def _check_peak(part: Part, peak: int, limit: int) -> None:
+    """Raise `OutOfMemory` when the values of one request, work buffers included, need more than `limit` bytes together."""
+    if peak > limit:
+        node = max(part.graph.nodes, key=lambda n: sum(part.graph.types[name].nbytes for name in n.writes))
+        raise OutOfMemory(
+            f"a request needs {peak:,} bytes on {part.device}, the most for the result of node {node}; the limit is {limit:,}",
+            hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
+        )
 
 
 def _placements(
