@@ -27,7 +27,7 @@ def every(dtype: DType) -> NDArray[Any]:
 
 def cast(device: OpenCLDevice, bench: Any, x: NDArray[Any], **attributes: Any) -> NDArray[Any]:
     graph, feeds = bench.single(bench.op("Cast", **attributes), [x])
-    found: NDArray[Any] = bench.run(device, graph, feeds)[0]
+    found: NDArray[Any] = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)[0]
     return found
 
 
@@ -97,7 +97,7 @@ def test_bfloat16(name: str, infos: Sequence[DeviceInfo], bench: Any, rng: np.ra
     op = bench.op(name, **attributes)
     constants = tuple(i for i, array in enumerate(inputs) if array.dtype.kind == "i")
     graph, feeds = bench.single(op, inputs, constants)
-    got = bench.run(OpenCLDevice(infos[0]), graph, feeds)[0]
+    got = bench.run(OpenCLDevice(infos[0]), graph, feeds, DEBUG_BUFFERS=True)[0]
     wide = [array if array.dtype.kind == "i" else array.astype(np.float64) for array in inputs]
     found = op.reference(*wide, *[None] * (len(op.inputs) - len(wide)))
     expected = found[0] if isinstance(found, tuple) else found

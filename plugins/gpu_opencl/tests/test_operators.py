@@ -200,3 +200,29 @@ def test_casts_round_once(device: OpenCLDevice, bench: Any) -> None:
     for dtype, expected in ((DType.INT8, [-128, 127, 0, -1]), (DType.UINT64, [0, 2**64 - 1, 0, 0]), (DType.BOOL, [1, 1, 1, 1])):
         (got,) = run(bench, device, bench.op("Cast", to=dtype), np.array([-1e30, 1e30, np.nan, -1.9]))
         np.testing.assert_array_equal(got, np.array(expected, dtype.numpy))
+
+
+@pytest.mark.parametrize("wrong", [3, -1, 2**40])
+def test_boxes_and_writes_out_of_range(wrong: int, device: OpenCLDevice, bench: Any) -> None:
+    """A box of an image that is not there, a box without an end, an update behind the cache."""
+    image, box = np.ones((3, 1, 4, 4), np.float32), np.array([[0, 0, 2, 2]], np.float32)
+    for boxes, batch in ((box, wrong), (np.full_like(box, np.inf), 0)):
+        with pytest.raises(InferError, match="batch out of range; accepted: 0 to 2"):
+            run(bench, device, bench.op("RoiAlign"), image, boxes, np.array([batch]))
+    for mode, most in (("linear", 2), ("circular", 4)):
+        start = max(wrong, most + 1) if wrong > 0 else wrong
+        with pytest.raises(InferError, match=f"a write index is out of range; accepted: 0 to {most}"):
+            run(bench, device, bench.op("TensorScatter", mode=mode), image, image[:, :, :2], np.array([0, start, 0]))
+
+
+def test_places_that_are_no_numbers(device: OpenCLDevice, bench: Any) -> None:
+    """A grid with NaN, infinities and far places, and as many places as do not fill a work group."""
+    x = np.arange(1, 31, dtype=np.float32).reshape(1, 2, 3, 5)
+    places = np.random.default_rng(4).uniform(-3, 3, (1, 131, 1, 2)).astype(np.float32)
+    places[0, :6, 0] = np.array([[np.nan, 0], [np.inf, 0], [-np.inf, 0.5], [1e30, -1e30], [1, 1], [-1, -1]])
+    for mode, padding in (("linear", "zeros"), ("nearest", "border"), ("cubic", "border"), ("linear", "reflection")):
+        op = bench.op("GridSample", mode=mode, padding_mode=padding)
+        finite = places[:, 4:] if padding == "reflection" else places  # where a far place ends up hangs on its last bit
+        expected = op.reference(x.astype(np.float64), finite.astype(np.float64))
+        (got,) = run(bench, device, op, x, finite)
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)

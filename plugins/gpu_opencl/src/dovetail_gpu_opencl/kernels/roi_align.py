@@ -1,0 +1,50 @@
+"""RoiAlign."""
+
+from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, spread
+from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Read, Write, ints
+from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
+
+__all__ = ["KERNELS"]
+
+
+class RoiAlign(CLKernel):
+    """roi_align.cl: a bin a work item."""
+
+    name = "roi_align"
+    half_by_load = True
+    bfloat16_by_load = True
+    has_epilogue = False
+    dtypes = FLOATS | {DType.INT64}
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        x = node.inputs[0]
+        assert x is not None
+        return None if x.size or not node.outputs[0].size else Refusal(Reason.SHAPE, f"boxes in {x}, which has no elements")
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        x, dst = node.inputs[0], node.outputs[0]
+        assert x is not None
+        acc = accumulator(dst.dtype)
+        sampling = node.op.sampling()  # type: ignore[attr-defined]  # a RoiAlign operator
+        defines = {
+            **storage(dst.dtype),
+            "ACC": acc,
+            "RATIO": sampling.ratio,
+            "SCALE": literal(sampling.scale, acc),
+            "SHIFT": literal(0.5 if sampling.half_pixel else 0.0, acc),
+            "SHIFTED": sampling.half_pixel,
+            "MAX": sampling.mode == "max",
+        }
+        arguments: tuple[Argument, ...] = (
+            *(Read(name) for name in node.node.inputs),
+            Write(node.node.outputs[0]),
+            *ints(dst.size, *x.dims, sampling.height, sampling.width),
+            Fault(f"a box is no finite number, or its batch out of range; accepted: 0 to {x.dims[0] - 1}"),
+        )
+        work, local = spread(dst.size, self.caps)
+        source = assemble("roi_align.cl", defines)
+        return (Launch("roi_align.cl", source, self.name, arguments, work, local, self.caps.exact_options),)
+
+
+KERNELS = (RoiAlign(),)
