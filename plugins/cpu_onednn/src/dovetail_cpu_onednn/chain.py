@@ -143,11 +143,7 @@ def _append(
     free: bool,
     shared: bool,
 ) -> None:
-    full = operand.dims == result.dims
-    adds = isinstance(post_op, Sum) or (isinstance(post_op, Binary) and post_op.algorithm == "add" and shared)
-    if isinstance(post_op, Sum) and not full:
-        raise Refused(Reason.POST_OP, f"sum with {operand} for a result {result}")
-    if adds and full and chain.shared is None and (operand.layout, operand.dtype) == (result.layout, result.dtype):
+    if _takes_over(chain, post_op, operand, result, shared):
         scale, zero = (post_op.scale, post_op.zero_point) if isinstance(post_op, Sum) else (1.0, 0)
         if zero:
             raise Refused(Reason.POST_OP, "sum with a zero point in float32")
@@ -155,27 +151,36 @@ def _append(
         chain.shared = index
         return
     if isinstance(post_op, Sum):
-        raise Refused(Reason.POST_OP, "a second sum")
+        raise Refused(Reason.POST_OP, f"a second sum, or {operand} for a result {result}")
+    full = operand.dims == result.dims
     desc = _operand(operand, result, shape, free, full)
-    kind: Appended
     if isinstance(post_op, Prelu):
-        mask = sum(1 << axis for axis, size in enumerate(desc.dims) if size != 1)
-        arg, kind = Arg.WEIGHTS, ("prelu", (mask,))
-        # The weights are plain, whatever the layout of the result: sizes along other axes than the channels' would not fit it.
-        if any(size != 1 for axis, size in enumerate(desc.dims) if axis != 1):
-            raise Refused(Reason.POST_OP, f"prelu with {operand}; accepted: one slope, or one for each channel")
-        desc, flexible = plain(desc.dims, desc.dtype), False
-    else:
-        assert isinstance(post_op, Binary)
-        algorithm = post_op.algorithm
-        if algorithm == "rsub":
-            chain.appended.append(("eltwise", (ELTWISE["linear"], -1.0, 0.0)))
-            algorithm = "add"
-        if algorithm not in BINARY:
-            raise Refused(Reason.POST_OP, f"oneDNN has no binary {algorithm}")
-        arg, kind, flexible = Arg.SRC_1, ("binary", (BINARY[algorithm], desc)), full and free
-    chain.reads.append((Arg.post_op(len(chain.appended), arg), index, desc, flexible))
-    chain.appended.append(kind)
+        _append_prelu(chain, index, operand, desc)
+        return
+    assert isinstance(post_op, Binary)
+    algorithm = post_op.algorithm
+    if algorithm == "rsub":
+        chain.appended.append(("eltwise", (ELTWISE["linear"], -1.0, 0.0)))
+        algorithm = "add"
+    if algorithm not in BINARY:
+        raise Refused(Reason.POST_OP, f"oneDNN has no binary {algorithm}")
+    chain.reads.append((Arg.post_op(len(chain.appended), Arg.SRC_1), index, desc, full and free))
+    chain.appended.append(("binary", (BINARY[algorithm], desc)))
+
+
+def _takes_over(chain: Chain, post_op: PostOp, operand: TensorType, result: TensorType, shared: bool) -> bool:
+    """Whether oneDNN's sum adds the operand, in whose memory the result then lies."""
+    adds = isinstance(post_op, Sum) or (isinstance(post_op, Binary) and post_op.algorithm == "add" and shared)
+    return adds and chain.shared is None and operand == result
+
+
+def _append_prelu(chain: Chain, index: int, operand: TensorType, desc: MemoryDesc) -> None:
+    # The weights are plain, whatever the layout of the result: sizes along other axes than the channels' would not fit it.
+    if any(size != 1 for axis, size in enumerate(desc.dims) if axis != 1):
+        raise Refused(Reason.POST_OP, f"prelu with {operand}; accepted: one slope, or one for each channel")
+    mask = sum(1 << axis for axis, size in enumerate(desc.dims) if size != 1)
+    chain.reads.append((Arg.post_op(len(chain.appended), Arg.WEIGHTS), index, plain(desc.dims, desc.dtype), False))
+    chain.appended.append(("prelu", (mask,)))
 
 
 def _operand(operand: TensorType, result: TensorType, shape: tuple[int, ...], free: bool, full: bool) -> MemoryDesc:

@@ -52,7 +52,6 @@ class Argument:
     desc: MemoryDesc
     wanted: MemoryDesc | None = None
     flexible: bool = False
-    factor: float = 1.0
     content: Callable[[], NDArray[Any]] | None = None
 
 
