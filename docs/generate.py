@@ -20,7 +20,7 @@ from pkgutil import iter_modules
 import click
 
 import dovetail.cli
-from dovetail import errors, hookspecs, ops
+from dovetail import errors, hookspecs, ops, runtime
 from dovetail.graph import DType
 from dovetail.op import Operator
 from dovetail.ops import _types
@@ -94,7 +94,7 @@ def signature(function: Callable[..., object]) -> str:
     source = inspect.getsource(function)
     found = re.search(r"^def .*?:\n", source, re.MULTILINE | re.DOTALL)
     assert found is not None, f"{function} has no def line"
-    return found[0].rstrip(":\n").replace('"', "")
+    return re.sub(r'(: |-> )"([^"]+)"', r"\1\2", found[0].rstrip(":\n"))
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def heading(method: ast.FunctionDef) -> str:
     if kinds & {"property", "cached_property"}:
         return f"{method.name}{returns}"
     arguments = ast.unparse(method.args).removeprefix("self").removeprefix("cls").removeprefix(", ")
-    return f"{method.name}({arguments}){returns.replace(':', ' ->', 1)}".replace("'", "")
+    return re.sub(r"(: |-> )'([^']+)'", r"\1\2", f"{method.name}({arguments}){returns.replace(':', ' ->', 1)}")
 
 
 def followed_by_text(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
@@ -233,6 +233,78 @@ def constants() -> dict[str, str]:
     """Name -> description, of everything that the core's modules assign and describe."""
     trees = (ast.parse(p.read_text(encoding="utf-8")) for p in sorted((ROOT / "core" / "src" / "dovetail").rglob("*.py")))
     return {name: text for tree in trees for name, text in followed_by_text(tree.body)}
+
+
+# --- what programs call ------------------------------------------------------------------------------------------------
+
+
+def python_api() -> str:
+    """python.md: every public name of `dovetail`, and what the objects that it makes are."""
+    described = [*PROGRAMS, *(f"dovetail.runtime.{name}" for name in runtime.__all__ if name not in dovetail.__all__)]
+    described = [name for name in described if isinstance(named(name), type) or inspect.isfunction(named(name))]
+    elsewhere = [name for name in dovetail.__all__ if f"dovetail.{name}" not in described and not name.startswith("__")]
+    rows = [(f"`dovetail.{name}`", OF_AUTHORS[name]) for name in elsewhere]
+    parts = [f"# Python\n\n{NOTE}", PYTHON_HEAD, table(("Name", "Described in"), rows)]
+    for name in described:
+        value = named(name)
+        parts += [f"## {name}\n", *entry(name.rpartition(".")[2], value), *specials(name, value)]
+    return "\n".join(parts)
+
+
+PROGRAMS = (
+    "dovetail.Core",
+    "dovetail.Model",
+    "dovetail.CompiledModel",
+    "dovetail.InferRequest",
+    "dovetail.AsyncInferQueue",
+    "dovetail.PostOps",
+    "dovetail.plugins.register",
+    "dovetail.plugins.temporary",
+)
+"""What a program starts from, in the order in which it meets them; what these give comes after."""
+
+OF_AUTHORS = {
+    "DType": "[`op.DType`](authoring.md#opdtype)",
+    "DovetailError": "[Errors](errors.md)",
+    "Graph": "[`op.Graph`](authoring.md#opgraph)",
+    "GraphBuilder": "[`op.GraphBuilder`](authoring.md#opgraphbuilder)",
+    "Operator": "[`op.Operator`](authoring.md#opoperator)",
+    "TensorType": "[`op.TensorType`](authoring.md#optensortype)",
+    "hookimpl": "[Hooks](hooks.md)",
+}
+"""Public names of `dovetail` that authors use more than programs do."""
+
+PYTHON_HEAD = """\
+What a program that runs models calls. [Your first model](../tutorial/first_model.md) shows it at work; the properties of
+`compile_model` are on [a page of their own](properties.md). All of it may be called from any thread; an `InferRequest` is used by
+one thread at a time.
+
+Other public names:
+"""
+
+
+def named(name: str) -> object:
+    """What a dotted name of the package stands for."""
+    module, _, member = name.rpartition(".")
+    return getattr(importlib.import_module(module), member)
+
+
+def specials(name: str, value: object) -> Iterator[str]:
+    """How a program makes objects of a class, and calls them, where it does."""
+    for special, shown in ((f"{name}.__init__", name.rpartition(".")[2]), (f"{name}.__call__", "compiled")):
+        if special in SPECIALS:
+            method = ast.parse(textwrap.dedent(inspect.getsource(getattr(value, special.rpartition(".")[2])))).body[0]
+            assert isinstance(method, ast.FunctionDef)
+            shown = heading(method).replace(method.name, shown, 1).removesuffix(" -> None")
+            yield f"- **`{shown}`** {' '.join((ast.get_docstring(method) or '').split())}".rstrip() + "\n"
+
+
+SPECIALS = (
+    "dovetail.Core.__init__",
+    "dovetail.AsyncInferQueue.__init__",
+    "dovetail.PostOps.__init__",
+    "dovetail.CompiledModel.__call__",
+)
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
@@ -410,6 +482,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": error_tree,
     "hooks.md": hooks,
     "operators.md": operators,
+    "python.md": python_api,
 }
 
 if __name__ == "__main__":

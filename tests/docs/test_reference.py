@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-GENERATED = ("authoring.md", "cli.md", "errors.md", "hooks.md", "operators.md")
+GENERATED = ("authoring.md", "cli.md", "errors.md", "hooks.md", "operators.md", "python.md")
 
 
 @cache
@@ -100,6 +100,19 @@ def test_every_state_of_a_plugin_is_explained() -> None:
 
     page = (ROOT / "docs" / "how-to" / "install_devices.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| ([a-z-]+) \|", page, re.MULTILINE)) == set(get_args(State))
+
+
+def test_every_name_for_programs_is_described() -> None:
+    import dovetail
+
+    page = (REFERENCE / "python.md").read_text(encoding="utf-8")
+    described = re.findall(r"^## dovetail\.(?:\w+\.)*(\w+)$", page, re.MULTILINE)
+    linked = re.findall(r"^\| `dovetail\.(\w+)` \| \[", page, re.MULTILINE)
+    assert set(dovetail.__all__) - {"__version__"} <= {*described, *linked}
+    runtime = importlib.import_module("dovetail.runtime")
+    assert set(runtime.__all__) - {"REFERENCE_DEVICE"} <= set(described)
+    for member in ("compile_model", "cancel", "wait_all", "reshape"):
+        assert re.search(rf"^- \*\*`{member}\(", page, re.MULTILINE), member
 
 
 @pytest.mark.parametrize("module", ["dovetail.op", "dovetail.device", "dovetail.frontend", "dovetail.cache", "dovetail.testing"])
