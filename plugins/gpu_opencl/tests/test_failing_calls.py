@@ -6,7 +6,7 @@ raises what the driver would raise, instead of being made.
 
 import gc
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dovetail
-from dovetail.device import DeviceInfo
+from dovetail.device import DeviceInfo, DType
 from dovetail.errors import DovetailError, InferError, OutOfMemory, UsageError
 from dovetail.graph import GraphBuilder, Model
 from dovetail.ops import find
@@ -157,6 +157,9 @@ def scenario(core: dovetail.Core, model: Model, name: str, options: Mapping[str,
             request.close()
 
 
+Check = Callable[[list[NDArray[Any]]], None]
+
+
 def check(results: list[NDArray[Any]]) -> None:
     picked = np.maximum(X.astype(np.float64) @ WEIGHTS, 0)[ROWS]
     powers = np.exp(picked - picked.max(axis=1, keepdims=True))
@@ -164,7 +167,9 @@ def check(results: list[NDArray[Any]]) -> None:
     np.testing.assert_allclose(results[1], picked.max(), rtol=1e-6)
 
 
-def attempt(core: dovetail.Core, model: Model, name: str, options: Mapping[str, Any]) -> tuple[type[DovetailError] | None, str]:
+def attempt(
+    core: dovetail.Core, model: Model, name: str, options: Mapping[str, Any], check: Check
+) -> tuple[type[DovetailError] | None, str]:
     """The kind and text of the error, None when the call that failed could be done without."""
     try:
         check(scenario(core, model, name, options))
@@ -186,11 +191,16 @@ KINDS: dict[str, tuple[Mapping[str, Any], int, bool, int]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_call(kind: str, driver: Driver, info: DeviceInfo, model: Model) -> None:
-    options, code, lost, stride = KINDS[kind]
     if kind not in ("memory", "lost") and info.name != "OPENCL.0":
         return  # one device is enough for what depends on none
-    if options is OUT_OF_ORDER and not OpenCLDevice(info).caps.out_of_order:
+    if KINDS[kind][0] is OUT_OF_ORDER and not OpenCLDevice(info).caps.out_of_order:
         return
+    every_call(driver, info, model, check, *KINDS[kind])
+
+
+def every_call(
+    driver: Driver, info: DeviceInfo, model: Model, check: Check, options: Mapping[str, Any], code: int, lost: bool, stride: int
+) -> None:
     for _ in range(2):  # the first time fills the cache
         driver.plan(0)
         check(scenario(dovetail.Core(), model, info.name, options))
@@ -201,7 +211,7 @@ def test_every_call(kind: str, driver: Driver, info: DeviceInfo, model: Model) -
     for number in range(1, total + 1, stride):
         core = dovetail.Core()
         driver.plan(number, code, lost=lost)
-        error, said = attempt(core, model, info.name, options)
+        error, said = attempt(core, model, info.name, options, check)
         failed = driver.calls[number - 1]
         if error is None:
             harmless.append(failed)
@@ -216,6 +226,36 @@ def test_every_call(kind: str, driver: Driver, info: DeviceInfo, model: Model) -
         assert driver.live == 0, f"call {number}, {failed}: {driver.live} objects are left"
     # A binary that cannot be loaded costs a build; all other calls are needed.
     assert set(harmless) <= {"Program", "Program.build", "Program.get_info"}
+
+
+def test_every_call_of_a_quantized_model(driver: Driver, infos: Sequence[DeviceInfo]) -> None:
+    """Two launches that share a result, weights that the kernel lays out, a chain, bytes between nodes, a table of places."""
+    g = GraphBuilder()
+
+    def op(name: str, **attributes: Any) -> Any:
+        found = find(name, 24)
+        assert found is not None
+        return found(**attributes)
+
+    x, i = g.input("x", "float32", X.shape), g.input("i", "int64", ROWS.shape)
+    stored, scale, zero = g.node(op("DynamicQuantizeLinear"), x, outputs=["stored", "scale", "zero"], name="quantized")
+    weights = np.round(WEIGHTS * 10).astype(np.int8)
+    whole = g.node(op("MatMulInteger"), stored, g.constant(weights), zero, name="product")
+    real = g.node(op("Mul"), g.node(op("Cast", to=DType.FLOAT32), whole), scale)
+    moved = g.node(
+        op("ScatterND", reduction="add"),
+        g.constant(np.zeros((4, 3), np.float32)),
+        g.node(op("Unsqueeze"), i, g.constant(np.array([1]))),
+        g.node(op("Gather"), real, i),
+    )
+    expected = np.zeros((4, 3))
+    expected[ROWS] = (X.astype(np.float64) @ weights)[ROWS]
+
+    def check(results: list[NDArray[Any]]) -> None:
+        np.testing.assert_allclose(results[0], expected, atol=0.4)  # numbers of 8 bits, ten times weights of up to 20
+        assert results[1].dtype == np.uint8
+
+    every_call(driver, infos[0], g.model([moved, stored]), check, IN_ORDER, OUT_OF_RESOURCES, False, 3)
 
 
 # --- requests in the background --------------------------------------------------------------------------------------
