@@ -3,7 +3,7 @@
 // A work item computes ROWS rows and COLS columns in vectors along n; scalars of a are broadcast. No local memory.
 // NDRange: (ceil(M / ROWS), ceil(N / COLS), batch) with DOWN, otherwise the first two the other way round; local size 1.
 //
-// Layout: a is addressed by a_m and A_K (elements from row to row and from k to k), b by b_k from k to k and 1 from column to
+// Layout: a is addressed by a_m and a_k (elements from row to row and from k to k), b by b_k from k to k and 1 from column to
 // column, or with B_PACKED as blocks [ceil(N / COLS)][K][COLS] of ACC, padded with zeros. dst is dense [batch][M][N]; bia [M].
 // A_BATCH(z) and B_BATCH(z) give the first element of matrix z, by default z * a_z and z * b_z. Sizes are arguments, so that
 // products of all sizes share a program: drivers for CPUs take long to build one.
@@ -15,7 +15,6 @@
 #ifndef T
 #define T float
 #define ACC float
-#define A_K 1
 #endif
 #ifndef A_BATCH
 #define A_BATCH(z) ((z) * a_z)
@@ -63,8 +62,8 @@ typedef struct __attribute__((packed)) {
 #endif
 
 __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* restrict b BIAS_ARG, __global T* dst,
-                        const int M, const int N, const int K, const int a_m, const int b_k, const int a_z, const int b_z,
-                        const int DOWN POST_ARGS) {
+                        const int M, const int N, const int K, const int a_m, const int a_k, const int b_k, const int a_z,
+                        const int b_z, const int DOWN POST_ARGS) {
   // Both before the choice: PoCL 3.1 ends the process at a get_global_id whose dimension is chosen.
   const int i = get_global_id(0), j = get_global_id(1);
   const int block = DOWN ? j : i;
@@ -95,7 +94,7 @@ __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* res
     bk += step;
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
-      const ACC x = ak[r][k * A_K];
+      const ACC x = ak[r][k * a_k];
 #pragma unroll
       for (int v = 0; v < VECTORS; ++v) acc[r][v] += x * bv[v];
     }

@@ -141,7 +141,7 @@ class GemmRows(RegisterTiled, GemmKernel):
         chain = postops.epilogue(node, lanes, product.plane_axes)
         b_z = product.b.matrix
         defines = _types(product, node) | tiling.defines()
-        defines |= {"A_K": product.a.column, "VEC": lanes, "B_PACKED": packs(product)}
+        defines |= {"VEC": lanes, "B_PACKED": packs(product)}
         defines |= {f"{n}_BATCH(z)": f"({m.batch})" for n, m in (("A", product.a), ("B", product.b)) if m.batch}
         second: Argument | None = None
         if packs(product):
@@ -150,9 +150,10 @@ class GemmRows(RegisterTiled, GemmKernel):
             second = Constant(pack_columns(dense, columns, accumulator(dtype)))
             defines.pop("B_BATCH(z)", None)
             b_z = 0 if len(dense) == 1 else ceil_div(product.n, columns) * product.k * columns
-        sizes = (product.m, product.n, product.k, product.a.row, product.b.row, product.a.matrix, b_z, tiling.down)
+        sizes = (product.m, product.n, product.k)
+        steps = (product.a.row, product.a.column, product.b.row, product.a.matrix, b_z)
         work = (*tiling.work(ceil_div(product.m, tiling.rows), ceil_div(product.n, columns)), product.batch)
-        arguments = (*product.values(second), Write(node.node.outputs[0]), *ints(*sizes), *chain.arguments)
+        arguments = (*product.values(second), Write(node.node.outputs[0]), *ints(*sizes, *steps, tiling.down), *chain.arguments)
         source = assemble("gemm_rows.cl", defines, chain.source)
         return (Launch("gemm_rows.cl", source, "gemm_rows", arguments, work, (1, 1, 1)),)
 

@@ -1,4 +1,4 @@
-"""Conv: as a matrix product, by rows or depthwise on CPUs; tiled on GPUs; directly where these refuse."""
+"""Conv: as a matrix product, by rows, depthwise or by Winograd's algorithm on CPUs; tiled on GPUs; directly where these refuse."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +8,7 @@ from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, has_bias, named, problem_key, sizes, wide
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
+from dovetail_gpu_opencl.kernels._conv_winograd import ConvWinograd
 from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product
 from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, interior
@@ -186,4 +187,12 @@ class PointwiseRows(GemmRows):
 
 _CONV_ROWS = ConvRows()
 
-KERNELS = (PointwiseRows(_pointwise), ConvDepthwise(), ConvColumns(), _CONV_ROWS, ConvTiled(), ConvDirect())
+KERNELS = (
+    PointwiseRows(_pointwise),
+    ConvDepthwise(),
+    ConvColumns(),
+    ConvWinograd(_CONV_ROWS),
+    _CONV_ROWS,
+    ConvTiled(),
+    ConvDirect(),
+)
