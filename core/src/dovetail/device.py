@@ -382,7 +382,7 @@ class Executable(ABC):
         `inputs` are those of the graph, from which the node's real inputs are computed. Raises `UsageError` where the node has
         no kernel, or the device writes no programs, which is the default.
         """
-        raise UsageError("this device writes no programs for single nodes")
+        raise UsageError(f"the device that runs node {node!r} writes no programs for single nodes")
 
     def close(self) -> None:  # noqa: B027  # optional to override
         """Free what the executable holds. Requests must not be used afterwards."""

@@ -78,11 +78,20 @@ def test_what_cannot_be_written(notes: None, invoke: Any, source: Path) -> None:
         ([source, "out.onnx", "--shape", "x=1,6"], "reads .onnx files but does not write them"),
         ([source, "out.nothing", "--shape", "x=1,6"], "no installed frontend"),
         ([source, "out", "--shape", "x=1,6"], "has no suffix"),
-        ([source, "missing/out.notes", "--shape", "x=1,6"], "missing"),
+        ([source, "out.onnx"], "reads .onnx files but does not write them"),
+        ([source, "missing/out.notes", "--shape", "x=1,6"], "there is no folder 'missing'\n  make it first"),
     ):
         assert words in invoke("convert", *arguments, code=1).stderr
     assert not list(Path().glob("*out*"))
     invoke("convert", source, code=2)
+    assert "not both" in invoke("convert", "--formats", source, code=2).stderr
+
+
+def test_the_source_is_not_overwritten(notes: None, invoke: Any, source: Path) -> None:
+    before = source.read_bytes()
+    same = source.parent / "." / source.name
+    assert "the same file" in invoke("convert", source, same, "--to", "notes", "--shape", "x=1,6", code=2).stderr
+    assert source.read_bytes() == before
 
 
 def test_a_refusal_leaves_the_old_file(notes: None, tmp_path: Path, save_model: Callable[..., Path]) -> None:

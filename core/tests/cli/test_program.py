@@ -10,8 +10,10 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+import onnx
 import pytest
 from click.testing import CliRunner, Result
+from onnx import helper
 
 from dovetail.cli import program
 from dovetail.errors import DovetailError
@@ -94,6 +96,8 @@ def test_example_in_the_help_parses(words: list[str]) -> None:
     [
         (["devces"], "There is no command 'devces'. Did you mean 'devices'?"),
         (["devices", "--jsn"], "No such option"),
+        (["plugins", "lst"], "There is no command 'plugins lst'. Did you mean 'list'?"),
+        (["cache", "clr"], "No such command 'clr'"),
         (["run"], "Missing argument 'MODEL'"),
         (["bench", "m.onnx", "-n", "0"], "0 is not in the range"),
         (["bench", "m.onnx", "-t", "0"], "0.0 is not in the range"),
@@ -118,6 +122,17 @@ def test_missing_file_is_a_failure(invoke: Invoke) -> None:
     result = invoke("info", "absent.onnx", code=1)
     assert "absent.onnx" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_errors_of_the_system_name_the_file_first(invoke: Invoke, tmp_path: Path) -> None:
+    missing = tmp_path / "absent.npz"
+    model = tmp_path / "m.onnx"
+    node = helper.make_node("Relu", ["x"], ["y"])
+    info = [helper.make_tensor_value_info(name, 1, [2]) for name in "xy"]
+    onnx.save(helper.make_model(helper.make_graph([node], "g", info[:1], info[1:]), ir_version=8), model)
+    assert invoke("run", model, "-i", missing, code=1).stderr == f"Error: {missing}: No such file or directory\n"
+    told = invoke("run", model, "-i", "random", "-o", tmp_path / "no" / "y.npz", code=1).stderr
+    assert "there is no folder" in told
 
 
 def test_debug_raises(tmp_path: Path) -> None:

@@ -253,6 +253,23 @@ def test_the_kit_on_installed_plugins(site: Any) -> None:
     assert found["fakes/devices/lies"]["table"]["Mul"]["float32"]["failed"] > 3
 
 
+def test_the_kit_on_a_second_device(site: Any) -> None:
+    """A plugin's name means its first device; the second one has its own name."""
+    second = (
+        device("good")
+        .replace("[DeviceInfo(", '[DeviceInfo("GOOD.0", "GOOD", "CPU", "first"), DeviceInfo(')
+        .replace("'GOOD', 'GOOD', \"CPU\"", "'GOOD.1', 'GOOD', \"CPU\"")
+    )
+    assert "GOOD.1" in second
+    install(site, good=second)
+    code, told, _ = run_command(site, "test", "good.1")
+    assert (code, list(told)) == (0, ["GOOD.1"])
+    assert told["GOOD.1"]["table"]["Mul"]["float32"].keys() == {"passed"}
+    code, told, error = run_command(site, "test", "good.2")
+    assert (code, told) == (1, {})
+    assert "there is no device 'good.2'" in error
+
+
 def test_the_kit_on_a_plugin_that_cannot_be_loaded(site: Any) -> None:
     install(site, raises="raise ImportError('no libacme.so')")
     code, found, printed = run_command(site, "test", "raises")

@@ -62,7 +62,7 @@ class _Program(click.Group):
         except (DovetailError, OSError) as error:
             if ctx.obj["debug"] or getattr(error, "errno", None) == errno.EPIPE:
                 raise
-            raise _Failure(str(error)) from error
+            raise _Failure(_told(error)) from error
 
     @cached_property
     def _plugin_commands(self) -> None:
@@ -72,6 +72,13 @@ class _Program(click.Group):
         # Asking for hooks imports numpy, which the help can do without when nothing is installed that has any.
         if any(record.kind == "hooks" for record in manager.records()):
             manager.add_commands(self)
+
+
+def _told(error: Exception) -> str:
+    """The message; of the system's errors without their numbers, and with the file first, as in ours."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
 
 
 def _own_commands() -> list[str]:

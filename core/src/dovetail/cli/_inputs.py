@@ -155,7 +155,11 @@ def _load(path: Path) -> Array | dict[str, Array]:
             loaded: Any = np.load(stream, allow_pickle=False)
             return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
         except (ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"{path} is not a NumPy file that holds plain arrays: {error}") from error
+            # Without NumPy's own words, which advise to unpickle what may be anything.
+            raise InputError(
+                f"{path} is damaged, or not a NumPy file that holds plain arrays",
+                hint="write it by numpy.save or numpy.savez; arrays of objects are not read",
+            ) from error
 
 
 def _read_image(path: Path, name: str, tensor: "TensorType") -> Array:

@@ -41,6 +41,8 @@ def command(
     from dovetail.cli._models import make_core
 
     core = make_core(extensions)
+    if list_formats and source is not None:
+        raise click.UsageError("Give SOURCE and TARGET, or --formats, not both.")
     if list_formats:
         _print_formats(core, as_json)
         return
@@ -54,6 +56,8 @@ def _convert(core: "Core", source: str, target: str, format: str | None, shapes:
 
     from dovetail.cli._models import reshaped
 
+    if Path(target).exists() and Path(target).samefile(source):
+        raise click.UsageError(f"SOURCE and TARGET are the same file, {target}.")
     model = reshaped(core.read_model(source), shapes)
     core.write_model(model, target, format)
     path = Path(target)

@@ -8,6 +8,7 @@ import click
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
 from dovetail.cli._output import duration, print_json, print_table, remark, value_type
+from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
     from dovetail.runtime import CompiledModel, Results
@@ -58,12 +59,16 @@ def command(
     dtype "sequence", a map "map", an absent optional "optional"; in the .npz
     file their parts are called NAME[0], NAME.keys and NAME.values.
     """
+    from pathlib import Path
+
     from dovetail.cli._inputs import read_inputs, write_npz
     from dovetail.cli._models import make_core, reshaped
     from dovetail.cli._timing import timed
 
     if (node is None) != (folder is None):
         raise click.UsageError("--dump-kernel NODE and --to FOLDER go together.")
+    if target is not None and not Path(target).absolute().parent.is_dir():
+        raise UsageError(f"-o {target}: there is no folder {Path(target).parent}", hint="make it first")
     core = make_core(extensions)
     read = reshaped(core.read_model(model), shapes)
     inputs = read_inputs(read.inputs, given, seed)

@@ -11,6 +11,7 @@ import click
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import extension_option, shape_option
 from dovetail.cli._output import duration, print_json, print_table
+from dovetail.errors import UnknownOption, UsageError
 
 if TYPE_CHECKING:
     from dovetail.cli._timing import Latency
@@ -71,7 +72,10 @@ def _tune(model: str, device: str, extensions: Sequence[str], shapes: Sequence[s
 
     before = latency()
     with _told() as lines:
-        tune_seconds, tuned = timed(lambda: core.compile_model(read, device, {"TUNE": True}))
+        try:
+            tune_seconds, tuned = timed(lambda: core.compile_model(read, device, {"TUNE": True}))
+        except UnknownOption as error:
+            raise UsageError(f"{device} has nothing to tune", hint="it has no option TUNE") from error
     tuned.close()
     return {
         "model": model,

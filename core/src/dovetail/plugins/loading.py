@@ -141,19 +141,24 @@ class PluginManager:
             hooks = self._loader.load(self._frontend(format.lower().removeprefix("."))).hooks
         return bool(hooks.dovetail_write_model.get_hookimpls())
 
-    def write_model(self, model: "Model", format: str, options: Mapping[str, Any]) -> bytes:
-        """The content of a file with the model, by the frontend of a suffix (without the dot). Imports only that frontend.
-
-        Raises `UnknownFormat` when there is none or it only reads, what the frontend raises, and otherwise as `read_model`.
-        """
-        from dovetail.plugins.staging import blaming
-
+    def require_writer(self, format: str) -> None:
+        """Raises `UnknownFormat` when there is no frontend for a suffix, or it only reads; else as `writes`."""
         suffix = format.lower().removeprefix(".")
         if not self.writes(suffix):
             raise UnknownFormat(
                 f"{self.owner('frontends', suffix).provider} reads .{suffix} files but does not write them",
                 hint="dovetail convert --formats lists what is written",
             )
+
+    def write_model(self, model: "Model", format: str, options: Mapping[str, Any]) -> bytes:
+        """The content of a file with the model, by the frontend of a suffix (without the dot). Imports only that frontend.
+
+        Raises as `require_writer`, what the frontend raises, and otherwise as `read_model`.
+        """
+        from dovetail.plugins.staging import blaming
+
+        suffix = format.lower().removeprefix(".")
+        self.require_writer(suffix)
         with self._lock:
             record = self._frontend(suffix)
             hooks = self._loader.load(record).hooks

@@ -121,13 +121,16 @@ class Core:
         """Write a model as the file `target`, in the format of its suffix or in `format`. An existing file is replaced.
 
         Names, constants and metadata are kept; operators are those of `analyze`. Nothing is written when anything is refused.
-        Raises `UsageError` for inputs with open dimensions, `UnknownFormat` when no installed frontend writes the format,
-        `FormatError` naming the node that it cannot hold, `OSError`.
+        Raises `UsageError` for inputs with open dimensions and for a folder that is not there, `UnknownFormat` when no installed
+        frontend writes the format, `FormatError` naming the node that it cannot hold, `OSError`.
         """
         path = Path(fspath(target))
         suffix = format or path.suffix.removeprefix(".").lower()
         if not suffix:
             raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint="give format=")
+        self.plugins.require_writer(suffix)
+        if not path.parent.is_dir():
+            raise UsageError(f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}", hint="make it first")
         for name, tensor in model.inputs.items():
             if not tensor.is_static:
                 hint = "say all of its shape: model.reshape, on the command line --shape"

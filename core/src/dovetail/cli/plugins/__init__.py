@@ -5,6 +5,8 @@ from pkgutil import iter_modules
 
 import click
 
+from dovetail.errors import did_you_mean
+
 __all__ = ["command"]
 
 
@@ -19,6 +21,12 @@ class _Plugins(click.Group):
             return None
         command: click.Command = import_module(f"{__name__}.{cmd_name}").command
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in known:
+            ctx.fail(f"There is no command 'plugins {args[0]}'. {did_you_mean(args[0], known)}")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_Plugins)

@@ -12,6 +12,7 @@ from dovetail.cli._output import print_json, print_table, print_text, progress, 
 
 if TYPE_CHECKING:
     from dovetail.testing import Report
+    from dovetail.testing._kit import Kit
 
 
 @make_command("dovetail plugins test NAME", name="test")
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 def command(name: str, as_json: bool) -> None:
     """Check one plugin against everything it claims.
 
-    NAME is a distribution, an entry name (device type, file suffix, operator domain) or an id from `dovetail plugins list`.
-    Of a device plugin the first device is checked; an op pack is checked on every device that is there. In the table, "3 of 5"
+    NAME is a distribution, an entry name (device type, file suffix, operator domain) or an id from `dovetail plugins list`; or
+    a device, such as OPENCL.1. Of a device plugin the first device is checked; an op pack is checked on every device that is
+    there. In the table, "3 of 5"
     means that three cases pass and two are refused with a reason. The exit code is 1 when a check fails. Known gaps, which a
     package may list in its own tests, count as failures here.
 
@@ -30,18 +32,13 @@ def command(name: str, as_json: bool) -> None:
            "results": [{"group", "name", "outcome", "detail",
                         "operator", "dtype"}]}]}
     """
-    from dovetail.plugins import PluginManager
-    from dovetail.testing.plugin import kit_for
     from dovetail.testing.report import run_checks
 
-    manager = PluginManager()
-    records = [record for record in manager.records() if record.answers_to(name)] or [manager.record(name)]
     reports = []
-    for record in records:
-        kit = kit_for(record)
+    for subject, kit in _kits(name):
         kit.core  # noqa: B018  # what cannot be loaded is one error, not one for each check
-        with _without_warnings(), progress(record.id, len(kit.checks)) as advance:
-            reports.append(run_checks(record.id, kit.checks, lambda result, advance=advance: advance(1)))  # type: ignore[misc]  # the default binds it
+        with _without_warnings(), progress(subject, len(kit.checks)) as advance:
+            reports.append(run_checks(subject, kit.checks, lambda result, advance=advance: advance(1)))  # type: ignore[misc]  # the default binds it
         kit.close()
     if as_json:
         print_json({"plugins": [report.as_dict() for report in reports]})
@@ -50,6 +47,23 @@ def command(name: str, as_json: bool) -> None:
             _print(report)
     if not all(report.ok for report in reports):
         click.get_current_context().exit(1)
+
+
+def _kits(name: str) -> "Iterator[tuple[str, Kit]]":
+    """The checks, with the id of the plugin or the name of the device that they are about."""
+    from dovetail.plugins import PluginManager
+    from dovetail.testing.devices import DeviceChecks
+    from dovetail.testing.plugin import kit_for
+
+    manager = PluginManager()
+    kind, dot, number = name.upper().partition(".")
+    types = [record.key.upper() for record in manager.records() if record.kind == "devices"]
+    if dot and number.isdecimal() and kind in types:
+        device = manager.device_info(name).name
+        yield device, DeviceChecks(device)
+        return
+    for record in [r for r in manager.records() if r.answers_to(name)] or [manager.record(name)]:
+        yield record.id, kit_for(record)
 
 
 @contextmanager
