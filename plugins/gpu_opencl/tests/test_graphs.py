@@ -11,12 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 from dovetail.device import Binary, DeviceError, DeviceInfo, Eltwise, Graph, OpenCLKernel, OutOfMemory, Refusal, Sum, TypedNode
-from dovetail.errors import InferError, UsageError
+from dovetail.errors import DovetailError, InferError, UsageError
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Operator
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.discovery import find_device
+from dovetail_gpu_opencl.enqueue import calls
 
 Floats = NDArray[np.float32]
 QUEUES = ("IN_ORDER", "MULTI", "OUT_OF_ORDER")
@@ -318,3 +319,24 @@ def test_moves_need_no_extension(dtype: str, info: DeviceInfo, bench: Any, rng: 
     if dtype == "float64":  # float16 is loaded and stored by functions that need no extension
         graph, _ = bench.single(bench.op("Relu"), [x])
         assert "needs cl_khr_fp64" in str(device.supports(TypedNode.of(graph.nodes[0], graph)))
+
+
+def test_launches_without_events_tell_errors_and_which_node(kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """As requests of GPUs launch; the second launch has groups that do not divide its items."""
+    g = GraphBuilder()
+    x = g.input("x", "float32", (5, 5))
+    y = g.node(bench.op("MatMul"), x, x, outputs=["y"], name="first")
+    g.node(bench.op("MatMul"), y, x, outputs=["z"], name="second")
+    executable = kind_device("GPU").compile(bench.typed(g.graph(["z"])), {})
+    request = executable.create_request()
+    array = rng.standard_normal((5, 5)).astype(np.float32)
+    expected = np.linalg.matrix_power(array.astype(np.float64), 3)
+    assert len(request._calls) == len(request._launches) == 2
+    np.testing.assert_allclose(request.run([array])[0], expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    (good, (kernel, size, _)) = request._launches
+    request._launches = (good, (kernel, size, tuple(n + 1 for n in size)))
+    request._calls = calls(request._queue, request._launches)
+    with pytest.raises(DovetailError, match="second"):
+        request.run([array])
+    request.close()
+    assert not request._calls

@@ -1,7 +1,10 @@
 """The tiled product of GPUs in chosen tilings, against float64: slices, splits, both buffers, every order of the factors."""
 
+import copy
 import dataclasses
+import runpy
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +13,10 @@ from numpy.typing import NDArray
 
 from dovetail.device import Binary, DeviceError, DeviceInfo, Eltwise, Sum, TypedNode
 from dovetail_gpu_opencl.device import OpenCLDevice
-from dovetail_gpu_opencl.kernels._tiles import Tiling, estimate, tilings
+from dovetail_gpu_opencl.kernels._tiles import Tiled, Tiling, as_words, estimate, tilings
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
+
+assembled = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["assembled"]
 
 TILINGS = [Tiling(8, 8, 8, 2, 4, 2, 3, 1), Tiling(16, 8, 16, 8, 2, 4, 1, 2), Tiling(1, 32, 16, 1, 4, 4, 2, 2)]
 
@@ -81,6 +86,86 @@ def test_convolutions(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any)
     check(device, bench, "conv_tiled", graph, feeds, expected, 2e-6)
 
 
+EMULATED = {  # format, data type, tolerance, and a tiling: with slices and splits, or with several sub-groups and one buffer
+    "f32": (0, np.float32, 2e-6, (8, 8, 8, 2, 4, 2, 3, 1)),
+    "tf32": (1, np.float32, 2e-3, (16, 16, 16, 16, 8, 2, 3, 2)),
+    "bf16": (2, np.float32, 1.5e-2, (16, 32, 16, 16, 16, 1, 1, 1)),
+    "f16": (3, np.float16, 2e-3, (16, 16, 32, 16, 8, 2, 3, 2)),
+}
+
+
+@pytest.fixture(params=EMULATED)
+def nvidia(request: pytest.FixtureRequest, kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A device with emulated matrix units and fences, that takes everything in one tiling; its data type and tolerance."""
+    matrix, dtype, tolerance, numbers = EMULATED[request.param]
+    device = copy.copy(kind_device("GPU"))
+    device._bound = {}
+    device.caps = dataclasses.replace(device.caps, matrix=request.param if matrix else "", ptx=True)
+    monkeypatch.setattr("dovetail_gpu_opencl.kernels._tiles.assemble", assembled)
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: Tiling(*numbers, matrix=matrix))
+    return device, dtype, tolerance
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "left", "right", "constant"),
+    [(17, 36, 70, False, True, (1,)), (9, 33, 41, True, False, ())],
+)
+def test_products_on_nvidia(
+    m: int, n: int, k: int, left: bool, right: bool, constant: tuple[int, ...], nvidia: Any, bench: Any, rng: Any
+) -> None:
+    """Every order of the factors, constants packed on the host, odd sizes, a chain; sums of splits by the last group."""
+    device, dtype, tolerance = nvidia
+    a, b, c = (rng.standard_normal(dims).astype(dtype) for dims in ((m, k), (k, n), (m, n)))
+    expected = np.maximum(a.astype(np.float64) @ b + c, 0)
+    given = [np.ascontiguousarray(a.T) if left else a, np.ascontiguousarray(b.T) if right else b]
+    op = bench.op("Gemm", transA=int(left), transB=int(right))
+    graph, feeds = bench.single(op, given, constant, post_ops=[Sum("c"), Eltwise("relu")], operands={"c": c})
+    check(device, bench, "gemm_tiled", graph, feeds, expected, tolerance)
+
+
+@pytest.mark.parametrize("sizes", CONVOLUTIONS)
+def test_convolutions_on_nvidia(sizes: tuple[Any, ...], nvidia: Any, bench: Any, rng: Any) -> None:
+    device, dtype, tolerance = nvidia
+    batch, groups, channels, maps, height, width, kernel, stride, pads = sizes
+    x = rng.standard_normal((batch, groups * channels, height, width)).astype(dtype)
+    w = rng.standard_normal((groups * maps, channels, kernel, kernel)).astype(dtype)
+    b = rng.standard_normal(groups * maps).astype(dtype)
+    expected = bench.convolve(x, w, stride, pads, groups) + b[:, None, None]
+    op = bench.op("Conv", group=groups, strides=(stride,) * 2, pads=pads)
+    graph, feeds = bench.single(op, [x, w, b], (1, 2))
+    check(device, bench, "conv_tiled", graph, feeds, expected, tolerance)
+
+
+def test_a_request_runs_again_after_splits_were_added_up(nvidia: Any, bench: Any, rng: Any) -> None:
+    """The counters are zeros again; two requests have their own."""
+    device, dtype, tolerance = nvidia
+    a, b = rng.standard_normal((17, 70)).astype(dtype), rng.standard_normal((36, 70)).astype(dtype)
+    graph, feeds = bench.single(bench.op("Gemm", transB=1), [a, b], (1,))
+    expected = a.astype(np.float64) @ b.T
+    executable = device.compile(graph, {})
+    requests = [executable.create_request() for _ in range(2)]
+    for request in (*requests, *requests):
+        (got,) = request.run(feeds)
+        assert np.abs(got - expected).max() <= tolerance * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("matrix", [1, 2, 3])
+def test_words_hold_rounded_factors(matrix: int, rng: Any) -> None:
+    """Each within half a unit of the last place kept; NaN, infinities and what is too large for float16 stay such."""
+    values = rng.standard_normal((5, 3)).astype(np.float32)
+    values[0] = np.nan, np.inf, -np.inf
+    words = as_words(values, matrix)
+    assert words.shape == ((5, 3) if matrix == 1 else (3, 3))
+    if matrix == 1:
+        back = words.view(np.float32)
+        assert not (words & 0x1FFF).any()
+    else:
+        halves = np.stack([words & 0xFFFF, words >> 16], 1).reshape(-1, 3)[:5].astype(np.uint16)
+        back = halves.view(np.float16).astype(np.float32) if matrix == 3 else (halves.astype(np.uint32) << 16).view(np.float32)
+        assert not (words[-1] >> 16).any()
+    np.testing.assert_allclose(back, values, rtol={1: 2**-11, 2: 2**-8, 3: 2**-11}[matrix], equal_nan=True)
+
+
 ROUNDING = {"tf32": 2e-3, "bf16": 1.5e-2, "f16": 2e-3}  # of factors to 10, 7 and 10 bits
 
 
@@ -97,7 +182,7 @@ def test_matrix_units_round_as_told_or_are_refused(precision: str, info: DeviceI
     graph, feeds = bench.single(bench.op("MatMul"), [a, b], (1,))
     expected = a.astype(np.float64) @ b
     node = TypedNode.of(graph.nodes[0], graph)
-    kernel = next(k for k in device.kernels(node) if isinstance(k, Tuned))
+    kernel = next(k for k in device.kernels(node) if isinstance(k, Tiled))
     problem = kernel.problem(node)
     assert problem is not None
     errors = []

@@ -15,12 +15,12 @@ from dovetail_gpu_opencl.buffers import Buffers, GuardedBuffers
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.hazards import Schedule, Span, Step, dependencies, in_lanes
-from dovetail_gpu_opencl.launch import Constant, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write
+from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.reorder import laid_out
 from dovetail_gpu_opencl.request import DebugRequest, EventRequest, InOrderRequest
 
-__all__ = ["CLExecutable", "Command"]
+__all__ = ["CLExecutable", "Command", "Flags", "bind"]
 
 ARENA = "<arena>"
 QUEUES = 4
@@ -58,6 +58,7 @@ class CLExecutable(Executable):
         self.memory = dataclasses.replace(memory, peak=memory.peak + sum(i.nbytes for i in self._images.values()))
         self.arrays = {name: laid_out(array, graph.types[name]) for name, array in graph.constants.items()}
         self.faults = tuple((c.node, a.message) for c in self.commands for a in c.launch.arguments if isinstance(a, Fault))
+        self.counters = sum(a.count for a in arguments if isinstance(a, Counters))
         self.downloads = tuple(self._downloaded(name) for name in graph.outputs)
         self._options = options
         self.buffers = self.new_buffers()
@@ -142,7 +143,7 @@ class CLExecutable(Executable):
         found = []
         for argument in command.launch.arguments:
             if isinstance(argument, Read | Write | Scratch | Constant):
-                (buffer,) = _values(self, argument, buffers, None, 0)
+                (buffer,) = _values(self, argument, buffers)
                 nbytes = argument.array.nbytes if isinstance(argument, Constant) else self.nbytes(argument.value)
                 what = "a constant made from its weights" if isinstance(argument, Constant) else str(argument)
                 found.append((f"{what} ({nbytes} bytes)", buffer))
@@ -188,19 +189,37 @@ class CLExecutable(Executable):
         self._constants[id(array)] = self.buffers.holding(host, f"a constant of node {node}")
 
 
-def bind(executable: CLExecutable, command: Command, buffers: Mapping[str, Any], faults: Any, first_fault: int) -> Any:
+@dataclass
+class Flags:
+    """Two int buffers of a request, faults and counters, and how many of each the launches so far were given."""
+
+    faults: Any
+    counters: Any
+    fault: int = 0
+    counter: int = 0
+
+    def take(self, argument: Fault | Counters) -> tuple[Any, np.int32]:
+        """The two arguments of the next one."""
+        if isinstance(argument, Fault):
+            self.fault += 1
+            return self.faults, np.int32(self.fault - 1)
+        self.counter += argument.count
+        return self.counters, np.int32(self.counter - argument.count)
+
+
+def bind(executable: CLExecutable, command: Command, buffers: Mapping[str, Any], flags: Flags) -> Any:
     """A kernel object with its arguments set."""
     kernel = cl.Kernel(command.program, command.launch.entry)
     position = 0
     for argument in command.launch.arguments:
-        for value in _values(executable, argument, buffers, faults, first_fault):
+        taken = flags.take(argument) if isinstance(argument, Fault | Counters) else _values(executable, argument, buffers)
+        for value in taken:
             kernel.set_arg(position, value)
             position += 1
-        first_fault += isinstance(argument, Fault)
     return kernel
 
 
-def _values(executable: CLExecutable, argument: Any, buffers: Mapping[str, Any], faults: Any, fault: int) -> tuple[Any, ...]:
+def _values(executable: CLExecutable, argument: Any, buffers: Mapping[str, Any]) -> tuple[Any, ...]:
     match argument:
         case Read(value) | Write(value):
             root = executable.root(value)
@@ -216,4 +235,4 @@ def _values(executable: CLExecutable, argument: Any, buffers: Mapping[str, Any],
         case Local(nbytes):
             return (cl.LocalMemory(nbytes),)
         case _:
-            return (faults, np.int32(fault))
+            raise TypeError(f"no argument of a kernel: {argument}")

@@ -11,6 +11,7 @@ from dovetail.device import DType
 __all__ = [
     "Argument",
     "Constant",
+    "Counters",
     "Fault",
     "Image",
     "Launch",
@@ -79,6 +80,16 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Counters:
+    """Two arguments: an int buffer and the index in it from which on `count` zeros are the launch's own.
+
+    Each request has its own buffer. The kernel leaves zeros behind.
+    """
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Null:
     """A NULL buffer: an input or output that the node leaves out."""
 
@@ -120,7 +131,7 @@ class Image:
         return self.width * self.height * (self.slices or 1) * self.dtype.itemsize
 
 
-Argument = Read | Write | Constant | Scalar | Local | Fault | Null | Scratch | Image
+Argument = Read | Write | Constant | Scalar | Local | Fault | Counters | Null | Scratch | Image
 
 
 @dataclass(frozen=True, slots=True)

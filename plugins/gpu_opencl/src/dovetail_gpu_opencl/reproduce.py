@@ -12,7 +12,20 @@ from numpy.typing import NDArray
 from dovetail.device import Node, TensorType, node_reference
 from dovetail.errors import DovetailError, UsageError
 from dovetail_gpu_opencl.failures import translated
-from dovetail_gpu_opencl.launch import Argument, Constant, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write
+from dovetail_gpu_opencl.launch import (
+    Argument,
+    Constant,
+    Counters,
+    Fault,
+    Image,
+    Launch,
+    Local,
+    Null,
+    Read,
+    Scalar,
+    Scratch,
+    Write,
+)
 from dovetail_gpu_opencl.program import BUILD_OPTIONS
 from dovetail_gpu_opencl.reorder import laid_out
 
@@ -68,17 +81,19 @@ class _Values:
 
     def around(self, node: Node) -> tuple[dict[str, Array], dict[str, Array]]:
         """What the node reads, and what it wrote, as memory has them."""
-        from dovetail_gpu_opencl.executable import bind
+        from dovetail_gpu_opencl.executable import Flags, bind
 
         before: dict[str, Array] = {}
-        faults = cl.Buffer(self._executable.context, cl.mem_flags.READ_WRITE, 4 * max(1, len(self._executable.faults)))
+        buffers = self._executable.new_buffers()
+        zeros = (np.zeros(max(1, n), np.int32) for n in (len(self._executable.faults), self._executable.counters))
+        flags = Flags(*(buffers.holding(array, "flags", written=True) for array in zeros))
         with translated(f"running up to node {node}"):
             for command in self._executable.commands:
                 if command.node == str(node) and not before:
                     before = {name: self._downloaded(name) for name in dict.fromkeys((*node.reads, *node.writes))}
                 elif before and command.node != str(node):
                     break
-                kernel = bind(self._executable, command, self._buffers, faults, 0)
+                kernel = bind(self._executable, command, self._buffers, flags)
                 cl.enqueue_nd_range_kernel(self._queue, kernel, command.launch.global_size, command.launch.local_size)
             return before, {name: self._downloaded(name) for name in node.writes}
 
@@ -192,7 +207,9 @@ def _argument(argument: Argument, files: _Files) -> Iterator[str]:
         case Null():
             yield "None"
         case Fault():
-            yield from ("faults", "np.int32(0)")
+            yield from ("zeros(1)", "np.int32(0)")
+        case Counters(count):
+            yield from (f"zeros({count})", "np.int32(0)")
         case _:
             yield f"buffers[{files.number(argument)}]"
 
@@ -225,7 +242,6 @@ context = cl.Context([device])
 queue = cl.CommandQueue(context)
 flags = cl.mem_flags.READ_WRITE
 buffers = {}
-faults = cl.Buffer(context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=np.zeros(1, np.int32))
 for number in ARRAYS:
     array = np.load(HERE / f"buffer{number}.npy", allow_pickle=False)
     buffers[number] = cl.Buffer(context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=array if array.size else np.zeros(1))
@@ -236,6 +252,10 @@ for number, (width, height, slices, dtype) in IMAGES.items():
     shape = (width, height) if slices is None else (width, height, slices)
     form = cl.ImageFormat(cl.channel_order.R, kind)
     buffers[number] = cl.create_image(context, flags, form, shape=shape, is_array=slices is not None)
+
+
+def zeros(count):
+    return cl.Buffer(context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=np.zeros(count, np.int32))
 
 
 def run(file, options, entry, global_size, local_size, arguments):

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dovetail.device import ExecutableRequest
 from dovetail.errors import InferError, UsageError
+from dovetail_gpu_opencl.enqueue import calls, function
 from dovetail_gpu_opencl.failures import as_dovetail, translated
 from dovetail_gpu_opencl.fork import check
-from dovetail_gpu_opencl.launch import Fault
 
 if TYPE_CHECKING:
     from dovetail_gpu_opencl.executable import CLExecutable
@@ -34,6 +34,8 @@ class CLRequest(ExecutableRequest):
         self._buffers = executable.allocate(self._memory)
         self._faults = np.zeros(max(1, len(executable.faults)), np.int32)
         self._fault_buffer: Any = self._memory.holding(self._faults, "fault flags", written=True)
+        self._counters = np.zeros(max(1, executable.counters), np.int32)
+        self._counter_buffer: Any = self._memory.holding(self._counters, "counters", written=True)
         self._uploads = tuple(None if not graph.types[n].size else self._buffers[n] for n in graph.inputs)
         self._results = tuple(self._host_array(name) for name in graph.outputs)
         pairs = zip(executable.downloads, self._results, strict=True)
@@ -49,7 +51,7 @@ class CLRequest(ExecutableRequest):
         self._downloads = ()
         self._uploads = ()
         self._buffers = {}
-        self._fault_buffer = None
+        self._fault_buffer = self._counter_buffer = None
         self._memory = self._executable.new_buffers()
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
@@ -71,13 +73,12 @@ class CLRequest(ExecutableRequest):
         """Run; keep in `progress` how many launches were enqueued if one fails."""
 
     def _bind_all(self) -> list[tuple[Any, tuple[int, ...], tuple[int, ...] | None]]:
-        from dovetail_gpu_opencl.executable import bind
+        from dovetail_gpu_opencl.executable import Flags, bind
 
-        found, fault = [], 0
+        found, flags = [], Flags(self._fault_buffer, self._counter_buffer)
         for command in self._executable.commands:
             with translated(f"node {command.node}: setting the arguments of {command.launch.entry!r} ({command.launch.file})"):
-                kernel = bind(self._executable, command, self._buffers, self._fault_buffer, fault)
-            fault += sum(isinstance(a, Fault) for a in command.launch.arguments)
+                kernel = bind(self._executable, command, self._buffers, flags)
             found.append((kernel, command.launch.global_size, command.launch.local_size))
         return found
 
@@ -96,6 +97,7 @@ class CLRequest(ExecutableRequest):
             self._finish()
         with contextlib.suppress(cl.Error):
             self._reset_faults()  # a node that still ran may have set one
+            cl.enqueue_copy(self._queue, self._counter_buffer, self._counters)  # and some groups of a launch may have counted
         return as_dovetail(error, f"{where}, with {self._executable.memory.peak} bytes of intermediate values")
 
     def _finish(self) -> None:
@@ -117,22 +119,44 @@ class CLRequest(ExecutableRequest):
 class InOrderRequest(CLRequest):
     """Commands run one after the other; no event is waited for but the last."""
 
+    def __init__(self, executable: "CLExecutable") -> None:
+        super().__init__(executable)
+        self._enqueue = function() if executable.caps.kind == "GPU" else None
+        self._calls = calls(self._queue, self._launches) if self._enqueue else ()
+
+    def close(self) -> None:
+        super().close()
+        self._calls = ()
+
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
-        queue, enqueue, copy = self._queue, cl.enqueue_nd_range_kernel, cl.enqueue_copy
+        queue, copy = self._queue, cl.enqueue_copy
         # pyopencl waits for a copy whose event is dropped, so they are kept to the end.
         events = [copy(queue, b, a, is_blocking=False) for a, b in zip(inputs, self._uploads, strict=True) if b is not None]
-        kernel = None
+        if self._enqueue is None:
+            self._launch_all(progress)
+        else:
+            self._launch_without_events(self._enqueue, progress)
+        progress[0] = len(self._launches)
+        events += [copy(queue, *pair, is_blocking=False) for pair in self._downloads]
+        if self._executable.faults:
+            events.append(copy(queue, self._faults, self._fault_buffer, is_blocking=False))
+        queue.finish()
+
+    def _launch_all(self, progress: list[int]) -> None:
+        queue, enqueue, kernel = self._queue, cl.enqueue_nd_range_kernel, None
         try:
             for kernel, global_size, local_size in self._launches:  # the handler reads it
                 enqueue(queue, kernel, global_size, local_size)
         except cl.Error:
             progress[0] = next(i for i, launch in enumerate(self._launches) if launch[0] is kernel)
             raise
-        progress[0] = len(self._launches)
-        events += [copy(queue, *pair, is_blocking=False) for pair in self._downloads]
-        if self._executable.faults:
-            events.append(copy(queue, self._faults, self._fault_buffer, is_blocking=False))
-        queue.finish()
+
+    def _launch_without_events(self, enqueue: Any, progress: list[int]) -> None:
+        for call in self._calls:
+            if enqueue(*call):
+                progress[0] = self._calls.index(call)
+                # Once more by pyopencl, which knows how to tell what is wrong.
+                cl.enqueue_nd_range_kernel(self._queue, *self._launches[progress[0]])
 
 
 class EventRequest(CLRequest):

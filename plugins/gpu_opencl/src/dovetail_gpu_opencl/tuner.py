@@ -13,7 +13,7 @@ from dovetail.cache import FileCache
 from dovetail.device import DType, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernels._tuned import Parameters, Problem, Tuned
-from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scalar, Scratch, Write
+from dovetail_gpu_opencl.launch import Constant, Counters, Launch, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.program import Programs
 from dovetail_gpu_opencl.tuning import SECTION, tunings_of
 
@@ -130,8 +130,8 @@ class _Bench:
     def bound(self, program: Any, launch: Launch) -> tuple[Any, Launch]:
         """A kernel object with its arguments set."""
         kernel = cl.Kernel(program, launch.entry)
-        for position, argument in enumerate(launch.arguments):
-            kernel.set_arg(position, self._value(argument))
+        for position, value in enumerate(value for argument in launch.arguments for value in self._values(argument)):
+            kernel.set_arg(position, value)
         return kernel, launch
 
     def result(self, bound: Sequence[tuple[Any, Launch]]) -> NDArray[Any]:
@@ -159,19 +159,26 @@ class _Bench:
         self._queue.finish()
         return events
 
-    def _upload(self, array: NDArray[Any]) -> Any:
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    def _kept(self, array: NDArray[Any], access: int = cl.mem_flags.READ_ONLY) -> Any:
+        """The array in a buffer that lives as long as this: a kernel object does not keep its arguments alive."""
+        self._constants.append(self._upload(array, access))
+        return self._constants[-1]
+
+    def _upload(self, array: NDArray[Any], access: int = cl.mem_flags.READ_ONLY) -> Any:
+        flags = access | cl.mem_flags.COPY_HOST_PTR
         return cl.Buffer(self._context, flags, hostbuf=array if array.size else np.zeros(1, array.dtype))
 
-    def _value(self, argument: Any) -> Any:
+    def _values(self, argument: Any) -> tuple[Any, ...]:
         match argument:
             case Read(value) | Write(value):
-                return self._buffers[value]
+                return (self._buffers[value],)
             case Constant(array):
-                self._constants.append(self._upload(array))  # a kernel object does not keep its arguments alive
-                return self._constants[-1]
+                return (self._kept(array),)
             case Scratch(value, nbytes):
-                return self._buffers.setdefault(f"{value}:{nbytes}", cl.Buffer(self._context, cl.mem_flags.READ_WRITE, nbytes))
+                name = f"{value}:{nbytes}"
+                return (self._buffers.setdefault(name, cl.Buffer(self._context, cl.mem_flags.READ_WRITE, nbytes)),)
+            case Counters(count):
+                return self._kept(np.zeros(count, np.int32), cl.mem_flags.READ_WRITE), np.int32(0)
             case Scalar(value):
-                return value
+                return (value,)
         raise TypeError(f"a tuned kernel has the argument {argument}")

@@ -7,90 +7,31 @@
 // NDRange: (tiles of n * ITEMS, tiles of m, batch * SPLITS), local size (ITEMS, 1, 1), where
 // ITEMS = TILE_M / WORK_M * TILE_N / WORK_N * SLICES.
 //
-// With SPLITS > 1 the sums go to part [SPLITS][Z][M][N] of ACC, and tiles_sum, whose NDRange is (SIZE rounded up, 1, 1), makes
-// dst of them.
+// With SPLITS > 1 the sums go to part. With FOLD the group that is the last of its tile adds them up, in their order: part is
+// [SPLITS][tiles][TILE_M * TILE_N] of ACC. Else it is [SPLITS][Z][M][N], and tiles_sum, NDRange (Z * M * N rounded up), makes
+// dst of it.
 //
 // Layout of matrices: element (m, k) of a is at A_BATCH(z) + m * A_M + k * A_K; (k, n) of b at B_BATCH(z) + k * B_K + n * B_N;
 // one of A_M and A_K is 1, and one of B_K and B_N. dst is dense [Z][M][N], bia [M].
 // Layout of convolutions: src and dst dense NCHW; a is wei as [GROUPS][KH][KW][C][A_K], C the input channels of a group, A_K at
 // least M (the output channels of a group); bia [GROUPS * M].
 //
-// MATRIX, for NVIDIA GPUs, multiplies on matrix units by mma.sync (PTX ISA, "Matrix multiply-accumulate"): factors are rounded to
-// TF32 (MATRIX 1), BF16 (2) or FP16 (3, exact where T is half), sums are f32. A sub-group of 32 items then holds WORK_M x WORK_N
-// results, multiples of 16 and 8, in pairs that lie side by side.
-//
 // Tunables: TILE_M, TILE_N, TILE_K, WORK_M, WORK_N, SLICES, SPLITS, BUFFERS, all powers of two but SPLITS; WORK_M and WORK_N at
 // most 8. A_V and B_V, the elements that are loaded at once, are given by alignment. Local memory:
 // BUFFERS * TILE_K * (TILE_M + TILE_N + 2 pads) or SLICES / 2 * TILE_M * TILE_N elements of ACC, whichever is more.
-#ifndef T
-#define T float
-#define LOAD_T(p, i) ((p)[i])
-#define STORE_T(p, i, v) ((p)[i] = (v))
-#define ACC float
-#define Z 1
-#define M 1
-#define N 1
-#define K 1
-#define A_M K
-#define A_K 1
-#define A_BATCH(z) 0
-#define B_K N
-#define B_N 1
-#define B_BATCH(z) 0
-#endif
-#ifndef TILE_M
-#define TILE_M 64
-#define TILE_N 64
-#define TILE_K 16
-#define WORK_M 4
-#define WORK_N 4
-#define SLICES 1
-#define SPLITS 1
-#define BUFFERS 1
-#define A_V 1
-#define B_V 1
-#endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#endif
-#define CAT_(x, y) x##y
-#define CAT(x, y) CAT_(x, y)
-#define WIDE_1(t) t
-#define WIDE_2(t) CAT(t, 2)
-#define WIDE_4(t) CAT(t, 4)
-#define WIDE(t, v) CAT(WIDE_, v)(t)
-#define CONVERT(t, v) CAT(convert_, WIDE(t, v))
-// Vectors of v elements of T that are aligned as such, as ACC.
-#ifdef HALF_STORAGE
-#define LOAD_1(p) vload_half(0, p)
-#define LOAD_2(p) vloada_half2(0, p)
-#define LOAD_4(p) vloada_half4(0, p)
-#define STORE_1(p, x) vstore_half_rte(x, 0, p)
-#define STORE_2(p, x) vstorea_half2_rte(x, 0, p)
-#define STORE_4(p, x) vstorea_half4_rte(x, 0, p)
-#define LOAD(v, p) CAT(LOAD_, v)(p)
-#define STORE(v, p, x) CAT(STORE_, v)(p, x)
-#else
-#define LOAD(v, p) CONVERT(ACC, v)(*(__global const WIDE(T, v)*)(p))
-#define STORE(v, p, x) (*(__global WIDE(T, v)*)(p) = CONVERT(T, v)(x))
-#endif
+#include "product.cl"
 
 #define LOCAL_M (TILE_M / WORK_M)
 #define LOCAL_N (TILE_N / WORK_N)
-#ifdef MATRIX
-#define CELLS (LOCAL_M * LOCAL_N * 32)
-#else
 #define CELLS (LOCAL_M * LOCAL_N)
-#endif
 #define ITEMS (CELLS * SLICES)
 #define DEPTH (TILE_K / SLICES)
-#if defined(MATRIX) || WORK_M < 4
+#if WORK_M < 4
 #define VM 2
 #else
 #define VM 4
 #endif
-#if defined(MATRIX) || WORK_N == 2
+#if WORK_N == 2
 #define VN 2
 #elif WORK_N < 2
 #define VN 1
@@ -101,13 +42,7 @@
 #undef VM
 #define VM 1
 #endif
-// Rows of local memory are padded where columns are written, so that these meet several banks; matrix units read so.
-#ifdef MATRIX
-#define PAD (MATRIX == 1 ? 8 : 4)
-#define PITCH_M (TILE_M + PAD)
-#define PITCH_N (TILE_N + PAD)
-#define RESULTS (WORK_M * WORK_N / 32)
-#else
+// Rows of local memory are padded where columns are written, so that these meet several banks.
 #define PAD(v) (TILE_K == 16 ? 8 : (v))
 #if defined(CONV) || A_M == 1
 #define PITCH_M TILE_M
@@ -120,7 +55,6 @@
 #define PITCH_N (TILE_N + PAD(VN))
 #endif
 #define RESULTS (WORK_M * WORK_N)
-#endif
 // Where a factor is dense along k, an item loads four k side by side. Both factors take k in an order that puts what neighbouring
 // items write into neighbouring rows, and so into several banks; it changes the order of a sum.
 #if defined(CONV) || (A_M == 1 && B_N == 1)
@@ -135,81 +69,20 @@
 #define B_LOADS LOADS(TILE_N * TILE_K / B_V)
 #define WHOLE(elements) ((elements) % ITEMS == 0)
 
-#ifdef CONV
-#define P (OH * OW)
-#define IMAGE (IH * IW)
-#define N (BATCH * P)
-#define K (C * KH * KW)
-#define Z GROUPS
-#define A_M 1
-#define A_BATCH(z) ((z) * K * A_K)
-#define MAPS (GROUPS * M)
-#define DST(z, m, n) (((n) / P * MAPS + (z) * M + (m)) * P + (n) % P)
-#define BIAS_AT(z, m) ((z) * M + (m))
-#define RUN P
-#if KH == 1 && KW == 1 && STRIDE_Y == 1 && STRIDE_X == 1 && PAD_Y == 0 && PAD_X == 0 && IH == OH && IW == OW
-#define DENSE
-#endif
-#else
-#define DST(z, m, n) (((z) * M + (m)) * N + (n))
-#define BIAS_AT(z, m) (m)
-#define RUN N
-#endif
-
-#if defined(HAS_BIAS)
-#define BIAS_ARG , __global const T* restrict bia
-#define BIAS(z, m) ((ACC)LOAD_T(bia, BIAS_AT(z, m)))
-#else
-#define BIAS_ARG
-#define BIAS(z, m) ((ACC)0)
-#endif
-
-#ifdef MATRIX
-// Items of a sub-group by their row and column in a fragment.
-#define FRAGMENT_ROW (lane / 4)
-#define FRAGMENT_COLUMN (lane % 4)
-#if MATRIX == 1
-#define FRAGMENT_K 8
-#define FORMAT "m16n8k8.row.col.f32.tf32.tf32.f32"
-static uint pack(__local const ACC* p, const int pitch) {
-  uint bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(*p));
-  return bits;
-}
-#define AT_K(i) (FRAGMENT_COLUMN + (i) * 4)
-#else
-#define FRAGMENT_K 16
-#if MATRIX == 2
-#define FORMAT "m16n8k16.row.col.f32.bf16.bf16.f32"
-#define PAIR "cvt.rn.bf16x2.f32 %0, %1, %2;"
-#else
-#define FORMAT "m16n8k16.row.col.f32.f16.f16.f32"
-#define PAIR "cvt.rn.f16x2.f32 %0, %1, %2;"
-#endif
-static uint pack(__local const ACC* p, const int pitch) {
-  uint bits;
-  asm(PAIR : "=r"(bits) : "f"(p[pitch]), "f"(p[0]));
-  return bits;
-}
-#define AT_K(i) (FRAGMENT_COLUMN * 2 + (i) * 8)
-#endif
-#endif
-
 // The last elements of a row that is no multiple of the vector are never loaded as one: A_V and B_V divide what lies densely.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
-#if SPLITS > 1
-    __global const T* restrict a, __global const T* restrict b, __global ACC* part
-#else
+#if SPLITS == 1
     __global const T* restrict a, __global const T* restrict b BIAS_ARG, __global T* dst POST_ARGS
+#elif defined(FOLD)
+    __global const T* restrict a, __global const T* restrict b BIAS_ARG, __global T* dst, __global ACC* part,
+    __global int* counters, const int counter POST_ARGS
+#else
+    __global const T* restrict a, __global const T* restrict b, __global ACC* part
 #endif
 ) {
   __local ACC tile[BUFFERS * BUFFER > SUMS ? BUFFERS * BUFFER : SUMS] __attribute__((aligned(16)));
   const int item = get_local_id(0), slice = item / CELLS, cell = item % CELLS;
-#ifdef MATRIX
-  const int lane = cell % 32, lx = cell / 32 % LOCAL_N, ly = cell / 32 / LOCAL_N;
-#else
   const int lx = cell % LOCAL_N, ly = cell / LOCAL_N;
-#endif
   const int n0 = get_group_id(0) * TILE_N, m0 = get_group_id(1) * TILE_M;
   const int z = get_group_id(2) / SPLITS, split = get_group_id(2) % SPLITS;
   const int steps = (K + TILE_K - 1) / TILE_K, share = (steps + SPLITS - 1) / SPLITS;
@@ -305,31 +178,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
       }
     }
     if (k0 > first) {
-#ifdef MATRIX
-      __local const ACC* ta = tile + current * BUFFER + slice * DEPTH * PITCH_M + ly * WORK_M + FRAGMENT_ROW;
-      __local const ACC* tb = tile + current * BUFFER + TILE_K * PITCH_M + slice * DEPTH * PITCH_N + lx * WORK_N + FRAGMENT_ROW;
-#pragma unroll
-      for (int k = 0; k < DEPTH; k += FRAGMENT_K) {
-        uint fa[WORK_M / 16][4], fb[WORK_N / 8][2];
-#pragma unroll
-        for (int i = 0; i < WORK_M / 16; ++i)
-#pragma unroll
-          for (int p = 0; p < 4; ++p) fa[i][p] = pack(ta + (k + AT_K(p / 2)) * PITCH_M + i * 16 + p % 2 * 8, PITCH_M);
-#pragma unroll
-        for (int j = 0; j < WORK_N / 8; ++j)
-#pragma unroll
-          for (int p = 0; p < 2; ++p) fb[j][p] = pack(tb + (k + AT_K(p)) * PITCH_N + j * 8, PITCH_N);
-#pragma unroll
-        for (int i = 0; i < WORK_M / 16; ++i)
-#pragma unroll
-          for (int j = 0; j < WORK_N / 8; ++j) {
-            float* c = acc + (i * (WORK_N / 8) + j) * 4;
-            asm("mma.sync.aligned." FORMAT " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                : "r"(fa[i][0]), "r"(fa[i][1]), "r"(fa[i][2]), "r"(fa[i][3]), "r"(fb[j][0]), "r"(fb[j][1]));
-          }
-      }
-#else
       __local const ACC* ta = tile + current * BUFFER + slice * DEPTH * PITCH_M + ly * VM;
       __local const ACC* tb = tile + current * BUFFER + TILE_K * PITCH_M + slice * DEPTH * PITCH_N + lx * VN;
 #pragma unroll
@@ -346,7 +194,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
 #pragma unroll
           for (int j = 0; j < WORK_N; ++j) acc[i * WORK_N + j] = fma(av[i], bv[j], acc[i * WORK_N + j]);
       }
-#endif
       if (BUFFERS == 1) barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (k0 < last) {
@@ -403,21 +250,39 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
       for (int r = 0; r < RESULTS; ++r) acc[r] += sums[r * CELLS];
     }
   }
+#endif
+
+#if SPLITS > 1 && defined(FOLD)
+  __local int finished;
+  __global ACC* sums_at = part + TILE_NUMBER * (TILE_M * TILE_N) + cell;
+#pragma unroll
+  for (int r = 0; r < RESULTS; ++r)
+    if (slice == 0) sums_at[split * (TILES * TILE_M * TILE_N) + r * CELLS] = acc[r];
+  FENCE;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (item == 0) finished = atomic_inc(counters + counter + TILE_NUMBER);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (finished < SPLITS - 1) return;
+  FENCE;
+  if (item == 0) counters[counter + TILE_NUMBER] = 0;
+#pragma unroll
+  for (int r = 0; r < RESULTS; ++r) {
+    acc[r] = 0;
+#pragma unroll
+    for (int s = 0; s < SPLITS; ++s) acc[r] += ((volatile __global ACC*)sums_at)[s * (TILES * TILE_M * TILE_N) + r * CELLS];
+  }
+#endif
+#if SLICES > 1
   if (slice > 0) return;
 #endif
 
   // Results in runs of VN that lie side by side.
 #pragma unroll
   for (int r = 0; r < RESULTS; r += VN) {
-#ifdef MATRIX
-    const int m = m0 + ly * WORK_M + r / 4 / (WORK_N / 8) * 16 + FRAGMENT_ROW + r / 2 % 2 * 8;
-    const int n = n0 + lx * WORK_N + r / 4 % (WORK_N / 8) * 8 + FRAGMENT_COLUMN * 2;
-#else
     const int i = r / WORK_N, m = m0 + i / VM * (LOCAL_M * VM) + ly * VM + i % VM;
     const int n = n0 + r % WORK_N * LOCAL_N + lx * VN;
-#endif
     if (m >= M) continue;
-#if SPLITS > 1
+#if SPLITS > 1 && !defined(FOLD)
     __global ACC* to = part + ((split * Z + z) * M + m) * N + n;
 #if N % VN == 0
     ACC v[VN] __attribute__((aligned(16)));
@@ -449,7 +314,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
   }
 }
 
-#if SPLITS > 1
+#if SPLITS > 1 && !defined(FOLD)
 __kernel void tiles_sum(__global const ACC* restrict part BIAS_ARG, __global T* dst POST_ARGS) {
   const int e = get_global_id(0), n = e % N, m = e / N % M, z = e / N / M;
   if (e >= Z * M * N) return;

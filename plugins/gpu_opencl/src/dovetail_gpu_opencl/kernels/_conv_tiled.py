@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, has_bias, sizes
-from dovetail_gpu_opencl.kernels._tiles import Tiled, matrix_of, suffix, tiled_launches
+from dovetail_gpu_opencl.kernels._tiles import Tiled, as_words, matrix_of, suffix, tiled_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
 from dovetail_gpu_opencl.source import accumulator, storage
@@ -55,6 +55,8 @@ class ConvTiled(Tiled, ConvKernel):
         assert node.inputs[1] is not None
         assert node.inputs[1].value is not None
         weights = pack_by_depth(node.inputs[1].value, problem.z)
+        if tiling.matrix:
+            weights = as_words(weights, tiling.matrix)
         pixels = int(np.prod(geometry(node).output))
         dense = geometry(node).is_pointwise and not any(geometry(node).pads_begin)
         defines = {
@@ -64,16 +66,19 @@ class ConvTiled(Tiled, ConvKernel):
             "M": problem.m,
             "CONV": True,
             "A_K": weights.shape[-1],
+            "A_ROWS": weights.shape[1],
+            "A_WORDS": tiling.matrix > 0,
         }
         defines |= {"A_V": min(4, tiling.tile_m), "B_V": math.gcd(4, pixels, tiling.tile_n) if dense else 1}
         factors, bias = (Constant(weights), Read(names[0])), (Read(names[2]),) if has_bias(node) else ()
         dst = Write(node.node.outputs[0])
-        return tiled_launches(node, problem, tiling, defines, factors, bias, dst, postops.epilogue(node))
+        return tiled_launches(node, problem, tiling, defines, factors, bias, dst, postops.epilogue(node), self.caps.ptx)
 
 
 def pack_by_depth(weights: NDArray[np.generic], groups: int) -> NDArray[np.generic]:
-    """[M, C, *K] as [groups, elements of K, C, M / groups rounded up to 4], padded with zeros."""
+    """[M, C, *K] as [groups, elements of K * C, M / groups rounded up to 4], padded with zeros."""
     maps, channels = weights.shape[:2]
     own = maps // groups
     turned = weights.reshape(groups, own, channels, -1).transpose(0, 3, 2, 1)
-    return np.pad(turned, ((0, 0), (0, 0), (0, 0), (0, -own % 4)))
+    padded = np.pad(turned, ((0, 0), (0, 0), (0, 0), (0, -own % 4)))
+    return padded.reshape(groups, -1, padded.shape[-1])

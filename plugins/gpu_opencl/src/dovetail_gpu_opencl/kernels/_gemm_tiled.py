@@ -10,7 +10,7 @@ from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import round_up
 from dovetail_gpu_opencl.kernels._gemm import GemmKernel, Matrix, Product
-from dovetail_gpu_opencl.kernels._tiles import Tiled, matrix_of, suffix, tiled_launches
+from dovetail_gpu_opencl.kernels._tiles import Tiled, as_words, matrix_of, suffix, tiled_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
 from dovetail_gpu_opencl.source import accumulator, storage
@@ -37,22 +37,30 @@ class GemmTiled(Tiled, GemmKernel):
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         problem, dtype = _problem(product, self.caps), node.outputs[0].dtype
         tiling = self.tiling(problem)
-        a, b = _factors(product)
+        a, b = _factors(product, tiling.matrix)
         defines = {**storage(dtype), "ACC": accumulator(dtype), "HAS_BIAS": bool(product.bias)}
         defines |= {"Z": product.batch, "M": product.m, "N": product.n, "K": product.k}
         defines |= a.defines("A", "M", tiling.tile_m, tiling.tile_k) | b.defines("B", "N", tiling.tile_n, tiling.tile_k)
         bias = (Read(product.bias),) if product.bias else ()
         arguments = a.argument(), b.argument()
         return tiled_launches(
-            node, problem, tiling, defines, arguments, bias, Write(node.node.outputs[0]), postops.epilogue(node)
+            node,
+            problem,
+            tiling,
+            defines,
+            arguments,
+            bias,
+            Write(node.node.outputs[0]),
+            postops.epilogue(node),
+            self.caps.ptx,
         )
 
 
 def _problem(product: Product, caps: Capabilities) -> Problem:
     dtype = product.a.type.dtype
     itemsize = 8 if accumulator(dtype) == "double" else 4
-    orders = " ".join(factor.order() for factor in _factors(product))
     matrix = matrix_of(dtype, caps)
+    orders = " ".join(factor.order() for factor in _factors(product, matrix))
     key = f"gemm {dtype} {product.batch}x{product.m}x{product.n}x{product.k} {orders}" + suffix(matrix)
     return Problem(key, product.batch, product.m, product.n, product.k, itemsize, matrix=matrix)
 
@@ -62,7 +70,7 @@ class Factor:
     """A factor of matrices [`size`, k]: elements from one to the next along the first axis (`across`), and along k (`along`).
 
     `packed` is not empty for a constant that is to be laid out as [k, size rounded up to 4]: the axis along which it is dense
-    as it is, `x` or `k`.
+    as it is, `x` or `k`. With `matrix_units`, their format, it becomes words for these.
     """
 
     matrix: Matrix
@@ -71,13 +79,16 @@ class Factor:
     across: int
     along: int
     packed: str = ""
+    matrix_units: int = 0
 
-    def laid_out(self) -> "Factor":
+    def laid_out(self, matrix_units: int) -> "Factor":
         """As the kernel gets it."""
         value, dense = self.matrix.type.value, "x" if self.across == 1 else "k"
-        if value is None or value.size != self.size * self.k or not value.size or (dense == "x" and self.size % 4 == 0):
+        if value is None or value.size != self.size * self.k or not value.size:
             return self
-        return Factor(self.matrix, self.size, self.k, 1, round_up(self.size, 4), dense)
+        if dense == "x" and self.size % 4 == 0 and not matrix_units:
+            return self
+        return Factor(self.matrix, self.size, self.k, 1, round_up(self.size, 4), dense, matrix_units)
 
     def order(self) -> str:
         """Which axis is dense, and the elements that may be loaded at once."""
@@ -98,6 +109,7 @@ class Factor:
             f"{letter}_K": self.along,
             f"{letter}_V": min(self.vector(), tile if self.across == 1 else tile_k),
             f"{letter}_BATCH(z)": f"({batch})",
+            f"{letter}_WORDS": bool(self.packed and self.matrix_units),
         }
 
     def argument(self) -> Argument:
@@ -107,11 +119,12 @@ class Factor:
         value = self.matrix.type.value
         assert value is not None
         lines = value.reshape(self.k, self.size) if self.packed == "x" else value.reshape(self.size, self.k).T
-        return Constant(np.pad(lines, ((0, 0), (0, self.along - self.size))))
+        padded = np.pad(lines, ((0, 0), (0, self.along - self.size)))
+        return Constant(as_words(padded, self.matrix_units) if self.matrix_units else padded)
 
 
-def _factors(product: Product) -> tuple[Factor, Factor]:
+def _factors(product: Product, matrix_units: int) -> tuple[Factor, Factor]:
     a, b = product.a, product.b
     left = Factor(a, product.m, product.k, a.row, a.column)
     right = Factor(b, product.n, product.k, b.column, b.row)
-    return left.laid_out(), right.laid_out()
+    return left.laid_out(matrix_units), right.laid_out(matrix_units)

@@ -6,15 +6,29 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, round_up
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
-from dovetail_gpu_opencl.launch import Argument, Launch, Scratch
+from dovetail_gpu_opencl.launch import Argument, Counters, Launch, Scratch
 from dovetail_gpu_opencl.postops import Epilogue
 from dovetail_gpu_opencl.source import assemble
 
-__all__ = ["MATRIX_FORMATS", "Problem", "Tiled", "Tiling", "Tuned", "matrix_of", "suffix", "tiled_launches", "tilings"]
+__all__ = [
+    "MATRIX_FORMATS",
+    "Problem",
+    "Tiled",
+    "Tiling",
+    "Tuned",
+    "as_words",
+    "matrix_of",
+    "suffix",
+    "tiled_launches",
+    "tilings",
+]
 
 
 MATRIX_FORMATS = ("f32", "tf32", "bf16", "f16")
@@ -52,9 +66,17 @@ class Tiling:
         """Work items of a group."""
         return self.tile_m // self.work_m * (self.tile_n // self.work_n) * self.slices * (32 if self.matrix else 1)
 
+    @property
+    def pack(self) -> int:
+        """Neighbours along k in a word of local memory."""
+        return 2 if MATRIX_FORMATS[self.matrix] in ("bf16", "f16") else 1
+
     def local_elements(self) -> int:
-        """Elements of local memory, at most."""
-        pads = 16 if self.matrix or self.tile_k == 16 else min(4, self.work_m) + min(4, self.work_n)
+        """Elements of local memory (words for matrix units), at most."""
+        if self.matrix:
+            words = self.buffers * self.tile_k // self.pack * (self.tile_m + self.tile_n + 16)
+            return max(words, self.slices * self.tile_m * (self.tile_n + 8)) + 1
+        pads = 16 if self.tile_k == 16 else min(4, self.work_m) + min(4, self.work_n)
         buffers = self.buffers * self.tile_k * (self.tile_m + self.tile_n + pads)
         return max(buffers, self.slices // 2 * self.tile_m * self.tile_n)
 
@@ -125,25 +147,38 @@ _SHAPES = (
     (1, 32, 128, 1, 4, 16),
 )
 _MATRIX_SHAPES = (
-    (128, 128, 16, 64, 32, 1),
-    (128, 64, 16, 32, 32, 1),
-    (64, 128, 16, 32, 32, 1),
-    (64, 64, 16, 32, 32, 1),
+    (128, 64, 32, 32, 32, 1),
+    (64, 128, 32, 32, 32, 1),
     (64, 64, 32, 32, 32, 1),
-    (64, 64, 32, 32, 32, 2),
-    (64, 32, 32, 32, 16, 2),
-    (32, 64, 32, 16, 32, 2),
-    (32, 64, 64, 32, 32, 4),
-    (64, 32, 64, 32, 32, 4),
-    (32, 32, 32, 16, 16, 2),
-    (32, 32, 64, 16, 16, 4),
-    (32, 32, 64, 32, 32, 4),
-    (64, 16, 32, 32, 16, 2),
-    (16, 64, 32, 16, 32, 2),
-    (32, 16, 64, 16, 16, 4),
-    (16, 32, 64, 16, 16, 4),
-    (16, 16, 64, 16, 8, 4),
+    (64, 64, 64, 32, 16, 1),
+    (64, 64, 64, 32, 32, 2),
+    (64, 32, 64, 32, 16, 1),
+    (64, 32, 128, 32, 16, 2),
+    (64, 32, 128, 32, 32, 4),
+    (32, 64, 64, 16, 32, 1),
+    (32, 64, 128, 16, 32, 2),
+    (32, 64, 128, 32, 32, 4),
+    (32, 32, 32, 16, 16, 1),
+    (32, 32, 64, 16, 16, 2),
+    (32, 32, 128, 16, 16, 2),
+    (32, 32, 128, 16, 32, 4),
+    (32, 32, 128, 32, 32, 8),
+    (32, 32, 256, 16, 32, 8),
+    (64, 16, 64, 32, 16, 2),
+    (64, 16, 128, 32, 16, 4),
+    (16, 64, 32, 16, 32, 1),
+    (16, 64, 64, 16, 32, 2),
+    (16, 64, 128, 16, 32, 4),
+    (32, 16, 128, 16, 16, 4),
+    (32, 16, 256, 16, 16, 8),
+    (16, 32, 64, 16, 16, 2),
+    (16, 32, 128, 16, 16, 4),
+    (16, 32, 256, 16, 32, 8),
+    (16, 32, 256, 16, 16, 8),
+    (16, 16, 64, 16, 16, 4),
     (16, 16, 128, 16, 16, 8),
+    (16, 16, 256, 16, 16, 8),
+    (16, 16, 256, 16, 16, 16),
 )
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _STEPS = 2
@@ -168,7 +203,7 @@ def tilings(problem: Problem, caps: Capabilities) -> Iterator[Tiling]:
 def _fits(tiling: Tiling, problem: Problem, caps: Capabilities) -> bool:
     if problem.columns and tiling.items % tiling.tile_n:
         return False
-    if tiling.matrix and tiling.tile_k // tiling.slices % 16:
+    if tiling.matrix and tiling.tile_k // tiling.slices % (8 * tiling.pack):
         return False
     if not tiling.matrix and (tiling.tile_m >= 32 * problem.m or tiling.tile_n >= 32 * problem.n):
         return False
@@ -194,6 +229,7 @@ _TURN = 22.0  # for each slice besides
 _EPILOGUE = 1230.0
 _LAUNCH = 6620.0  # the second launch of a split
 _SUM = 0.121  # cycles for an element that it adds
+_FOLD = 1500.0  # what splits cost where the last group adds them up
 
 
 def estimate(problem: Problem, tiling: Tiling, caps: Capabilities) -> float:
@@ -209,7 +245,7 @@ def estimate(problem: Problem, tiling: Tiling, caps: Capabilities) -> float:
     step = max(_LATENCY, resident * (max(_ARITHMETIC * arithmetic, _LOCAL * local) + _GLOBAL * loads)) + _TURN
     work = ceil_div(share, resident) * (steps * step + _EPILOGUE * (1 + 0.5 * math.log2(t.slices)))
     sums = problem.z * problem.m * problem.n * t.splits / caps.compute_units
-    return work + (_LAUNCH + _SUM * sums if t.splits > 1 else 0)
+    return work + ((_FOLD if caps.ptx else _LAUNCH) + _SUM * sums if t.splits > 1 else 0)
 
 
 class Tiled(Tuned[Tiling]):
@@ -238,6 +274,22 @@ class Tiled(Tuned[Tiling]):
         return Tiling(*numbers) if len(numbers) == len(dataclasses.fields(Tiling)) else None
 
 
+def as_words(lines: NDArray[np.generic], matrix: int) -> NDArray[np.uint32]:
+    """Factors [..., k, x] as tiles_matrix.cl takes them: [..., k / pack rounded up, x], rounded as the device would."""
+    wide = lines.astype(np.float32)
+    bits = wide.view(np.uint32)
+    if MATRIX_FORMATS[matrix] == "tf32":
+        return np.where(np.isnan(wide), bits, bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+    if MATRIX_FORMATS[matrix] == "f16":
+        with np.errstate(over="ignore"):
+            narrow = wide.astype(np.float16).view(np.uint16).astype(np.uint32)
+    else:
+        even = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
+        narrow = np.where(np.isnan(wide), bits | np.uint32(0x400000), even) >> np.uint32(16)
+    pairs = np.pad(narrow, [(0, 0)] * (lines.ndim - 2) + [(0, lines.shape[-2] % 2), (0, 0)])
+    return pairs[..., ::2, :] | pairs[..., 1::2, :] << np.uint32(16)
+
+
 def tiled_launches(
     node: TypedNode,
     problem: Problem,
@@ -247,16 +299,24 @@ def tiled_launches(
     bias: tuple[Argument, ...],
     dst: Argument,
     chain: Epilogue,
+    fold: bool,
 ) -> tuple[Launch, ...]:
-    """The launch of a product, and with splits the one that adds up the parts."""
-    source = assemble("tiles.cl", {**defines, **tiling.defines()}, chain.source)
+    """The launch of a product; with splits and without `fold` (see product.cl) also the one that adds up the parts."""
+    entry = "tiles_matrix" if tiling.matrix else "tiles"
+    file = f"{entry}.cl"
+    source = assemble(file, {**defines, **tiling.defines(), "FOLD": fold}, chain.source)
     tiles = (ceil_div(problem.n, tiling.tile_n), ceil_div(problem.m, tiling.tile_m), problem.z * tiling.splits)
     work, local = (tiles[0] * tiling.items, tiles[1], tiles[2]), (tiling.items, 1, 1)
+    scratch = f"scratch:{node.name}:0"
     if tiling.splits == 1:
-        return (Launch("tiles.cl", source, "tiles", (*factors, *bias, dst, *chain.arguments), work, local),)
+        return (Launch(file, source, entry, (*factors, *bias, dst, *chain.arguments), work, local),)
+    if fold:
+        part = Scratch(scratch, math.prod(tiles) * tiling.tile_m * tiling.tile_n * problem.itemsize)
+        counters = Counters(math.prod(tiles) // tiling.splits)
+        return (Launch(file, source, entry, (*factors, *bias, dst, part, counters, *chain.arguments), work, local),)
     size = math.prod((problem.z, problem.m, problem.n))
-    part = Scratch(f"scratch:{node.name}:0", tiling.splits * size * problem.itemsize)
-    product = Launch("tiles.cl", source, "tiles", (*factors, part), work, local)
+    part = Scratch(scratch, tiling.splits * size * problem.itemsize)
+    product = Launch(file, source, entry, (*factors, part), work, local)
     group = 128
-    added = Launch("tiles.cl", source, "tiles_sum", (part, *bias, dst, *chain.arguments), (round_up(size, group),), (group,))
+    added = Launch(file, source, "tiles_sum", (part, *bias, dst, *chain.arguments), (round_up(size, group),), (group,))
     return product, added

@@ -1,0 +1,38 @@
+"""Launches without an event each, which pyopencl cannot do: on NVIDIA's driver an event costs as much as a small kernel."""
+
+import ctypes
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+from pyopencl import _cl
+
+__all__ = ["Call", "calls", "function"]
+
+Call = tuple[Any, ...]
+"""The arguments of clEnqueueNDRangeKernel."""
+
+
+@functools.cache
+def function() -> Any:
+    """clEnqueueNDRangeKernel as pyopencl finds it, which returns the status; None where a loader does not let it be found."""
+    for library in (None, _cl.__file__):
+        try:
+            found = ctypes.CDLL(library).clEnqueueNDRangeKernel
+        except (AttributeError, OSError, TypeError):
+            continue
+        found.restype = ctypes.c_int
+        return found
+    return None
+
+
+def calls(queue: Any, launches: Iterable[tuple[Any, tuple[int, ...], tuple[int, ...] | None]]) -> tuple[Call, ...]:
+    """The launches in a queue, with NULL in place of an event. The kernel objects must live as long as these are used."""
+    return tuple(_call(queue, *launch) for launch in launches)
+
+
+def _call(queue: Any, kernel: Any, global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> Call:
+    sizes = (ctypes.c_size_t * len(global_size))(*global_size)
+    groups = None if local_size is None else (ctypes.c_size_t * len(local_size))(*local_size)
+    handles = ctypes.c_void_p(queue.int_ptr), ctypes.c_void_p(kernel.int_ptr)
+    return (*handles, ctypes.c_uint(len(global_size)), None, sizes, groups, ctypes.c_uint(0), None, None)
