@@ -1,7 +1,9 @@
 """Every kernel of every list against the cases of its operator: as the device chooses, and each one forced, on both kinds."""
 
+import runpy
 from collections.abc import Callable, Iterator
 from importlib import import_module, resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from dovetail.device import DType, TypedNode
 from dovetail.testing import Case, passed
 from dovetail_gpu_opencl.device import OpenCLDevice
 
+emulated = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["emulated"]
 _FOLDER = resources.files("dovetail_gpu_opencl") / "kernels"
 STEMS = sorted(p.name.removesuffix(".py") for p in _FOLDER.iterdir() if p.name.endswith(".py") and not p.name.startswith("_"))
 CHAINS = ["elu", "erf", "gelu", "hard_sigmoid", "hard_swish", "leaky_relu", "mish", "sigmoid", "softplus", "tanh"]
@@ -73,7 +76,7 @@ def test_each_kernel_forced(stem: str, kind: str, kind_device: Callable[[str], A
 _GEMM = {"CPU": ["gemm_rows", "gemm_direct"], "GPU": ["gemm_tiled", "gemm_direct"]}
 EXPECTED = {
     ("conv", "CPU"): ["conv_depthwise", "conv_rows", "conv_direct"],  # gemm_rows: in test_sizes.py
-    ("conv", "GPU"): ["conv_tiled", "conv_direct"],
+    ("conv", "GPU"): ["conv_tiled", "conv_depthwise_windows", "conv_direct"],
     **{(stem, kind): names for stem in ("gemm", "mat_mul") for kind, names in _GEMM.items()},
     **{(stem, kind): ["softmax"] for stem in ("softmax", "log_softmax") for kind in ("CPU", "GPU")},
     **{("layer_normalization", kind): ["layer_normalization"] for kind in ("CPU", "GPU")},
@@ -87,4 +90,5 @@ def test_each_file_compiles_alone(file: str, device: OpenCLDevice) -> None:
     from dovetail_gpu_opencl.launch import Launch
     from dovetail_gpu_opencl.source import load
 
-    device.programs.get(Launch(file, load(file), file.removesuffix(".cl"), (), (1,)), file)
+    source = load(file) if device.caps.ptx else emulated(load(file))
+    device.programs.get(Launch(file, source, file.removesuffix(".cl"), (), (1,)), file)

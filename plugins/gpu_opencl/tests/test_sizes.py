@@ -1,5 +1,7 @@
 """Products and convolutions at sizes round the tiles, with post-op chains, against float64; each kernel forced."""
 
+import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -99,6 +101,25 @@ def test_spatial_convolutions(
         device.forced = name
         close(bench.run(device, graph, feeds)[0], expected)
     device.forced = ""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(("width", "stride", "dilation"), [(16, 1, 1), (14, 1, 2), (17, 2, 1), (9, 1, 1), (1, 1, 1)])
+def test_depthwise_windows_of_several_elements(
+    width: int, stride: int, dilation: int, dtype: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """Four, two and one element an item: as on a device with few compute units."""
+    device = copy.copy(kind_device("GPU"))
+    device._bound, device.caps = {}, dataclasses.replace(device.caps, compute_units=0)
+    x, w, b = (a.astype(dtype) for a in (floats(rng, 2, 3, 5, width), floats(rng, 6, 1, 3, 3), floats(rng, 6)))
+    pads = (dilation,) * 4
+    op = bench.op("Conv", group=3, strides=(stride,) * 2, dilations=(dilation,) * 2, pads=pads)
+    graph, feeds = bench.single(op, [x, w, b], (1, 2), post_ops=[Eltwise("relu")])
+    expected = np.maximum(convolve(x, w, b, stride, dilation, pads, 3), 0)
+    device.forced = "conv_depthwise_windows"
+    (got,) = bench.run(device, graph, feeds)
+    device.forced = ""
+    np.testing.assert_allclose(got, expected, rtol=0, atol=(2e-3 if dtype == "float16" else 2e-6) * np.abs(expected).max())
 
 
 def convolve(

@@ -53,6 +53,13 @@
 // Rows of keys are padded so that neighbouring keys start in other banks.
 #define PITCH (WIDTH + 4 > BLOCK_Q ? WIDTH + 4 : BLOCK_Q)
 #define COLS ((DV + LANES - 1) / LANES)
+// Four elements of ACC that lie side by side, aligned as such.
+#define ALIGNED(size, s, h, b) ((size) % 4 == 0 && (s) % 4 == 0 && (h) % 4 == 0 && (b) % 4 == 0)
+#ifdef HALF_STORAGE
+#define LOAD4(p) vloada_half4(0, p)
+#else
+#define LOAD4(p) CAT(convert_, ACC4)(*(__global const CAT(T, 4)*)(p))
+#endif
 #ifdef HAS_MASK
 #define MASK_ARG , __global const MASK_T* restrict mask
 #else
@@ -90,14 +97,30 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
 #endif
 
   for (int k0 = 0; k0 < end; k0 += BLOCK_K) {
+#if ALIGNED(D, K_S, K_H, K_B)
+#pragma unroll 8
+    for (int e = item * 4; e < BLOCK_K * WIDTH; e += ITEMS * 4) {
+      const int j = k0 + e / WIDTH;
+      *(__local ACC4*)(keys + e / WIDTH * PITCH + e % WIDTH) = j < TOTAL ? LOAD4(k + j * K_S + e % WIDTH) : (ACC4)(0);
+    }
+#else
     for (int e = item; e < BLOCK_K * WIDTH; e += ITEMS) {
       const int j = k0 + e / WIDTH, d = e % WIDTH;
       keys[e / WIDTH * PITCH + d] = j < TOTAL && d < D ? (ACC)LOAD_T(k, j * K_S + d) : (ACC)0;
     }
+#endif
+#if ALIGNED(DV, V_S, V_H, V_B)
+#pragma unroll 8
+    for (int e = item * 4; e < BLOCK_K * DV; e += ITEMS * 4) {
+      const int j = k0 + e / DV;
+      *(__local ACC4*)(values + e) = j < TOTAL ? LOAD4(v + j * V_S + e % DV) : (ACC4)(0);
+    }
+#else
     for (int e = item; e < BLOCK_K * UP4(DV); e += ITEMS) {
       const int j = k0 + e / UP4(DV), d = e % UP4(DV);
       values[e] = j < TOTAL && d < DV ? (ACC)LOAD_T(v, j * V_S + d) : (ACC)0;
     }
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
     ACC score[ROWS][KEYS];

@@ -1,7 +1,6 @@
 // Convolution in up to three dimensions, any groups: dst[n][m][z][y][x] = post(bia[m] + sum over c, kz, ky, kx of src * wei).
 //
-// A work item computes one output element. For what the faster kernels refuse, and for depthwise convolution on GPUs, where
-// memory is the limit.
+// A work item computes one output element. For what the faster kernels refuse.
 // NDRange: (output elements, rounded up to the local size); SIZE is the number of output elements.
 //
 // Layout: src and dst dense NCDHW (missing axes of size 1); wei dense [M][C][KD][KH][KW], C the input channels of a group; bia [M].

@@ -1,6 +1,7 @@
 // dst = post((src - mean) / sqrt(variance + EPSILON) * scale + bias) along rows of SIZE elements.
 //
 // A work group of GROUP items computes a row; VEC > 1 takes vectors. The variance is that of the centred elements (two passes).
+// Short rows stay in registers, with their scale and bias, so that memory is waited for once.
 // NDRange: (rows * GROUP), local size GROUP, a power of two.
 //
 // Layout: src, dst [rows][SIZE]; scale and bias [SIZE]; HAS_BIAS says whether bias is there.
@@ -72,6 +73,33 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
   const int base = get_group_id(0) * SIZE, lane = get_local_id(0);
   __global const T* s = src + base;
   ACC mean = 0, variance = 0;
+#if VEC == 1 && SIZE <= 8 * GROUP
+#define EACH ((SIZE + GROUP - 1) / GROUP)
+#define HERE (i * GROUP + lane < SIZE)
+  ACC x[EACH], scales[EACH], biases[EACH];
+#pragma unroll
+  for (int i = 0; i < EACH; ++i) {
+    const int at = min(i * GROUP + lane, SIZE - 1);
+    x[i] = LOAD_T(s, at);
+    scales[i] = LOAD_T(scale, at);
+#ifdef HAS_BIAS
+    biases[i] = LOAD_T(bias, at);
+#else
+    biases[i] = 0;
+#endif
+    if (HERE) mean += x[i];
+  }
+  COLLECT(mean)
+  mean /= SIZE;
+#pragma unroll
+  for (int i = 0; i < EACH; ++i)
+    if (HERE) variance += (x[i] - mean) * (x[i] - mean);
+  COLLECT(variance)
+  const ACC factor = (ACC)1 / sqrt(variance / SIZE + EPSILON);
+#pragma unroll
+  for (int i = 0; i < EACH; ++i)
+    if (HERE) STORE_T(dst, base + i * GROUP + lane, POST((x[i] - mean) * factor * scales[i] + biases[i], base + i * GROUP + lane));
+#else
 #if VEC > 1
   VACC sums = (VACC)(0), squares = (VACC)(0);
   for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) sums += VLOAD(s + i);
@@ -109,4 +137,5 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
 #endif
     STORE_T(dst, base + i, POST(y, base + i));
   }
+#endif
 }

@@ -7,6 +7,7 @@ from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, has_bias, named, problem_key, sizes, wide
+from dovetail_gpu_opencl.kernels._conv_depthwise import ConvDepthwiseWindows
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._conv_winograd import ConvWinograd
 from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product
@@ -194,5 +195,6 @@ KERNELS = (
     ConvWinograd(_CONV_ROWS),
     _CONV_ROWS,
     ConvTiled(),
+    ConvDepthwiseWindows(),
     ConvDirect(),
 )
