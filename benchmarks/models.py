@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
-from _common import MODELS, MODELS_DIR, QUANTIZED, ModelSpec, error_figures, print_table
+from _common import MODELS, MODELS_DIR, QUANTIZED, Arrays, ModelSpec, error_figures, print_table
 from _quantize import quantize
 from _runners import OnnxRuntime
 from onnx import TensorProto, helper, numpy_helper
@@ -302,6 +302,38 @@ def _check(name: str, path: Path, module: nn.Module | None) -> list[str]:
         f"{over_inputs:.3f}",
         distance,
     ]
+
+
+def as_half(source: Path, target: Path) -> Path:
+    """Write the model with float16 in place of float32, everywhere, to `target`; larger numbers become the largest float16."""
+    model = onnx.load(source)
+    graph = model.graph
+    for tensor in graph.initializer:
+        tensor.CopyFrom(_half(tensor))
+    for node in graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
+                attribute.i = TensorProto.FLOAT16
+            elif attribute.HasField("t"):
+                attribute.t.CopyFrom(_half(attribute.t))
+    for value in (*graph.input, *graph.output):
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    del graph.value_info[:]
+    onnx.save(model, target)
+    return target
+
+
+def halves(inputs: Arrays) -> Arrays:
+    """Inputs with float16 in place of float32."""
+    return {name: array.astype(np.float16) if array.dtype == np.float32 else array for name, array in inputs.items()}
+
+
+def _half(tensor: TensorProto) -> TensorProto:
+    if tensor.data_type != TensorProto.FLOAT:
+        return tensor
+    largest = float(np.finfo(np.float16).max)
+    return numpy_helper.from_array(numpy_helper.to_array(tensor).clip(-largest, largest).astype(np.float16), tensor.name)
 
 
 def histogram(path: Path) -> str:
