@@ -48,6 +48,7 @@ def test_the_tree_is_where_these_tests_look() -> None:
         "dovetail_ops_tim_vx",
         "dovetail_ops_onnx_reference",
         "dovetail_ops_onnxruntime_contrib",
+        "dovetail_ops_onnx_ml",
         "dovetail_ops_onnx_training",
     } <= set(PACKAGES)
 
@@ -120,6 +121,12 @@ def test_import_dovetail_pulls_in_neither_numpy_nor_plugins() -> None:
     heavy = "[m for m in sys.modules if m.partition('.')[0] in ('numpy', 'pluggy', 'yaml', 'click', 'rich', 'onnx', 'pyopencl')"
     heavy += " or m.startswith('dovetail_')]"
     assert fresh(f"import sys, dovetail; dovetail.__version__; print({heavy})") == "[]"
+
+
+def test_a_session_pulls_in_only_what_it_needs() -> None:
+    heavy = "[m for m in sys.modules if m.partition('.')[0] in ('asyncio', 'ssl', 'socket', 'yaml', 'click', 'rich', 'onnx', 'email')"
+    heavy += " or m.startswith('dovetail_')]"
+    assert fresh(f"import sys, dovetail; dovetail.Core(config=False); print({heavy})") == "[]"
 
 
 def test_every_public_name_loads() -> None:

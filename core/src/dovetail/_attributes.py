@@ -68,10 +68,11 @@ class AttributeSpec:
 
 def attribute_specs(cls: "type[Operator]") -> Mapping[str, AttributeSpec]:
     """The attributes of a freshly made dataclass. Raises `OperatorError` for an annotation of another type."""
-    hints = typing.get_type_hints(cls)
-    return types.MappingProxyType(
-        {f.name: _spec(cls, f, hints[f.name]) for f in dataclasses.fields(cls)}  # type: ignore[arg-type]  # cls is made a dataclass by __init_subclass__
-    )
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # cls is made a dataclass by __init_subclass__
+    hints: Mapping[str, Any] = {f.name: f.type for f in fields}
+    if any(isinstance(hint, str) for hint in hints.values()):
+        hints = typing.get_type_hints(cls)  # looks at all annotations of all bases: a millisecond for each class
+    return types.MappingProxyType({f.name: _spec(cls, f, hints[f.name]) for f in fields})
 
 
 def _spec(cls: type, item: "dataclasses.Field[Any]", hint: Any) -> AttributeSpec:

@@ -1,6 +1,5 @@
 """One inference at a time: blocking, in the background, or awaited."""
 
-import asyncio
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -125,6 +124,8 @@ class InferRequest:
     def __await__(self) -> Generator[Any, None, Results]:
         if self._future is None:
             raise UsageError("await before start_async()")
+        import asyncio  # here, because programs that never await need not load it, nor ssl and sockets with it
+
         return asyncio.wrap_future(self._future).__await__()
 
     def set_callback(self, callback: Callable[[Any], None] | None) -> None:
