@@ -21,6 +21,7 @@ PACKAGES = [
     "contrib/tim_vx",
     "contrib/onnx_reference",
     "contrib/onnxruntime_contrib",
+    "contrib/onnx_ml",
     "contrib/onnx_training",
 ]
 

@@ -25,14 +25,14 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture
 def model() -> Build:
-    """`model(op_type, arrays, outputs, domain="ai.onnx.ml", version=3, **attributes)`: an ONNX file of one node."""
+    """`model(op_type, arrays, outputs, domain="", version=1, **attributes)`: an ONNX file of one node."""
 
     def build(
         op_type: str,
         arrays: list[NDArray[Any]],
         outputs: list[int],
-        domain: str = "ai.onnx.ml",
-        version: int = 3,
+        domain: str = "",
+        version: int = 1,
         **attributes: Any,
     ) -> bytes:
         names = [f"x{i}" for i in range(len(arrays))]

@@ -25,14 +25,8 @@ _ATTRIBUTES: dict[str, Any] = {
     "STRINGS": tuple[str, ...],
 }
 
-_WITHOUT = {
-    ("ai.onnx.ml", "CastMap"),
-    ("ai.onnx.ml", "CategoryMapper"),
-    ("ai.onnx.ml", "DictVectorizer"),
-    ("ai.onnx.ml", "ZipMap"),
-    ("ai.onnx.preview.training", "Gradient"),
-}
-"""What onnx.reference does not compute, and what takes or gives maps, which are no values of dovetail's."""
+_WITHOUT = {("ai.onnx.preview.training", "Gradient")}
+"""What onnx.reference does not compute."""
 
 
 def operator_classes(domain: str) -> Iterator[type[Operator]]:

@@ -1,0 +1,62 @@
+"""What the operators of the domain share: samples, features, labels."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import DType, Operator, OperatorError, ShapeError, TensorType
+
+__all__ = ["NUMBERS", "Array", "MachineLearningOperator", "classes_of", "column", "labels", "rows", "samples", "table"]
+
+Array = NDArray[Any]
+NUMBERS = frozenset({DType.FLOAT32, DType.FLOAT64, DType.INT64, DType.INT32})
+
+
+class MachineLearningOperator(Operator):
+    """Base of the operators of `ai.onnx.ml`."""
+
+    domain = "ai.onnx.ml"
+    types: ClassVar[Any] = {"T": NUMBERS}
+
+
+def samples(X: TensorType) -> tuple[int, int]:
+    """How many samples there are, and features of each; a vector is one sample. Raises `ShapeError` for other ranks."""
+    if X.rank not in (1, 2):
+        raise ShapeError(f"input 'X' is {X}; accepted: [features] or [samples, features]")
+    return (1, X.dims[0]) if X.rank == 1 else (X.dims[0], X.dims[1])
+
+
+def table(X: Array, features: int | None = None, what: str = "") -> Array:
+    """X as [samples, features] in float32, or float64 if it is that. Raises `ShapeError` for other than `features`."""
+    found = X.reshape(samples(TensorType.of(X)))
+    if features is not None and found.shape[1] != features:
+        raise ShapeError(f"input 'X' has {found.shape[1]} features; {what} {features}")
+    return found if found.dtype == np.float64 else found.astype(np.float32)
+
+
+def rows(values: Sequence[float], count: int, name: str) -> Array:
+    """An attribute as a matrix of `count` rows. Raises `OperatorError` when its length is no multiple."""
+    if count < 1 or len(values) % count:
+        raise OperatorError(f"attribute {name!r} has {len(values)} numbers; accepted: a multiple of {count}")
+    return np.array(values, np.float64).reshape(count, -1)
+
+
+def column(values: Sequence[float], features: int, name: str) -> Array:
+    """An attribute with one number for all features, or one for each. Raises `OperatorError`."""
+    if len(values) not in (1, features):
+        raise OperatorError(f"attribute {name!r} has {len(values)} numbers; accepted: 1, or {features}, one for each feature")
+    return np.array(values, np.float64)
+
+
+def classes_of(ints: Sequence[int], strings: Sequence[str]) -> Array:
+    """The labels of the classes, as int64 or objects. Raises `OperatorError` for both, or none."""
+    if bool(ints) == bool(strings):
+        raise OperatorError(f"there are {len(ints)} labels that are numbers and {len(strings)} strings; accepted: one of them")
+    return np.array(strings, object) if strings else np.array(ints, np.int64)
+
+
+def labels(ints: Sequence[int], strings: Sequence[str], count: int) -> TensorType:
+    """The type of the labels of some samples."""
+    return TensorType(DType.of(classes_of(ints, strings).dtype), (count,))

@@ -1,0 +1,67 @@
+"""What classifiers and regressors make of their scores, as ONNX Runtime does."""
+
+import math
+
+import numpy as np
+
+from dovetail.op import OperatorError
+from dovetail_ops_onnx_ml._base import Array
+
+__all__ = ["TRANSFORMS", "check_one_score", "check_transform", "logistic", "transformed", "two_classes"]
+
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+"""The values of `post_transform`, by their number in TreeEnsemble."""
+
+
+def check_transform(name: str) -> None:
+    """Raise `OperatorError` for another value of `post_transform`."""
+    if name not in TRANSFORMS:
+        raise OperatorError(f"attribute 'post_transform' is {name!r}; accepted: {', '.join(TRANSFORMS)}")
+
+
+def transformed(scores: Array, name: str) -> Array:
+    """Scores [samples, classes] after `post_transform`. One score alone takes PROBIT and no other, as in ONNX Runtime."""
+    if scores.shape[1] == 1 and name != "PROBIT":
+        return scores
+    with np.errstate(all="ignore"):
+        if name == "LOGISTIC":
+            return logistic(scores)
+        if name == "PROBIT":
+            return _probit(scores)
+        if name in ("SOFTMAX", "SOFTMAX_ZERO"):
+            e = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
+            if name == "SOFTMAX_ZERO":  # what is 0 stays 0
+                e = np.where(np.abs(scores) > 1e-7, e, 0)
+            total = e.sum(axis=1, keepdims=True)
+            return np.where(total == 0, 0.5, e / np.where(total == 0, 1, total))
+    return scores
+
+
+def two_classes(score: Array, name: str, *, positive: bool) -> Array:
+    """Both classes' scores [samples, 2] from one: s and 1 - s where it is a share (`positive`), else s and -s; or LOGISTIC."""
+    if name == "LOGISTIC":
+        return logistic(np.stack([-score, score], axis=1))
+    return np.stack([1 - score if positive else -score, score], axis=1)
+
+
+def check_one_score(name: str) -> None:
+    """Raise `OperatorError` for the one transform that is not defined where two classes share a score."""
+    if name == "PROBIT":
+        raise OperatorError("attribute 'post_transform' is 'PROBIT' for two classes with one score; accepted: any other")
+
+
+def logistic(x: Array) -> Array:
+    """1 / (1 + exp(-x)), without overflow."""
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e / (1 + e), 1 / (1 + e))
+
+
+def _probit(p: Array) -> Array:
+    """The quantile of the normal distribution, by the approximation of the inverse error function that ONNX Runtime has."""
+    with np.errstate(all="ignore"):
+        x = 2 * p - 1
+        log = np.log((1 - x) * (1 + x))
+        v = 2 / (math.pi * 0.147) + 0.5 * log
+        inverse = np.sqrt(-v + np.sqrt(v * v - log / 0.147))
+        found: Array = math.sqrt(2) * np.sign(x) * inverse
+    return found

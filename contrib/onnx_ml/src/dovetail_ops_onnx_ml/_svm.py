@@ -1,0 +1,66 @@
+"""Support vectors: kernels, and probabilities for many classes from those of pairs."""
+
+from typing import Any
+
+import numpy as np
+
+from dovetail.op import OperatorError
+from dovetail_ops_onnx_ml._base import Array
+
+__all__ = ["check_kernel", "coupled", "kernel"]
+
+_KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
+
+
+def check_kernel(op: Any) -> None:
+    """Raise `OperatorError` for another value of `kernel_type`, or parameters that are not three."""
+    if op.kernel_type not in _KERNELS or len(op.kernel_params) not in (0, 3):
+        given = f"'kernel_type' {op.kernel_type!r}, 'kernel_params' {op.kernel_params}"
+        raise OperatorError(f"attributes {given}; accepted: {', '.join(_KERNELS)}; gamma, coef0 and degree")
+
+
+def kernel(x: Array, vectors: Array, kind: str, params: tuple[float, ...]) -> Array:
+    """k(x, v) for every sample and vector: [samples, vectors]."""
+    gamma, shift, degree = params or (0.0, 0.0, 0.0)
+    if kind == "RBF":
+        squares = (x * x).sum(axis=1)[:, None] - 2 * x @ vectors.T + (vectors * vectors).sum(axis=1)
+        return np.asarray(np.exp(-gamma * np.maximum(squares, 0)))
+    product: Array = x @ vectors.T
+    if kind == "POLY":
+        return np.power(gamma * product + shift, degree)
+    return np.tanh(gamma * product + shift) if kind == "SIGMOID" else product
+
+
+def coupled(pairs: Array) -> Array:
+    """Probabilities [samples, k] from pairs [samples, k, k]: pairs[:, i, j] is that of i against j.
+
+    The second method of Wu, Lin and Weng (2004), as in LIBSVM: at most 100 rounds, until nothing changes by 0.005 / k.
+    """
+    count, k = pairs.shape[:2]
+    q = -np.transpose(pairs, (0, 2, 1)) * pairs
+    off = pairs * (1 - np.eye(k))
+    q[:, range(k), range(k)] = (off * off).sum(axis=1)
+    p = np.full((count, k), 1 / k)
+    going = np.arange(count)
+    for _ in range(100):
+        qp = np.einsum("nij,nj->ni", q[going], p[going])
+        total = (p[going] * qp).sum(axis=1)
+        far = np.abs(qp - total[:, None]).max(axis=1, initial=0) >= 0.005 / k
+        going, qp, total = going[far], qp[far], total[far]
+        if not going.size:
+            break
+        p[going] = _round(q[going], p[going], qp, total)
+    return p
+
+
+def _round(q: Array, p: Array, qp: Array, total: Array) -> Array:
+    """Each probability in turn brought nearer to the optimum."""
+    p = p.copy()
+    for t in range(p.shape[1]):
+        own = q[:, t, t]
+        change = (total - qp[:, t]) / own
+        p[:, t] += change
+        total = (total + change * (change * own + 2 * qp[:, t])) / (1 + change) ** 2
+        qp = (qp + change[:, None] * q[:, t]) / (1 + change)[:, None]
+        p /= (1 + change)[:, None]
+    return p

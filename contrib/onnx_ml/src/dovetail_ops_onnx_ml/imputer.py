@@ -1,0 +1,41 @@
+"""Imputer: values for those that are missing. https://onnx.ai/onnx/operators/onnx_aionnxml_Imputer.html"""
+
+import math
+
+import numpy as np
+
+from dovetail.op import OperatorError, TensorType
+from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, column, samples
+
+__all__ = ["Imputer"]
+
+
+class Imputer(MachineLearningOperator):
+    """X with `imputed_value_...`, one for all features or one for each, where it is `replaced_value_...`, which may be NaN."""
+
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    imputed_value_floats: tuple[float, ...] = ()
+    imputed_value_int64s: tuple[int, ...] = ()
+    replaced_value_float: float = 0.0
+    replaced_value_int64: int = 0
+
+    def infer(self, X: TensorType) -> TensorType:
+        """The type of X. Raises `OperatorError` when there are no values for it."""
+        self._values(X)
+        return X.with_shape(X.dims)
+
+    def reference(self, X: Array) -> Array:
+        """Chosen element by element."""
+        values, replaced = self._values(TensorType.of(X))
+        missing = np.isnan(X) if math.isnan(replaced) else np.asarray(replaced).astype(X.dtype) == X
+        return np.where(missing, values.astype(X.dtype), X)
+
+    def _values(self, X: TensorType) -> tuple[Array, float]:
+        ints = X.dtype.is_integer
+        kind = "int64" if ints else "float"
+        given = self.imputed_value_int64s if ints else self.imputed_value_floats
+        if not given:
+            raise OperatorError(f"attribute 'imputed_value_{kind}s' is empty; input 'X' is {X}")
+        values = column(given, samples(X)[1], f"imputed_value_{kind}s")
+        return (np.array(given, np.int64), self.replaced_value_int64) if ints else (values, self.replaced_value_float)

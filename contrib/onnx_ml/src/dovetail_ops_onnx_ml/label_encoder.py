@@ -1,0 +1,124 @@
+"""LabelEncoder: keys to values. https://onnx.ai/onnx/operators/onnx_aionnxml_LabelEncoder.html"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import DType, OperatorError, TensorType
+from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator
+
+__all__ = ["LabelEncoder_1", "LabelEncoder_2", "LabelEncoder_4"]
+
+_OLD = frozenset({DType.STRING, DType.INT64, DType.FLOAT32})
+_TYPES = _OLD | {DType.INT32, DType.INT16, DType.FLOAT64}
+_NAN = "NaN"
+
+
+class LabelEncoder_1(MachineLearningOperator):  # noqa: N801  # <op_type>_<since>
+    """Each string becomes its place in `classes_strings`, each number the string at that place; others the default."""
+
+    inputs = ("X: T1",)
+    outputs = ("Y: T2",)
+    types = {"T1": frozenset({DType.STRING, DType.INT64}), "T2": frozenset({DType.STRING, DType.INT64})}
+    classes_strings: tuple[str, ...] = ()
+    default_int64: int = -1
+    default_string: str = "_Unused"
+
+    def infer(self, X: TensorType) -> TensorType:
+        """The other type, in the shape of X."""
+        return TensorType(DType.INT64 if X.dtype is DType.STRING else DType.STRING, X.dims)
+
+    def reference(self, X: Array) -> Array:
+        """Looked up one by one."""
+        if X.dtype == object:
+            places = {text: place for place, text in reversed(list(enumerate(self.classes_strings)))}
+            return np.array([places.get(x, self.default_int64) for x in X.reshape(-1)], np.int64).reshape(X.shape)
+        texts = dict(enumerate(self.classes_strings))
+        return np.array([texts.get(x, self.default_string) for x in X.reshape(-1).tolist()], object).reshape(X.shape)
+
+
+class _Encoder(MachineLearningOperator):
+    """Each key becomes the value beside it; what is no key the default. Of equal keys the first counts; NaN is no key."""
+
+    inputs = ("X: T1",)
+    outputs = ("Y: T2",)
+    types = {"T1": _OLD, "T2": _OLD}
+    keys_floats: tuple[float, ...] = ()
+    keys_int64s: tuple[int, ...] = ()
+    keys_strings: tuple[str, ...] = ()
+    values_floats: tuple[float, ...] = ()
+    values_int64s: tuple[int, ...] = ()
+    values_strings: tuple[str, ...] = ()
+    default_float: float = -0.0
+    default_int64: int = -1
+    default_string: str = "_Unused"
+
+    def __post_init__(self) -> None:
+        keys, values, _ = self._pairs()
+        if keys.shape != values.shape:
+            raise OperatorError(f"there are {keys.size} keys and {values.size} values; accepted: as many")
+
+    def infer(self, X: TensorType) -> TensorType:
+        """The type of the values, in the shape of X. Raises `OperatorError` for keys of another type than X."""
+        keys, values, _ = self._pairs()
+        if DType.of(keys.dtype) is not X.dtype:
+            raise OperatorError(f"input 'X' is {X}, the keys are {DType.of(keys.dtype)}; accepted: the same type")
+        return TensorType(DType.of(values.dtype), X.dims)
+
+    def reference(self, X: Array) -> Array:
+        """Looked up one by one."""
+        keys, values, default = self._pairs()
+        found = dict(zip(map(self._key, reversed(keys.tolist())), reversed(values.tolist()), strict=True))
+        given = [found.get(self._key(x), default) for x in X.reshape(-1).tolist()]
+        return np.array(given, values.dtype).reshape(X.shape)
+
+    def _key(self, x: Any) -> Any:
+        return x
+
+    def _pairs(self) -> tuple[Array, Array, Any]:
+        """Keys, values, and the default."""
+        return self._one("keys")[0], *self._one("values")
+
+    def _one(self, side: str) -> tuple[Array, Any]:
+        kinds: dict[str, tuple[Any, Any]] = {
+            "floats": (np.float32, self.default_float),
+            "int64s": (np.int64, self.default_int64),
+            "strings": (object, self.default_string),
+        }
+        given = [(kind, value) for kind in kinds if (value := getattr(self, f"{side}_{kind}"))]
+        if len(given) != 1:
+            names = ", ".join(f"{side}_{kind}" for kind, _ in given) or "none"
+            raise OperatorError(f"of the attributes {side}_... {names} are given; accepted: one")
+        ((kind, value),) = given
+        dtype, default = kinds[kind]
+        return np.array(value, dtype), default
+
+
+class LabelEncoder_2(_Encoder):  # noqa: N801  # <op_type>_<since>
+    """Keys and values in attributes by their types."""
+
+    since = 2
+
+
+class LabelEncoder_4(_Encoder):  # noqa: N801  # <op_type>_<since>
+    """Keys, values and default may also be tensors, and NaN may be a key."""
+
+    since = 4
+    types = {"T1": _TYPES, "T2": _TYPES}
+    keys_tensor: NDArray[Any] | None = None
+    values_tensor: NDArray[Any] | None = None
+    default_tensor: NDArray[Any] | None = None
+
+    def _one(self, side: str) -> tuple[Array, Any]:
+        tensor = self.keys_tensor if side == "keys" else self.values_tensor
+        if tensor is None:
+            return super()._one(side)
+        if self.default_tensor is not None:
+            default = self.default_tensor.reshape(-1)[0]
+        else:
+            default = {"f": self.default_float, "i": self.default_int64}.get(tensor.dtype.kind, self.default_string)
+        return tensor.reshape(-1), default
+
+    def _key(self, x: Any) -> Any:
+        return _NAN if isinstance(x, float) and x != x else x

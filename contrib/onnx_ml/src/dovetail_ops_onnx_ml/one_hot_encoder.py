@@ -1,0 +1,43 @@
+"""OneHotEncoder: categories as unit vectors. https://onnx.ai/onnx/operators/onnx_aionnxml_OneHotEncoder.html"""
+
+import numpy as np
+
+from dovetail.op import DType, OperatorError, TensorType
+from dovetail_ops_onnx_ml._base import NUMBERS, Array, MachineLearningOperator, classes_of
+
+__all__ = ["OneHotEncoder"]
+
+
+class OneHotEncoder(MachineLearningOperator):
+    """Y has one more axis than X, with a 1 at the place of the category; what is none is all 0, or an error without `zeros`.
+
+    Numbers are compared as int64.
+    """
+
+    inputs = ("X: T",)
+    outputs = ("Y: float32",)
+    types = {"T": NUMBERS | {DType.STRING}}
+    cats_int64s: tuple[int, ...] = ()
+    cats_strings: tuple[str, ...] = ()
+    zeros: bool = True
+
+    def infer(self, X: TensorType) -> TensorType:
+        """The shape of X and the number of categories. Raises `OperatorError` for categories of another type."""
+        cats = classes_of(self.cats_int64s, self.cats_strings)
+        if (X.dtype is DType.STRING) != (cats.dtype == object):
+            raise OperatorError(f"input 'X' is {X}, the categories are {DType.of(cats.dtype)}; accepted: strings with strings")
+        return TensorType(DType.FLOAT32, (*X.dims, len(cats)))
+
+    def reference(self, X: Array) -> Array:
+        """Compared one by one."""
+        cats = classes_of(self.cats_int64s, self.cats_strings)
+        place = {cat: i for i, cat in reversed(list(enumerate(cats.tolist())))}
+        given = X.reshape(-1) if X.dtype == object else X.reshape(-1).astype(np.int64)
+        places = np.array([place.get(x, -1) for x in given.tolist()], np.int64)
+        if not self.zeros and np.any(places < 0):
+            other = X.reshape(-1)[places < 0].tolist()[0]
+            raise OperatorError(f"input 'X' has {other!r:.60}, which is no category; accepted: {cats.tolist()[:20]}")
+        y = np.zeros((X.size, len(cats)), np.float32)
+        known = places >= 0
+        y[known, places[known]] = 1
+        return y.reshape(*X.shape, len(cats))

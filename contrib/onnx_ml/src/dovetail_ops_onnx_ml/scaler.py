@@ -1,0 +1,28 @@
+"""Scaler: offsets and factors. https://onnx.ai/onnx/operators/onnx_aionnxml_Scaler.html"""
+
+import numpy as np
+
+from dovetail.op import DType, TensorType
+from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, column, samples
+
+__all__ = ["Scaler"]
+
+
+class Scaler(MachineLearningOperator):
+    """Y = (X - offset) scale in float32: one of each for all features, or for each."""
+
+    inputs = ("X: T",)
+    outputs = ("Y: float32",)
+    offset: tuple[float, ...] = (0.0,)
+    scale: tuple[float, ...] = (1.0,)
+
+    def infer(self, X: TensorType) -> TensorType:
+        """The shape of X."""
+        for name in ("offset", "scale"):
+            column(getattr(self, name), samples(X)[1], name)
+        return TensorType(DType.FLOAT32, X.dims)
+
+    def reference(self, X: Array) -> Array:
+        """Computed in float64."""
+        scaled: Array = (X.astype(np.float64) - np.array(self.offset)) * np.array(self.scale)
+        return scaled.astype(np.float32)

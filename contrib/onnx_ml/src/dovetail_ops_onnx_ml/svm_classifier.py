@@ -1,0 +1,112 @@
+"""SVMClassifier. https://onnx.ai/onnx/operators/onnx_aionnxml_SVMClassifier.html"""
+
+import numpy as np
+
+from dovetail.op import DType, OperatorError, TensorType
+from dovetail_ops_onnx_ml._base import NUMBERS, Array, MachineLearningOperator, classes_of, labels, rows, samples, table
+from dovetail_ops_onnx_ml._scores import check_one_score, check_transform, logistic, transformed, two_classes
+from dovetail_ops_onnx_ml._svm import check_kernel, coupled, kernel
+
+__all__ = ["SVMClassifier"]
+
+_LEAST = 1e-7
+
+
+class SVMClassifier(MachineLearningOperator):
+    """Each pair of classes votes by its support vectors; Y = the label with most votes, the first of equal ones.
+
+    Z has the pairs' scores, or with `prob_a` and `prob_b` the probability of each class; transformed. Without vectors
+    each class has a score of its own, and the greatest decides. With two labels and one score, Z has it with both signs.
+    """
+
+    inputs = ("X: T1",)
+    outputs = ("Y: T2", "Z: float32")
+    types = {"T1": NUMBERS, "T2": frozenset({DType.STRING, DType.INT64})}
+    classlabels_ints: tuple[int, ...] = ()
+    classlabels_strings: tuple[str, ...] = ()
+    coefficients: tuple[float, ...] = ()
+    rho: tuple[float, ...] = ()
+    prob_a: tuple[float, ...] = ()
+    prob_b: tuple[float, ...] = ()
+    support_vectors: tuple[float, ...] = ()
+    vectors_per_class: tuple[int, ...] = ()
+    kernel_type: str = "LINEAR"
+    kernel_params: tuple[float, ...] = ()
+    post_transform: str = "NONE"
+
+    def __post_init__(self) -> None:
+        check_transform(self.post_transform)
+        check_kernel(self)
+        count = len(self.classlabels_ints or self.classlabels_strings)
+        pairs = count * (count - 1) // 2
+        if sum(self.vectors_per_class) and pairs == 1 and not self.prob_a:
+            check_one_score(self.post_transform)
+        if self.vectors_per_class and (len(self.vectors_per_class) != count or min(self.vectors_per_class) < 0):
+            given = f"attribute 'vectors_per_class' is {self.vectors_per_class}"
+            raise OperatorError(f"{given}; accepted: a count for each of {count} labels")
+        wanted = {"rho": pairs if sum(self.vectors_per_class) else 1, "prob_a": pairs, "prob_b": pairs}
+        for name, size in wanted.items():
+            found = len(getattr(self, name))
+            if found < size and (found or name == "rho" or (name == "prob_b" and self.prob_a)):
+                raise OperatorError(f"attribute {name!r} has {found} numbers; accepted: {size}, one for each pair of classes")
+
+    def infer(self, X: TensorType) -> tuple[TensorType, TensorType]:
+        """[samples] labels and [samples, scores] scores."""
+        count, _ = samples(X)
+        classes = len(classes_of(self.classlabels_ints, self.classlabels_strings))
+        width = classes if self.prob_a or not sum(self.vectors_per_class) else classes * (classes - 1) // 2
+        both = width == 1 and classes == 2
+        scores = TensorType(DType.FLOAT32, (count, 2 if both else width))
+        return labels(self.classlabels_ints, self.classlabels_strings, count), scores
+
+    def reference(self, X: Array) -> tuple[Array, Array]:
+        """Computed in float64."""
+        classes = classes_of(self.classlabels_ints, self.classlabels_strings)
+        if not sum(self.vectors_per_class):
+            weights = rows(self.coefficients, len(classes), "coefficients")
+            x = table(X, weights.shape[1], "the coefficients are for").astype(np.float64)
+            scores = x @ weights.T + self.rho[0]
+            return classes[np.argmax(scores, axis=1)], transformed(scores, self.post_transform).astype(np.float32)
+        scores = self._pairs(X, len(classes))
+        chosen = classes[np.argmax(self._votes(scores, len(classes)), axis=1)]
+        if self.prob_a:
+            scores = self._probabilities(scores, len(classes))
+        if scores.shape[1] == 1 and len(classes) == 2:
+            share = self.post_transform != "NONE"
+            return chosen, two_classes(scores[:, 0], self.post_transform, positive=share).astype(np.float32)
+        return chosen, transformed(scores, self.post_transform).astype(np.float32)
+
+    def _pairs(self, X: Array, classes: int) -> Array:
+        """The score of each pair of classes [samples, pairs]: above 0 is for the first."""
+        count = sum(self.vectors_per_class)
+        vectors = rows(self.support_vectors, count, "support_vectors")
+        weights = rows(self.coefficients, classes - 1, "coefficients")
+        near = kernel(
+            table(X, vectors.shape[1], "the vectors have").astype(np.float64), vectors, self.kernel_type, self.kernel_params
+        )
+        ends = np.cumsum(self.vectors_per_class)
+        own = [slice(end - n, end) for end, n in zip(ends, self.vectors_per_class, strict=True)]
+        found: list[Array] = []
+        for i in range(classes):
+            for j in range(i + 1, classes):
+                score = near[:, own[i]] @ weights[j - 1, own[i]] + near[:, own[j]] @ weights[i, own[j]]
+                found.append(score + self.rho[len(found)])
+        return np.stack(found, axis=1)
+
+    def _votes(self, scores: Array, classes: int) -> Array:
+        votes = np.zeros((scores.shape[0], classes))
+        pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+        for score, (i, j) in zip(scores.T, pairs, strict=True):
+            votes[:, i] += score > 0
+            votes[:, j] += score <= 0
+        return votes
+
+    def _probabilities(self, scores: Array, classes: int) -> Array:
+        """Platt's, for each pair, coupled."""
+        pairs = np.zeros((scores.shape[0], classes, classes))
+        places = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+        for index, (i, j) in enumerate(places):
+            share = 1 - logistic(scores[:, index] * self.prob_a[index] + self.prob_b[index])
+            pairs[:, i, j] = np.clip(share, _LEAST, 1 - _LEAST)
+            pairs[:, j, i] = 1 - pairs[:, i, j]
+        return coupled(pairs)

@@ -1,0 +1,84 @@
+"""TreeEnsembleClassifier. https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleClassifier.html"""
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import DType, OperatorError, TensorType
+from dovetail_ops_onnx_ml._base import NUMBERS, Array, classes_of, labels, samples, table
+from dovetail_ops_onnx_ml._scores import check_one_score, check_transform, transformed, two_classes
+from dovetail_ops_onnx_ml._tree_nodes import TreeNodes
+from dovetail_ops_onnx_ml._trees import Leaves, Trees
+
+__all__ = ["TreeEnsembleClassifier_1", "TreeEnsembleClassifier_3"]
+
+
+class TreeEnsembleClassifier_1(TreeNodes):  # noqa: N801  # <op_type>_<since>
+    """Z = the sums over trees of what the leaves hold for each class, transformed; Y = the label of the greatest.
+
+    Without base values, classes of which no leaf that was reached holds anything take no part in that.
+    With two labels and leaves that hold one class only, that class' score decides: above 0.5 where no weight is negative, else
+    above 0.
+    """
+
+    inputs = ("X: T1",)
+    outputs = ("Y: T2", "Z: float32")
+    types = {"T1": NUMBERS, "T2": frozenset({DType.STRING, DType.INT64})}
+    class_treeids: tuple[int, ...] = ()
+    class_nodeids: tuple[int, ...] = ()
+    class_ids: tuple[int, ...] = ()
+    class_weights: tuple[float, ...] = ()
+    classlabels_int64s: tuple[int, ...] = ()
+    classlabels_strings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_transform(self.post_transform)
+        if self._binary:
+            check_one_score(self.post_transform)
+
+    def infer(self, X: TensorType) -> tuple[TensorType, TensorType]:
+        """[samples] labels and [samples, classes] scores."""
+        count, _ = samples(X)
+        width = len(classes_of(self.classlabels_int64s, self.classlabels_strings))
+        scores = TensorType(DType.FLOAT32, (count, max(2, width)))
+        return labels(self.classlabels_int64s, self.classlabels_strings, count), scores
+
+    def reference(self, X: Array) -> tuple[Array, Array]:
+        """Summed in float64."""
+        classes = classes_of(self.classlabels_int64s, self.classlabels_strings)
+        trees, leaves = self._built
+        at = trees.leaves(table(X))
+        scores = leaves.total(at, max(2, len(classes)), "SUM")
+        if self._binary:
+            share = not np.any(self.numbers("class_weights") < 0)
+            score = scores.sum(axis=1) + self.base(1)
+            pair = classes if len(classes) == 2 else np.array(["0", "1"], object) if classes.dtype == object else np.array([0, 1])
+            chosen = pair[(score > (0.5 if share else 0)).astype(int)]
+            return chosen, two_classes(score, self.post_transform, positive=share).astype(np.float32)
+        base = self.base(len(classes))
+        scores = scores + base
+        held = scores if self.numbers("base_values").size else np.where(leaves.held(at, len(classes)), scores, -np.inf)
+        return classes[np.argmax(held, axis=1)], transformed(scores, self.post_transform).astype(np.float32)
+
+    @property
+    def _binary(self) -> bool:
+        return len(set(self.class_ids)) == 1 and len(self.classlabels_int64s or self.classlabels_strings) <= 2
+
+    @functools.cached_property
+    def _built(self) -> tuple[Trees, Leaves]:
+        classes = max(2, len(self.classlabels_int64s or self.classlabels_strings))
+        if not self.class_ids:
+            raise OperatorError("attribute 'class_ids' is empty; accepted: at least one")
+        return self.built("class", classes)
+
+
+class TreeEnsembleClassifier_3(TreeEnsembleClassifier_1):  # noqa: N801  # <op_type>_<since>
+    """Numbers may also be tensors."""
+
+    since = 3
+    base_values_as_tensor: NDArray[Any] | None = None
+    class_weights_as_tensor: NDArray[Any] | None = None
+    nodes_hitrates_as_tensor: NDArray[Any] | None = None
+    nodes_values_as_tensor: NDArray[Any] | None = None

@@ -1,0 +1,63 @@
+"""TreeEnsembleRegressor. https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleRegressor.html"""
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import DType, OperatorError, TensorType
+from dovetail_ops_onnx_ml._base import NUMBERS, Array, samples, table
+from dovetail_ops_onnx_ml._scores import check_transform, transformed
+from dovetail_ops_onnx_ml._tree_nodes import TreeNodes
+from dovetail_ops_onnx_ml._trees import Leaves, Trees
+
+__all__ = ["AGGREGATES", "TreeEnsembleRegressor_1", "TreeEnsembleRegressor_3"]
+
+AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+"""The values of `aggregate_function`, by their number in TreeEnsemble."""
+
+
+class TreeEnsembleRegressor_1(TreeNodes):  # noqa: N801  # <op_type>_<since>
+    """Y = sum, mean, minimum or maximum over trees of what the leaves hold for each target, and the base values; transformed."""
+
+    inputs = ("X: T",)
+    outputs = ("Y: float32",)
+    types = {"T": NUMBERS}
+    target_treeids: tuple[int, ...] = ()
+    target_nodeids: tuple[int, ...] = ()
+    target_ids: tuple[int, ...] = ()
+    target_weights: tuple[float, ...] = ()
+    n_targets: int = 1
+    aggregate_function: str = "SUM"
+
+    def __post_init__(self) -> None:
+        check_transform(self.post_transform)
+        if self.aggregate_function not in AGGREGATES or self.n_targets < 1:
+            given = f"'aggregate_function' {self.aggregate_function!r}, 'n_targets' {self.n_targets}"
+            raise OperatorError(f"attributes {given}; accepted: {', '.join(AGGREGATES)}; 1 or more")
+
+    def infer(self, X: TensorType) -> TensorType:
+        """[samples, targets]."""
+        return TensorType(DType.FLOAT32, (samples(X)[0], self.n_targets))
+
+    def reference(self, X: Array) -> Array:
+        """Summed in float64."""
+        trees, leaves = self._built
+        y = leaves.total(trees.leaves(table(X)), self.n_targets, self.aggregate_function)
+        y = y / trees.roots.size if self.aggregate_function == "AVERAGE" else y
+        return transformed(y + self.base(self.n_targets), self.post_transform).astype(np.float32)
+
+    @functools.cached_property
+    def _built(self) -> tuple[Trees, Leaves]:
+        return self.built("target", self.n_targets)
+
+
+class TreeEnsembleRegressor_3(TreeEnsembleRegressor_1):  # noqa: N801  # <op_type>_<since>
+    """Numbers may also be tensors."""
+
+    since = 3
+    base_values_as_tensor: NDArray[Any] | None = None
+    nodes_hitrates_as_tensor: NDArray[Any] | None = None
+    nodes_values_as_tensor: NDArray[Any] | None = None
+    target_weights_as_tensor: NDArray[Any] | None = None

@@ -1,0 +1,29 @@
+"""ZipMap: rows of scores as maps. https://onnx.ai/onnx/operators/onnx_aionnxml_ZipMap.html"""
+
+from dovetail.op import DType, SequenceType, ShapeError, TensorType
+from dovetail_ops_onnx_ml._base import Array, MachineLearningOperator, classes_of, samples
+
+__all__ = ["ZipMap"]
+
+
+class ZipMap(MachineLearningOperator):
+    """For each sample a map from the labels to its scores."""
+
+    inputs = ("X: T",)
+    outputs = ("Z",)
+    types = {"T": frozenset({DType.FLOAT32})}
+    classlabels_int64s: tuple[int, ...] = ()
+    classlabels_strings: tuple[str, ...] = ()
+
+    def infer(self, X: TensorType) -> TensorType:
+        """A sequence of maps. Raises `ShapeError` unless there is a score for each label."""
+        classes = classes_of(self.classlabels_int64s, self.classlabels_strings)
+        if X.is_static and samples(X)[1] != len(classes):
+            raise ShapeError(f"input 'X' is {X}; accepted: a score for each of the {len(classes)} labels")
+        return SequenceType(X.dtype, None, keys=DType.of(classes.dtype))
+
+    def reference(self, X: Array) -> list[dict[int | str, float]]:
+        """Plain numbers in dictionaries."""
+        self.infer(TensorType.of(X))
+        names = classes_of(self.classlabels_int64s, self.classlabels_strings).tolist()
+        return [dict(zip(names, row, strict=True)) for row in X.reshape(samples(TensorType.of(X))).tolist()]

@@ -1,0 +1,140 @@
+"""What onnxruntime does not take, or does otherwise: maps of other types, labels of two classes, and what is refused."""
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.errors import DovetailError
+from dovetail.plugins import PluginManager
+
+NODES: dict[str, Any] = {
+    "nodes_treeids": [0, 0, 0],
+    "nodes_nodeids": [0, 1, 2],
+    "nodes_featureids": [0, 0, 0],
+    "nodes_values": [0.0, 0.0, 0.0],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+    "nodes_truenodeids": [1, 0, 0],
+    "nodes_falsenodeids": [2, 0, 0],
+}
+LEAVES: dict[str, Any] = {"treeids": [0, 0], "nodeids": [1, 2], "ids": [0, 1], "weights": [1.0, 2.0]}
+CLASSES = {f"class_{name}": value for name, value in LEAVES.items()}
+TREE = {**NODES, **{f"target_{name}": value for name, value in LEAVES.items()}, "n_targets": 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "want"),
+    [
+        ({"a": np.float64(1.1)}, {"string_vocabulary": ["b", "a"]}, np.array([[0, 1.1]])),
+        ({"b": 3, "z": 4}, {"string_vocabulary": ["b", "a"]}, np.array([[3, 0]])),
+        ({1: "x", 3: "y"}, {"int64_vocabulary": [3, 2]}, np.array([["y", ""]], object)),
+    ],
+    ids=["float64", "int64", "string"],
+)
+def test_dict_vectorizer_keeps_the_type_of_the_values(one_node: Any, given: Any, words: Any, want: Any) -> None:
+    (found,) = one_node("DictVectorizer", [given], **words)
+    assert found.dtype == want.dtype
+    np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize(
+    ("target", "want"), [("TO_FLOAT", [[-4.5, 3.0]]), ("TO_INT64", [[-4, 3]]), ("TO_STRING", [["-4.5", "3"]])]
+)
+def test_cast_map_of_strings(one_node: Any, target: str, want: Any) -> None:
+    (found,) = one_node("CastMap", [{6: "3", 0: "-4.5"}], cast_to=target)
+    assert found.tolist() == want
+
+
+def test_the_label_of_two_classes_is_that_of_the_greater_score(one_node: Any) -> None:
+    x = np.array([[-1], [1]], np.float32)
+    labels, scores = one_node("TreeEnsembleClassifier", [x], 2, **NODES, **CLASSES, classlabels_int64s=[3, 7])
+    assert (labels.tolist(), scores.tolist()) == ([3, 7], [[1, 0], [0, 2]])
+
+
+def test_no_samples(one_node: Any) -> None:
+    (found,) = one_node("TreeEnsembleRegressor", [X[:0]], **TREE)
+    assert found.shape == (0, 2)
+    labels, scores = one_node("TreeEnsembleClassifier", [X[:0]], 2, **NODES, **CLASSES, classlabels_strings=["a", "b"])
+    assert (labels.shape, scores.shape) == ((0,), (0, 2))
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+X = np.zeros((2, 2), np.float32)
+TWO, THREE = {"classlabels_ints": [1, 2]}, {"classlabels_ints": [1, 2, 3]}
+REFUSED: list[tuple[str, str, dict[str, Any]]] = [
+    ("ArrayFeatureExtractor", "input 'Y' asks for element 5; accepted: 0 to 1", {}),
+    ("Scaler", "attribute 'scale' has 3 numbers; accepted: 1, or 2", {"offset": [0.0], "scale": [1.0, 2.0, 3.0]}),
+    ("Normalizer", "attribute 'norm' is 'L3'", {"norm": "L3"}),
+    ("Imputer", "attribute 'imputed_value_floats' is empty", {}),
+    ("LinearRegressor", "input 'X' has 2 features; the coefficients are for 3", {"coefficients": [1.0, 2.0, 3.0]}),
+    ("LinearClassifier", "2 intercepts and 3 labels", {"coefficients": [1.0] * 4, "intercepts": [0.0] * 2, **THREE}),
+    ("LinearClassifier", "accepted: NONE, SOFTMAX", {"coefficients": [1.0] * 6, "post_transform": "MAX", **THREE}),
+    ("LinearClassifier", "'PROBIT' for two classes", {"coefficients": [1.0], **TWO, "post_transform": "PROBIT"}),
+    ("ZipMap", "a score for each of the 3 labels", {"classlabels_int64s": [1, 2, 3]}),
+    ("ZipMap", "0 labels that are numbers and 0 strings", {}),
+    ("OneHotEncoder", "has 0.0, which is no category; accepted: .5.", {"cats_int64s": [5], "zeros": 0}),
+    ("SVMRegressor", "'kernel_type' 'CUBE'", {"kernel_type": "CUBE"}),
+    ("SVMRegressor", "'post_transform' is 'LOGISTIC'; accepted: NONE", {"post_transform": "LOGISTIC"}),
+    ("SVMClassifier", "'rho' has 1 numbers; accepted: 3", {"vectors_per_class": [1, 1, 1], "rho": [0.0], **THREE}),
+    ("TreeEnsembleRegressor", "'nodes_modes' has 2 elements; accepted: 3", {**TREE, "nodes_modes": ["LEAF", "LEAF"]}),
+    ("TreeEnsembleRegressor", "'nodes_modes' has 'BRANCH_NO'", {**TREE, "nodes_modes": ["BRANCH_NO", "LEAF", "LEAF"]}),
+    ("TreeEnsembleRegressor", "node 9 of tree 0 is not there", {**TREE, "nodes_truenodeids": [9, 0, 0]}),
+    ("TreeEnsembleRegressor", "one node that no other leads to", {**TREE, "nodes_truenodeids": [2, 0, 0]}),
+    ("TreeEnsembleRegressor", "'nodes_featureids' has -1", {**TREE, "nodes_featureids": [-1, 0, 0]}),
+    ("TreeEnsembleRegressor", "has 2 features; the trees read 6", {**TREE, "nodes_featureids": [5, 0, 0]}),
+    ("TreeEnsembleRegressor", "'target_ids' goes from 0 to 1; accepted: 0 to 0", {**TREE, "n_targets": 1}),
+    ("TreeEnsembleRegressor", "'target_nodeids' names node 8", {**TREE, "target_nodeids": [1, 8]}),
+    ("TreeEnsembleRegressor", "names a node of a tree twice", {**TREE, "nodes_nodeids": [0, 1, 1]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op_type", "message", "attributes"), REFUSED, ids=[f"{name}-{text[:30]}" for name, text, _ in REFUSED])
+def test_what_is_refused(one_node: Any, op_type: str, message: str, attributes: Any) -> None:
+    inputs = [X, np.array([5])] if op_type == "ArrayFeatureExtractor" else [X]
+    with pytest.raises(DovetailError, match=rf"{op_type}\).*{message}"):
+        one_node(op_type, inputs, 2 if op_type.endswith("Classifier") else 1, **attributes)
+
+
+def test_maps_that_do_not_fit_are_refused(one_node: Any) -> None:
+    with pytest.raises(DovetailError, match=r"CastMap\).*has the key 7; accepted: 0 to 2"):
+        one_node("CastMap", [{7: np.float32(1)}], map_form="SPARSE", max_map=3)
+    with pytest.raises(DovetailError, match=r"CastMap\).*'x', which is no number"):
+        one_node("CastMap", [{1: "x"}])
+
+
+def test_trees_that_lead_back_to_themselves_are_an_error(one_node: Any) -> None:
+    """Node 0 leads to 1 and a leaf, 1 to 2, 2 to 1: the root is fine, and no sample ends."""
+    loop = {
+        "nodes_treeids": [0] * 4, "nodes_nodeids": [0, 1, 2, 3], "nodes_featureids": [0] * 4, "nodes_values": [0.0] * 4,
+        "nodes_modes": ["BRANCH_LEQ"] * 3 + ["LEAF"], "nodes_truenodeids": [1, 2, 1, 0], "nodes_falsenodeids": [3, 3, 3, 0],
+    }  # fmt: skip
+    leaf = {"target_treeids": [0], "target_nodeids": [3], "target_ids": [0], "target_weights": [1.0]}
+    with pytest.raises(DovetailError, match="a tree does not end"):
+        one_node("TreeEnsembleRegressor", [X], **loop, **leaf)
+
+
+# --- the package -----------------------------------------------------------------------------------------------------
+
+
+def test_the_pack_is_imported_only_for_its_domain() -> None:
+    manager = PluginManager(config=False)
+    name = "dovetail-ops-onnx-ml/ops/ai.onnx.ml"
+    assert manager.record(name).state == "found"
+    manager.operator("ai.onnx.ml", "ZipMap", 1)
+    assert manager.record(name).state == "loaded"
+
+
+def test_onnx_is_not_imported() -> None:
+    code = (
+        "import sys, numpy, dovetail\n"
+        "from dovetail.op import UnboundOperator\n"
+        "g = dovetail.GraphBuilder()\n"
+        "x = g.input('x', 'float32', [3])\n"
+        "model = g.model([g.node(UnboundOperator('ai.onnx.ml', 'Binarizer', 3, {}), x, outputs=['y'])])\n"
+        "assert dovetail.Core().compile_model(model, 'NUMPY')([numpy.ones(3, 'float32')])[0].tolist() == [1, 1, 1]\n"
+        "assert 'onnx' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
