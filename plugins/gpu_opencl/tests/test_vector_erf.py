@@ -1,0 +1,33 @@
+"""erf in vectors, which the epilogue computes itself, against the standard library's in float64."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.device import Eltwise
+from dovetail_gpu_opencl.device import OpenCLDevice
+
+SPECIAL = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-38, 0.93, -0.93, np.nextafter(np.float32(0.93), np.float32(0)), 4.0, -4.0, 1e30]
+
+
+def erf(x: Any) -> Any:
+    return np.vectorize(math.erf)(x.astype(np.float64))
+
+
+@pytest.mark.parametrize("algorithm", ["erf", "gelu_erf"])
+def test_erf(algorithm: str, device: OpenCLDevice, bench: Any) -> None:
+    """Within 3e-7 of erf, and of x / 2 for gelu, which adds 1 to it; NaN stays NaN; zeros keep their signs."""
+    x = np.concatenate([np.linspace(-5, 5, 8001), np.logspace(-30, 0, 301), SPECIAL]).astype(np.float32)
+    graph, feeds = bench.single(bench.op("Mul"), [x, np.ones(1, np.float32)], post_ops=[Eltwise(algorithm)])
+    got = bench.run(device, graph, feeds)[0]
+    if algorithm == "erf":
+        np.testing.assert_allclose(got, erf(x), rtol=3e-7, atol=0)
+        np.testing.assert_array_equal(np.signbit(got[~np.isnan(x)]), np.signbit(x[~np.isnan(x)]))
+        return
+    finite = np.abs(x) < 1e6
+    wide = x[finite].astype(np.float64)
+    error = np.abs(got[finite] - 0.5 * wide * (1 + erf(wide / math.sqrt(2))))
+    assert (error <= 3e-7 * np.abs(wide) + 1e-45).all()
+    assert np.isnan(got[np.isnan(x)]).all()
