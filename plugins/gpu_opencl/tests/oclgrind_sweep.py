@@ -32,6 +32,7 @@ from dovetail_gpu_opencl import buffers, dovetail_device_info
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
+from dovetail_gpu_opencl.kernels import _conv_winograd
 from dovetail_gpu_opencl.kernels._tiles import Tiling
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.launch import Constant, Launch
@@ -195,6 +196,7 @@ def _image_sizes(rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
         x = floats(rng, 2, channels, side, side)
         yield sized("Conv", x, floats(rng, maps, channels, 1, 1), floats(rng, maps), constants=(1, 2))
         yield sized("Conv", x, floats(rng, maps, channels, 3, 3), constants=(1,), pads=(1, 1, 1, 1), strides=(2, 2))
+        yield sized("Conv", x, floats(rng, maps, channels, 3, 3), constants=(1,), pads=(1, 1, 1, 1))
         yield sized("Conv", x, floats(rng, channels, 1, 3, 3), constants=(1,), group=channels, pads=(1, 1, 1, 1))
         whole = bytes_of(rng, 1, channels, side, side)
         yield sized("ConvInteger", whole, bytes_of(rng, maps, channels, 3, 3), constants=(1,), pads=(1, 1, 1, 1))
@@ -448,6 +450,7 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
     if info is None or "Oclgrind" not in info.full_name:
         raise RuntimeError(f"this is not Oclgrind's device: {found}")
     setattr(buffers, "cl", KeepBuffers())  # noqa: B010  # for mypy, which knows what a module is
+    setattr(_conv_winograd, "_BETTER", 1e9)  # noqa: B010  # it is to run at small sizes too, where it does not pay
     own = OpenCLDevice(info)
     check_tool(own, log)
     devices = as_kinds(info, own.caps)

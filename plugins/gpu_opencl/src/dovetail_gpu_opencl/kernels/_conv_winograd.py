@@ -20,7 +20,7 @@ __all__ = ["ConvWinograd", "transformed"]
 _WEIGHTS = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 _WAY_IN, _WAY_OUT = 35.0, 25.0
 """Cycles of the transforms for a tile and channel, in and out, measured on PoCL (x86-64 with AVX-512)."""
-_BETTER = 0.9
+_BETTER = 0.95
 
 
 class ConvWinograd(RegisterTiled, ConvKernel):
