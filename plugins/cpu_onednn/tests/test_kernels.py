@@ -7,6 +7,7 @@ import pytest
 
 from dovetail.device import Binary, Eltwise, Prelu, Sum, TypedNode
 from dovetail.testing import passed
+from dovetail_cpu_onednn.library import library
 
 
 def variants(bench, stem):
@@ -24,7 +25,7 @@ def variants(bench, stem):
 
 def test_cases(bench, stem):
     cases = variants(bench, stem)
-    assert cases, f"no case of {stem} runs by a primitive"
+    assert cases or (stem.endswith("_integer") and not library().has_int8), f"no case of {stem} runs by a primitive"
     for case, graph in cases:
         outputs = bench.run(bench.executable(graph), [case.feeds()[n] for n in graph.inputs])
         assert not (wrong := passed(case, outputs)), f"{case.name}: {wrong}"
