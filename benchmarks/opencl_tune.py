@@ -1,4 +1,4 @@
-"""Writes the table of tuned parameters that comes with the OpenCL package, for the GPU of this machine.
+"""Writes the table of tuned parameters that comes with the OpenCL package, for a device of this machine.
 
 Tunes an OPENCL device for the benchmark models at some batch sizes (what this machine's cache already holds is taken as it
 is), and writes `<family>.json` with every problem found. Export the models first: `python benchmarks/models.py export`.
@@ -7,6 +7,7 @@ is), and writes `<family>.json` with every problem found. Export the models firs
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from _common import MODELS
 
 import dovetail
-from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.capabilities import Capabilities, target_of
 from dovetail_gpu_opencl.discovery import find_device
 from dovetail_gpu_opencl.tuning import tunings_of
 
@@ -33,14 +34,15 @@ def main() -> int:
     for name in arguments.only or MODELS:
         model = core.read_model(str(MODELS[name].path))
         with core.compile_model(model, arguments.device, {"TUNE": True}) as compiled:
-            for batch in arguments.batch or (1, 8, 32):
-                compiled(MODELS[name].inputs(np.random.default_rng(0), batch))
+            for batch, size in itertools.product(arguments.batch or (1, 8, 32), MODELS[name].sizes):
+                compiled(MODELS[name].inputs(np.random.default_rng(0), batch, size))
     device = find_device(arguments.device)
     caps = Capabilities.query(device)
     table = tunings_of(caps).table()
     lines = ",\n".join(f"    {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(table.items()))
     target = arguments.out / f"{caps.family}.json"
-    target.write_text(f'{{\n  "device": {json.dumps(device.name)},\n  "tilings": {{\n{lines}\n  }}\n}}\n', encoding="utf-8")
+    named = json.dumps(f"PoCL for {target_of(device)}" if target_of(device) else device.name)
+    target.write_text(f'{{\n  "device": {named},\n  "tilings": {{\n{lines}\n  }}\n}}\n', encoding="utf-8")
     print(f"{len(table)} problems in {target}")
     return 0
 
