@@ -80,8 +80,8 @@ class Runner:
         """Run the graph, planned for these values. A loop and no recursion: graphs may be cut into many parts."""
         runner = self
         while True:
-            # References may give views in any order; devices take C-contiguous arrays.
-            values = [np.asarray(v, order="C") if isinstance(v, np.ndarray) else v for v in values]
+            # References may give views in any order, and plain numbers; devices take C-contiguous arrays.
+            values = [v if v is None or isinstance(v, list | dict) else np.asarray(v, order="C") for v in values]
             request = runner._request(values)
             values = request._advance(values)
             if request._rest is None:
