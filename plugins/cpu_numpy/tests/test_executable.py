@@ -32,6 +32,7 @@ from dovetail.ops.sum import Sum
 from dovetail.ops.transpose import Transpose
 from dovetail.ops.where import Where
 from dovetail.passes.fuse_post_ops import fuse_post_ops
+from dovetail_cpu_numpy.executable import BUFFER
 
 # --- random graphs of 4 x 4 matrices ------------------------------------------------------------------------------------
 
@@ -293,8 +294,32 @@ def test_an_arena_that_the_host_refuses(bench):
         executable.create_request()
 
 
-def test_a_run_leaves_the_thread_as_it_was(bench):
+@pytest.mark.parametrize("own_state", [True, False])
+def test_a_run_has_its_own_settings_of_numpy(bench, monkeypatch, own_state):
+    """In a context of its own, and where NumPy keeps them by thread."""
+    if not own_state:
+        monkeypatch.setattr("dovetail_cpu_numpy.executable._numpy_state", lambda: None)
+    seen = []
+
+    class Look(Operator):
+        domain = "test"
+
+        def reference(self, X):
+            seen.append((np.getbufsize(), set(np.geterr().values())))
+            return X / 0
+
+    g = GraphBuilder()
+    request = bench.executable(g.graph([g.node(Look(), g.input("x", "float32", (3,)))])).create_request()
+    for _ in range(2):
+        assert np.isinf(request.run([np.ones(3, np.float32)])[0]).all()
+    assert seen == [(BUFFER, {"ignore"})] * 2
+
+
+@pytest.mark.parametrize("own_state", [True, False])
+def test_a_run_leaves_the_thread_as_it_was(bench, monkeypatch, own_state):
     """Error state and buffer size of NumPy, also when the run fails."""
+    if not own_state:
+        monkeypatch.setattr("dovetail_cpu_numpy.executable._numpy_state", lambda: None)
     g = GraphBuilder()
     executable = bench.executable(g.graph([g.node(Wrong(how="raises"), g.input("x", "float32", (3,)))]))
     size = np.setbufsize(4096)

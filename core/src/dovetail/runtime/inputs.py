@@ -42,13 +42,13 @@ class InputReader:
             return [self._as_value(i, value) for i, value in enumerate(given)]
         arrays = [self._as_array(i, value) for i, value in enumerate(given)]
         for array, (dtype, shape) in zip(arrays, self._expected, strict=True):
-            if array.dtype != dtype or array.shape != shape:
+            if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
                 self._check(self._names, self._types, arrays)
                 break
         return arrays
 
     def _in_order(self, inputs: Any) -> Sequence[Any]:
-        if isinstance(inputs, Mapping):
+        if type(inputs) is dict or isinstance(inputs, Mapping):
             return self._by_name(inputs)
         if inputs is None:
             given: Sequence[Any] = ()
@@ -82,7 +82,7 @@ class InputReader:
         dtype = self._expected[index][0]
         if type(value) is not np.ndarray:
             value = self._converted(index, value)
-        if value.dtype != dtype and value.dtype.newbyteorder("=") == dtype:
+        if value.dtype is not dtype and value.dtype != dtype and value.dtype.newbyteorder("=") == dtype:
             value = value.astype(dtype)
         flags = value.flags
         if flags.c_contiguous and flags.aligned:

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Mapping, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,10 +112,13 @@ class NumpyRequest(ExecutableRequest):
         self._launches = tuple(launch for launch, _ in bound)
         self._nodes = tuple(node for _, node in bound)
         self._outputs = tuple(arrays[name] for name in graph.outputs)
+        self._state = _numpy_state()
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Copy the inputs in, make every launch. Raises `InferError` naming the node in which something failed."""
-        # Both states belong to the thread and cost 1 us, so they are set once a run. Infinities and NaN are results like others.
+        if self._state is not None:
+            self._state.run(self._run, inputs)
+            return self._outputs
         size = np.setbufsize(BUFFER)
         try:
             with np.errstate(all="ignore"):
@@ -144,6 +148,21 @@ class NumpyRequest(ExecutableRequest):
         if isinstance(error, DovetailError):
             return InferError(f"NUMPY, node {node}: {error.message}", hint=error.hint)
         return InferError(f"NUMPY, node {node}: {type(error).__name__}: {error}")
+
+
+def _numpy_state() -> Context | None:
+    """A context in which NumPy has the settings of a run: infinities and NaN are results like others, and `BUFFER`.
+
+    To enter it takes 0.1 us, to change the settings and back 2.6. None before NumPy 2, whose settings belong to the thread.
+    """
+    state, before = Context(), np.getbufsize()
+    state.run(np.setbufsize, 2 * before)
+    if np.getbufsize() != before:
+        np.setbufsize(before)
+        return None
+    state.run(np.setbufsize, BUFFER)
+    state.run(np.seterr, all="ignore")
+    return state
 
 
 class _Arrays:
