@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -105,6 +106,16 @@ def test_async_run_with_callback(slow: dovetail.CompiledModel, held: threading.E
     assert request.wait(600) is True
     assert seen == ["job 1"]
     assert request.results[0].tolist() == [2, 3]
+
+
+def test_waiting_in_the_callback_of_the_run_is_an_error(slow: dovetail.CompiledModel) -> None:
+    request = slow.create_infer_request()
+    request.set_callback(lambda data: request.wait(10))
+    request.start_async({"x": x(1, 2)})
+    with pytest.raises(UsageError, match=r"wait\(\) in the request's own callback would wait for itself"):
+        request.wait(5)
+    request.set_callback(None)
+    assert request.infer({"x": x(1, 2)})[0].tolist() == [2, 3]
 
 
 def test_a_request_runs_one_inference_at_a_time(slow: dovetail.CompiledModel, held: threading.Event) -> None:
@@ -242,6 +253,39 @@ def test_the_queue_reports_the_first_error_and_goes_on(slow: dovetail.CompiledMo
         queue.wait_all()
     queue.wait_all()
     assert queue.is_ready()
+
+
+@pytest.mark.parametrize(
+    ("ask", "error"),
+    [
+        (lambda queue: queue.wait_all(), r"wait_all\(\) in a callback"),
+        (lambda queue: queue.start_async({"x": x(1, 0)}), r"start_async\(\) in a callback of the queue, all of whose"),
+        (lambda queue: sys.exit("stop"), "stop"),
+    ],
+)
+def test_a_callback_that_would_stop_the_queue_is_an_error_of_wait_all(
+    slow: dovetail.CompiledModel, ask: Callable[[dovetail.AsyncInferQueue], Any], error: str
+) -> None:
+    queue = dovetail.AsyncInferQueue(slow, jobs=1)
+    queue.set_callback(lambda request, data: ask(queue))
+    queue.start_async({"x": x(1, 0)})
+    with pytest.raises((UsageError, SystemExit), match=error):
+        queue.wait_all()
+    assert queue.is_ready()
+
+
+def test_a_callback_may_start_what_need_not_wait(slow: dovetail.CompiledModel) -> None:
+    queue, found = dovetail.AsyncInferQueue(slow, jobs=2), []
+
+    def chained(request: dovetail.InferRequest, left: int) -> None:
+        found.append(request.results[0][0])
+        if left:
+            queue.start_async({"x": request.results[0]}, left - 1)
+
+    queue.set_callback(chained)
+    queue.start_async({"x": x(0, 0)}, 2)
+    queue.wait_all()
+    assert found == [1, 2, 3]
 
 
 def test_new_shapes_make_new_plans_and_old_ones_go(toy_core: Any) -> None:

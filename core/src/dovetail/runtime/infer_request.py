@@ -67,6 +67,7 @@ class InferRequest:
         self._future: Future[Results] | None = None
         self._callback: Callable[[Any], None] | None = None
         self._userdata: Any = None
+        self._calling = 0
         self._results: Results | None = None
         self._closed = False
 
@@ -111,6 +112,8 @@ class InferRequest:
         """Wait for the run started last, at most `timeout` seconds; True when it has ended. Raises the run's error, if any."""
         if self._future is None:
             raise UsageError("wait() before start_async()")
+        if self._calling == threading.get_ident():
+            raise UsageError("wait() in the request's own callback would wait for itself", hint="the results are there already")
         try:
             self._future.result(timeout)
         except CancelledError:
@@ -185,7 +188,11 @@ class InferRequest:
         finally:
             self._busy.release()
         if self._callback is not None:
-            self._callback(self._userdata)
+            self._calling = threading.get_ident()
+            try:
+                self._callback(self._userdata)
+            finally:
+                self._calling = 0
         return results
 
     def _release_cancelled(self, future: "Future[Results]") -> None:

@@ -34,17 +34,25 @@ class AsyncInferQueue:
         self._callback: Callable[[InferRequest, Any], None] | None = None
         self._errors: list[BaseException] = []
         self._lock = threading.Condition()
+        self._local = threading.local()
         self._running = 0
         for index in range(count):
             self._idle.put(index)
 
     def set_callback(self, callback: Callable[[InferRequest, Any], None]) -> None:
-        """Call `callback(request, userdata)` on a worker thread after each run that succeeds; the request is idle afterwards."""
+        """Call `callback(request, userdata)` on a worker thread after each run that succeeds; the request is idle afterwards.
+
+        What it raises, `wait_all` raises.
+        """
         self._callback = callback
 
     def start_async(self, inputs: Any = None, userdata: Any = None) -> None:
-        """Start one run, waiting first for an idle request. Raises `InputError` for bad inputs at once."""
-        index = self._idle.get()
+        """Start one run, waiting first for an idle request.
+
+        Raises `InputError` for bad inputs at once. In a callback it raises `UsageError` instead of waiting: callbacks that wait
+        for each other's requests would do so for ever.
+        """
+        index = self._idle_request()
         request = self._requests[index]
         with self._lock:
             self._running += 1
@@ -56,7 +64,14 @@ class AsyncInferQueue:
         request.then(lambda error: self._ended(index, userdata, error))
 
     def wait_all(self) -> None:
-        """Wait until every run has ended. Raises the first error of a run or callback, and forgets them all."""
+        """Wait until every run has ended. Raises the first error of a run or callback, and forgets them all.
+
+        Raises `UsageError` in a callback, whose own run has not ended.
+        """
+        if self._in_callback:
+            raise UsageError(
+                "wait_all() in a callback of the queue would wait for itself", hint="call it where the runs are started"
+            )
         with self._lock:
             self._lock.wait_for(lambda: self._running == 0)
             errors, self._errors = self._errors, []
@@ -67,12 +82,28 @@ class AsyncInferQueue:
         """True when a request is idle, so that `start_async` would not wait."""
         return not self._idle.empty()
 
+    @property
+    def _in_callback(self) -> bool:
+        return bool(getattr(self._local, "in_callback", False))
+
+    def _idle_request(self) -> int:
+        if not self._in_callback:
+            return self._idle.get()
+        try:
+            return self._idle.get_nowait()
+        except queue.Empty:
+            hint = "keep the work in a list, and start it where the others are started"
+            raise UsageError("start_async() in a callback of the queue, all of whose requests are busy", hint=hint) from None
+
     def _ended(self, index: int, userdata: Any, error: BaseException | None) -> None:
         if error is None and self._callback is not None:
+            outer, self._local.in_callback = self._in_callback, True
             try:
                 self._callback(self._requests[index], userdata)
-            except Exception as raised:
+            except BaseException as raised:  # whatever it is, somebody waits for this run to end
                 error = raised
+            finally:
+                self._local.in_callback = outer
         self._finish(index, error)
 
     def _finish(self, index: int, error: BaseException | None) -> None:
