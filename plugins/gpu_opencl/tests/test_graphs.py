@@ -1,5 +1,6 @@
 """Whole graphs: memory reuse, both kinds of queue, threads, batch 0, faults, operators' own kernels, errors."""
 
+import copy
 import dataclasses
 import threading
 from collections.abc import Callable
@@ -340,3 +341,20 @@ def test_launches_without_events_tell_errors_and_which_node(kind_device: Callabl
         request.run([array])
     request.close()
     assert not request._calls
+
+
+@pytest.mark.parametrize("algorithm", ["div", "rdiv", "mul"])
+def test_post_ops_that_divide_round_right(algorithm: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """GPUs divide less exactly unless a program asks: it does exactly where a chain divides."""
+    device = copy.copy(kind_device("GPU"))
+    device._bound, device.caps = {}, dataclasses.replace(device.caps, exact_division=True)
+    x, other = rng.standard_normal((3, 50)).astype(np.float32), rng.random((3, 1)).astype(np.float32) + 1
+    op = bench.op("ReduceMax", keepdims=1)
+    post_ops = [Binary(algorithm, "other")]
+    graph, feeds = bench.single(op, [x, np.array([1])], (1,), post_ops=post_ops, operands={"other": other})
+    executable = device.compile(graph, {})
+    (got,) = executable.create_request().run(feeds)
+    top = x.max(1, keepdims=True)
+    np.testing.assert_array_equal(got, {"div": top / other, "rdiv": other / top, "mul": top * other}[algorithm])
+    asked = {"-cl-fp32-correctly-rounded-divide-sqrt" in command.launch.options for command in executable.commands}
+    assert asked == {algorithm != "mul"}

@@ -11,6 +11,7 @@ import pyopencl as cl
 from dovetail.cache import FileCache
 from dovetail.device import (
     Accepted,
+    Binary,
     Choice,
     Device,
     DeviceError,
@@ -118,7 +119,7 @@ class OpenCLDevice(Device):
             self._tune((chosen[name].kernel, node) for name, node in typed.items())
         stubs = {name for name, n in typed.items() if {n.op.op_type, n.op.key} & {*chosen_options.STUB}}
         wanted = {name: () if name in stubs else chosen[name].kernel.launches(n) for name, n in typed.items()}
-        launches = {name: [launch for launch in found if not launch.is_empty] for name, found in wanted.items()}
+        launches = {name: [self._exact(x, typed[name]) for x in found if not x.is_empty] for name, found in wanted.items()}
         memory = plan_graph(graph, lambda n: _in_place(chosen, typed, n), lambda n: _scratch(launches[n.name]), plan=plan_regions)
         commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in launches[name]]
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
@@ -157,6 +158,12 @@ class OpenCLDevice(Device):
             with translated(f"node {named}: looking at the kernels of {launch.file}"):
                 check_signature(program, launch, named, kernel.arguments_hint)
         return Command(named, launch, program)
+
+    def _exact(self, launch: Launch, node: TypedNode) -> Launch:
+        """The launch, with quotients rounded right where a post-op divides: a quotient is a result that others round."""
+        if not any(isinstance(p, Binary) and p.algorithm in ("div", "rdiv") for p in node.post_ops):
+            return launch
+        return dataclasses.replace(launch, options=tuple(dict.fromkeys((*launch.options, *self.caps.exact_options))))
 
     def _check_layouts(self, kernel: CLKernel, node: TypedNode) -> None:
         if not any(config.fits(node) for config in kernel.configurations(node)):
