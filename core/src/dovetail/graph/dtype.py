@@ -93,8 +93,13 @@ class DType(enum.Enum):
         """The DType of a NumPy dtype, a scalar type, a name, or a DType. Raises `UsageError` for anything else."""
         if isinstance(value, DType):
             return value
-        name = value if isinstance(value, str) else np.dtype(value).name
-        if name in ("object", "str") or (not isinstance(value, str) and np.dtype(value).kind in "USTO"):
+        if not isinstance(value, str):
+            return _of_numpy(np.dtype(value))
+        return DType._named(value)
+
+    @staticmethod
+    def _named(name: str) -> "DType":
+        if name in ("object", "str"):
             return DType.STRING
         try:
             return DType(name)
@@ -110,6 +115,11 @@ class DType(enum.Enum):
 
 
 _IN_ONNX = tuple(DType)
+
+
+@functools.lru_cache(maxsize=256)  # NumPy puts the name of a data type together anew each time
+def _of_numpy(dtype: np.dtype[Any]) -> DType:
+    return DType.STRING if dtype.kind in "USTO" else DType._named(dtype.name)
 
 
 def _ml_dtype(name: str) -> np.dtype[Any]:

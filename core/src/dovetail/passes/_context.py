@@ -13,17 +13,20 @@ def node_context(node: Node, inputs: Sequence[TensorType | None] = ()) -> Iterat
     """Re-raise an `OperatorError` with node, operator and input types in front, and anything that an operator's
     code raises by mistake as an `OperatorError`.
     """
-    given = f" with inputs ({', '.join('-' if t is None else str(t) for t in inputs)})" if inputs else ""
     try:
         yield
     except OperatorError as error:
         if getattr(error, "node", None) is None:
-            error.message = f"node {node}{given}: {error.message}"
+            error.message = f"node {node}{_given(inputs)}: {error.message}"
             error.node = node.name  # type: ignore[attr-defined]  # read by tools; set once so that nested contexts do not repeat it
         raise
     except UsageError as error:  # such as a work size that is not positive
-        raise OperatorError(f"node {node}{given}: {error.message}", hint=error.hint) from error
+        raise OperatorError(f"node {node}{_given(inputs)}: {error.message}", hint=error.hint) from error
     except DovetailError:
         raise
     except Exception as error:
-        raise OperatorError(f"node {node}{given}: the operator raised {type(error).__name__}: {error}") from error
+        raise OperatorError(f"node {node}{_given(inputs)}: the operator raised {type(error).__name__}: {error}") from error
+
+
+def _given(inputs: Sequence[TensorType | None]) -> str:
+    return f" with inputs ({', '.join('-' if t is None else str(t) for t in inputs)})" if inputs else ""
