@@ -73,6 +73,21 @@ def test_a_random_forest(same: Any, labels: str) -> None:
     check(same, [node("TreeEnsembleClassifier", ["x"], ["label", "scores"], **attributes)], forest, x)
 
 
+def test_a_tie_of_two_classes(same: Any) -> None:
+    """Of ten trees five give their tenth to the second class: that is a half, and not more."""
+    stumps = [(t, n, 0, 0.0, mode, 1, 2) for t in range(10) for n, mode in enumerate(("BRANCH_LEQ", "LEAF", "LEAF"))]
+    names = ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")
+    nodes = {f"nodes_{name}": list(column) for name, column in zip(names, zip(*stumps, strict=True), strict=True)}
+    leaves = [(t, n, 0.1 if (t + n) % 2 else 0.0) for t in range(10) for n in (1, 2)]
+    tree, leaf, weights = (list(column) for column in zip(*leaves, strict=True))
+    held = {"class_treeids": tree, "class_nodeids": leaf, "class_ids": [0] * 20, "class_weights": weights}
+    outputs = {"label": helper.make_tensor_type_proto(TensorProto.INT64, None)}
+    outputs["scores"] = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+    trees = node("TreeEnsembleClassifier", ["x"], list(outputs), **nodes, **held, classlabels_int64s=[3, 7])
+    label, _ = same([trees], {"x": np.array([[-1], [1]], np.float32)}, outputs)
+    assert label.tolist() == [3, 3]
+
+
 def trees_of(forest: Any) -> dict[str, Any]:
     """The attributes of TreeEnsembleClassifier: each leaf holds its share of every class, divided by the number of trees."""
     nodes = []

@@ -57,12 +57,12 @@ class TreeEnsemble(MachineLearningOperator):
         return X.with_shape((samples(X)[0], self.n_targets))
 
     def reference(self, X: Array) -> Array:
-        """Summed in float64."""
+        """Summed in float32, of float64 inputs in float64."""
         trees, leaves = self._built
         how = AGGREGATES[self.aggregate_function]
         # Leaves stand behind the nodes.
         at = trees.leaves(X.reshape(samples(TensorType.of(X)))) - len(self.nodes_featureids)
-        y = leaves.total(at, self.n_targets, how)
+        y = leaves.total(at, self.n_targets, how, np.promote_types(X.dtype, np.float32))
         y = y / len(self.tree_roots) if how == "AVERAGE" else y
         return transformed(y, TRANSFORMS[self.post_transform]).astype(X.dtype)
 

@@ -46,18 +46,19 @@ class TreeEnsembleClassifier_1(TreeNodes):  # noqa: N801  # <op_type>_<since>
         return labels(self.classlabels_int64s, self.classlabels_strings, count), scores
 
     def reference(self, X: Array) -> tuple[Array, Array]:
-        """Summed in float64."""
+        """Summed in float32, of float64 inputs in float64."""
         classes = classes_of(self.classlabels_int64s, self.classlabels_strings)
         trees, leaves = self._built
-        at = trees.leaves(table(X))
-        scores = leaves.total(at, max(2, len(classes)), "SUM")
+        x = table(X)
+        at = trees.leaves(x)
+        scores = leaves.total(at, max(2, len(classes)), "SUM", x.dtype)
         if self._binary:
             share = not np.any(self.numbers("class_weights") < 0)
-            score = scores.sum(axis=1) + self.base(1)
+            score = scores.sum(axis=1) + self.base(1).astype(x.dtype)
             pair = classes if len(classes) == 2 else np.array(["0", "1"], object) if classes.dtype == object else np.array([0, 1])
             chosen = pair[(score > (0.5 if share else 0)).astype(int)]
             return chosen, two_classes(score, self.post_transform, positive=share).astype(np.float32)
-        base = self.base(len(classes))
+        base = self.base(len(classes)).astype(x.dtype)
         scores = scores + base
         held = scores if self.numbers("base_values").size else np.where(leaves.held(at, len(classes)), scores, -np.inf)
         return classes[np.argmax(held, axis=1)], transformed(scores, self.post_transform).astype(np.float32)

@@ -42,11 +42,12 @@ class TreeEnsembleRegressor_1(TreeNodes):  # noqa: N801  # <op_type>_<since>
         return TensorType(DType.FLOAT32, (samples(X)[0], self.n_targets))
 
     def reference(self, X: Array) -> Array:
-        """Summed in float64."""
+        """Summed in float32, of float64 inputs in float64."""
         trees, leaves = self._built
-        y = leaves.total(trees.leaves(table(X)), self.n_targets, self.aggregate_function)
+        x = table(X)
+        y = leaves.total(trees.leaves(x), self.n_targets, self.aggregate_function, x.dtype)
         y = y / trees.roots.size if self.aggregate_function == "AVERAGE" else y
-        return transformed(y + self.base(self.n_targets), self.post_transform).astype(np.float32)
+        return transformed(y + self.base(self.n_targets).astype(x.dtype), self.post_transform).astype(np.float32)
 
     @functools.cached_property
     def _built(self) -> tuple[Trees, Leaves]:
