@@ -1,11 +1,12 @@
 // dst = post((src - zero) * scale). zero may be NULL.
 //
-// A work item computes one element. NDRange: (size, rounded up to the local size).
+// A work item computes RUN elements of a run, which share their parameters.
+// NDRange: (length / RUN, rounded up to the local size, number of runs); runs of one element change places: (runs, 1).
 //
-// Layout: the parameters of element o lie at o / (inner * axis) * outer_stride + o / inner % axis / block * block_stride +
-// o % inner * inner_stride. EXACT: the type of the difference.
+// Layout: element o is the element o % length of its run. Its parameters lie at o / (inner * axis) * outer_stride +
+// o / inner % axis / block * block_stride + o % inner * inner_stride. EXACT: the type of the difference.
 //
-// Tunables: the local size.
+// Tunables: RUN, the local size.
 #ifndef T
 #define T float
 #define STORE_T(p, i, v) ((p)[i] = (v))
@@ -13,7 +14,10 @@
 #define LOAD_S(p, i) ((p)[i])
 #define Q uchar
 #define LOAD_Q(p, i) ((p)[i])
-#define EXACT long
+#define EXACT int
+#endif
+#ifndef RUN
+#define RUN 1
 #endif
 #ifndef POST_ARGS
 #define POST_ARGS
@@ -21,11 +25,21 @@
 #endif
 
 __kernel void dequantize_linear(__global const Q* restrict src, __global const S* restrict scale, __global const Q* zero,
-                                __global T* dst, const int size, const int inner, const int axis, const int block,
-                                const int outer_stride, const int block_stride, const int inner_stride POST_ARGS) {
-  const int o = get_global_id(0);
-  if (o >= size) return;
-  const int at = o / (inner * axis) * outer_stride + o / inner % axis / block * block_stride + o % inner * inner_stride;
-  const EXACT whole = (EXACT)LOAD_Q(src, o) - (zero ? (EXACT)LOAD_Q(zero, at) : 0);
-  STORE_T(dst, o, POST((float)whole * (float)LOAD_S(scale, at), o));
+                                __global T* dst, const int size, const int length, const int inner, const int axis,
+                                const int block, const int outer_stride, const int block_stride, const int inner_stride POST_ARGS) {
+#ifdef ONE_BY_ONE
+  const int first = get_global_id(0), last = min(first + 1, size);
+#else
+  const int start = get_global_id(1) * length, first = start + get_global_id(0) * RUN;
+  const int last = min(first + RUN, start + length);
+#endif
+  if (first >= last) return;
+  const int at =
+      first / (inner * axis) * outer_stride + first / inner % axis / block * block_stride + first % inner * inner_stride;
+  const EXACT shift = zero ? (EXACT)LOAD_Q(zero, at) : 0;
+  const float factor = LOAD_S(scale, at);
+  for (int o = first; o < last; ++o) {
+    const EXACT whole = (EXACT)LOAD_Q(src, o) - shift;
+    STORE_T(dst, o, POST((float)whole * factor, o));
+  }
 }

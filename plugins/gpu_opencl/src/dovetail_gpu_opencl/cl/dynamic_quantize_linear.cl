@@ -1,18 +1,41 @@
 // find_range: scale and zero point that spread the range of src, 0 included, over 0 to 255; 1 / 255 when there is none.
 // dynamic_quantize_linear: dst = saturate(round(src / scale) + zero), halves to even.
 //
-// NDRange: (GROUP), local size GROUP, a power of two; (size, rounded up to the local size).
+// A work item of dynamic_quantize_linear computes RUN elements.
+// NDRange: (GROUP), local size GROUP, a power of two; (size / RUN, rounded up to the local size).
 //
-// Tunables: GROUP.
+// Tunables: GROUP, RUN.
 #ifndef GROUP
 #define GROUP 1
+#define RUN 1
 #endif
+// Not vload: some drivers leave it as a function call.
+typedef struct __attribute__((packed)) {
+  float8 v;
+} PACKED;
 
 __kernel void find_range(__global const float* restrict src, __global float* restrict scale, __global uchar* restrict zero,
                          const int size) {
   const int lane = get_local_id(0);
   float low = 0, high = 0;
-  for (int i = lane; i < size; i += GROUP) {
+  int i = lane;
+#if GROUP == 1
+  // Vectors, with NaN looked for besides: a comparison with it is false.
+  float8 least = 0, most = 0;
+  int8 strange = 0;
+  for (; i + 8 <= size; i += 8) {
+    const float8 x = ((__global const PACKED*)(src + i))->v;
+    least = x < least ? x : least;
+    most = x > most ? x : most;
+    strange |= x != x;
+  }
+  for (int j = 0; j < 8; ++j) {
+    low = fmin(low, ((float*)&least)[j]);
+    high = fmax(high, ((float*)&most)[j]);
+  }
+  if (any(strange)) low = high = NAN;
+#endif
+  for (; i < size; i += GROUP) {
     const float x = src[i];
     low = x < low || x != x ? x : low;
     high = x > high || x != x ? x : high;
@@ -43,8 +66,10 @@ __kernel void find_range(__global const float* restrict src, __global float* res
 
 __kernel void dynamic_quantize_linear(__global const float* restrict src, __global const float* restrict scale,
                                       __global const uchar* restrict zero, __global uchar* restrict dst, const int size) {
-  const int o = get_global_id(0);
-  if (o >= size) return;
-  const float y = rint(src[o] / scale[0]) + (float)zero[0];
-  dst[o] = y != y ? (uchar)0 : convert_uchar_sat(y);
+  const int first = get_global_id(0) * RUN, last = min(first + RUN, size);
+  const float divisor = scale[0], shift = zero[0];
+  for (int o = first; o < last; ++o) {
+    const float y = rint(src[o] / divisor) + shift;
+    dst[o] = (uchar)clamp(y == y ? y : 0.0f, 0.0f, 255.0f);
+  }
 }

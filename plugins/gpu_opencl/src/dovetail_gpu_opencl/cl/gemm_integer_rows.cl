@@ -6,9 +6,10 @@
 // NDRange: (ceil(N / COLS), ceil(M / ROWS), batch), local size 1.
 //
 // Layout: a and dst are dense matrices [M][K] and [M][N]; b is dense [K][N], or with B_PACKED blocks [ceil(N / COLS)][K][COLS] of
-// B, with the zero points subtracted and padded with zeros. A_BATCH(z) and B_BATCH(z) give the first element of matrix z.
+// B (float), with the zero points subtracted and padded with zeros. A_BATCH(z) and B_BATCH(z) give the first element of matrix z.
 // A_ZERO(z, m) and B_ZERO(z, n) are the zero points of a row of a and of b, read from a_zero and b_zero, which may be NULL.
-// STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s; RESULT_ARGS is what it reads (see kernels/_integer.py).
+// STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s, STORE_SUMS(o, sums), which need not be, a vector from there on;
+// RESULT_ARGS is what they read (see kernels/_integer.py).
 //
 // Without B_PACKED the last columns are computed in a block that starts COLS before the end and overlaps its neighbour; only
 // the columns that are its own are stored. N must be at least COLS then.
@@ -35,6 +36,7 @@
 #ifndef POST_ARGS
 #define POST_ARGS
 #define POST(s, o) (s)
+#define POST_V(s, o) (s)
 #endif
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)
@@ -49,6 +51,9 @@ typedef struct __attribute__((packed)) {
 typedef struct __attribute__((packed)) {
   CAT(B, VEC) v;
 } PACKED;
+typedef struct __attribute__((packed)) {
+  CAT(T, VEC) v;
+} PACKED_T;
 #define VLOAD(p) CAT(convert_, VFLOAT)(((__global const PACKED*)(p))->v)
 
 __kernel void gemm_integer_rows(__global const A* restrict a, __global const B* restrict b, __global const A* restrict a_zero,
@@ -101,6 +106,13 @@ __kernel void gemm_integer_rows(__global const A* restrict a, __global const B* 
     }
   }
   for (int r = 0; r < ROWS && row + r < M; ++r) {
+#ifdef STORE_SUMS
+    if (first == col && col + COLS <= N) {
+      STORE_SUMS((z * M + row + r) * N + col, low[r]);
+      STORE_SUMS((z * M + row + r) * N + col + VEC, high[r]);
+      continue;
+    }
+#endif
     int s[COLS] __attribute__((aligned(sizeof(VINT))));
     *(VINT*)s = low[r];
     *(VINT*)(s + VEC) = high[r];

@@ -1,13 +1,14 @@
 // dst = saturate(round(src / scale) + zero), halves to even; NaN becomes 0. Floats of few bits are not rounded to whole numbers.
 // zero may be NULL.
 //
-// A work item computes one element. NDRange: (size, rounded up to the local size).
+// A work item computes RUN elements of a run, which share their parameters.
+// NDRange: (length / RUN, rounded up to the local size, number of runs); runs of one element change places: (runs, 1).
 //
-// Layout: the parameters of element o lie at o / (inner * axis) * outer_stride + o / inner % axis / block * block_stride +
-// o % inner * inner_stride. PRECISE(x): x as the numerator, the scale and the quotient are rounded. WHOLE(x): the quotient as a
+// Layout: element o is the element o % length of its run. Its parameters lie at o / (inner * axis) * outer_stride +
+// o / inner % axis / block * block_stride + o % inner * inner_stride. PRECISE(x): x as the numerator, the scale and the quotient are rounded. WHOLE(x): the quotient as a
 // whole number, where the result is one. SATURATED(x): x in the range of Q.
 //
-// Tunables: the local size.
+// Tunables: RUN, the local size.
 #ifndef T
 #define T float
 #define LOAD_T(p, i) ((p)[i])
@@ -18,16 +19,28 @@
 #define STORE_Q(p, i, v) ((p)[i] = (v))
 #define PRECISE(x) (x)
 #define WHOLE(x) rint(x)
-#define SATURATED(x) ((x) != (x) ? (uchar)0 : convert_uchar_sat(x))
+#define SATURATED(x) (uchar)clamp((x) == (x) ? (x) : 0.0f, 0.0f, 255.0f)
+#endif
+#ifndef RUN
+#define RUN 1
 #endif
 
 __kernel void quantize_linear(__global const T* restrict src, __global const S* restrict scale, __global const Q* zero,
-                              __global Q* restrict dst, const int size, const int inner, const int axis, const int block,
-                              const int outer_stride, const int block_stride, const int inner_stride) {
-  const int o = get_global_id(0);
-  if (o >= size) return;
-  const int at = o / (inner * axis) * outer_stride + o / inner % axis / block * block_stride + o % inner * inner_stride;
-  const float x = LOAD_T(src, o), s = LOAD_S(scale, at);
-  const float quotient = WHOLE(PRECISE(PRECISE(x) / PRECISE(s))) + (zero ? (float)LOAD_Q(zero, at) : 0.0f);
-  STORE_Q(dst, o, SATURATED(quotient));
+                              __global Q* restrict dst, const int size, const int length, const int inner, const int axis,
+                              const int block, const int outer_stride, const int block_stride, const int inner_stride) {
+#ifdef ONE_BY_ONE
+  const int first = get_global_id(0), last = min(first + 1, size);
+#else
+  const int start = get_global_id(1) * length, first = start + get_global_id(0) * RUN;
+  const int last = min(first + RUN, start + length);
+#endif
+  if (first >= last) return;
+  const int at =
+      first / (inner * axis) * outer_stride + first / inner % axis / block * block_stride + first % inner * inner_stride;
+  const float s = LOAD_S(scale, at), divisor = PRECISE(s), shift = zero ? (float)LOAD_Q(zero, at) : 0.0f;
+  for (int o = first; o < last; ++o) {
+    const float x = LOAD_T(src, o);
+    const float quotient = WHOLE(PRECISE(PRECISE(x) / divisor)) + shift;
+    STORE_Q(dst, o, SATURATED(quotient));
+  }
 }

@@ -45,8 +45,13 @@ class IntegerGemm(CLKernel):
         if 0 in (product.m, product.n, product.batch):
             return ()
         rows, columns = lines(product)
-        result = Lines("m", product.m, "(z) * M + (m)")
-        return (self.launch(node, product, result_of(node, self.ports, self.caps, Places(rows, columns, result))),)
+        places = Places(rows, columns, Lines("m", product.m, "(z) * M + (m)"))
+        return (self.launch(node, product, result_of(node, self.ports, self.caps, places, self.vec)),)
+
+    @property
+    def vec(self) -> int:
+        """Results that are stored as one vector."""
+        return 1
 
     def defines(self, node: TypedNode, product: Product, result: Result) -> dict[str, object]:
         """Types, batches and zero points."""
@@ -103,7 +108,7 @@ class IntegerRows(IntegerGemm):
         if packed is not None:
             blocks = pack_columns(packed, columns)
             second = Constant(blocks)
-            defines |= {"B": C_TYPES[DType.of(blocks.dtype)], "B_ZERO(z, n)": "0"}
+            defines |= {"B": "float", "B_ZERO(z, n)": "0"}
             defines["B_BATCH(z)"] = "0" if len(blocks) == 1 else "(z) * (K * COLS * ((N + COLS - 1) / COLS))"
         names = node.node.inputs
         zeros = (read(node, self.ports.first_zero), Null() if packed is not None else read(node, self.ports.second_zero))
@@ -114,8 +119,12 @@ class IntegerRows(IntegerGemm):
         return Launch("gemm_integer_rows.cl", source, self.name, arguments, work, (1, 1, 1))
 
     @property
+    def vec(self) -> int:
+        return self.caps.lanes("float")
+
+    @property
     def _columns(self) -> int:
-        return 2 * self.caps.lanes("float")
+        return 2 * self.vec
 
     def _packed(self, node: TypedNode) -> NDArray[np.integer] | None:
         """The second factor [Z, K, N] less its zero points, where both are constants and it is not repeated for batches."""
@@ -132,12 +141,11 @@ class IntegerRows(IntegerGemm):
         return whole.reshape(-1, product.k, product.n)
 
 
-def pack_columns(matrices: NDArray[np.integer], columns: int) -> NDArray[np.integer]:
-    """[Z, K, N] as [Z, ceil(N / columns), K, columns], padded with zeros, in int8 where it fits and int16 elsewhere."""
+def pack_columns(matrices: NDArray[np.integer], columns: int) -> NDArray[np.float32]:
+    """[Z, K, N] as [Z, ceil(N / columns), K, columns], padded with zeros, in float32: nothing is left to convert."""
     z, k, n = matrices.shape
     blocks = ceil_div(n, columns)
-    small = not matrices.size or (matrices.min() >= -128 and matrices.max() <= 127)
-    padded = np.zeros((z, k, blocks * columns), np.int8 if small else np.int16)
+    padded = np.zeros((z, k, blocks * columns), np.float32)
     padded[:, :, :n] = matrices
     return np.ascontiguousarray(padded.reshape(z, k, blocks, columns).transpose(0, 2, 1, 3))
 

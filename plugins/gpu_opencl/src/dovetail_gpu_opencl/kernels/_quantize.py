@@ -1,27 +1,64 @@
 """Which scale and zero point belong to an element: one for the tensor, for each place of an axis, or for blocks of an axis."""
 
 import math
+from dataclasses import dataclass
 
 from dovetail.device import DType, TypedNode
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.kernel import ceil_div, spread
+from dovetail_gpu_opencl.launch import Argument, ints
 from dovetail_gpu_opencl.narrow import NARROW
 
-__all__ = ["REAL", "STORED", "parameter_places"]
+__all__ = ["REAL", "STORED", "Runs"]
 
 REAL = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
 STORED = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, *NARROW}) - {DType.BFLOAT16}
 
 
-def parameter_places(node: TypedNode) -> tuple[int, int, int, int, int, int]:
-    """inner, size, block and three strides: element o has the parameter of
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Elements that lie together and share their parameters, and where these are.
 
-    o / (inner * size) * outer_stride + o / inner % size / block * block_stride + o % inner * inner_stride.
+    `places` are inner, axis, block and three strides: element o has the parameters at
+    o / (inner * axis) * outer_stride + o / inner % axis / block * block_stride + o % inner * inner_stride.
     """
-    x, scale = node.inputs[:2]
-    assert x is not None
-    assert scale is not None
-    block: int = node.op.block_size  # type: ignore[attr-defined]  # a linear quantization
-    if scale.rank == 0 or (scale.size == 1 and not block):
-        return 1, 1, 1, 0, 0, 0
-    axis: int = node.op.axis % x.rank  # type: ignore[attr-defined]  # a linear quantization
-    inner, size = math.prod(x.dims[axis + 1 :]), x.dims[axis]
-    return (inner, size, block, scale.dims[axis] * inner, inner, 1) if block else (inner, size, 1, 0, 1, 0)
+
+    size: int
+    length: int
+    places: tuple[int, int, int, int, int, int]
+
+    @staticmethod
+    def of(node: TypedNode) -> "Runs":
+        """The runs of a linear quantization's input."""
+        x, scale = node.inputs[:2]
+        assert x is not None
+        assert scale is not None
+        block: int = node.op.block_size  # type: ignore[attr-defined]  # a linear quantization
+        if scale.rank == 0 or (scale.size == 1 and not block):
+            return Runs(x.size, x.size, (1, 1, 1, 0, 0, 0))
+        axis: int = node.op.axis % x.rank  # type: ignore[attr-defined]  # a linear quantization
+        inner, size = math.prod(x.dims[axis + 1 :]), x.dims[axis]
+        if block:
+            length = min(block, size) if inner == 1 and size % block == 0 else 1
+            return Runs(x.size, length, (inner, size, block, scale.dims[axis] * inner, inner, 1))
+        return Runs(x.size, inner, (inner, size, 1, 0, 1, 0))
+
+    def defines(self, caps: Capabilities) -> dict[str, object]:
+        """RUN, and whether runs of one element are taken one by one."""
+        return {"RUN": self._run(caps), "ONE_BY_ONE": self.length == 1}
+
+    def work(self, caps: Capabilities) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Global and local size."""
+        if self.length == 1 or not self.size:
+            return spread(self.size, caps)
+        (work,), (local,) = spread(ceil_div(self.length, self._run(caps)), caps, 1 if caps.kind == "CPU" else 128)
+        return (work, self.size // self.length), (local, 1)
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Sizes and places as ints."""
+        return ints(self.size, self.length, *self.places)
+
+    def _run(self, caps: Capabilities) -> int:
+        # Loops that drivers for CPUs turn into vectors; neighbouring items of a GPU read neighbouring elements.
+        return 512 if caps.kind == "CPU" else 1

@@ -2,9 +2,9 @@
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
-from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, parameter_places
-from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write, ints
+from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, Runs
+from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write
 from dovetail_gpu_opencl.source import assemble, storage
 
 __all__ = ["KERNELS"]
@@ -30,19 +30,22 @@ class Dequantize(CLKernel):
         x, scale = node.inputs[:2]
         assert x is not None
         assert scale is not None
-        dst, names, chain = node.outputs[0], node.node.inputs, postops.epilogue(node)
+        dst, names, chain, runs = node.outputs[0], node.node.inputs, postops.epilogue(node), Runs.of(node)
         defines = {**storage(x.dtype, "Q"), **storage(scale.dtype, "S"), **storage(dst.dtype)}
-        defines["EXACT"] = "float" if x.dtype.is_float else "long"
+        defines |= {
+            "EXACT": "float" if x.dtype.is_float else "long" if x.dtype is DType.INT32 else "int",
+            **runs.defines(self.caps),
+        }
         zero: Argument = Read(names[2]) if len(names) > 2 and names[2] else Null()
         arguments = (
             Read(names[0]),
             Read(names[1]),
             zero,
             Write(node.node.outputs[0]),
-            *ints(dst.size, *parameter_places(node)),
+            *runs.arguments,
             *chain.arguments,
         )
-        work, local = spread(dst.size, self.caps)
+        work, local = runs.work(self.caps)
         source = assemble("dequantize_linear.cl", defines, chain.source)
         return (Launch("dequantize_linear.cl", source, self.name, arguments, work, local),)
 

@@ -1,7 +1,7 @@
 """DynamicQuantizeLinear."""
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernel import CLKernel, group_size, spread
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, group_size, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 
@@ -20,10 +20,10 @@ class DynamicQuantize(CLKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         size = node.outputs[0].size
-        group = 1 if self.caps.kind == "CPU" else group_size(self.caps, 256)
-        source = assemble("dynamic_quantize_linear.cl", {"GROUP": group})
+        group, run = (1, 512) if self.caps.kind == "CPU" else (group_size(self.caps, 256), 1)
+        source = assemble("dynamic_quantize_linear.cl", {"GROUP": group, "RUN": run})
         src, (dst, scale, zero) = Read(node.node.inputs[0]), node.node.outputs
-        work, local = spread(size, self.caps)
+        work, local = spread(ceil_div(size, run), self.caps, 1 if run > 1 else 128)
         file = "dynamic_quantize_linear.cl"
         exact = self.caps.exact_options
         return (

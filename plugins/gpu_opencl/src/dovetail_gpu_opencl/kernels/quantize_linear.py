@@ -1,9 +1,11 @@
 """QuantizeLinear to integers of 2 to 16 bits and floats of 4 and 8."""
 
+import numpy as np
+
 from dovetail.device import DType, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, parameter_places
-from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write, ints
+from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, Runs
+from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write
 from dovetail_gpu_opencl.narrow import VALUES, largest
 from dovetail_gpu_opencl.source import C_TYPES, assemble, storage
 
@@ -36,20 +38,21 @@ class Quantize(CLKernel):
         x, scale = node.inputs[:2]
         assert x is not None
         assert scale is not None
-        dst, names, precision = node.outputs[0], node.node.inputs, _precision(node)
+        dst, names, precision, runs = node.outputs[0], node.node.inputs, _precision(node), Runs.of(node)
         saturate: bool = node.op.saturate  # type: ignore[attr-defined]  # a QuantizeLinear operator
         precise = {DType.FLOAT32: "(x)", DType.FLOAT16: "half_of(x)", DType.BFLOAT16: "from_bfloat16(to_bfloat16(x))"}[precision]
         defines = {
             **storage(x.dtype),
             **storage(scale.dtype, "S"),
             **storage(dst.dtype, "Q"),
+            **runs.defines(self.caps),
             "PRECISE(x)": precise,
             "WHOLE(x)": "rint(x)" if dst.dtype.is_integer else "(x)",
             "SATURATED(x)": f"({saturated(dst.dtype, saturate)})",
         }
         zero: Argument = Read(names[2]) if len(names) > 2 and names[2] else Null()
-        arguments = (Read(names[0]), Read(names[1]), zero, Write(node.node.outputs[0]), *ints(dst.size, *parameter_places(node)))
-        work, local = spread(dst.size, self.caps)
+        arguments = (Read(names[0]), Read(names[1]), zero, Write(node.node.outputs[0]), *runs.arguments)
+        work, local = runs.work(self.caps)
         source = assemble("quantize_linear.cl", defines, _TO_HALF if precision is DType.FLOAT16 else "")
         return (Launch("quantize_linear.cl", source, self.name, arguments, work, local, self.caps.exact_options),)
 
@@ -63,7 +66,8 @@ def saturated(dtype: DType, saturate: bool) -> str:
     if dtype.is_float:
         top = f"{largest(dtype)!r}f"
         return f"(x) != (x) ? (x) : clamp(x, -{top}, {top})" if saturate else "x"
-    return f"(x) != (x) ? ({C_TYPES[dtype]})0 : convert_{C_TYPES[dtype]}_sat(x)"
+    bounds = np.iinfo(dtype.numpy)
+    return f"({C_TYPES[dtype]})clamp((x) == (x) ? (x) : 0.0f, {bounds.min}.0f, {bounds.max}.0f)"
 
 
 def _precision(node: TypedNode) -> DType:
