@@ -170,6 +170,7 @@ def test_run_of_an_empty_batch(invoke_json: InvokeJson, linear: Path, device: st
         (["-i", "absent.npy"], 1, "absent.npy"),
         (["-i", "random", "-d", "NOSUCH"], 1, "NOSUCH"),
         (["-i", "random", "-o", "no/such/folder.npz"], 1, "no/such/folder.npz"),
+        (["-i", "random", "-o", "out.txt"], 2, "-o out.txt: accepted: a file that ends in .npz"),
     ],
 )
 def test_run_refusals(invoke: Invoke, linear: Path, options: list[str], code: int, message: str) -> None:

@@ -67,6 +67,8 @@ def command(
 
     if (node is None) != (folder is None):
         raise click.UsageError("--dump-kernel NODE and --to FOLDER go together.")
+    if target is not None and Path(target).suffix.lower() != ".npz":
+        raise click.UsageError(f"-o {target}: accepted: a file that ends in .npz")
     if target is not None and not Path(target).absolute().parent.is_dir():
         raise UsageError(f"-o {target}: there is no folder {Path(target).parent}", hint="make it first")
     core = make_core(extensions)
