@@ -3,6 +3,7 @@
 `python benchmarks/overhead.py [-d NUMPY -d OPENCL] [--nodes 200] [--json]`. Each Add takes the last result and a constant
 of its own, 8 floats, and fusion is off, so that every node is one call. NUMPY's rival is a loop of `np.add(a, b, out=c)`
 and a copy of the result; OPENCL's enqueues kernels whose arguments were set once, with the same upload and read-back.
+`onnxruntime us` is its session on the same file, whose nodes it need not keep apart.
 Rounds are interleaved. `us a node` is (median - median of the rival) / nodes; a chain of one node shows what a request
 costs once, and `us a further node` is the difference between the two chains' overheads for each node more.
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from _common import Row, emit, interleaved, limit_threads, median, parser
-from _runners import Dovetail
+from _runners import Dovetail, OnnxRuntime
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
@@ -101,13 +102,17 @@ def compare(device: str, nodes: int, rounds: int, folder: Path) -> Row:
     if runner.nodes() != nodes:
         raise RuntimeError(f"{device} runs the chain of {nodes} nodes as {runner.nodes()}: this would not be a cost a node")
     np.testing.assert_allclose(ours()["output"], rival(), rtol=1e-5, atol=1e-5)
-    samples = interleaved({"ours": ours, "rival": rival}, rounds, budget_ms=50.0)
+    session = OnnxRuntime(path, {}, 2)
+    peer = functools.partial(session.run, {"input": x})
+    np.testing.assert_allclose(peer()["output"], rival(), rtol=1e-5, atol=1e-5)
+    samples = interleaved({"ours": ours, "rival": rival, "onnxruntime": peer}, rounds, budget_ms=50.0)
     found = {name: 1e3 * median(values) for name, values in samples.items()}
     return {
         "device": device,
         "nodes": nodes,
         "dovetail us": found["ours"],
         "by hand us": found["rival"],
+        "onnxruntime us": found["onnxruntime"],
         "overhead us": found["ours"] - found["rival"],
         "us a node": (found["ours"] - found["rival"]) / nodes,
     }

@@ -1,4 +1,4 @@
-"""What it costs to start: `import dovetail` above bare Python, finding plugins, and `dovetail plugins list` among many packages.
+"""What it costs to start: `import dovetail` above bare Python, `Core()`, finding plugins, and commands among many packages.
 
 `python benchmarks/startup.py [--distributions 130] [--repeats 15] [--json]` starts fresh processes in turn and reports
 medians. The distributions are empty packages with metadata and console scripts, in a temporary folder on PYTHONPATH.
@@ -13,9 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _common import Row, emit, median, milliseconds, parser
+from _common import Row, compiled_once, emit, median, milliseconds, parser
 
-LIST = "import sys; from dovetail.cli import main; sys.argv[:] = ['dovetail', 'plugins', 'list']; main()"
+LIST, HELP = (
+    f"import sys; from dovetail.cli import main; sys.argv[:] = {['dovetail', *words]!r}; main()"
+    for words in (["plugins", "list"], ["--help"])
+)
 SCANS = {
     "dovetail": "from dovetail.plugins.discovery import index; index()",
     "importlib_metadata": "from importlib_metadata import entry_points; entry_points(group='dovetail.devices')",
@@ -53,9 +56,11 @@ def import_time(environment: dict[str, str], module: str) -> float:
     return int(found[1]) / 1e3
 
 
-def scan_time(environment: dict[str, str], code: str) -> float:
-    """Milliseconds that `code` takes in a fresh process that is up."""
-    timed = f"import sys, time; t = time.perf_counter(); {code}; print(time.perf_counter() - t, file=sys.stderr)"
+def scan_time(environment: dict[str, str], before: str, code: str) -> float:
+    """Milliseconds that `code` takes in a fresh process that is up and has run `before`."""
+    timed = (
+        f"import sys, time; {before or 'pass'}; t = time.perf_counter(); {code}; print(time.perf_counter() - t, file=sys.stderr)"
+    )
     return float(run(environment, "-c", timed)) * 1e3
 
 
@@ -64,12 +69,12 @@ def main() -> int:
     options.add_argument("--distributions", type=int, default=130)
     options.add_argument("--repeats", type=int, default=15)
     arguments = options.parse_args()
-    samples: dict[str, list[float]] = {"imported": [], "bare": [], "import": [], "list": []}
+    samples: dict[str, list[float]] = {"imported": [], "bare": [], "import": [], "list": [], "help": [], "core": []}
     scans: dict[str, list[float]] = {name: [] for name in SCANS}
     with tempfile.TemporaryDirectory() as folder:
         install_empty(Path(folder), arguments.distributions)
         environment = {
-            **os.environ,
+            **compiled_once(Path(folder) / "compiled"),
             "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), folder])),
         }
         for _ in range(arguments.repeats + 1):
@@ -77,13 +82,17 @@ def main() -> int:
             samples["bare"].append(milliseconds(lambda: run(environment, "-c", "pass")))
             samples["import"].append(milliseconds(lambda: run(environment, "-c", "import dovetail")))
             samples["list"].append(milliseconds(lambda: run(environment, "-c", LIST)))
+            samples["help"].append(milliseconds(lambda: run(environment, "-c", HELP)))
+            samples["core"].append(scan_time(environment, "import numpy", "import dovetail; dovetail.Core()"))
             for name, code in SCANS.items():
-                scans[name].append(scan_time(environment, code))
+                scans[name].append(scan_time(environment, "", code))
     found = {name: median(values[1:]) for name, values in samples.items()}  # the first round writes the .pyc files
     rows: list[Row] = [
         {"what": "import dovetail, by -X importtime", "ms": found["imported"], "goal ms": 30},
         {"what": "import dovetail, wall above bare Python", "ms": found["import"] - found["bare"], "goal ms": 30},
         {"what": "dovetail plugins list, wall", "ms": found["list"], "goal ms": 150},
+        {"what": "dovetail --help, wall", "ms": found["help"], "goal ms": None},
+        {"what": "dovetail.Core(), NumPy being there", "ms": found["core"], "goal ms": None},
         {"what": "bare Python, wall", "ms": found["bare"], "goal ms": None},
         *({"what": f"finding plugins, by {n}", "ms": median(v[1:]), "goal ms": None} for n, v in scans.items()),
     ]
