@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -76,5 +77,15 @@ def test_info_with_custom_layers(invoke: Invoke, invoke_json: InvokeJson) -> Non
 
 
 @pytest.mark.usefixtures("custom")
-def test_info_without_the_layers_names_the_operator(invoke: Invoke) -> None:
-    assert "com.acme::Mystery" in invoke("info", "m", code=1).stderr
+def test_info_of_an_unknown_operator(invoke: Invoke) -> None:
+    """What was read is shown, and which operators are known."""
+    done = invoke("info", "m", code=1)
+    assert "no operator com.acme::Mystery is known" in done.stderr
+    assert re.search(r"input \w+ +float32\[2\]", done.stdout)
+    assert re.search(r"com.acme::Mystery +1 +\? +- +-", done.stdout)
+    assert re.search(r"Relu +1 +\? +- +dovetail ", done.stdout)
+    told = json.loads(invoke("info", "m", "--json", code=1).stdout)
+    assert (told["nodes"], told["devices"], told["flops"]) == (3, [], None)
+    assert {row["operator"]: row["provider"] is None for row in told["operators"]} == {
+        "com.acme::Mystery": True, "Relu": False, "com.acme::Doubled": False,
+    }  # fmt: skip

@@ -51,34 +51,80 @@ def command(
     Parameters are the elements of all constants; activation bytes the peak of
     intermediate values with and without reuse of memory; analyzed the number
     of nodes after folding. What is known only at run time is null.
+    A model with an operator that nothing defines, or that is wrong, is shown
+    as far as it was read, without "devices", and the exit code is 1.
     """
     from dovetail.cli._models import closed, make_core, reshaped
+    from dovetail.errors import DovetailError
 
     core = make_core(extensions)
     read = core.read_model(model)
     used = closed(reshaped(read, shapes))
     properties = {"CONFIG_FILE": list(config_files)} if config_files else {}
-    graph = core.analyze(used, "AUTO", properties) if properties else core.analyze(used)
     described = {
         "model": model,
         "format": read.format,
         "opsets": dict(read.opsets),
         "inputs": {name: _input(tensor, used.inputs[name]) for name, tensor in read.inputs.items()},
         "outputs": list(read.outputs),
-        "output_types": {
-            name: _output(graph, now, read.graph.types.get(name)) for name, now in zip(read.outputs, graph.outputs, strict=True)
-        },
         "nodes": len(read.graph.nodes),
         **_parameters(read.graph),
+    }
+    wrong = None
+    try:
+        graph = core.analyze(used, "AUTO", properties) if properties else core.analyze(used)
+        described |= _analyzed(core, read, used, graph, properties)
+    except DovetailError as error:
+        wrong = error
+        described |= _only_read(core, read)
+    if as_json:
+        print_json(described)
+    else:
+        _print(described)
+    if wrong is not None:
+        raise wrong
+
+
+def _analyzed(core: "Core", read: "Model", used: "Model", graph: "Graph", properties: Mapping[str, Any]) -> dict[str, Any]:
+    types = read.graph.types
+    return {
+        "output_types": {
+            name: _output(graph, now, types.get(name)) for name, now in zip(read.outputs, graph.outputs, strict=True)
+        },
         "flops": _sum([_flops(node, graph) for node in graph.nodes]),
         **_activations(graph),
         "operators": _operators(core, read, graph),
         "devices": [_support(core, used, graph, device, properties) for device in core.available_devices],
     }
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+
+
+def _only_read(core: "Core", model: "Model") -> dict[str, Any]:
+    """The operators by their names alone, and which of them anything defines."""
+    from dovetail.errors import DovetailError
+    from dovetail.op import UnboundOperator
+
+    rows = []
+    for key, number in Counter(node.op.key for node in model.graph.nodes).items():
+        op = next(node.op for node in model.graph.nodes if node.op.key == key)
+        try:
+            unbound = isinstance(op, UnboundOperator)
+            found = core.plugins.operator(op.domain, op.op_type, getattr(op, "version", 1)) if unbound else type(op)
+            provider = core.plugins.provider(found)
+        except DovetailError:
+            provider = None
+        rows.append({"operator": key, "count": number, "analyzed": 0, "flops": None, "provider": provider})
+    unknown = dict.fromkeys(("flops", "activation_bytes", "activation_bytes_unshared"))
+    return {"output_types": {name: _declared(model, name) for name in model.outputs}, **unknown, "operators": rows, "devices": []}
+
+
+def _declared(model: "Model", name: str) -> dict[str, Any] | None:
+    """The type that the model declares for an output, where it declares one."""
+    tensor = model.graph.types.get(name)
+    if tensor is None or (tensor.shape is None and not _is_container(tensor)):
+        return None
+    if _is_container(tensor):
+        return {"dtype": str(tensor), "shape": None, "declared_shape": None}
+    return {"dtype": tensor.dtype.value, "shape": list(tensor.shape or ()), "declared_shape": list(tensor.shape or ())}
 
 
 def _input(declared: "TensorType", used: "TensorType") -> dict[str, Any]:
@@ -220,7 +266,8 @@ def _print(described: dict[str, Any]) -> None:
     devices = described["devices"]
     columns = ["operator", ">count", ">FLOPs", ">share", *(d["device"] for d in devices), "defined by"]
     print_table("Operators", columns, [_operator_row(row, described) for row in described["operators"]])
-    print_table("Devices", ("device", "served by", ">nodes"), [_device_row(device) for device in devices])
+    if devices:
+        print_table("Devices", ("device", "served by", ">nodes"), [_device_row(device) for device in devices])
     for device in devices:
         if device["error"]:
             remark(f"{device['device']}: {device['error']}")
@@ -265,7 +312,7 @@ def _properties(described: dict[str, Any]) -> list[tuple[str, str]]:
         ("format", described["format"]),
         ("operator sets", ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in described["opsets"].items())),
         *((f"input {name}", _input_text(given)) for name, given in described["inputs"].items()),
-        *((f"output {name}", _output_text(described["output_types"][name])) for name in described["outputs"]),
+        *((f"output {name}", _output_text(described["output_types"][name], described)) for name in described["outputs"]),
         ("nodes", count(described["nodes"])),
         ("parameters", f"{count(described['parameters'])} ({size(described['parameter_bytes'])})"),
         ("FLOPs", "not known" if described["flops"] is None else count(described["flops"])),
@@ -282,18 +329,22 @@ def _input_text(given: dict[str, Any]) -> str:
     return f"{given['dtype']}[{shown}]{used}"
 
 
-def _output_text(known: dict[str, Any] | None) -> str:
+def _output_text(known: dict[str, Any] | None, described: dict[str, Any]) -> str:
     if known is None:
-        return "known only at run time"
+        return _when_known(described)
     if known["shape"] is None:
         return str(known["dtype"])
     declared = known["declared_shape"]
     return _input_text({**known, "shape": known["shape"] if declared is None else declared, "used_shape": known["shape"]})
 
 
+def _when_known(described: dict[str, Any]) -> str:
+    return "known only at run time" if described["devices"] else "not known"
+
+
 def _activation_text(described: dict[str, Any]) -> str:
     if described["activation_bytes"] is None:
-        return "known only at run time"
+        return _when_known(described)
     return f"{size(described['activation_bytes'])} ({size(described['activation_bytes_unshared'])} without reuse)"
 
 
