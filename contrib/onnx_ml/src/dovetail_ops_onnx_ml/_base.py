@@ -1,12 +1,16 @@
 """What the operators of the domain share: samples, features, labels."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import DType, Operator, OperatorError, ShapeError, TensorType
+
+if TYPE_CHECKING:
+    from dovetail.testing import Case
 
 __all__ = ["NUMBERS", "Array", "MachineLearningOperator", "classes_of", "column", "labels", "rows", "samples", "table"]
 
@@ -15,10 +19,17 @@ NUMBERS = frozenset({DType.FLOAT32, DType.FLOAT64, DType.INT64, DType.INT32})
 
 
 class MachineLearningOperator(Operator):
-    """Base of the operators of `ai.onnx.ml`."""
+    """Base of the operators of `ai.onnx.ml`. Cases stand in `cases.py`, in a function of the operator's stem."""
 
     domain = "ai.onnx.ml"
     types: ClassVar[Any] = {"T": NUMBERS}
+
+    @classmethod
+    def cases(cls, rng: np.random.Generator) -> "Iterable[Case]":
+        """What the function of that name yields; none for operators on maps, which are no arrays."""
+        # Loaded here, because only tests need cases.
+        found: Any = getattr(import_module("dovetail_ops_onnx_ml.cases"), cls.stem, None)
+        return () if found is None else cast("Iterable[Case]", found(cls))
 
 
 def samples(X: TensorType) -> tuple[int, int]:

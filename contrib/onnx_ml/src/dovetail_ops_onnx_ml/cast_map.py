@@ -15,9 +15,9 @@ _TARGETS = {"TO_FLOAT": DType.FLOAT32, "TO_INT64": DType.INT64, "TO_STRING": DTy
 class CastMap(MachineLearningOperator):
     """Y [1, n] has the map's values in the order of their keys, or in the places that these name, of `max_map` (SPARSE)."""
 
-    inputs = ("X",)
+    inputs = ("X: T1",)
     outputs = ("Y: T2",)
-    types = {"T2": frozenset(_TARGETS.values())}
+    types = {"T1": frozenset({DType.FLOAT32, DType.STRING}), "T2": frozenset(_TARGETS.values())}
     cast_to: str = "TO_FLOAT"
     map_form: str = "DENSE"
     max_map: int = 1

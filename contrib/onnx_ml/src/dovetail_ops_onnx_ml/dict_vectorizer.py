@@ -16,9 +16,9 @@ _TYPES: dict[type, Any] = {str: object, int: np.int64, np.int64: np.int64, np.fl
 class DictVectorizer(MachineLearningOperator):
     """Y [1, words] has the map's value for each word of the vocabulary, 0 (or an empty string) where it has none."""
 
-    inputs = ("X",)
-    outputs = ("Y: T2",)
-    types = {"T2": frozenset({DType.INT64, DType.FLOAT32, DType.FLOAT64, DType.STRING})}
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types = {"T": frozenset({DType.INT64, DType.FLOAT32, DType.FLOAT64, DType.STRING})}
     int64_vocabulary: tuple[int, ...] = ()
     string_vocabulary: tuple[str, ...] = ()
 

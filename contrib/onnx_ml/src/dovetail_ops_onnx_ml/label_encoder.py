@@ -54,14 +54,11 @@ class _Encoder(MachineLearningOperator):
     default_int64: int = -1
     default_string: str = "_Unused"
 
-    def __post_init__(self) -> None:
+    def infer(self, X: TensorType) -> TensorType:
+        """The type of the values, in the shape of X. Raises `OperatorError` for other keys."""
         keys, values, _ = self._pairs()
         if keys.shape != values.shape:
             raise OperatorError(f"there are {keys.size} keys and {values.size} values; accepted: as many")
-
-    def infer(self, X: TensorType) -> TensorType:
-        """The type of the values, in the shape of X. Raises `OperatorError` for keys of another type than X."""
-        keys, values, _ = self._pairs()
         if DType.of(keys.dtype) is not X.dtype:
             raise OperatorError(f"input 'X' is {X}, the keys are {DType.of(keys.dtype)}; accepted: the same type")
         return TensorType(DType.of(values.dtype), X.dims)

@@ -27,14 +27,10 @@ class LinearClassifier(MachineLearningOperator):
 
     def __post_init__(self) -> None:
         check_transform(self.post_transform)
-        count = len(self.classlabels_ints or self.classlabels_strings)
-        if self._targets() == 1 and count == 2:
-            check_one_score(self.post_transform)
-        elif count != self._targets():
-            raise OperatorError(f"there are {self._targets()} intercepts and {count} labels; accepted: as many")
 
     def infer(self, X: TensorType) -> tuple[TensorType, TensorType]:
-        """[samples] labels and [samples, classes] scores."""
+        """[samples] labels and [samples, classes] scores. Raises `OperatorError` for attributes that do not fit each other."""
+        self._check()
         count, _ = samples(X)
         classes = classes_of(self.classlabels_ints, self.classlabels_strings)
         width = 2 if self._targets() == 1 and len(classes) == 2 else self._targets()
@@ -53,6 +49,13 @@ class LinearClassifier(MachineLearningOperator):
         if len(classes) != 2:
             return chosen, transformed(scores, self.post_transform).astype(np.float32)
         return chosen, two_classes(scores[:, 0], self.post_transform, positive=True).astype(np.float32)
+
+    def _check(self) -> None:
+        count = len(self.classlabels_ints or self.classlabels_strings)
+        if self._targets() == 1 and count == 2:
+            check_one_score(self.post_transform)
+        elif count != self._targets():
+            raise OperatorError(f"there are {self._targets()} intercepts and {count} labels; accepted: as many")
 
     def _targets(self) -> int:
         return max(1, len(self.intercepts))

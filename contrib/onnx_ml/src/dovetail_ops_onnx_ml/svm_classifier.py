@@ -37,21 +37,10 @@ class SVMClassifier(MachineLearningOperator):
     def __post_init__(self) -> None:
         check_transform(self.post_transform)
         check_kernel(self)
-        count = len(self.classlabels_ints or self.classlabels_strings)
-        pairs = count * (count - 1) // 2
-        if sum(self.vectors_per_class) and pairs == 1 and not self.prob_a:
-            check_one_score(self.post_transform)
-        if self.vectors_per_class and (len(self.vectors_per_class) != count or min(self.vectors_per_class) < 0):
-            given = f"attribute 'vectors_per_class' is {self.vectors_per_class}"
-            raise OperatorError(f"{given}; accepted: a count for each of {count} labels")
-        wanted = {"rho": pairs if sum(self.vectors_per_class) else 1, "prob_a": pairs, "prob_b": pairs}
-        for name, size in wanted.items():
-            found = len(getattr(self, name))
-            if found < size and (found or name == "rho" or (name == "prob_b" and self.prob_a)):
-                raise OperatorError(f"attribute {name!r} has {found} numbers; accepted: {size}, one for each pair of classes")
 
     def infer(self, X: TensorType) -> tuple[TensorType, TensorType]:
-        """[samples] labels and [samples, scores] scores."""
+        """[samples] labels and [samples, scores] scores. Raises `OperatorError` for attributes that do not fit each other."""
+        self._check()
         count, _ = samples(X)
         classes = len(classes_of(self.classlabels_ints, self.classlabels_strings))
         width = classes if self.prob_a or not sum(self.vectors_per_class) else classes * (classes - 1) // 2
@@ -75,6 +64,20 @@ class SVMClassifier(MachineLearningOperator):
             share = self.post_transform != "NONE"
             return chosen, two_classes(scores[:, 0], self.post_transform, positive=share).astype(np.float32)
         return chosen, transformed(scores, self.post_transform).astype(np.float32)
+
+    def _check(self) -> None:
+        count = len(self.classlabels_ints or self.classlabels_strings)
+        pairs = count * (count - 1) // 2
+        if sum(self.vectors_per_class) and pairs == 1 and not self.prob_a:
+            check_one_score(self.post_transform)
+        if self.vectors_per_class and (len(self.vectors_per_class) != count or min(self.vectors_per_class) < 0):
+            given = f"attribute 'vectors_per_class' is {self.vectors_per_class}"
+            raise OperatorError(f"{given}; accepted: a count for each of {count} labels")
+        wanted = {"rho": pairs if sum(self.vectors_per_class) else 1, "prob_a": pairs, "prob_b": pairs}
+        for name, size in wanted.items():
+            found = len(getattr(self, name))
+            if found < size and (found or name == "rho" or (name == "prob_b" and self.prob_a)):
+                raise OperatorError(f"attribute {name!r} has {found} numbers; accepted: {size}, one for each pair of classes")
 
     def _pairs(self, X: Array, classes: int) -> Array:
         """The score of each pair of classes [samples, pairs]: above 0 is for the first."""

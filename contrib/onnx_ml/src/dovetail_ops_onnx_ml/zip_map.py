@@ -10,7 +10,7 @@ class ZipMap(MachineLearningOperator):
     """For each sample a map from the labels to its scores."""
 
     inputs = ("X: T",)
-    outputs = ("Z",)
+    outputs = ("Z: T",)
     types = {"T": frozenset({DType.FLOAT32})}
     classlabels_int64s: tuple[int, ...] = ()
     classlabels_strings: tuple[str, ...] = ()
