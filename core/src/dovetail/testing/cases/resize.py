@@ -28,6 +28,10 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
             op = Resize(mode=mode, coordinate_transformation_mode=coordinate)
             want = _resized(x, (8, 3), mode, place)
             yield Case(f"{mode}_{coordinate}_sizes", op, (x, None, None, np.array([1, 2, 8, 3])), (want,), constants=(3,))
+    for coordinate in ("pytorch_half_pixel", "align_corners"):  # which treat an output of one element apart, and not one of two
+        op = Resize(mode="linear", coordinate_transformation_mode=coordinate)
+        want = _resized(x, (2, 1), "linear", PLACES[coordinate])
+        yield Case(f"linear_{coordinate}_to_2_and_1", op, (x, None, None, np.array([1, 2, 2, 1])), (want,), constants=(3,))
     scales = np.array([1, 1, 2, 0.5], np.float32)
     op = Resize(mode="linear")
     yield Case("linear_scales", op, (x, None, scales), (_resized(x, (10, 2), "linear", PLACES["half_pixel"]),), constants=(2,))
