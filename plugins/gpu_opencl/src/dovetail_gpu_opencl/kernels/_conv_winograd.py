@@ -120,12 +120,13 @@ class ConvWinograd(RegisterTiled, ConvKernel):
         return pack_columns(transformed(node.inputs[1].value, c_type), columns, c_type)
 
 
-def transformed(weights: NDArray[np.generic], c_type: str) -> NDArray[np.generic]:
-    """[M, C, 3, 3] as [16, C, M]: G g G' of each pair of channels, computed in float64."""
+def transformed(weights: NDArray[np.generic], c_type: str) -> NDArray[np.floating]:
+    """[M, C, 3, 3] as [16, C, M]: G g G' of each pair of channels, in float or double."""
     maps, channels = weights.shape[:2]
-    both: NDArray[np.float64] = np.einsum("ia,mcab,jb->ijcm", _WEIGHTS, weights.astype(np.float64), _WEIGHTS, optimize=True)
-    result: NDArray[np.floating] = both.reshape(16, channels, maps).astype(wide(c_type))
-    return result
+    elements = weights.reshape(maps, channels, 9).transpose(2, 1, 0).reshape(9, -1).astype(wide(c_type))
+    # Both factors at once, as one product that is in the right order.
+    result: NDArray[np.floating] = np.kron(_WEIGHTS, _WEIGHTS).astype(elements.dtype) @ elements
+    return result.reshape(16, channels, maps)
 
 
 def _tiles(node: TypedNode) -> tuple[int, int]:

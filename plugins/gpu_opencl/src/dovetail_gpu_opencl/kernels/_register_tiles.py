@@ -1,6 +1,7 @@
 """The products of CPUs, gemm_rows.cl and conv_rows.cl: tilings of registers as data, and which one a product gets."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -84,6 +85,16 @@ def estimate(problem: Problem, tiling: RegisterTiling, caps: Capabilities, scatt
     return ceil_div(tiles, max(1, caps.compute_units)) * item
 
 
+@functools.cache
+def default_tiling(problem: Problem, caps: Capabilities, least_columns: int, scatters: bool) -> RegisterTiling:
+    """The first shape that the registers hold, unless the cost model finds a special one much faster."""
+    fitting = [t for t in register_tilings(problem, caps, least_columns) if t.down]
+    costs = {t: estimate(problem, t, caps, scatters) for t in fitting}
+    special = [t for t in fitting if (t.rows, t.vectors) in _DEFAULTS]
+    best = min(special, key=costs.__getitem__, default=fitting[0])
+    return best if costs[best] < _BETTER * costs[fitting[0]] else fitting[0]
+
+
 class RegisterTiled(Tuned[RegisterTiling]):
     """What the kernels share: the choice of a tiling."""
 
@@ -103,11 +114,7 @@ class RegisterTiled(Tuned[RegisterTiling]):
 
     def default(self, problem: Problem) -> RegisterTiling:
         """The first shape that the registers hold, unless the cost model finds a special one much faster."""
-        fitting = [t for t in self.possible(problem) if t.down]
-        first = fitting[0]
-        special = [t for t in fitting if (t.rows, t.vectors) in _DEFAULTS]
-        best = min(special, key=lambda t: self.cost(problem, t), default=first)
-        return best if self.cost(problem, best) < _BETTER * self.cost(problem, first) else first
+        return default_tiling(problem, self.caps, self.least_columns(problem), self.scatters)
 
     def tiling(self, problem: Problem) -> RegisterTiling:
         """The choice of `Tuned`, but nothing from the package that should be much slower on as many cores as here are."""
