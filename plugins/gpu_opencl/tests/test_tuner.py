@@ -17,6 +17,7 @@ from dovetail_gpu_opencl.kernels._tuned import Tuned
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.tuning import SECTION, Tunings, tunings_of
 
+ROW_KERNELS = ("gemm_rows", "conv_rows", "conv_winograd")
 FIRST, SECOND = Tiling(8, 8, 8, 2, 4), Tiling(8, 16, 8, 2, 4)
 
 
@@ -167,7 +168,7 @@ def test_shipped_tables_hold_tilings_that_the_kernels_can_run() -> None:
     for file in tables:
         content = json.loads(file.read_text(encoding="utf-8"))
         assert content["device"]
-        rows = {key: numbers for key, numbers in content["tilings"].items() if key.split()[0] in ("gemm_rows", "conv_rows")}
+        rows = {key: numbers for key, numbers in content["tilings"].items() if key.split()[0] in ROW_KERNELS}
         assert bool(rows) == file.name.startswith("pocl-")
         for rows_and_vectors in rows.values():
             assert tuple(rows_and_vectors[:2]) in SHAPES
