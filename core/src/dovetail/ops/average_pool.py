@@ -6,43 +6,24 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.op import FLOATS, Operator, TensorType
+from dovetail.op import TensorType
 from dovetail.ops._elementwise import wide
 from dovetail.ops._numerics import rounded
+from dovetail.ops._pooling import Pooling
 from dovetail.ops._types import Array, Types
-from dovetail.ops._windows import spatial_dims, windows
-from dovetail.spatial import ConvGeometry, conv_geometry
+from dovetail.ops._windows import windows
+from dovetail.spatial import ConvGeometry
 
 
-class AveragePool(Operator):
+class AveragePool(Pooling):
     """Y [N, C, O1, ...] = mean of X [N, C, D1, ...] over windows.
 
     Elements outside the input do not count, with `count_include_pad` those of the padding count as zeros; what a window of
     `ceil_mode` reads beyond the padding never counts.
     """
 
-    inputs = ("X: T",)
     outputs = ("Y: T",)
-    types = {"T": FLOATS}
-    kernel_shape: tuple[int, ...]
-    auto_pad: str = "NOTSET"
-    ceil_mode: bool = False
     count_include_pad: bool = False
-    dilations: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
-
-    def geometry(self, X: TensorType) -> ConvGeometry:
-        """Pads, strides, dilations and output dimensions for this type. Raises `ShapeError` for a type that does not fit."""
-        return conv_geometry(
-            spatial_dims(X),
-            self.kernel_shape,
-            strides=self.strides,
-            dilations=self.dilations,
-            pads=self.pads,
-            auto_pad=self.auto_pad,
-            ceil_mode=self.ceil_mode,
-        )
 
     def counts(self, geometry: ConvGeometry) -> tuple[NDArray[np.int64], ...]:
         """For each spatial axis the number of elements that count at each output position: the divisor is their outer product."""

@@ -4,44 +4,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.op import FLOATS, Operator, OperatorError, TensorType
+from dovetail.op import OperatorError, TensorType
 from dovetail.ops._elementwise import wide
 from dovetail.ops._numerics import rounded
+from dovetail.ops._pooling import Pooling
 from dovetail.ops._types import Array, Types
-from dovetail.ops._windows import spatial_dims, windows
-from dovetail.spatial import ConvGeometry, conv_geometry
+from dovetail.ops._windows import windows
 
 
-class LpPool(Operator):
+class LpPool(Pooling):
     """Y [N, C, O1, ...] = (sum of |X|^p over each window)^(1/p); what lies outside the input counts as 0."""
 
     since = 2
-    inputs = ("X: T",)
     outputs = ("Y: T",)
-    types = {"T": FLOATS}
-    kernel_shape: tuple[int, ...]
     p: int = 2
-    auto_pad: str = "NOTSET"
-    ceil_mode: bool = False
-    dilations: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.p < 1:
             raise OperatorError(f"attribute 'p' is {self.p}; accepted: 1 or more")
-
-    def geometry(self, X: TensorType) -> ConvGeometry:
-        """Pads, strides, dilations and output dimensions for this type. Raises `ShapeError` for a type that does not fit."""
-        return conv_geometry(
-            spatial_dims(X),
-            self.kernel_shape,
-            strides=self.strides,
-            dilations=self.dilations,
-            pads=self.pads,
-            auto_pad=self.auto_pad,
-            ceil_mode=self.ceil_mode,
-        )
 
     def infer(self, X: TensorType) -> TensorType:
         """The input's type in the pooled shape."""

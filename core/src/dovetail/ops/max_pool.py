@@ -4,46 +4,27 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.op import FLOATS, DType, Operator, OperatorError, TensorType
+from dovetail.op import FLOATS, DType, OperatorError, TensorType
 from dovetail.ops._numerics import lowest
+from dovetail.ops._pooling import Pooling
 from dovetail.ops._types import Array, Types
-from dovetail.ops._windows import spatial_dims, windows
-from dovetail.spatial import ConvGeometry, conv_geometry
+from dovetail.ops._windows import windows
 
 
-class MaxPool(Operator):
+class MaxPool(Pooling):
     """Y [N, C, O1, ...] = maximum of X [N, C, D1, ...] over windows; Indices = its place in X flattened, padding not counted.
 
     NaN wins over every number. Of equal elements the first in the window counts. With `storage_order` 1 the spatial part of
     an index is counted in column-major order.
     """
 
-    inputs = ("X: T",)
     outputs = ("Y: T", "Indices?: I")
     types = {"T": FLOATS | {DType.INT8, DType.UINT8}, "I": frozenset({DType.INT64})}
-    kernel_shape: tuple[int, ...]
-    auto_pad: str = "NOTSET"
-    ceil_mode: bool = False
-    dilations: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
     storage_order: int = 0
-    strides: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.storage_order not in (0, 1):
             raise OperatorError(f"attribute 'storage_order' is {self.storage_order}; accepted: 0 (row major), 1 (column major)")
-
-    def geometry(self, X: TensorType) -> ConvGeometry:
-        """Pads, strides, dilations and output dimensions for this type. Raises `ShapeError` for a type that does not fit."""
-        return conv_geometry(
-            spatial_dims(X),
-            self.kernel_shape,
-            strides=self.strides,
-            dilations=self.dilations,
-            pads=self.pads,
-            auto_pad=self.auto_pad,
-            ceil_mode=self.ceil_mode,
-        )
 
     def infer(self, X: TensorType) -> tuple[TensorType, TensorType]:
         shape = (*X.dims[:2], *self.geometry(X).output)
