@@ -1,23 +1,23 @@
 // Convolution of 8-bit integers in two dimensions for CPUs: dst[n][m][p] = result of
 // bia[m] + sum over c, ky, kx of (src - X_ZERO) * wei, exact; what lies outside counts as X_ZERO.
 //
-// A work item computes ROWS output pixels of one image (p counts a plane row by row) for COLS output channels of one group, in
-// vectors along the channels; scalars of src are broadcast. Products are added in float, CHUNK of them at most: their sum is a
-// whole number below 2^24 (CHUNK * 255 * 255), which float holds exactly. The sums of chunks are added in int, which wraps.
-// No local memory.
-// NDRange: (ceil(OH * OW / ROWS), ceil(M / GROUPS / COLS) * GROUPS, N), local size 1.
+// widen: wide = src - X_ZERO as float, RUN elements a work item; NDRange: (size / RUN).
 //
-// Layout: src and dst dense NCHW; wei, whose zero points are subtracted, packed as
+// conv_integer_rows: a work item computes ROWS output pixels of one image (p counts a plane row by row) for COLS output channels of
+// one group, in vectors along the channels; scalars of wide are broadcast. Products are added in float, CHUNK of them at most: their
+// sum is a whole number below 2^24 (CHUNK * 255 * 255), which float holds exactly. The sums of chunks are added in int, which wraps.
+// No local memory. NDRange: (ceil(OH * OW / ROWS), ceil(M / GROUPS / COLS) * GROUPS, N), local size 1.
+//
+// Layout: src, wide and dst dense NCHW; wei in float, with the zero points subtracted, packed as
 // [GROUPS][ceil(M / GROUPS / COLS)][KH][KW][C][COLS], padded with zeros, where C is the number of input channels of a group;
 // bia [M]. X_ZERO is the zero point read from x_zero, which may be NULL. STORE_SUM(o, s, z, m, n) makes element o of dst of the
 // sum s for output channel m; RESULT_ARGS is what it reads (see kernels/_integer.py).
 //
 // Sizes are arguments, so that convolutions of all sizes share a program: drivers for CPUs take long to build one.
 //
-// Tunables: ROWS; VEC (at most 8, see capabilities.py); COLS = 2 * VEC.
+// Tunables: RUN; ROWS; VEC (at most 8, see capabilities.py); COLS = 2 * VEC.
 #ifndef X
 #define X uchar
-#define W char
 #define T int
 #define X_ZERO 0
 #define RESULT_ARGS
@@ -25,6 +25,7 @@
 #endif
 #ifndef ROWS
 #define ROWS 6
+#define RUN 512
 #endif
 #ifndef VEC
 #define VEC 8
@@ -46,11 +47,18 @@
 #define CHUNK 256
 // Not vload: some drivers leave it as a function call, which spills every register.
 typedef struct __attribute__((packed)) {
-  CAT(W, VEC) v;
+  VFLOAT v;
 } PACKED;
-#define VLOAD(p) CAT(convert_, VFLOAT)(((__global const PACKED*)(p))->v)
+#define VLOAD(p) (((__global const PACKED*)(p))->v)
 
-__kernel void conv_integer_rows(__global const X* restrict src, __global const W* restrict wei, __global const X* restrict x_zero,
+__kernel void widen(__global const X* restrict src, __global const X* restrict x_zero, __global float* restrict wide,
+                    const int size) {
+  const int first = get_global_id(0) * RUN, last = min(first + RUN, size);
+  const int zero = X_ZERO;
+  for (int i = first; i < last; ++i) wide[i] = (float)(src[i] - zero);
+}
+
+__kernel void conv_integer_rows(__global const float* restrict wide, __global const float* restrict wei,
                                 __global const int* restrict bia, __global T* dst, const int GROUPS, const int C, const int M,
                                 const int IH, const int IW, const int OH, const int OW, const int KH, const int KW,
                                 const int STRIDE_Y, const int STRIDE_X, const int DILATION_Y, const int DILATION_X,
@@ -61,8 +69,7 @@ __kernel void conv_integer_rows(__global const X* restrict src, __global const W
   const int n = get_global_id(2);
   const int group = block / BLOCKS, m0 = (block % BLOCKS) * COLS;
   const int image = (n * GROUPS + group) * C * (IH * IW);
-  const float left = X_ZERO;
-  __global const W* w = wei + block * (KH * KW * C * COLS);
+  __global const float* w = wei + block * (KH * KW * C * COLS);
   int y0[ROWS], x0[ROWS];
   VINT low[ROWS], high[ROWS];
 #pragma unroll
@@ -79,26 +86,32 @@ __kernel void conv_integer_rows(__global const X* restrict src, __global const W
   for (int ky = 0; ky < KH; ++ky)
     for (int kx = 0; kx < KW; ++kx) {
       int start[ROWS];
-      float inside[ROWS];
+      int inside[ROWS];
+      int all = 1;
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) {
         const int y = y0[r] + ky * DILATION_Y, x = x0[r] + kx * DILATION_X;
-        const int is_inside = y >= 0 && y < IH && x >= 0 && x < IW;
-        start[r] = is_inside ? image + y * IW + x : image;
-        inside[r] = is_inside;
+        inside[r] = y >= 0 && y < IH && x >= 0 && x < IW;
+        start[r] = inside[r] ? image + y * IW + x : image;
+        all &= inside[r];
       }
       for (int c0 = 0; c0 < C;) {
         const int end = min(C, c0 + CHUNK - added);
         added += end - c0;
-        for (int c = c0; c < end; ++c) {
-          const VFLOAT w0 = VLOAD(w), w1 = VLOAD(w + VEC);
-          w += COLS;
-#pragma unroll
-          for (int r = 0; r < ROWS; ++r) {
-            const float x = ((float)src[start[r] + c * (IH * IW)] - left) * inside[r];
-            lo[r] += x * w0;
-            hi[r] += x * w1;
-          }
+#define ADD(value)                                   \
+  for (int c = c0; c < end; ++c) {                   \
+    const VFLOAT w0 = VLOAD(w), w1 = VLOAD(w + VEC); \
+    w += COLS;                                       \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r) { \
+      const float x = value;                         \
+      lo[r] += x * w0;                               \
+      hi[r] += x * w1;                               \
+    }                                                \
+  }
+        if (all) {
+          ADD(wide[start[r] + c * (IH * IW)])
+        } else {
+          ADD(inside[r] ? wide[start[r] + c * (IH * IW)] : 0.0f)
         }
         c0 = end;
         if (added == CHUNK) {

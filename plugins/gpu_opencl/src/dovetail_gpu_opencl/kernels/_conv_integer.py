@@ -9,7 +9,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv import named
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, ONE, Lines, Places, Ports, Result, given, read, result_of
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
-from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scratch, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 
 __all__ = ["IntegerConvDirect", "IntegerConvRows"]
@@ -73,7 +73,7 @@ class IntegerConvRows(IntegerConv):
     """For CPUs: conv_integer_rows.cl."""
 
     name = "conv_integer_rows"
-    rows = 6
+    rows, run = 6, 512
     max_spatial = 2
 
     def check(self, node: TypedNode) -> Refusal | None:
@@ -88,13 +88,14 @@ class IntegerConvRows(IntegerConv):
         numbers, result, g = self.sizes(node), self.result(node), self.geometry(node)
         columns, maps = 2 * self.caps.lanes("float"), numbers["M"] // numbers["GROUPS"]
         packed = pack_weights(self._shifted(node), numbers["GROUPS"], columns)
-        defines = self.defines(node, result) | {"ROWS": self.rows, "VEC": columns // 2}
-        defines["W"] = C_TYPES[DType.of(packed.dtype)]
+        defines = self.defines(node, result) | {"ROWS": self.rows, "RUN": self.run, "VEC": columns // 2}
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
+        src = node.inputs[0]
+        assert src is not None
+        wide = Scratch(f"scratch:{node.name}:0", 4 * src.size)
         arguments: tuple[Argument, ...] = (
-            Read(node.node.inputs[0]),
+            wide,
             Constant(packed),
-            read(node, self.ports.first_zero),
             read(node, self.ports.bias),
             Write(node.node.outputs[0]),
             *named(numbers, names),
@@ -102,8 +103,12 @@ class IntegerConvRows(IntegerConv):
         )
         pixels = int(np.prod(g.output))
         work = (ceil_div(pixels, self.rows), numbers["GROUPS"] * ceil_div(maps, columns), node.outputs[0].dims[0])
-        source = assemble("conv_integer_rows.cl", defines, result.source)
-        return (Launch("conv_integer_rows.cl", source, self.name, arguments, work, (1, 1, 1)),)
+        file, source = "conv_integer_rows.cl", assemble("conv_integer_rows.cl", defines, result.source)
+        given = (Read(node.node.inputs[0]), read(node, self.ports.first_zero), wide, *ints(src.size))
+        return (
+            Launch(file, source, "widen", given, (ceil_div(src.size, self.run),), (1,)),
+            Launch(file, source, self.name, arguments, work, (1, 1, 1)),
+        )
 
     def _shifted(self, node: TypedNode) -> NDArray[np.integer]:
         """The weights less their zero points."""
@@ -115,13 +120,12 @@ class IntegerConvRows(IntegerConv):
         return whole - zero.value.astype(np.int16).reshape(-1, *(1,) * (whole.ndim - 1))
 
 
-def pack_weights(weights: NDArray[np.integer], groups: int, columns: int) -> NDArray[np.integer]:
-    """[M, C, *K] as [groups, ceil(M / groups / columns), *K, C, columns], padded with zeros; int8 where it fits, else int16."""
+def pack_weights(weights: NDArray[np.integer], groups: int, columns: int) -> NDArray[np.float32]:
+    """[M, C, *K] as [groups, ceil(M / groups / columns), *K, C, columns], padded with zeros, in float32."""
     maps, channels = weights.shape[:2]
     own, elements = maps // groups, int(np.prod(weights.shape[2:]))
     blocks = ceil_div(own, columns)
-    small = not weights.size or (weights.min() >= -128 and weights.max() <= 127)
-    padded = np.zeros((groups, blocks * columns, channels, elements), np.int8 if small else np.int16)
+    padded = np.zeros((groups, blocks * columns, channels, elements), np.float32)
     padded[:, :own] = weights.reshape(groups, own, channels, elements)
     return np.ascontiguousarray(padded.reshape(groups, blocks, columns, channels, elements).transpose(0, 1, 4, 3, 2))
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from dovetail.device import DType, TensorType, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.capabilities import Capabilities
@@ -115,12 +117,13 @@ def result_of(node: TypedNode, ports: Ports, caps: Capabilities, places: Places,
     defines |= {
         **storage(scales[0].dtype, "S"),
         "REAL": "double" if caps.fp64 else "float",
-        "RESULT_ARGS": "".join(f", __global const S* {n}_scale" for n in "aby") + ", __global const T* y_zero",
+        "RESULT_ARGS": "".join(f", __global const S* restrict {n}_scale" for n in "aby") + ", __global const T* restrict y_zero",
         "STORE_SUM(o, s, z, m, n)": f"(dst[o] = quantized(s, {a}, {b}, {y}, y_zero[{places.result.of(zero)}]))",
     }
+    bounds = np.iinfo(dst.numpy)
     source = (
         "static T quantized(int s, REAL a, REAL b, REAL y, T zero) {\n"
         "  const REAL real = rint((REAL)s * (a * b) / y) + (REAL)zero;\n"
-        f"  return real != real ? (T)0 : convert_{C_TYPES[dst]}_sat(real);\n}}\n"
+        f"  return (T)clamp(real == real ? real : (REAL)0, (REAL)({bounds.min}), (REAL){bounds.max});\n}}\n"
     )
     return Result(source, defines, tuple(read(node, index) for index in (*ports.scales, ports.result_zero)))
