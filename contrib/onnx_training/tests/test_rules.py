@@ -157,6 +157,21 @@ CASES = [
     *(case("ScatterND", real(4, 3), np.array([[3], [0]]), real(2, 3), reduction=r) for r in ("none", "add")),
     case("TopK", real(3, 5), ints(2), axis=-1, outputs=2),
     case("CumSum", real(3, 4), np.array(1), exclusive=True),
+    case("Shrink", real(3, 5), lambd=0.9, bias=0.3),
+    *(
+        case("Einsum", *(real(*shape) for shape in shapes), equation=equation)
+        for equation, shapes in {
+            "ij,jk->ik": [(2, 3), (3, 4)],
+            "b...i,...ij": [(2, 1, 3), (2, 3, 2)],
+            "ij,kj,k->": [(2, 3), (4, 3), (4,)],
+            "ij->j": [(2, 3)],
+            "ij,ij->ij": [(1, 3), (2, 3)],
+        }.items()
+    ),
+    case("GroupNormalization", real(2, 4, 3), real(4), real(4), num_groups=2),
+    case("GroupNormalization", real(2, 4, 3), real(2), real(2), num_groups=2, version=18),
+    *(case("DepthToSpace", real(1, 8, 2, 3), blocksize=2, mode=mode) for mode in ("DCR", "CRD")),
+    case("SpaceToDepth", real(2, 1, 4, 6), blocksize=2),
     case("Trilu", real(3, 4), np.array(1), upper=False),
     *(case(name, real(2, 3, 4), axis=1) for name in ("Softmax", "LogSoftmax")),
     *(case(name, real(2, 3, 2), axis=1, version=1) for name in ("Softmax", "LogSoftmax")),

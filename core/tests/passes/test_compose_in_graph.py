@@ -14,7 +14,7 @@ from dovetail.ops.add import Add
 from dovetail.ops.if_ import If
 from dovetail.ops.mul import Mul
 from dovetail.ops.neg import Neg
-from dovetail.passes.compose_in_graph import compose_in_graph
+from dovetail.passes.compose_in_graph import MAX_ROUNDS, compose_in_graph
 
 
 class Plus(Operator):
@@ -160,6 +160,19 @@ def test_reading_what_depends_on_the_node_is_a_cycle() -> None:
     nodes = tuple(Node(n.name, Later(how="own") if n.name == "own" else n.op, n.inputs, n.outputs) for n in model.graph.nodes)
     with pytest.raises(GraphError, match="cycle"):
         run(Model(model.graph.replace(nodes=nodes)), X)
+
+
+def test_waiting_for_one_another_is_bounded() -> None:
+    def chain(length: int) -> Model:
+        g = GraphBuilder()
+        x = g.input("x", "float32", [2])
+        for i in range(length):
+            g.node(Plus(other=f"v{i + 1}" if i + 1 < length else "x"), x, outputs=[f"v{i}"])
+        return g.model(["v0"])
+
+    np.testing.assert_array_equal(run(chain(MAX_ROUNDS), X)[0], (MAX_ROUNDS + 1) * X)
+    with pytest.raises(OperatorError, match="waits for others that wait for others, more than 32 deep"):
+        run(chain(MAX_ROUNDS + 1), X)
 
 
 def test_growth_is_bounded() -> None:

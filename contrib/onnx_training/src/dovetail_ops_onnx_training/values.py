@@ -96,7 +96,12 @@ class Value:
         return self.apply(Sub(), other)
 
     def __mul__(self, other: "Value | float") -> "Value":
-        return self.apply(Mul(), other)
+        value = self._value(other)
+        for one, rest in ((self, value), (value, self)):
+            # Derivatives begin with a 1, which need not be multiplied with.
+            if one.rank == 0 and one.type.value is not None and one.type.value == 1 and one.dtype is rest.dtype:
+                return rest
+        return self.apply(Mul(), value)
 
     def __truediv__(self, other: "Value | float") -> "Value":
         return self.apply(Div(), other)

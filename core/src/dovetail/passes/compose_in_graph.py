@@ -16,7 +16,10 @@ from dovetail.passes.eliminate import drop_dead_nodes
 from dovetail.passes.schedule import schedule
 from dovetail.passes.unfuse_post_ops import unfuse_post_ops
 
-__all__ = ["compose_in_graph"]
+__all__ = ["MAX_ROUNDS", "compose_in_graph"]
+
+MAX_ROUNDS = 32
+"""How often nodes may wait for others: each round types the whole graph anew. Second derivatives need two."""
 
 _ROOM = 5_000
 """Nodes that a graph may gain, on top of twenty times those it has: each of such operators may multiply it."""
@@ -30,12 +33,18 @@ def compose_in_graph(graph: Graph, limit: int | None = None) -> Graph:
     without bound, and what `type_and_fold` raises.
     """
     most = _ROOM + 20 * len(graph.nodes)
-    while waiting := [node for node in graph.nodes if node.op.has_compose_in()]:
+    for _ in range(MAX_ROUNDS):
+        waiting = [node for node in graph.nodes if node.op.has_compose_in()]
+        if not waiting:
+            return graph
         graph = _expanded(graph, waiting, limit)
         if len(graph.nodes) > most:
             raise OutOfMemory(
                 f"node {waiting[0]} and others of its kind make a graph of {len(graph.nodes):,} nodes; the limit is {most:,}"
             )
+    left = next((node for node in graph.nodes if node.op.has_compose_in()), None)
+    if left is not None:
+        raise OperatorError(f"node {left} waits for others that wait for others, more than {MAX_ROUNDS} deep")
     return graph
 
 

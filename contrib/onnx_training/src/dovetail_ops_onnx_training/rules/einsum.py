@@ -1,0 +1,42 @@
+"""The derivative of Einsum."""
+
+import itertools
+import string
+from collections import Counter
+from typing import Any
+
+from dovetail.op import OperatorError
+from dovetail.ops.einsum import Einsum
+
+
+def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:
+    """dX = the Einsum of dY and the other inputs with the labels of X; the same along labels that only X has."""
+    terms, output = _labels(op.equation.replace(" ", ""), [x.rank for x in inputs])
+    found = []
+    for i, (x, own) in enumerate(zip(inputs, terms, strict=True)):
+        if len(set(own)) < len(own):
+            raise OperatorError(f"Einsum {op.equation!r} has a label twice in a term; accepted for derivatives: once")
+        others = [term for j, term in enumerate(terms) if j != i]
+        kept = [label for label in own if label in set(output).union(*others)]
+        equation = f"{','.join([output, *others])}->{''.join(kept)}"
+        dx = gradients[0].apply(Einsum(equation=equation), *(other for j, other in enumerate(inputs) if j != i))
+        sizes = dict(zip(kept, dx.dims, strict=True))
+        dx = dx.reshape([sizes.get(label, 1) for label in own])
+        stretched = [axis for axis, size in enumerate(x.dims) if size == 1 and dx.dims[axis] != 1]
+        found.append(dx.sum(stretched).expand(x.dims))
+    return tuple(found)
+
+
+def _labels(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """The terms and the output with letters for all axes, those of `...` included."""
+    left, arrow, output = equation.partition("->")
+    terms = left.split(",")
+    if not arrow:
+        counts = Counter(left.replace(",", "").replace("...", ""))
+        output = ("..." if "..." in left else "") + "".join(sorted(label for label, n in counts.items() if n == 1))
+    hidden = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True) if "..." in term]
+    unused = itertools.islice((c for c in string.ascii_letters if c not in equation), max(hidden, default=0))
+    letters = "".join(unused)
+    counts_of = iter(hidden)
+    written = [term.replace("...", letters[len(letters) - next(counts_of) :]) if "..." in term else term for term in terms]
+    return written, output.replace("...", letters)
