@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pyopencl as cl
 from numpy.typing import NDArray
 
 from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Graph, Node, Reorder, TensorType, TypedNode
@@ -45,6 +46,9 @@ UNOPTIMISED = ("--build-options", "-cl-opt-disable")
 
 ELSEWHERE = {"tiles_matrix.cl": "inline PTX, which only NVIDIA's compiler takes"}
 """Kernels and files of cl/ that Oclgrind cannot run, each with the reason."""
+
+CHANGED = ((_conv_winograd, "_BETTER", 1e9),)
+"""Modules, names and values: kernels are to run at small sizes too, where they do not pay."""
 
 PLANTED = {
     "Invalid write": "__kernel void k(__global int* x, __global int* y) { y[get_global_id(0) + 1] = 1; }",
@@ -392,13 +396,9 @@ class KeepBuffers:
     kept: ClassVar[list[Any]] = []
 
     def __getattr__(self, name: str) -> Any:
-        import pyopencl as cl
-
         return getattr(cl, name)
 
     def Buffer(self, *arguments: Any, **options: Any) -> Any:  # noqa: N802  # pyopencl's name
-        import pyopencl as cl
-
         self.kept.append(cl.Buffer(*arguments, **options))
         return self.kept[-1]
 
@@ -417,8 +417,6 @@ class Log:
 
 def check_tool(device: OpenCLDevice, log: Log) -> None:
     """Raise RuntimeError when a planted defect goes unseen."""
-    import pyopencl as cl
-
     context = device._context
     queue = cl.CommandQueue(context)
     for word, source in PLANTED.items():
@@ -450,7 +448,8 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
     if info is None or "Oclgrind" not in info.full_name:
         raise RuntimeError(f"this is not Oclgrind's device: {found}")
     setattr(buffers, "cl", KeepBuffers())  # noqa: B010  # for mypy, which knows what a module is
-    setattr(_conv_winograd, "_BETTER", 1e9)  # noqa: B010  # it is to run at small sizes too, where it does not pay
+    for module, name, value in CHANGED:
+        setattr(module, name, value)
     own = OpenCLDevice(info)
     check_tool(own, log)
     devices = as_kinds(info, own.caps)
