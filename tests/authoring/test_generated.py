@@ -44,12 +44,13 @@ def check_plugin(environment: Any, folder: Path, name: str, kind: str, key: str)
     found = [(p["kind"], p["key"], p["state"]) for p in listed if p["distribution"] == name]
     assert (kind, key, "found") in found
     assert {state for _, _, state in found} == {"found"}
-    (loaded,) = json.loads(environment.dovetail("plugins", "info", name, "--json", cwd=folder).stdout)["plugins"]
-    assert loaded["state"] == "loaded"
-    assert loaded["provides"]
-    (tested,) = json.loads(environment.dovetail("plugins", "test", name, "--json", cwd=folder).stdout)["plugins"]
-    assert tested["ok"]
-    assert tested["counts"]["passed"] > 10
+    for loaded in json.loads(environment.dovetail("plugins", "info", name, "--json", cwd=folder).stdout)["plugins"]:
+        assert loaded["state"] == "loaded"
+        assert loaded["provides"]
+    tested = json.loads(environment.dovetail("plugins", "test", name, "--json", cwd=folder).stdout)["plugins"]
+    assert len(tested) == len(found)
+    assert all(one["ok"] for one in tested)
+    assert all(one["counts"]["passed"] > 10 for one in tested)
 
 
 @pytest.mark.parametrize("kind", NEW)
