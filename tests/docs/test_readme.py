@@ -33,7 +33,7 @@ def test_example() -> None:
     result, *report = printed.getvalue().splitlines()
     assert result == "[[2. 4. 6.]]"
     assert len(report) == 1
-    assert "com.acme::Scale" in report[0]
+    assert re.fullmatch(r"scale \(com.acme::Scale\) on [A-Z.0-9]+ by ref of session \(__main__\)", report[0])
 
 
 def table() -> dict[str, tuple[str, str]]:

@@ -173,6 +173,13 @@ def test_a_property_of_the_core_that_is_misspelt(toy_core: Any, monkeypatch: pyt
         assert (caught.value.message, caught.value.hint) == (f"A has no option {name!r}", hint)
 
 
+def test_a_report_in_words(toy_core: Any) -> None:
+    core, _ = toy_core(A=nothing)
+    report = core.compile_model(chain(), "A").report()
+    assert str(report).splitlines() == [str(node) for node in report.nodes]
+    assert re.match(r"relu \(Relu\) on A.0 by \w+ of \S", str(report))
+
+
 def test_device_properties_reach_the_device(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     core, opened = toy_core(A=nothing)
     core.set_property("A", {"SPEED": 1, "COLOUR": "red"})

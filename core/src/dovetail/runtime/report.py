@@ -45,6 +45,10 @@ class NodePlacement:
     inputs: tuple[ValuePlacement, ...] = ()
     outputs: tuple[ValuePlacement, ...] = ()
 
+    def __str__(self) -> str:
+        """Node, operator, device, kernel with post-ops, and package: `conv1 (Conv) on ACME.0 by direct + relu of npu 1.0`."""
+        return f"{self.name} ({self.op}) on {self.device} by {' + '.join((self.kernel, *self.post_ops))} of {self.provider}"
+
 
 @dataclass(frozen=True)
 class PlanReport:
@@ -60,6 +64,10 @@ class PlanReport:
     seconds: Mapping[str, float] = field(default_factory=dict)
     reorders: int = 0
     deferred: int = 0
+
+    def __str__(self) -> str:
+        """A line for each node."""
+        return "\n".join(map(str, self.nodes))
 
     def followed_by(self, later: "PlanReport") -> "PlanReport":
         """This plan and the one that was made for its deferred nodes, as one."""
