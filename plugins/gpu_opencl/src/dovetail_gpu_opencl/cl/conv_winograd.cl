@@ -18,8 +18,8 @@
 #define T float
 #define ACC float
 #define VEC 8
-#define EVEN(a, b) ((float8)((a).even, (b).even))
-#define ODD(a, b) ((float8)((a).odd, (b).odd))
+#define EVEN(a, b) ((float8)((a).s0, (a).s2, (a).s4, (a).s6, (b).s0, (b).s2, (b).s4, (b).s6))
+#define ODD(a, b) ((float8)((a).s1, (a).s3, (a).s5, (a).s7, (b).s1, (b).s3, (b).s5, (b).s7))
 #endif
 #ifndef POST_ARGS
 #define POST_ARGS
