@@ -153,7 +153,7 @@ class Operators:
             hints += [f"{r.distribution}: {r.hint.rstrip('.')}." for r in stopped]
         elif domain and not known:
             hints.append(f"Install a package with an entry point {domain!r} in the group {HOST}.ops.")
-        hints.append("Or define the operator in a file and add it: core.add_extension('my_ops.py').")
+        hints.append("Or define the operator in a file and add it: core.add_extension('my_ops.py'), on the command line by -l.")
         error = UnknownOperator(f"no operator {printable(name)} is known{self._packs_in_words(domain)}", hint=" ".join(hints))
         error.__cause__ = next((self._ledger.refusal(r).__cause__ for r in self._packs(domain) if r.state == "failed"), None)
         return error
