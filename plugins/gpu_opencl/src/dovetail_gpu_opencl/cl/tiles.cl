@@ -269,7 +269,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
   for (int r = 0; r < RESULTS; ++r) {
     acc[r] = 0;
 #pragma unroll
-    for (int s = 0; s < SPLITS; ++s) acc[r] += ((volatile __global ACC*)sums_at)[s * (TILES * TILE_M * TILE_N) + r * CELLS];
+    for (int s = 0; s < SPLITS; ++s) acc[r] += sums_at[s * (TILES * TILE_M * TILE_N) + r * CELLS];
   }
 #endif
 #if SLICES > 1

@@ -375,7 +375,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_matrix(
     RESULT sum = (RESULT)(0);
 #if SPLITS > 1
 #pragma unroll
-    for (int s = 0; s < SPLITS; ++s) sum += *(volatile __global RESULT*)(own + s * (TILES * TOTAL) + e);
+    for (int s = 0; s < SPLITS; ++s) sum += *(__global const RESULT*)(own + s * (TILES * TOTAL) + e);
 #else
 #pragma unroll
     for (int s = 0; s < SLICES; ++s)
