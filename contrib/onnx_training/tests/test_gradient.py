@@ -1,13 +1,17 @@
 """Gradient in graphs and files: what is differentiated, at which values, where; and what is refused."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
+from dovetail.cli import program
 from dovetail.errors import OperatorError, OutOfMemory
 from dovetail.graph import DType, GraphBuilder, Model
 from dovetail.op import Operator
@@ -32,12 +36,18 @@ def run(core: dovetail.Core, model: Model, feeds: dict[str, Array], device: str 
 
 def file(core: dovetail.Core, nodes: list[Any], inputs: dict[str, Array], outputs: list[str], weights: Any = ()) -> Model:
     """An ONNX file of these nodes, read."""
+    return core.read_model(content(nodes, inputs, outputs, weights), format="onnx")
+
+
+def content(nodes: list[Any], inputs: dict[str, Array], outputs: list[str], weights: Any = ()) -> bytes:
+    """An ONNX file of these nodes."""
     infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()]
     results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
     tensors = [numpy_helper.from_array(a, n) for n, a in dict(weights).items()]
     graph = helper.make_graph(nodes, "graph", infos, results, tensors)
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid(TRAINING, 1)]
-    return core.read_model(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString(), format="onnx")
+    serialized: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+    return serialized
 
 
 def gradient(inputs: list[str], outputs: list[str], **attributes: Any) -> Any:
@@ -165,6 +175,22 @@ def test_dropout_that_drops_is_refused(core: dovetail.Core) -> None:
     g.node(Gradient(xs=("x",), y="y"), x, outputs=["dx"])
     with pytest.raises(OperatorError, match="accepted: a float tensor whose shape does not depend on data"):
         run(core, g.model(["dx", "mask"]), {"x": np.ones(50, np.float32)})
+
+
+def test_the_program_tells_what_becomes_of_it(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Tanh", ["x"], ["y"], name="tanh"), gradient(["x"], ["dx"], xs=["x"], y="y")]
+    (tmp_path / "g.onnx").write_bytes(content(nodes, {"x": X}, ["dx"]))
+
+    def told(*arguments: str) -> Any:
+        result = CliRunner().invoke(program, [*arguments, "--json"], prog_name="dovetail", catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    (numpy_device,) = (d for d in told("info", str(tmp_path / "g.onnx"))["devices"] if d["device"] == "NUMPY")
+    assert numpy_device["error"] is None
+    assert f"{TRAINING}::Gradient" in {row["operator"] for row in numpy_device["operators"]}
+    (candidate,) = told("plugins", "which", f"{TRAINING}::Gradient", "--device", "NUMPY")["candidates"]
+    assert "composition" in json.dumps(candidate)
 
 
 # --- operators of others ---------------------------------------------------------------------------------------------

@@ -222,13 +222,14 @@ def _definition(node: "Node") -> "type[Operator] | None":
 def _support(core: "Core", model: "Model", graph: "Graph", device: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     from dovetail.errors import DovetailError, UnknownOption
 
-    operators = {node.name: node.op.key for node in graph.nodes}
+    # Answers are for the model's nodes, of which some have become others before they are asked for.
+    operators = {node.name: node.op.key for node in (*model.graph.nodes, *graph.nodes)}
     told: dict[str, Any] = {
         "device": device,
         "provider": core.plugins.owner("devices", device.partition(".")[0].lower()).provider,
         "error": None,
         "accepted": 0,
-        "nodes": len(operators),
+        "nodes": len(graph.nodes),
         "operators": [],
         "refused": [],
     }
@@ -358,12 +359,12 @@ def _operator_row(row: dict[str, Any], described: dict[str, Any]) -> list[str]:
 def _support_cell(row: dict[str, Any], device: dict[str, Any]) -> str:
     if device["error"]:
         return "error"
-    if not row["analyzed"]:
-        return "folded"
     ways = Counter[str]()
     for one in device["operators"]:
         if one["operator"] == row["operator"]:
             ways[one["way"]] += one["nodes"]
+    if not row["analyzed"] and not ways:
+        return "folded"
     ways["refused"] = sum(r["operator"] == row["operator"] for r in device["refused"])
     ways["left out"] = row["analyzed"] - ways.total()
     shown = {way: number for way, number in ways.items() if number > 0}

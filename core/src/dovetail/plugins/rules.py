@@ -153,7 +153,8 @@ def claim(operator: type[Operator], languages: Iterable[str], dtype: str = "") -
     if fitting:
         listed = [dtypes for dtypes in fitting if dtypes is not None]
         return Suitability((KERNEL,), frozenset().union(*listed) if len(listed) == len(fitting) else None)
-    grade = COMPOSITION if operator.has_composition() else REFERENCE if operator.has_reference() else NOTHING
+    composed = operator.has_composition() or operator.has_compose_in()
+    grade = COMPOSITION if composed else REFERENCE if operator.has_reference() else NOTHING
     return Suitability((grade,))
 
 
