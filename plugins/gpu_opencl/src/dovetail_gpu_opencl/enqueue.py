@@ -1,4 +1,4 @@
-"""Launches without an event each, which pyopencl cannot do: on NVIDIA's driver an event costs as much as a small kernel."""
+"""Launches without an event each, which pyopencl cannot do: NVIDIA's driver and device take time for every event."""
 
 import ctypes
 import functools
