@@ -1,4 +1,4 @@
-"""Conv: as a matrix product, by rows, depthwise or by Winograd's algorithm on CPUs; tiled on GPUs; directly where these refuse."""
+"""Conv: as a matrix product, by rows, depthwise or by Winograd's algorithm on CPUs; tiled on GPUs; directly where none fits."""
 
 import numpy as np
 from numpy.typing import NDArray
