@@ -1,5 +1,6 @@
 """Trees as arrays: where samples end, and what the leaves there add up to."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,7 @@ class Trees:
     roots: Array
     members: dict[int, Array]
 
-    @property
+    @functools.cached_property
     def features(self) -> int:
         """How many features the trees read at least."""
         return int(self.feature[self.mode != LEAF].max(initial=-1)) + 1
@@ -68,9 +69,13 @@ class Trees:
                     found[chosen] = tests[number](given[chosen], value[chosen])
                 else:
                     found[chosen] = [g in self.members[int(n)] for g, n in zip(given[chosen], node[chosen], strict=True)]
-        return found | (np.isnan(given) & self.missing[node]) if self.missing.any() else found
+        return found | (np.isnan(given) & self.missing[node]) if self._tracks else found
 
-    @property
+    @functools.cached_property
+    def _tracks(self) -> bool:
+        return bool(self.missing.any())
+
+    @functools.cached_property
     def _modes(self) -> list[int]:
         return [int(number) for number in np.unique(self.mode) if number != LEAF]
 
@@ -107,7 +112,11 @@ class Leaves:
 
     def held(self, at: Array, targets: int) -> Array:
         """Whether the leaves [samples, trees] hold anything for a target: [samples, targets]."""
-        return Leaves(self.start, self.target, np.ones_like(self.weight)).total(at, targets, "SUM", np.float32) > 0
+        return self._ones.total(at, targets, "SUM", np.float32) > 0
+
+    @functools.cached_property
+    def _ones(self) -> "Leaves":
+        return Leaves(self.start, self.target, np.ones_like(self.weight))
 
 
 def of_nodes(

@@ -53,17 +53,23 @@ class TreeEnsembleClassifier_1(TreeNodes):  # noqa: N801  # <op_type>_<since>
         at = trees.leaves(x)
         scores = leaves.total(at, max(2, len(classes)), "SUM", x.dtype)
         if self._binary:
-            share = not np.any(self.numbers("class_weights") < 0)
+            share = self._share
             score = scores.sum(axis=1) + self.base(1).astype(x.dtype)
             pair = classes if len(classes) == 2 else np.array(["0", "1"], object) if classes.dtype == object else np.array([0, 1])
             chosen = pair[(score > (0.5 if share else 0)).astype(int)]
             return chosen, two_classes(score, self.post_transform, positive=share).astype(np.float32)
         base = self.base(len(classes)).astype(x.dtype)
         scores = scores + base
-        held = scores if self.numbers("base_values").size else np.where(leaves.held(at, len(classes)), scores, -np.inf)
+        # A score that is not 0 was held by some leaf.
+        all_held = self.numbers("base_values").size or np.all(scores != 0)
+        held = scores if all_held else np.where(leaves.held(at, len(classes)), scores, -np.inf)
         return classes[np.argmax(held, axis=1)], transformed(scores, self.post_transform).astype(np.float32)
 
-    @property
+    @functools.cached_property
+    def _share(self) -> bool:
+        return not np.any(self.numbers("class_weights") < 0)
+
+    @functools.cached_property
     def _binary(self) -> bool:
         return len(set(self.class_ids)) == 1 and len(self.classlabels_int64s or self.classlabels_strings) <= 2
 
