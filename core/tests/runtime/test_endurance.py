@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -187,6 +187,15 @@ class Interrupts(Operator):
         return X
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl+C raises KeyboardInterrupt, even if these tests run in the background, where shells have it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_run_that_is_interrupted(device: str) -> None:
     """Ctrl+C in the middle of a run ends it with KeyboardInterrupt; the next run of the same request is right."""
