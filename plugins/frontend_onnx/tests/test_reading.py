@@ -284,6 +284,26 @@ except Exception as error:
     assert done.stdout == "'@@@@' (Relu)\nFormatError <bytes>: a name in the file is not UTF-8\n"
 
 
+@pytest.mark.parametrize("implementation", ["upb", "python"])
+def test_the_onnx_package_is_imported_only_for_old_models(build: Any, saved: Any, implementation: str) -> None:
+    relu = [helper.make_node("Relu", ["x"], ["y"])]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    old = build(relu, [x], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])], opsets={"": 6}, ir_version=3)
+    script = """
+import pathlib, sys
+from dovetail_frontend_onnx import dovetail_read_model, messages
+assert dovetail_read_model(pathlib.Path(sys.argv[1]), {}).opsets == {"": 17}
+assert "onnx" not in sys.modules
+assert dovetail_read_model(bytes.fromhex(sys.argv[2]), {}).opsets == {"": 13}
+import onnx
+assert all(getattr(onnx, name) is getattr(messages, name) for name in messages.__all__ if name.endswith("Proto"))
+"""
+    environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": implementation}
+    command = [sys.executable, "-c", script, str(saved(build(relu))), old.SerializeToString().hex()]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def _float(name: str) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto
 
 from dovetail.frontend import FormatError
+from dovetail_frontend_onnx.messages import ModelProto, NodeProto
 
 __all__ = ["check_cost"]
 

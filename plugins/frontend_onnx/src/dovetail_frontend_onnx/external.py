@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto
 
 from dovetail.frontend import FormatError, ModelSource, OutOfMemory, printable
+from dovetail_frontend_onnx.messages import TensorProto
 
 __all__ = ["ExternalData"]
 

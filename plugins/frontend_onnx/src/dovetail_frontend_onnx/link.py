@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from onnx import AttributeProto
-
 from dovetail.frontend import FormatError, Graph, GraphError, Node, TensorType, UnboundOperator, printable
 from dovetail_frontend_onnx.context import Context, label, located
+from dovetail_frontend_onnx.messages import AttributeProto
 from dovetail_frontend_onnx.templates import Attribute, FunctionTemplate, GraphTemplate, NodeTemplate, Reference
 
 __all__ = ["MAX_DEPTH", "FunctionId", "Linker"]

@@ -9,7 +9,8 @@ from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import GraphProto, ModelProto, TensorProto
+
+from dovetail_frontend_onnx.messages import GraphProto, ModelProto, TensorProto
 
 __all__ = ["LARGE", "Parts", "read_parts"]
 

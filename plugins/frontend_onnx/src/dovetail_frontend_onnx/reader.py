@@ -3,19 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no type information
-from onnx import FunctionProto, ModelProto
 
 from dovetail.frontend import FormatError, GraphError, Model, ModelSource, OutOfMemory, printable, validate
 from dovetail_frontend_onnx.context import Context, located
 from dovetail_frontend_onnx.cost import check_cost
 from dovetail_frontend_onnx.external import ExternalData
 from dovetail_frontend_onnx.link import FunctionId, Linker, function_label
+from dovetail_frontend_onnx.messages import IR_VERSION, FunctionProto, ModelProto
+from dovetail_frontend_onnx.opsets import is_old
 from dovetail_frontend_onnx.parts import read_parts
 from dovetail_frontend_onnx.sniff import HEAD, foreign, why_no_protobuf
 from dovetail_frontend_onnx.templates import FunctionTemplate, read_function, read_graph, read_opsets, value_names
-from dovetail_frontend_onnx.upgrade import is_old, upgraded
 
 __all__ = ["read"]
 
@@ -69,7 +68,10 @@ def _message(content: bytes, size: int) -> ModelProto:
 
 def _read(proto: ModelProto, context: Context) -> Model:
     _check_header(proto)
-    proto = upgraded(proto)
+    if is_old(proto):
+        from dovetail_frontend_onnx.upgrade import upgraded  # here, because it needs all of package onnx
+
+        proto = upgraded(proto)
     opsets = read_opsets(proto.opset_import)
     functions = _Functions(context, _function_protos(proto.functions))
     values = _model_values(proto) if proto.functions else set()
@@ -83,7 +85,7 @@ def _read(proto: ModelProto, context: Context) -> Model:
 
 
 def _check_header(proto: ModelProto) -> None:
-    newest = int(onnx.IR_VERSION)
+    newest = int(IR_VERSION)
     if not 1 <= proto.ir_version <= newest:
         version = f"the IR version is {proto.ir_version}" if proto.HasField("ir_version") else "there is no ir_version"
         raise FormatError(

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto, TypeProto, ValueInfoProto
-from onnx.defs import onnx_opset_version
 
 from dovetail.frontend import (
     Dim,
@@ -28,8 +26,18 @@ from dovetail.frontend import (
     printable,
 )
 from dovetail_frontend_onnx.context import Context, label, located
+from dovetail_frontend_onnx.messages import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    NodeProto,
+    OperatorSetIdProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+)
+from dovetail_frontend_onnx.opsets import OLDEST_OPSET, newest_opset
 from dovetail_frontend_onnx.tensors import data_type, read_dims, read_sparse, read_tensor
-from dovetail_frontend_onnx.upgrade import OLDEST_OPSET
 
 __all__ = [
     "Attribute",
@@ -129,7 +137,7 @@ def read_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
         domain = _domain(_text(item.domain, "a domain in opset_import"))
         if found.setdefault(domain, item.version) != item.version:
             raise FormatError(f"opset_import has the domain '{printable(domain)}' as version {found[domain]} and {item.version}")
-        newest = onnx_opset_version() if domain == "" else 2**31 - 1
+        newest = newest_opset(item.version) if domain == "" else 2**31 - 1
         oldest = OLDEST_OPSET if domain == "" else 1
         if not oldest <= item.version <= newest:
             raise FormatError(

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import SparseTensorProto, TensorProto
 
 from dovetail.frontend import DType, FormatError, UsageError, as_constant, printable
 from dovetail_frontend_onnx.context import Context
+from dovetail_frontend_onnx.messages import SparseTensorProto, TensorProto
 
 __all__ = ["data_type", "read_sparse", "read_tensor"]
 

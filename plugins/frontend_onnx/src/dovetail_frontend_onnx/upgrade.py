@@ -4,33 +4,20 @@ import onnx
 from onnx import ModelProto, helper, numpy_helper, shape_inference, version_converter
 
 from dovetail.frontend import FormatError, printable
+from dovetail_frontend_onnx.opsets import versions
 
-__all__ = ["OLDEST_OPSET", "is_old", "upgraded"]
+__all__ = ["upgraded"]
 
-OLDEST_OPSET = 7
-"""The oldest version of ONNX's operator set that is read as it stands."""
 _TARGET = 13
 """Broadcasting by axis, and attributes that became inputs, are gone there."""
 
 
-def is_old(proto: ModelProto) -> bool:
-    """Whether the model imports an operator set that has to be converted."""
-    versions = _versions(proto)
-    return bool(versions) and 1 <= versions[0] < OLDEST_OPSET
-
-
-def _versions(proto: ModelProto) -> list[int]:
-    return [item.version for item in proto.opset_import if item.domain in ("", "ai.onnx")]
-
-
 def upgraded(proto: ModelProto) -> ModelProto:
-    """The model itself, or a converted copy where it imports an older operator set. Raises `FormatError`."""
-    if not is_old(proto):
-        return proto
-    versions = _versions(proto)
+    """A converted copy. Raises `FormatError`."""
+    version = versions(proto)[0]
     hint = "accepted: 7 and later, and older ones that onnx.version_converter converts"
     if any(item.data_location == onnx.TensorProto.EXTERNAL for item in proto.graph.initializer):
-        raise FormatError(f"the model is of operator set {versions[0]} and has external data", hint=hint)
+        raise FormatError(f"the model is of operator set {version} and has external data", hint=hint)
     try:
         # The converter trusts its input; the checker does not.
         onnx.checker.check_model(proto)
@@ -40,7 +27,7 @@ def upgraded(proto: ModelProto) -> ModelProto:
         return version_converter.convert_version(copy, _TARGET)
     except Exception as error:  # C++ code that raises what it likes for a malformed model
         said = printable(" ".join(str(error).split()))
-        raise FormatError(f"the model is of operator set {versions[0]}, and converting it failed: {said}", hint=hint) from None
+        raise FormatError(f"the model is of operator set {version}, and converting it failed: {said}", hint=hint) from None
 
 
 def _slopes_by_channel(proto: ModelProto) -> None:
