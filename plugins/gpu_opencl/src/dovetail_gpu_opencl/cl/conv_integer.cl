@@ -6,7 +6,7 @@
 //
 // Layout: src and dst dense NCDHW (missing axes of size 1); wei dense [M][C][KD][KH][KW], C the input channels of a group; bia [M].
 // X_ZERO and W_ZERO(m) are zero points, read from x_zero and w_zero, which may be NULL. STORE_SUM(o, s, z, m, n) makes element o
-// of dst of the sum s for output channel m; RESULT_ARGS is what it reads (see kernels/_integer.py).
+// of dst of the sum s for output channel n; RESULT_ARGS is what it reads (see kernels/_integer.py).
 //
 // Tunables: the local size.
 #ifndef X
@@ -69,5 +69,5 @@ __kernel void conv_integer(__global const X* restrict src, __global const W* res
           const int z = z0 + kz * DILATION_Z, y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
           if (z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW) sum += (s[(z * IH + y) * IW + x] - left) * (*w - right);
         }
-  STORE_SUM(o, sum, 0, m, 0);
+  STORE_SUM(o, sum, 0, 0, m);
 }

@@ -1,18 +1,20 @@
 """Exact convolutions of 8-bit integers: by rows on CPUs, directly elsewhere."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TensorType, TypedNode
 from dovetail.spatial import ConvGeometry
-from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
-from dovetail_gpu_opencl.kernels._conv import named
+from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, ONE, Lines, Places, Ports, Result, given, read, result_of
+from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, channels_last, pack_weights
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
-from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scratch, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 
-__all__ = ["IntegerConvDirect", "IntegerConvRows"]
+__all__ = ["IntegerConvDirect", "IntegerConvRows", "windows_configurations", "windows_launches"]
 
 
 class IntegerConv(CLKernel):
@@ -47,33 +49,26 @@ class IntegerConv(CLKernel):
         groups: int = node.op.group  # type: ignore[attr-defined]  # a convolution
         return {"GROUPS": groups, "C": channels, "M": maps, **spatial_defines(self.geometry(node))}
 
-    def maps(self, node: TypedNode) -> Lines:
-        """The output channels."""
-        return Lines("m", self.weights(node).dims[0], "m")
-
     def result(self, node: TypedNode) -> Result:
         """What becomes of the sums."""
-        return result_of(node, self.ports, self.caps, Places(ONE, self.maps(node), ONE))
+        maps = Lines("n", self.weights(node).dims[0], "n")
+        return result_of(node, self.ports, self.caps, Places(ONE, maps, ONE), self.vec)
 
-    def defines(self, node: TypedNode, result: Result) -> dict[str, object]:
-        """Types, zero points and the bias."""
-        zero, own = (given(node, index) for index in (self.ports.first_zero, self.ports.second_zero))
+    @property
+    def vec(self) -> int:
+        """Results that are stored as one vector."""
+        return 1
+
+    def source_type(self, node: TypedNode) -> TensorType:
+        """The type of the first input."""
         assert node.inputs[0] is not None
-        return {
-            **result.defines,
-            "X": C_TYPES[node.inputs[0].dtype],
-            "W": C_TYPES[self.weights(node).dtype],
-            "X_ZERO": "0" if zero is None else "x_zero[0]",
-            "W_ZERO(m)": "0" if own is None else f"w_zero[{self.maps(node).of(own)}]",
-            "HAS_BIAS": given(node, self.ports.bias) is not None,
-        }
+        return node.inputs[0]
 
 
 class IntegerConvRows(IntegerConv):
-    """For CPUs: conv_integer_rows.cl."""
+    """For CPUs: integer_rows.cl. The channels of input and output may be innermost."""
 
     name = "conv_integer_rows"
-    rows, run = 6, 512
     max_spatial = 2
 
     def check(self, node: TypedNode) -> Refusal | None:
@@ -84,31 +79,16 @@ class IntegerConvRows(IntegerConv):
             return Refusal(Reason.ATTRIBUTE, "the weights or their zero points are no constant")
         return super().check(node)
 
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return windows_configurations(node)
+
+    @property
+    def vec(self) -> int:
+        return VECTOR
+
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        numbers, result, g = self.sizes(node), self.result(node), self.geometry(node)
-        columns, maps = 2 * self.caps.lanes("float"), numbers["M"] // numbers["GROUPS"]
-        packed = pack_weights(self._shifted(node), numbers["GROUPS"], columns)
-        defines = self.defines(node, result) | {"ROWS": self.rows, "RUN": self.run, "VEC": columns // 2}
-        names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
-        src = node.inputs[0]
-        assert src is not None
-        wide = Scratch(f"scratch:{node.name}:0", 4 * src.size)
-        arguments: tuple[Argument, ...] = (
-            wide,
-            Constant(packed),
-            read(node, self.ports.bias),
-            Write(node.node.outputs[0]),
-            *named(numbers, names),
-            *result.arguments,
-        )
-        pixels = int(np.prod(g.output))
-        work = (ceil_div(pixels, self.rows), numbers["GROUPS"] * ceil_div(maps, columns), node.outputs[0].dims[0])
-        file, source = "conv_integer_rows.cl", assemble("conv_integer_rows.cl", defines, result.source)
-        given = (Read(node.node.inputs[0]), read(node, self.ports.first_zero), wide, *ints(src.size))
-        return (
-            Launch(file, source, "widen", given, (ceil_div(src.size, self.run),), (1,)),
-            Launch(file, source, self.name, arguments, work, (1, 1, 1)),
-        )
+        zero, bias = read(node, self.ports.first_zero), read(node, self.ports.bias)
+        return windows_launches(node, self.sizes(node), self._shifted(node), zero, bias, self.result(node))
 
     def _shifted(self, node: TypedNode) -> NDArray[np.integer]:
         """The weights less their zero points."""
@@ -120,14 +100,41 @@ class IntegerConvRows(IntegerConv):
         return whole - zero.value.astype(np.int16).reshape(-1, *(1,) * (whole.ndim - 1))
 
 
-def pack_weights(weights: NDArray[np.integer], groups: int, columns: int) -> NDArray[np.float32]:
-    """[M, C, *K] as [groups, ceil(M / groups / columns), *K, C, columns], padded with zeros, in float32."""
-    maps, channels = weights.shape[:2]
-    own, elements = maps // groups, int(np.prod(weights.shape[2:]))
-    blocks = ceil_div(own, columns)
-    padded = np.zeros((groups, blocks * columns, channels, elements), np.float32)
-    padded[:, :own] = weights.reshape(groups, own, channels, elements)
-    return np.ascontiguousarray(padded.reshape(groups, blocks, columns, channels, elements).transpose(0, 1, 4, 3, 2))
+def windows_configurations(node: TypedNode) -> Sequence[LayerConfig]:
+    """Channels innermost on both sides, or plain, which costs as much as a reorder."""
+    rest, (src, dst) = (PLAIN,) * (len(node.inputs) - 1), (node.inputs[0], node.outputs[0])
+    assert src is not None
+    layouts = (NHWC, PLAIN) if dst.rank > 2 else (PLAIN,)
+    cost = {NHWC: 0, PLAIN: 1}
+    return [LayerConfig((a, *rest), (b,), cost=src.nbytes * cost[a] + dst.nbytes * cost[b]) for a in layouts for b in layouts]
+
+
+def windows_launches(
+    node: TypedNode, numbers: Mapping[str, int], weights: NDArray[np.integer], zero: Argument, bias: Argument, result: Result
+) -> tuple[Launch, ...]:
+    """The launches of a convolution by weights [M, C, *K] in whole numbers."""
+    src, dst = node.inputs[0], node.outputs[0]
+    assert src is not None
+    if not dst.size:
+        return ()
+    sums = Sums(numbers, dst.dims[0], dst.layout == PLAIN)
+    square = weights.reshape(*weights.shape[:2], *(1,) * (4 - weights.ndim), *weights.shape[2:])
+    wei, c_type = pack_weights(square, numbers["GROUPS"], sums.taps)
+    defines = {
+        "X": C_TYPES[src.dtype],
+        "W": c_type,
+        "B": c_type,
+        "X_ZERO(z, m)": "0" if isinstance(zero, Null) else "x_zero[0]",
+        "B_ZERO(z, n)": "0",
+        "HAS_BIAS": not isinstance(bias, Null),
+    }
+    given = Read(node.node.inputs[0])
+    channels, pixels = src.dims[1], int(np.prod(src.dims[2:]))
+    if src.layout != PLAIN or 1 in (channels, pixels):
+        return (sums.launch(defines, result, given, wei, zero, bias, Write(node.node.outputs[0])),)
+    scratch = Scratch(f"scratch:{node.name}:0", src.nbytes)
+    main = sums.launch(defines, result, scratch, wei, zero, bias, Write(node.node.outputs[0]))
+    return (channels_last(main, given, scratch, src.dims[0], channels, pixels), main)
 
 
 class IntegerConvDirect(IntegerConv):
@@ -137,7 +144,18 @@ class IntegerConvDirect(IntegerConv):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         size, result, ports = node.outputs[0].size, self.result(node), self.ports
-        defines = self.defines(node, result) | self.sizes(node) | {"SIZE": size}
+        zero, own = given(node, ports.first_zero), given(node, ports.second_zero)
+        maps = Lines("m", self.weights(node).dims[0], "m")
+        defines = {
+            **result.defines,
+            **self.sizes(node),
+            "SIZE": size,
+            "X": C_TYPES[self.source_type(node).dtype],
+            "W": C_TYPES[self.weights(node).dtype],
+            "X_ZERO": "0" if zero is None else "x_zero[0]",
+            "W_ZERO(m)": "0" if own is None else f"w_zero[{maps.of(own)}]",
+            "HAS_BIAS": given(node, ports.bias) is not None,
+        }
         source = assemble("conv_integer.cl", defines, result.source)
         work, local = spread(size, self.caps)
         factors = (Read(node.node.inputs[0]), Read(node.node.inputs[ports.second]))

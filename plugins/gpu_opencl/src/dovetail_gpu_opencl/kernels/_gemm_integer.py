@@ -1,17 +1,18 @@
 """Exact matrix products of 8-bit integers: by rows on CPUs, directly elsewhere."""
 
 import math
-from abc import abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import DType, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
+from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, round_up, spread
 from dovetail_gpu_opencl.kernels._gemm import Product
-from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Lines, Places, Ports, Result, given, read, result_of
+from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Lines, Places, Ports, given, read, result_of
+from dovetail_gpu_opencl.kernels._integer_rows import COLUMNS, VECTOR, Sums, pack_on_device, pack_weights
 from dovetail_gpu_opencl.kernels.mat_mul import product_of
-from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 
 __all__ = ["IntegerDirect", "IntegerRows"]
@@ -40,114 +41,93 @@ class IntegerGemm(CLKernel):
         assert isinstance(found, Product)
         return found
 
-    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        product = self.product(node)
-        if 0 in (product.m, product.n, product.batch):
-            return ()
-        rows, columns = lines(product)
-        places = Places(rows, columns, Lines("m", product.m, "(z) * M + (m)"))
-        return (self.launch(node, product, result_of(node, self.ports, self.caps, places, self.vec)),)
-
-    @property
-    def vec(self) -> int:
-        """Results that are stored as one vector."""
-        return 1
-
-    def defines(self, node: TypedNode, product: Product, result: Result) -> dict[str, object]:
-        """Types, batches and zero points."""
-        left, right = (given(node, index) for index in (self.ports.first_zero, self.ports.second_zero))
-        rows, columns = lines(product)
-        return {
-            **result.defines,
-            "A": C_TYPES[product.a.type.dtype],
-            "B": C_TYPES[product.b.type.dtype],
-            "A_BATCH(z)": f"({product.a.batch or '(z) * (M * K)'})",
-            "B_BATCH(z)": f"({product.b.batch or '(z) * (K * N)'})",
-            "A_ZERO(z, m)": "0" if left is None else f"a_zero[{rows.of(left)}]",
-            "B_ZERO(z, n)": "0" if right is None else f"b_zero[{columns.of(right)}]",
-        }
-
-    @abstractmethod
-    def launch(self, node: TypedNode, product: Product, result: Result) -> Launch:
-        """The launch of a product that is not empty."""
+    def zeros(self, node: TypedNode) -> tuple[TensorType | None, TensorType | None]:
+        """The zero points of both factors."""
+        return given(node, self.ports.first_zero), given(node, self.ports.second_zero)
 
 
-def lines(product: Product) -> tuple[Lines, Lines]:
-    """The rows of the first factor and the columns of the second; a first element over K counts those of the matrices before."""
-    dense = product.b.batch or "(z) * (K * N)"
-    return (
-        Lines("m", product.m, "A_BATCH(z) / max(K, 1) + (m)"),
-        Lines("n", product.n, f"({dense}) / max(K, 1) + (n)"),
-    )
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a kernel file calls the sizes of a product."""
+
+    m: str = "M"
+    n: str = "N"
+    k: str = "K"
+
+    def first(self, product: Product) -> str:
+        """The first element of matrix z of the first factor."""
+        return f"({product.a.batch or f'(z) * ({self.m} * {self.k})'})"
+
+    def second(self, product: Product) -> str:
+        """The first element of matrix z of the second factor."""
+        return f"({product.b.batch or f'(z) * ({self.k} * {self.n})'})"
+
+    def rows(self, product: Product) -> Lines:
+        """The rows of the first factor; a first element over k counts those of the matrices before."""
+        return Lines("m", product.m, f"{self.first(product)} / max({self.k}, 1) + (m)")
+
+    def columns(self, product: Product) -> Lines:
+        """The columns of the second factor, counted likewise."""
+        return Lines("n", product.n, f"{self.second(product)} / max({self.k}, 1) + (n)")
+
+    def places(self, product: Product) -> Places:
+        """Where the parameters of factors and result are."""
+        return Places(self.rows(product), self.columns(product), Lines("m", product.m, f"(z) * {self.m} + (m)"))
+
+
+DIRECT, IN_ROWS = Names(), Names("OW", "M", "C")
 
 
 class IntegerRows(IntegerGemm):
-    """For CPUs: gemm_integer_rows.cl."""
+    """For CPUs: integer_rows.cl. A second factor that is no constant is packed in every run."""
 
     name = "gemm_integer_rows"
-    rows = 6
 
     def check(self, node: TypedNode) -> Refusal | None:
-        if self.caps.kind != "CPU":
-            return Refusal(Reason.CAPABILITY, "made for CPUs")
-        refusal = super().check(node)
-        if refusal is not None or self._packed(node) is not None:
-            return refusal
-        zero = given(node, self.ports.second_zero)
-        if self.product(node).n < self._columns:
-            return Refusal(Reason.LAYOUT, "the second factor is no constant, and narrow")
-        if zero is not None and zero.size != 1:
-            return Refusal(Reason.ATTRIBUTE, "the second factor has several zero points, and is no constant or they are none")
-        return None
+        return Refusal(Reason.CAPABILITY, "made for CPUs") if self.caps.kind != "CPU" else super().check(node)
 
-    def launch(self, node: TypedNode, product: Product, result: Result) -> Launch:
-        packed, columns = self._packed(node), self._columns
-        defines = self.defines(node, product, result) | {"ROWS": self.rows, "VEC": columns // 2, "B_PACKED": packed is not None}
-        defines["ZERO"] = defines["B"]
-        second: Argument = Read(product.b.name)
-        if packed is not None:
-            blocks = pack_columns(packed, columns)
-            second = Constant(blocks)
-            defines |= {"B": "float", "B_ZERO(z, n)": "0"}
-            defines["B_BATCH(z)"] = "0" if len(blocks) == 1 else "(z) * (K * COLS * ((N + COLS - 1) / COLS))"
-        names = node.node.inputs
-        zeros = (read(node, self.ports.first_zero), Null() if packed is not None else read(node, self.ports.second_zero))
-        sizes = ints(product.m, product.n, product.k)
-        arguments = (Read(names[0]), second, *zeros, Write(node.node.outputs[0]), *sizes, *result.arguments)
-        work = (ceil_div(product.n, columns), ceil_div(product.m, self.rows), product.batch)
-        source = assemble("gemm_integer_rows.cl", defines, result.source)
-        return Launch("gemm_integer_rows.cl", source, self.name, arguments, work, (1, 1, 1))
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        product, names, (zero, own) = self.product(node), node.node.inputs, self.zeros(node)
+        if 0 in (product.m, product.n, product.batch):
+            return ()
+        constant, each = self._constant(node, product), ceil_div(product.n, COLUMNS) * COLUMNS * round_up(product.k, 2)
+        scratch = Scratch(f"scratch:{node.name}:0", 2 * max(1, product.batch * each))
+        wei: Argument = scratch
+        c_type = "short"
+        if constant is not None:
+            columns = constant.swapaxes(1, 2).reshape(-1, product.k, 1, 1)
+            wei, c_type = pack_weights(columns, len(constant), 1)
+        defines = {
+            "X": C_TYPES[product.a.type.dtype],
+            "W": c_type,
+            "B": C_TYPES[product.b.type.dtype],
+            "A_BATCH(z)": IN_ROWS.first(product),
+            "B_BATCH(z)": DIRECT.second(product),
+            "WEI_AT(z)": "0" if constant is not None and len(constant) == 1 else f"(z) * {each}",
+            "X_ZERO(z, m)": "0" if zero is None else f"x_zero[{IN_ROWS.rows(product).of(zero)}]",
+            "B_ZERO(z, n)": "0" if own is None else f"b_zero[{DIRECT.columns(product).of(own)}]",
+        }
+        result = result_of(node, self.ports, self.caps, IN_ROWS.places(product), VECTOR)
+        sums = Sums.of_product(product.m, product.n, product.k, product.batch)
+        values = (Read(names[0]), wei, read(node, self.ports.first_zero), Null(), Write(node.node.outputs[0]))
+        main = sums.launch(defines, result, *values)
+        if constant is not None or not product.k:
+            return (main,)
+        second = Read(product.b.name), read(node, self.ports.second_zero)
+        return (pack_on_device(main, *second, scratch, product.batch, product.k, product.n), main)
 
-    @property
-    def vec(self) -> int:
-        return self.caps.lanes("float")
-
-    @property
-    def _columns(self) -> int:
-        return 2 * self.vec
-
-    def _packed(self, node: TypedNode) -> NDArray[np.integer] | None:
+    def _constant(self, node: TypedNode, product: Product) -> NDArray[np.integer] | None:
         """The second factor [Z, K, N] less its zero points, where both are constants and it is not repeated for batches."""
-        second, zero = (given(node, index) for index in (self.ports.second, self.ports.second_zero))
-        product = self.product(node)
+        second, (_, zero) = given(node, self.ports.second), self.zeros(node)
         assert second is not None
-        if second.value is None or not product.k or (zero is not None and zero.value is None):
+        if second.value is None or (zero is not None and zero.value is None):
             return None
         if second.value.size not in (product.k * product.n, product.batch * product.k * product.n):
             return None
         whole = second.value.astype(np.int16)
         if zero is not None and zero.value is not None:
             whole = whole - zero.value.astype(np.int16)
-        return whole.reshape(-1, product.k, product.n)
-
-
-def pack_columns(matrices: NDArray[np.integer], columns: int) -> NDArray[np.float32]:
-    """[Z, K, N] as [Z, ceil(N / columns), K, columns], padded with zeros, in float32: nothing is left to convert."""
-    z, k, n = matrices.shape
-    blocks = ceil_div(n, columns)
-    padded = np.zeros((z, k, blocks * columns), np.float32)
-    padded[:, :, :n] = matrices
-    return np.ascontiguousarray(padded.reshape(z, k, blocks, columns).transpose(0, 2, 1, 3))
+        return whole.reshape(-1, product.k, product.n) if product.k else None
 
 
 class IntegerDirect(IntegerGemm):
@@ -155,11 +135,24 @@ class IntegerDirect(IntegerGemm):
 
     name = "gemm_integer"
 
-    def launch(self, node: TypedNode, product: Product, result: Result) -> Launch:
-        source = assemble("gemm_integer.cl", self.defines(node, product, result), result.source)
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        product, (left, right) = self.product(node), self.zeros(node)
+        if 0 in (product.m, product.n, product.batch):
+            return ()
+        result = result_of(node, self.ports, self.caps, DIRECT.places(product))
+        defines = {
+            **result.defines,
+            "A": C_TYPES[product.a.type.dtype],
+            "B": C_TYPES[product.b.type.dtype],
+            "A_BATCH(z)": DIRECT.first(product),
+            "B_BATCH(z)": DIRECT.second(product),
+            "A_ZERO(z, m)": "0" if left is None else f"a_zero[{DIRECT.rows(product).of(left)}]",
+            "B_ZERO(z, n)": "0" if right is None else f"b_zero[{DIRECT.columns(product).of(right)}]",
+        }
+        source = assemble("gemm_integer.cl", defines, result.source)
         work, local = spread(math.prod((product.m, product.n, product.batch)), self.caps)
         sizes = ints(product.batch, product.m, product.n, product.k)
         zeros = (read(node, self.ports.first_zero), read(node, self.ports.second_zero))
         factors = (Read(product.a.name), Read(product.b.name))
         arguments = (*factors, *zeros, Write(node.node.outputs[0]), *sizes, *result.arguments)
-        return Launch("gemm_integer.cl", source, self.name, arguments, work, local)
+        return (Launch("gemm_integer.cl", source, self.name, arguments, work, local),)

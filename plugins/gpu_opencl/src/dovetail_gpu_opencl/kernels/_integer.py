@@ -79,6 +79,7 @@ class Result:
     source: str
     defines: dict[str, object]
     arguments: tuple[Argument, ...]
+    options: tuple[str, ...] = ()
 
 
 def given(node: TypedNode, index: int) -> TensorType | None:
@@ -94,7 +95,7 @@ def read(node: TypedNode, index: int) -> Argument:
 def result_of(node: TypedNode, ports: Ports, caps: Capabilities, places: Places, vec: int = 1) -> Result:
     """What becomes of the sums of a node: stored as they are, converted to float with a chain, or quantized.
 
-    With `vec` there is `STORE_SUMS(o, sums)` besides, for vectors of so many sums, where the result is not quantized.
+    With `vec` there is `STORE_SUMS(o, sums, n)` besides, for vectors of so many sums, where the result is not quantized.
 
     Quantized results are computed in double, as the operators' definition is; in float where the device has no doubles, so that
     quotients next to a half may be one off.
@@ -106,7 +107,7 @@ def result_of(node: TypedNode, ports: Ports, caps: Capabilities, places: Places,
         defines["STORE_SUM(o, s, z, m, n)"] = f"(dst[o] = {'POST((float)(s), o)' if dst is DType.FLOAT32 else '(s)'})"
         if vec > 1:
             real = f"POST_V(convert_float{vec}(sums), o)" if dst is DType.FLOAT32 else "(sums)"
-            defines["STORE_SUMS(o, sums)"] = f"(((__global PACKED_T*)(dst + (o)))->v = {real})"
+            defines["STORE_SUMS(o, sums, n)"] = f"(((__global PACKED_T*)(dst + (o)))->v = {real})"
         return Result(chain.source, defines, chain.arguments)
     scales, zero = [given(node, index) for index in ports.scales], given(node, ports.result_zero)
     assert scales[0] is not None

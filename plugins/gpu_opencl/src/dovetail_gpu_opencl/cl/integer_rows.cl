@@ -1,0 +1,196 @@
+// Sums of products of 8-bit integers for CPUs, exact: dst[z][p][n] = result of bia[n] + sum over taps and c of (src - X_ZERO) * wei.
+// Convolutions in one and two dimensions, what lies outside counting as X_ZERO; a product of matrices is one of 1 x 1 in an image
+// of one row, whose pixels are the rows of the first factor and whose channels are K.
+//
+// integer_rows: a work item computes ROWS pixels (p counts an image row by row) and COLS output channels of one group, in vectors
+// along the channels. What the pixels read is brought into private memory as short, CHUNK elements at once, less the zero point;
+// pairs of these multiply pairs of weights, and the sums of both are added in int, which wraps. No local memory.
+// NDRange: (ceil(OH * OW / ROWS), GROUPS * ceil(M / GROUPS / COLS), images), local size 1.
+//
+// channels_last: src [N][C][P] as dst [N][P][C]. NDRange: (ceil(P / 16), N), local size 1.
+//
+// pack: b [K][N] less its zero points as wei. NDRange: (ceil(N / COLS), matrices), local size 1.
+//
+// Layout: src [images][IH][IW][GROUPS * C], channels innermost; dst has O_P elements from pixel to pixel and O_N from channel to
+// channel, M * OH * OW from image to image. wei of W (char or short) with the zero points subtracted, packed as
+// [GROUPS][ceil(M / GROUPS / COLS)][KH][KW / TAPS][ceil(TAPS * C / 2)][COLS][2], padded with zeros; TAPS * C elements lie together
+// in src. A_BATCH(z) and WEI_AT(z) are the first elements of an image and its weights, B_BATCH(z) that of a matrix b. bia [M] of int.
+// X_ZERO(z, m) is the zero point of pixel m, read from x_zero, and B_ZERO(z, n) that of a column, read from b_zero; both may be
+// NULL. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s for pixel m and channel n; STORE_SUMS(o, sums, n), which need
+// not be, does so for VEC channels from n on, where O_N is 1. RESULT_ARGS is what both read (see kernels/_integer.py).
+//
+// Sizes are arguments, so that all sizes share a program: drivers for CPUs take long to build one.
+//
+// Tunables: ROWS. VEC is 8, COLS = 16.
+#ifndef X
+#define X uchar
+#define W char
+#define B char
+#define T int
+#define X_ZERO(z, m) 0
+#define B_ZERO(z, n) 0
+#define RESULT_ARGS
+#define STORE_SUM(o, s, z, m, n) (dst[o] = (s))
+#endif
+#ifndef A_BATCH
+#define A_BATCH(z) ((z) * (IH * IW * GROUPS * C))
+#endif
+#ifndef WEI_AT
+#define WEI_AT(z) 0
+#define B_BATCH(z) 0
+#endif
+#ifndef ROWS
+#define ROWS 6
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#define POST_V(s, o) (s)
+#endif
+#ifdef HAS_BIAS
+#define BIAS(n) bia[n]
+#define BIASES(n) (((__global const PACKED_INT*)(bia + (n)))->v)
+#else
+#define BIAS(n) 0
+#define BIASES(n) 0
+#endif
+#define CAT_(x, y) x##y
+#define CAT(x, y) CAT_(x, y)
+#define VEC 8
+#define COLS 16
+#define CHUNK 256
+// Not vload: some drivers leave it as a function call, which spills every register.
+typedef struct __attribute__((packed)) {
+  CAT(X, 16) v;
+} PACKED_X;
+typedef struct __attribute__((packed)) {
+  CAT(W, 16) v;
+} PACKED_W;
+typedef struct __attribute__((packed)) {
+  short16 v;
+} PACKED_SHORT;
+typedef struct __attribute__((packed)) {
+  int8 v;
+} PACKED_INT;
+typedef struct __attribute__((packed)) {
+  CAT(T, 8) v;
+} PACKED_T;
+
+// Sums of the products of neighbours. Compilers do not find the instruction for it, which takes two of these at once in the time
+// of one multiplication of int.
+#if defined(__AVX2__) && defined(__has_builtin) && !defined(PLAIN_PAIRS)
+#if __has_builtin(__builtin_ia32_pmaddwd256)
+#define PAIRS(a, b) __builtin_astype(__builtin_ia32_pmaddwd256(a, b), int8)
+#endif
+#endif
+#ifndef PAIRS
+#define PAIRS(a, b) (convert_int8((a).even) * convert_int8((b).even) + convert_int8((a).odd) * convert_int8((b).odd))
+#endif
+
+// x[0 .. depth - 1] = s - zero from the first to the last, zeros round them, and one more behind.
+static void fill(short* x, __global const X* s, const int first, const int last, const int depth, const short zero) {
+  int k = 0;
+  for (; k < first; ++k) x[k] = 0;
+  for (; k + 16 <= last; k += 16) ((PACKED_SHORT*)(x + k))->v = convert_short16(((__global const PACKED_X*)(s + k))->v) - zero;
+  for (; k < last; ++k) x[k] = (short)(s[k] - zero);
+  for (; k < depth + (depth & 1); ++k) x[k] = 0;
+}
+
+__kernel void integer_rows(__global const X* restrict src, __global const W* restrict wei, __global const X* restrict x_zero,
+                           __global const int* restrict bia, __global T* dst, const int GROUPS, const int C, const int M,
+                           const int IH, const int IW, const int OH, const int OW, const int KH, const int KW,
+                           const int STRIDE_Y, const int STRIDE_X, const int DILATION_Y, const int DILATION_X,
+                           const int PAD_Y, const int PAD_X, const int TAPS, const int O_P, const int O_N RESULT_ARGS POST_ARGS) {
+  const int MG = M / GROUPS, BLOCKS = (MG + COLS - 1) / COLS;
+  const int pixel = get_global_id(0) * ROWS;
+  const int block = get_global_id(1);
+  const int z = get_global_id(2);
+  const int group = block / BLOCKS, n0 = (block % BLOCKS) * COLS, length = TAPS * C;
+  __global const X* image = src + A_BATCH(z);
+  __global const W* w = wei + WEI_AT(z) + block * (KH * (KW / TAPS) * ((length + 1) / 2) * (2 * COLS));
+  int y0[ROWS], x0[ROWS];
+  short zero[ROWS];
+  int8 low[ROWS], high[ROWS];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    const int p = min(pixel + r, OH * OW - 1);
+    y0[r] = p / OW * STRIDE_Y - PAD_Y;
+    x0[r] = p % OW * STRIDE_X - PAD_X;
+    zero[r] = X_ZERO(z, p);
+    low[r] = high[r] = (int8)(0);
+  }
+  short x[ROWS][CHUNK] __attribute__((aligned(32)));
+  for (int ky = 0; ky < KH; ++ky)
+    for (int kx = 0; kx < KW; kx += TAPS)
+      for (int k0 = 0; k0 < length; k0 += CHUNK) {
+        const int depth = min(CHUNK, length - k0);
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+          const int iy = y0[r] + ky * DILATION_Y, ix = x0[r] + kx * DILATION_X;
+          const int taps = iy >= 0 && iy < IH ? TAPS : 0;
+          const int first = clamp(-ix, 0, taps) * C - k0, last = clamp(IW - ix, 0, taps) * C - k0;
+          fill(x[r], image + ((iy * IW + ix) * GROUPS + group) * C + k0, clamp(first, 0, depth), clamp(last, 0, depth), depth,
+               zero[r]);
+        }
+        for (int k = 0; k < (depth + 1) / 2; ++k) {
+          const short16 w0 = convert_short16(((__global const PACKED_W*)w)->v);
+          const short16 w1 = convert_short16(((__global const PACKED_W*)(w + 16))->v);
+          w += 2 * COLS;
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r) {
+            const short16 pair = as_short16((int8)(as_int(((const short2*)x[r])[k])));
+            low[r] += PAIRS(pair, w0);
+            high[r] += PAIRS(pair, w1);
+          }
+        }
+      }
+  const int cols = min(COLS, MG - n0), first = group * MG + n0;
+#ifdef STORE_SUMS
+  if (O_N == 1 && cols == COLS) {
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      const int o = z * (M * OH * OW) + (pixel + r) * O_P + first;
+      if (pixel + r < OH * OW) {
+        STORE_SUMS(o, low[r] + BIASES(first), first);
+        STORE_SUMS(o + VEC, high[r] + BIASES(first + VEC), first + VEC);
+      }
+    }
+    return;
+  }
+#endif
+  int s[ROWS][COLS] __attribute__((aligned(32)));
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    *(int8*)s[r] = low[r];
+    *(int8*)(s[r] + VEC) = high[r];
+  }
+  const int rows = min(ROWS, OH * OW - pixel);
+  for (int c = 0; c < cols; ++c) {
+    const int n = first + c;
+    for (int r = 0; r < rows; ++r) {
+      const int m = pixel + r, o = z * (M * OH * OW) + m * O_P + n * O_N;
+      STORE_SUM(o, s[r][c] + BIAS(n), z, m, n);
+    }
+  }
+}
+
+__kernel void channels_last(__global const X* restrict src, __global X* restrict dst, const int C, const int P) {
+  const int p0 = get_global_id(0) * 16, image = get_global_id(1) * (C * P);
+  const int last = min(p0 + 16, P);
+  for (int c0 = 0; c0 < C; c0 += 16) {
+    const int end = min(c0 + 16, C);
+    for (int p = p0; p < last; ++p)
+      for (int c = c0; c < end; ++c) dst[image + p * C + c] = src[image + c * P + p];
+  }
+}
+
+__kernel void pack(__global const B* restrict b, __global const B* restrict b_zero, __global short* restrict wei, const int N,
+                   const int K) {
+  const int n0 = get_global_id(0) * COLS, z = get_global_id(1), pairs = (K + 1) / 2;
+  __global short* w = wei + (z * (int)get_global_size(0) + (int)get_global_id(0)) * (pairs * (2 * COLS));
+  short zero[COLS];
+  for (int c = 0; c < COLS; ++c) zero[c] = n0 + c < N ? B_ZERO(z, n0 + c) : 0;
+  for (int k = 0; k < 2 * pairs; ++k)
+    for (int c = 0; c < COLS; ++c)
+      w[k / 2 * (2 * COLS) + 2 * c + k % 2] = k < K && n0 + c < N ? (short)(b[B_BATCH(z) + k * N + n0 + c] - zero[c]) : (short)0;
+}

@@ -1,0 +1,100 @@
+"""Sums of products of 8-bit integers on CPUs: how integer_rows.cl is launched, for convolutions and products of matrices."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail_gpu_opencl.kernel import ceil_div
+from dovetail_gpu_opencl.kernels._conv import named
+from dovetail_gpu_opencl.kernels._integer import Result
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Scratch, ints
+from dovetail_gpu_opencl.source import assemble
+
+__all__ = ["COLUMNS", "VECTOR", "Sums", "channels_last", "pack_on_device", "pack_weights"]
+
+ROWS = 6
+VECTOR = 8
+COLUMNS = 16
+"""6 rows of 2 vectors: with both vectors of weights, a pair and a product they fill the 16 registers that every CPU has."""
+_FILE = "integer_rows.cl"
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What is added up: the sizes of a convolution by the names that kernels use, and how many images there are.
+
+    `plain`: channels of the result lie apart, as in NCHW; else they are innermost.
+    """
+
+    numbers: Mapping[str, int]
+    images: int
+    plain: bool = False
+
+    @staticmethod
+    def of_product(m: int, n: int, k: int, batch: int) -> "Sums":
+        """[m, k] by [k, n]: an image of one row with m pixels of k channels."""
+        ones = dict.fromkeys(["GROUPS", "IH", "OH", "KH", "KW", "STRIDE_Y", "STRIDE_X", "DILATION_Y", "DILATION_X"], 1)
+        return Sums({**ones, "C": k, "M": n, "IW": m, "OW": m, "PAD_Y": 0, "PAD_X": 0}, batch)
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of one image of the result."""
+        return self.numbers["OH"] * self.numbers["OW"]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of output channels, of all groups."""
+        groups = self.numbers["GROUPS"]
+        return groups * ceil_div(self.numbers["M"] // groups, COLUMNS)
+
+    @property
+    def taps(self) -> int:
+        """Elements of the kernel whose inputs lie side by side: a row of it, or one."""
+        joined = self.numbers["GROUPS"] == 1 and self.numbers["DILATION_X"] == 1
+        return self.numbers["KW"] if joined else 1
+
+    def launch(
+        self,
+        defines: Mapping[str, object],
+        result: Result,
+        src: Argument,
+        wei: Argument,
+        zero: Argument,
+        bias: Argument,
+        dst: Argument,
+    ) -> Launch:
+        """The launch of `integer_rows`. `defines` are the types X and W, and what the kernel file says."""
+        steps = (1, self.pixels) if self.plain else (self.numbers["M"], 1)
+        names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
+        rows = min(ROWS, self.pixels) if self.pixels < 3 else ROWS
+        arguments = (src, wei, zero, bias, dst, *named(self.numbers, names), *ints(self.taps, *steps), *result.arguments)
+        source = assemble(_FILE, {**result.defines, **defines, "ROWS": max(1, rows)}, result.source)
+        work = (ceil_div(self.pixels, max(1, rows)), self.blocks, self.images)
+        return Launch(_FILE, source, "integer_rows", arguments, work, (1, 1, 1), result.options)
+
+
+def pack_weights(weights: NDArray[np.integer], groups: int, taps: int) -> tuple[Argument, str]:
+    """Whole numbers [M, C, KH, KW] in the order of integer_rows.cl, and their C type: char where that holds them, else short."""
+    maps, channels, height, width = weights.shape
+    own, length = maps // groups, taps * channels
+    blocks, lines = ceil_div(own, COLUMNS), height * (width // taps)
+    padded = np.zeros((groups, blocks * COLUMNS, lines, length + length % 2), np.int16)
+    padded[:, :own, :, :length] = weights.transpose(0, 2, 3, 1).reshape(groups, own, lines, length)
+    if not padded.size:
+        return Null(), "char"
+    small = padded.min() >= -128 and padded.max() <= 127
+    ordered = padded.reshape(groups, blocks, COLUMNS, lines, -1, 2).transpose(0, 1, 3, 4, 2, 5)
+    return Constant(np.ascontiguousarray(ordered, np.int8 if small else np.int16)), "char" if small else "short"
+
+
+def channels_last(main: Launch, src: Argument, scratch: Scratch, images: int, channels: int, pixels: int) -> Launch:
+    """The launch that brings images into the order in which `main` reads them."""
+    arguments = (src, scratch, *ints(channels, pixels))
+    return Launch(_FILE, main.source, "channels_last", arguments, (ceil_div(pixels, 16), images), (1, 1))
+
+
+def pack_on_device(main: Launch, b: Argument, zero: Argument, scratch: Scratch, batch: int, k: int, n: int) -> Launch:
+    """The launch that packs matrices [batch, k, n] less their zero points as the weights, of short, that `main` reads."""
+    return Launch(_FILE, main.source, "pack", (b, zero, scratch, *ints(n, k)), (ceil_div(n, COLUMNS), batch), (1, 1))
