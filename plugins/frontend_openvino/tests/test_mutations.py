@@ -1,5 +1,9 @@
-"""2,000 files changed at random are read and compiled, or refused with an error of our own, each within a second."""
+"""2,000 files changed at random are read and compiled, or refused with an error of our own, each within a second.
 
+A longer run: `DOVETAIL_MUTATIONS=100000 DOVETAIL_SEED=1 pytest plugins/frontend_openvino/tests/test_mutations.py`.
+"""
+
+import os
 import re
 import runpy
 import time
@@ -15,8 +19,10 @@ from dovetail.errors import DovetailError
 FILES = runpy.run_path(str(Path(__file__).with_name("_files.py")))
 OPERATIONS = runpy.run_path(str(Path(__file__).with_name("_operations.py")))["OPERATIONS"]
 SEEDS = ["by hand", "loop", "strided everything", "lstm FORWARD", "nms True", "interpolate pillow", "if True", "group transposed"]
-EACH = 250
+EACH = int(os.environ.get("DOVETAIL_MUTATIONS", "2000")) // len(SEEDS)
 """Mutations of each seed."""
+
+SEED = int(os.environ.get("DOVETAIL_SEED", "2026"))
 
 _TOKENS = [
     b"-1",
@@ -128,7 +134,7 @@ def test_mutations(seed: str, core: Any, saved: Any) -> None:
         path = saved(OPERATIONS[seed].model())
         content, weights = path.read_bytes(), path.with_suffix(".bin").read_bytes()
     core.read_model(content, format="xml", weights=weights)  # as it is, it is fine
-    rng = np.random.default_rng(2026)
+    rng = np.random.default_rng(SEED)
     messages = []
     for index in range(EACH):
         changed = MUTATIONS[index % len(MUTATIONS)](content, rng)
