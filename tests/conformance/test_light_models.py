@@ -1,4 +1,4 @@
-"""ONNX's light models with random weights: on every device against onnxruntime, and as OpenVINO IR against openvino.
+"""ONNX's light models with random weights: on every device and as .pzkm against onnxruntime, as OpenVINO IR against openvino.
 
 The files of package onnx (`onnx/backend/test/data/light`) are networks whose weights are equal numbers, with which a kernel that
 mixes channels up is right all the same. The copies made here have seeded random weights.
@@ -158,6 +158,14 @@ def test_random_weights_in_openvino_ir(core: dovetail.Core, copy: Copy, compress
     _assert_agrees(found, runtime.compile_model(path, "CPU")([copy.image])[0])
     changed = np.abs(found - copy.expected).max() / np.abs(copy.expected).max()
     assert changed > LIMIT if compressed else changed <= LIMIT
+
+
+@pytest.mark.skipif("DOVETAIL_TEST_DEVICES" in os.environ, reason="it is about a format, not about the devices that are named")
+def test_random_weights_in_pzkm(core: dovetail.Core, copy: Copy, tmp_path: Path) -> None:
+    """Groups, sums and local normalization become several layers; weights that the model fills are computed for the file."""
+    path = tmp_path / "model.pzkm"
+    core.write_model(core.read_model(copy.model, format="onnx"), path)
+    _assert_agrees(core.compile_model(path, "NUMPY")(copy.image)[0], copy.expected)
 
 
 def _assert_agrees(found: Any, expected: Any) -> None:

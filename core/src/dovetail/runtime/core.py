@@ -16,6 +16,7 @@ from dovetail.graph.model import Graph, Model, Node, types_with_inputs
 from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.op import Operator
 from dovetail.ops.identity import Identity
+from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.eliminate import drop_dead_nodes
 from dovetail.plugins import PluginManager
 from dovetail.runtime.compiled_model import CompiledModel, Shapes
@@ -30,6 +31,9 @@ __all__ = ["Core"]
 log = logging.getLogger("dovetail")
 
 Properties = Mapping[str, Any]
+
+_STORED = 2**31
+"""Bytes of constants that are computed for a file: about what one file of the formats in use can hold."""
 
 
 class Core:
@@ -135,9 +139,8 @@ class Core:
             if not tensor.is_static:
                 hint = "say all of its shape: model.reshape, on the command line --shape"
                 raise UsageError(f"input {name!r} of {model.source} is {tensor}", hint=hint)
-        content = self.plugins.write_model(
-            replace(model, graph=_with_output_names(self.analyze(model), model.graph)), suffix, options
-        )
+        graph = _with_output_names(self._analyzed(model, budget=_STORED), model.graph)
+        content = self.plugins.write_model(replace(model, graph=graph), suffix, options)
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             unfinished.write_bytes(content)
@@ -151,8 +154,11 @@ class Core:
         Values whose shapes only data tells have no type. Raises `OperatorError` and its kin naming the node. With a device,
         operators that no class defines and for which `properties` give it a kernel have the types that the model declares.
         """
-        devices = [target.device for target in self._asked(device, properties)[0]] if device else []
-        graph, after = analyze(_specialised(model, None), self.plugins.operator, CompileOptions().MEMORY_LIMIT, devices)
+        return self._analyzed(model, [target.device for target in self._asked(device, properties)[0]] if device else [])
+
+    def _analyzed(self, model: Model, devices: Sequence[Device] = (), budget: int = FOLD_BUDGET) -> Graph:
+        found = self.plugins.operator
+        graph, after = analyze(_specialised(model, None), found, CompileOptions().MEMORY_LIMIT, devices, budget)
         if after is None:
             return graph
         nodes = (*graph.nodes, *after.ready, *after.rest.nodes)

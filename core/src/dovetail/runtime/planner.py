@@ -15,7 +15,7 @@ from dovetail.graph.types import TensorType
 from dovetail.op import Operator
 from dovetail.passes.bind import Find, bind
 from dovetail.passes.compose_in_graph import compose_in_graph
-from dovetail.passes.constant_folding import check_sizes, fold_constants, type_and_fold
+from dovetail.passes.constant_folding import FOLD_BUDGET, check_sizes, fold_constants, type_and_fold
 from dovetail.passes.decompose import decompose
 from dovetail.passes.defer import Continuation, split
 from dovetail.passes.eliminate import drop_dead_nodes, drop_identities
@@ -97,16 +97,18 @@ class Plan:
 
 
 def analyze(
-    graph: Graph, find: Find, limit: int | None = None, devices: Sequence[Device] = ()
+    graph: Graph, find: Find, limit: int | None = None, devices: Sequence[Device] = (), budget: int = FOLD_BUDGET
 ) -> tuple[Graph, Continuation | None]:
     """The graph bound, typed, folded, and without dead nodes; apart from it what can be planned only when data is there.
+
+    `budget` is that of `type_and_fold`.
 
     All inputs must have static types, or be sequences or optionals. An operator that no class defines is an error, unless one of
     the devices has the user's kernel for it.
     """
     declared = declare(unfuse_post_ops(graph), find, devices)
     bound = compose_in_graph(bind(declared, find), limit)
-    known, continuation = split(type_and_fold(hold_quantized(bound), limit=limit))
+    known, continuation = split(type_and_fold(hold_quantized(bound), budget, limit))
     return drop_dead_nodes(drop_identities(pin(known, devices))), continuation
 
 

@@ -1,6 +1,6 @@
 """What the writing of one node works with: its operator, the values around it, and the layer that it becomes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,12 +36,23 @@ class Tensors:
 
     def constant(self, name: str, array: NDArray[Any]) -> str:
         """Add a constant, under this name if no other value has it; returns its name."""
+        free = self._free(
+            name, self.found.keys() if name in self.graph.constants else self.graph.types.keys() | self.found.keys()
+        )
+        self._add(free, DType.of(array.dtype), array.shape, array)
+        return free
+
+    def value(self, name: str, tensor: TensorType) -> str:
+        """Add a value that the graph does not have, under this name if no other has it; returns its name."""
+        free = self._free(name, self.graph.types.keys() | self.found.keys())
+        self._add(free, tensor.dtype, tensor.dims, None)
+        return free
+
+    def _free(self, name: str, taken: Collection[str]) -> str:
         free, number = name, 0
-        taken = self.graph.types.keys() | self.found.keys() if name not in self.graph.constants else self.found.keys()
         while free in taken:
             number += 1
             free = f"{name}_{number}"
-        self._add(free, DType.of(array.dtype), array.shape, array)
         return free
 
     def _add(self, name: str, dtype: DType, shape: tuple[int, ...], array: NDArray[Any] | None) -> None:
@@ -105,16 +116,29 @@ class Draft:
     def layer(
         self, kind: str, inputs: Sequence[str] | None = None, attributes: Mapping[str, Any] | None = None, outputs: int = 1
     ) -> Layer:
-        """The layer of this type: `inputs` are names of values, those of the node by default."""
-        names = [name for name in (self.node.inputs if inputs is None else inputs) if name]
-        self.require(len(names) <= _MAX_PORTS, f"it has {len(names)} inputs; accepted: at most {_MAX_PORTS}")
+        """The layer of this type that gives the node's outputs: `inputs` are names of values, those of the node by default."""
         self.require(len(self.node.writes) == outputs, f"it has {len(self.node.writes)} outputs; accepted: {outputs}")
+        return self._layer(self.node.name, kind, self.node.inputs if inputs is None else inputs, attributes, self.node.writes)
+
+    def part(
+        self, role: str, kind: str, inputs: Sequence[str], attributes: Mapping[str, Any], outputs: Sequence[TensorType]
+    ) -> tuple[Layer, list[str]]:
+        """A layer before the one that gives the node's outputs, and the names of the values that it gives, of these types."""
+        made = [self.tensors.value(f"{self.node.name}/{role}", t) for t in outputs]
+        return self._layer(f"{self.node.name}/{role}", kind, inputs, attributes, made), made
+
+    def _layer(
+        self, name: str, kind: str, inputs: Sequence[str], attributes: Mapping[str, Any] | None, outputs: Sequence[str]
+    ) -> Layer:
+        names = [name for name in inputs if name]
+        for what, count in (("inputs", len(names)), ("outputs", len(outputs))):
+            self.require(count <= _MAX_PORTS, f"a {kind} would have {count} {what}; accepted: at most {_MAX_PORTS}")
         described = CATALOGUE[kind]
         ports = described.inputs or ([f"input{i}" for i in range(len(names))] if len(names) > 1 else ["input"])
         given = tuple(Connect(port, True, self.tensors.id_of(name)) for port, name in zip(ports, names, strict=False))
-        made = tuple(Connect(described.output, True, self.tensors.id_of(name)) for name in self.node.writes)
+        made = tuple(Connect(described.output, True, self.tensors.id_of(name)) for name in outputs)
         stored = write_attributes(described, dict(attributes or {}))
-        return Layer(0, self.node.name, kind, len(given), len(made), given, made, bool(described.attributes), stored)
+        return Layer(0, name, kind, len(given), len(made), given, made, bool(described.attributes), stored)
 
     def ints(self, index: int) -> tuple[int, ...]:
         """A constant input of integers."""

@@ -1,7 +1,7 @@
-"""How each ONNX operator becomes a layer: one function an operator, found by its name in `WRITERS`."""
+"""How each ONNX operator becomes a layer, or a few: one function an operator, found by its name in `WRITERS`."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,9 @@ from dovetail_frontend_pzkm.schema import Layer
 from dovetail_frontend_pzkm.scope import stripped
 
 __all__ = ["WRITERS", "rsqrt"]
+
+Layers = Layer | Sequence[Layer]
+"""The layers of a node, the one that gives its outputs last."""
 
 _BINARY = {
     "Add": "AdditionLayer",
@@ -37,14 +40,29 @@ _ACTIVATIONS = {
 # --- windows --------------------------------------------------------------------------------------------------------------
 
 
-def _conv(d: Draft) -> Layer:
+def _conv(d: Draft) -> Layers:
     x, w, group = d.type(0), d.type(1), d.op.group
     d.require(x.rank == 4, f"its input has rank {x.rank}; accepted: 4")
-    d.require(group in (1, x.dims[1]), f"group is {group}; accepted: 1, or the {x.dims[1]} channels")
     geometry = d.op.geometry(x, w)
-    kind = "Convolution2dLayer" if group == 1 else "DepthwiseConvolution2dLayer"
-    dilation = {"dilationY": geometry.dilations[0], "dilationX": geometry.dilations[1]}
-    return d.layer(kind, attributes={**_window(geometry), **dilation})
+    attributes = {**_window(geometry), "dilationY": geometry.dilations[0], "dilationX": geometry.dilations[1]}
+    if group not in (1, x.dims[1]):
+        return _groups(d, attributes)
+    return d.layer("Convolution2dLayer" if group == 1 else "DepthwiseConvolution2dLayer", attributes=attributes)
+
+
+def _groups(d: Draft, attributes: dict[str, Any]) -> Layers:
+    """A convolution in groups of channels: cut, each part by a layer of its own, and joined."""
+    x, y, count = d.type(0), d.result(), d.op.group
+    channels = {"concatAxis": 1, "numViews": count, "numDimensions": 4}
+    inner, outer = (t.with_shape((t.dims[0], t.dims[1] // count, *t.dims[2:])) for t in (x, y))
+    cut, sources = d.part("cut", "SplitterLayer", d.node.inputs[:1], channels, [inner] * count)
+    layers, parts = [cut], list[str]()
+    for i, source in enumerate(sources):
+        given = [d.tensors.constant(f"{d.node.inputs[k]}/{i}", np.split(d.constant(k), count)[i]) for k in (1, 2) if d.has(k)]
+        layer, made = d.part(f"group{i}", "Convolution2dLayer", [source, *given], attributes, [outer])
+        layers.append(layer)
+        parts += made
+    return *layers, d.layer("ConcatLayer", parts, channels)
 
 
 def _conv_transpose(d: Draft) -> Layer:
@@ -94,6 +112,19 @@ def _window(geometry: Any) -> dict[str, Any]:
 def _binary(d: Draft) -> Layer:
     d.require(len(d.node.inputs) == 2, f"it has {len(d.node.inputs)} inputs; accepted: 2")
     return d.layer(_BINARY[d.op.op_type])
+
+
+def _sum(d: Draft) -> Layers:
+    """Additions one after the other."""
+    first, *others = d.node.inputs
+    layers = []
+    for i, name in enumerate(others[:-1]):
+        dims = np.broadcast_shapes(*(d.type(k).dims for k in range(i + 2)))
+        layer, made = d.part("sum", "AdditionLayer", [first, name], {}, [d.type(0).with_shape(dims)])
+        layers.append(layer)
+        first = made[0]
+    last = d.layer("AdditionLayer", [first, others[-1]]) if others else d.layer("OutputLayer")
+    return *layers, last
 
 
 def _plain(kind: str, d: Draft) -> Layer:
@@ -217,12 +248,18 @@ def _reduce_mean(d: Draft) -> Layer:
     return d.layer("MeanLayer", d.node.inputs[:1], attributes)
 
 
-def _lrn(d: Draft) -> Layer:
-    d.require(d.op.bias == 1, f"bias is {d.op.bias}; accepted: 1")
-    d.require(d.type(0).rank == 4, f"its input has rank {d.type(0).rank}; accepted: 4")
-    attributes = {"normSize": d.op.size, "alpha": d.op.alpha / d.op.size, "beta": d.op.beta}
-    methods = {"normChannelType": "Across", "normMethodType": "LocalBrightness"}
-    return d.layer("NormalizationLayer", attributes={**attributes, **methods})
+def _lrn(d: Draft) -> Layers:
+    """x / (bias + alpha / size * sum)^beta; the layer has 1 in the place of the bias, so a multiplication follows any other."""
+    op, x = d.op, d.type(0)
+    d.require(op.bias > 0, f"bias is {op.bias}; accepted: above 0")
+    d.require(x.rank == 4, f"its input has rank {x.rank}; accepted: 4")
+    attributes = {"normSize": op.size, "alpha": op.alpha / op.size / op.bias, "beta": op.beta}
+    attributes |= {"normChannelType": "Across", "normMethodType": "LocalBrightness"}
+    if op.bias == 1:
+        return d.layer("NormalizationLayer", attributes=attributes)
+    layer, made = d.part("normalized", "NormalizationLayer", d.node.inputs, attributes, [x])
+    factor = d.tensors.constant(f"{d.node.name}/factor", np.array(op.bias**-op.beta, x.dtype.numpy))
+    return layer, d.layer("MultiplicationLayer", [*made, factor])
 
 
 def _gemm(d: Draft) -> Layer:
@@ -262,7 +299,7 @@ def _resize(d: Draft) -> Layer:
     return d.layer("ResizeLayer", d.node.inputs[:1], attributes)
 
 
-WRITERS: dict[str, Callable[[Draft], Layer]] = {
+WRITERS: dict[str, Callable[[Draft], Layers]] = {
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_ACTIVATIONS, _activation),
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
@@ -293,5 +330,6 @@ WRITERS: dict[str, Callable[[Draft], Layer]] = {
     "Softmax": _softmax,
     "SpaceToDepth": _space_to_depth,
     "Split": _split,
+    "Sum": _sum,
     "Transpose": _transpose,
 }

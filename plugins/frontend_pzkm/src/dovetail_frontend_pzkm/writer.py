@@ -1,8 +1,8 @@
-"""`Model` to bytes: each node one layer, every shape known."""
+"""`Model` to bytes: each node one layer or a few, every shape known."""
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dovetail.frontend import FormatError, Graph, Model, Node, UsageError, printable
@@ -59,16 +59,17 @@ def _layers(graph: Graph, tensors: Tensors) -> Iterator[Layer]:
         if node.name in absorbed:
             continue
         try:
-            yield _layer(Draft(tensors, node), roots.get(node.name))
+            yield from _written(Draft(tensors, node), roots.get(node.name))
         except FormatError as error:
             raise FormatError(f"a .pzkm cannot hold node {node}: {error.message}", hint=error.hint) from None
 
 
-def _layer(draft: Draft, root: Node | None) -> Layer:
+def _written(draft: Draft, root: Node | None) -> Sequence[Layer]:
     op: Any = draft.op
     if op.domain or op.op_type not in WRITERS:
         raise FormatError(f"there is no layer for {printable(op.key)}", hint=f"accepted: {', '.join(sorted(WRITERS))}")
-    return rsqrt(draft, root.inputs[0]) if root else WRITERS[op.op_type](draft)
+    made = rsqrt(draft, root.inputs[0]) if root else WRITERS[op.op_type](draft)
+    return (made,) if isinstance(made, Layer) else made
 
 
 def _rsqrts(graph: Graph) -> dict[str, Node]:
