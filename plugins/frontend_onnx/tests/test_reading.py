@@ -57,6 +57,21 @@ def test_nodes_and_values_arrive(read: Any, build: Any) -> None:
     assert (model.outputs, model.opsets, model.format, model.source) == (("y",), {"": 17, "com.acme": 2}, "onnx", "<bytes>")
 
 
+def test_value_info_is_read_where_nobody_else_may_know_the_types(read: Any, build: Any) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Neg", ["a"], ["b"]),
+        helper.make_node("Own", ["b"], ["c", "d"], domain="com.acme"),
+        helper.make_node("Add", ["c", "d"], ["y"]),
+    ]
+    proto = build(nodes, opsets={"": 17, "com.acme": 1})
+    proto.graph.value_info.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT16, ["N", 3]) for name in "abc")
+    proto.graph.value_info.add(name="d").type.opaque_type.name = "what is this?"
+    types = read(proto).graph.types
+    declared = TensorType(DType.FLOAT16, ("N", 3))
+    assert {name: types.get(name) for name in "abcd"} == {"a": None, "b": declared, "c": declared, "d": None}
+
+
 def test_input_of_unknown_rank(read: Any, build: Any) -> None:
     assert read(build([helper.make_node("Relu", ["x"], ["y"])])).inputs["x"] == TensorType(DType.FLOAT32, None)
 

@@ -53,6 +53,7 @@ __all__ = [
 
 
 _KIND = AttributeProto.AttributeType
+_OWN = ("", "ai.onnx")
 _VALUE_FIELDS = {
     _KIND.FLOAT: "f",
     _KIND.INT: "i",
@@ -156,7 +157,7 @@ def read_graph(proto: GraphProto, context: Context, *, main: bool = False) -> Gr
         declared = _input_type(item, constants.get(name))
         if declared is not None:
             types[name] = declared
-    types.update(_output_types(proto))
+    types.update(_declared_types(proto))
     nodes = (_read_node(node, context) for node in proto.node)
     return GraphTemplate(
         printable(proto.name) or "graph",
@@ -249,13 +250,17 @@ def _check_default(name: str, declared: TensorType, actual: TensorType) -> None:
         raise FormatError(f"input '{printable(name)}' is declared as {declared}; its initializer is {actual}")
 
 
-def _output_types(proto: GraphProto) -> dict[str, TensorType]:
-    """The declared types of the outputs. Nothing is checked: they are inferred, where they can be."""
+def _declared_types(proto: GraphProto) -> dict[str, TensorType]:
+    """What is declared of the outputs, and of what operators outside ONNX's own domain read and write: nobody else may know.
+
+    Nothing is checked: types are inferred, where they can be.
+    """
+    foreign = {name for node in proto.node if node.domain not in _OWN for name in (*node.input, *node.output)}
     found = {}
-    for item in proto.output:
+    for item in (*(item for item in proto.value_info if item.name in foreign), *proto.output):
         with contextlib.suppress(FormatError):
             if item.name and item.HasField("type"):
-                found[_text(item.name, "a graph output's name")] = _value_type(item.type)
+                found[_text(item.name, "a value's name")] = _value_type(item.type)
     return found
 
 

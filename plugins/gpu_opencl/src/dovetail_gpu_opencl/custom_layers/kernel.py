@@ -239,7 +239,8 @@ class _Bound:
         shown = {
             f"{'output' if out else 'input'} {port}": f for (out, port), f in self._formats.items() if f not in ("BFYX", "ANY")
         }
-        return f"formats {', '.join(f'{name}: {f}' for name, f in shown.items())} for tensors of fewer than {RANK} dimensions"
+        formats = ", ".join(f"{name}: {f}" for name, f in shown.items())
+        return f"formats {formats} for tensors of fewer than {RANK} dimensions, which have only BFYX and ANY"
 
     def _text(self, name: str, port: tuple[bool, int], tensor: TensorType) -> TensorText:
         asked = self._formats.get(port, "BFYX")
