@@ -266,10 +266,11 @@ K = TypeVar("K", bound=Kernel)
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[K]):
-    """The kernel that was chosen, and why those before it in the list were not."""
+    """The kernel that was chosen, why those before it in the list were not, and what it calls itself on this node."""
 
     kernel: K
     refusals: tuple[tuple[str, Refusal], ...] = ()
+    label: str = ""
 
 
 def choose(kernels: Sequence[K], node: TypedNode) -> Choice[K] | Refusal:
@@ -281,7 +282,7 @@ def choose(kernels: Sequence[K], node: TypedNode) -> Choice[K] | Refusal:
     for kernel in kernels:
         answer = kernel.supports(node)
         if isinstance(answer, Accepted):
-            return Choice(kernel, tuple(refusals))
+            return Choice(kernel, tuple(refusals), answer.kernel)
         refusals.append((kernel.name, answer))
     telling = [refusal for _, refusal in refusals if refusal.reason is not Reason.OPERATOR]
     return telling[-1] if telling else Refusal(Reason.OPERATOR, node.op.key)

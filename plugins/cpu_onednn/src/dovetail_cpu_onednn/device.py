@@ -83,7 +83,7 @@ class OnednnDevice(Device):
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Everything with static shapes and a reference, unless a post-op does not fit."""
         choice = self._choose(node)
-        return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.label(node), choice.kernel.from_operator)
+        return choice if isinstance(choice, Refusal) else Accepted(choice.label, choice.kernel.from_operator)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts that the primitive chooses; those in which there is a fast one for kernels that take several."""
@@ -152,4 +152,4 @@ def place(node: TypedNode) -> Placement:
     reservation = kernel.reservation(plain) if isinstance(kernel, HostedKernel) else None
     if reservation is not None:
         refusals = (*refusals, (kernel.name, reservation))
-    return Placement(node, kernel, kernel.label(plain), refusals)
+    return Placement(node, kernel, choice.label, refusals)

@@ -44,9 +44,10 @@ class ReorderKernel(PrimitiveKernel):
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         dtype = given(node, 0).dtype
-        if dtype in DATA_TYPES:
-            return Accepted(self.name)
-        return Refusal(Reason.DTYPE, f"{dtype}; accepted: {', '.join(sorted(d.value for d in DATA_TYPES))}")
+        if dtype not in DATA_TYPES:
+            return Refusal(Reason.DTYPE, f"{dtype}; accepted: {', '.join(sorted(d.value for d in DATA_TYPES))}")
+        found = super().supports(node)
+        return found if isinstance(found, Accepted) else self._accepted(self.name, node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)

@@ -113,10 +113,6 @@ class OnednnKernel(Kernel):
         """The values whose memory output 0 may take over, where nobody needs them any more."""
         return ()
 
-    def label(self, node: TypedNode) -> str:
-        """What reports call the kernel on this node."""
-        return self.name
-
     def is_guarded(self, node: TypedNode) -> bool:
         """Whether references have to run instead for some data, as `safety` tells."""
         return False
@@ -149,7 +145,7 @@ class PrimitiveKernel(OnednnKernel):
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         found = self._attempt(node, self._checked)
-        return found if isinstance(found, Refusal) else Accepted(found.name)
+        return found if isinstance(found, Refusal) else self._accepted(found.name, node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found = self._attempt(node, lambda n: self.recipe(n, True, False).config(n))
@@ -172,9 +168,12 @@ class PrimitiveKernel(OnednnKernel):
             return ()
         return (node.node.operands[found.shared],)
 
-    def label(self, node: TypedNode) -> str:
-        found = self._attempt(node, self._checked)
-        return with_precision(self.name if isinstance(found, Refusal) else found.name, node)
+    def _accepted(self, name: str, node: TypedNode) -> Accepted:
+        """What reports call an implementation on this node: not all names of oneDNN tell the data type."""
+        dtypes = {t.dtype for t in (*node.inputs, *node.outputs) if t is not None}
+        if DType.BFLOAT16 in dtypes and "bf16" not in name:
+            return Accepted(f"{name} bf16")
+        return Accepted(f"{name} int8" if dtypes & {DType.INT8, DType.UINT8} and "int8" not in name else name)
 
     def _checked(self, node: TypedNode) -> Recipe:
         """The recipe, if it is worth it: not by a slow implementation, nor by a slower one because of the post-ops."""
@@ -215,14 +214,6 @@ def require_data(node: TypedNode, dtypes: frozenset[DType], parameters: Sequence
         raise Refused(Reason.OPERATOR, "more than one output")
 
 
-def with_precision(name: str, node: TypedNode) -> str:
-    """What reports call an implementation on this node: not all names of oneDNN tell the data type."""
-    dtypes = {t.dtype for t in (*node.inputs, *node.outputs) if t is not None}
-    if DType.BFLOAT16 in dtypes and "bf16" not in name:
-        return f"{name} bf16"
-    return f"{name} int8" if dtypes & {DType.INT8, DType.UINT8} and "int8" not in name else name
-
-
 def given(node: TypedNode, index: int) -> TensorType:
     """The type of an input that the operator requires."""
     tensor = node.inputs[index]
@@ -249,13 +240,13 @@ class AnyLayoutKernel(PrimitiveKernel):
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         found = super().supports(node)
-        return found if isinstance(found, Accepted) else next((Accepted(r.name) for _, r in self._ways(node)), found)
+        if isinstance(found, Accepted):
+            return found
+        way = next((recipe for _, recipe in self._ways(node)), None)
+        return found if way is None else self._accepted(way.name, node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return [config for config, _ in self._ways(node)]
-
-    def label(self, node: TypedNode) -> str:
-        return with_precision(next((recipe.name for _, recipe in self._ways(node)), self.name), node)
 
     def _ways(self, node: TypedNode) -> Iterator[tuple[LayerConfig, Recipe]]:
         """The configurations for which there is a fast implementation, plain first, and what runs in each."""

@@ -60,11 +60,8 @@ class RecurrentKernel(PrimitiveKernel):
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         answer = super().supports(node)
-        return Accepted(self.label(node)) if isinstance(answer, Accepted) else answer
-
-    def label(self, node: TypedNode) -> str:
         # The implementation of gru is called ref, but multiplies matrices as fast as the others.
-        return f"{self.name}:{super().label(node)}"
+        return Accepted(f"{self.name}:{answer.kernel}") if isinstance(answer, Accepted) else answer
 
     def _checked(self, node: TypedNode) -> Recipe:
         for tensor in (*node.inputs, *node.outputs):
