@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
 from enum import IntEnum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from dovetail.errors import DeviceError, DovetailError, OutOfMemory
@@ -33,6 +33,8 @@ MAX_NDIMS = 12
 BF16, F32, S32, S8, U8 = 2, 3, 4, 5, 6
 AVX2_VNNI, AVX512_VNNI, AVX512_BF16 = 0xF, 0x67, 0xE7
 INFERENCE = 96
+DESCRIPTORS = 1024
+"""Descriptors that are kept. They never change, and planning asks for the same ones again and again."""
 TAG_ANY = 1
 
 _Dims = c_int64 * MAX_NDIMS
@@ -257,6 +259,7 @@ class Onednn:
             self._set_threads.argtypes, self._set_threads.restype = [c_int], None
         self._parallel = self._orphan = False
         self._planned = threading.local()
+        self._kept = lru_cache(DESCRIPTORS)(self._in_layout)
         self._engine = self._make(_Handle, "engine", 1, 0)
         self._plain = self.attr()
 
@@ -313,11 +316,16 @@ class Onednn:
 
     def strided(self, dims: Sequence[int], strides: Sequence[int], dtype: int = F32) -> MemoryDesc:
         """A descriptor with strides in elements."""
-        return self._described(dims, dtype, "with_strides", len(dims), _dims(dims), dtype, _dims(strides))
+        return self._kept(tuple(dims), dtype, tuple(strides))
 
     def tagged(self, dims: Sequence[int], tag: int, dtype: int = F32) -> MemoryDesc:
         """A descriptor with one of the layouts that oneDNN numbers; `TAG_ANY` leaves it to the primitive."""
-        return self._described(dims, dtype, "with_tag", len(dims), _dims(dims), dtype, tag)
+        return self._kept(tuple(dims), dtype, tag)
+
+    def _in_layout(self, dims: tuple[int, ...], dtype: int, layout: tuple[int, ...] | int) -> MemoryDesc:
+        if isinstance(layout, int):
+            return self._described(dims, dtype, "with_tag", len(dims), _dims(dims), dtype, layout)
+        return self._described(dims, dtype, "with_strides", len(dims), _dims(dims), dtype, _dims(layout))
 
     def part(self, whole: MemoryDesc, dims: Sequence[int], offsets: Sequence[int]) -> MemoryDesc:
         """The descriptor of a box inside of another memory, to be used with the address of the whole."""

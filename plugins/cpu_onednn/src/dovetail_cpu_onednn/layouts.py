@@ -1,7 +1,8 @@
 """Memory layouts: the core's tokens and oneDNN's descriptors of the same thing."""
 
-import math
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
 
 from dovetail.device import BYXF, PLAIN, DType, Layout, TensorType
 from dovetail_cpu_onednn.binding import BF16, F32, S8, S32, TAG_ANY, U8, MemoryDesc
@@ -31,7 +32,7 @@ BLOCKED = (16, 8, 4)
 
 def plain_strides(dims: Sequence[int]) -> tuple[int, ...]:
     """Strides in elements of a row-major tensor."""
-    return tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
+    return tuple(accumulate(reversed(dims[1:]), mul, initial=1))[::-1] if dims else ()
 
 
 _DATA_TYPES = {DType.BFLOAT16: BF16, DType.FLOAT32: F32, DType.INT32: S32, DType.INT8: S8, DType.UINT8: U8}
