@@ -99,12 +99,14 @@ def test_in_the_layout_of_the_neighbours(value, layout, channels):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("shape", [(3, 5), (1, 70_000), (4, 90, 50, 16)])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 70_000), (4, 90, 50, 16), (1 << 14,)])
 @pytest.mark.parametrize("bad", [np.inf, -np.inf])
 def test_what_is_tame(dtype, shape, bad):
     data = np.zeros(shape, dovetail.DType(dtype).numpy)
     is_tame = guard.is_tame(data, library().stream(), bad)
     assert is_tame()
     for value, tame in ((np.nan, False), (-np.nan, False), (bad, False), (-bad, True), (-3.0, True)):
-        data[-1, -1] = value
-        assert is_tame() is tame, value
+        for place in (0, data.size // 2 + 1, data.size - 1):
+            data.flat[place] = value
+            assert is_tame() is tame, (value, place)
+            data.flat[place] = 0

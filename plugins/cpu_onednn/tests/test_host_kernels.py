@@ -1,14 +1,17 @@
 """Host kernels of operators on ONEDNN: blocked layouts without a reorder, memory taken over, other data types."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 import dovetail
 from dovetail.device import Reason
-from dovetail.op import ANY, FLOATS, NHWC, DType, HostConfig, HostKernel, Layout, Operator, PortConfig
+from dovetail.op import ANY, FLOATS, NHWC, PLAIN, DType, HostConfig, HostKernel, Layout, Operator, PortConfig
 from dovetail.ops.conv import Conv
 from dovetail.ops.conv_transpose import ConvTranspose
 from dovetail.ops.max_pool import MaxPool
+from dovetail_cpu_onednn.library import library
 
 DEVICES = sorted({name.split(".")[0] for name in dovetail.Core(config=False).available_devices})
 """Those of ONEDNN, NUMPY and OPENCL that are installed."""
@@ -260,3 +263,26 @@ def test_a_value_that_is_read_again_is_copied_first(core):
 
 def _identity(g):
     return g.constant(np.eye(16, dtype=np.float32).reshape(16, 16, 1, 1))
+
+
+@pytest.mark.parametrize("dims", [(1, 10, 37, 9), (1, 21, 300), (1, 12, 3, 14, 5), (2, 10, 7, 9), (1, 16, 7, 9), (1, 5, 7, 9)])
+def test_out_of_blocks(bench, dims):
+    """Blocks of channels come back plain, beside other values in the arena; of batch 1 whole blocks of them, which is faster."""
+    g, rng = dovetail.GraphBuilder(), np.random.default_rng(sum(dims))
+    feeds = [rng.standard_normal(dims).astype(np.float32) for _ in range(3)]
+    slope = rng.uniform(-1, 2, dims[1]).astype(np.float32)
+    slopes = g.constant(slope)
+    outputs = [g.node(ChannelPRelu(), g.input(f"x{i}", "float32", dims), slopes) for i in range(3)]
+    executable = bench.executable(g.graph(outputs))
+    for x, y in zip(feeds, bench.run(executable, feeds), strict=True):
+        np.testing.assert_array_equal(y, ChannelPRelu().reference(x, slope))
+    moves = [
+        p.node.node for p in executable.placements if p.node.op.key == "dovetail::Reorder" and p.node.outputs[0].layout == PLAIN
+    ]
+    stages = [executable.prepared[node.name][0].stage for node in moves]
+    starts = [executable.memory.offsets[node.outputs[0]] for node in moves]
+    ends = [start + library().nbytes(stage.arguments[1].desc) for start, stage in zip(starts, stages, strict=True)]
+    assert all(a <= b for a, b in pairwise([v for span in sorted(zip(starts, ends, strict=True)) for v in span]))
+    assert len(moves) == 3
+    assert max(ends) <= executable.memory.peak
+    assert {stage.desc.implementation for stage in stages} == {"jit:blk"} or dims[0] == 2 or dims[1] == 5

@@ -99,11 +99,12 @@ def stand_in(node: TypedNode, array: Callable[[str], Array]) -> Call:
 
     def run() -> None:
         # Not by `node_reference` as a whole: operators of old versions have references for bfloat16, but do not declare it.
-        found = node.op.reference(*padded([None if pair is None else _unpacked(*pair) for pair in sources], node.op.inputs))
-        value = found[0] if isinstance(found, tuple) else found
-        if chain.post_ops:
-            (value,) = node_reference(chain, [value], [_unpacked(*pair) for pair in operands])
-        _pack(value, dst, result)
+        with np.errstate(all="ignore"):
+            found = node.op.reference(*padded([None if pair is None else _unpacked(*pair) for pair in sources], node.op.inputs))
+            value = found[0] if isinstance(found, tuple) else found
+            if chain.post_ops:
+                (value,) = node_reference(chain, [value], [_unpacked(*pair) for pair in operands])
+            _pack(value, dst, result)
 
     return run
 

@@ -19,6 +19,8 @@ from dovetail.device import (
     OutOfMemory,
     Quantized,
     Refusal,
+    Reorder,
+    TensorType,
     TypedNode,
     plan_graph,
 )
@@ -26,7 +28,7 @@ from dovetail.errors import CompileError, DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, MemoryDesc, Primitive, Stream, Unimplemented
 from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, stand_in
 from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage
-from dovetail_cpu_onednn.layouts import describe, padded_type, plain
+from dovetail_cpu_onednn.layouts import describe, in_whole_blocks, padded_type, plain
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["OnednnExecutable", "Placement"]
@@ -81,8 +83,7 @@ class OnednnExecutable(Executable):
         self.placements = placements
         self.reports = tuple(p.report for p in placements)
         by_name = {p.node.name: p for p in placements}
-        # Blocked layouts fill the channels up to whole blocks, which the plan has to count.
-        sized = graph.replace(types={name: padded_type(t) if t.is_static else t for name, t in graph.types.items()})
+        sized = graph.replace(types=_sized(graph))
         takes = {p.node.name: p.in_place for p in placements}
         recipes: dict[str, Recipe] = {}
 
@@ -110,6 +111,15 @@ class OnednnExecutable(Executable):
     def create_request(self) -> "OnednnRequest":
         """A request with an arena of its own. Raises `OutOfMemory`."""
         return OnednnRequest(self)
+
+
+def _sized(graph: Graph) -> Mapping[str, TensorType]:
+    """The types with the channels that the plan has to count: whole blocks of them, also where a reorder writes past the end."""
+    found = {name: padded_type(t) if t.is_static else t for name, t in graph.types.items()}
+    for node in graph.nodes:
+        if isinstance(node.op, Reorder):
+            found[node.outputs[0]] = in_whole_blocks(graph.types[node.inputs[0]], found[node.outputs[0]])[1]
+    return found
 
 
 def _recipe(placement: Placement, storage: Mapping[str, str]) -> Recipe:
@@ -236,7 +246,6 @@ class _Binder:
         self._types = executable.graph.types
         self.arena = _aligned(executable.memory.peak)
         self._stream: Stream = library().stream()
-        self.kept: list[Launch] = []
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
 
@@ -295,18 +304,17 @@ class _Binder:
         number = self.arena[start : start + 4].view(np.int32)
         return partial(np.copyto, number, self.array(node.node.inputs[src.index]).reshape(1))
 
-    def _guarded(self, placement: Placement, launches: Sequence[Launch]) -> Call:
+    def _guarded(self, placement: Placement, launches: Sequence[Launch]) -> Launch:
         """The primitives, or references for data that they get wrong."""
         reference = stand_in(placement.node, self.array)
         is_safe = placement.kernel.safety(placement.node, self.array, self._stream)
         calls = tuple(launch.call for launch in launches)
-        self.kept += launches
 
-        def run() -> int | None:
+        def run() -> int:
             # Several statuses of which one is not 0 are an error whichever it is.
-            return max(call() for call in calls) if is_safe() else reference()
+            return max(call() for call in calls) if is_safe() else reference() or 0
 
-        return run
+        return Launch(run, launches)
 
 
 def _aligned(size: int) -> NDArray[np.uint8]:

@@ -18,7 +18,7 @@ from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
 from dovetail_cpu_onednn.bound import ReferenceKernel
 from dovetail_cpu_onednn.chain import BINARY, attach, eltwise_kind
 from dovetail_cpu_onednn.kernel import LOW, Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given
-from dovetail_cpu_onednn.layouts import DATA_TYPES, describe, number_of, plain
+from dovetail_cpu_onednn.layouts import DATA_TYPES, describe, in_whole_blocks, number_of, plain
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["GENERIC", "REORDER", "ElementwiseKernel", "ReorderKernel", "ViewKernel"]
@@ -53,7 +53,7 @@ class ReorderKernel(PrimitiveKernel):
         return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
-        src, dst = describe(given(node, 0)), describe(node.outputs[0])
+        src, dst = map(describe, in_whole_blocks(given(node, 0), node.outputs[0]))
         pd = library().describe_reorder(src, dst)
         arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
         return Recipe((Stage(pd, arguments),))
