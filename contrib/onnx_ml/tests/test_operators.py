@@ -7,12 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import dovetail
 from dovetail.errors import DovetailError
-from dovetail.op import Operator
 from dovetail.plugins import PluginManager
-from dovetail.testing import Case, passed
-from dovetail_ops_onnx_ml import OPERATORS
 
 NODES: dict[str, Any] = {
     "nodes_treeids": [0, 0, 0],
@@ -62,21 +58,6 @@ def test_no_samples(one_node: Any) -> None:
     assert found.shape == (0, 2)
     labels, scores = one_node("TreeEnsembleClassifier", [X[:0]], 2, **NODES, **CLASSES, classlabels_strings=["a", "b"])
     assert (labels.shape, scores.shape) == ((0,), (0, 2))
-
-
-CASES = [(cls, case) for cls in OPERATORS for case in cls.cases(np.random.default_rng(7))]
-
-
-@pytest.mark.parametrize(("cls", "case"), CASES, ids=[f"{cls.__name__}-{case.name}" for cls, case in CASES])
-@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
-def test_cases(core: dovetail.Core, cls: type[Operator], case: Case, device: str) -> None:
-    with core.compile_model(case.model(), device) as compiled:
-        results = compiled(case.feeds())
-        assert passed(case, [results[i] for i in range(len(case.expected))]) == ""
-
-
-def test_every_operator_on_arrays_has_a_case() -> None:
-    assert {cls.op_type for cls in OPERATORS} - {cls.op_type for cls, _ in CASES} == {"CastMap", "DictVectorizer", "ZipMap"}
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

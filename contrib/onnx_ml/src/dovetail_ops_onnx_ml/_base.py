@@ -26,10 +26,9 @@ class MachineLearningOperator(Operator):
 
     @classmethod
     def cases(cls, rng: np.random.Generator) -> "Iterable[Case]":
-        """What the function of that name yields; none for operators on maps, which are no arrays."""
+        """What the function of that name yields."""
         # Loaded here, because only tests need cases.
-        found: Any = getattr(import_module("dovetail_ops_onnx_ml.cases"), cls.stem, None)
-        return () if found is None else cast("Iterable[Case]", found(cls))
+        return cast("Iterable[Case]", getattr(import_module("dovetail_ops_onnx_ml.cases"), cls.stem)(cls))
 
 
 def samples(X: TensorType) -> tuple[int, int]:

@@ -12,7 +12,9 @@ from dovetail.testing import Case
 __all__ = [
     "array_feature_extractor",
     "binarizer",
+    "cast_map",
     "category_mapper",
+    "dict_vectorizer",
     "feature_vectorizer",
     "imputer",
     "label_encoder",
@@ -26,6 +28,7 @@ __all__ = [
     "tree_ensemble",
     "tree_ensemble_classifier",
     "tree_ensemble_regressor",
+    "zip_map",
 ]
 
 X = np.array([[1, -2, 3], [0, 4, -5]], np.float32)
@@ -57,11 +60,32 @@ def binarizer(cls: type[Operator]) -> Iterator[Case]:
     yield Case("integers", cls(), (X.astype(np.int64),), (np.array([[1, 0, 1], [0, 1, 0]]),))
 
 
+def cast_map(cls: type[Operator]) -> Iterator[Case]:
+    """In the order of the keys, and in the places that they name."""
+    given = {6: 3.0, 0: -4.5}
+    yield Case("dense", cls(), (given,), (_f32([[-4.5, 3]]),))
+    op = cls.from_attributes({"map_form": "SPARSE", "max_map": 8})
+    yield Case("sparse", op, (given,), (_f32([[-4.5, 0, 0, 0, 0, 0, 3, 0]]),))
+    op = cls.from_attributes({"cast_to": "TO_INT64"})
+    yield Case("strings", op, ({6: "3", 0: "-4.5"},), (np.array([[-4, 3]]),))
+    op = cls.from_attributes({"cast_to": "TO_STRING"})
+    yield Case("to_strings", op, ({2: "b", 1: "a"},), (np.array([["a", "b"]], object),))
+
+
 def category_mapper(cls: type[Operator]) -> Iterator[Case]:
     """Both ways."""
     op = cls.from_attributes({"cats_int64s": (7, 8), "cats_strings": ("a", "b")})
     yield Case("strings", op, (np.array(["b", "?"], object),), (np.array([8, -1]),))
     yield Case("numbers", op, (np.array([7, 9]),), (np.array(["a", "_Unused"], object),))
+
+
+def dict_vectorizer(cls: type[Operator]) -> Iterator[Case]:
+    """A word that is missing and one too many, in each type of values."""
+    op = cls.from_attributes({"string_vocabulary": ("b", "a")})
+    for dtype in (np.int64, np.float32, np.float64):
+        yield Case(dtype.__name__, op, ({"z": dtype(4), "b": dtype(3)},), (np.array([[3, 0]], dtype),))
+    op = cls.from_attributes({"int64_vocabulary": (3, 2)})
+    yield Case("strings", op, ({1: "x", 3: "y"},), (np.array([["y", ""]], object),))
 
 
 def feature_vectorizer(cls: type[Operator]) -> Iterator[Case]:
@@ -164,3 +188,12 @@ def tree_ensemble_regressor(cls: type[Operator]) -> Iterator[Case]:
     """The stump, its leaves holding 10 and 20."""
     leaves = {"target_treeids": (0, 0), "target_nodeids": (1, 2), "target_ids": (0, 0), "target_weights": (10.0, 20.0)}
     yield Case("stump", cls.from_attributes({**STUMP, **leaves}), (X,), (_f32([[10], [20]]),))
+
+
+def zip_map(cls: type[Operator]) -> Iterator[Case]:
+    """Labels of both sorts, a vector, and no samples."""
+    op = cls.from_attributes({"classlabels_strings": ("a", "b", "c")})
+    yield Case("strings", op, (X,), ([{"a": 1.0, "b": -2.0, "c": 3.0}, {"a": 0.0, "b": 4.0, "c": -5.0}],))
+    op = cls.from_attributes({"classlabels_int64s": (7, 1, 4)})
+    yield Case("vector", op, (X[0],), ([{7: 1.0, 1: -2.0, 4: 3.0}],))
+    yield Case("none", op, (X[:0],), ([],))

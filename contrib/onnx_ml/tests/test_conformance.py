@@ -1,0 +1,9 @@
+"""The checks of the conformance kit."""
+
+from dovetail.testing import OpPackConformance
+
+
+class TestConformance(OpPackConformance):
+    """The operators against their definitions and cases, on every device that is there."""
+
+    domain = "ai.onnx.ml"
