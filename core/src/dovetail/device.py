@@ -195,6 +195,12 @@ class TypedNode:
         """The node's name."""
         return self.node.name
 
+    def given(self, index: int) -> TensorType:
+        """The type of an input that the operator requires: no node comes to a device without it."""
+        tensor = self.inputs[index]
+        assert tensor is not None
+        return tensor
+
     @property
     def post_ops(self) -> tuple[PostOp, ...]:
         """The chain attached to the node."""

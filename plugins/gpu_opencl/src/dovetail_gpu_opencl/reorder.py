@@ -45,8 +45,7 @@ class ReorderKernel(CLKernel):
         return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        src, dst = node.inputs[0], node.outputs[0]
-        assert src is not None
+        src, dst = node.given(0), node.outputs[0]
         if not dst.size:
             return ()
         at = dict(zip(src.order, strides_of(src.memory_dims), strict=True))

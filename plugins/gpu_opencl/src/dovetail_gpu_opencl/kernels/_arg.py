@@ -1,6 +1,8 @@
 """ArgMax and ArgMin."""
 
 from dovetail.device import TypedNode
+from dovetail.ops.arg_max import ArgMax
+from dovetail.ops.arg_min import ArgMin
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._axis import NUMBERS, Lines, value_type
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
@@ -22,15 +24,15 @@ class Arg(CLKernel):
         self._largest = largest
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        src = node.inputs[0]
-        assert src is not None
-        lines = Lines.of(src.dims, node.op.axis)  # type: ignore[attr-defined]  # an ArgReduction operator
+        assert isinstance(node.op, ArgMax | ArgMin)
+        src = node.given(0)
+        lines = Lines.of(src.dims, node.op.axis)
         group = lines.group(self.caps)
         defines = {
             **storage(src.dtype),
             "VALUE": value_type(src.dtype),
             "LARGEST": self._largest,
-            "LAST": node.op.select_last_index,  # type: ignore[attr-defined]  # an ArgReduction operator
+            "LAST": node.op.select_last_index,
             "GROUP": group,
         }
         work, local = lines.work(self.caps, group)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from dovetail.device import DType, TypedNode
+from dovetail.device import DType
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import group_size, spread
 from dovetail_gpu_opencl.launch import Scalar, ints
@@ -36,13 +36,6 @@ class Lines:
         size = math.prod(dims[at:]) if to_end else dims[at]
         inner = 1 if to_end else math.prod(dims[at + 1 :])
         return Lines(math.prod(dims[:at]) * inner, size, inner)
-
-    @staticmethod
-    def along(node: TypedNode) -> "Lines":
-        """Along the attribute `axis` of a node, in its first input; before version 13 along all axes from it on."""
-        assert node.inputs[0] is not None
-        axis: int = node.op.axis  # type: ignore[attr-defined]  # an operator along an axis
-        return Lines.of(node.inputs[0].dims, axis, to_end=type(node.op).since < 13)
 
     @property
     def arguments(self) -> tuple[Scalar, ...]:

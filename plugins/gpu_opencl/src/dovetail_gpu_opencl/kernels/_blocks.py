@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from dovetail.device import TypedNode
+from dovetail.ops.depth_to_space import DepthToSpace
+from dovetail.ops.space_to_depth import SpaceToDepth
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
 
@@ -16,14 +18,12 @@ class Blocks(MoveKernel):
         self._to_space = to_space
 
     def moves(self, node: TypedNode) -> Sequence[Move]:
-        deep, wide = (node.inputs[0], node.outputs[0]) if self._to_space else (node.outputs[0], node.inputs[0])
-        assert deep is not None
-        assert wide is not None
-        b: int = node.op.blocksize  # type: ignore[attr-defined]  # a DepthToSpace or SpaceToDepth operator
-        n, c, h, w = wide.dims
+        assert isinstance(node.op, DepthToSpace | SpaceToDepth)
+        b = node.op.blocksize
+        n, c, h, w = (node.outputs[0] if self._to_space else node.given(0)).dims  # of the wide tensor
         # All places in the order of the wide tensor: image, channel, row, row in the block, column, column in the block.
         dims = (n, c, h // b, b, w // b, b)
-        by_block = node.op.mode == "DCR"  # type: ignore[attr-defined]  # a DepthToSpace or SpaceToDepth operator
+        by_block = node.op.mode == "DCR"
         order = (n, b, b, c, h // b, w // b) if by_block else (n, c, b, b, h // b, w // b)
         s = strides_of(order)
         strides = (s[0], s[3], s[4], s[1], s[5], s[2]) if by_block else (s[0], s[1], s[4], s[2], s[5], s[3])

@@ -1,17 +1,20 @@
 """What the kernels of convolutions share."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.ops.conv import Conv
 from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Read, Write, ints
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator
 
-__all__ = ["ConvKernel", "geometry", "has_bias", "named", "problem_key", "sizes", "wide"]
+__all__ = ["ConvKernel", "constant_weights", "geometry", "has_bias", "named", "problem_key", "sizes", "wide"]
 
 
 class ConvKernel(CLKernel):
@@ -42,16 +45,22 @@ class ConvKernel(CLKernel):
 
 def geometry(node: TypedNode) -> ConvGeometry:
     """The node's windows."""
-    found: ConvGeometry = node.op.geometry(*node.inputs[:2])  # type: ignore[attr-defined]  # a Conv operator
-    return found
+    assert isinstance(node.op, Conv)
+    return node.op.geometry(node.given(0), node.given(1))
 
 
 def sizes(node: TypedNode) -> tuple[int, int, int, int]:
     """N, the input channels of a group, M, and the number of groups."""
-    src, weights = node.inputs[:2]
-    assert src is not None
+    assert isinstance(node.op, Conv)
+    maps, channels = node.given(1).dims[:2]
+    return node.given(0).dims[0], channels, maps, node.op.group
+
+
+def constant_weights(node: TypedNode) -> NDArray[Any]:
+    """The content of the weights, for kernels that take constant ones only."""
+    weights = node.given(1).value
     assert weights is not None
-    return src.dims[0], weights.dims[1], weights.dims[0], node.op.group  # type: ignore[attr-defined]  # a Conv operator
+    return weights
 
 
 def problem_key(start: str, node: TypedNode) -> str:

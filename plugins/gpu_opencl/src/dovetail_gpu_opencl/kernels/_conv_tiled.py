@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
-from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, has_bias, sizes
+from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, sizes
 from dovetail_gpu_opencl.kernels._tiles import Tiled, as_words, matrix_of, suffix, tiled_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
@@ -28,7 +28,7 @@ class ConvTiled(Tiled, ConvKernel):
         _, _, maps, groups = sizes(node)
         if maps // groups < 4:
             return Refusal(Reason.SHAPE, f"{maps // groups} output channels a group; a tile would be empty")
-        if node.inputs[1] is None or node.inputs[1].value is None:
+        if node.given(1).value is None:
             return Refusal(Reason.ATTRIBUTE, "the weights are no constant")
         refusal = super().check(node)
         return self.refusal(self._problem(node)) if refusal is None else refusal
@@ -52,9 +52,7 @@ class ConvTiled(Tiled, ConvKernel):
         if problem is None:
             return ()
         tiling, names = self.tiling(problem), node.node.inputs
-        assert node.inputs[1] is not None
-        assert node.inputs[1].value is not None
-        weights = pack_by_depth(node.inputs[1].value, problem.z)
+        weights = pack_by_depth(constant_weights(node), problem.z)
         if tiling.matrix:
             weights = as_words(weights, tiling.matrix)
         pixels = int(np.prod(geometry(node).output))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import ceil_div
-from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, has_bias, problem_key, sizes, wide
+from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes, wide
 from dovetail_gpu_opencl.kernels._gemm import pack_columns
 from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, RegisterTiling, estimate, lanes_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
@@ -37,10 +37,9 @@ class ConvWinograd(RegisterTiled, ConvKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
-        weights, g = node.inputs[1], geometry(node)
-        if weights is None or weights.value is None:
+        if node.given(1).value is None:
             return Refusal(Reason.ATTRIBUTE, "the weights are no constant")
-        _, _, maps, groups = sizes(node)
+        g, (_, _, maps, groups) = geometry(node), sizes(node)
         if (*g.kernel,) != (3, 3) or {*g.strides, *g.dilations, groups} != {1}:
             return Refusal(Reason.ATTRIBUTE, "no windows of 3 x 3 in steps of 1 in one group")
         if maps < self.caps.lanes(accumulator(node.outputs[0].dtype)):
@@ -115,9 +114,7 @@ class ConvWinograd(RegisterTiled, ConvKernel):
         )
 
     def _packed(self, node: TypedNode, columns: int, c_type: str) -> NDArray[np.generic]:
-        assert node.inputs[1] is not None
-        assert node.inputs[1].value is not None
-        return pack_columns(transformed(node.inputs[1].value, c_type), columns, c_type)
+        return pack_columns(transformed(constant_weights(node), c_type), columns, c_type)
 
 
 def transformed(weights: NDArray[np.generic], c_type: str) -> NDArray[np.floating]:

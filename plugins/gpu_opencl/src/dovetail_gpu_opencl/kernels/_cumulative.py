@@ -3,6 +3,8 @@
 import numpy as np
 
 from dovetail.device import TypedNode
+from dovetail.ops.cum_prod import CumProd
+from dovetail.ops.cum_sum import CumSum
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS, Lines
@@ -25,14 +27,13 @@ class Cumulative(CLKernel):
         self._start, self._join = start, join
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        dst, axis = node.outputs[0], node.inputs[1]
-        assert axis is not None
+        assert isinstance(node.op, CumProd | CumSum)
+        dst, axis = node.outputs[0], node.given(1)
         defines = {**storage(dst.dtype), "ACC": accumulator(dst.dtype), "START": self._start, "JOIN(a, b)": self._join}
-        exclusive, reverse = node.op.exclusive, node.op.reverse  # type: ignore[attr-defined]  # a CumSum or CumProd operator
         common: tuple[Argument, ...] = (
             Read(node.node.inputs[0]),
             Write(node.node.outputs[0]),
-            *ints(int(exclusive), int(reverse)),
+            *ints(int(node.op.exclusive), int(node.op.reverse)),
         )
         arguments: tuple[Argument, ...]
         if axis.value is not None:

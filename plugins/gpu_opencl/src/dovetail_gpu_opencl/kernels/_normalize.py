@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail.device import DType, TensorType, TypedNode
+from dovetail.ops.layer_normalization import LayerNormalization
+from dovetail.ops.rms_normalization import RMSNormalization
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.kernel import CLKernel
@@ -77,8 +79,8 @@ class NormalizeSuffix(NormalizeLines):
     """Lines of all axes from `axis` on, with parameters that broadcast to the input."""
 
     def lines(self, node: TypedNode) -> Lines:
-        axis: int = node.op.axis  # type: ignore[attr-defined]  # a LayerNormalization or RMSNormalization operator
-        return Lines.of(node.outputs[0].dims, axis, to_end=True)
+        assert isinstance(node.op, LayerNormalization | RMSNormalization)
+        return Lines.of(node.outputs[0].dims, node.op.axis, to_end=True)
 
     def places(self, node: TypedNode) -> dict[str, object]:
         size = self.lines(node).size
@@ -98,9 +100,8 @@ class NormalizeChannels(NormalizeLines):
         return Lines(count, node.outputs[0].size // count if count else 0, 1)
 
     def period(self, node: TypedNode) -> tuple[int, int, int]:
-        groups, scale = self.groups(node), node.inputs[1]
-        assert scale is not None
-        each = max(1, scale.size // groups)
+        groups = self.groups(node)
+        each = max(1, node.given(1).size // groups)
         return groups, each, max(1, self.lines(node).size // each)
 
 

@@ -3,6 +3,9 @@
 from abc import abstractmethod
 
 from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.ops.average_pool import AveragePool
+from dovetail.ops.lp_pool import LpPool
+from dovetail.ops.max_pool import MaxPool
 from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
@@ -41,5 +44,5 @@ class PoolDirect(CLKernel):
 
 def geometry(node: TypedNode) -> ConvGeometry:
     """The node's windows."""
-    found: ConvGeometry = node.op.geometry(node.inputs[0])  # type: ignore[attr-defined]  # a pooling operator
-    return found
+    assert isinstance(node.op, AveragePool | LpPool | MaxPool)
+    return node.op.geometry(node.given(0))

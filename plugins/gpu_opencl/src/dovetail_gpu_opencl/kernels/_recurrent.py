@@ -1,9 +1,11 @@
 """RNN, GRU and LSTM: the products with X of all steps at once, then one work group for each sequence runs through time."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from dovetail.device import DType, TypedNode, padded
+from dovetail.ops.gru import GRU
+from dovetail.ops.lstm import LSTM
+from dovetail.ops.rnn import RNN
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, group_size, spread
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write, ints
 from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
@@ -27,7 +29,7 @@ _ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
 
 
 class Recurrence(CLKernel):
-    """recurrent.cl. `cell` is RNN, GRU or LSTM; a bidirectional one is run in one direction after the other."""
+    """recurrent.cl. A bidirectional operator is run in one direction after the other."""
 
     name = "recurrent"
     half_by_load = True
@@ -35,11 +37,8 @@ class Recurrence(CLKernel):
     has_epilogue = False
     dtypes = FLOATS | {DType.INT32}
 
-    def __init__(self, cell: str, gates: int) -> None:
-        self._cell, self._gates = cell, gates
-
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        op: Any = node.op
+        op = _operator(node)
         activations = _activations(op, accumulator(node.outputs[0].dtype))
         count = len(op.defaults)
         found: list[Launch] = []
@@ -48,22 +47,19 @@ class Recurrence(CLKernel):
         return tuple(found)
 
     def _direction(self, node: TypedNode, d: int, activations: list[str]) -> tuple[Launch, Launch]:
-        op: Any = node.op
-        x, r = node.inputs[0], node.inputs[2]
-        assert x is not None
-        assert r is not None
-        (time, batch), width, hidden = (x.dims[1::-1] if op.layout else x.dims[:2]), x.dims[2], r.dims[2]
-        rows, whole = self._gates * hidden, 4 if x.dtype is not DType.FLOAT64 else 8
+        op, x, hidden = _operator(node), node.given(0), node.given(2).dims[2]
+        (time, batch), width = (x.dims[1::-1] if op.layout else x.dims[:2]), x.dims[2]
+        rows, whole = op.gates * hidden, 4 if x.dtype is not DType.FLOAT64 else 8
         acc = accumulator(x.dtype)
         group = 1 if self.caps.kind == "CPU" else group_size(self.caps, min(256, 1 << (hidden - 1).bit_length()))
         defines = {
             **storage(x.dtype),
             "ACC": acc,
-            self._cell: True,
+            op.op_type: True,
             "GROUP": group,
             "CLIP": False if op.clip is None else literal(op.clip, acc),
-            "BEFORE_RESET": bool(getattr(op, "linear_before_reset", False)),
-            "INPUT_FORGET": bool(getattr(op, "input_forget", False)),
+            "BEFORE_RESET": isinstance(op, GRU) and op.linear_before_reset,
+            "INPUT_FORGET": isinstance(op, LSTM) and op.input_forget,
             **{f"{name}(x)": f"({text})" for name, text in zip("FGH", activations, strict=False)},
         }
         source = assemble("recurrent.cl", defines)
@@ -85,7 +81,12 @@ class Recurrence(CLKernel):
         )
 
 
-def _activations(op: Any, acc: str) -> list[str]:
+def _operator(node: TypedNode) -> GRU | LSTM | RNN:
+    assert isinstance(node.op, GRU | LSTM | RNN)
+    return node.op
+
+
+def _activations(op: GRU | LSTM | RNN, acc: str) -> list[str]:
     """C for the activations of all directions in turn: each takes the next of the alphas and betas if it has one."""
     names = op.activations or op.defaults * op.directions
     parameters: list[Iterator[float]] = [iter(op.activation_alpha or ()), iter(op.activation_beta or ())]

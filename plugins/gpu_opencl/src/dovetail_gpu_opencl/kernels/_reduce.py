@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
@@ -12,6 +14,14 @@ from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
 
 __all__ = ["GlobalPool", "Reduce"]
+
+
+@runtime_checkable
+class _Reduction(Protocol):
+    """What the operators ReduceL1 to ReduceSumSquare have in common."""
+
+    def reduced_axes(self, rank: int, axes: NDArray[Any] | None) -> tuple[int, ...]:
+        """The axes to reduce, counted from the front, in order."""
 
 
 class Reduce(CLKernel):
@@ -49,15 +59,12 @@ class Reduce(CLKernel):
 
     def axes(self, node: TypedNode) -> Sequence[int]:
         """The axes that are reduced."""
-        src, *rest = node.inputs
-        assert src is not None
-        given = rest[0].value if rest and rest[0] is not None else None
-        found: Sequence[int] = node.op.reduced_axes(src.rank, given)  # type: ignore[attr-defined]  # a Reduction operator
-        return found
+        assert isinstance(node.op, _Reduction)
+        axes = node.inputs[1] if len(node.inputs) > 1 else None
+        return node.op.reduced_axes(node.given(0).rank, None if axes is None else axes.value)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        src, dst = node.inputs[0], node.outputs[0]
-        assert src is not None
+        src, dst = node.given(0), node.outputs[0]
         reduced = set(self.axes(node))
         steps = strides_of(src.dims)
         kept = [(d, s) for axis, (d, s) in enumerate(zip(src.dims, steps, strict=True)) if axis not in reduced]
@@ -119,5 +126,4 @@ class GlobalPool(Reduce):
         return None if node.outputs[0].dtype.is_float else Refusal(Reason.DTYPE, f"{node.outputs[0].dtype}")
 
     def axes(self, node: TypedNode) -> Sequence[int]:
-        assert node.inputs[0] is not None
-        return range(2, node.inputs[0].rank)
+        return range(2, node.given(0).rank)

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import DType, Reason, Refusal, TypedNode, padded
+from dovetail.ops.resize import Resize, Resize_10
+from dovetail.ops.upsample import Upsample
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
@@ -35,7 +37,7 @@ class _Line:
     @staticmethod
     def of(node: TypedNode, axis: Any) -> "_Line":
         """A resampled axis, by the operator's own arithmetic."""
-        sampling = node.op.sampling  # type: ignore[attr-defined]  # a Resize or Upsample operator
+        sampling = _op(node).sampling
         index, weights = sampling.taps(axis)
         places = index.astype(np.int32)
         places[sampling.outside(axis), 0] = -1
@@ -59,8 +61,7 @@ class _Resize(CLKernel):
 
     def lines(self, node: TypedNode) -> tuple[list[_Line], tuple[Argument, ...]]:
         """The three axes, and the arguments outer, iz, iy, ix, oz, oy, ox, inner, tz, ty, tx."""
-        src = node.inputs[0]
-        assert src is not None
+        src = node.given(0)
         first, last = _span(node)
         axes = {a.axis: a for a in _plan(node)}
         lines = [_Line.kept(1)] * (MAX_SPATIAL - (last - first))
@@ -80,14 +81,13 @@ class Nearest(_Resize):
     has_epilogue = False
 
     def suits(self, node: TypedNode) -> Refusal | None:
-        mode = node.op.sampling.mode  # type: ignore[attr-defined]  # a Resize or Upsample operator
+        mode = _op(node).sampling.mode
         return None if mode == "nearest" else Refusal(Reason.ATTRIBUTE, f"mode {mode}")
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dst = node.outputs[0]
         lines, sizes = self.lines(node)
-        extrapolation = node.op.sampling.extrapolation  # type: ignore[attr-defined]  # a Resize or Upsample operator
-        fill = Constant(np.array([extrapolation]).astype(dst.dtype.numpy))
+        fill = Constant(np.array([_op(node).sampling.extrapolation]).astype(dst.dtype.numpy))
         source = assemble("resize_nearest.cl", {"T": WORDS[dst.dtype.itemsize]})
         arguments = (Read(node.node.inputs[0]), _joined([line.index for line in lines]), fill, Write(node.node.outputs[0]))
         work, local = spread(dst.size, self.caps)
@@ -103,7 +103,7 @@ class Weighted(_Resize):
     bfloat16_by_load = True
 
     def suits(self, node: TypedNode) -> Refusal | None:
-        mode = node.op.sampling.mode  # type: ignore[attr-defined]  # a Resize or Upsample operator
+        mode = _op(node).sampling.mode
         if mode == "nearest":
             return Refusal(Reason.ATTRIBUTE, f"mode {mode}")
         lacks = self._acc(node) == "double" and not self.caps.fp64
@@ -114,7 +114,6 @@ class Weighted(_Resize):
         lines, sizes = self.lines(node)
         real = np.float64 if acc == "double" else np.float32
         weights = [np.ones(line.index.shape, real) if line.weights is None else line.weights.astype(real) for line in lines]
-        extrapolation = node.op.sampling.extrapolation  # type: ignore[attr-defined]  # a Resize or Upsample operator
         defines = {**storage(dst.dtype), "ACC": acc}
         if dst.dtype.is_integer:
             defines["STORE_T(p, i, v)"] = f"((p)[i] = convert_{C_TYPES[dst.dtype]}_sat_rtz(v))"
@@ -123,7 +122,7 @@ class Weighted(_Resize):
             Read(node.node.inputs[0]),
             _joined([line.index for line in lines]),
             _joined(weights),
-            Constant(np.array([extrapolation], real)),
+            Constant(np.array([_op(node).sampling.extrapolation], real)),
             Write(node.node.outputs[0]),
             *sizes,
             *chain.arguments,
@@ -139,9 +138,15 @@ def _joined(tables: list[NDArray[Any]]) -> Constant:
     return Constant(np.concatenate([table.reshape(-1) for table in tables]))
 
 
+def _op(node: TypedNode) -> Resize | Resize_10 | Upsample:
+    assert isinstance(node.op, Resize | Resize_10 | Upsample)
+    return node.op
+
+
 def _plan(node: TypedNode) -> tuple[Any, ...]:
-    found: tuple[Any, ...] = node.op.plan(*padded(node.inputs, node.op.inputs))  # type: ignore[attr-defined]  # a Resize or Upsample
-    return found
+    """The axes to resample."""
+    parameters: list[Any] = padded(node.inputs, node.op.inputs)[1:]
+    return _op(node).plan(node.given(0), *parameters)
 
 
 def _span(node: TypedNode) -> tuple[int, int]:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from dovetail.device import DType, Refusal, TypedNode
+from dovetail.ops.scatter_elements import ScatterElements
+from dovetail.ops.scatter_nd import ScatterND
 from dovetail_gpu_opencl.kernel import CLKernel, check_types, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS
 from dovetail_gpu_opencl.kernels._copy import WORDS
@@ -117,11 +119,9 @@ class Scatter(CLKernel):
 
 
 def _reduction(node: TypedNode) -> str:
-    found: str = node.op.reduction  # type: ignore[attr-defined]  # a ScatterElements or ScatterND operator
-    return found
+    assert isinstance(node.op, ScatterElements | ScatterND)
+    return node.op.reduction
 
 
 def _defines(node: TypedNode, plan: Plan) -> dict[str, object]:
-    indices = node.inputs[1]
-    assert indices is not None
-    return {"INDEX": C_TYPES[indices.dtype], "ELEMENTS": plan.elements}
+    return {"INDEX": C_TYPES[node.given(1).dtype], "ELEMENTS": plan.elements}

@@ -3,6 +3,8 @@
 import math
 
 from dovetail.device import DType, TypedNode
+from dovetail.ops.log_softmax import LogSoftmax, LogSoftmax_1
+from dovetail.ops.softmax import Softmax, Softmax_1
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._rows import Rows
@@ -38,9 +40,10 @@ class SoftmaxRows(CLKernel):
 
 
 def _rows(node: TypedNode) -> Rows:
+    assert isinstance(node.op, LogSoftmax | LogSoftmax_1 | Softmax | Softmax_1)
     dims = node.outputs[0].dims
-    axis = node.op.axis % max(1, len(dims))  # type: ignore[attr-defined]  # a Softmax or LogSoftmax operator
-    if type(node.op).since < 13:
+    axis = node.op.axis % max(1, len(dims))
+    if isinstance(node.op, LogSoftmax_1 | Softmax_1):
         return Rows(math.prod(dims[:axis]), math.prod(dims[axis:]))
     inner = math.prod(dims[axis + 1 :])
     size = dims[axis] if dims else 1

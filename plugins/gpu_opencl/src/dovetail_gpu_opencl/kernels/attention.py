@@ -165,17 +165,13 @@ def _arguments(node: TypedNode) -> tuple[Argument, ...]:
 def operator(node: TypedNode) -> Attention_23:
     """The node's operator."""
     op = node.op
-    assert isinstance(op, Attention_23)  # kernels of a stem get operators of that stem
+    assert isinstance(op, Attention_23)
     return op
 
 
 def sizes_of(node: TypedNode) -> Sizes:
     """The node's sizes."""
-    q, k, v = node.inputs[:3]
-    assert q is not None
-    assert k is not None
-    assert v is not None
-    return operator(node).sizes(q, k, v)
+    return operator(node).sizes(node.given(0), node.given(1), node.given(2))
 
 
 def mask_of(node: TypedNode) -> TensorType | None:

@@ -1,6 +1,7 @@
 """AveragePool."""
 
 from dovetail.device import TypedNode
+from dovetail.ops.average_pool import AveragePool
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry
 
 __all__ = ["KERNELS"]
@@ -12,7 +13,8 @@ class AveragePoolDirect(PoolDirect):
     name = "average_pool_direct"
 
     def mode(self, node: TypedNode) -> dict[str, object]:
-        if not node.op.count_include_pad:  # type: ignore[attr-defined]  # an AveragePool operator
+        assert isinstance(node.op, AveragePool)
+        if not node.op.count_include_pad:
             return {}
         g = geometry(node)
         ends = (*(1,) * (3 - g.rank), *(size + pad for size, pad in zip(g.input, g.pads_end, strict=True)))

@@ -3,6 +3,7 @@
 import math
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
+from dovetail.ops.batch_normalization import BatchNormalization, BatchNormalization_7
 from dovetail_gpu_opencl.elementwise import elementwise_launch, vector_width
 from dovetail_gpu_opencl.kernel import CLKernel, group_size
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write, ints
@@ -19,14 +20,15 @@ class Normalize(CLKernel):
     bfloat16_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
-        if len(node.outputs) > 1 or getattr(node.op, "training_mode", False):
+        if len(node.outputs) > 1 or _trains(node):
             return Refusal(Reason.ATTRIBUTE, "training_mode")
         return None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        assert isinstance(node.op, BatchNormalization | BatchNormalization_7)
         result = node.outputs[0]
         acc = accumulator(result.dtype)
-        epsilon = literal(node.op.epsilon, acc)  # type: ignore[attr-defined]  # a BatchNormalization operator
+        epsilon = literal(node.op.epsilon, acc)
         statement = f"const R s = (a - d) * (b / sqrt(e + {epsilon})) + c;"
         types = [_placed(t, node) for t in node.inputs if t is not None]
         same = len({accumulator(t.dtype) for t in types}) == 1
@@ -37,7 +39,8 @@ class Normalize(CLKernel):
 def _placed(given: TensorType, node: TypedNode) -> TensorType:
     """The type of a parameter such that it broadcasts to X; X itself unchanged."""
     rank = node.outputs[0].rank
-    if given.rank == 1 and rank > 1 and getattr(node.op, "spatial", True):
+    each_element = isinstance(node.op, BatchNormalization_7) and not node.op.spatial
+    if given.rank == 1 and rank > 1 and not each_element:
         return given.with_shape((*given.dims, *(1,) * (rank - 2)))
     return given
 
@@ -53,15 +56,14 @@ class Train(CLKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         if not node.outputs[0].size:
             return Refusal(Reason.SHAPE, f"the statistics of {node.outputs[0]}")
-        return None if getattr(node.op, "training_mode", False) else Refusal(Reason.ATTRIBUTE, "no training_mode")
+        return None if _trains(node) else Refusal(Reason.ATTRIBUTE, "no training_mode")
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        dst, scale, mean = node.outputs[0], node.inputs[1], node.inputs[3]
-        assert scale is not None
-        assert mean is not None
+        assert isinstance(node.op, BatchNormalization)
+        dst, scale, mean = node.outputs[0], node.given(1), node.given(3)
         acc = accumulator(dst.dtype)
         group = 1 if self.caps.kind == "CPU" else group_size(self.caps, 256)
-        numbers = {"EPSILON": node.op.epsilon, "MOMENTUM": node.op.momentum}  # type: ignore[attr-defined]  # BatchNormalization
+        numbers = {"EPSILON": node.op.epsilon, "MOMENTUM": node.op.momentum}
         defines = {
             **storage(dst.dtype),
             **storage(scale.dtype, "P"),
@@ -76,6 +78,10 @@ class Train(CLKernel):
         arguments: tuple[Argument, ...] = (*(Read(name) for name in node.node.inputs), *written, *sizes)
         source = assemble(f"{self.name}.cl", defines)
         return (Launch(f"{self.name}.cl", source, self.name, arguments, (channels * group,), (group,)),)
+
+
+def _trains(node: TypedNode) -> bool:
+    return isinstance(node.op, BatchNormalization) and node.op.training_mode
 
 
 KERNELS = (Normalize(), Train())

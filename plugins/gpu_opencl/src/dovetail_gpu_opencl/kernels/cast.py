@@ -6,6 +6,7 @@ Integers of 4 and 2 bits keep the low bits. Floats of 8 bits saturate unless the
 from typing import ClassVar
 
 from dovetail.device import DType, TypedNode
+from dovetail.ops.cast import Cast
 from dovetail_gpu_opencl.elementwise import Expression
 from dovetail_gpu_opencl.narrow import VALUES, largest
 from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES
@@ -13,14 +14,14 @@ from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES
 __all__ = ["KERNELS"]
 
 
-class Cast(Expression):
+class CastExpression(Expression):
     """x as another type."""
 
     dtypes: ClassVar = frozenset(STORED_TYPES)
 
     def text(self, node: TypedNode) -> str:
-        source, target = node.inputs[0], node.outputs[0].dtype
-        assert source is not None
+        assert isinstance(node.op, Cast)
+        source, target = node.given(0), node.outputs[0].dtype
         if target is DType.BOOL:
             return "a != 0"
         if target in VALUES:
@@ -28,10 +29,10 @@ class Cast(Expression):
         if source.dtype.is_float and target.is_integer:
             c_type = C_TYPES[target]
             return f"a != a ? ({c_type})0 : convert_{c_type}_sat_rtz(a)"
-        if target.value.startswith("float8") and node.op.saturate and source.dtype is not target:  # type: ignore[attr-defined]
+        if target.value.startswith("float8") and node.op.saturate and source.dtype is not target:
             top = f"{largest(target)!r}f"
             return f"a != a ? (float)a : clamp((float)a, -{top}, {top})"
         return "a"
 
 
-KERNELS = (Cast("a"),)
+KERNELS = (CastExpression("a"),)

@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 
 from dovetail.device import TypedNode
+from dovetail.ops.concat import Concat
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
 
 __all__ = ["KERNELS"]
 
 
-class Concat(MoveKernel):
+class ConcatCopy(MoveKernel):
     """One copy for each input."""
 
     def moves(self, node: TypedNode) -> Sequence[Move]:
+        assert isinstance(node.op, Concat)
         dst = node.outputs[0]
-        axis = node.op.axis % dst.rank  # type: ignore[attr-defined]  # a Concat operator
+        axis = node.op.axis % dst.rank
         strides, found, offset = strides_of(dst.dims), [], 0
         for name, part in zip(node.node.inputs, node.inputs, strict=True):
             assert part is not None
@@ -24,4 +26,4 @@ class Concat(MoveKernel):
         return found
 
 
-KERNELS = (Concat(),)
+KERNELS = (ConcatCopy(),)

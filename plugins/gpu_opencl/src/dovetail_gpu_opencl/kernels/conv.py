@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import ceil_div, spread
-from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, has_bias, named, problem_key, sizes, wide
+from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, named, problem_key, sizes, wide
 from dovetail_gpu_opencl.kernels._conv_depthwise import ConvDepthwiseWindows
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._conv_winograd import ConvWinograd
@@ -29,8 +29,7 @@ class ConvRows(RegisterTiled, ConvKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
-        weights = node.inputs[1]
-        if weights is None or weights.value is None:
+        if node.given(1).value is None:
             return Refusal(Reason.ATTRIBUTE, "the weights are no constant")
         return super().check(node)
 
@@ -50,10 +49,8 @@ class ConvRows(RegisterTiled, ConvKernel):
             return ()
         tiling, lanes = self.tiling(problem), lanes_of(problem, self.caps)
         batch, _, _, groups = sizes(node)
-        assert node.inputs[1] is not None
-        assert node.inputs[1].value is not None
         columns = tiling.vectors * lanes
-        packed = pack_weights(node.inputs[1].value, groups, columns, accumulator(node.outputs[0].dtype))
+        packed = pack_weights(constant_weights(node), groups, columns, accumulator(node.outputs[0].dtype))
         chain = postops.epilogue(node)
         numbers = self.sizes(node) | {"DOWN": tiling.down}
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X DOWN"
@@ -113,7 +110,7 @@ class ConvColumns(ConvKernel):
         _, _, maps, groups = sizes(node)
         if maps // groups > self.maps:
             return Refusal(Reason.SHAPE, f"{maps // groups} output channels a group; vectors along these are faster")
-        if node.inputs[1] is None or node.inputs[1].value is None:
+        if node.given(1).value is None:
             return Refusal(Reason.ATTRIBUTE, "the weights are no constant")
         return super().check(node)
 
@@ -121,9 +118,7 @@ class ConvColumns(ConvKernel):
         batch, _, maps, groups = sizes(node)
         acc = accumulator(node.outputs[0].dtype)
         vec, own = self.caps.lanes(acc), maps // groups
-        assert node.inputs[1] is not None
-        assert node.inputs[1].value is not None
-        weights = node.inputs[1].value.reshape(groups, own, -1).transpose(0, 2, 1).astype(wide(acc))
+        weights = constant_weights(node).reshape(groups, own, -1).transpose(0, 2, 1).astype(wide(acc))
         first, last = interior(geometry(node))
         numbers = self.sizes(node) | {"FIRST": first, "LAST": last}
         fixed = ("KH", "KW", "STRIDE_Y", "STRIDE_X", "DILATION_Y", "DILATION_X")
@@ -160,12 +155,9 @@ def _pointwise(node: TypedNode) -> Product | Refusal:
     batch, channels, maps, groups = sizes(node)
     if not g.is_pointwise or groups != 1:
         return Refusal(Reason.ATTRIBUTE, "no pointwise convolution")
-    src, weights = node.inputs[:2]
-    assert src is not None
-    assert weights is not None
     pixels = int(np.prod(g.output))
-    left = Matrix(node.node.inputs[1], weights, channels, 1)
-    right = Matrix(node.node.inputs[0], src, pixels, 1, channels * pixels)
+    left = Matrix(node.node.inputs[1], node.given(1), channels, 1)
+    right = Matrix(node.node.inputs[0], node.given(0), pixels, 1, channels * pixels)
     bias = node.node.inputs[2] if has_bias(node) else ""
     return Product(maps, pixels, channels, batch, left, right, bias=bias, plane_axes=g.rank)
 

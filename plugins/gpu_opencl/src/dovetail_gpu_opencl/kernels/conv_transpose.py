@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.ops.conv_transpose import ConvTranspose
 from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
@@ -30,12 +31,9 @@ class Gathered(CLKernel):
         return None if rank <= MAX_SPATIAL else Refusal(Reason.SHAPE, f"{rank} spatial axes")
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        src, wei, dst = node.inputs[0], node.inputs[1], node.outputs[0]
-        assert src is not None
-        assert wei is not None
-        g = _geometry(node)
-        groups: int = node.op.group  # type: ignore[attr-defined]  # a ConvTranspose operator
-        own, maps = src.dims[1] // groups, wei.dims[1]
+        assert isinstance(node.op, ConvTranspose)
+        dst, g, groups = node.outputs[0], _geometry(node), node.op.group
+        own, maps = node.given(0).dims[1] // groups, node.given(1).dims[1]
         weights, steps = _weights(node, maps, g.kernel_size)
         has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
         block = min(MAPS, 1 << (max(1, maps) - 1).bit_length())
@@ -59,8 +57,7 @@ class Gathered(CLKernel):
 
 def _weights(node: TypedNode, maps: int, taps: int) -> tuple[Argument, tuple[int, int, int]]:
     """The weights, and the distances between neighbouring input channels, output channels and kernel elements."""
-    wei = node.inputs[1]
-    assert wei is not None
+    wei = node.given(1)
     if wei.value is None:
         return Read(node.node.inputs[1]), (maps * taps, taps, 1)
     rows = wei.value.reshape(wei.dims[0], maps, taps)
@@ -68,8 +65,8 @@ def _weights(node: TypedNode, maps: int, taps: int) -> tuple[Argument, tuple[int
 
 
 def _geometry(node: TypedNode) -> ConvGeometry:
-    found: ConvGeometry = node.op.geometry(*node.inputs[:2])  # type: ignore[attr-defined]  # a ConvTranspose operator
-    return found
+    assert isinstance(node.op, ConvTranspose)
+    return node.op.geometry(node.given(0), node.given(1))
 
 
 KERNELS = (Gathered(),)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
+from dovetail.ops.einsum import Einsum
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
@@ -16,7 +17,7 @@ __all__ = ["KERNELS"]
 _MOST = 4
 
 
-class Einsum(CLKernel):
+class EinsumKernel(CLKernel):
     """einsum.cl: a work item an element. Labels become strides, so that diagonals and broadcasts cost nothing."""
 
     name = "einsum"
@@ -30,8 +31,8 @@ class Einsum(CLKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         inputs, dst = [t for t in node.inputs if t is not None], node.outputs[0]
-        equation: str = node.op.equation  # type: ignore[attr-defined]  # an Einsum operator
-        terms, kept = _labels(equation.replace(" ", ""), inputs)
+        assert isinstance(node.op, Einsum)
+        terms, kept = _labels(node.op.equation.replace(" ", ""), inputs)
         sizes: dict[str, int] = {}
         for term, t in zip(terms, inputs, strict=True):
             for label, size in zip(term, t.dims, strict=True):
@@ -78,4 +79,4 @@ def _expanded(term: str, rank: int) -> list[str]:
     return [*before, *(str(i - hidden) for i in range(hidden) if dots), *after]
 
 
-KERNELS = (Einsum(),)
+KERNELS = (EinsumKernel(),)

@@ -13,8 +13,7 @@ class Expand(MoveKernel):
     """A copy with stride 0 along the axes that are repeated."""
 
     def moves(self, node: TypedNode) -> Sequence[Move]:
-        src, dst = node.inputs[0], node.outputs[0]
-        assert src is not None
+        src, dst = node.given(0), node.outputs[0]
         own = (1,) * (dst.rank - src.rank) + src.dims
         strides = tuple(0 if d == 1 else s for d, s in zip(own, strides_of(own), strict=True))
         return [Move(node.node.inputs[0], node.node.outputs[0], dst.dims, strides, strides_of(dst.dims))]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from dovetail.device import TypedNode
+from dovetail.ops.eye_like import EyeLike
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Constant, Launch, Write
@@ -21,9 +22,9 @@ class Eye(CLKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dst = node.outputs[0]
-        diagonal: int = node.op.k  # type: ignore[attr-defined]  # an EyeLike operator
+        assert isinstance(node.op, EyeLike)
         rows, columns = dst.dims
-        matrix = Constant(np.eye(rows, columns, diagonal).astype(dst.dtype.numpy))
+        matrix = Constant(np.eye(rows, columns, node.op.k).astype(dst.dtype.numpy))
         defines = {"T": WORDS[dst.dtype.itemsize], "SIZE": dst.size, "SRC(o)": "(o)", "DST(o)": "(o)"}
         work, local = spread(dst.size, self.caps)
         arguments = (matrix, Write(node.node.outputs[0]))

@@ -3,6 +3,7 @@
 import math
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.ops.gather import Gather
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Fault, Launch, Read, Write
@@ -11,7 +12,7 @@ from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble
 __all__ = ["KERNELS"]
 
 
-class Gather(CLKernel):
+class GatherKernel(CLKernel):
     """gather.cl: a word a work item; an index out of range reads element 0 and raises the fault flag."""
 
     name = "gather"
@@ -20,9 +21,7 @@ class Gather(CLKernel):
     computes = False
 
     def check(self, node: TypedNode) -> Refusal | None:
-        data, indices = node.inputs
-        assert data is not None
-        assert indices is not None
+        data, indices = node.given(0), node.given(1)
         if indices.dtype not in (DType.INT32, DType.INT64):
             return Refusal(Reason.DTYPE, f"indices of {indices.dtype}")
         if data.dims[self._axis(node)] == 0 and indices.size:
@@ -30,9 +29,7 @@ class Gather(CLKernel):
         return None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        data, indices = node.inputs
-        assert data is not None
-        assert indices is not None
+        data, indices = node.given(0), node.given(1)
         axis = self._axis(node)
         inner, itemsize = math.prod(data.dims[axis + 1 :]), data.dtype.itemsize
         width = max(w for w in (1, 2, 4, 8, 16) if inner % w == 0 and itemsize * w <= max(WORDS))
@@ -52,10 +49,8 @@ class Gather(CLKernel):
         return (Launch("gather.cl", assemble("gather.cl", defines), "gather", arguments, work, local),)
 
     def _axis(self, node: TypedNode) -> int:
-        data = node.inputs[0]
-        assert data is not None
-        axis: int = node.op.axis % data.rank  # type: ignore[attr-defined]  # a Gather operator
-        return axis
+        assert isinstance(node.op, Gather)
+        return node.op.axis % node.given(0).rank
 
 
-KERNELS = (Gather(),)
+KERNELS = (GatherKernel(),)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.ops.gather_elements import GatherElements
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
@@ -12,7 +13,7 @@ from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble
 __all__ = ["KERNELS"]
 
 
-class GatherElements(CLKernel):
+class GatherElementsKernel(CLKernel):
     """gather_elements.cl: an element a work item; an index out of range reads element 0 and raises the fault flag."""
 
     name = "gather_elements"
@@ -21,16 +22,13 @@ class GatherElements(CLKernel):
     computes = False
 
     def check(self, node: TypedNode) -> Refusal | None:
-        data, indices = node.inputs
-        assert data is not None
-        assert indices is not None
+        data, indices = node.given(0), node.given(1)
         return Refusal(Reason.SHAPE, f"data is {data}") if indices.size and not data.size else None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        data, indices = node.inputs
-        assert data is not None
-        assert indices is not None
-        axis = node.op.axis % data.rank  # type: ignore[attr-defined]  # a GatherElements operator
+        assert isinstance(node.op, GatherElements)
+        data, indices = node.given(0), node.given(1)
+        axis = node.op.axis % data.rank
         steps = list(strides_of(data.dims))
         step, bound = steps[axis], data.dims[axis]
         steps[axis] = 0
@@ -47,4 +45,4 @@ class GatherElements(CLKernel):
         return (Launch("gather_elements.cl", assemble("gather_elements.cl", defines), self.name, arguments, work, local),)
 
 
-KERNELS = (GatherElements(),)
+KERNELS = (GatherElementsKernel(),)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.ops.gather_nd import GatherND
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
@@ -14,7 +15,7 @@ from dovetail_gpu_opencl.source import MOVABLE, assemble
 __all__ = ["KERNELS"]
 
 
-class GatherND(CLKernel):
+class GatherNDKernel(CLKernel):
     """gather_nd.cl: a word a work item; an index out of range reads element 0 and raises the fault flag."""
 
     name = "gather_nd"
@@ -23,15 +24,13 @@ class GatherND(CLKernel):
     computes = False
 
     def check(self, node: TypedNode) -> Refusal | None:
-        data = node.inputs[0]
-        assert data is not None
+        data = node.given(0)
         return Refusal(Reason.SHAPE, f"data is {data}") if node.outputs[0].size and not data.size else None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        data, indices = node.inputs
-        assert data is not None
-        assert indices is not None
-        batch, depth = node.op.batch_dims, indices.dims[-1]  # type: ignore[attr-defined]  # a GatherND operator
+        assert isinstance(node.op, GatherND)
+        data, indices = node.given(0), node.given(1)
+        batch, depth = node.op.batch_dims, indices.dims[-1]
         inner, itemsize = math.prod(data.dims[batch + depth :]), data.dtype.itemsize
         width = max(w for w in (1, 2, 4, 8, 16) if inner % w == 0 and itemsize * w <= max(WORDS))
         bounds, words = data.dims[batch : batch + depth], inner // width
@@ -55,4 +54,4 @@ class GatherND(CLKernel):
         return (Launch("gather_nd.cl", source, self.name, arguments, work, local),)
 
 
-KERNELS = (GatherND(),)
+KERNELS = (GatherNDKernel(),)

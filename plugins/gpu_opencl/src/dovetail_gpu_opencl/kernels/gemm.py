@@ -10,10 +10,8 @@ __all__ = ["KERNELS"]
 
 def _product(node: TypedNode) -> Product | Refusal:
     op = node.op
-    assert isinstance(op, Gemm)  # kernels of a stem get operators of that stem
-    a, b, c = (*node.inputs, None)[:3]
-    assert a is not None
-    assert b is not None
+    assert isinstance(op, Gemm)
+    a, b, c = node.given(0), node.given(1), node.inputs[2] if len(node.inputs) > 2 else None
     m, n, k = op.sizes(a, b)
     left = Matrix(node.node.inputs[0], a, *((1, m) if op.transA else (k, 1)))
     right = Matrix(node.node.inputs[1], b, *((1, k) if op.transB else (n, 1)))

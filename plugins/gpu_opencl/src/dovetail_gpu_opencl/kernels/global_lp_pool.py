@@ -1,6 +1,7 @@
 """GlobalLpPool."""
 
 from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.ops.global_lp_pool import GlobalLpPool
 from dovetail_gpu_opencl.kernels._reduce import GlobalPool
 
 __all__ = ["KERNELS"]
@@ -15,8 +16,8 @@ class GlobalLp(GlobalPool):
         self._p = p
 
     def check(self, node: TypedNode) -> Refusal | None:
-        p: int = node.op.p  # type: ignore[attr-defined]  # a GlobalLpPool operator
-        return super().check(node) if p == self._p else Refusal(Reason.ATTRIBUTE, f"p {p}")
+        assert isinstance(node.op, GlobalLpPool)
+        return super().check(node) if node.op.p == self._p else Refusal(Reason.ATTRIBUTE, f"p {node.op.p}")
 
 
 KERNELS = tuple(GlobalLp(p) for p in (1, 2, 3, 4))

@@ -4,6 +4,7 @@ import math
 from typing import ClassVar
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.ops.grid_sample import GridSample
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, spread
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
@@ -15,7 +16,7 @@ _TAPS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}
 _PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
 
 
-class GridSample(CLKernel):
+class GridSampleKernel(CLKernel):
     """grid_sample.cl: a place a work item."""
 
     name = "grid_sample"
@@ -24,8 +25,7 @@ class GridSample(CLKernel):
     dtypes: ClassVar = frozenset(STORED_TYPES)
 
     def check(self, node: TypedNode) -> Refusal | None:
-        x = node.inputs[0]
-        assert x is not None
+        x = node.given(0)
         if _taps(node) > 1 and x.dtype not in FLOATS | {DType.BFLOAT16}:
             return Refusal(Reason.DTYPE, f"{x.dtype} between elements")
         if not x.size and node.outputs[0].size:
@@ -33,13 +33,11 @@ class GridSample(CLKernel):
         return None if x.rank - 2 <= MAX_SPATIAL else Refusal(Reason.SHAPE, f"{x.rank - 2} spatial axes")
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        x, grid = node.inputs
-        assert x is not None
-        assert grid is not None
+        assert isinstance(node.op, GridSample)
+        x, grid = node.given(0), node.given(1)
         if not node.outputs[0].size:
             return ()
         axes, real = x.rank - 2, accumulator(grid.dtype)
-        op = node.op
         defines = {
             **storage(x.dtype),
             **storage(grid.dtype, "G"),
@@ -47,8 +45,8 @@ class GridSample(CLKernel):
             "REAL": real,
             "AXES": axes,
             "TAPS": _taps(node),
-            "ALIGN": bool(op.align_corners),  # type: ignore[attr-defined]  # a GridSample operator
-            "PADDING": _PADDINGS[op.padding_mode],  # type: ignore[attr-defined]  # a GridSample operator
+            "ALIGN": node.op.align_corners,
+            "PADDING": _PADDINGS[node.op.padding_mode],
         }
         places = math.prod(grid.dims[1:-1])
         sizes = ints(places, *x.dims[:2], *(1,) * (MAX_SPATIAL - axes), *x.dims[2:])
@@ -59,7 +57,8 @@ class GridSample(CLKernel):
 
 
 def _taps(node: TypedNode) -> int:
-    return _TAPS[node.op.mode]  # type: ignore[attr-defined]  # a GridSample operator
+    assert isinstance(node.op, GridSample)
+    return _TAPS[node.op.mode]
 
 
-KERNELS = (GridSample(),)
+KERNELS = (GridSampleKernel(),)

@@ -1,6 +1,7 @@
 """GroupNormalization."""
 
 from dovetail.device import TypedNode
+from dovetail.ops.group_normalization import GroupNormalization, GroupNormalization_18
 from dovetail_gpu_opencl.kernels._normalize import NormalizeChannels
 
 __all__ = ["KERNELS"]
@@ -10,8 +11,8 @@ class Groups(NormalizeChannels):
     """Each instance and group of channels; before version 21 with one scale and bias for each group."""
 
     def groups(self, node: TypedNode) -> int:
-        found: int = node.op.num_groups  # type: ignore[attr-defined]  # a GroupNormalization operator
-        return found
+        assert isinstance(node.op, GroupNormalization | GroupNormalization_18)
+        return node.op.num_groups
 
 
 KERNELS = (Groups(),)

@@ -1,6 +1,7 @@
 """Hardmax."""
 
 from dovetail.device import TypedNode
+from dovetail.ops.hardmax import Hardmax, Hardmax_1
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._axis import Lines, value_type
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
@@ -9,8 +10,8 @@ from dovetail_gpu_opencl.source import assemble, storage
 __all__ = ["KERNELS"]
 
 
-class Hardmax(CLKernel):
-    """hardmax.cl: a work item a line."""
+class HardmaxKernel(CLKernel):
+    """hardmax.cl along one axis, a work item a line; before version 13 along all axes from `axis` on."""
 
     name = "hardmax"
     half_by_load = True
@@ -18,11 +19,13 @@ class Hardmax(CLKernel):
     has_epilogue = False
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        dtype, lines = node.outputs[0].dtype, Lines.along(node)
+        assert isinstance(node.op, Hardmax | Hardmax_1)
+        dtype, dims = node.outputs[0].dtype, node.outputs[0].dims
+        lines = Lines.of(dims, node.op.axis, to_end=isinstance(node.op, Hardmax_1))
         source = assemble("hardmax.cl", {**storage(dtype), "VALUE": value_type(dtype)})
         work, local = lines.work(self.caps)
         arguments: tuple[Argument, ...] = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *lines.arguments)
         return (Launch("hardmax.cl", source, "hardmax", arguments, work, local),)
 
 
-KERNELS = (Hardmax(),)
+KERNELS = (HardmaxKernel(),)

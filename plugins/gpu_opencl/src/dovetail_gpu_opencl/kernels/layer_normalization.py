@@ -3,6 +3,7 @@
 import math
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.ops.layer_normalization import LayerNormalization
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._normalize import NormalizeSuffix
@@ -35,7 +36,8 @@ class NormalizeRows(CLKernel):
         if dtype in (DType.FLOAT16, DType.BFLOAT16):
             tunables["VEC"] = 1  # vectors of halves need an extension, those of bfloat16 there are none of
         has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
-        epsilon = literal(node.op.epsilon, acc)  # type: ignore[attr-defined]  # a LayerNormalization operator
+        assert isinstance(node.op, LayerNormalization)
+        epsilon = literal(node.op.epsilon, acc)
         defines = {**storage(dtype), "ACC": acc, "EPSILON": epsilon, "HAS_BIAS": has_bias, **tunables}
         chain = postops.epilogue(node, tunables["VEC"])
         names = node.node.inputs
@@ -47,8 +49,9 @@ class NormalizeRows(CLKernel):
 
 
 def _rows(node: TypedNode) -> Rows:
+    assert isinstance(node.op, LayerNormalization)
     dims = node.outputs[0].dims
-    axis = node.op.axis % len(dims)  # type: ignore[attr-defined]  # a LayerNormalization operator
+    axis = node.op.axis % len(dims)
     return Rows(math.prod(dims[:axis]), math.prod(dims[axis:]))
 
 

@@ -1,6 +1,7 @@
 """LpNormalization."""
 
 from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.ops.lp_normalization import LpNormalization
 from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.kernels._normalize import NormalizeLines
 
@@ -14,12 +15,12 @@ class Norm(NormalizeLines):
         self._p, self.mode = p, f"L{p}"
 
     def check(self, node: TypedNode) -> Refusal | None:
-        p = node.op.p  # type: ignore[attr-defined]  # an LpNormalization operator
-        return None if p == self._p else Refusal(Reason.ATTRIBUTE, f"p {p}")
+        assert isinstance(node.op, LpNormalization)
+        return None if node.op.p == self._p else Refusal(Reason.ATTRIBUTE, f"p {node.op.p}")
 
     def lines(self, node: TypedNode) -> Lines:
-        axis: int = node.op.axis  # type: ignore[attr-defined]  # an LpNormalization operator
-        return Lines.of(node.outputs[0].dims, axis)
+        assert isinstance(node.op, LpNormalization)
+        return Lines.of(node.outputs[0].dims, node.op.axis)
 
 
 KERNELS = (Norm(1), Norm(2))

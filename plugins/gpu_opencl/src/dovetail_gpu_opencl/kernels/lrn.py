@@ -3,6 +3,7 @@
 import math
 
 from dovetail.device import TypedNode
+from dovetail.ops.lrn import LRN
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
@@ -19,15 +20,15 @@ class Responses(CLKernel):
     bfloat16_by_load = True
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        dst, acc = node.outputs[0], accumulator(node.outputs[0].dtype)
-        op, chain = node.op, postops.epilogue(node)
-        size: int = op.size  # type: ignore[attr-defined]  # an LRN operator
-        numbers = {"ALPHA": op.alpha / size, "BETA": op.beta, "BIAS": op.bias}  # type: ignore[attr-defined]  # an LRN operator
+        op, dst, chain = node.op, node.outputs[0], postops.epilogue(node)
+        assert isinstance(op, LRN)
+        acc = accumulator(dst.dtype)
+        numbers = {"ALPHA": op.alpha / op.size, "BETA": op.beta, "BIAS": op.bias}
         defines = {**storage(dst.dtype), "ACC": acc, **{name: literal(number, acc) for name, number in numbers.items()}}
         arguments: tuple[Argument, ...] = (
             Read(node.node.inputs[0]),
             Write(node.node.outputs[0]),
-            *ints(dst.size, dst.dims[1], math.prod(dst.dims[2:]), (size - 1) // 2, size // 2),
+            *ints(dst.size, dst.dims[1], math.prod(dst.dims[2:]), (op.size - 1) // 2, op.size // 2),
             *chain.arguments,
         )
         work, local = spread(dst.size, self.caps)

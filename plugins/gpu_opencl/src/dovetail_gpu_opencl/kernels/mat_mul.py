@@ -12,9 +12,7 @@ __all__ = ["KERNELS", "product_of"]
 
 def product_of(node: TypedNode, second: int = 1) -> Product | Refusal:
     """The product of the node's first input and the one with index `second`."""
-    a, b = node.inputs[0], node.inputs[second]
-    assert a is not None
-    assert b is not None
+    a, b = node.given(0), node.given(second)
     a_dims = (1, *a.dims) if a.rank == 1 else a.dims
     b_dims = (*b.dims, 1) if b.rank == 1 else b.dims
     m, k, n = a_dims[-2], a_dims[-1], b_dims[-1]

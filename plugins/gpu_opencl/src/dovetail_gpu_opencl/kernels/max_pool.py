@@ -3,6 +3,7 @@
 import math
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.ops.max_pool import MaxPool
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry
@@ -49,7 +50,8 @@ class MaxPoolDirect(PoolDirect):
     def mode(self, node: TypedNode) -> dict[str, object]:
         dtype = node.outputs[0].dtype
         lowest = "-INFINITY" if dtype.is_float else "-128" if dtype is DType.INT8 else "0"
-        columns = bool(node.op.storage_order)  # type: ignore[attr-defined]  # a MaxPool operator
+        assert isinstance(node.op, MaxPool)
+        columns = bool(node.op.storage_order)
         return {"MAXIMUM": True, "LOWEST": lowest, "INDICES": len(node.outputs) > 1, "COLUMNS": columns}
 
 

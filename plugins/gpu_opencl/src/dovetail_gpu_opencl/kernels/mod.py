@@ -1,16 +1,18 @@
 """Mod: with the sign of B, or with that of A with `fmod`; the remainder of a division of integers by 0 is 0."""
 
 from dovetail.device import TypedNode
+from dovetail.ops.mod import Mod
 from dovetail_gpu_opencl.elementwise import Expression
 
 __all__ = ["KERNELS"]
 
 
-class Mod(Expression):
+class ModExpression(Expression):
     """The remainder of A / B."""
 
     def text(self, node: TypedNode) -> str:
-        dtype, fmod = node.outputs[0].dtype, node.op.fmod  # type: ignore[attr-defined]  # a Mod operator
+        assert isinstance(node.op, Mod)
+        dtype, fmod = node.outputs[0].dtype, node.op.fmod
         if dtype.is_float:
             moved = "(fmod(a, b) != 0 ? ((fmod(a, b) < 0) != (b < 0) ? fmod(a, b) + b : fmod(a, b)) : copysign((A)0, b))"
             return "fmod(a, b)" if fmod else f"fmod(a, b) != fmod(a, b) ? fmod(a, b) : {moved}"
@@ -20,4 +22,4 @@ class Mod(Expression):
         return f"b == 0 || b == -1 ? (A)0 : (A)({remainder})"
 
 
-KERNELS = (Mod(None),)
+KERNELS = (ModExpression(None),)

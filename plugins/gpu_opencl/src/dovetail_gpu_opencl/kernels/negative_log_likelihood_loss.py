@@ -3,6 +3,7 @@
 import math
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.ops.negative_log_likelihood_loss import NegativeLogLikelihoodLoss
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, group_size, spread
 from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
@@ -20,16 +21,13 @@ class Loss(CLKernel):
     dtypes = FLOATS | {DType.INT32, DType.INT64}
 
     def check(self, node: TypedNode) -> Refusal | None:
-        scores = node.inputs[0]
-        assert scores is not None
+        scores = node.given(0)
         return None if scores.size else Refusal(Reason.SHAPE, f"input is {scores}")
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        scores, target = node.inputs[:2]
-        assert scores is not None
-        assert target is not None
-        reduction: str = node.op.reduction  # type: ignore[attr-defined]  # a NegativeLogLikelihoodLoss operator
-        ignored: int | None = node.op.ignore_index  # type: ignore[attr-defined]  # as above
+        assert isinstance(node.op, NegativeLogLikelihoodLoss)
+        scores, target = node.given(0), node.given(1)
+        reduction, ignored = node.op.reduction, node.op.ignore_index
         group = 1 if self.caps.kind == "CPU" else group_size(self.caps, 256)
         defines = {
             **storage(scores.dtype),

@@ -3,6 +3,7 @@
 import math
 
 from dovetail.device import TypedNode
+from dovetail.ops.one_hot import OneHot
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
@@ -11,7 +12,7 @@ from dovetail_gpu_opencl.source import MOVABLE, assemble, storage
 __all__ = ["KERNELS"]
 
 
-class OneHot(CLKernel):
+class OneHotKernel(CLKernel):
     """one_hot.cl: an element a work item."""
 
     name = "one_hot"
@@ -20,11 +21,9 @@ class OneHot(CLKernel):
     computes = False
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        indices, _, values = node.inputs
-        assert indices is not None
-        assert values is not None
-        dst = node.outputs[0]
-        axis = node.op.axis % dst.rank  # type: ignore[attr-defined]  # a OneHot operator
+        assert isinstance(node.op, OneHot)
+        indices, dst = node.given(0), node.outputs[0]
+        axis = node.op.axis % dst.rank
         at = "(x) != (x) ? 0 : convert_long_sat_rtz(x)" if indices.dtype.is_float else "(long)(x)"
         defines = {**storage(indices.dtype, "I"), "T": WORDS[dst.dtype.itemsize], "WHOLE(x)": f"({at})"}
         names = node.node.inputs
@@ -34,4 +33,4 @@ class OneHot(CLKernel):
         return (Launch("one_hot.cl", assemble("one_hot.cl", defines), self.name, arguments, work, local),)
 
 
-KERNELS = (OneHot(),)
+KERNELS = (OneHotKernel(),)

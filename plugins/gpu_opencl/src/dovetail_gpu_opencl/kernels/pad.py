@@ -5,6 +5,7 @@ import re
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.ops.pad import Pad, Pad_2
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
@@ -22,7 +23,7 @@ _FOLDED = {
 }
 
 
-class Pad(CLKernel):
+class PadKernel(CLKernel):
     """One element a work item: pad.cl."""
 
     name = "pad"
@@ -33,16 +34,15 @@ class Pad(CLKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         if any(t is not None and t.value is None for i, t in enumerate(node.inputs) if i in (1, 3)):
             return Refusal(Reason.DYNAMIC, "pads or axes are no constants")
-        mode = node.op.mode  # type: ignore[attr-defined]  # a Pad operator
-        if mode != "constant" and min(_pads(node), default=0) < 0:
-            return Refusal(Reason.ATTRIBUTE, f"negative pads in mode {mode}")
+        assert isinstance(node.op, Pad | Pad_2)
+        if node.op.mode != "constant" and min(_pads(node), default=0) < 0:
+            return Refusal(Reason.ATTRIBUTE, f"negative pads in mode {node.op.mode}")
         return None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        src, dst = node.inputs[0], node.outputs[0]
-        assert src is not None
-        mode = node.op.mode  # type: ignore[attr-defined]  # a Pad operator
-        place, inside = _expressions(mode, src.dims, dst.dims, _begins(node))
+        assert isinstance(node.op, Pad | Pad_2)
+        src, dst = node.given(0), node.outputs[0]
+        place, inside = _expressions(node.op.mode, src.dims, dst.dims, _begins(node))
         fill = _fill(node)
         defines = {
             "T": WORDS[dst.dtype.itemsize],
@@ -58,22 +58,21 @@ class Pad(CLKernel):
 
 def _pads(node: TypedNode) -> list[int]:
     """All begins, then all ends, of the axes that are named."""
-    if len(node.inputs) < 2:
-        return list(node.op.pads)  # type: ignore[attr-defined]  # version 2 has an attribute
-    assert node.inputs[1] is not None
-    assert node.inputs[1].value is not None
-    return [int(pad) for pad in node.inputs[1].value.reshape(-1)]
+    if isinstance(node.op, Pad_2):
+        return list(node.op.pads)
+    pads = node.given(1).value
+    assert pads is not None
+    return [int(pad) for pad in pads.reshape(-1)]
 
 
 def _begins(node: TypedNode) -> list[int]:
     """The pads before each axis."""
-    src = node.inputs[0]
-    assert src is not None
+    rank = node.given(0).rank
     named = node.inputs[3] if len(node.inputs) > 3 else None
-    axes = range(src.rank) if named is None or named.value is None else named.value.reshape(-1).tolist()
-    begins = [0] * src.rank
+    axes = range(rank) if named is None or named.value is None else named.value.reshape(-1).tolist()
+    begins = [0] * rank
     for axis, begin in zip(axes, _pads(node), strict=False):
-        begins[axis % src.rank] = begin
+        begins[axis % rank] = begin
     return begins
 
 
@@ -81,7 +80,7 @@ def _fill(node: TypedNode) -> Argument | None:
     """The value between the pads; None for zero."""
     if len(node.inputs) > 2 and node.inputs[2] is not None:
         return Read(node.node.inputs[2])
-    value = getattr(node.op, "value", 0.0)
+    value = node.op.value if isinstance(node.op, Pad_2) else 0.0
     return Constant(np.array([value], node.outputs[0].dtype.numpy)) if value else None
 
 
@@ -97,4 +96,4 @@ def _expressions(mode: str, src: tuple[int, ...], dst: tuple[int, ...], begins: 
     return " + ".join(terms), " && ".join(tests)
 
 
-KERNELS = (Pad(),)
+KERNELS = (PadKernel(),)

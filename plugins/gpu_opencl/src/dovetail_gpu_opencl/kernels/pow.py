@@ -16,8 +16,7 @@ class IntegerPower(Expression):
         return f"{loop} const A s = b < 0 ? (A)({inverse}) : (A)p;"
 
     def text(self, node: TypedNode) -> str | None:
-        x, y = node.inputs
-        return "" if x is not None and y is not None and x.dtype.is_integer and y.dtype.is_integer else None
+        return "" if node.given(0).dtype.is_integer and node.given(1).dtype.is_integer else None
 
 
 class RealPower(Expression):
@@ -29,9 +28,7 @@ class RealPower(Expression):
         return super().check(node)
 
     def text(self, node: TypedNode) -> str | None:
-        x, y = node.inputs
-        assert x is not None
-        assert y is not None
+        x, y = node.given(0), node.given(1)
         power = "pow((double)a, (double)b)"
         real = x.dtype.is_integer and y.dtype.is_float
         return f"{power} != {power} ? 0 : convert_{C_TYPES[x.dtype]}_sat_rtz({power})" if real else None

@@ -3,6 +3,7 @@
 import math
 
 from dovetail.device import TypedNode
+from dovetail.ops.reverse_sequence import ReverseSequence
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Read, Write, ints
@@ -11,7 +12,7 @@ from dovetail_gpu_opencl.source import MOVABLE, assemble
 __all__ = ["KERNELS"]
 
 
-class ReverseSequence(CLKernel):
+class ReverseSequenceKernel(CLKernel):
     """reverse_sequence.cl: an element a work item; a length out of range is taken as 0 and raises the fault flag."""
 
     name = "reverse_sequence"
@@ -20,18 +21,17 @@ class ReverseSequence(CLKernel):
     computes = False
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        dst = node.outputs[0]
-        time_axis: int = node.op.time_axis  # type: ignore[attr-defined]  # a ReverseSequence operator
-        steps = dst.dims[time_axis]
+        assert isinstance(node.op, ReverseSequence)
+        dst, time_axis = node.outputs[0], node.op.time_axis
         arguments: tuple[Argument, ...] = (
             *(Read(name) for name in node.node.inputs),
             Write(node.node.outputs[0]),
             *ints(dst.size, *dst.dims[:2], math.prod(dst.dims[2:]), time_axis),
-            Fault(f"a sequence length is out of range; accepted: 0 to {steps}"),
+            Fault(f"a sequence length is out of range; accepted: 0 to {dst.dims[time_axis]}"),
         )
         source = assemble("reverse_sequence.cl", {"T": WORDS[dst.dtype.itemsize]})
         work, local = spread(dst.size, self.caps)
         return (Launch("reverse_sequence.cl", source, self.name, arguments, work, local),)
 
 
-KERNELS = (ReverseSequence(),)
+KERNELS = (ReverseSequenceKernel(),)

@@ -4,4 +4,4 @@ from dovetail_gpu_opencl.kernels._recurrent import Recurrence
 
 __all__ = ["KERNELS"]
 
-KERNELS = (Recurrence("RNN", 1),)
+KERNELS = (Recurrence(),)

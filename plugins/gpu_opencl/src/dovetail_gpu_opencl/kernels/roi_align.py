@@ -1,6 +1,7 @@
 """RoiAlign."""
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.ops.roi_align import RoiAlign_10
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, spread
 from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
@@ -8,7 +9,7 @@ from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
 __all__ = ["KERNELS"]
 
 
-class RoiAlign(CLKernel):
+class RoiAlignKernel(CLKernel):
     """roi_align.cl: a bin a work item."""
 
     name = "roi_align"
@@ -18,15 +19,14 @@ class RoiAlign(CLKernel):
     dtypes = FLOATS | {DType.INT64}
 
     def check(self, node: TypedNode) -> Refusal | None:
-        x = node.inputs[0]
-        assert x is not None
+        x = node.given(0)
         return None if x.size or not node.outputs[0].size else Refusal(Reason.SHAPE, f"boxes in {x}, which has no elements")
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        x, dst = node.inputs[0], node.outputs[0]
-        assert x is not None
+        assert isinstance(node.op, RoiAlign_10)
+        x, dst = node.given(0), node.outputs[0]
         acc = accumulator(dst.dtype)
-        sampling = node.op.sampling()  # type: ignore[attr-defined]  # a RoiAlign operator
+        sampling = node.op.sampling()
         defines = {
             **storage(dst.dtype),
             "ACC": acc,
@@ -47,4 +47,4 @@ class RoiAlign(CLKernel):
         return (Launch("roi_align.cl", source, self.name, arguments, work, local, self.caps.exact_options),)
 
 
-KERNELS = (RoiAlign(),)
+KERNELS = (RoiAlignKernel(),)

@@ -3,20 +3,20 @@
 import math
 
 from dovetail.device import TypedNode
+from dovetail.ops.scatter_elements import ScatterElements
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._scatter import Plan, Scatter
 
 __all__ = ["KERNELS"]
 
 
-class ScatterElements(Scatter):
+class ScatterEach(Scatter):
     """Single elements; those that differ outside the axis never meet."""
 
     def plan(self, node: TypedNode) -> Plan:
-        data, indices = node.inputs[:2]
-        assert data is not None
-        assert indices is not None
-        axis = node.op.axis % data.rank  # type: ignore[attr-defined]  # a ScatterElements operator
+        assert isinstance(node.op, ScatterElements)
+        data, indices = node.given(0), node.given(1)
+        axis = node.op.axis % data.rank
         steps = list(strides_of(data.dims))
         step, bound = steps[axis], data.dims[axis]
         steps[axis] = 0
@@ -26,4 +26,4 @@ class ScatterElements(Scatter):
         return Plan(True, indices.size, 1, (*indices.dims, *steps), data.rank, bound, step, lines, size, max(1, apart), accepted)
 
 
-KERNELS = (ScatterElements(),)
+KERNELS = (ScatterEach(),)

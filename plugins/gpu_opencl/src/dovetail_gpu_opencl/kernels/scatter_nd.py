@@ -9,13 +9,11 @@ from dovetail_gpu_opencl.kernels._scatter import Plan, Scatter
 __all__ = ["KERNELS"]
 
 
-class ScatterND(Scatter):
+class ScatterSlices(Scatter):
     """Slices; all of them may meet."""
 
     def plan(self, node: TypedNode) -> Plan:
-        data, indices = node.inputs[:2]
-        assert data is not None
-        assert indices is not None
+        data, indices = node.given(0), node.given(1)
         depth = indices.dims[-1]
         bounds = data.dims[:depth]
         inner, count = math.prod(data.dims[depth:]), math.prod(indices.dims[:-1])
@@ -23,4 +21,4 @@ class ScatterND(Scatter):
         return Plan(False, count, max(1, inner), (*bounds, *strides_of(bounds)), depth, 0, 0, 1, count, 1, accepted)
 
 
-KERNELS = (ScatterND(),)
+KERNELS = (ScatterSlices(),)

@@ -18,8 +18,7 @@ class Slice(MoveKernel):
         return None
 
     def moves(self, node: TypedNode) -> Sequence[Move]:
-        src, dst = node.inputs[0], node.outputs[0]
-        assert src is not None
+        src, dst = node.given(0), node.outputs[0]
         steps = list(strides_of(src.dims))
         offset = 0
         for axis, (start, step) in _starts(node).items():
@@ -30,8 +29,7 @@ class Slice(MoveKernel):
 
 def _starts(node: TypedNode) -> dict[int, tuple[int, int]]:
     """Axis -> first element and step."""
-    src = node.inputs[0]
-    assert src is not None
+    src = node.given(0)
     given = [None if t is None or t.value is None else t.value.reshape(-1).tolist() for t in node.inputs[1:]]
     starts, ends, axes, steps = [*given, None, None][:4]
     assert starts is not None

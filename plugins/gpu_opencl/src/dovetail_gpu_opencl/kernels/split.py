@@ -3,21 +3,22 @@
 from collections.abc import Sequence
 
 from dovetail.device import TypedNode
+from dovetail.ops.split import Split
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
 
 __all__ = ["KERNELS"]
 
 
-class Split(MoveKernel):
+class SplitCopy(MoveKernel):
     """One copy for each output."""
 
     def moves(self, node: TypedNode) -> Sequence[Move]:
-        src = node.inputs[0]
-        assert src is not None
-        axis = node.op.axis % src.rank  # type: ignore[attr-defined]  # a Split operator
+        assert isinstance(node.op, Split)
+        src = node.given(0)
+        axis = node.op.axis % src.rank
         strides, found, offset = strides_of(src.dims), [], 0
-        sizes = node.op.infer(*node.inputs)
+        sizes = node.op.infer(src, *node.inputs[1:])
         written = iter(node.outputs)
         for name, part in zip(node.node.outputs, sizes, strict=True):
             if name:
@@ -27,4 +28,4 @@ class Split(MoveKernel):
         return found
 
 
-KERNELS = (Split(),)
+KERNELS = (SplitCopy(),)

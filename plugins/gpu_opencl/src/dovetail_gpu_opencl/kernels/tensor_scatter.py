@@ -3,6 +3,7 @@
 import math
 
 from dovetail.device import TypedNode
+from dovetail.ops.tensor_scatter import TensorScatter
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Null, Read, Write, ints
@@ -11,7 +12,7 @@ from dovetail_gpu_opencl.source import MOVABLE, assemble
 __all__ = ["KERNELS"]
 
 
-class TensorScatter(CLKernel):
+class TensorScatterKernel(CLKernel):
     """tensor_scatter.cl: an element a work item."""
 
     name = "tensor_scatter"
@@ -20,10 +21,10 @@ class TensorScatter(CLKernel):
     computes = False
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        dst, update = node.outputs[0], node.inputs[1]
-        assert update is not None
-        axis: int = node.op.axis % dst.rank  # type: ignore[attr-defined]  # a TensorScatter operator
-        circular = node.op.mode == "circular"  # type: ignore[attr-defined]  # a TensorScatter operator
+        assert isinstance(node.op, TensorScatter)
+        dst, update = node.outputs[0], node.given(1)
+        axis = node.op.axis % dst.rank
+        circular = node.op.mode == "circular"
         length, count = dst.dims[axis], update.dims[axis]
         names = node.node.inputs
         arguments: tuple[Argument, ...] = (
@@ -39,4 +40,4 @@ class TensorScatter(CLKernel):
         return (Launch("tensor_scatter.cl", source, self.name, arguments, work, local),)
 
 
-KERNELS = (TensorScatter(),)
+KERNELS = (TensorScatterKernel(),)

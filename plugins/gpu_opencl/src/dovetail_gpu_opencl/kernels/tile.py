@@ -13,8 +13,7 @@ class Tile(MoveKernel):
     """A copy over pairs of axes (repeat, element), with stride 0 along the repeats."""
 
     def moves(self, node: TypedNode) -> Sequence[Move]:
-        src, dst = node.inputs[0], node.outputs[0]
-        assert src is not None
+        src, dst = node.given(0), node.outputs[0]
         dims: list[int] = []
         strides: list[int] = []
         for size, whole, step in zip(src.dims, dst.dims, strides_of(src.dims), strict=True):

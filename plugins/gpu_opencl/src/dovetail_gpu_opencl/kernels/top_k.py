@@ -3,6 +3,7 @@
 from abc import abstractmethod
 
 from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.ops.top_k import TopK
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS, Lines, value_type
 from dovetail_gpu_opencl.launch import Launch, Null, Read, Write, ints
@@ -11,7 +12,7 @@ from dovetail_gpu_opencl.source import assemble, storage
 __all__ = ["KERNELS"]
 
 
-class TopK(CLKernel):
+class TopKKernel(CLKernel):
     """What both kernels share."""
 
     dtypes = NUMBERS
@@ -20,17 +21,13 @@ class TopK(CLKernel):
     has_epilogue = False
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        src = node.inputs[0]
-        assert src is not None
+        assert isinstance(node.op, TopK)
+        src = node.given(0)
         if not node.outputs[0].size:
             return ()
-        lines = Lines.of(src.dims, node.op.axis)  # type: ignore[attr-defined]  # a TopK operator
-        kept = Lines.of(node.outputs[0].dims, node.op.axis).size  # type: ignore[attr-defined]  # a TopK operator
-        defines = {
-            **storage(src.dtype),
-            "VALUE": value_type(src.dtype),
-            "LARGEST": node.op.largest,  # type: ignore[attr-defined]  # a TopK operator
-        }
+        lines = Lines.of(src.dims, node.op.axis)
+        kept = Lines.of(node.outputs[0].dims, node.op.axis).size
+        defines = {**storage(src.dtype), "VALUE": value_type(src.dtype), "LARGEST": node.op.largest}
         written = [Write(name) if name else Null() for name in (*node.node.outputs, "")[:2]]
         work, local = self.work(lines)
         arguments = (Read(node.node.inputs[0]), *written, *lines.arguments, *ints(kept))
@@ -41,7 +38,7 @@ class TopK(CLKernel):
         """Global and local size."""
 
 
-class ByInsertion(TopK):
+class ByInsertion(TopKKernel):
     """A work item a line, which keeps the best elements so far in order: little work, for devices of few and fast cores."""
 
     name = "top_k_insertion"
@@ -55,7 +52,7 @@ class ByInsertion(TopK):
         return lines.work(self.caps)
 
 
-class ByRank(TopK):
+class ByRank(TopKKernel):
     """A work item an element, which counts those before it: parallel work, of size^2 a line."""
 
     name = "top_k_rank"

@@ -1,6 +1,7 @@
 """Trilu."""
 
 from dovetail.device import TypedNode
+from dovetail.ops.trilu import Trilu
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write, ints
@@ -9,7 +10,7 @@ from dovetail_gpu_opencl.source import MOVABLE, assemble
 __all__ = ["KERNELS"]
 
 
-class Trilu(CLKernel):
+class TriluKernel(CLKernel):
     """trilu.cl: an element a work item; the diagonal may be known at run time only."""
 
     name = "trilu"
@@ -19,12 +20,12 @@ class Trilu(CLKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dst, names = node.outputs[0], node.node.inputs
-        upper = node.op.upper  # type: ignore[attr-defined]  # a Trilu operator
+        assert isinstance(node.op, Trilu)
         diagonal: Argument = Read(names[1]) if len(names) > 1 and names[1] else Null()
-        arguments = (Read(names[0]), diagonal, Write(node.node.outputs[0]), *ints(dst.size, *dst.dims[-2:], int(upper)))
+        arguments = (Read(names[0]), diagonal, Write(node.node.outputs[0]), *ints(dst.size, *dst.dims[-2:], int(node.op.upper)))
         source = assemble("trilu.cl", {"T": WORDS[dst.dtype.itemsize]})
         work, local = spread(dst.size, self.caps)
         return (Launch("trilu.cl", source, self.name, arguments, work, local),)
 
 
-KERNELS = (Trilu(),)
+KERNELS = (TriluKernel(),)
