@@ -13,7 +13,7 @@ def accepted(bench, stem, kernel):
     """(case, graph) for the cases that the kernel accepts; each also with all inputs but the first as constants."""
     found = []
     for case in bench.cases(stem):
-        fixed = dataclasses.replace(case, constants=tuple(range(1, len(case.inputs))))
+        fixed = dataclasses.replace(case, constants=tuple(i for i, x in enumerate(case.inputs) if i and x is not None))
         for variant in (case, fixed):
             graph = bench.inferred(variant.model().graph)
             if kernel.supports(TypedNode.of(graph.nodes[0], graph)):

@@ -14,7 +14,7 @@ def variants(bench, stem):
     """(case, graph) for the cases that the device runs by a primitive."""
     found = []
     for case in bench.cases(stem):
-        fixed = dataclasses.replace(case, constants=tuple(range(1, len(case.inputs))))
+        fixed = dataclasses.replace(case, constants=tuple(i for i, x in enumerate(case.inputs) if i and x is not None))
         for variant in (case, fixed):
             graph = bench.inferred(variant.model().graph)
             answer = bench.device.supports(TypedNode.of(graph.nodes[0], graph))
