@@ -1,6 +1,7 @@
 """Convolution and deconvolution: weights brought once into the layout that the primitive chooses."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TensorType, TypedNode
@@ -30,6 +31,26 @@ def padding(g: ConvGeometry) -> tuple[int, ...]:
     return tuple((o - 1) * s + e - begin - size for o, s, e, begin, size in spans)
 
 
+def is_slow(recipe: Recipe) -> bool:
+    """Whether oneDNN computes it by its reference, or by copying windows into a matrix."""
+    return "ref" in recipe.name or "gemm:" in recipe.name
+
+
+def channels_last(node: TypedNode) -> TypedNode:
+    """The node with BYXF in place of plain where both are the same bytes: one channel, or one element in each.
+
+    oneDNN knows an implementation's layout by its strides, which differ even along axes of one element.
+    """
+
+    def called(tensor: TensorType) -> TensorType:
+        same = tensor.layout == PLAIN and 3 <= tensor.rank <= 5 and (tensor.dims[1] == 1 or set(tensor.dims[2:]) == {1})
+        return tensor.with_layout(BYXF) if same else tensor
+
+    x, result, *others = (given(node, 0), node.outputs[0], *node.operands)
+    operands = tuple(called(t) if t.dims == result.dims else t for t in others)
+    return replace(node, inputs=(called(x), *node.inputs[1:]), outputs=(called(result),), operands=operands)
+
+
 class ConvKernel(PrimitiveKernel):
     """Base: the primitive's name and algorithm, the geometry, and how the weights lie."""
 
@@ -52,7 +73,13 @@ class ConvKernel(PrimitiveKernel):
     @kept
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         src, dst = (activation(node, place, free) for place in ("input", "output"))
-        return self._recipe(node, src, dst, free, shared)
+        found = self._recipe(node, src, dst, free, shared)
+        other = channels_last(node)
+        if free or not is_slow(found) or other == node:
+            return found
+        src, dst = (activation(other, place, False) for place in ("input", "output"))
+        again = self._attempt(other, lambda n: self._recipe(n, src, dst, False, shared))
+        return again if isinstance(again, Recipe) and not is_slow(again) else found
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found = [*super().configurations(node)]

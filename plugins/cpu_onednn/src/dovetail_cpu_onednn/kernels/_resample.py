@@ -44,6 +44,9 @@ class ResamplingKernel(AnyLayoutKernel):
         chain = attach(node, False, False)
         algorithm = _ALGORITHMS[sampling.mode]
         pd = library().describe("resampling_forward", INFERENCE, algorithm, None, src, dst, attr=chain.attr)
+        if node.post_ops and "simple" in pd.implementation:
+            # Ten times as slow, and wrong where channels lie last: it reads operands of the chain as if they were plain.
+            raise Refused(Reason.POST_OP, "oneDNN has only its simple implementation for it")
         arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
         return Recipe(chain.stages(pd, arguments, dst), chain.shared)
 
