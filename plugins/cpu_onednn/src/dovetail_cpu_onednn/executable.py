@@ -1,7 +1,7 @@
 """A compiled graph, and its requests: one arena each, and a flat tuple of bound executions."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,7 +27,7 @@ from dovetail.device import (
 from dovetail.errors import CompileError, DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, MemoryDesc, Primitive, Stream, Unimplemented
 from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, stand_in
-from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage
+from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.layouts import describe, in_whole_blocks, padded_type, plain
 from dovetail_cpu_onednn.library import library
 
@@ -82,7 +82,6 @@ class OnednnExecutable(Executable):
         self.threads = threads
         self.placements = placements
         self.reports = tuple(p.report for p in placements)
-        by_name = {p.node.name: p for p in placements}
         sized = graph.replace(types=_sized(graph))
         takes = {p.node.name: p.in_place for p in placements}
         recipes: dict[str, Recipe] = {}
@@ -101,12 +100,17 @@ class OnednnExecutable(Executable):
                 recipes[p.node.name] = _recipe(p, storage)
         self.memory = plan_graph(sized, lambda n: takes[n.name], scratch, ALIGNMENT)
         self.constants = {n: _constant(array, graph, n) for n, array in graph.constants.items()}
-        self.prepared = {
-            p.node.name: tuple(_prepare(p.node, s) for s in recipes[p.node.name].stages if _needed(p.node, s, storage))
+        stages = {
+            p.node.name: tuple(s for s in recipes[p.node.name].stages if _needed(p.node, s, storage))
             for p in placements
             if p.node.name in recipes
         }
-        assert by_name.keys() >= recipes.keys()
+        room = _Room(_room_for(s for of_node in stages.values() for s in of_node))
+        self.prepared = {
+            p.node.name: tuple(_prepare(p.node, s, room) for s in stages[p.node.name])
+            for p in placements
+            if p.node.name in stages
+        }
 
     def create_request(self) -> "OnednnRequest":
         """A request with an arena of its own. Raises `OutOfMemory`."""
@@ -148,30 +152,51 @@ def _constant(array: Array, graph: Graph, name: str) -> Array:
         return found
     if tensor.dtype is not DType.FLOAT32:
         return np.ascontiguousarray(found.transpose(tensor.order))
-    return _moved(found, plain(found.shape), describe(tensor))
+    moved = describe(tensor)
+    return _moved(found, plain(found.shape), moved, _aligned(library().nbytes(moved)))
 
 
-def _moved(array: Array, src: MemoryDesc, dst: MemoryDesc) -> Array:
-    """The bytes of a constant in another layout."""
+def _moved(array: Array, src: MemoryDesc, dst: MemoryDesc, memory: Array) -> Array:
+    """The memory, with a constant in another layout written to it."""
     lib = library()
-    found = _aligned(lib.nbytes(dst))
-    args = ((Arg.SRC, src, array.ctypes.data), (Arg.DST, dst, found.ctypes.data))
+    args = ((Arg.SRC, src, array.ctypes.data), (Arg.DST, dst, memory.ctypes.data))
     lib.execute(lib.describe_reorder(src, dst), args)
-    return found
+    return memory
 
 
-def _prepare(node: TypedNode, stage: Stage) -> Prepared:
+class _Room:
+    """Memory for the constants of all primitives: one block, since systems give large blocks in large pages, which is faster."""
+
+    def __init__(self, size: int) -> None:
+        self._free = _aligned(size)
+
+    def take(self, size: int) -> Array:
+        """An aligned piece of so many bytes."""
+        taken, self._free = self._free[:size], self._free[_whole(size) :]
+        return taken
+
+
+def _room_for(stages: Iterable[Stage]) -> int:
+    return sum(_whole(library().nbytes(a.wanted or a.desc)) for stage in stages for a in _moves(stage))
+
+
+def _whole(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _moves(stage: Stage) -> Sequence[Argument]:
+    """The constants that the primitive takes from memory of its own."""
+    lib = library()
+    return [a for a in stage.arguments if a.content is not None or (a.wanted is not None and not lib.equal(a.desc, a.wanted))]
+
+
+def _prepare(node: TypedNode, stage: Stage, room: _Room) -> Prepared:
     lib = library()
     constants = {}
-    for argument in stage.arguments:
-        if argument.content is not None:
-            made = np.ascontiguousarray(argument.content())
-            constants[argument.arg] = _moved(made, argument.desc, argument.wanted or argument.desc)
-        elif argument.wanted is not None and not lib.equal(argument.desc, argument.wanted):
-            tensor = node.inputs[argument.index]
-            assert tensor is not None
-            assert tensor.value is not None
-            constants[argument.arg] = _moved(np.ascontiguousarray(tensor.value), argument.desc, argument.wanted)
+    for argument in _moves(stage):
+        array = value_of(given(node, argument.index).value) if argument.content is None else argument.content()
+        wanted = argument.wanted or argument.desc
+        constants[argument.arg] = _moved(np.ascontiguousarray(array), argument.desc, wanted, room.take(lib.nbytes(wanted)))
     return Prepared(stage, lib.primitive(stage.desc), constants, lib.scratchpad(stage.desc))
 
 
