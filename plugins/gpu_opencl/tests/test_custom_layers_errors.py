@@ -63,15 +63,27 @@ def test_a_kernel_with_another_number_of_arguments(session: Session) -> None:
     assert "in the order of arg-index" in told
 
 
+@pytest.mark.parametrize("declared", ["int x", "__local float* x", "read_only image2d_t x"])
+def test_a_kernel_with_an_argument_of_another_kind(session: Session, declared: str) -> None:
+    text = f"__kernel void negate({declared}, __global float* y) {{ y[0] = 1; }}"
+    kind = re.escape(declared.removeprefix("read_only ").removesuffix(" x"))
+    said = rf"'negate' of test\.xml:1: argument 0 is declared as {kind}; accepted: a pointer to __global.* is given input 'x'"
+    for _ in range(2):  # from source, and from a binary in the cache
+        wrong(session, CompileError, said, layer("New", "negate"), text)
+
+
 def test_an_entry_that_is_not_in_the_source(session: Session) -> None:
     told = wrong(session, CompileError, r"'other' of test\.xml:1 is not in the source", layer("New", "other"))
     assert "kernels there: negate" in told
+    told = wrong(session, CompileError, "is not in the source", layer("New", "other"), "int other(int x) { return x; }")
+    assert "kernels there: none" in told
 
 
 def test_a_source_that_does_not_compile(session: Session, tmp_path: Path) -> None:
     text = "__kernel void negate(__global float* x) {\n  undeclared_name = 1;\n}\n"
     told = wrong(session, CompileError, r"'negate' of test\.xml:1 does not compile", layer("New", "negate"), text)
     assert "undeclared_name" in told.partition("source:")[0]
+    assert "clBuildProgram failed" not in told
     assert "   34   undeclared_name = 1;" in told
     given = model([unknown("New", ["x"], "y")], {"x": (1, 1, 1, 1)}, {"y": (1, 1, 1, 1)})
     with pytest.raises(CompileError):

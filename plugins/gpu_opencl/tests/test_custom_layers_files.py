@@ -134,6 +134,7 @@ MALFORMED = [
     ('param="angle"', 'param=""', 4, "'param' is empty"),
     ('default="0.5"', 'default="1&#10;2"', 4, "'default' is .*one line of text"),
     ('default="0.5"', 'default="1 \\"', 4, "'default'.*one line of text"),
+    ("  </Kernel>", '<Define name="angle(x) x"/></Kernel>', 5, "a second Define 'angle'; the first is in line 4.*each name once"),
     ('default="0.5"', 'defualt="0.5"', 4, "'defualt'.*Did you mean 'default'"),
     (' port-index="0" format', " format", 7, "<Tensor> has no attribute 'port-index'"),
     ('arg-index="0"', "", 7, "<Tensor> has no attribute 'arg-index'"),

@@ -391,6 +391,11 @@ WHERE = r"node 'node' \(test.own::Written\)"
     ("changes", "said"),
     [
         ({"entry": "bad"}, rf"{WHERE}: the kernel 'bad' of good.cl is not in the source\n  kernels there: good"),
+        (
+            {"source": "__kernel void good(__global const float* x, float y) {}"},
+            rf"{WHERE}: the kernel 'good' of good.cl: argument 1 is declared as float; accepted: a pointer .* given output 'y0'",
+        ),
+        ({"images": {"X": "image2d_t"}}, rf"{WHERE}: the kernel 'good' of good.cl: argument 0 is .*accepted: an image"),
         ({"scalars": (("by", "float"),)}, rf"{WHERE}: the kernel 'good' of good.cl takes 2 arguments: .*float32 1.0"),
         (
             {"source": GOOD.replace("y[", "z[")},

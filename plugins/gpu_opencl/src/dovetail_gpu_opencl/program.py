@@ -13,12 +13,15 @@ from dovetail.cache import FileCache, cache_key
 from dovetail.errors import CompileError
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
-from dovetail_gpu_opencl.launch import Launch
+from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar
 
-__all__ = ["CACHE_SECTION", "Programs", "check_signature"]
+__all__ = ["ARGUMENTS_TOLD", "CACHE_SECTION", "Programs", "check_signature"]
 
 BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 CACHE_SECTION = "opencl"
+ARGUMENTS_TOLD = "-cl-kernel-arg-info"
+"""The option that `check_signature` needs to see what kind each argument is."""
+_ABOUT, _PLACE = cl.kernel_arg_info, cl.kernel_arg_address_qualifier
 
 
 class Programs:
@@ -69,12 +72,15 @@ class Programs:
 
 
 def check_signature(program: Any, launch: Launch, node: str, hint: str) -> None:
-    """Raises `CompileError` unless the program has the launch's entry, with as many arguments as the launch gives."""
+    """Raises `CompileError` unless the program has the launch's entry, with as many arguments as the launch gives, each of its
+    kind: drivers crash on a buffer that is declared as an image.
+    """
     names = program.kernel_names.split(";")
     where = f"node {node}: the kernel {launch.entry!r} of {launch.file}"
     if launch.entry not in names:
-        raise CompileError(f"{where} is not in the source", hint=f"kernels there: {', '.join(names)}")
-    taken = cl.Kernel(program, launch.entry).num_args
+        raise CompileError(f"{where} is not in the source", hint=f"kernels there: {', '.join(filter(None, names)) or 'none'}")
+    kernel = cl.Kernel(program, launch.entry)
+    taken = kernel.num_args
     if taken != len(launch.arguments):
         given = ", ".join(str(a) for a in launch.arguments)
         declared = re.search(rf"\b{re.escape(launch.entry)}\s*\(([^)]*)\)", launch.source)
@@ -83,6 +89,27 @@ def check_signature(program: Any, launch: Launch, node: str, hint: str) -> None:
             f"{where} takes {taken} arguments{shown}. It is given {len(launch.arguments)}: {given}",
             hint=hint,
         )
+    for index, argument in enumerate(launch.arguments):
+        wrong = _misfit(kernel, index, argument)
+        if wrong:
+            raise CompileError(f"{where}: argument {index} is {wrong}. It is given {argument}", hint=hint)
+
+
+def _misfit(kernel: Any, index: int, argument: Argument) -> str:
+    """What the kernel declares, and what would be right; empty where that fits, or where the driver does not tell."""
+    try:
+        name, place = (kernel.get_arg_info(index, what) for what in (_ABOUT.TYPE_NAME, _ABOUT.ADDRESS_QUALIFIER))
+    except cl.Error:
+        return ""
+    image = name.startswith("image")
+    if isinstance(argument, Image):
+        fits, accepted = image, "an image"
+    elif isinstance(argument, Scalar):
+        fits, accepted = place == _PLACE.PRIVATE, "a number"
+    else:
+        fits, accepted = place in (_PLACE.GLOBAL, _PLACE.CONSTANT) and not image, "a pointer to __global or __constant"
+    qualifier = {_PLACE.LOCAL: "__local ", _PLACE.GLOBAL: "__global "}.get(place, "") if not image else ""
+    return "" if fits else f"declared as {qualifier}{name}; accepted: {accepted}"
 
 
 def _quietly_build(program: Any, options: list[str]) -> Any:
@@ -94,7 +121,8 @@ def _quietly_build(program: Any, options: list[str]) -> Any:
 
 def _build_message(launch: Launch, node: str, log: str) -> str:
     numbered = "\n".join(f"{number:5} {line}" for number, line in enumerate(launch.source.splitlines(), 1))
-    return f"node {node}: the kernel {launch.entry!r} of {launch.file} does not compile:\n{log.strip()}\nsource:\n{numbered}"
+    said = re.sub(r"\A(?:clBuildProgram failed: \w+(?: - )?)+", "", log).strip() or log.strip()
+    return f"node {node}: the kernel {launch.entry!r} of {launch.file} does not compile:\n{said}\nsource:\n{numbered}"
 
 
 def _build_hint(caps: Capabilities) -> str:

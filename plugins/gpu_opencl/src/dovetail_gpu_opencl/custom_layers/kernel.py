@@ -27,6 +27,7 @@ from dovetail_gpu_opencl.custom_layers.spec import DataArgument, Layer, TensorAr
 from dovetail_gpu_opencl.custom_layers.text import ORDERS, TensorText, assemble
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write
+from dovetail_gpu_opencl.program import ARGUMENTS_TOLD
 from dovetail_gpu_opencl.source import C_TYPES
 from dovetail_gpu_opencl.wide_vectors import refuse_wide_vectors
 
@@ -79,8 +80,8 @@ class CustomLayerKernel(CLKernel):
             text = self._text(layer, node.name, (attributes_of(node.op), bound.tensors(), work, local or ()))
             arguments = bound.arguments()
         words = layer.options.split()
-        options = " ".join([*([] if _DOUBLE in words else [_SINGLE]), *(word for word in words if word != _DOUBLE)])
-        return (Launch(layer.place, text, layer.entry, arguments, work, local, (options,) if options else ()),)
+        options = " ".join([ARGUMENTS_TOLD, *([] if _DOUBLE in words else [_SINGLE]), *(w for w in words if w != _DOUBLE)])
+        return (Launch(layer.place, text, layer.entry, arguments, work, local, (options,)),)
 
     def _text(self, layer: Layer, node: str, rest: tuple[Any, ...]) -> str:
         """The source, which bears the name of the first node that has it: one program for each distinct set of parameters."""

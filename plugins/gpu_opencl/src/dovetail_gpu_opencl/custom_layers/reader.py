@@ -97,7 +97,7 @@ class _Reader:
         sizes = next((c for c in element.children if c.name == "WorkSizes"), None)
         work = WorkSizes(self._place(element)) if sizes is None else self._work_sizes(sizes)
         source = "".join(self._source(c) for c in kernel.children if c.name == "Source")
-        defines = tuple(self._define(c) for c in kernel.children if c.name == "Define")
+        defines = self._defines([c for c in kernel.children if c.name == "Define"])
         arguments = self._arguments(buffers)
         return Layer(
             self._place(element), self._origin.short, name, entry, source, defines, arguments, " ".join(options.split()), work
@@ -133,6 +133,16 @@ class _Reader:
             raise self._error(element, "the attribute 'filename' is empty", "the name of a file with OpenCL C")
         text = self._origin.source(filename, element.line)
         return f"// Custom Layer Kernel {printable(filename, limit=1000)}\n{text}" + ("" if text.endswith("\n") else "\n")
+
+    def _defines(self, elements: Sequence[Element]) -> tuple[Define, ...]:
+        lines: dict[str, int] = {}
+        defines = tuple(self._define(element) for element in elements)
+        for element, define in zip(elements, defines, strict=True):
+            name = re.split(r"\W", define.name, maxsplit=1)[0]
+            if name in lines:
+                raise self._error(element, f"a second Define {name!r}; the first is in line {lines[name]}", "each name once")
+            lines[name] = element.line
+        return defines
 
     def _define(self, element: Element) -> Define:
         name = self._line(element, "name")
