@@ -24,7 +24,20 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Graph, Node, Reorder, TensorType, TypedNode
+from dovetail.device import (
+    NHWC,
+    PLAIN,
+    DeviceInfo,
+    DType,
+    Graph,
+    Node,
+    Quantized,
+    QuantizedStep,
+    Reorder,
+    Scaling,
+    TensorType,
+    TypedNode,
+)
 from dovetail.graph import GraphBuilder
 from dovetail.op import OpenCLKernel, Operator
 from dovetail.ops import find
@@ -34,6 +47,7 @@ from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels import _conv_winograd
+from dovetail_gpu_opencl.kernels._quantized import QUANTIZED
 from dovetail_gpu_opencl.kernels._tiles import Tiling
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.launch import Constant, Launch
@@ -110,7 +124,8 @@ def stems() -> list[str]:
 
 def known_kernels() -> set[str]:
     """The names of all kernels of all lists."""
-    return {kernel.name for stem in stems() for kernel in import_module(f"dovetail_gpu_opencl.kernels.{stem}").KERNELS}
+    listed = (import_module(f"dovetail_gpu_opencl.kernels.{stem}").KERNELS for stem in stems())
+    return {kernel.name for kernels in (*listed, QUANTIZED) for kernel in kernels}
 
 
 def known_files() -> set[str]:
@@ -344,6 +359,41 @@ class ThroughImages(Operator):
         return X
 
 
+def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
+    """Operators on quantized values, with steps behind them, at sizes round the tiles; images in both layouts."""
+    rng = np.random.default_rng(9)
+    unsigned, signed = (
+        Scaling(np.array(0.05, np.float32), np.array(7, np.uint8)),
+        Scaling(np.array(0.1, np.float32), np.int8([0])),
+    )
+    relu = QuantizedStep(_standard("Relu"), (-1,))
+    for channels, maps, side in IMAGES:
+        conv = QuantizedStep(_standard("Conv", pads=(1, 1, 1, 1)), (0, 1, 2))
+        steps = (conv, relu, unsigned, QuantizedStep(_standard("Add"), (-1, 3)))
+        op = Quantized(steps, (unsigned, signed, None, signed), unsigned)
+        x, w = bytes_of(rng, 1, channels, side, side), bytes_of(rng, maps, channels, 3, 3).view(np.int8)
+        case = Case("conv", op, (x, w, floats(rng, maps), bytes_of(rng, 1, maps, side, side).view(np.int8)), ())
+        for layout in (PLAIN, NHWC):
+            graph, feeds = single(case, (1, 2))
+            types = {n: t.with_layout(layout) if t.rank == 4 and n != "x1" else t for n, t in graph.types.items()}
+            yield from _each(devices, f"Quantized of {x.shape}, {layout}", graph.replace(types=types), feeds)
+    for m, n, k in PRODUCTS:
+        own = Scaling(np.full(n, 0.1, np.float32), np.arange(n, dtype=np.int8), axis=1)
+        for result in (None, unsigned):
+            op = Quantized([QuantizedStep(_standard("MatMul"), (0, 1))], [unsigned, own], result)
+            case = Case("product", op, (bytes_of(rng, m, k), bytes_of(rng, k, n).view(np.int8)), ())
+            yield from _each(devices, f"Quantized of {m}x{n}x{k}", *single(case, (1,)))
+    for n in POINTS:
+        op = Quantized([QuantizedStep(_standard("Add"), (0, 1)), relu], [unsigned, unsigned], unsigned)
+        yield from _each(devices, f"Quantized of {n}", *single(Case("sum", op, (bytes_of(rng, n), bytes_of(rng, n)), ()), ()))
+
+
+def _standard(name: str, **attributes: Any) -> Operator:
+    found = find(name, 24)
+    assert found is not None, name
+    return found(**attributes)
+
+
 def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
     """Reorders at sizes round their tiles, and copies between buffers and images."""
     rng = np.random.default_rng(8)
@@ -369,7 +419,7 @@ def _each(devices: Mapping[str, Forced], label: str, graph: Graph, feeds: Sequen
 def items(devices: Mapping[str, Forced]) -> Iterator[Item]:
     """All runs; none does what another does: the same launches on the same values."""
     seen = set()
-    for item in (*operators(devices), *tiles(devices), *others(devices)):
+    for item in (*operators(devices), *tiles(devices), *quantized(devices), *others(devices)):
         values = {**dict(zip(item.graph.inputs, item.feeds, strict=True)), **item.graph.constants}
         contents = tuple((name, array.shape, hash(array.tobytes())) for name, array in sorted(values.items()))
         key = (contents, item.kernel.name, tuple(map(_described, item.launches())))

@@ -23,6 +23,7 @@ from dovetail.device import (
     LayerConfig,
     Node,
     NodeReport,
+    Quantized,
     Reason,
     Refusal,
     Reorder,
@@ -41,6 +42,7 @@ from dovetail_gpu_opencl.elementwise import Chain
 from dovetail_gpu_opencl.executable import CLExecutable, Command
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._quantized import QUANTIZED
 from dovetail_gpu_opencl.kernels._tiles import Tuned
 from dovetail_gpu_opencl.launch import Launch, Scratch
 from dovetail_gpu_opencl.matrix_units import allowed
@@ -137,6 +139,8 @@ class OpenCLDevice(Device):
         stem = "mat_mul_integer" if isinstance(node.op, IntegerProduct) else stem
         if isinstance(node.op, Reorder):
             return (ReorderKernel().on(self.caps),)
+        if isinstance(node.op, Quantized):
+            return tuple(kernel.on(self.caps) for kernel in QUANTIZED)
         with self._lock:
             if stem not in self._bound:
                 custom = (CustomLayerKernel(self._layers),) if len(self._layers) else ()
@@ -211,7 +215,7 @@ def _report(node: TypedNode, choice: Choice[CLKernel]) -> NodeReport:
         node.op.key,
         kernel.title(node),
         kernel.from_operator,
-        tuple(_named(p) for p in node.post_ops),
+        node.op.chain if isinstance(node.op, Quantized) else tuple(_named(p) for p in node.post_ops),
         node.node.origins,
         tried,
     )

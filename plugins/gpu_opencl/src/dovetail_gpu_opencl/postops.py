@@ -6,7 +6,7 @@ rounds once, when it stores. Kernel files define both as the identity when no ch
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dovetail.device import Binary, Eltwise, PostOp, Prelu, Reason, Refusal, Sum, TypedNode
@@ -14,7 +14,7 @@ from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.launch import Argument, Read
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, literal
 
-__all__ = ["Epilogue", "check", "epilogue"]
+__all__ = ["Epilogue", "check", "epilogue", "statement", "vector_functions"]
 
 # `s` is the value, `V` its C type (float, float8, double ...), `a` and `b` stand for alpha and beta, numbers in braces are
 # written in the precision of V. Comparisons are such that NaN stays NaN and infinities do not meet zeros.
@@ -117,10 +117,15 @@ def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1) -> Epilogue:
     source += _function("post_1", node, acc, 1, run_axes, parameters)
     if vec > 1:
         source += f"#define POST_V(s, o) post_v(s, o{passed})\n"
-        if acc == "float" and any(isinstance(p, Eltwise) and p.algorithm in ("erf", "gelu_erf") for p in node.post_ops):
-            source += re.sub(r"\bV\b", f"{acc}{vec}", _VECTOR_ERF)
+        source += vector_functions(node.post_ops, acc, vec)
         source += _function("post_v", node, acc, vec, run_axes, parameters)
     return Epilogue(source, tuple(Read(name) for name in node.node.operands))
+
+
+def vector_functions(chain: Sequence[PostOp], acc: str, vec: int) -> str:
+    """The functions that statements for vectors call."""
+    needed = acc == "float" and vec > 1 and any(isinstance(p, Eltwise) and p.algorithm in ("erf", "gelu_erf") for p in chain)
+    return re.sub(r"\bV\b", f"{acc}{vec}", _VECTOR_ERF) if needed else ""
 
 
 def _function(name: str, node: TypedNode, acc: str, vec: int, run_axes: int, parameters: str) -> str:
@@ -128,11 +133,12 @@ def _function(name: str, node: TypedNode, acc: str, vec: int, run_axes: int, par
     accesses = [access_to(operand, node.outputs[0], run_axes) for operand in node.operands]
     types = [STORED_TYPES[operand.dtype] for operand in node.operands]
     loads = iter([a.load(f"po{i}", types[i], acc, vec) for i, a in enumerate(accesses) if a is not None])
-    lines = [_statement(post_op, vector, acc, loads) for post_op in node.post_ops]
+    lines = [statement(post_op, vector, acc, loads) for post_op in node.post_ops]
     return f"static {vector} {name}({vector} s, int o{parameters}) {{\n{''.join(lines)}  return s;\n}}\n"
 
 
-def _statement(post_op: PostOp, vector: str, acc: str, loads: Iterator[str]) -> str:
+def statement(post_op: PostOp, vector: str, acc: str, loads: Iterator[str]) -> str:
+    """The C statement that applies a post-op to the value `s` of type `vector`; `loads` gives its operand, if it has one."""
     if isinstance(post_op, Eltwise):
         return f"  s = {_eltwise(post_op, vector, acc)};\n"
     operand = f"{vector} q = {next(loads)};"

@@ -84,7 +84,9 @@ typedef struct __attribute__((packed)) {
 #endif
 #endif
 #ifndef PAIRS
-#define PAIRS(a, b) (convert_int8((a).even) * convert_int8((b).even) + convert_int8((a).odd) * convert_int8((b).odd))
+#define FIRST(a) ((as_int8(a) << 16) >> 16)
+#define SECOND(a) (as_int8(a) >> 16)
+#define PAIRS(a, b) (FIRST(a) * FIRST(b) + SECOND(a) * SECOND(b))
 #endif
 
 // x[0 .. depth - 1] = s - zero from the first to the last, zeros round them, and one more behind.

@@ -14,7 +14,7 @@ from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 
-__all__ = ["IntegerConvDirect", "IntegerConvRows", "windows_configurations", "windows_launches"]
+__all__ = ["IntegerConvDirect", "IntegerConvRows", "row_defines", "windows_configurations", "windows_launches"]
 
 
 class IntegerConv(CLKernel):
@@ -109,6 +109,12 @@ def windows_configurations(node: TypedNode) -> Sequence[LayerConfig]:
     return [LayerConfig((a, *rest), (b,), cost=src.nbytes * cost[a] + dst.nbytes * cost[b]) for a in layouts for b in layouts]
 
 
+def row_defines(x: str, w: str, *, has_zero: bool = True, has_bias: bool) -> dict[str, object]:
+    """What integer_rows.cl is told of inputs with one zero point, and of weights from which theirs is subtracted."""
+    zero = "x_zero[0]" if has_zero else "0"
+    return {"X": x, "W": w, "B": w, "X_ZERO(z, m)": zero, "B_ZERO(z, n)": "0", "HAS_BIAS": has_bias}
+
+
 def windows_launches(
     node: TypedNode, numbers: Mapping[str, int], weights: NDArray[np.integer], zero: Argument, bias: Argument, result: Result
 ) -> tuple[Launch, ...]:
@@ -120,14 +126,8 @@ def windows_launches(
     sums = Sums(numbers, dst.dims[0], dst.layout == PLAIN)
     square = weights.reshape(*weights.shape[:2], *(1,) * (4 - weights.ndim), *weights.shape[2:])
     wei, c_type = pack_weights(square, numbers["GROUPS"], sums.taps)
-    defines = {
-        "X": C_TYPES[src.dtype],
-        "W": c_type,
-        "B": c_type,
-        "X_ZERO(z, m)": "0" if isinstance(zero, Null) else "x_zero[0]",
-        "B_ZERO(z, n)": "0",
-        "HAS_BIAS": not isinstance(bias, Null),
-    }
+    has_zero, has_bias = not isinstance(zero, Null), not isinstance(bias, Null)
+    defines = row_defines(C_TYPES[src.dtype], c_type, has_zero=has_zero, has_bias=has_bias)
     given = Read(node.node.inputs[0])
     channels, pixels = src.dims[1], int(np.prod(src.dims[2:]))
     if src.layout != PLAIN or 1 in (channels, pixels):

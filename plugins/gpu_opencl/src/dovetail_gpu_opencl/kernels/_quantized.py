@@ -1,0 +1,351 @@
+"""Quantized operators, which a core pass makes of DequantizeLinear, operators and QuantizeLinear: on the stored numbers.
+
+A sum that is quantized at once is rounded as QLinearConv and QLinearMatMul define it, in double: bias and sum in whole numbers,
+times x_scale * w_scale, divided by y_scale. In float it is computed first, and again where that comes near a half.
+"""
+
+import dataclasses
+import math
+import re
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import (
+    PLAIN,
+    DType,
+    LayerConfig,
+    Quantized,
+    QuantizedStep,
+    Reason,
+    Refusal,
+    Scaling,
+    TypedNode,
+)
+from dovetail.op import Operator
+from dovetail.ops.conv import Conv
+from dovetail.ops.gemm import Gemm
+from dovetail.ops.mat_mul import MatMul
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
+from dovetail_gpu_opencl.kernels._conv_integer import row_defines, windows_configurations, windows_launches
+from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result
+from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, pack_weights
+from dovetail_gpu_opencl.kernels._spatial import spatial_defines
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
+from dovetail_gpu_opencl.quantized import Steps, Unfit, given, relus_before, stored_bounds
+from dovetail_gpu_opencl.source import C_TYPES, assemble, vector_at
+
+__all__ = ["QUANTIZED"]
+
+
+class QuantizedKernel(CLKernel):
+    """What the kernels share."""
+
+    has_epilogue = False
+    dtypes = EIGHT_BITS | {DType.FLOAT32}
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        try:
+            self.parts(node)
+        except Unfit as error:
+            return Refusal(Reason.ATTRIBUTE, str(error))
+        return None
+
+    @abstractmethod
+    def parts(self, node: TypedNode) -> object:
+        """What launches are made of. Raises `Unfit`."""
+
+    def op(self, node: TypedNode) -> Quantized:
+        """The operator."""
+        assert isinstance(node.op, Quantized)
+        return node.op
+
+
+# --- sums of products ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """A source and constant weights whose channels lie along `axis`; `units` is what one of the sums is for each of them."""
+
+    node: TypedNode
+    op: Quantized
+    axis: int
+    units: NDArray[np.float64]
+    bias: NDArray[np.float64]
+
+    @staticmethod
+    def of(node: TypedNode, op: Quantized, axis: int, alpha: float = 1.0, beta: float = 1.0) -> "Factors":
+        """Raises `Unfit`."""
+        tensor, source, own = given(node, 1), op.scalings[0], op.scalings[1]
+        if tensor.value is None or source is None or own is None:
+            raise Unfit("factors that are not both quantized, or a second one that is no constant")
+        if max(own.scale.size, own.zero_point.size) > 1 and own.axis % tensor.rank != axis:
+            raise Unfit(f"scales of the weights along axis {own.axis}; accepted: {axis}")
+        channels = tensor.dims[axis]
+        units = np.broadcast_to(stored_bounds(source)[0] * own.scale.astype(np.float64).reshape(-1) * alpha, channels)
+        return Factors(node, op, axis, units, _bias(node, op, channels) * beta)
+
+    @property
+    def zero(self) -> Argument:
+        """The zero point of the source."""
+        scaling = self.op.scalings[0]
+        assert scaling is not None
+        return Constant(scaling.zero_point.reshape(1))
+
+    @property
+    def weights(self) -> NDArray[np.int16]:
+        """The weights in whole numbers, less their zero points."""
+        tensor, scaling = given(self.node, 1), self.op.scalings[1]
+        assert tensor.value is not None
+        assert scaling is not None
+        places = [-1 if at == self.axis else 1 for at in range(tensor.rank)]
+        return tensor.value.astype(np.int16) - scaling.zero_point.astype(np.int16).reshape(places)
+
+    @property
+    def counts(self) -> NDArray[np.int32] | None:
+        """The bias in units of the sums; None where these are no whole numbers. float32 has blurred what was stored in int32."""
+        with np.errstate(all="ignore"):
+            counts = self.bias / self.units
+            whole = np.rint(counts)
+            near = (np.abs(counts - whole) <= 1e-3 + 2e-7 * np.abs(whole)) & (np.abs(whole) < 2**31)
+        return whole.astype(np.int32) if near.all() else None
+
+
+def _bias(node: TypedNode, op: Quantized, channels: int) -> NDArray[np.float64]:
+    """The real bias; zeros without one. Raises `Unfit`."""
+    step = op.steps[0]
+    assert isinstance(step, QuantizedStep)
+    if len(step.inputs) < 3 or step.inputs[2] is None:
+        return np.zeros(channels)
+    tensor = given(node, step.inputs[2])
+    value = tensor.value
+    if (
+        value is None
+        or op.scalings[step.inputs[2]] is not None
+        or value.size not in (1, channels)
+        or value.size not in value.shape[-1:]
+    ):
+        raise Unfit(f"a bias {tensor}; accepted: a constant row of {channels} real numbers")
+    return np.broadcast_to(value.astype(np.float64).reshape(-1), channels)
+
+
+def result_of(factors: Factors, caps: Capabilities, vec: int) -> tuple[Result, Argument]:
+    """What becomes of the sums, by vectors too where `vec` is not 1, and the bias that they begin with. Raises `Unfit`."""
+    node, op = factors.node, factors.op
+    steps, (relus, scaling) = Steps(node, op, vec), relus_before(op)
+    at = 1 + relus if scaling is not None else 0
+    if scaling is not None:
+        steps.whole(scaling, relus, last=at == len(op.steps))
+    steps.add(*op.steps[at + 1 :])
+    if op.result is not None and at < len(op.steps):
+        steps.round(op.result, last=True)
+    counts = None if scaling is None else factors.counts
+    value, parameters, arguments = _value(factors, scaling, counts is None and bool(factors.bias.any()), caps, vec)
+    passed = "".join(f", {name}" for name in parameters)
+    declared = "".join(f", __global const {c_type}* restrict {name}" for name, c_type in parameters.items())
+    c_type = C_TYPES[node.outputs[0].dtype]
+    defines: dict[str, object] = {
+        "T": c_type,
+        "RESULT_ARGS": declared + steps.parameters,
+        "STORE_SUM(o, s, z, m, n)": f"(dst[o] = ({c_type})(steps_1(value_1(s, n{passed}), o{steps.passed})))",
+    }
+    if vec > 1:
+        real = f"steps_v(value_v(sums, n{passed}), o{steps.passed})"
+        defines["STORE_SUMS(o, sums, n)"] = f"(((__global PACKED_T*)(dst + (o)))->v = convert_{c_type}{vec}({real}))"
+    bias = Null() if counts is None or not counts.any() else Constant(counts)
+    source = steps.source + value.replace("PARAMETERS", declared)
+    return Result(source, defines, (*arguments, *steps.arguments), caps.exact_options), bias
+
+
+_REAL = """static float value_1(const int s, const int n PARAMETERS) { return (float)s * factor[n]ADDED_1; }
+static float8 value_v(const int8 s, const int n PARAMETERS) { return convert_float8(s) * LOAD(factor + n)ADDED_V; }
+"""
+_ROUNDED = """static float value_1(const int s, const int n PARAMETERS) {
+  return (float)rint(((REAL)s * unit[n]EXACT) / divisor[0]);
+}
+static float8 value_v(const int8 s, const int n PARAMETERS) {
+  const float8 t = convert_float8(s) * LOAD(factor + n)ADDED_V;
+  float8 r = rint(t);
+  // In float t is less than this away from where it should be, up to 1024, beyond what can be stored.
+  if (any(!(fabs(fabs(t - r) - 0.5f) > 0.000244140625f)))
+    for (int i = 0; i < 8; ++i) ((float*)&r)[i] = value_1(((const int*)&s)[i], n + i PASSED);
+  return r;
+}
+"""
+
+
+def _value(
+    factors: Factors, scaling: Scaling | None, adds: bool, caps: Capabilities, vec: int
+) -> tuple[str, dict[str, str], list[Argument]]:
+    """The functions that make numbers of sums: real ones, or whole ones in units of a quantization; their parameters by name."""
+    real, wide = ("double", np.float64) if caps.fp64 else ("float", np.float32)
+    divisor = 1.0 if scaling is None else stored_bounds(scaling)[0]
+    with np.errstate(all="ignore"):
+        arrays = {"factor": (factors.units / divisor).astype(np.float32)}
+        if adds:
+            arrays["added"] = (factors.bias / divisor).astype(np.float32)
+    if scaling is not None:
+        arrays |= {"unit": factors.units.astype(wide), "divisor": np.array([divisor], wide)}
+        arrays |= {"bias": factors.bias.astype(wide)} if adds else {}
+    text = (
+        (_REAL if scaling is None else _ROUNDED)
+        if vec > 1
+        else (_REAL if scaling is None else _ROUNDED).partition("static float8")[0]
+    )
+    text = text.replace("EXACT", " + bias[n]" if adds else "").replace("ADDED_1", " + added[n]" if adds else "")
+    text = text.replace("ADDED_V", " + LOAD(added + n)" if adds else "").replace(
+        "PASSED", "".join(f", {name}" for name in arrays)
+    )
+    text = re.sub(r"LOAD\(([^)]*)\)", lambda m: f"({vector_at('float', VECTOR, m[1])})", text).replace("REAL", real)
+    types = {
+        name: real if array.dtype == wide and name in ("unit", "divisor", "bias") else "float" for name, array in arrays.items()
+    }
+    return text, types, [Constant(np.ascontiguousarray(array)) for array in arrays.values()]
+
+
+class QuantizedConv(QuantizedKernel):
+    """Convolutions in one and two dimensions, channels innermost or plain."""
+
+    name = "quantized_conv_rows"
+
+    def applies(self, node: TypedNode) -> Refusal | None:
+        return _applies(self.op(node), Conv, self.caps)
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        rank = self._conv(node).geometry(given(node, 0), given(node, 1)).rank
+        return Refusal(Reason.SHAPE, f"{rank} spatial axes") if rank > 2 else super().check(node)
+
+    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
+        factors = Factors.of(node, self.op(node), 0)
+        return factors, *result_of(factors, self.caps, 1 if node.outputs[0].layout == PLAIN else VECTOR)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        extra = windows_configurations(node)
+        operands = range(3 if _has_bias(self.op(node)) else 2, len(node.inputs))
+        return [found for config in extra if (found := _with_operands(node, config, operands)) is not None]
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        factors, result, bias = self.parts(node)
+        conv = self._conv(node)
+        maps, channels = given(node, 1).dims[:2]
+        sizes = spatial_defines(conv.geometry(given(node, 0), given(node, 1)))
+        numbers = {"GROUPS": conv.group, "C": channels, "M": maps, **sizes}
+        return windows_launches(node, numbers, factors.weights, factors.zero, bias, result)
+
+    def _conv(self, node: TypedNode) -> Conv:
+        main = self.op(node).main
+        assert isinstance(main, Conv)
+        return main
+
+
+def _applies(op: Quantized, kind: type[Operator], caps: Capabilities) -> Refusal | None:
+    if type(op.main) is not kind:
+        return Refusal(Reason.OPERATOR, op.key)
+    return Refusal(Reason.CAPABILITY, "made for CPUs") if caps.kind != "CPU" else None
+
+
+def _has_bias(op: Quantized) -> bool:
+    step = op.steps[0]
+    assert isinstance(step, QuantizedStep)
+    return len(step.inputs) > 2 and step.inputs[2] is not None
+
+
+def _with_operands(node: TypedNode, config: LayerConfig, operands: range) -> LayerConfig | None:
+    """The configuration with what the steps read in the result's layout; None where that cannot be."""
+    inputs, dst = list(config.inputs), node.outputs[0]
+    for index in operands:
+        if given(node, index).dims == dst.dims:
+            inputs[index] = config.outputs[0]
+        elif given(node, index).size != 1 and config.outputs[0] != PLAIN:
+            return None
+    return dataclasses.replace(config, inputs=tuple(inputs))
+
+
+class QuantizedMatMul(QuantizedKernel):
+    """Products of matrices by a constant matrix: MatMul and Gemm."""
+
+    name = "quantized_gemm_rows"
+
+    def applies(self, node: TypedNode) -> Refusal | None:
+        kind = Gemm if isinstance(self.op(node).main, Gemm) else MatMul
+        return _applies(self.op(node), kind, self.caps)
+
+    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
+        op, a, b = self.op(node), given(node, 0), given(node, 1)
+        if a.rank < 2 or b.rank != 2:
+            raise Unfit(f"{a} by {b}; accepted: matrices by one matrix")
+        if not isinstance(op.main, Gemm):
+            factors = Factors.of(node, op, 1)
+        elif op.main.transA:
+            raise Unfit("transA 1; accepted: 0")
+        else:
+            factors = Factors.of(node, op, 0 if op.main.transB else 1, op.main.alpha, op.main.beta)
+        return factors, *result_of(factors, self.caps, VECTOR)
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        factors, result, bias = self.parts(node)
+        weights = factors.weights if factors.axis == 0 else factors.weights.T
+        n, k = weights.shape
+        m = math.prod(given(node, 0).dims[:-1])
+        if 0 in (m, n):
+            return ()
+        wei, c_type = pack_weights(weights.reshape(n, k, 1, 1), 1, 1)
+        sums = Sums.of_product(m, n, k, 1)
+        defines = row_defines(C_TYPES[given(node, 0).dtype], c_type, has_bias=not isinstance(bias, Null))
+        values = (Read(node.node.inputs[0]), wei, factors.zero, bias, Write(node.node.outputs[0]))
+        return (sums.launch(defines, result, *values),)
+
+
+# --- elements --------------------------------------------------------------------------------------------------------
+
+
+class QuantizedElementwise(QuantizedKernel):
+    """What is computed element by element, in any layout: quantized_elementwise.cl."""
+
+    name = "quantized_elementwise"
+    elementwise = True
+
+    def parts(self, node: TypedNode) -> Steps:
+        """The steps, the first of which makes a value of the inputs. Raises `Unfit`."""
+        op, result = self.op(node), node.outputs[0]
+        alike = all(t is None or t.size == 1 or t.dims == result.dims for t in node.inputs)
+        steps, first = Steps(node, op, VECTOR if alike else 1), op.steps[0]
+        assert isinstance(first, QuantizedStep)
+        types = [None if i is None else given(node, i).with_dtype(DType.FLOAT32) for i in first.inputs]
+        names = ["" if i is None else str(i) for i in first.inputs]
+        for at, tensor in enumerate(types):
+            chain = None if tensor is None or tensor.dims != result.dims else first.op.post_ops(types, names, at)
+            if chain is not None:
+                steps.start(int(names[at]))
+                steps.chain(chain, first.op.key)
+                break
+        else:
+            raise Unfit(f"{first.op.key} is not computed element by element")
+        steps.add(*op.steps[1:])
+        if op.result is not None:
+            steps.round(op.result, last=True)
+        return steps
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        steps, size, c_type = self.parts(node), node.outputs[0].size, C_TYPES[node.outputs[0].dtype]
+        run = 512 if self.caps.kind == "CPU" else steps.vec
+        defines: dict[str, object] = {
+            "T": c_type,
+            "RUN": run,
+            "RESULT_ARGS": steps.parameters,
+            "VALUE(o)": f"(({c_type})(steps_1(0.0f, o{steps.passed})))",
+        }
+        if steps.vec > 1:
+            defines["VALUES(o)"] = f"(convert_{c_type}{VECTOR}(steps_v((float{VECTOR})(0), o{steps.passed})))"
+        source = assemble("quantized_elementwise.cl", defines, steps.source)
+        work, local = spread(ceil_div(size, run), self.caps, 1 if self.caps.kind == "CPU" else 128)
+        arguments = (Write(node.node.outputs[0]), *ints(size), *steps.arguments)
+        return (Launch("quantized_elementwise.cl", source, self.name, arguments, work, local, self.caps.exact_options),)
+
+
+QUANTIZED: tuple[CLKernel, ...] = (QuantizedConv(), QuantizedMatMul(), QuantizedElementwise())

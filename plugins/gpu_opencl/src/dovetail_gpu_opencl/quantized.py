@@ -1,0 +1,184 @@
+"""What follows in a quantized operator, as C: from sums or elements over steps that each round once to what is stored.
+
+The statements compute in float, one rounding for each operator as in the graph that they stand for, so contraction is off. All
+numbers come as arguments: operators with steps of the same kinds share a program, which drivers for CPUs take long to build.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import PLAIN, DType, Eltwise, PostOp, Quantized, QuantizedStep, Scaling, Sum, TensorType, TypedNode
+from dovetail.ops.relu import Relu
+from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.broadcast import Access, access_to
+from dovetail_gpu_opencl.launch import Argument, Constant, Read
+from dovetail_gpu_opencl.source import C_TYPES
+
+__all__ = ["Steps", "Unfit", "given", "load", "stored_bounds"]
+
+NUMBERS = "qn"
+"""The argument with the numbers of all steps."""
+
+
+class Unfit(Exception):
+    """The operator cannot be computed so; the text says why."""
+
+
+def given(node: TypedNode, index: int) -> TensorType:
+    """The type of an input, which is there."""
+    found = node.inputs[index]
+    assert found is not None
+    return found
+
+
+def stored_bounds(scaling: Scaling) -> tuple[float, float, float, float]:
+    """Scale, zero point, least and greatest stored number. Raises `Unfit` where there are several scales."""
+    if not scaling.is_single:
+        raise Unfit("activations with several scales; accepted: one scale and zero point")
+    limits = np.iinfo(scaling.dtype.numpy)
+    return float(scaling.scale.reshape(())), float(scaling.zero_point.reshape(())), float(limits.min), float(limits.max)
+
+
+def load(access: Access, name: str, dtype: DType, vec: int) -> str:
+    """An operand as the C expression of a float, or of a vector of floats."""
+    return access.load(name, C_TYPES[dtype], "float", vec)
+
+
+@dataclass
+class Steps:
+    """Steps under construction: functions `steps_1` and `steps_v`, the latter for `vec` consecutive elements.
+
+    Each takes the value `s`, the index `o` of the result, and `parameters`; `passed` is how the kernel calls them.
+    """
+
+    node: TypedNode
+    op: Quantized
+    vec: int
+    numbers: list[float] = field(default_factory=list)
+    operands: list[int] = field(default_factory=list)
+    lines: dict[int, list[str]] = field(default_factory=dict)
+    kinds: list[PostOp] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lines = {1: [], self.vec: []}
+
+    def add(self, *steps: QuantizedStep | Scaling) -> None:
+        """What the operator does next. Raises `Unfit`."""
+        for step in steps:
+            if isinstance(step, Scaling):
+                self.round(step)
+            else:
+                self._chain(step)
+
+    def round(self, scaling: Scaling, *, last: bool = False) -> None:
+        """To what the quantization can hold: as real numbers, or with `last` as they are stored. NaN is stored as 0."""
+        scale, zero, least, most = (self.number(x) for x in stored_bounds(scaling))
+        for vec, lines in self.lines.items():
+            v = vector(vec)
+            lines.append(f"  s = rint(s / {scale}) + {zero}; s = s == s ? s : ({v})(0);\n")
+            lines.append(f"  s = s < {least} ? ({v})({least}) : s; s = s > {most} ? ({v})({most}) : s;\n")
+            if not last:
+                lines.append(f"  s = (s - {zero}) * {scale};\n")
+
+    def whole(self, scaling: Scaling, relus: int, *, last: bool) -> None:
+        """`round` for a value that counts in units of the scale and is rounded already, with `relus` before that."""
+        scale, zero, least, most = (self.number(x) for x in stored_bounds(scaling))
+        for vec, lines in self.lines.items():
+            v = vector(vec)
+            lines += [f"  s = s < 0.0f ? ({v})(0) : s;\n"] * min(relus, 1)
+            lines.append(f"  s = s + {zero}; s = s == s ? s : ({v})(0);\n")
+            lines.append(f"  s = s < {least} ? ({v})({least}) : s; s = s > {most} ? ({v})({most}) : s;\n")
+            if not last:
+                lines.append(f"  s = (s - {zero}) * {scale};\n")
+
+    def start(self, index: int) -> None:
+        """The value is at first that of an input."""
+        loads = self.operand(index)
+        for vec, lines in self.lines.items():
+            lines.append(f"  s = {loads[vec]};\n")
+
+    def number(self, value: float) -> str:
+        """The C expression of a number that is passed."""
+        self.numbers.append(value)
+        return f"{NUMBERS}[{len(self.numbers) - 1}]"
+
+    def operand(self, index: int) -> dict[int, str]:
+        """The real value of an input of the operator that is read where the result is written, for each width."""
+        tensor, scaling, result = given(self.node, index), self.op.scalings[index], self.node.outputs[0]
+        access = elementwise_access(tensor, result)
+        if access is None:
+            raise Unfit(f"operand {tensor} does not broadcast to {result}")
+        self.operands.append(index)
+        found = {vec: load(access, f"in{index}", tensor.dtype, vec) for vec in self.lines}
+        if scaling is None:
+            return found
+        scale, zero, _, _ = (self.number(x) for x in stored_bounds(scaling))
+        return {vec: f"({text} - {zero}) * {scale}" for vec, text in found.items()}
+
+    def _chain(self, step: QuantizedStep) -> None:
+        result = self.node.outputs[0].with_dtype(DType.FLOAT32)
+        names = ["" if i is None else str(i) for i in step.inputs]
+        types = [None if i is None else result if i < 0 else given(self.node, i).with_dtype(DType.FLOAT32) for i in step.inputs]
+        self.chain(step.op.post_ops(types, names, names.index("-1")), step.op.key)
+
+    def chain(self, chain: tuple[PostOp, ...] | None, key: str) -> None:
+        """The operator `key` as post-ops whose operands are indices of inputs. Raises `Unfit`."""
+        if chain is None or any(isinstance(p, Sum) for p in chain):
+            raise Unfit(f"{key} on quantized values")
+        for post_op in chain:
+            loads = dict.fromkeys(self.lines, "") if isinstance(post_op, Eltwise) else self.operand(int(post_op.operand))
+            for vec, lines in self.lines.items():
+                lines.append(postops.statement(post_op, vector(vec), "float", iter([loads[vec]])))
+        self.kinds += chain
+
+    @property
+    def parameters(self) -> str:
+        """The parameters of the functions, and of the kernel, after others."""
+        inputs = "".join(
+            f", __global const {C_TYPES[given(self.node, i).dtype]}* restrict in{i}" for i in dict.fromkeys(self.operands)
+        )
+        return f", __global const float* restrict {NUMBERS}{inputs}"
+
+    @property
+    def passed(self) -> str:
+        """The names of the parameters."""
+        return f", {NUMBERS}" + "".join(f", in{i}" for i in dict.fromkeys(self.operands))
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """What is passed for them."""
+        numbers: NDArray[np.float32] = np.array(self.numbers or [0], np.float32)
+        return (Constant(numbers), *(Read(self.node.node.inputs[i]) for i in dict.fromkeys(self.operands)))
+
+    @property
+    def source(self) -> str:
+        """The functions."""
+        text = "#pragma OPENCL FP_CONTRACT OFF\n" + postops.vector_functions(self.kinds, "float", self.vec)
+        for vec, name in ((1, "steps_1"), (self.vec, "steps_v")) if self.vec > 1 else ((1, "steps_1"),):
+            v = vector(vec)
+            text += f"static {v} {name}({v} s, const int o{self.parameters}) {{\n{''.join(self.lines[vec])}  return s;\n}}\n"
+        return text
+
+
+def elementwise_access(tensor: TensorType, result: TensorType) -> Access | None:
+    """How to read an operand; what has the result's shape lies in its layout."""
+    if tensor.size == 1:
+        return Access("0", "same")
+    if tensor.dims == result.dims:
+        return Access("o", "next")
+    return access_to(tensor, result) if result.layout == PLAIN else None
+
+
+def vector(vec: int) -> str:
+    """The C type of so many floats."""
+    return "float" if vec == 1 else f"float{vec}"
+
+
+def relus_before(op: Quantized) -> tuple[int, Scaling | None]:
+    """How many steps behind the first only cut off what is negative, and the quantization that comes then, if one does."""
+    rest = (*op.steps[1:], op.result)
+    count = next((i for i, step in enumerate(rest) if not (isinstance(step, QuantizedStep) and isinstance(step.op, Relu))), 0)
+    following = rest[count]
+    return count, following if isinstance(following, Scaling) else None
