@@ -74,13 +74,14 @@ def hooks() -> str:
     groups: dict[str, list[str]] = {}
     for hook, kinds in checks.HOOKS.items():
         for kind in kinds:
-            required = hook in checks._REQUIRED.get(kind, ())
-            groups.setdefault(kind, []).append(f"**{hook}**" if required else hook)
+            needed = [group for group in checks._REQUIRED.get(kind, ()) if hook in group]
+            mark = "**" if needed and len(needed[0]) == 1 else "*" if needed else ""
+            groups.setdefault(kind, []).append(f"{mark}{hook}{mark}")
     rows = [(f"`dovetail.{kind}`", ", ".join(members)) for kind, members in groups.items()]
     parts = [
         f"# Hooks\n\n{NOTE}",
         documented(hookspecs).replace("there is no code here", "it has no code"),
-        "Where a hook can be implemented; those in bold must be:\n",
+        "Where a hook can be implemented; those in bold must be, and of those in italics one:\n",
         table(("Entry-point group", "Hooks"), rows),
     ]
     for name in checks.HOOKS:

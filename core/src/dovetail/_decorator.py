@@ -15,7 +15,7 @@ from dovetail.graph.types import TensorType
 if TYPE_CHECKING:
     from dovetail._kernel_sources import KernelSource
 
-__all__ = ["operator"]
+__all__ = ["Signature", "operator"]
 
 Function = Callable[..., Any]
 
@@ -50,7 +50,7 @@ def operator(
     def decorate(function: Function) -> type[Any]:
         from dovetail.op import Operator  # here, because that module exports this one
 
-        signature = _Signature(function, reserved=dir(Operator))
+        signature = Signature(function, reserved=dir(Operator))
         declared = outputs if infer else [o if ":" in o else f"{o}: T" for o in outputs]
         op_type = name or "".join(word[:1].upper() + word[1:] for word in function.__name__.split("_"))
         body = {
@@ -74,12 +74,16 @@ def operator(
     return decorate
 
 
-class _Signature:
-    """A function's arguments as ports and attributes."""
+class Signature:
+    """A function's arguments as ports and attributes.
 
-    def __init__(self, function: Function, reserved: Sequence[str]) -> None:
+    The first `before` of them are neither; inputs with the default `absent` may be left out, and have it then.
+    """
+
+    def __init__(self, function: Function, reserved: Sequence[str], before: int = 0, absent: Any = None) -> None:
         self._function = function.__name__
-        arguments = inspect.signature(function).parameters.values()
+        self._absent = absent
+        arguments = list(inspect.signature(function).parameters.values())[before:]
         attributes = [a for a in arguments if a.kind is a.KEYWORD_ONLY]
         self.ports = tuple(self._port(a) for a in arguments if a.kind is not a.KEYWORD_ONLY)
         self.is_variadic = any(a.kind is a.VAR_POSITIONAL for a in arguments)
@@ -98,30 +102,32 @@ class _Signature:
             return f"{argument.name}*: T"
         if argument.default is argument.empty:
             return f"{argument.name}: T"
-        if argument.default is not None:
+        if argument.default != self._absent:
             raise self._error(argument, f"is an input with the default {argument.default!r}", "put * before attributes")
         return f"{argument.name}?: T"
 
     def _error(self, argument: inspect.Parameter, problem: str, hint: str) -> OperatorError:
         return OperatorError(f"operator {self._function}: the argument {str(argument)!r} {problem}", hint=hint)
 
-    def call(self, function: Function, op: Any, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """`function` of the inputs and the operator's attributes; always a tuple."""
+    def call(self, function: Function, op: Any, inputs: Sequence[Any], before: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """`function` of what comes before, the inputs, and the operator's attributes; always a tuple."""
         fixed = len(self.ports) - self.is_variadic
-        # A node without variadic inputs is padded with None like any other that leaves inputs out.
-        given = [*inputs[:fixed], *(i for i in inputs[fixed:] if i is not None or not self.is_variadic)]
+        # A node without variadic inputs is padded like any other that leaves inputs out.
+        left_out = [i is None or (isinstance(i, str) and i == self._absent) for i in inputs]  # arrays do not compare to one truth
+        further = (i for i, absent in zip(inputs[fixed:], left_out[fixed:], strict=True) if not (absent and self.is_variadic))
+        given = [*before, *inputs[:fixed], *further]
         found = function(*given, **{name: getattr(op, name) for name in self.annotations})
         return found if isinstance(found, tuple) else (found,)
 
 
-def _inference(signature: _Signature, infer: Function) -> Function:
+def _inference(signature: Signature, infer: Function) -> Function:
     def method(self: Any, *inputs: TensorType | None) -> Any:
         return signature.call(infer, self, inputs)
 
     return method
 
 
-def _reference(signature: _Signature, function: Function) -> Function:
+def _reference(signature: Signature, function: Function) -> Function:
     def method(self: Any, *inputs: NDArray[Any] | None) -> Any:
         known = [None if a is None else TensorType.of(a, known=True) for a in inputs]
         types = self.infer(*known)

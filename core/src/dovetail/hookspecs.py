@@ -98,6 +98,23 @@ def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
     """
 
 
+@hookspec
+def dovetail_register_translations(registry: "OpRegistry", domain: str) -> None:
+    """Teach model formats the operators of a domain in terms of others. For `dovetail.ops` and `dovetail.overrides`.
+
+    Called directly after `dovetail_register_ops`, on the same thread; a pack without operators of its own has this hook alone.
+    `domain` is the entry name: in ONNX the domain of the node; in OpenVINO IR what a layer has as its version, `extension` for an
+    extension and `opset16` for an operation of that set which is not known otherwise. Pass each `Translation` to `registry.add`;
+    its `to` is an operator class that exists, or a function that builds a sub-graph. Return nothing::
+
+        @hookimpl
+        def dovetail_register_translations(registry, domain):
+            names = {"slope": "alpha"}
+            registry.add(Translation(domain=domain, op_type="Leaky", to=LeakyRelu, attributes=names))
+            registry.add(Translation(domain=domain, op_type="Swish2", to=swish))
+    """
+
+
 @hookspec(firstresult=True)
 def dovetail_read_model(source: "Path | bytes", options: Mapping[str, Any]) -> "Model":
     """Read a model. For `dovetail.frontends`.

@@ -229,7 +229,7 @@ def test_a_plugin_in_process(site: Any) -> None:
 
 def test_a_plugin_in_process_is_checked_like_any_other(site: Any) -> None:
     manager = PluginManager()
-    with pytest.raises(PluginFailed, match="dovetail_register_ops is missing"):
+    with pytest.raises(PluginFailed, match="dovetail_register_ops or dovetail_register_translations is missing"):
         manager.register(SimpleNamespace(dovetail_api="1.0"), name="bad", kind="ops", key="my.dom")
     assert manager.record("bad").state == "failed"
     with pytest.raises(PluginIncompatible):

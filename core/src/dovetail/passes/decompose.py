@@ -7,19 +7,19 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dovetail.errors import OperatorError
+from dovetail.errors import DataDependentShape, OperatorError
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.model import Graph, Node
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
 from dovetail.passes._bodies import check_defined, check_types, free_scope, write_to
 from dovetail.passes._context import node_context
-from dovetail.passes.constant_folding import fold_constants, infer_node, run_reference
+from dovetail.passes.constant_folding import fold_constants, infer_node, run_reference, run_untyped
 from dovetail.passes.eliminate import drop_dead_nodes
 from dovetail.passes.schedule import schedule
 from dovetail.passes.unfuse_post_ops import unfuse_post_ops
 
-__all__ = ["decompose", "evaluate_composition"]
+__all__ = ["decompose", "evaluate_composition", "infer_composition"]
 
 Keeps = Callable[[Node, Graph], bool]
 """Whether a device runs the node, whose types are in the graph, with a kernel of its own."""
@@ -93,9 +93,37 @@ def evaluate_composition(op: Operator, values: Sequence[NDArray[Any] | None]) ->
         known = dict(body.constants)
         for node in drop_dead_nodes(schedule(body)).nodes:
             given = [known[name] if name else None for name in node.inputs]
-            types = infer_node(node, [None if v is None else TensorType.of(v, known=True) for v in given])
-            known.update(zip(node.writes, run_reference(node, given, types), strict=True))
+            known.update(zip(node.writes, _run(node, given), strict=True))
         return tuple(known[name] for name in outputs)
+
+
+def _run(node: Node, values: Sequence[NDArray[Any] | None]) -> list[Any]:
+    try:
+        types = infer_node(node, [None if v is None else TensorType.of(v, known=True) for v in values])
+    except DataDependentShape:
+        return run_untyped(node, values)
+    return run_reference(node, values, types)
+
+
+def infer_composition(op: Operator, types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+    """The types that the operators of a composition infer for its outputs; inputs that are left out are None.
+
+    Raises `OperatorError` for a composition that contains its own operator, and what they raise, such as `DataDependentShape`.
+    """
+    with _entered(op.key):
+        outer = {f"input{i}": t for i, t in enumerate(types) if t is not None and t.value is None}
+        g = GraphBuilder(op.stem, outer)
+        known = [g.constant(t.value, name="input") if t and t.value is not None else "" for t in types]
+        given = [f"input{i}" if f"input{i}" in outer else name for i, name in enumerate(known)]
+        outputs = _composed(op, g, given)
+        body = unfuse_post_ops(g.graph(outputs))
+        check_defined(body, outer)
+        try:
+            typed = fold_constants(body.replace(inputs=tuple(outer)))
+        except OperatorError as error:
+            error.node = None  # type: ignore[attr-defined]  # the node that is composed has to be named, too
+            raise
+        return tuple(typed.types[name] for name in outputs)
 
 
 @contextmanager

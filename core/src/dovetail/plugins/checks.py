@@ -22,6 +22,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "dovetail_device_info": ("devices",),
     "dovetail_device_open": ("devices",),
     "dovetail_register_ops": _PACKS,
+    "dovetail_register_translations": _PACKS,
     "dovetail_read_model": ("frontends",),
     "dovetail_write_model": ("frontends",),
     "dovetail_graph_passes": ("hooks",),
@@ -29,12 +30,14 @@ HOOKS: dict[str, tuple[str, ...]] = {
 }
 """Hook -> the kinds of plugin for which it is called."""
 
-_REQUIRED = {
-    "devices": ("dovetail_device_info", "dovetail_device_open"),
-    "frontends": ("dovetail_read_model",),
-    "ops": ("dovetail_register_ops",),
-    "overrides": ("dovetail_register_ops",),
+_REGISTERING = ("dovetail_register_ops", "dovetail_register_translations")
+_REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
+    "devices": (("dovetail_device_info",), ("dovetail_device_open",)),
+    "frontends": (("dovetail_read_model",),),
+    "ops": (_REGISTERING,),
+    "overrides": (_REGISTERING,),
 }
+"""What a plugin of a kind must have: of each group one hook."""
 
 
 def check_plugin(plugin: object, kinds: Iterable[str]) -> None:
@@ -53,9 +56,9 @@ def _complaints(plugin: object, kinds: tuple[str, ...]) -> Iterator[str]:
     hooks = {name: value for name, value in candidates.items() if _may_be_hook(value)}
     for name, value in hooks.items():
         yield from _complaints_about_hook(plugin, name, value, kinds)
-    for hook in dict.fromkeys(hook for kind in kinds for hook in _REQUIRED.get(kind, ())):
-        if hook not in hooks:
-            yield f"{hook} is missing"
+    for group in dict.fromkeys(group for kind in kinds for group in _REQUIRED.get(kind, ())):
+        if not hooks.keys() & set(group):
+            yield f"{' or '.join(group)} is missing"
 
 
 def _may_be_hook(value: object) -> bool:

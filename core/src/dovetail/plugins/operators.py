@@ -1,6 +1,7 @@
 """The classes that define an operator, from the session, from packs and built in; `rules` says which of them is used."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from dovetail import ops
 from dovetail._names import printable
@@ -66,7 +67,8 @@ class Operators:
             raise self._unknown(domain, op_type, version)
         once: dict[type[Operator], Candidate] = {}
         for one in sorted(found, key=lambda c: (-c.rank, c.plugin)):
-            once.setdefault(one.operator, one)
+            translated = one.operator.translation(domain, op_type) is not None
+            once.setdefault(one.operator, replace(one, asked=f"{domain or STANDARD_DOMAIN}::{op_type}" if translated else ""))
         return tuple(once.values())
 
     def all(self, domain: str | None) -> tuple[type[Operator], ...]:

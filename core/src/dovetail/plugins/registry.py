@@ -1,7 +1,8 @@
 """What op packs register into: staging areas, read out only when the whole registration succeeded."""
 
+from dovetail._stand_in import stand_in
 from dovetail.errors import PluginError
-from dovetail.op import Operator
+from dovetail.op import Operator, Translation
 from dovetail.plugins.records import PluginRecord, plain_domain
 
 __all__ = ["OpRegistry", "check_operator", "operator_name"]
@@ -17,26 +18,28 @@ def check_operator(operator: object) -> type[Operator]:
 
 
 class OpRegistry:
-    """The operators of one pack while it registers. `record` says which pack."""
+    """The operators and translations of one pack while it registers. `record` says which pack."""
 
     def __init__(self, record: PluginRecord) -> None:
         self.record = record
         self.domain = plain_domain(record.key)
-        self._operators: dict[tuple[str, int], type[Operator]] = {}
+        self._operators: dict[tuple[str, str, int], type[Operator]] = {}
 
-    def add(self, operator: type[Operator]) -> None:
-        """Register an operator class.
+    def add(self, operator: type[Operator] | Translation) -> None:
+        """Register an operator class, or a translation to one or to a sub-graph (`Translation.to`).
 
-        Raises `PluginError` when it is no operator class, neither belongs to nor translates the domain of the entry point, or
-        another class with the same name and `since` was registered before it.
+        Raises `PluginError` when it is neither, when it neither belongs to nor translates the domain of the entry point, and when
+        another one with the same name and `since` was registered before it; `OperatorError` for a translation to something else.
         """
+        if isinstance(operator, Translation):
+            operator = stand_in(operator)
         check_operator(operator)
         if self.domain not in (operator.domain, *(t.domain for t in operator.translations)):
             raise PluginError(
                 f"{operator.__qualname__} has domain {operator.domain!r}, but the entry point owns {self.domain!r}",
                 hint=f"set domain = {self.domain!r} in the class, translate that domain, or add an entry point for its own",
             )
-        known = self._operators.setdefault((operator.op_type, operator.since), operator)
+        known = self._operators.setdefault((plain_domain(operator.domain), operator.op_type, operator.since), operator)
         if known is not operator:
             raise PluginError(
                 f"{operator.__qualname__} and {known.__qualname__} are both {operator_name(operator)}",

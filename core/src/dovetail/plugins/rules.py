@@ -5,7 +5,9 @@ Nothing else counts: not the order of installation or of `sys.path`, and no hash
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from dovetail._stand_in import is_stand_in
 from dovetail.errors import PluginConflict
 from dovetail.op import KernelSource, Operator, Port
 from dovetail.plugins.records import STANDARD_DOMAIN
@@ -48,7 +50,8 @@ class Candidate:
     """One class that defines an operator in the version asked for, and what the rules look at.
 
     `plugin` is the id of the plugin's record, `dovetail` for a built-in class, `session` for one of the session. `rank` is how
-    much the user prefers it (0: not at all), `until` the last version for which the class holds (None: all further ones).
+    much the user prefers it (0: not at all), `until` the last version for which the class holds (None: all further ones),
+    `asked` the name that was looked up, where the class takes it by translation and has another one.
     """
 
     operator: type[Operator]
@@ -59,6 +62,7 @@ class Candidate:
     owner: bool = False
     priority: int = 0
     until: int | None = None
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,7 @@ def _dtypes(kernel: KernelSource) -> frozenset[str] | None:
 def _check_schemas(candidates: Sequence[Candidate]) -> None:
     for other in candidates[1:]:
         if difference := _difference(candidates[0].operator, other.operator):
-            key = _written(other.operator)
+            key = other.asked or _written(other.operator)
             raise PluginConflict(
                 f"operator {key} is defined by {candidates[0].provider} and by {other.provider}, and not in the same way: "
                 f"{difference}",
@@ -177,9 +181,10 @@ def _check_schemas(candidates: Sequence[Candidate]) -> None:
 def pin_lines(operator: type[Operator], candidates: Iterable[Candidate]) -> list[str]:
     """For each candidate the line that makes it the winner."""
     listed = tuple(candidates)
+    asked = next((c.asked for c in listed if c.asked), _written(operator))
     names = [c.distribution for c in listed]
     plugins = [c.distribution if names.count(c.distribution) == 1 else c.plugin for c in listed if c.plugin != "session"]
-    return [f"DOVETAIL_PREFER={_written(operator)}={name}" for name in plugins]
+    return [f"DOVETAIL_PREFER={asked}={name}" for name in plugins]
 
 
 def _written(operator: type[Operator]) -> str:
@@ -214,7 +219,15 @@ def _schema(operator: type[Operator]) -> dict[str, str]:
     for name, port in sorted(operator.legacy_attributes.items()):
         schema[f"old attribute {name!r}"] = f"input {ports.index(port)}"
     schema["the attribute with the number of outputs"] = operator.output_count or "none"
+    if is_stand_in(operator):
+        schema["what it becomes"] = _target(operator.translations[0].to)
     return schema
+
+
+def _target(to: Any) -> str:
+    if isinstance(to, type) and issubclass(to, Operator):
+        return f"{to.domain or STANDARD_DOMAIN}::{to.op_type}"
+    return f"{to.__module__}.{to.__qualname__}"
 
 
 def _mark(port: Port) -> str:

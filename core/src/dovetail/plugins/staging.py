@@ -178,6 +178,9 @@ def _operators_of(record: PluginRecord, hooks: Any) -> tuple[type[Operator], ...
     registry = OpRegistry(record)
     with blaming(record, "dovetail_register_ops"):
         hooks.dovetail_register_ops(registry=registry, domain=record.key)
+    with blaming(record, "dovetail_register_translations"):
+        hooks.dovetail_register_translations(registry=registry, domain=record.key)
     if not registry.operators:
-        raise PluginFailed("dovetail_register_ops registered no operator", hint="pass each operator class to registry.add")
+        hint = "pass each operator class, and each translation, to registry.add"
+        raise PluginFailed(f"no operator of {record.key!r} was registered", hint=hint)
     return registry.operators

@@ -89,7 +89,8 @@ class Core:
     def add_extension(self, extension: Any) -> tuple[type[Operator], ...]:
         """Add operators to this session, before all installed packs.
 
-        `extension` is a Python file, a module, an operator class, or an iterable of these. Returns the classes added.
+        `extension` is a Python file, a module, an operator class, a `Translation` with `to`, or an iterable of these. Returns the
+        classes added.
         """
         added = operators_in(extension)
         for cls, origin in added:

@@ -8,18 +8,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from dovetail._stand_in import stand_in
 from dovetail.errors import UsageError
-from dovetail.op import Operator
+from dovetail.op import Operator, Translation
 
 __all__ = ["operators_in"]
 
 
 def operators_in(extension: Any) -> list[tuple[type[Operator], str]]:
-    """The operator classes of an extension with their origin, in order of definition.
+    """The operator classes of an extension with their origin, in order of definition; for a translation the class for it.
 
-    Accepts a Python file, a module, an operator class, or an iterable of these. Raises `UsageError` for anything else and
-    for an extension without operators.
+    Accepts a Python file, a module, an operator class, a `Translation` with `to`, or an iterable of these. Raises `UsageError`
+    for anything else and for an extension without operators.
     """
+    if isinstance(extension, Translation):
+        return [(stand_in(extension), getattr(extension.to, "__module__", "a translation"))]
     if isinstance(extension, type) and issubclass(extension, Operator):
         return [(extension, extension.__module__)]
     if isinstance(extension, ModuleType):
@@ -30,7 +33,7 @@ def operators_in(extension: Any) -> list[tuple[type[Operator], str]]:
         return [pair for item in extension for pair in operators_in(item)]
     raise UsageError(
         f"an extension cannot be a {type(extension).__name__}",
-        hint="accepted: a .py file, a module, an operator class, or a list of these",
+        hint="accepted: a .py file, a module, an operator class, a Translation, or a list of these",
     )
 
 
@@ -54,9 +57,11 @@ def _from_file(path: Path) -> list[tuple[type[Operator], str]]:
 
 
 def _from_module(module: ModuleType, origin: str) -> list[tuple[type[Operator], str]]:
-    own = [
-        c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Operator) and c.__module__ == module.__name__
-    ]
+    values = list(vars(module).values())
+    own = [c for c in values if isinstance(c, type) and issubclass(c, Operator) and c.__module__ == module.__name__]
+    own += [stand_in(value) for value in values if isinstance(value, Translation)]
     if not own:
-        raise UsageError(f"extension {origin} defines no operator", hint="define a subclass of dovetail.op.Operator")
+        raise UsageError(
+            f"extension {origin} defines no operator", hint="define a subclass of dovetail.op.Operator, or a Translation"
+        )
     return [(cls, origin) for cls in own]
