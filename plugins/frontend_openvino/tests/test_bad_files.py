@@ -69,7 +69,7 @@ BAD = {
     "no name": (_swapped(' name="conv"', ""), "has no attribute 'name'"),
     "empty type": (_swapped('type="PReLU"', 'type=""'), "the type is empty"),
     "no opset": (_swapped('type="PReLU" version="opset1"', 'type="PReLU"'), "has no attribute 'version'"),
-    "unknown operation": (_swapped('type="PReLU"', 'type="Convolve"'), "opset1 Convolve.*the operation 'Convolve' is not known"),
+    "unknown operation": (_swapped('type="PReLU"', 'type="Con-volve"'), "opset1 Con-volve.*operation 'Con-volve' is not known"),
     "odd opset": (_swapped('type="PReLU" version="opset1"', 'type="PReLU" version="a b"'), "the operator set is 'a b'"),
     "two outputs": (
         _swapped('name="image" type="Parameter"', 'name="image" type="Result"'),

@@ -11,6 +11,9 @@ import pytest
 import dovetail
 from dovetail.errors import OperatorError, UnknownOperator
 from dovetail.op import FLOATS, Operator, Translation
+from dovetail.ops.leaky_relu import LeakyRelu
+from dovetail.ops.mul import Mul
+from dovetail.ops.sigmoid import Sigmoid
 
 KERNEL = """
 __kernel void leaky_kernel(const __global INPUT0_TYPE* src, __global OUTPUT0_TYPE* dst) {
@@ -140,3 +143,42 @@ def test_unknown_operation_of_an_extension(model: Path, core: Any) -> None:
     assert read.opsets["extension"] == 1
     with pytest.raises(UnknownOperator, match=r"relu1.*extension::ReLU"):
         core.compile_model(read, "NUMPY")
+
+
+def _swish(g: Any, X: str, *, beta: float = 1.0, flag: bool = False) -> Any:
+    assert flag
+    return g.node(Mul(), X, g.node(Sigmoid(), g.node(Mul(), X, g.constant(beta, g.type_of(X).dtype))))
+
+
+@pytest.mark.parametrize("version", ["extension", "opset99"])
+def test_translations(model: Path, version: str, openvino_core: ov.Core) -> None:
+    """To an operator and to a sub-graph, of an extension and of a newer operator set; attributes are read from text."""
+    model.write_text(model.read_text().replace('type="ReLU" version="extension"', f'type="Novel" version="{version}"'))
+    feed = np.random.default_rng(5).standard_normal((2, 3, 9, 8)).astype(np.float32)
+    core = dovetail.Core()
+    with pytest.raises(UnknownOperator, match=rf"'relu1' .*no operator {version}::Novel is known"):
+        core.compile_model(model, "NUMPY")
+    core.add_extension(Translation(domain=version, op_type="Novel", to=LeakyRelu, attributes={"negative_slope": "alpha"}))
+    compiled = core.compile_model(model, "NUMPY")
+    np.testing.assert_allclose(compiled([feed])[0], _expected(openvino_core, feed), rtol=1e-4, atol=1e-5)
+
+    core.add_extension(Translation(domain=version, op_type="Novel", to=_swish, attributes={"negative_slope": "beta"}))
+    model.write_text(model.read_text().replace("negative_slope=", 'flag="true" negative_slope='))
+    swish = _graph(lambda x: ov.opset13.swish(x, ov.opset13.constant(np.float32(0.25))))
+    expected = openvino_core.compile_model(swish, "CPU")([feed])[0]
+    np.testing.assert_allclose(core.compile_model(model, "NUMPY")([feed])[0], expected, rtol=1e-4, atol=1e-5)
+    model.write_text(model.read_text().replace('flag="true"', 'flag="maybe"'))
+    with pytest.raises(OperatorError, match=r"'relu1' .*'flag' is 'maybe' .*; accepted: bool"):
+        core.compile_model(model, "NUMPY")
+
+
+def test_a_custom_layer_goes_before_a_translation(model: Path, tmp_path: Path, openvino_core: ov.Core) -> None:
+    (tmp_path / "leaky_kernel.cl").write_text(KERNEL)
+    (tmp_path / "layers.xml").write_text(LAYER)
+    core = dovetail.Core()
+    core.set_property("OPENCL", {"CONFIG_FILE": str(tmp_path / "layers.xml")})
+    core.add_extension(Translation(domain="extension", op_type="ReLU", to=_swish))
+    compiled = core.compile_model(model, "OPENCL")
+    assert {n.name: n.kernel for n in compiled.report().nodes}["relu1"] == "custom layer ReLU (layers.xml)"
+    feed = np.random.default_rng(5).standard_normal((2, 3, 9, 8)).astype(np.float32)
+    np.testing.assert_allclose(compiled([feed])[0], _expected(openvino_core, feed), rtol=1e-4, atol=1e-4)

@@ -27,7 +27,7 @@ _LONG = 2000
 
 @dataclass
 class Linker:
-    """Links one model. `domains` are those of the extensions that it uses, once it is linked."""
+    """Links one model. `domains` are those that it uses besides ONNX's, once it is linked: extensions, and operator sets."""
 
     weights: Weights
     domains: set[str] = field(default_factory=set)
@@ -150,13 +150,16 @@ class _Linking:
     # --- operations -----------------------------------------------------------------------------------------------------
 
     def _translated(self, layer: Layer, inputs: tuple[Value, ...], used: frozenset[int]) -> tuple[str, ...]:
-        if not layer.is_standard:
+        translate = translation(layer) if layer.is_standard else None
+        if translate is None:
             return self._custom(layer, inputs)
-        outputs = translation(layer)(Call(layer, inputs, used, self.emitter, self.linker.body))
+        outputs = translate(Call(layer, inputs, used, self.emitter, self.linker.body))
         return (outputs,) if isinstance(outputs, str) else outputs
 
     def _custom(self, layer: Layer, inputs: tuple[Value, ...]) -> tuple[str, ...]:
-        """An operation of an extension, for an op pack or a custom layer: with what the file declares of its values."""
+        """An operation for an op pack or a custom layer: of an extension, or of a set of OpenVINO's that has it but this package
+        does not. With what the file declares of its values.
+        """
         if not _DOMAIN.fullmatch(layer.opset) or not layer.outputs:
             what = f"the operator set is '{printable(layer.opset)}'" if layer.outputs else "the layer has no output port"
             raise FormatError(what, hint="accepted: opset1 and so on, or the name of an extension: letters, digits, . _ -")

@@ -22,10 +22,11 @@ _REFUSED = {
 }
 
 
-def translation(layer: Layer) -> Callable[[Call], Outputs]:
-    """How to express a layer of a standard operator set. Types are compared without case: IR 10 has `ReLU` and `Relu`.
+def translation(layer: Layer) -> Callable[[Call], Outputs] | None:
+    """How to express a layer of a standard operator set; None for one that is not known, which may be a pack's or a custom layer.
 
-    Raises `FormatError` for one that is not known, or that is refused for a reason.
+    Types are compared without case: IR 10 has `ReLU` and `Relu`. Raises `FormatError` for one that is refused for a reason, and
+    for one that is not known and has sub-graphs, or whose type is no name.
     """
     kind = layer.type.lower()
     found = _BY_LOWER_CASE.get(kind)
@@ -33,7 +34,9 @@ def translation(layer: Layer) -> Callable[[Call], Outputs]:
         return found
     if kind in _REFUSED:
         raise FormatError(f"this operation is refused: {_REFUSED[kind]}", hint=_hint(layer))
-    raise FormatError(f"the operation '{printable(layer.type)}' is not known", hint=_hint(layer))
+    if layer.bodies or not layer.type.isidentifier():
+        raise FormatError(f"the operation '{printable(layer.type)}' is not known", hint=_hint(layer))
+    return None
 
 
 def _hint(layer: Layer) -> str:
