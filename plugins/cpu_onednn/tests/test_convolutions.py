@@ -8,7 +8,12 @@ from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.ops.add import Add
 from dovetail.ops.conv import Conv
+from dovetail.ops.global_average_pool import GlobalAveragePool
+from dovetail.ops.hard_sigmoid import HardSigmoid
+from dovetail.ops.mul import Mul
+from dovetail.ops.reduce_mean import ReduceMean
 from dovetail.ops.resize import Resize
+from dovetail.ops.sub import Sub
 from dovetail_cpu_onednn.kernel import relaid
 from dovetail_cpu_onednn.kernels._conv import is_slow
 from dovetail_cpu_onednn.kernels.conv import KERNELS
@@ -65,3 +70,39 @@ def test_resize_and_add_between_convolutions(mode):
     np.testing.assert_allclose(compiled({"coarse": coarse, "fine": fine})["y"], want, rtol=1e-4, atol=1e-4)
     (resize,) = [n for n in compiled.report().nodes if n.op == "Resize"]
     assert "simple" not in resize.kernel
+
+
+@pytest.mark.parametrize("channels", [16, 33])
+@pytest.mark.parametrize("mean", [GlobalAveragePool(), ReduceMean()], ids=["pool", "reduce"])
+def test_squeeze_and_excitation(mean, channels):
+    """Gates of whole channels, of each item their own: nothing is moved between the convolutions round them."""
+    x = some(3, 8, 9, 7)
+    w = [some(channels, 8, 3, 3) / 8, some(5, channels, 1, 1), some(channels, 5, 1, 1), some(6, channels, 3, 3) / 8]
+    shift = some(channels, 1, 1)
+    axes = (np.int64([2, 3]),) if isinstance(mean, ReduceMean) else ()
+    g = GraphBuilder()
+    wide = g.node(Conv(), g.input("x", "float32", x.shape), g.constant(w[0]))
+    gate = g.node(Conv(), g.node(mean, wide, *map(g.constant, axes)), g.constant(w[1]))
+    gate = g.node(HardSigmoid(), g.node(Conv(), gate, g.constant(w[2])))
+    value = g.node(Sub(), g.node(Mul(), wide, gate), g.constant(shift))
+    g.node(Conv(), value, g.constant(w[3]), outputs=["y"])
+    compiled = dovetail.Core(config=False).compile_model(g.model(["y"]), "ONEDNN")
+    wide = Conv().reference(x.astype(np.float64), w[0])
+    gate = Conv().reference(Conv().reference(mean.reference(wide, *axes), w[1]), w[2])
+    want = Conv().reference(wide * HardSigmoid().reference(gate) - shift, w[3])
+    np.testing.assert_allclose(compiled({"x": x})["y"], want, rtol=1e-4, atol=1e-4)
+    report = compiled.report()
+    assert not [n for n in report.nodes if n.kernel == "ref"]
+    assert report.reorders <= 2, "of the input and the output"
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1, 1), (1, 1, 9, 7), (3, 24, 1, 7), (9, 7)])
+def test_what_is_not_of_whole_channels(shape):
+    """Numbers for items of the batch or for places are added to data that come with channels last."""
+    x, w, other = some(3, 8, 9, 7), some(24, 8, 1, 1), some(*shape)
+    g = GraphBuilder()
+    value = g.node(Conv(), g.input("x", "float32", x.shape), g.constant(w))
+    g.node(Conv(), g.node(Mul(), value, g.input("other", "float32", shape)), g.constant(w.reshape(8, 24, 1, 1)), outputs=["y"])
+    compiled = dovetail.Core(config=False).compile_model(g.model(["y"]), "ONEDNN", {"FUSION": False})
+    want = Conv().reference(Conv().reference(x.astype(np.float64), w) * other, w.reshape(8, 24, 1, 1))
+    np.testing.assert_allclose(compiled({"x": x, "other": other})["y"], want, rtol=1e-4, atol=1e-4)

@@ -4,20 +4,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dovetail.device import (
+    ANY,
+    BYXF,
+    PLAIN,
     Accepted,
     Binary,
     DType,
     Eltwise,
     LayerConfig,
+    Layout,
     PostOp,
     Reason,
     Refusal,
+    TensorType,
     TypedNode,
 )
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
 from dovetail_cpu_onednn.bound import ReferenceKernel
 from dovetail_cpu_onednn.chain import BINARY, attach, eltwise_kind
-from dovetail_cpu_onednn.kernel import LOW, Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import LOW, Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given, relaid
 from dovetail_cpu_onednn.layouts import DATA_TYPES, describe, in_whole_blocks, number_of, plain
 from dovetail_cpu_onednn.library import library
 
@@ -110,13 +115,37 @@ class ElementwiseKernel(PrimitiveKernel):
         return Recipe((Stage(pd, (*arguments, *reads)),))
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        return (LayerConfig.elementwise(node),)
+        """Where numbers for whole channels broadcast, also with channels last; oneDNN has nothing for blocks there."""
+        first = LayerConfig.elementwise(node)
+        if ANY in first.outputs or self.is_guarded(node) or not _is_by_channel(node):
+            return (first,)
+        last = _channels_last(node)
+        return (first, last) if isinstance(self._attempt(relaid(node, last), self._checked), Recipe) else (first,)
 
     def is_guarded(self, node: TypedNode) -> bool:
         return any(isinstance(p, Eltwise) and p.algorithm in LOSES_NAN for p in _chain_of(node)[1])
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         return (node.node.inputs[_chain_of(node)[0]],)
+
+
+def _is_by_channel(node: TypedNode) -> bool:
+    """Whether all that broadcasts has one number for each channel, for each item of the batch too or not."""
+    result = node.outputs[0].dims
+    if not 3 <= len(result) <= 5:
+        return False
+    others = [t.dims for t in (*node.inputs, *node.operands) if t is not None and t.dims != result]
+    return all(len(dims) <= len(result) and set(dims[2 - len(result) :]) <= {1} for dims in others)
+
+
+def _channels_last(node: TypedNode) -> LayerConfig:
+    """BYXF for all of the result's rank: numbers for whole channels are the same bytes so."""
+    rank = node.outputs[0].rank
+
+    def side(types: Sequence[TensorType | None]) -> tuple[Layout, ...]:
+        return tuple(BYXF if t is not None and t.rank == rank else PLAIN for t in types)
+
+    return LayerConfig(side(node.inputs), (BYXF,), side(node.operands))
 
 
 def _placed(argument: Argument, where: Sequence[int], inside: int) -> Argument:

@@ -1,6 +1,31 @@
-"""ReduceMean: oneDNN's reduction."""
+"""ReduceMean: over all spatial axes pooling, which takes any layout; over others oneDNN's reduction."""
 
+from dovetail.device import Reason, TypedNode
+from dovetail.ops.reduce_mean import ReduceMean
+from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.binding import Alg
+from dovetail_cpu_onednn.kernel import Refused, given
+from dovetail_cpu_onednn.kernels._pool import PoolKernel, whole
 from dovetail_cpu_onednn.kernels._reduce import ReductionKernel
 
-KERNELS = (ReductionKernel(Alg.REDUCTION_MEAN),)
+
+class SpatialMean(PoolKernel):
+    """The mean of each channel, the axes kept, as GlobalAveragePool has it."""
+
+    parameters = (1,)
+
+    def geometry(self, node: TypedNode) -> ConvGeometry:
+        op, axes = node.op, node.inputs[1] if len(node.inputs) > 1 else None
+        assert isinstance(op, ReduceMean)
+        if axes is not None and axes.value is None:
+            raise Refused(Reason.DYNAMIC, "the axes are not constant")
+        rank = given(node, 0).rank
+        if not op.keepdims or op.reduced_axes(rank, None if axes is None else axes.value) != tuple(range(2, rank)):
+            raise Refused(Reason.ATTRIBUTE, "accepted: all spatial axes, kept with size 1")
+        return whole(node)
+
+    def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
+        return Alg.POOLING_AVG_EXCLUDE_PADDING
+
+
+KERNELS = (SpatialMean(), ReductionKernel(Alg.REDUCTION_MEAN))
