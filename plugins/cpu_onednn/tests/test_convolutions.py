@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.device import TypedNode
+from dovetail.device import ANY, BYXF, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.ops.add import Add
 from dovetail.ops.conv import Conv
@@ -14,6 +14,7 @@ from dovetail.ops.mul import Mul
 from dovetail.ops.reduce_mean import ReduceMean
 from dovetail.ops.resize import Resize
 from dovetail.ops.sub import Sub
+from dovetail_cpu_onednn.device import place
 from dovetail_cpu_onednn.kernel import relaid
 from dovetail_cpu_onednn.kernels._conv import is_slow
 from dovetail_cpu_onednn.kernels.conv import KERNELS
@@ -106,3 +107,26 @@ def test_what_is_not_of_whole_channels(shape):
     compiled = dovetail.Core(config=False).compile_model(g.model(["y"]), "ONEDNN", {"FUSION": False})
     want = Conv().reference(Conv().reference(x.astype(np.float64), w) * other, w.reshape(8, 24, 1, 1))
     np.testing.assert_allclose(compiled({"x": x, "other": other})["y"], want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("op", "others", "last"),
+    [
+        (Mul(), [some(3, 24, 1, 1)], True),
+        (Sub(), [some(24, 1, 1)], True),
+        (Add(), [some(1, 1, 1, 1)], True),
+        (ReduceMean(), [np.int64([-1, 2])], True),
+        (Mul(), [some(1, 1, 9, 7)], False),
+        (Mul(), [some(7)], False),
+        (ReduceMean(), [np.int64([1])], False),
+        (ReduceMean(keepdims=False), [np.int64([2, 3])], False),
+    ],
+)
+def test_channels_last(bench, op, others, last):
+    """Whatever holds for whole channels is computed with channels last as well, by another implementation than the reference."""
+    graph = bench.inferred(bench.single(op, [some(3, 24, 9, 7), *others], constants=[1]))
+    node = TypedNode.of(graph.nodes[0], graph)
+    found = [config for config in bench.device.configurations(node) if config.outputs[0] in (BYXF, ANY)]
+    assert bool(found) is last
+    kernel = place(node).kernel
+    assert all("ref" not in kernel.final(relaid(node, config), False).name for config in found if ANY not in config.outputs)
