@@ -279,10 +279,10 @@ class Work:
         self.steps = self.values = 0
         advance = layout_pass._advance
 
-        def counted(node: Any, config: Any, alive: Any, graph: Any) -> Any:
+        def counted(way: Any, alive: Any) -> Any:
             self.steps += 1
             self.values += len(alive)
-            return advance(node, config, alive, graph)
+            return advance(way, alive)
 
         monkeypatch.setattr(layout_pass, "_advance", counted)
 

@@ -27,6 +27,16 @@ State = frozenset[tuple[str, frozenset[Layout]]]
 
 
 @dataclass(frozen=True, slots=True)
+class _Way:
+    """A configuration without ANY, which number it has among the node's, and what it wants: value, layout, bytes of a reorder."""
+
+    config: LayerConfig
+    rank: int
+    wants: tuple[tuple[str, Layout, int], ...]
+    writes: Mapping[str, frozenset[Layout]]
+
+
+@dataclass(frozen=True, slots=True)
 class _Step:
     """How a state was reached: bytes reordered so far and costs, configurations changed from the preferred one, the way back."""
 
@@ -64,18 +74,22 @@ def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[Laye
         touched = {name: alike.pop(name) for name in reads if name in alike}
         ended = [name for name in (*reads, *node.writes) if last.get(name, -1) <= index]
         found: dict[State, _Step] = {}
+        ways: dict[frozenset[Layout], Sequence[_Way]] = {}
         for state, step in states.items():
             alive = dict(state) | touched
-            for rank, config in _concrete(node, choices[index], alive, graph):
-                after, nbytes = _advance(node, config, alive, graph)
+            seen = frozenset(layout for name in reads for layout in alive.get(name, ()))
+            if seen not in ways:
+                ways[seen] = [_way(node, *one, graph) for one in _concrete(node, choices[index], seen, graph)]
+            for way in ways[seen]:
+                after, nbytes = _advance(way, alive)
                 for name in ended:
                     layouts = after.pop(name, None)
                     if layouts is not None and name in outputs and PLAIN not in layouts:
                         nbytes += graph.types[name].nbytes
-                cost = (step.cost[0] + nbytes + config.cost, step.cost[1] + rank)
+                cost = (step.cost[0] + nbytes + way.config.cost, step.cost[1] + way.rank)
                 key = frozenset(after.items())
                 if key not in found or cost < found[key].cost:
-                    found[key] = _Step(cost, config, step)
+                    found[key] = _Step(cost, way.config, step)
         states = _pruned(found)
         common = frozenset.intersection(*states)
         alike.update(common)
@@ -91,15 +105,14 @@ def _pruned(states: dict[State, _Step]) -> dict[State, _Step]:
 
 
 def _concrete(
-    node: Node, configs: Sequence[LayerConfig], alive: Mapping[str, frozenset[Layout]], graph: Graph
+    node: Node, configs: Sequence[LayerConfig], seen: frozenset[Layout], graph: Graph
 ) -> Iterator[tuple[int, LayerConfig]]:
-    """Configurations without ANY, with their rank: ANY becomes plain and each layout in which something read exists."""
-    seen = sorted({layout for name in node.reads for layout in alive.get(name, ())}, key=str)
+    """Configurations without ANY, with their rank: ANY becomes plain and each layout in `seen`, where something read exists."""
     for rank, config in enumerate(configs):
         if ANY not in (*config.inputs, *config.outputs, *config.operands):
             yield rank, config
             continue
-        for layout in dict.fromkeys((PLAIN, *seen)):
+        for layout in dict.fromkeys((PLAIN, *sorted(seen, key=str))):
             if _possible(node, config, layout, graph):
                 yield rank, _resolved(config, layout)
 
@@ -126,15 +139,19 @@ def _resolved(config: LayerConfig, layout: Layout) -> LayerConfig:
     return LayerConfig(fill(config.inputs), fill(config.outputs), fill(config.operands), config.cost)
 
 
-def _advance(
-    node: Node, config: LayerConfig, alive: Mapping[str, frozenset[Layout]], graph: Graph
-) -> tuple[dict[str, frozenset[Layout]], int]:
+def _way(node: Node, rank: int, config: LayerConfig, graph: Graph) -> _Way:
+    wants = tuple((name, layout, graph.types[name].nbytes) for name, layout in _wants(node, config))
+    writes = {name: frozenset({layout}) for name, layout in zip(node.writes, config.outputs, strict=True)}
+    return _Way(config, rank, wants, writes)
+
+
+def _advance(way: _Way, alive: Mapping[str, frozenset[Layout]]) -> tuple[dict[str, frozenset[Layout]], int]:
     after, nbytes = dict(alive), 0
-    for name, layout in _wants(node, config):
+    for name, layout, size in way.wants:
         if name in after and layout not in after[name]:
             after[name] |= {layout}
-            nbytes += graph.types[name].nbytes
-    after.update({name: frozenset({layout}) for name, layout in zip(node.writes, config.outputs, strict=True)})
+            nbytes += size
+    after.update(way.writes)
     return after, nbytes
 
 
