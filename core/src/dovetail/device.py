@@ -31,7 +31,7 @@ from dovetail.graph.types import Shape, TensorType
 from dovetail.op import KernelSource, OpenCLKernel, Operator
 from dovetail.passes._context import node_context
 from dovetail.passes.constant_folding import run_reference
-from dovetail.passes.memory import MemoryPlan, plan_graph, plan_memory, plan_regions
+from dovetail.passes.memory import MemoryPlan, plan_graph, plan_memory, plan_regions, share_storage
 
 __all__ = [
     "ANY",
@@ -93,6 +93,7 @@ __all__ = [
     "plan_regions",
     "prepare_host_kernel",
     "run_reference",
+    "share_storage",
 ]
 
 REFERENCE_KERNEL = "ref"

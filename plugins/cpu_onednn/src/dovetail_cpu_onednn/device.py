@@ -27,7 +27,6 @@ from dovetail.errors import CompileError
 from dovetail_cpu_onednn.bound import MOVE, HostedKernel, hosted_kernels
 from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
 from dovetail_cpu_onednn.generic import GENERIC, REORDER
-from dovetail_cpu_onednn.int8 import QUANTIZED
 from dovetail_cpu_onednn.kernel import OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import Options, default_threads, library, load
 from dovetail_cpu_onednn.precision import CONVERT, Convert, lower
@@ -125,6 +124,8 @@ def _choose(node: TypedNode) -> Choice[OnednnKernel] | Refusal:
     if isinstance(node.op, Convert):
         return choose((CONVERT,), node)
     if isinstance(node.op, Quantized):
+        from dovetail_cpu_onednn.int8 import QUANTIZED  # here, because most models are not quantized
+
         return choose((*QUANTIZED, *GENERIC), node)
     if isinstance(node.op, IntegerProduct):
         return choose((*_TABLE["mat_mul_integer"], *GENERIC), node)

@@ -23,6 +23,7 @@ from dovetail.device import (
     TensorType,
     TypedNode,
     plan_graph,
+    share_storage,
 )
 from dovetail.errors import CompileError, DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, MemoryDesc, Primitive, Stream, Unimplemented
@@ -94,7 +95,7 @@ class OnednnExecutable(Executable):
             return (size, *recipe.scratch) if size or recipe.scratch else ()
 
         # In which memory a result lies decides between a sum in place and a binary post-op, so there is a plan before.
-        storage = plan_graph(sized, lambda n: takes[n.name]).storage
+        storage = share_storage(sized, lambda n: takes[n.name])
         for p in placements:
             if isinstance(p.kernel, PrimitiveKernel):
                 recipes[p.node.name] = _recipe(p, storage)

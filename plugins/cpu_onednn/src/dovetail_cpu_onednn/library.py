@@ -1,7 +1,6 @@
 """Finding and loading oneDNN's shared library, once a process; and how many threads it may use."""
 
 import ctypes
-import ctypes.util
 import math
 import os
 import sys
@@ -71,7 +70,9 @@ def _candidates() -> Iterator[str]:
             path = Path(sys.prefix) / folder / name
             if path.is_file():
                 yield str(path)
-    yield ctypes.util.find_library("dnnl") or _NAMES[0]
+    from ctypes.util import find_library  # here, because it is slow to import and seldom needed
+
+    yield find_library("dnnl") or _NAMES[0]
 
 
 def _open(path: str) -> Onednn | str:
