@@ -377,7 +377,7 @@ def test_dynamic_quantization(shape, weights):
     assert product.post_ops == ("mul", "add", "relu")
 
 
-@pytest.mark.parametrize("fill", [0.0, np.nan, np.inf])
+@pytest.mark.parametrize("fill", [0.0, np.nan, np.inf, 1e-44])
 def test_dynamic_quantization_of_what_has_no_range(fill):
     node = op("DynamicQuantizeLinear")
     g = GraphBuilder()

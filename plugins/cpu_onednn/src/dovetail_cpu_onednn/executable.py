@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ from dovetail.device import (
 )
 from dovetail.errors import CompileError, DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, MemoryDesc, Primitive, Stream, Unimplemented
-from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, stand_in
+from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, number, stand_in
 from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.layouts import describe, in_whole_blocks, padded_type, plain
 from dovetail_cpu_onednn.library import library
@@ -324,11 +323,15 @@ class _Binder:
         return memory
 
     def _number(self, node: TypedNode, prepared: Prepared) -> Call:
-        """The copy of a single number: 0.3 us by NumPy, 2 us by a primitive."""
+        """The copy of a single number: 0.1 us so, 2 us by a primitive."""
         src, dst = prepared.stage.arguments
         start = self._executable.memory.offsets[f"scratch:{node.name}:{dst.index + 1}"]
-        number = self.arena[start : start + 4].view(np.int32)
-        return partial(np.copyto, number, self.array(node.node.inputs[src.index]).reshape(1))
+        source, copy = number(self.array(node.node.inputs[src.index])), number(self.arena[start : start + 4].view(np.int32))
+
+        def run() -> None:
+            copy[0] = source[0]
+
+        return run
 
     def _guarded(self, placement: Placement, launches: Sequence[Launch]) -> Launch:
         """The primitives, or references for data that they get wrong."""

@@ -1,7 +1,9 @@
-"""Add of integers, float64 and single numbers: NumPy's add. Other float32 is for oneDNN's binary primitive."""
+"""Add of integers, float64 and single numbers: NumPy's add, or Python's. Other float32 is for oneDNN's binary primitive."""
+
+import operator
 
 import numpy as np
 
 from dovetail_cpu_onednn.kernels._ufunc import ArithmeticKernel
 
-KERNELS = (ArithmeticKernel(np.add),)
+KERNELS = (ArithmeticKernel(np.add, operator.add),)

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.binding import U8, Arg
-from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, ReferenceKernel
+from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, ReferenceKernel, number
 from dovetail_cpu_onednn.chain import BINARY, ELTWISE
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.layouts import plain
@@ -35,20 +36,28 @@ class DynamicQuantize(BoundKernel):
         places = ((Arg.SRC, src, x), (Arg.SRC_1, one, divisor), (Arg.DST, dst, y), (Arg.post_op(1, Arg.SRC_1), one, shift))
         memories = [(arg, lib.memory(desc, int(memory.ctypes.data))) for arg, desc, memory in places]
         launch = lib.launch(lib.primitive(pd), stream, memories)
-        call, kept = launch.call, (launch, divisor, shift, x, y)
-        highest, lowest, none, steps = x.max, x.min, np.float32(0), np.float32(255)
+        call, kept, flat = launch.call, (launch, x, y), x.reshape(-1)
+        highest, lowest, ends = np.maximum.reduce, np.minimum.reduce, np.empty(2, np.float32)
+        high_end, low_end = ends[:1].reshape(()), ends[1:].reshape(())
+        seen: Any = ends.data
+        steps, zeros, step_out, zero_out = map(number, (divisor, shift, scale, zero))
 
         def run() -> int | None:
-            # Python's numbers and comparisons: NumPy's functions of single numbers take 5 us together.
-            high, low = highest(), lowest()
-            high, low = none if high < 0 else high, none if low > 0 else low
-            width = high - low
-            if not 0 < width < math.inf:
-                return reference()
+            # Python's numbers and comparisons: NumPy's functions of single numbers take 5 us together. What goes through
+            # memory is rounded to float32 there, once: a difference or quotient of two is the same as in float32.
             assert kept
-            found = width / steps
-            divisor[0], shift[0] = found, min(round(float(-low / found)), 255)
-            scale[...], zero[...] = found, shift[0]
+            highest(flat, out=high_end)
+            lowest(flat, out=low_end)
+            high, low = seen
+            low = 0.0 if low > 0 else low
+            steps[0] = (0.0 if high < 0 else high) - low
+            steps[0] /= 255
+            found = steps[0]
+            if not 0 < found < math.inf:
+                return reference()
+            zeros[0] = -low / found
+            zeros[0] = level = min(round(zeros[0]), 255)
+            step_out[0], zero_out[0] = found, level
             return call()
 
         return (run,)

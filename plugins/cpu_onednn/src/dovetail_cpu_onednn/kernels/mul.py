@@ -1,7 +1,9 @@
-"""Mul of integers, float64 and single numbers: NumPy's multiply. Other float32 is for oneDNN's binary primitive."""
+"""Mul of integers, float64 and single numbers: NumPy's multiply, or Python's. Other float32 is for oneDNN's binary primitive."""
+
+import operator
 
 import numpy as np
 
 from dovetail_cpu_onednn.kernels._ufunc import ArithmeticKernel
 
-KERNELS = (ArithmeticKernel(np.multiply),)
+KERNELS = (ArithmeticKernel(np.multiply, operator.mul),)
