@@ -2,46 +2,18 @@
 //
 // A work group of LANES x LOCAL_Q items computes BLOCK_Q = ROWS * LOCAL_Q queries of one head. It goes through blocks of BLOCK_K =
 // LANES * KEYS keys, which lie in local memory with their values: an item takes ROWS queries and every LANES-th key, later every
-// LANES-th element of the result. A row that sees no key is zeros.
+// LANES-th element of the result.
 // NDRange: (ceil(QUERIES / BLOCK_Q) * LANES * LOCAL_Q, HEADS, batch), local size (LANES * LOCAL_Q, 1, 1).
 //
-// Layout: element d of query i, head h, batch b of q is at b * Q_B + h * Q_H + i * Q_S + d; k, v (heads shared by SHARE query
-// heads) and dst likewise. With HAS_MASK, MASK_AT(o) is where the mask of score o of [batch][HEADS][QUERIES][TOTAL] is;
-// MASK_BOOL says that false leaves a key out, otherwise masks are added. CAUSAL: query i sees the keys up to i.
+// Layout: see heads.cl. With HAS_MASK, MASK_AT(o) is where the mask of score o of [batch][HEADS][QUERIES][TOTAL] is.
 //
 // Tunables: LOCAL_Q, KEYS. Local memory: BLOCK_Q * (D + LANES) + BLOCK_K * (max(D + 4, BLOCK_Q) + DV) elements of ACC, D and DV
-// (the sizes of keys and values) rounded up to 4.
-#ifndef T
-#define T float
-#define LOAD_T(p, i) ((p)[i])
-#define STORE_T(p, i, v) ((p)[i] = (v))
-#define ACC float
-#define HEADS 1
-#define SHARE 1
-#define QUERIES 1
-#define TOTAL 1
-#define D 1
-#define DV 1
-#define SCALE 1.0f
-#define Q_B 0
-#define Q_H 0
-#define Q_S D
-#define K_B 0
-#define K_H 0
-#define K_S D
-#define V_B 0
-#define V_H 0
-#define V_S DV
-#define Y_B 0
-#define Y_H 0
-#define Y_S DV
-#endif
+// rounded up to 4.
+#include "heads.cl"
 #ifndef LOCAL_Q
 #define LOCAL_Q 4
 #define KEYS 2
 #endif
-#define CAT_(x, y) x##y
-#define CAT(x, y) CAT_(x, y)
 #define ACC4 CAT(ACC, 4)
 #define LANES 32
 #define ROWS 4
@@ -59,11 +31,6 @@
 #define LOAD4(p) vloada_half4(0, p)
 #else
 #define LOAD4(p) CAT(convert_, ACC4)(*(__global const CAT(T, 4)*)(p))
-#endif
-#ifdef HAS_MASK
-#define MASK_ARG , __global const MASK_T* restrict mask
-#else
-#define MASK_ARG
 #endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(

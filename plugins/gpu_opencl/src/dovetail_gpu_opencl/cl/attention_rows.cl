@@ -2,39 +2,14 @@
 //
 // A work item computes BLOCK_Q queries of one head. It goes through blocks of KEYS keys, whose transpose and whose values it copies
 // into private memory; for ROWS queries at a time it computes the scores of a block, their exponentials, and what they add to the
-// result, all in vectors along the keys or along the elements of the result. A row that sees no key is zeros.
+// result, all in vectors along the keys or along the elements of the result.
 // NDRange: (ceil(QUERIES / BLOCK_Q), HEADS, batch), local size 1.
 //
-// Layout: element d of query i, head h, batch b of q is at b * Q_B + h * Q_H + i * Q_S + d; k, v (heads shared by SHARE query
-// heads) and dst likewise. With HAS_MASK, the mask of query i, key j is at b * M_B + h * M_H + i * M_S + j * M_K; MASK_BOOL says that
-// false leaves a key out, otherwise masks are added. CAUSAL: query i sees the keys up to i.
+// Layout: see heads.cl. With HAS_MASK, the mask of query i, key j is at b * M_B + h * M_H + i * M_S + j * M_K.
 //
 // Tunables: BLOCK_Q, a multiple of ROWS; KEYS, a multiple of COLS; VECTORS; VEC (at most 8, see capabilities.py); COLS = VECTORS * VEC.
-// Private memory: KEYS * (D + DV + ROWS) + BLOCK_Q * (DV + 2) elements of ACC, DV (the size of values) rounded up to COLS.
-#ifndef T
-#define T float
-#define LOAD_T(p, i) ((p)[i])
-#define STORE_T(p, i, v) ((p)[i] = (v))
-#define ACC float
-#define SHARE 1
-#define QUERIES 1
-#define TOTAL 1
-#define D 1
-#define DV 1
-#define SCALE 1.0f
-#define Q_B 0
-#define Q_H 0
-#define Q_S D
-#define K_B 0
-#define K_H 0
-#define K_S D
-#define V_B 0
-#define V_H 0
-#define V_S DV
-#define Y_B 0
-#define Y_H 0
-#define Y_S DV
-#endif
+// Private memory: KEYS * (D + DV + ROWS) + BLOCK_Q * (DV + 2) elements of ACC, DV rounded up to COLS.
+#include "heads.cl"
 #ifndef BLOCK_Q
 #define BLOCK_Q 4
 #define KEYS 32
@@ -42,16 +17,9 @@
 #define VEC 8
 #endif
 #define ROWS 4
-#define CAT_(x, y) x##y
-#define CAT(x, y) CAT_(x, y)
 #define VACC CAT(ACC, VEC)
 #define COLS (VECTORS * VEC)
 #define WIDTH ((DV + COLS - 1) / COLS * COLS)
-#ifdef HAS_MASK
-#define MASK_ARG , __global const MASK_T* restrict mask
-#else
-#define MASK_ARG
-#endif
 
 static ACC largest(const ACC* s) {
   VACC most = *(const VACC*)s;

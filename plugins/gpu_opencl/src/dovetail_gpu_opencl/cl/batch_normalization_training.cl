@@ -22,19 +22,7 @@
 #ifndef GROUP
 #define GROUP 1
 #endif
-#if GROUP > 1
-#define COLLECT(acc)                                          \
-  barrier(CLK_LOCAL_MEM_FENCE);                               \
-  part[lane] = acc;                                           \
-  barrier(CLK_LOCAL_MEM_FENCE);                               \
-  for (int n = GROUP / 2; n > 0; n /= 2) {                    \
-    if (lane < n) part[lane] += part[lane + n];               \
-    barrier(CLK_LOCAL_MEM_FENCE);                             \
-  }                                                           \
-  acc = part[0];
-#else
-#define COLLECT(acc)
-#endif
+#include "joins.cl"
 #define PLACE(i) (((i) / inner * channels + c) * inner + (i) % inner)
 
 __kernel void batch_normalization_training(__global const T* restrict src, __global const P* restrict scale,
@@ -48,13 +36,13 @@ __kernel void batch_normalization_training(__global const T* restrict src, __glo
   const int c = get_group_id(0), lane = get_local_id(0);
   ACC sum = 0, squares = 0;
   for (int i = lane; i < count; i += GROUP) sum += LOAD_T(src, PLACE(i));
-  COLLECT(sum)
+  COLLECT(sum, PLUS)
   const ACC current = sum / count;
   for (int i = lane; i < count; i += GROUP) {
     const ACC x = (ACC)LOAD_T(src, PLACE(i)) - current;
     squares += x * x;
   }
-  COLLECT(squares)
+  COLLECT(squares, PLUS)
   const ACC spread = squares / count, factor = (ACC)LOAD_P(scale, c) / sqrt(spread + EPSILON);
   for (int i = lane; i < count; i += GROUP)
     STORE_T(dst, PLACE(i), ((ACC)LOAD_T(src, PLACE(i)) - current) * factor + (ACC)LOAD_P(bias, c));

@@ -21,25 +21,8 @@
 #define GROUPS 1
 #define C 1
 #define M 1
-#define ID 1
-#define IH 1
-#define IW 1
-#define OD 1
-#define OH 1
-#define OW 1
-#define KD 1
-#define KH 1
-#define KW 1
-#define STRIDE_Z 1
-#define STRIDE_Y 1
-#define STRIDE_X 1
-#define DILATION_Z 1
-#define DILATION_Y 1
-#define DILATION_X 1
-#define PAD_Z 0
-#define PAD_Y 0
-#define PAD_X 0
 #endif
+#include "windows.cl"
 #ifndef POST_ARGS
 #define POST_ARGS
 #define POST(s, o) (s)

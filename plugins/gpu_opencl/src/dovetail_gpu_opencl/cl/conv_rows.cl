@@ -31,14 +31,7 @@
 #else
 #define BIAS_ARG
 #endif
-#define CAT_(x, y) x##y
-#define CAT(x, y) CAT_(x, y)
-#define VACC CAT(ACC, VEC)
-// Not vload: some drivers leave it as a function call, which spills every register.
-typedef struct __attribute__((packed)) {
-  VACC v;
-} PACKED;
-#define VLOAD(p) (((__global const PACKED*)(p))->v)
+#include "vectors.cl"
 #define COLS (VECTORS * VEC)
 
 __kernel void conv_rows(__global const T* restrict src, __global const ACC* restrict wei BIAS_ARG, __global T* dst,
@@ -80,7 +73,7 @@ __kernel void conv_rows(__global const T* restrict src, __global const ACC* rest
         for (int c = 0; c < C; ++c) {
           VACC wv[VECTORS];
 #pragma unroll
-          for (int v = 0; v < VECTORS; ++v) wv[v] = VLOAD(w + v * VEC);
+          for (int v = 0; v < VECTORS; ++v) wv[v] = VLOAD_ACC(w + v * VEC);
           w += COLS;
 #pragma unroll
           for (int r = 0; r < ROWS; ++r) {
@@ -93,7 +86,7 @@ __kernel void conv_rows(__global const T* restrict src, __global const ACC* rest
         for (int c = 0; c < C; ++c) {
           VACC wv[VECTORS];
 #pragma unroll
-          for (int v = 0; v < VECTORS; ++v) wv[v] = VLOAD(w + v * VEC);
+          for (int v = 0; v < VECTORS; ++v) wv[v] = VLOAD_ACC(w + v * VEC);
           w += COLS;
 #pragma unroll
           for (int r = 0; r < ROWS; ++r) {

@@ -32,15 +32,7 @@
 #define BIAS_ARG
 #define BIAS(m) ((ACC)0)
 #endif
-#define CAT_(x, y) x##y
-#define CAT(x, y) CAT_(x, y)
-#define VACC CAT(ACC, VEC)
-// Not vload and vstore: some drivers leave them as function calls, which spill every register.
-typedef struct __attribute__((packed)) {
-  VACC v;
-} PACKED;
-#define VLOAD(p) (((__global const PACKED*)(p))->v)
-#define VSTORE(x, p) (((__global PACKED*)(p))->v = (x))
+#include "vectors.cl"
 
 __kernel void winograd_pad(__global const T* restrict src, __global ACC* dst, const int IH, const int IW, const int PAD_Y,
                            const int PAD_X, const int PH, const int PW) {
@@ -69,7 +61,7 @@ __kernel void winograd_input(__global const ACC* restrict src, __global ACC* dst
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       __global const ACC* p = s + r * PW + 2 * tx;
-      const VACC l0 = VLOAD(p), l1 = VLOAD(p + VEC), h0 = VLOAD(p + 2), h1 = VLOAD(p + VEC + 2);
+      const VACC l0 = VLOAD_ACC(p), l1 = VLOAD_ACC(p + VEC), h0 = VLOAD_ACC(p + 2), h1 = VLOAD_ACC(p + VEC + 2);
       d[r][0] = EVEN(l0, l1);
       d[r][1] = ODD(l0, l1);
       d[r][2] = EVEN(h0, h1);
@@ -91,7 +83,7 @@ __kernel void winograd_input(__global const ACC* restrict src, __global ACC* dst
     }
     if (TW >= VEC) {
 #pragma unroll
-      for (int i = 0; i < 16; ++i) VSTORE(d[i / 4][i % 4], row + tx + i * next);
+      for (int i = 0; i < 16; ++i) VSTORE_ACC(d[i / 4][i % 4], row + tx + i * next);
     } else {
       ACC v[16][VEC] __attribute__((aligned(sizeof(VACC))));
 #pragma unroll
@@ -110,7 +102,7 @@ __kernel void winograd_output(__global const ACC* restrict src BIAS_ARG, __globa
   for (int tx = 0; tx < TW; ++tx) {
     VACC p[4][4], e[2][4];
 #pragma unroll
-    for (int i = 0; i < 16; ++i) p[i / 4][i % 4] = VLOAD(s + tx * M + i * next);
+    for (int i = 0; i < 16; ++i) p[i / 4][i % 4] = VLOAD_ACC(s + tx * M + i * next);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       e[0][k] = p[0][k] + p[1][k] + p[2][k];

@@ -34,25 +34,15 @@
 #define POST(s, o) (s)
 #define POST_V(s, o) (s)
 #endif
-#define CAT_(x, y) x##y
-#define CAT(x, y) CAT_(x, y)
-#define VACC CAT(ACC, VEC)
+#include "vectors.cl"
 #define COLS (VECTORS * VEC)
 #ifdef B_PACKED
 #define B_TYPE ACC
+#define LOAD_B VLOAD_ACC
 #else
 #define B_TYPE T
+#define LOAD_B VLOAD
 #endif
-// Not vload and vstore: some drivers leave them as function calls, which spill every register.
-typedef struct __attribute__((packed)) {
-  CAT(T, VEC) v;
-} PACKED;
-typedef struct __attribute__((packed)) {
-  CAT(B_TYPE, VEC) v;
-} PACKED_B;
-#define VLOAD(p) CAT(convert_, VACC)(((__global const PACKED_B*)(p))->v)
-#define VSTORE(x, p) (((__global PACKED*)(p))->v = CAT(CAT(convert_, T), VEC)(x))
-
 #ifdef HAS_BIAS
 #define BIAS_ARG , __global const T* restrict bia
 #define BIAS(row) ((ACC)bia[row])
@@ -90,7 +80,7 @@ __kernel void gemm_rows(__global const T* restrict a, __global const B_TYPE* res
   for (int k = 0; k < K; ++k) {
     VACC bv[VECTORS];
 #pragma unroll
-    for (int v = 0; v < VECTORS; ++v) bv[v] = VLOAD(bk + v * VEC);
+    for (int v = 0; v < VECTORS; ++v) bv[v] = LOAD_B(bk + v * VEC);
     bk += step;
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {

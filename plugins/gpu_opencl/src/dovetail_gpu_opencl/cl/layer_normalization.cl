@@ -27,44 +27,14 @@
 #define POST(s, o) (s)
 #define POST_V(s, o) (s)
 #endif
-#define CAT_(x, y) x##y
-#define CAT(x, y) CAT_(x, y)
 #ifdef HAS_BIAS
 #define BIAS_ARG , __global const T* restrict bias
 #else
 #define BIAS_ARG
 #endif
-#if VEC > 1
-#define VACC CAT(ACC, VEC)
-// Not vload and vstore: some drivers leave them as function calls, which spill every register.
-typedef struct __attribute__((packed)) {
-  CAT(T, VEC) v;
-} PACKED;
-#define VLOAD(p) CAT(convert_, VACC)(((__global const PACKED*)(p))->v)
-#define VSTORE(x, p) (((__global PACKED*)(p))->v = CAT(CAT(convert_, T), VEC)(x))
-#define WHOLE (SIZE / VEC * VEC)
-#define ACROSS(acc, v)                                \
-  {                                                   \
-    ACC lanes[VEC] __attribute__((aligned(sizeof(VACC))));  \
-    *(VACC*)lanes = v;                                \
-    for (int i = 0; i < VEC; ++i) acc += lanes[i];    \
-  }
-#else
-#define WHOLE 0
-#endif
-#if GROUP > 1
-#define COLLECT(acc)                                          \
-  barrier(CLK_LOCAL_MEM_FENCE);                               \
-  part[lane] = acc;                                           \
-  barrier(CLK_LOCAL_MEM_FENCE);                               \
-  for (int n = GROUP / 2; n > 0; n /= 2) {                    \
-    if (lane < n) part[lane] += part[lane + n];               \
-    barrier(CLK_LOCAL_MEM_FENCE);                             \
-  }                                                           \
-  acc = part[0];
-#else
-#define COLLECT(acc)
-#endif
+#include "vectors.cl"
+#include "joins.cl"
+#define WHOLE (VEC > 1 ? SIZE / VEC * VEC : 0)
 
 __kernel void layer_normalization(__global const T* restrict src, __global const T* restrict scale BIAS_ARG, __global T* dst POST_ARGS) {
 #if GROUP > 1
@@ -89,12 +59,12 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
 #endif
     if (HERE) mean += x[i];
   }
-  COLLECT(mean)
+  COLLECT(mean, PLUS)
   mean /= SIZE;
 #pragma unroll
   for (int i = 0; i < EACH; ++i)
     if (HERE) variance += (x[i] - mean) * (x[i] - mean);
-  COLLECT(variance)
+  COLLECT(variance, PLUS)
   const ACC factor = (ACC)1 / sqrt(variance / SIZE + EPSILON);
 #pragma unroll
   for (int i = 0; i < EACH; ++i)
@@ -103,23 +73,23 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
 #if VEC > 1
   VACC sums = (VACC)(0), squares = (VACC)(0);
   for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) sums += VLOAD(s + i);
-  ACROSS(mean, sums)
+  ACROSS(mean, sums, PLUS)
 #endif
   for (int i = WHOLE + lane; i < SIZE; i += GROUP) mean += (ACC)LOAD_T(s, i);
-  COLLECT(mean)
+  COLLECT(mean, PLUS)
   mean /= SIZE;
 #if VEC > 1
   for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) {
     const VACC x = VLOAD(s + i) - mean;
     squares += x * x;
   }
-  ACROSS(variance, squares)
+  ACROSS(variance, squares, PLUS)
 #endif
   for (int i = WHOLE + lane; i < SIZE; i += GROUP) {
     const ACC x = (ACC)LOAD_T(s, i) - mean;
     variance += x * x;
   }
-  COLLECT(variance)
+  COLLECT(variance, PLUS)
   const ACC factor = (ACC)1 / sqrt(variance / SIZE + EPSILON);
 #if VEC > 1
   for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) {

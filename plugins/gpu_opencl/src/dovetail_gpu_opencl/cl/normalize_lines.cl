@@ -44,19 +44,7 @@
 #else
 #define BIAS_ARG
 #endif
-#if GROUP > 1
-#define COLLECT(acc)                                          \
-  barrier(CLK_LOCAL_MEM_FENCE);                               \
-  part[lane] = acc;                                           \
-  barrier(CLK_LOCAL_MEM_FENCE);                               \
-  for (int n = GROUP / 2; n > 0; n /= 2) {                    \
-    if (lane < n) part[lane] += part[lane + n];               \
-    barrier(CLK_LOCAL_MEM_FENCE);                             \
-  }                                                           \
-  acc = part[0];
-#else
-#define COLLECT(acc)
-#endif
+#include "joins.cl"
 #ifdef L1
 #define MEASURE(x) fabs(x)
 #else
@@ -77,14 +65,14 @@ __kernel void normalize_lines(__global const T* restrict src SCALE_ARG BIAS_ARG,
   ACC mean = 0, measure = 0;
 #ifdef MOMENTS
   for (int i = lane; i < size; i += GROUP) mean += LOAD_T(src, base + i * inner);
-  COLLECT(mean)
+  COLLECT(mean, PLUS)
   mean /= size;
 #endif
   for (int i = lane; i < size; i += GROUP) {
     const ACC x = (ACC)LOAD_T(src, base + i * inner) - mean;
     measure += MEASURE(x);
   }
-  COLLECT(measure)
+  COLLECT(measure, PLUS)
 #if defined(MOMENTS) || defined(RMS)
   const ACC factor = (ACC)1 / sqrt(measure / size + epsilon);
 #elif defined(L2)

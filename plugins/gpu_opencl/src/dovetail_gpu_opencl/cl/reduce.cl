@@ -26,21 +26,7 @@
 #define POST_ARGS
 #define POST(s, o) (s)
 #endif
-#define LARGER(a, b) (a > b ? a : (a <= b ? b : a + b))
-
-#if GROUP > 1
-#define COLLECT(acc, join)                                                  \
-  barrier(CLK_LOCAL_MEM_FENCE);                                             \
-  part[lane] = acc;                                                         \
-  barrier(CLK_LOCAL_MEM_FENCE);                                             \
-  for (int half_ = GROUP / 2; half_ > 0; half_ /= 2) {                      \
-    if (lane < half_) part[lane] = join(part[lane], part[lane + half_]);    \
-    barrier(CLK_LOCAL_MEM_FENCE);                                           \
-  }                                                                         \
-  acc = part[0];
-#else
-#define COLLECT(acc, join)
-#endif
+#include "joins.cl"
 
 __kernel void reduce(__global const T* restrict src, __global T* dst POST_ARGS) {
 #if GROUP > 1

@@ -23,41 +23,9 @@
 #define POST(s, o) (s)
 #define POST_V(s, o) (s)
 #endif
-#define CAT_(x, y) x##y
-#define CAT(x, y) CAT_(x, y)
-#define LARGER(a, b) ((a) > (b) ? (a) : ((a) <= (b) ? (b) : (a) + (b)))
-#define PLUS(a, b) ((a) + (b))
-#if VEC > 1
-#define VACC CAT(ACC, VEC)
-// Not vload and vstore: some drivers leave them as function calls, which spill every register.
-typedef struct __attribute__((packed)) {
-  CAT(T, VEC) v;
-} PACKED;
-#define VLOAD(p) CAT(convert_, VACC)(((__global const PACKED*)(p))->v)
-#define VSTORE(x, p) (((__global PACKED*)(p))->v = CAT(CAT(convert_, T), VEC)(x))
-#define WHOLE (SIZE / VEC * VEC)
-#define ACROSS(acc, v, join)                                  \
-  {                                                           \
-    ACC lanes[VEC] __attribute__((aligned(sizeof(VACC))));    \
-    *(VACC*)lanes = v;                                        \
-    for (int i = 0; i < VEC; ++i) acc = join(acc, lanes[i]);  \
-  }
-#else
-#define WHOLE 0
-#endif
-#if GROUP > 1
-#define COLLECT(acc, join)                                                \
-  barrier(CLK_LOCAL_MEM_FENCE);                                           \
-  part[lane] = acc;                                                       \
-  barrier(CLK_LOCAL_MEM_FENCE);                                           \
-  for (int n = GROUP / 2; n > 0; n /= 2) {                                \
-    if (lane < n) part[lane] = join(part[lane], part[lane + n]);          \
-    barrier(CLK_LOCAL_MEM_FENCE);                                         \
-  }                                                                       \
-  acc = part[0];
-#else
-#define COLLECT(acc, join)
-#endif
+#include "vectors.cl"
+#include "joins.cl"
+#define WHOLE (VEC > 1 ? SIZE / VEC * VEC : 0)
 
 __kernel void softmax(__global const T* restrict src, __global T* dst POST_ARGS) {
 #if GROUP > 1

@@ -1,0 +1,39 @@
+// What kernels for CPUs share that compute rows of an image in vectors along x (conv_columns.cl, conv_depthwise.cl,
+// max_pool_rows.cl): the defaults of their macros, and how VEC elements of a row are read that lie STRIDE_X apart.
+#ifndef T
+#define T float
+#define ACC float
+#define KH 1
+#define KW 1
+#define STRIDE_Y 1
+#define STRIDE_X 1
+#define DILATION_Y 1
+#define DILATION_X 1
+#endif
+#ifndef VEC
+#define VEC 8
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#define POST_V(s, o) (s)
+#endif
+#ifdef HAS_BIAS
+#define BIAS_ARG , __global const T* restrict bia
+#define BIAS(m) ((ACC)bia[m])
+#else
+#define BIAS_ARG
+#define BIAS(m) ((ACC)0)
+#endif
+#include "vectors.cl"
+
+static VACC load(__global const T* p) {
+#if STRIDE_X == 1
+  return VLOAD(p);
+#else
+  ACC v[VEC] __attribute__((aligned(sizeof(VACC))));
+#pragma unroll
+  for (int i = 0; i < VEC; ++i) v[i] = p[i * STRIDE_X];
+  return *(VACC*)v;
+#endif
+}

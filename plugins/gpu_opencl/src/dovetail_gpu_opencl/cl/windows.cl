@@ -1,0 +1,21 @@
+// Windows in up to three dimensions: the defaults of the sizes that kernels/_spatial.py defines. Missing axes have size 1.
+#ifndef ID
+#define ID 1
+#define IH 1
+#define IW 1
+#define OD 1
+#define OH 1
+#define OW 1
+#define KD 1
+#define KH 1
+#define KW 1
+#define STRIDE_Z 1
+#define STRIDE_Y 1
+#define STRIDE_X 1
+#define DILATION_Z 1
+#define DILATION_Y 1
+#define DILATION_X 1
+#define PAD_Z 0
+#define PAD_Y 0
+#define PAD_X 0
+#endif
