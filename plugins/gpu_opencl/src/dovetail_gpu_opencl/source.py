@@ -17,6 +17,7 @@ __all__ = [
     "MOVABLE",
     "STORED_TYPES",
     "accumulator",
+    "accumulator_bytes",
     "assemble",
     "literal",
     "load",
@@ -68,6 +69,11 @@ def accumulator(dtype: DType) -> str:
     if dtype.is_float:
         return "double" if dtype is DType.FLOAT64 else "float"
     return "ulong" if dtype is DType.UINT64 else "long"
+
+
+def accumulator_bytes(dtype: DType) -> int:
+    """The size of that C type for a floating-point data type."""
+    return 8 if dtype is DType.FLOAT64 else 4
 
 
 def loaded(c_type: str, pointer: str, index: str) -> str:

@@ -1,6 +1,5 @@
 """What the kernels of convolutions share."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,10 @@ from dovetail.ops.conv import Conv
 from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
-from dovetail_gpu_opencl.launch import Argument, Read, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Read, Write
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator
 
-__all__ = ["ConvKernel", "constant_weights", "geometry", "has_bias", "named", "problem_key", "sizes", "wide"]
+__all__ = ["ConvKernel", "constant_weights", "geometry", "has_bias", "problem_key", "sizes", "wide"]
 
 
 class ConvKernel(CLKernel):
@@ -69,11 +68,6 @@ def problem_key(start: str, node: TypedNode) -> str:
     g = geometry(node)
     parts = (groups, channels, maps, *g.input, "kernel", *g.kernel, "strides", *g.strides, "pads", *g.pads_begin)
     return f"{start} {node.outputs[0].dtype} {batch} " + " ".join(str(part) for part in (*parts, "dilations", *g.dilations))
-
-
-def named(numbers: Mapping[str, int], names: str) -> tuple[Argument, ...]:
-    """The numbers of these names as arguments."""
-    return ints(*(numbers[name] for name in names.split()))
 
 
 def has_bias(node: TypedNode) -> bool:

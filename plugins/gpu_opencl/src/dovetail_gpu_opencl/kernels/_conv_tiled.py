@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
-from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, sizes
+from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes
 from dovetail_gpu_opencl.kernels._tiles import Tiled, as_words, matrix_of, suffix, tiled_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
-from dovetail_gpu_opencl.source import accumulator, storage
+from dovetail_gpu_opencl.source import accumulator_bytes, storage
 
 __all__ = ["ConvTiled", "pack_by_depth"]
 
@@ -40,12 +40,10 @@ class ConvTiled(Tiled, ConvKernel):
     def _problem(self, node: TypedNode) -> Problem:
         batch, channels, maps, groups = sizes(node)
         g, dtype = geometry(node), node.outputs[0].dtype
-        parts = (groups, channels, maps, *g.input, "kernel", *g.kernel, "strides", *g.strides, "pads", *g.pads_begin)
         matrix = matrix_of(dtype, self.caps)
-        key = f"conv {dtype} {batch} " + " ".join(str(part) for part in (*parts, "dilations", *g.dilations)) + suffix(matrix)
-        pixels, itemsize = batch * int(np.prod(g.output)), 8 if accumulator(dtype) == "double" else 4
-        depth = channels * int(np.prod(g.kernel))
-        return Problem(key, groups, maps // groups, pixels, depth, itemsize, True, matrix)
+        key = problem_key("conv", node) + suffix(matrix)
+        pixels, depth = batch * int(np.prod(g.output)), channels * int(np.prod(g.kernel))
+        return Problem(key, groups, maps // groups, pixels, depth, accumulator_bytes(dtype), True, matrix)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         problem = self.problem(node)

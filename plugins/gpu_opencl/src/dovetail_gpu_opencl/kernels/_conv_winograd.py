@@ -13,7 +13,7 @@ from dovetail_gpu_opencl.kernels._gemm import pack_columns
 from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, RegisterTiling, estimate, lanes_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scratch, Write, ints
-from dovetail_gpu_opencl.source import accumulator, assemble
+from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble
 
 __all__ = ["ConvWinograd", "transformed"]
 
@@ -61,7 +61,7 @@ class ConvWinograd(RegisterTiled, ConvKernel):
         if not node.outputs[0].size:
             return None
         batch, channels, maps, _ = sizes(node)
-        itemsize = 8 if accumulator(node.outputs[0].dtype) == "double" else 4
+        itemsize = accumulator_bytes(node.outputs[0].dtype)
         return Problem(problem_key(self.name, node), 16, batch * math.prod(_tiles(node)), maps, channels, itemsize)
 
     def cost(self, problem: Problem, parameters: RegisterTiling) -> float:

@@ -15,7 +15,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
-from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, accumulator, assemble, storage
+from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, accumulator, accumulator_bytes, assemble, storage
 
 __all__ = ["GemmDirect", "GemmKernel", "GemmRows", "Matrix", "Product", "ProductOf"]
 
@@ -171,7 +171,7 @@ def _problem(product: Product) -> Problem:
     dtype, batch = product.a.type.dtype, product.batch
     key = f"gemm_rows {dtype} {batch}x{product.m}x{product.n}x{product.k} {'k' if product.a.column == 1 else 'm'}"
     key += PACKED if packs(product) else ""
-    return Problem(key, batch, product.m, product.n, product.k, 8 if accumulator(dtype) == "double" else 4)
+    return Problem(key, batch, product.m, product.n, product.k, accumulator_bytes(dtype))
 
 
 def pack_columns(matrices: NDArray[np.generic], columns: int, c_type: str) -> NDArray[np.generic]:

@@ -13,7 +13,7 @@ from dovetail_gpu_opencl.kernels._gemm import GemmKernel, Matrix, Product
 from dovetail_gpu_opencl.kernels._tiles import Tiled, as_words, matrix_of, suffix, tiled_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
-from dovetail_gpu_opencl.source import accumulator, storage
+from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, storage
 
 __all__ = ["GemmTiled"]
 
@@ -58,11 +58,10 @@ class GemmTiled(Tiled, GemmKernel):
 
 def _problem(product: Product, caps: Capabilities) -> Problem:
     dtype = product.a.type.dtype
-    itemsize = 8 if accumulator(dtype) == "double" else 4
     matrix = matrix_of(dtype, caps)
     orders = " ".join(factor.order() for factor in _factors(product, matrix))
     key = f"gemm {dtype} {product.batch}x{product.m}x{product.n}x{product.k} {orders}" + suffix(matrix)
-    return Problem(key, product.batch, product.m, product.n, product.k, itemsize, matrix=matrix)
+    return Problem(key, product.batch, product.m, product.n, product.k, accumulator_bytes(dtype), matrix=matrix)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail_gpu_opencl.kernel import ceil_div
-from dovetail_gpu_opencl.kernels._conv import named
 from dovetail_gpu_opencl.kernels._integer import Result
+from dovetail_gpu_opencl.kernels._spatial import named
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Scratch, ints
 from dovetail_gpu_opencl.source import assemble
 

@@ -8,7 +8,7 @@ from dovetail.ops.lstm import LSTM
 from dovetail.ops.rnn import RNN
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, group_size, spread
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write, ints
-from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
+from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, literal, storage
 
 __all__ = ["Recurrence"]
 
@@ -49,7 +49,7 @@ class Recurrence(CLKernel):
     def _direction(self, node: TypedNode, d: int, activations: list[str]) -> tuple[Launch, Launch]:
         op, x, hidden = _operator(node), node.given(0), node.given(2).dims[2]
         (time, batch), width = (x.dims[1::-1] if op.layout else x.dims[:2]), x.dims[2]
-        rows, whole = op.gates * hidden, 4 if x.dtype is not DType.FLOAT64 else 8
+        rows, whole = op.gates * hidden, accumulator_bytes(x.dtype)
         acc = accumulator(x.dtype)
         group = 1 if self.caps.kind == "CPU" else group_size(self.caps, min(256, 1 << (hidden - 1).bit_length()))
         defines = {

@@ -1,31 +1,17 @@
 """Kernels that work on one row at a time: softmax and normalization along an axis."""
 
-from dataclasses import dataclass
-
+from dovetail.device import DType
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import group_size
+from dovetail_gpu_opencl.kernels._axis import Lines
+from dovetail_gpu_opencl.source import accumulator
 
-__all__ = ["Rows"]
+__all__ = ["row_defines"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """`count` rows of `size` elements; element i of row r lies at r / inner * (size * inner) + r % inner + i * inner."""
-
-    count: int
-    size: int
-    inner: int = 1
-
-    def defines(self, caps: Capabilities, c_type: str) -> dict[str, int]:
-        """Sizes and tunables for results of a C type: one work item a row with vectors on CPUs, one work group a row on GPUs."""
-        vec = caps.lanes(c_type) if caps.kind == "CPU" and self.inner == 1 else 1
-        return {"SIZE": self.size, "INNER": self.inner, "GROUP": self.group(caps), "VEC": vec}
-
-    def group(self, caps: Capabilities) -> int:
-        """Work items for each row."""
-        return 1 if caps.kind == "CPU" else group_size(caps, min(256, max(32, 1 << (self.size - 1).bit_length())))
-
-    def work(self, caps: Capabilities) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Global and local size."""
-        group = self.group(caps)
-        return (self.count * group,), (group,)
+def row_defines(rows: Lines, dtype: DType, caps: Capabilities) -> dict[str, int]:
+    """Sizes and tunables: a work group of one item, and vectors, for each row on CPUs; a larger work group on GPUs."""
+    group = 1 if caps.kind == "CPU" else group_size(caps, min(256, max(32, 1 << (rows.size - 1).bit_length())))
+    # Vectors of halves need an extension, those of bfloat16 there are none of.
+    vec = 1 if caps.kind != "CPU" or rows.inner > 1 or dtype.itemsize < 4 else caps.lanes(accumulator(dtype))
+    return {"SIZE": rows.size, "INNER": rows.inner, "GROUP": group, "VEC": vec}

@@ -1,13 +1,12 @@
 """Softmax and LogSoftmax."""
 
-import math
-
-from dovetail.device import DType, TypedNode
+from dovetail.device import TypedNode
 from dovetail.ops.log_softmax import LogSoftmax, LogSoftmax_1
 from dovetail.ops.softmax import Softmax, Softmax_1
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel
-from dovetail_gpu_opencl.kernels._rows import Rows
+from dovetail_gpu_opencl.kernels._axis import Lines
+from dovetail_gpu_opencl.kernels._rows import row_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.source import accumulator, assemble, storage
 
@@ -25,26 +24,14 @@ class SoftmaxRows(CLKernel):
         self._logarithm = logarithm
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        dst = node.outputs[0]
-        rows = _rows(node)
-        acc = accumulator(dst.dtype)
-        tunables = rows.defines(self.caps, acc)
-        if dst.dtype in (DType.FLOAT16, DType.BFLOAT16):
-            tunables["VEC"] = 1  # vectors of halves need an extension, those of bfloat16 there are none of
-        defines = {**storage(dst.dtype), "ACC": acc, **tunables, "LOGARITHM": self._logarithm}
-        chain = postops.epilogue(node, tunables["VEC"])
-        work, local = rows.work(self.caps)
+        op, dst = node.op, node.outputs[0]
+        assert isinstance(op, LogSoftmax | LogSoftmax_1 | Softmax | Softmax_1)
+        if not dst.size:
+            return ()
+        rows = Lines.of(dst.dims, op.axis, to_end=isinstance(op, LogSoftmax_1 | Softmax_1))
+        numbers = row_defines(rows, dst.dtype, self.caps)
+        defines = {**storage(dst.dtype), "ACC": accumulator(dst.dtype), **numbers, "LOGARITHM": self._logarithm}
+        chain, group = postops.epilogue(node, numbers["VEC"]), numbers["GROUP"]
         arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)
         source = assemble("softmax.cl", defines, chain.source)
-        return (Launch("softmax.cl", source, "softmax", arguments, work, local),)
-
-
-def _rows(node: TypedNode) -> Rows:
-    assert isinstance(node.op, LogSoftmax | LogSoftmax_1 | Softmax | Softmax_1)
-    dims = node.outputs[0].dims
-    axis = node.op.axis % max(1, len(dims))
-    if isinstance(node.op, LogSoftmax_1 | Softmax_1):
-        return Rows(math.prod(dims[:axis]), math.prod(dims[axis:]))
-    inner = math.prod(dims[axis + 1 :])
-    size = dims[axis] if dims else 1
-    return Rows(math.prod(dims) // size if size else 0, size, inner)
+        return (Launch("softmax.cl", source, "softmax", arguments, (rows.count * group,), (group,)),)

@@ -1,12 +1,16 @@
 """What convolution and pooling share: geometry as defines."""
 
+from collections.abc import Mapping
+
 from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.launch import Scalar, ints
 
-__all__ = ["MAX_SPATIAL", "spatial_arguments", "spatial_defines"]
+__all__ = ["MAX_SPATIAL", "WINDOW", "interior", "named", "spatial_arguments", "spatial_defines"]
 
 MAX_SPATIAL = 3
+WINDOW = ("KH", "KW", "STRIDE_Y", "STRIDE_X", "DILATION_Y", "DILATION_X")
+"""What kernels of rows (rows.cl) have compiled in; other sizes are arguments."""
 _AXES = (("D", "Z"), ("H", "Y"), ("W", "X"))
 
 
@@ -31,9 +35,14 @@ def spatial_arguments(g: ConvGeometry) -> tuple[Scalar, ...]:
     return ints(*sizes, *(0 for _ in missing), *g.pads_begin)
 
 
-def interior(g: ConvGeometry) -> tuple[int, int]:
-    """The output columns, from and up to, whose windows do not leave the input to the left or right."""
+def named(numbers: Mapping[str, int], names: str) -> tuple[Scalar, ...]:
+    """The numbers of these names as arguments."""
+    return ints(*(numbers[name] for name in names.split()))
+
+
+def interior(g: ConvGeometry) -> dict[str, int]:
+    """The output columns, from FIRST and up to LAST, whose windows do not leave the input to the left or right."""
     pad, stride, reach = g.pads_begin[-1], g.strides[-1], g.extent[-1]
     first = min(g.output[-1], ceil_div(pad, stride))
     last = min(g.output[-1], (g.input[-1] - reach + pad) // stride + 1)
-    return first, max(first, last)
+    return {"FIRST": first, "LAST": max(first, last)}

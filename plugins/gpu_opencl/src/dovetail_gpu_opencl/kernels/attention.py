@@ -5,7 +5,7 @@ from dovetail.ops.attention import Attention_23, Sizes
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div, round_up
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
-from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
+from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, literal, storage
 
 __all__ = ["KERNELS"]
 
@@ -87,7 +87,7 @@ class AttentionBlocks(AttentionKernel):
 
     def _blocks(self, node: TypedNode) -> tuple[int, int] | None:
         """LOCAL_Q and KEYS: many queries a group where these are many, and as many keys as fit; None when nothing fits."""
-        s, itemsize = sizes_of(node), 8 if accumulator(node.outputs[0].dtype) == "double" else 4
+        s, itemsize = sizes_of(node), accumulator_bytes(node.outputs[0].dtype)
         many = s.batch * s.heads * ceil_div(s.queries, 8 * _ROWS) >= 4 * self.caps.compute_units
         for local_q in (8, 4) if many else (4,):
             for keys in (4, 2, 1):
@@ -149,7 +149,7 @@ class AttentionRows(AttentionKernel):
     def _keys(self, node: TypedNode) -> int | None:
         """The most keys of a block whose copies fit; None when even the fewest do not."""
         s, columns = sizes_of(node), self._vectors * self._lanes(node)
-        itemsize, width = 8 if accumulator(node.outputs[0].dtype) == "double" else 4, round_up(s.v_head, columns)
+        itemsize, width = accumulator_bytes(node.outputs[0].dtype), round_up(s.v_head, columns)
         for keys in (4 * columns, 2 * columns, columns):
             wasted = keys > columns and keys >= 2 * s.total
             if not wasted and itemsize * (keys * (s.head + width + _ROWS) + _MOST_QUERIES * (width + 2)) <= _PRIVATE_BYTES:

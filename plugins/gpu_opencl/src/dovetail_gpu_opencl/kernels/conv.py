@@ -6,16 +6,16 @@ from numpy.typing import NDArray
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import ceil_div, spread
-from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, named, problem_key, sizes, wide
+from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes, wide
 from dovetail_gpu_opencl.kernels._conv_depthwise import ConvDepthwiseWindows
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._conv_winograd import ConvWinograd
 from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product
 from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
-from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, interior
+from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, WINDOW, interior, named
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch
-from dovetail_gpu_opencl.source import accumulator, assemble, storage
+from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, storage
 
 __all__ = ["KERNELS"]
 
@@ -40,8 +40,7 @@ class ConvRows(RegisterTiled, ConvKernel):
         batch, channels, maps, groups = sizes(node)
         g, dtype = geometry(node), node.outputs[0].dtype
         pixels, depth = int(np.prod(g.output)), channels * int(np.prod(g.kernel))
-        key = problem_key("conv_rows", node)
-        return Problem(key, batch * groups, pixels, maps // groups, depth, 8 if accumulator(dtype) == "double" else 4)
+        return Problem(problem_key("conv_rows", node), batch * groups, pixels, maps // groups, depth, accumulator_bytes(dtype))
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         problem = self.problem(node)
@@ -87,10 +86,8 @@ class ConvDepthwise(ConvKernel):
         batch, _, maps, groups = sizes(node)
         vec = self.caps.lanes(accumulator(node.outputs[0].dtype))
         chain = postops.epilogue(node, vec)
-        first, last = interior(geometry(node))
-        numbers = self.sizes(node) | {"C": groups, "FIRST": first, "LAST": last}
-        fixed = ("KH", "KW", "STRIDE_Y", "STRIDE_X", "DILATION_Y", "DILATION_X")
-        defines = {**self.types(node), **{name: numbers[name] for name in fixed}, "VEC": vec}
+        numbers = self.sizes(node) | {"C": groups} | interior(geometry(node))
+        defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec}
         rows = geometry(node).output[-2] if geometry(node).rank > 1 else 1
         passed = named(numbers, "C M IH IW OH OW PAD_Y PAD_X FIRST LAST")
         arguments = (*self.arguments(node), *passed, *chain.arguments)
@@ -119,10 +116,8 @@ class ConvColumns(ConvKernel):
         acc = accumulator(node.outputs[0].dtype)
         vec, own = self.caps.lanes(acc), maps // groups
         weights = constant_weights(node).reshape(groups, own, -1).transpose(0, 2, 1).astype(wide(acc))
-        first, last = interior(geometry(node))
-        numbers = self.sizes(node) | {"FIRST": first, "LAST": last}
-        fixed = ("KH", "KW", "STRIDE_Y", "STRIDE_X", "DILATION_Y", "DILATION_X")
-        defines = {**self.types(node), **{name: numbers[name] for name in fixed}, "VEC": vec, "MAPS": own}
+        numbers = self.sizes(node) | interior(geometry(node))
+        defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec, "MAPS": own}
         rows = geometry(node).output[-2] if geometry(node).rank > 1 else 1
         chain = postops.epilogue(node, vec)
         passed = named(numbers, "GROUPS C M IH IW OH OW PAD_Y PAD_X FIRST LAST")

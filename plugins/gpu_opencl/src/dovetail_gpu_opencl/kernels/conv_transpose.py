@@ -9,6 +9,7 @@ from dovetail.ops.conv_transpose import ConvTranspose
 from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
+from dovetail_gpu_opencl.kernels._conv import has_bias
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_arguments
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import accumulator, assemble, storage
@@ -35,16 +36,15 @@ class Gathered(CLKernel):
         dst, g, groups = node.outputs[0], _geometry(node), node.op.group
         own, maps = node.given(0).dims[1] // groups, node.given(1).dims[1]
         weights, steps = _weights(node, maps, g.kernel_size)
-        has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
         block = min(MAPS, 1 << (max(1, maps) - 1).bit_length())
-        defines = {**storage(dst.dtype), "ACC": accumulator(dst.dtype), "HAS_BIAS": has_bias, "MAPS": block}
+        defines = {**storage(dst.dtype), "ACC": accumulator(dst.dtype), "HAS_BIAS": has_bias(node), "MAPS": block}
         chain = postops.epilogue(node)
         names = node.node.inputs
         blocks = ceil_div(maps, block)
         arguments = (
             Read(names[0]),
             weights,
-            *([Read(names[2])] if has_bias else []),
+            *([Read(names[2])] if has_bias(node) else []),
             Write(node.node.outputs[0]),
             *ints(dst.dims[0], groups, own, maps, *steps),
             *spatial_arguments(g),

@@ -1,13 +1,12 @@
 """LayerNormalization."""
 
-import math
-
-from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.device import Reason, Refusal, TypedNode
 from dovetail.ops.layer_normalization import LayerNormalization
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.kernels._normalize import NormalizeSuffix
-from dovetail_gpu_opencl.kernels._rows import Rows
+from dovetail_gpu_opencl.kernels._rows import row_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
 
@@ -31,28 +30,23 @@ class NormalizeRows(CLKernel):
         return None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        dtype, rows = node.outputs[0].dtype, _rows(node)
-        tunables, acc = rows.defines(self.caps, accumulator(dtype)), accumulator(dtype)
-        if dtype in (DType.FLOAT16, DType.BFLOAT16):
-            tunables["VEC"] = 1  # vectors of halves need an extension, those of bfloat16 there are none of
-        has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
         assert isinstance(node.op, LayerNormalization)
+        dtype, rows = node.outputs[0].dtype, _rows(node)
+        numbers, acc = row_defines(rows, dtype, self.caps), accumulator(dtype)
+        has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
         epsilon = literal(node.op.epsilon, acc)
-        defines = {**storage(dtype), "ACC": acc, "EPSILON": epsilon, "HAS_BIAS": has_bias, **tunables}
-        chain = postops.epilogue(node, tunables["VEC"])
+        defines = {**storage(dtype), "ACC": acc, "EPSILON": epsilon, "HAS_BIAS": has_bias, **numbers}
+        chain, group = postops.epilogue(node, numbers["VEC"]), numbers["GROUP"]
         names = node.node.inputs
         given = [Read(name) for name in names[: 3 if has_bias else 2]]
-        work, local = rows.work(self.caps)
         arguments = (*given, Write(node.node.outputs[0]), *chain.arguments)
         source = assemble("layer_normalization.cl", defines, chain.source)
-        return (Launch("layer_normalization.cl", source, "layer_normalization", arguments, work, local),)
+        return (Launch("layer_normalization.cl", source, "layer_normalization", arguments, (rows.count * group,), (group,)),)
 
 
-def _rows(node: TypedNode) -> Rows:
+def _rows(node: TypedNode) -> Lines:
     assert isinstance(node.op, LayerNormalization)
-    dims = node.outputs[0].dims
-    axis = node.op.axis % len(dims)
-    return Rows(math.prod(dims[:axis]), math.prod(dims[axis:]))
+    return Lines.of(node.outputs[0].dims, node.op.axis, to_end=True)
 
 
 KERNELS = (NormalizeRows(), NormalizeSuffix())

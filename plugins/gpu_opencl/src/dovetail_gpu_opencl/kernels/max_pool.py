@@ -7,8 +7,8 @@ from dovetail.ops.max_pool import MaxPool
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry
-from dovetail_gpu_opencl.kernels._spatial import interior, spatial_defines
-from dovetail_gpu_opencl.launch import Launch, Read, Write, ints
+from dovetail_gpu_opencl.kernels._spatial import WINDOW, interior, named, spatial_defines
+from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
 
 __all__ = ["KERNELS"]
@@ -30,14 +30,13 @@ class MaxPoolRows(CLKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dtype, dims = node.outputs[0].dtype, node.outputs[0].dims
         vec = self.caps.lanes(accumulator(dtype))
-        sizes = spatial_defines(geometry(node))
-        fixed = ("KH", "KW", "STRIDE_Y", "STRIDE_X", "DILATION_Y", "DILATION_X")
-        defines = {"T": C_TYPES[dtype], "ACC": accumulator(dtype), "VEC": vec, **{name: sizes[name] for name in fixed}}
+        numbers = spatial_defines(geometry(node)) | interior(geometry(node))
+        defines = {"T": C_TYPES[dtype], "ACC": accumulator(dtype), "VEC": vec, **{name: numbers[name] for name in WINDOW}}
         chain = postops.epilogue(node, vec)
-        passed = ints(*(sizes[name] for name in ["IH", "IW", "OH", "OW", "PAD_Y", "PAD_X"]), *interior(geometry(node)))
+        passed = named(numbers, "IH IW OH OW PAD_Y PAD_X FIRST LAST")
         arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *passed, *chain.arguments)
         source = assemble("max_pool_rows.cl", defines, chain.source)
-        work = (sizes["OH"], math.prod(dims[:2]), 1 if sizes["OW"] else 0)
+        work = (numbers["OH"], math.prod(dims[:2]), 1 if numbers["OW"] else 0)
         return (Launch("max_pool_rows.cl", source, "max_pool_rows", arguments, work, (1, 1, 1)),)
 
 
