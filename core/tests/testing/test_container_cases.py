@@ -177,6 +177,11 @@ def test_a_sequence_is_no_constant() -> None:
         Case("x", SequenceAt(), ([ONE], np.array(0)), (ONE,), constants=(0,)).model()
 
 
+def test_an_input_that_is_left_out_may_stand_among_the_constants() -> None:
+    case = Case("x", SequenceInsert(), ([ONE], TWO, None), ([ONE, TWO],), constants=(2,))
+    assert case.model().graph.nodes[0].inputs == ("x0", "x1", "")
+
+
 def test_plain_numbers_are_int64_and_float32() -> None:
     values = ({1: 2}, {"a": 2.0}, {1: np.float64(2)}, [{1: "a"}])
     types = Case("x", Neg(), values, (ONE,)).input_types()

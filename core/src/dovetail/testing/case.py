@@ -60,7 +60,7 @@ class Case:
         """The case as a model of one node, with inputs `x0`, `x1`, ... and outputs `y0`, `y1`, ..."""
         given = {f"x{i}": t for i, t in enumerate(self.input_types()) if t is not None and i not in self.constants}
         g = GraphBuilder(outer=given)
-        names = [self._constant(g, i) if i in self.constants else f"x{i}" * (f"x{i}" in given) for i in range(len(self.inputs))]
+        names = [f"x{i}" if f"x{i}" in given else self._constant(g, i) for i in range(len(self.inputs))]
         outputs = [f"y{index}" for index in range(len(self.expected))]
         g.node(self.op, *names, outputs=outputs, name=self.op.stem)
         return Model(g.graph(outputs, self.name).replace(inputs=tuple(given)), source=f"<{self.name}>")
@@ -72,6 +72,8 @@ class Case:
 
     def _constant(self, g: GraphBuilder, index: int) -> str:
         value = self.inputs[index]
+        if value is None:
+            return ""
         if not isinstance(value, np.ndarray | np.generic):
             raise UsageError(f"case {self.name!r}: input {index} is {_kind(value)}; accepted as a constant: an array")
         return g.constant(value, name=f"x{index}")
