@@ -82,6 +82,7 @@ def test_what_exists_is_left_alone(invoke: Invoke, tmp_path: Path) -> None:
         (("device", "class"), "the module name 'class', which Python cannot import"),
         (("device", "json"), "the module name 'json', which is taken"),
         (("device", "Dovetail"), "the module name 'dovetail', which is taken"),
+        (("op-pack", "NumPy"), "the module name 'numpy', which is taken\n  for example: acme-NumPy"),
         (("op-pack", "x-ops", "--domain", "a b"), "'a b' is no operator domain"),
         (("op-pack", "x-ops", "--domain", ""), "'' is no operator domain"),
         (("op-pack", "x-ops", "--domain", "ai.onnx"), "the domain 'ai.onnx' belongs to the ONNX standard"),

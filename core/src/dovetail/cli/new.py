@@ -3,9 +3,10 @@
 import keyword
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from dovetail.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
+
+    from dovetail.plugins.records import PluginRecord
 
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -157,9 +160,15 @@ def _module(name: str) -> str:
         raise UsageError(
             f"{name!r} gives the module name {module!r}, which Python cannot import", hint=f"for example: acme-{name}"
         )
-    if module in sys.stdlib_module_names or module in ("dovetail", "tests"):
+    if module in sys.stdlib_module_names or module in ("dovetail", "tests") or _is_installed(module, name):
         raise UsageError(f"{name!r} gives the module name {module!r}, which is taken", hint=f"for example: acme-{name}")
     return module
+
+
+def _is_installed(module: str, name: str) -> bool:
+    """Whether a package that is no plugin of this name brings the module: the new one would be installed in its place."""
+    found = find_spec(module)  # of a name without dots: nothing is imported
+    return found is not None and found.origin is not None and not any(_is_from(record, name) for record in _records())
 
 
 def _check_domain(domain: str) -> None:
@@ -184,9 +193,18 @@ def _check_type(device_type: str) -> None:
 
 def _check_owner(kind: str, key: str, name: str, option: str) -> None:
     """Raise `UsageError` when another installed distribution has this entry already. Imports no plugin."""
+    for record in _records():
+        if (record.kind, record.key) == (kind, key) and not _is_from(record, name):
+            raise UsageError(f"{key!r} belongs to {record.provider}, which is installed", hint=f"choose another with {option}")
+
+
+def _records() -> "Sequence[PluginRecord]":
     from dovetail.plugins import PluginManager
+
+    return PluginManager().records()
+
+
+def _is_from(record: "PluginRecord", name: str) -> bool:
     from dovetail.plugins.records import normalized
 
-    for record in PluginManager().records():
-        if (record.kind, record.key) == (kind, key) and record.distribution != normalized(name):
-            raise UsageError(f"{key!r} belongs to {record.provider}, which is installed", hint=f"choose another with {option}")
+    return record.distribution == normalized(name)
