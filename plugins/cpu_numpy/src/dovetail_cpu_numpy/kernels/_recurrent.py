@@ -1,0 +1,143 @@
+"""GRU and LSTM: what comes from the inputs in one product for many steps, then a few calls a step in the same buffers."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from dovetail.device import Reason, Refusal, TensorType, TypedNode
+from dovetail.ops.gru import GRU
+from dovetail.ops.lstm import LSTM
+from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
+from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, copy, fill
+
+__all__ = ["StepsKernel", "sigmoid"]
+
+T = TypeVar("T")
+
+BUDGET = 1 << 22
+"""Bytes of the products of the inputs that are made at once."""
+
+_BIAS, _LENGTHS, _STATES, _PEEPHOLES = 3, 4, 5, 7
+
+
+class StepsKernel(NumpyKernel):
+    """Base: everything but the equations of a step."""
+
+    name = "steps"
+    gates: ClassVar[int]
+    states: ClassVar[int]
+
+    def refuse(self, node: TypedNode) -> Refusal | None:
+        op = node.op
+        assert isinstance(op, GRU | LSTM)
+        names = op.activations or op.defaults
+        if any(name.lower() != wanted.lower() for name, wanted in zip(names, op.defaults * op.directions, strict=False)):
+            return Refusal(Reason.ATTRIBUTE, f"activations {', '.join(names)}; accepted: {', '.join(op.defaults)}")
+        if op.clip is not None or getattr(op, "input_forget", False):
+            return Refusal(Reason.ATTRIBUTE, "clip or input_forget")
+        if any(_given(node.inputs, index) is not None for index in (_LENGTHS, _PEEPHOLES)):
+            return Refusal(Reason.OPERATOR, "lengths of sequences, or peepholes; accepted: X, W, R, B and initial states")
+        return refuse_dtypes(node.inputs)
+
+    def scratch(self, node: TypedNode) -> Sequence[Spec]:
+        op, x, r = node.op, _required(node, 0), _required(node, 2)
+        assert isinstance(op, GRU | LSTM)
+        dtype, (batch, time), hidden = x.dtype.numpy, x.dims[:2] if op.layout else x.dims[1::-1], r.dims[2]
+        width = self.gates * hidden
+        steps = max(1, min(time, BUDGET // max(1, batch * width * dtype.itemsize)))
+        products = (batch, steps, width) if op.layout else (steps, batch, width)
+        return ((products, dtype), ((width,), dtype), ((batch, width), dtype), *[((batch, hidden), dtype)] * (self.states + 1))
+
+    def bind(self, call: Call) -> Iterable[Launch]:
+        op = call.node.op
+        assert isinstance(op, GRU | LSTM)
+        for d in range(op.directions):
+            yield from self._direction(call, d, op.direction == "reverse" or d == 1, bool(op.layout))
+
+    def _direction(self, call: Call, d: int, backwards: bool, batch_first: bool) -> Iterator[Launch]:
+        products, bias, gates, *buffers = call.scratch
+        places = iter(call.outputs)
+        y, *last = (next(places) if name else None for name in (*call.node.node.outputs, "", "")[: 1 + self.states])
+        state, spare = buffers[:-1], buffers[-1]
+        for index, buffer in enumerate(state):
+            initial = _given(call.inputs, _STATES + index)
+            yield fill(buffer, 0) if initial is None else copy(buffer, initial[:, d] if batch_first else initial[d])
+        given = _given(call.inputs, _BIAS)
+        of_x, of_h = (None, None) if given is None else np.split(given[d], 2)
+        if of_x is not None and of_h is not None:
+            yield self.bias(of_x, of_h, bias)
+        x, recurrent = call.input(0), call.input(2)[d].T
+        for first, count in _parts(x.shape[1 if batch_first else 0], products.shape[1 if batch_first else 0], backwards):
+            where = (slice(None), slice(first, first + count)) if batch_first else (slice(first, first + count),)
+            part = products[:, :count] if batch_first else products[:count]
+            yield _product(x[where], call.input(1)[d].T, part)
+            if given is not None:
+                yield partial(np.add, part, bias, part)
+            results = None if y is None else y[(*where, d)] if batch_first else y[first : first + count, d]
+            order = slice(None, None, -1 if backwards else 1)
+            steps = (part.swapaxes(0, 1) if batch_first else part)[order]
+            written = None if results is None else (results.swapaxes(0, 1) if batch_first else results)[order]
+            yield self.steps(steps, written, state, recurrent, of_h, gates, spare, call)
+        for buffer, dst in zip(state, last, strict=True):
+            if dst is not None:
+                yield copy(dst[:, d] if batch_first else dst[d], buffer)
+
+    def bias(self, of_x: Array, of_h: Array, out: Array) -> Launch:
+        """The sum of both biases, as far as it can be added to the products of the inputs."""
+        return partial(np.add, of_x, of_h, out)
+
+    @abstractmethod
+    def steps(
+        self,
+        xs: Array,
+        ys: Array | None,
+        state: Sequence[Array],
+        R: Array,
+        Rb: Array | None,
+        gates: Array,
+        spare: Array,
+        call: Call,
+    ) -> Launch:
+        """All steps over `xs` [steps, batch, gates * hidden], which update `state` and write the hidden one to `ys`.
+
+        `R` is [hidden, gates * hidden]. `gates` and `spare` are work buffers, as wide as a step of `xs` and as a state.
+        """
+
+
+def sigmoid(x: Array) -> Sequence[Launch]:
+    """x = 1 / (1 + exp(-x))"""
+    one = constant(1, x)
+    return (
+        partial(np.negative, x, x),
+        partial(np.exp, x, x),
+        partial(np.add, x, one, x),
+        partial(np.reciprocal, x, x),
+    )
+
+
+def _product(x: Array, w: Array, out: Array) -> Launch:
+    """out = x @ w: of one matrix where x is one, else of one for each item of the batch."""
+    if x.flags.c_contiguous and out.flags.c_contiguous:
+        rows = math.prod(x.shape[:2])
+        return partial(np.matmul, x.reshape(rows, x.shape[2]), w, out.reshape(rows, out.shape[2]))
+    return partial(np.matmul, x, w, out)
+
+
+def _parts(time: int, steps: int, backwards: bool) -> Iterator[tuple[int, int]]:
+    """First step and number of steps of each part, in the order in which they run."""
+    found = [(first, min(steps, time - first)) for first in range(0, time, steps)]
+    return reversed(found) if backwards else iter(found)
+
+
+def _given(values: Sequence[T | None], index: int) -> T | None:
+    return values[index] if index < len(values) else None
+
+
+def _required(node: TypedNode, index: int) -> TensorType:
+    tensor = node.inputs[index]
+    assert tensor is not None
+    return tensor

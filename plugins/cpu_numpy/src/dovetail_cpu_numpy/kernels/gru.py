@@ -1,0 +1,76 @@
+"""GRU."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import repeat
+
+import numpy as np
+
+from dovetail.ops.gru import GRU
+from dovetail_cpu_numpy.kernel import Call
+from dovetail_cpu_numpy.kernels._recurrent import StepsKernel, sigmoid
+from dovetail_cpu_numpy.launch import Array, Launch, constant
+
+
+class Gru(StepsKernel):
+    """The gates z and r lie side by side, the hidden one after them. The recurrent bias of that is added in each step."""
+
+    gates = 3
+    states = 1
+
+    def bias(self, of_x: Array, of_h: Array, out: Array) -> Launch:
+        two = 2 * len(out) // 3
+
+        def run() -> None:
+            np.add(of_x[:two], of_h[:two], out[:two])
+            np.copyto(out[two:], of_x[two:])
+
+        return run
+
+    def steps(
+        self,
+        xs: Array,
+        ys: Array | None,
+        state: Sequence[Array],
+        R: Array,
+        Rb: Array | None,
+        gates: Array,
+        spare: Array,
+        call: Call,
+    ) -> Launch:
+        (h,), op = state, call.node.op
+        assert isinstance(op, GRU)
+        two = 2 * h.shape[1]
+        both, new = gates[:, :two], gates[:, two:]
+        z, r = np.split(both, 2, axis=1)
+        add_bias = () if Rb is None else (partial(np.add, new, Rb[two:], new),)
+        if op.linear_before_reset:
+            first = partial(np.matmul, h, R, gates)
+            reset = (*add_bias, partial(np.multiply, new, r, new))
+        else:
+            first = partial(np.matmul, h, R[:, :two], both)
+            reset = (partial(np.multiply, r, h, spare), partial(np.matmul, spare, R[:, two:], new), *add_bias)
+        last = (
+            partial(np.tanh, new, new),
+            partial(np.subtract, constant(1, z), z, spare),
+            partial(np.multiply, spare, new, new),
+            partial(np.multiply, z, h, h),
+            partial(np.add, new, h, h),
+        )
+        middle = (*sigmoid(both), *reset)
+
+        def run() -> None:
+            for x, of_new, y in zip(xs[:, :, :two], xs[:, :, two:], repeat(h) if ys is None else ys, strict=False):
+                first()
+                np.add(both, x, both)
+                for launch in middle:
+                    launch()
+                np.add(new, of_new, new)
+                for launch in last:
+                    launch()
+                np.copyto(y, h)
+
+        return run
+
+
+KERNELS = (Gru(),)
