@@ -137,6 +137,20 @@ def test_a_loop_fills_a_sequence_whose_elements_stay_apart() -> None:
     assert compiled(np.int64(0))[0] == []
 
 
+def test_a_sequence_that_grows_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether elements lie in memory that the next run overwrites is asked of new elements only."""
+    asked: list[int] = []
+    shares = np.may_share_memory
+    monkeypatch.setattr(np, "may_share_memory", lambda a, b: asked.append(1) or shares(a, b))
+    g = GraphBuilder()
+    inserted = g.node(SequenceInsert(), "s", g.input("x", "float32", [1]))
+    compiled = CORE.compile_model(with_inputs(g.model([inserted]), s=SequenceType(DType.FLOAT32, None)), "NUMPY")
+    sequence = [np.float32([i]) for i in range(50)]
+    (got,) = compiled({"x": np.float32([-1]), "s": sequence}).values()
+    np.testing.assert_array_equal(np.concatenate(got), [*range(50), -1])
+    assert len(asked) <= 2
+
+
 def test_sequence_map_runs_its_body_on_each_element() -> None:
     body = GraphBuilder("body")
     one, other, same = (body.input(n, "float32", None) for n in ("one", "other", "same"))

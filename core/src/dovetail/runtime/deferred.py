@@ -109,14 +109,18 @@ def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[
 
 
 def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """The results, with arrays in sequences copied where they lie in memory of the inputs, which the next run overwrites."""
+    """The results, with arrays in sequences copied where they lie in memory of the inputs, which the next run overwrites.
+
+    What comes from a sequence among the inputs lies apart already: a sequence that grows is not looked at over and over.
+    """
     arrays = [v for v in inputs if isinstance(v, np.ndarray)]
+    apart = {id(item) for v in inputs if isinstance(v, list) for item in v}
 
     def kept(item: Any) -> Any:
         shared = isinstance(item, np.ndarray) and any(np.may_share_memory(item, a) for a in arrays)
         return item.copy() if shared else item
 
-    return [[kept(item) for item in v] if isinstance(v, list) else v for v in results]
+    return [[item if id(item) in apart else kept(item) for item in v] if isinstance(v, list) else v for v in results]
 
 
 def owned(value: Any) -> Any:
