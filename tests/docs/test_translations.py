@@ -40,7 +40,8 @@ def test_the_page_runs(pages: ModuleType, tmp_path: Path, monkeypatch: pytest.Mo
         if block.shown is not None:
             assert pages.shows(block.shown, run), f"line {block.line} prints\n{run}\nand the page shows\n{block.shown}"
             shown += 1
-    assert shown == 3
+    assert shown == 4
+    _check_translations(namespace)
     _check_hook(namespace, re.findall(r'^"(.+)" = "my_ops"$', text, re.MULTILINE))
 
 
@@ -53,3 +54,12 @@ def _check_hook(namespace: dict[str, Any], domains: list[str]) -> None:
         registry = OpRegistry(SimpleNamespace(key=domain))  # type: ignore[arg-type]  # of the record only the key is looked at
         namespace["dovetail_register_ops"](registry, domain)
         assert {cls.op_type for cls in registry.operators} == {"Swish", "GatedSwish"}
+
+
+def _check_translations(namespace: dict[str, Any]) -> None:
+    from dovetail.plugins.registry import OpRegistry
+
+    for domain, names in (("com.vendor", {"swish_v1", "swish_gate", "leaky"}), ("extension", {"VendorSwish", "VendorSwishGate"})):
+        registry = OpRegistry(SimpleNamespace(key=domain))  # type: ignore[arg-type]  # of the record only the key is looked at
+        namespace["dovetail_register_translations"](registry, domain)
+        assert {cls.op_type for cls in registry.operators} == names

@@ -11,7 +11,7 @@ from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.types import TensorType
 from dovetail.op import Operator
 
-__all__ = ["is_stand_in", "stand_in"]
+__all__ = ["is_stand_in", "stand_in", "target"]
 
 
 def stand_in(translation: Translation) -> type[Operator]:
@@ -36,6 +36,14 @@ def stand_in(translation: Translation) -> type[Operator]:
 def is_stand_in(operator: type[Operator]) -> bool:
     """True for the classes that `stand_in` makes."""
     return any(t.to is not None for t in operator.translations)
+
+
+def target(operator: type[Operator]) -> str:
+    """What nodes become that are read by this class: it, as `com.acme::Swish`, or the class or the function it stands for."""
+    stands_for = next((t.to for t in operator.translations if t.to is not None), operator)
+    if isinstance(stands_for, type) and issubclass(stands_for, Operator):
+        return f"{stands_for.domain or 'ai.onnx'}::{stands_for.op_type}"
+    return f"{stands_for.__module__}.{stands_for.__qualname__}"
 
 
 def _as_operator(to: type[Operator]) -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """Operators of models that a pack expresses in others, without a class of its own: renamed, or as a sub-graph."""
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import dovetail
+from dovetail.cli import program
 from dovetail.errors import OperatorError, PluginConflict, PluginFailed, UnknownOperator
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.model import Graph, Model
@@ -18,6 +21,7 @@ from dovetail.ops.non_zero import NonZero
 from dovetail.ops.sigmoid import Sigmoid
 from dovetail.ops.split import Split
 from dovetail.plugins import PluginManager
+from dovetail.testing.packs import OpPackChecks
 
 X = np.float32([[-2, 0.5, 3]])
 
@@ -192,6 +196,21 @@ def test_a_pack_of_translations_alone(site: Any) -> None:
     assert core.plugins.record("acme-names").provides == ("com.acme::Leaky-1",)
     with pytest.raises(UnknownOperator, match=r"(?s)com\.acme::Leeky is known.*Did you mean 'Leaky'"):
         core.analyze(model("Leeky", X))
+
+
+def test_the_commands_say_what_it_becomes(site: Any) -> None:
+    site.plugin("ops", "com.acme", PACK.format(to="LeakyRelu"), name="acme-names")
+    which = json.loads(CliRunner().invoke(program, ["plugins", "which", "com.acme::Leaky", "--json"]).stdout)
+    assert [(c["provider"], c["becomes"]) for c in which["candidates"]] == [("acme-names 1.0", "ai.onnx::LeakyRelu")]
+    assert "acme-names 1.0: ai.onnx::LeakyRelu" in CliRunner().invoke(program, ["plugins", "which", "com.acme::Leaky"]).stdout
+    listed = json.loads(CliRunner().invoke(program, ["ops", "--domain", "com.acme", "--json"]).stdout)["operators"]
+    assert [(o["operator"], o["brings"]) for o in listed] == [("com.acme::Leaky", ["another name of ai.onnx::LeakyRelu"])]
+
+
+def test_the_conformance_kit_needs_no_cases_of_it(site: Any) -> None:
+    site.plugin("ops", "com.acme", PACK.format(to="LeakyRelu"), name="acme-names")
+    kit = OpPackChecks("com.acme", lambda: dovetail.Core(config=False))
+    assert [(check.name, check.result().outcome.value) for check in kit.checks] == [("manifest", "passed")]
 
 
 def test_two_packs_that_mean_different_things(site: Any) -> None:

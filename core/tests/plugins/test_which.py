@@ -165,7 +165,7 @@ def test_what_is_told_of_each_candidate(site: Any, npu: None) -> None:
     site.plugin("ops", "acme", scale(body=COMPOSITION, since=3, priority=7), name="z")
     a, z = which("acme::Scale", "--device", "NPU")["candidates"]
     assert a == {
-        "plugin": "a/ops/acme", "provider": "a 1.0", "since": 1, "until": None, "runs_by": "kernel",
+        "plugin": "a/ops/acme", "provider": "a 1.0", "since": 1, "until": None, "becomes": None, "runs_by": "kernel",
         "dtypes": ["float16", "float32"], "owner": True, "priority": 0, "lost_by_rule": None,
         "choose": "DOVETAIL_PREFER=acme::Scale=a",
     }  # fmt: skip

@@ -66,6 +66,38 @@ def saved(path: Path) -> Path:
     return path
 
 
+def activated(path: Path) -> Path:
+    """y = swish(leaky_relu(x)) of an exporter."""
+    nodes = [
+        helper.make_node("LeakyReLU", ["x"], ["leaky"], "leaky", domain="com.example.exporter", negative_slope=0.5),
+        helper.make_node("Swish2", ["leaky"], ["y"], "swish", domain="com.example.exporter", scale=2.0),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xy")
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example.exporter", 3)]
+    save(helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def activated_in_ir(path: Path) -> Path:
+    """y = swish(x) of an extension, as OpenVINO saves it."""
+    port = PORT.format(0, "<dim>2</dim><dim>3</dim>")
+    out = PORT.format(1, "<dim>2</dim><dim>3</dim>")
+    pieces = (
+        ("x", "Parameter", "opset1", 'shape="2,3" element_type="f32"', f"<output>{port}</output>"),
+        ("y", "Swish2", "extension", 'scale="2"', f"<input>{port}</input><output>{out}</output>"),
+        ("result", "Result", "opset1", "", f"<input>{port}</input>"),
+    )
+    layers = "".join(
+        LAYER.format(id=i, name=name, type=kind, version=version, data=data, ports=ports)
+        for i, (name, kind, version, data, ports) in enumerate(pieces)
+    )
+    wires = [(0, 0, 1, 0), (1, 1, 2, 0)]
+    edges = "".join(f'<edge from-layer="{a}" from-port="{b}" to-layer="{c}" to-port="{d}"/>' for a, b, c, d in wires)
+    path.write_text(f'<net name="g" version="11"><layers>{layers}</layers><edges>{edges}</edges></net>')
+    path.with_suffix(".bin").write_bytes(b"")
+    return path
+
+
 def expected(x: dict[str, NDArray[Any]]) -> NDArray[Any]:
     wide = {name: value.astype(np.float64) for name, value in x.items()}
     once = FlowWarp(outside="edge").reference(wide["first"], wide["flow"])
@@ -88,3 +120,15 @@ def test_both_formats_mean_the_same(form: str, device: str, tmp_path: Path) -> N
 def test_what_cannot_be_translated_names_the_node(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"'warp' .*border is 7; accepted: 0 for zeros, 1 for edge"):
         dovetail.Core().compile_model(exported(tmp_path / "m.onnx", border=7), "NUMPY")
+
+
+@pytest.mark.parametrize("device", dovetail.Core().available_devices)
+@pytest.mark.parametrize("form", ["onnx", "xml"])
+def test_operators_without_a_class(form: str, device: str, tmp_path: Path) -> None:
+    path = activated(tmp_path / "m.onnx") if form == "onnx" else activated_in_ir(tmp_path / "m.xml")
+    x = np.random.default_rng(7).standard_normal((2, 3)).astype(np.float32)
+    wide = x.astype(np.float64)
+    leaky = np.where(wide < 0, wide / 2, wide) if form == "onnx" else wide
+    with dovetail.Core() as core, core.compile_model(path, device, {"FUSION": False}) as compiled:
+        np.testing.assert_allclose(compiled({"x": x})["y"], leaky / (1 + np.exp(-2 * leaky)), rtol=1e-5, atol=1e-6)
+        assert not any("Swish2" in node.op or "LeakyReLU" in node.op for node in compiled.report().nodes)

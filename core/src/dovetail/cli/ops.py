@@ -30,7 +30,7 @@ def command(domain: str | None, device: str | None, extensions: tuple[str, ...],
     \b
     JSON: {"operators": [{"operator", "domain", "since", "stem", "provider",
            "brings": ["reference", "composition", "control flow",
-                      "<language> kernel"],
+                      "<language> kernel", "another name of <what>"],
            "kernels": {device type: [files]}}]}
     """
     from dovetail.cli._kernel_files import device_packages
@@ -94,7 +94,11 @@ def _of_domain(manager: "PluginManager", domain: str | None) -> "tuple[type[Oper
 
 
 def brought(operator: "type[Operator]") -> list[str]:
-    """What an operator class has besides its meaning."""
+    """What an operator class has besides its meaning, or for what it stands."""
+    from dovetail._stand_in import is_stand_in, target
+
+    if is_stand_in(operator):
+        return [f"another name of {target(operator)}"]
     parts = ["reference"] if operator.has_reference() else []
     parts += ["composition"] if operator.has_composition() or operator.has_compose_in() else []
     parts += ["control flow"] if operator.has_control() else []

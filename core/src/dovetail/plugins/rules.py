@@ -5,9 +5,8 @@ Nothing else counts: not the order of installation or of `sys.path`, and no hash
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from dovetail._stand_in import is_stand_in
+from dovetail._stand_in import is_stand_in, target
 from dovetail.errors import PluginConflict
 from dovetail.op import KernelSource, Operator, Port
 from dovetail.plugins.records import STANDARD_DOMAIN
@@ -220,14 +219,8 @@ def _schema(operator: type[Operator]) -> dict[str, str]:
         schema[f"old attribute {name!r}"] = f"input {ports.index(port)}"
     schema["the attribute with the number of outputs"] = operator.output_count or "none"
     if is_stand_in(operator):
-        schema["what it becomes"] = _target(operator.translations[0].to)
+        schema["what it becomes"] = target(operator)
     return schema
-
-
-def _target(to: Any) -> str:
-    if isinstance(to, type) and issubclass(to, Operator):
-        return f"{to.domain or STANDARD_DOMAIN}::{to.op_type}"
-    return f"{to.__module__}.{to.__qualname__}"
 
 
 def _mark(port: Port) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail._stand_in import is_stand_in
 from dovetail.device import REFERENCE_KERNEL, DeviceInfo, Reason, Refusal
 from dovetail.errors import DovetailError, OperatorError, UnsupportedNode
 from dovetail.graph.dtype import DType
@@ -52,28 +53,27 @@ class OpPackChecks(Kit):
 
     @cached_property
     def operators(self) -> tuple[type[Operator], ...]:
-        """The operator classes. Raises what keeps the pack from loading."""
+        """The operator classes; not those that only stand for others, which models with their names have to test.
+
+        Raises what keeps the pack from loading.
+        """
         plugins = self.core.plugins
         found = tuple(cls for cls in plugins.operators(self.domain) if self._chosen(self.core, cls))
         if not found:
             known = [cls.op_type for cls in plugins.operators(self.domain)]
             plugins.operator(self.domain, known[0] if known else "?", 1)
             raise OperatorError(f"the pack of domain {self.domain!r} has no operator")
-        return found
+        return tuple(cls for cls in found if not is_stand_in(cls))
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
         """Every check, in order."""
         cases = {cls: cases_of(cls, self._seed) for cls in self.operators}
         return (
-            *(
-                check
-                for cls in self.operators
-                for check in (*definition_checks(cls, cases[cls]), *self._kernels(cls, cases[cls]))
-            ),
+            *(check for cls in cases for check in (*definition_checks(cls, cases[cls]), *self._kernels(cls, cases[cls]))),
             Check("operators", "manifest", self._manifest),
-            *(check for cls in self.operators for check in reference_checks(cls, cases[cls])),
-            *(check for cls in self.operators for check in self._on_devices(cls, cases[cls])),
+            *(check for cls in cases for check in reference_checks(cls, cases[cls])),
+            *(check for cls in cases for check in self._on_devices(cls, cases[cls])),
         )
 
     def _manifest(self) -> Verdict:

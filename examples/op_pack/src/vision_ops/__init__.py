@@ -6,6 +6,7 @@ from dovetail.hookspecs import hookimpl
 from vision_ops.flow_warp import FlowWarp
 from vision_ops.frame_blend import FrameBlend
 from vision_ops.image_to_tensor import ImageToTensor
+from vision_ops.translations import TRANSLATIONS
 
 if TYPE_CHECKING:
     from dovetail.hookspecs import OpRegistry
@@ -23,3 +24,11 @@ def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
     for operator in OPERATORS:
         if domain in (operator.domain, *(translation.domain for translation in operator.translations)):
             registry.add(operator)
+
+
+@hookimpl
+def dovetail_register_translations(registry: "OpRegistry", domain: str) -> None:
+    """Register what others call operators that dovetail has."""
+    for translation in TRANSLATIONS:
+        if translation.domain == domain:
+            registry.add(translation)

@@ -40,10 +40,11 @@ def command(
     JSON: {"operator", "device", "dtype", "opset", "winner", "rule",
            "reason", "hint", "custom_kernel": device or null,
            "candidates": [{"plugin", "provider", "since",
-           "until", "runs_by", "dtypes": [] or null, "owner", "priority",
+           "until", "becomes", "runs_by", "dtypes": [] or null, "owner", "priority",
            "lost_by_rule", "choose"}],
            "idle": [{"plugin", "state", "defines", "reason", "hint"}]}
-    "idle" packs are installed and not in use; "defines" is null when the
+    "becomes" is the operator or the function for which another name
+    stands, else null. "idle" packs are installed and not in use; "defines" is null when the
     pack has no manifest that tells. What is not asked for is null. With a
     custom kernel the winner is the plugin of the device that has it.
     """
@@ -162,6 +163,7 @@ def _judge(manager: "PluginManager", device: str | None, dtype: str | None) -> "
 
 
 def _candidate(candidate: "Candidate", suits: Any, lost_by: int | None) -> dict[str, Any]:
+    from dovetail._stand_in import target
     from dovetail.plugins.rules import GRADES, pin_lines
 
     return {
@@ -169,6 +171,7 @@ def _candidate(candidate: "Candidate", suits: Any, lost_by: int | None) -> dict[
         "provider": candidate.provider,
         "since": candidate.operator.since,
         "until": candidate.until,
+        "becomes": target(candidate.operator) if candidate.asked else None,
         "runs_by": GRADES[suits.grades[0]] if suits.grades else None,
         "dtypes": None if suits.dtypes is None else sorted(suits.dtypes),
         "owner": candidate.owner,
@@ -185,7 +188,7 @@ def _print(told: dict[str, Any]) -> None:
     rows = [
         (
             "used" if c["plugin"] == told["winner"] else f"lost by rule {c['lost_by_rule']}" if c["lost_by_rule"] else "",
-            c["provider"],
+            c["provider"] + (f": {c['becomes']}" if c["becomes"] else ""),
             f"{c['since']}..{'' if c['until'] is None else c['until']}",
             " for ".join(filter(None, (c["runs_by"], ", ".join(c["dtypes"] or ())))) or "-",
             "owner" if c["owner"] else "",
