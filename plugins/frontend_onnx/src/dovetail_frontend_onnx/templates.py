@@ -5,7 +5,7 @@ is called.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -378,23 +378,25 @@ def _attribute_value(proto: AttributeProto, context: Context) -> Any:
 
 def _convert(kind: int, value: Any, context: Context) -> Any:
     """A value of a singular kind, or a tuple for a repeated one."""
-    if kind in (_KIND.FLOAT, _KIND.INT):
-        return value
-    if kind in (_KIND.FLOATS, _KIND.INTS):
-        return tuple(value)
-    if kind == _KIND.STRING:
-        return value.decode("utf-8", "surrogateescape")
-    if kind == _KIND.TENSOR:
-        return read_tensor(value, context)
-    if kind == _KIND.GRAPH:
-        return read_graph(value, context)
-    if kind == _KIND.SPARSE_TENSOR:
-        return read_sparse(value, context)
-    if kind == _KIND.TYPE_PROTO:
-        return _type_text(value)
-    return tuple(_convert(_SINGULAR[kind], item, context) for item in value)
+    convert = _CONVERT.get(kind)
+    if convert is not None:
+        return convert(value, context)
+    convert = _CONVERT[_SINGULAR[kind]]
+    return tuple(convert(item, context) for item in value)
 
 
+# In tables, because protobuf looks the numbers of an enumeration up by a call of Python.
+_CONVERT: dict[int, Callable[[Any, Context], Any]] = {
+    _KIND.FLOAT: lambda value, _: value,
+    _KIND.INT: lambda value, _: value,
+    _KIND.FLOATS: lambda values, _: tuple(values),
+    _KIND.INTS: lambda values, _: tuple(values),
+    _KIND.STRING: lambda value, _: value.decode("utf-8", "surrogateescape"),
+    _KIND.TENSOR: read_tensor,
+    _KIND.GRAPH: read_graph,
+    _KIND.SPARSE_TENSOR: read_sparse,
+    _KIND.TYPE_PROTO: lambda value, _: _type_text(value),
+}
 _SINGULAR: dict[int, int] = {
     _KIND.STRINGS: _KIND.STRING,
     _KIND.TENSORS: _KIND.TENSOR,
