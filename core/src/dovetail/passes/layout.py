@@ -140,7 +140,8 @@ def _resolved(config: LayerConfig, layout: Layout) -> LayerConfig:
 
 
 def _way(node: Node, rank: int, config: LayerConfig, graph: Graph) -> _Way:
-    wants = tuple((name, layout, graph.types[name].nbytes) for name, layout in _wants(node, config))
+    wanted = ((name, layout) for name, layout in _wants(node, config) if name not in graph.constants)
+    wants = tuple((name, layout, graph.types[name].nbytes) for name, layout in wanted)
     writes = {name: frozenset({layout}) for name, layout in zip(node.writes, config.outputs, strict=True)}
     return _Way(config, rank, wants, writes)
 
