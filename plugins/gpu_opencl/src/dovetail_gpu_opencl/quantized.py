@@ -16,7 +16,11 @@ from dovetail_gpu_opencl.broadcast import Access, access_to
 from dovetail_gpu_opencl.launch import Argument, Constant, Read
 from dovetail_gpu_opencl.source import C_TYPES
 
-__all__ = ["Steps", "Unfit", "given", "load", "stored_bounds"]
+__all__ = ["WHOLE", "Steps", "Unfit", "given", "relus_before", "stored_bounds"]
+
+WHOLE = "(({0}) + 12582912.0f - 12582912.0f)"
+"""A float rounded to a whole number, halves to even, where it is below 2^22; greater ones stay so great. Drivers for CPUs compute
+their rint one element at a time."""
 
 NUMBERS = "qn"
 """The argument with the numbers of all steps."""
@@ -77,7 +81,7 @@ class Steps:
         scale, zero, least, most = (self.number(x) for x in stored_bounds(scaling))
         for vec, lines in self.lines.items():
             v = vector(vec)
-            lines.append(f"  s = rint(s / {scale}) + {zero}; s = s == s ? s : ({v})(0);\n")
+            lines.append(f"  s = {WHOLE.format(f's / {scale}')} + {zero}; s = s == s ? s : ({v})(0);\n")
             lines.append(f"  s = s < {least} ? ({v})({least}) : s; s = s > {most} ? ({v})({most}) : s;\n")
             if not last:
                 lines.append(f"  s = (s - {zero}) * {scale};\n")

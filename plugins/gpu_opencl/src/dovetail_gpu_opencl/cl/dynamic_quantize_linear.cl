@@ -1,5 +1,6 @@
 // find_range: scale and zero point that spread the range of src, 0 included, over 0 to 255; 1 / 255 when there is none.
 // dynamic_quantize_linear: dst = saturate(round(src / scale) + zero), halves to even.
+// What is small is quantized by find_range itself, by one work item: the first `quantized` elements.
 //
 // A work item of dynamic_quantize_linear computes RUN elements.
 // NDRange: (GROUP), local size GROUP, a power of two; (size / RUN, rounded up to the local size).
@@ -14,8 +15,17 @@ typedef struct __attribute__((packed)) {
   float8 v;
 } PACKED;
 
+static void quantize(__global const float* restrict src, __global uchar* restrict dst, const float divisor, const float shift,
+                     const int first, const int last) {
+  // Rounded to a whole number by a sum, where it is not too large anyway: drivers for CPUs compute rint one element at a time.
+  for (int o = first; o < last; ++o) {
+    const float y = src[o] / divisor + 12582912.0f - 12582912.0f + shift;
+    dst[o] = (uchar)clamp(y == y ? y : 0.0f, 0.0f, 255.0f);
+  }
+}
+
 __kernel void find_range(__global const float* restrict src, __global float* restrict scale, __global uchar* restrict zero,
-                         const int size) {
+                         __global uchar* restrict dst, const int size, const int quantized) {
   const int lane = get_local_id(0);
   float low = 0, high = 0;
   int i = lane;
@@ -61,15 +71,12 @@ __kernel void find_range(__global const float* restrict src, __global float* res
     const float z = rint(fmin(fmax(-low / s, 0.0f), 255.0f));
     scale[0] = s;
     zero[0] = convert_uchar_sat(z);
+    quantize(src, dst, s, zero[0], 0, quantized);
   }
 }
 
 __kernel void dynamic_quantize_linear(__global const float* restrict src, __global const float* restrict scale,
                                       __global const uchar* restrict zero, __global uchar* restrict dst, const int size) {
   const int first = get_global_id(0) * RUN, last = min(first + RUN, size);
-  const float divisor = scale[0], shift = zero[0];
-  for (int o = first; o < last; ++o) {
-    const float y = rint(src[o] / divisor) + shift;
-    dst[o] = (uchar)clamp(y == y ? y : 0.0f, 0.0f, 255.0f);
-  }
+  quantize(src, dst, scale[0], zero[0], first, last);
 }

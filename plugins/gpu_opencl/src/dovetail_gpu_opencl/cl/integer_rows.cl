@@ -21,7 +21,7 @@
 //
 // Sizes are arguments, so that all sizes share a program: drivers for CPUs take long to build one.
 //
-// Tunables: ROWS. VEC is 8, COLS = 16.
+// Tunables: ROWS, SPAN. VEC is 8, COLS = 16.
 #ifndef X
 #define X uchar
 #define W char
@@ -41,6 +41,7 @@
 #endif
 #ifndef ROWS
 #define ROWS 6
+#define SPAN 4
 #endif
 #ifndef POST_ARGS
 #define POST_ARGS
@@ -94,6 +95,11 @@ static void fill(short* x, __global const X* s, const int first, const int last,
   int k = 0;
   for (; k < first; ++k) x[k] = 0;
   for (; k + 16 <= last; k += 16) ((PACKED_SHORT*)(x + k))->v = convert_short16(((__global const PACKED_X*)(s + k))->v) - zero;
+  if (k < last && last - first > 16) {
+    k = last - 16;
+    ((PACKED_SHORT*)(x + k))->v = convert_short16(((__global const PACKED_X*)(s + k))->v) - zero;
+    k = last;
+  }
   for (; k < last; ++k) x[k] = (short)(s[k] - zero);
   for (; k < depth + (depth & 1); ++k) x[k] = 0;
 }
@@ -103,27 +109,34 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
                            const int IH, const int IW, const int OH, const int OW, const int KH, const int KW,
                            const int STRIDE_Y, const int STRIDE_X, const int DILATION_Y, const int DILATION_X,
                            const int PAD_Y, const int PAD_X, const int TAPS, const int O_P, const int O_N RESULT_ARGS POST_ARGS) {
-  const int MG = M / GROUPS, BLOCKS = (MG + COLS - 1) / COLS;
+  const int MG = M / GROUPS, BLOCKS = (MG + COLS - 1) / COLS, SPANS = (BLOCKS + SPAN - 1) / SPAN;
   const int pixel = get_global_id(0) * ROWS;
-  const int block = get_global_id(1);
+  const int span = get_global_id(1);
   const int z = get_global_id(2);
-  const int group = block / BLOCKS, n0 = (block % BLOCKS) * COLS, length = TAPS * C;
+  const int group = span / SPANS, block = span % SPANS * SPAN, count = min(SPAN, BLOCKS - block);
+  const int length = TAPS * C, pairs = (length + 1) / 2, line = pairs * (2 * COLS), depths = KH * (KW / TAPS) * line;
   __global const X* image = src + A_BATCH(z);
-  __global const W* w = wei + WEI_AT(z) + block * (KH * (KW / TAPS) * ((length + 1) / 2) * (2 * COLS));
+  __global const W* w = wei + WEI_AT(z) + (group * BLOCKS + block) * depths;
   int y0[ROWS], x0[ROWS];
   short zero[ROWS];
-  int8 low[ROWS], high[ROWS];
+  int py = pixel / OW, px = pixel % OW;
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
-    const int p = min(pixel + r, OH * OW - 1);
-    y0[r] = p / OW * STRIDE_Y - PAD_Y;
-    x0[r] = p % OW * STRIDE_X - PAD_X;
-    zero[r] = X_ZERO(z, p);
-    low[r] = high[r] = (int8)(0);
+    y0[r] = py * STRIDE_Y - PAD_Y;
+    x0[r] = px * STRIDE_X - PAD_X;
+    zero[r] = X_ZERO(z, py * OW + px);
+    const int more = pixel + r + 1 < OH * OW;
+    px += more;
+    py += px == OW;
+    px = px == OW ? 0 : px;
   }
+  int8 sums[SPAN][ROWS][2];
+  for (int i = 0; i < count; ++i)
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) sums[i][r][0] = sums[i][r][1] = (int8)(0);
   short x[ROWS][CHUNK] __attribute__((aligned(32)));
   for (int ky = 0; ky < KH; ++ky)
-    for (int kx = 0; kx < KW; kx += TAPS)
+    for (int kx = 0; kx < KW; kx += TAPS, w += line)
       for (int k0 = 0; k0 < length; k0 += CHUNK) {
         const int depth = min(CHUNK, length - k0);
 #pragma unroll
@@ -134,44 +147,51 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
           fill(x[r], image + ((iy * IW + ix) * GROUPS + group) * C + k0, clamp(first, 0, depth), clamp(last, 0, depth), depth,
                zero[r]);
         }
-        for (int k = 0; k < (depth + 1) / 2; ++k) {
-          const short16 w0 = convert_short16(((__global const PACKED_W*)w)->v);
-          const short16 w1 = convert_short16(((__global const PACKED_W*)(w + 16))->v);
-          w += 2 * COLS;
+        for (int i = 0; i < count; ++i) {
+          __global const W* wk = w + i * depths + k0 * COLS;
+          int8 low[ROWS], high[ROWS];
 #pragma unroll
           for (int r = 0; r < ROWS; ++r) {
-            const short16 pair = as_short16((int8)(as_int(((const short2*)x[r])[k])));
-            low[r] += PAIRS(pair, w0);
-            high[r] += PAIRS(pair, w1);
+            low[r] = sums[i][r][0];
+            high[r] = sums[i][r][1];
+          }
+          for (int k = 0; k < (depth + 1) / 2; ++k) {
+            const short16 w0 = convert_short16(((__global const PACKED_W*)wk)->v);
+            const short16 w1 = convert_short16(((__global const PACKED_W*)(wk + 16))->v);
+            wk += 2 * COLS;
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) {
+              const short16 pair = as_short16((int8)(as_int(((const short2*)x[r])[k])));
+              low[r] += PAIRS(pair, w0);
+              high[r] += PAIRS(pair, w1);
+            }
+          }
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r) {
+            sums[i][r][0] = low[r];
+            sums[i][r][1] = high[r];
           }
         }
       }
-  const int cols = min(COLS, MG - n0), first = group * MG + n0;
-#ifdef STORE_SUMS
-  if (O_N == 1 && cols == COLS) {
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-      const int o = z * (M * OH * OW) + (pixel + r) * O_P + first;
-      if (pixel + r < OH * OW) {
-        STORE_SUMS(o, low[r] + BIASES(first), first);
-        STORE_SUMS(o + VEC, high[r] + BIASES(first + VEC), first + VEC);
-      }
-    }
-    return;
-  }
-#endif
-  int s[ROWS][COLS] __attribute__((aligned(32)));
-#pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
-    *(int8*)s[r] = low[r];
-    *(int8*)(s[r] + VEC) = high[r];
-  }
   const int rows = min(ROWS, OH * OW - pixel);
-  for (int c = 0; c < cols; ++c) {
-    const int n = first + c;
-    for (int r = 0; r < rows; ++r) {
-      const int m = pixel + r, o = z * (M * OH * OW) + m * O_P + n * O_N;
-      STORE_SUM(o, s[r][c] + BIAS(n), z, m, n);
+  for (int i = 0; i < count; ++i) {
+    const int n0 = (block + i) * COLS, cols = min(COLS, MG - n0), first = group * MG + n0;
+#ifdef STORE_SUMS
+    if (O_N == 1 && cols == COLS) {
+      for (int r = 0; r < rows; ++r) {
+        const int o = z * (M * OH * OW) + (pixel + r) * O_P + first;
+        STORE_SUMS(o, sums[i][r][0] + BIASES(first), first);
+        STORE_SUMS(o + VEC, sums[i][r][1] + BIASES(first + VEC), first + VEC);
+      }
+      continue;
+    }
+#endif
+    for (int c = 0; c < cols; ++c) {
+      const int n = first + c;
+      for (int r = 0; r < rows; ++r) {
+        const int m = pixel + r, o = z * (M * OH * OW) + m * O_P + n * O_N;
+        STORE_SUM(o, ((const int*)sums[i][r])[c] + BIAS(n), z, m, n);
+      }
     }
   }
 }

@@ -88,7 +88,9 @@ class IntegerConvRows(IntegerConv):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         zero, bias = read(node, self.ports.first_zero), read(node, self.ports.bias)
-        return windows_launches(node, self.sizes(node), self._shifted(node), zero, bias, self.result(node))
+        return windows_launches(
+            self.caps.compute_units, node, self.sizes(node), self._shifted(node), zero, bias, self.result(node)
+        )
 
     def _shifted(self, node: TypedNode) -> NDArray[np.integer]:
         """The weights less their zero points."""
@@ -101,11 +103,11 @@ class IntegerConvRows(IntegerConv):
 
 
 def windows_configurations(node: TypedNode) -> Sequence[LayerConfig]:
-    """Channels innermost on both sides, or plain, which costs as much as a reorder."""
+    """Channels innermost on both sides, or plain, which is slower than a reorder."""
     rest, (src, dst) = (PLAIN,) * (len(node.inputs) - 1), (node.inputs[0], node.outputs[0])
     assert src is not None
     layouts = (NHWC, PLAIN) if dst.rank > 2 else (PLAIN,)
-    cost = {NHWC: 0, PLAIN: 1}
+    cost = {NHWC: 0, PLAIN: 2}
     return [LayerConfig((a, *rest), (b,), cost=src.nbytes * cost[a] + dst.nbytes * cost[b]) for a in layouts for b in layouts]
 
 
@@ -116,9 +118,15 @@ def row_defines(x: str, w: str, *, has_zero: bool = True, has_bias: bool) -> dic
 
 
 def windows_launches(
-    node: TypedNode, numbers: Mapping[str, int], weights: NDArray[np.integer], zero: Argument, bias: Argument, result: Result
+    units: int,
+    node: TypedNode,
+    numbers: Mapping[str, int],
+    weights: NDArray[np.integer],
+    zero: Argument,
+    bias: Argument,
+    result: Result,
 ) -> tuple[Launch, ...]:
-    """The launches of a convolution by weights [M, C, *K] in whole numbers."""
+    """The launches of a convolution by weights [M, C, *K] in whole numbers, on so many compute units."""
     src, dst = node.inputs[0], node.outputs[0]
     assert src is not None
     if not dst.size:
@@ -131,9 +139,9 @@ def windows_launches(
     given = Read(node.node.inputs[0])
     channels, pixels = src.dims[1], int(np.prod(src.dims[2:]))
     if src.layout != PLAIN or 1 in (channels, pixels):
-        return (sums.launch(defines, result, given, wei, zero, bias, Write(node.node.outputs[0])),)
+        return (sums.launch(units, defines, result, given, wei, zero, bias, Write(node.node.outputs[0])),)
     scratch = Scratch(f"scratch:{node.name}:0", src.nbytes)
-    main = sums.launch(defines, result, scratch, wei, zero, bias, Write(node.node.outputs[0]))
+    main = sums.launch(units, defines, result, scratch, wei, zero, bias, Write(node.node.outputs[0]))
     return (channels_last(main, given, scratch, src.dims[0], channels, pixels), main)
 
 

@@ -110,7 +110,7 @@ class IntegerRows(IntegerGemm):
         result = result_of(node, self.ports, self.caps, IN_ROWS.places(product), VECTOR)
         sums = Sums.of_product(product.m, product.n, product.k, product.batch)
         values = (Read(names[0]), wei, read(node, self.ports.first_zero), Null(), Write(node.node.outputs[0]))
-        main = sums.launch(defines, result, *values)
+        main = sums.launch(self.caps.compute_units, defines, result, *values)
         if constant is not None or not product.k:
             return (main,)
         second = Read(product.b.name), read(node, self.ports.second_zero)

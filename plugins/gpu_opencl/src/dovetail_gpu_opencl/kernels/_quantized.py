@@ -36,7 +36,7 @@ from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result
 from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, pack_weights
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
-from dovetail_gpu_opencl.quantized import Steps, Unfit, given, relus_before, stored_bounds
+from dovetail_gpu_opencl.quantized import WHOLE, Steps, Unfit, given, relus_before, stored_bounds
 from dovetail_gpu_opencl.source import C_TYPES, assemble, vector_at
 
 __all__ = ["QUANTIZED"]
@@ -170,7 +170,7 @@ _ROUNDED = """static float value_1(const int s, const int n PARAMETERS) {
 }
 static float8 value_v(const int8 s, const int n PARAMETERS) {
   const float8 t = convert_float8(s) * LOAD(factor + n)ADDED_V;
-  float8 r = rint(t);
+  float8 r = WHOLE;
   // In float t is less than this away from where it should be, up to 1024, beyond what can be stored.
   if (any(!(fabs(fabs(t - r) - 0.5f) > 0.000244140625f)))
     for (int i = 0; i < 8; ++i) ((float*)&r)[i] = value_1(((const int*)&s)[i], n + i PASSED);
@@ -202,6 +202,7 @@ def _value(
         "PASSED", "".join(f", {name}" for name in arrays)
     )
     text = re.sub(r"LOAD\(([^)]*)\)", lambda m: f"({vector_at('float', VECTOR, m[1])})", text).replace("REAL", real)
+    text = text.replace("WHOLE", WHOLE.format("t"))
     types = {
         name: real if array.dtype == wide and name in ("unit", "divisor", "bias") else "float" for name, array in arrays.items()
     }
@@ -235,7 +236,7 @@ class QuantizedConv(QuantizedKernel):
         maps, channels = given(node, 1).dims[:2]
         sizes = spatial_defines(conv.geometry(given(node, 0), given(node, 1)))
         numbers = {"GROUPS": conv.group, "C": channels, "M": maps, **sizes}
-        return windows_launches(node, numbers, factors.weights, factors.zero, bias, result)
+        return windows_launches(self.caps.compute_units, node, numbers, factors.weights, factors.zero, bias, result)
 
     def _conv(self, node: TypedNode) -> Conv:
         main = self.op(node).main
@@ -298,7 +299,7 @@ class QuantizedMatMul(QuantizedKernel):
         sums = Sums.of_product(m, n, k, 1)
         defines = row_defines(C_TYPES[given(node, 0).dtype], c_type, has_bias=not isinstance(bias, Null))
         values = (Read(node.node.inputs[0]), wei, factors.zero, bias, Write(node.node.outputs[0]))
-        return (sums.launch(defines, result, *values),)
+        return (sums.launch(self.caps.compute_units, defines, result, *values),)
 
 
 # --- elements --------------------------------------------------------------------------------------------------------

@@ -2,10 +2,13 @@
 
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, group_size, spread
-from dovetail_gpu_opencl.launch import Launch, Read, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 
 __all__ = ["KERNELS"]
+
+_AT_ONCE = 32768
+"""Elements that one work item of a CPU finds the range of and quantizes: sharing them out costs as much as it gains."""
 
 
 class DynamicQuantize(CLKernel):
@@ -25,11 +28,13 @@ class DynamicQuantize(CLKernel):
         src, (dst, scale, zero) = Read(node.node.inputs[0]), node.node.outputs
         work, local = spread(ceil_div(size, run), self.caps, 1 if run > 1 else 128)
         file = "dynamic_quantize_linear.cl"
-        exact = self.caps.exact_options
-        return (
-            Launch(file, source, "find_range", (src, Write(scale), Write(zero), *ints(size)), (group,), (group,), exact),
-            Launch(file, source, self.name, (src, Read(scale), Read(zero), Write(dst), *ints(size)), work, local, exact),
-        )
+        exact, at_once = self.caps.exact_options, size <= _AT_ONCE and self.caps.kind == "CPU"
+        arguments: tuple[Argument, ...] = (src, Write(scale), Write(zero), Write(dst), *ints(size, size if at_once else 0))
+        found = Launch(file, source, "find_range", arguments, (group,), (group,), exact)
+        if at_once:
+            return (found,)
+        quantized: tuple[Argument, ...] = (src, Read(scale), Read(zero), Write(dst), *ints(size))
+        return (found, Launch(file, source, self.name, quantized, work, local, exact))
 
 
 KERNELS = (DynamicQuantize(),)

@@ -7,6 +7,7 @@ from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, Runs
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write
 from dovetail_gpu_opencl.narrow import VALUES, largest
+from dovetail_gpu_opencl.quantized import WHOLE
 from dovetail_gpu_opencl.source import C_TYPES, assemble, storage
 
 __all__ = ["KERNELS"]
@@ -47,7 +48,7 @@ class Quantize(CLKernel):
             **storage(dst.dtype, "Q"),
             **runs.defines(self.caps),
             "PRECISE(x)": precise,
-            "WHOLE(x)": "rint(x)" if dst.dtype.is_integer else "(x)",
+            "WHOLE(x)": WHOLE.format("(x)") if dst.dtype.is_integer else "(x)",
             "SATURATED(x)": f"({saturated(dst.dtype, saturate)})",
         }
         zero: Argument = Read(names[2]) if len(names) > 2 and names[2] else Null()
