@@ -203,12 +203,12 @@ LOW = frozenset({DType.FLOAT32, DType.BFLOAT16})
 def require_data(node: TypedNode, dtypes: frozenset[DType], parameters: Sequence[int] = ()) -> None:
     """Raise `Refused` unless everything that the node touches, parameters left aside, is of the types and has elements."""
     inputs = [t for index, t in enumerate(node.inputs) if index not in parameters]
-    for tensor in (*inputs, *node.outputs, *node.operands):
-        if tensor is not None and tensor.dtype not in dtypes:
+    for tensor in filter(None, (*inputs, *node.outputs, *node.operands)):
+        if tensor.dtype not in dtypes:
             raise Refused(Reason.DTYPE, f"{tensor.dtype}; accepted: {', '.join(sorted(d.value for d in dtypes))}")
-        if tensor is not None and tensor.dtype is DType.BFLOAT16 and not library().has_bfloat16:
+        if tensor.dtype is DType.BFLOAT16 and not library().has_bfloat16:
             raise Refused(Reason.CAPABILITY, "this CPU has no instructions for bfloat16")
-        if tensor is not None and not tensor.size:
+        if 0 in tensor.dims:
             raise Refused(Reason.SHAPE, "no elements")
     if len(node.outputs) != 1 or not node.node.outputs[0]:
         raise Refused(Reason.OPERATOR, "more than one output")

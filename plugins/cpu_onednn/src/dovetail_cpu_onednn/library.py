@@ -45,7 +45,7 @@ def load(path: str = "") -> Onednn | Unavailable:
                 return Unavailable(f"this process uses oneDNN from {name}, not {wanted}", "one library for each process")
             return found
         problems = []
-        for candidate in [wanted] if wanted else list(_candidates()):
+        for candidate in [wanted] if wanted else _candidates():
             answer = _open(candidate)
             if isinstance(answer, Onednn):
                 _loaded[candidate] = answer
@@ -70,7 +70,7 @@ def _candidates() -> Iterator[str]:
             path = Path(sys.prefix) / folder / name
             if path.is_file():
                 yield str(path)
-    from ctypes.util import find_library  # here, because it is slow to import and seldom needed
+    from ctypes.util import find_library  # here, because it is seldom needed, slow to import, and starts programs
 
     yield find_library("dnnl") or _NAMES[0]
 
