@@ -1,6 +1,8 @@
 """Operator attributes: the types they may have, and reading them from a model file."""
 
 import dataclasses
+import functools
+import operator
 import reprlib
 import types
 import typing
@@ -41,13 +43,18 @@ class AttributeText(str):
 
 @dataclass(frozen=True, slots=True)
 class AttributeSpec:
-    """One attribute: name, how its type reads, whether it is required, its default, and whether None means "left out"."""
+    """One attribute: name, how its type reads, whether it is required, its default, and whether None means "left out".
+
+    `kind` is the type that its values have in Python, `items` that of their elements.
+    """
 
     name: str
     type_name: str
     required: bool
     default: Any
     optional: bool
+    kind: type
+    items: frozenset[type] | None
 
     def is_default(self, value: Any) -> bool:
         """True when `value` equals the default."""
@@ -55,14 +62,19 @@ class AttributeSpec:
 
     def read(self, value: Any) -> Any:
         """`value` from a model file as this attribute's type. Raises `OperatorError`."""
+        # Read for every node of every model: nearly all values have their type already.
+        found = type(value)
+        if found is self.kind and (self.items is None or self.items.issuperset(map(type, value))):
+            return value
         if value is None and self.optional:
             return None
         try:
             return _READERS[self.type_name](value.read(self.type_name) if isinstance(value, AttributeText) else value)
         except (TypeError, ValueError, OverflowError, UsageError):
-            shown = reprlib.repr(value)
+            accepted = self.type_name + " | None" * self.optional
             raise OperatorError(
-                f"attribute {self.name!r} is {shown} ({type(value).__name__}); accepted: {self.type_name}"
+                f"attribute {self.name!r} is {reprlib.repr(value)} ({type(value).__name__}); accepted: {accepted}",
+                hint=f"give {_EXAMPLES[self.type_name]}",
             ) from None
 
 
@@ -85,7 +97,8 @@ def _spec(cls: type, item: "dataclasses.Field[Any]", hint: Any) -> AttributeSpec
             hint=f"accepted: {', '.join(_READERS)}, each also with '| None'; write ClassVar[...] for what is no attribute",
         )
     required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
-    return AttributeSpec(item.name, name, required, None if required else item.default, len(kinds) < len(arguments))
+    default = None if required else item.default
+    return AttributeSpec(item.name, name, required, default, len(kinds) < len(arguments), _KINDS[name], _ITEMS.get(name))
 
 
 def _type_name(kind: Any) -> str | None:
@@ -103,23 +116,47 @@ def _type_name(kind: Any) -> str | None:
 
 def read_attributes(cls: "type[Operator]", given: Mapping[str, Any]) -> dict[str, Any]:
     """Constructor arguments for `cls` from raw attributes. Raises `OperatorError` for a missing, unknown or mistyped one."""
-    unknown = [name for name in given if name not in cls.attributes]
-    if unknown:
-        raise OperatorError(f"unknown attribute {unknown[0]!r}", hint=did_you_mean(unknown[0], cls.attributes))
-    missing = [spec.name for spec in cls.attributes.values() if spec.required and given.get(spec.name) is None]
-    if missing:
-        raise OperatorError(f"the required attribute {missing[0]!r} is missing")
-    return {name: cls.attributes[name].read(value) for name, value in given.items()}
+    specs = cls.attributes
+    for name in given:
+        if name not in specs:
+            raise OperatorError(
+                f"unknown attribute {name!r}", hint=did_you_mean(name, specs) or f"known: {', '.join(specs) or 'none'}"
+            )
+    values = {name: specs[name].read(value) for name, value in given.items()}
+    for name in cls._required:
+        if name not in values:
+            raise OperatorError(f"the required attribute {name!r} is missing", hint=f"give {_EXAMPLES[specs[name].type_name]}")
+    return values
+
+
+def check_construction(cls: Any) -> None:
+    """Let the constructor of a freshly made operator class read its arguments as attributes of their types.
+
+    It raises `OperatorError` naming operator and attribute for a missing, unknown or mistyped one, and for values without name.
+    """
+    assign = cls.__init__
+
+    @functools.wraps(assign)
+    def construct(self: Any, /, *positional: Any, **given: Any) -> None:
+        try:
+            if positional:
+                shown = reprlib.repr(positional[0])
+                raise OperatorError(f"got {shown} without a name", hint=f"give attributes by name: {', '.join(cls.attributes)}")
+            values = read_attributes(cls, given)
+        except OperatorError as error:
+            raise OperatorError(f"operator {cls.op_type}: {error.message}", hint=error.hint) from None
+        assign(self, **values)
+
+    cls._assign, cls.__init__ = assign, construct
 
 
 def _int(value: Any) -> int:
-    if isinstance(value, (bool, int, np.integer)):
-        return int(value)
-    raise TypeError
+    return int(value) if isinstance(value, np.bool_) else operator.index(value)
 
 
 def _float(value: Any) -> float:
-    if isinstance(value, (int, float, np.integer, np.floating)):
+    # Numbers of any library have the method, and strings, for which float() works too, have not.
+    if hasattr(value, "__float__") and np.ndim(value) == 0:
         return float(value)
     raise TypeError
 
@@ -128,7 +165,7 @@ def _str(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, str):
-        return value
+        return str(value)
     raise TypeError
 
 
@@ -175,3 +212,34 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "NDArray": _array,
     "Graph": _graph,
 }
+
+_KINDS: dict[str, type] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": bool,
+    "DType": DType,
+    "tuple[int, ...]": tuple,
+    "tuple[float, ...]": tuple,
+    "tuple[str, ...]": tuple,
+    "NDArray": np.ndarray,
+    "Graph": Graph,
+}
+"""The type that values of the attribute have once they are read."""
+
+_ITEMS = {f"tuple[{item.__name__}, ...]": frozenset({item}) for item in (int, float, str)}
+"""That of the elements of such a value."""
+
+_EXAMPLES: dict[str, str] = {
+    "int": "a whole number, such as 2",
+    "float": "a number, such as 0.5",
+    "str": 'a string, such as "linear"',
+    "bool": "True or False",
+    "DType": 'a data type, such as DType.FLOAT32 or "float32"',
+    "tuple[int, ...]": "a tuple or list of whole numbers, such as (1, 2)",
+    "tuple[float, ...]": "a tuple or list of numbers, such as (0.5, 2.0)",
+    "tuple[str, ...]": 'a tuple or list of strings, such as ("a", "b")',
+    "NDArray": "a NumPy array, such as numpy.array([1, 2])",
+    "Graph": "a Graph, such as GraphBuilder.graph() gives",
+}
+"""What to write instead of a value of another type."""

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
-from dovetail._attributes import AttributeSpec, attribute_specs, read_attributes
+from dovetail._attributes import AttributeSpec, attribute_specs, check_construction, read_attributes
 from dovetail._decorator import operator
 from dovetail._host_kernel import HostConfig, HostKernel, KernelRefused, PortConfig
 from dovetail._kernel_sources import KernelSource, OpenCLKernel
@@ -92,7 +92,8 @@ class Operator:
 
     Attribute types: `int`, `float`, `str`, `bool`, `DType`, `tuple[int, ...]`, `tuple[float, ...]`, `tuple[str, ...]`,
     `NDArray`, `Graph`, each of them `| None` for "may be left out". An attribute without a default is required.
-    Check them in `__post_init__` and raise `OperatorError`; node and file are added to the message on the way out.
+    Values are read as their types (a list becomes a tuple, a NumPy number a plain one); what is missing, unknown or of another
+    type raises `OperatorError`. Check the rest in `__post_init__` and raise the same; node and file are added on the way out.
     """
 
     domain: ClassVar[str] = ""
@@ -126,6 +127,8 @@ class Operator:
     stem: ClassVar[str] = "operator"
     attributes: ClassVar[Mapping[str, AttributeSpec]] = {}
     _graphs: ClassVar[tuple[str, ...]] = ()
+    _required: ClassVar[tuple[str, ...]] = ()
+    _assign: ClassVar[Callable[..., None]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -139,8 +142,12 @@ class Operator:
         _drop_what_described_another_reference(cls)
         cls.inputs = parse_ports(cls, "inputs")
         cls.outputs = parse_ports(cls, "outputs")
+        own_constructor = "__init__" in cls.__dict__
         dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
         cls.attributes = attribute_specs(cls)
+        cls._required = tuple(name for name, spec in cls.attributes.items() if spec.required)
+        if not own_constructor:
+            check_construction(cls)
         cls._graphs = tuple(name for name, spec in cls.attributes.items() if spec.type_name == "Graph")
 
     # --- what an author writes -------------------------------------------------------------------------------------
@@ -257,7 +264,9 @@ class Operator:
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> "Operator":
         """An instance from the attributes of a model file. Raises `OperatorError` for a missing, unknown or mistyped one."""
-        return cls(**read_attributes(cls, attributes))
+        made = cls.__new__(cls)
+        made._assign(**read_attributes(cls, attributes))
+        return made
 
     @classmethod
     def check(cls, inputs: Sequence[TensorType | None], outputs: int) -> None:
