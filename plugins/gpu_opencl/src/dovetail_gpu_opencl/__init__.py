@@ -8,6 +8,7 @@ from typing import Any
 
 from dovetail.device import Device, DeviceInfo, Unavailable
 from dovetail.hookspecs import hookimpl
+from dovetail_gpu_opencl import driver_caches
 
 __all__ = ["dovetail_api", "dovetail_device_info", "dovetail_device_open"]
 
@@ -17,6 +18,7 @@ dovetail_api = "1.0"
 @hookimpl
 def dovetail_device_info(config: Mapping[str, Any]) -> Sequence[DeviceInfo] | Unavailable:
     """All OpenCL devices, or why there is none."""
+    driver_caches.provide()
     try:
         from dovetail_gpu_opencl.discovery import device_infos
     except ImportError as error:

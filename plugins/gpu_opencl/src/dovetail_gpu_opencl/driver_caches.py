@@ -1,0 +1,41 @@
+"""Where pyopencl and PoCL keep what they compile: without a folder that they can write, PoCL has no device and no compiler."""
+
+import atexit
+import os
+import shutil
+import tempfile
+
+__all__ = ["provide"]
+
+_ROOM = 8 << 20
+"""Bytes that a disk must have left: one kernel takes PoCL some 100 kB."""
+
+
+def provide() -> None:
+    """Where the user's cache folder cannot be written, or its disk is full: leave pyopencl's cache out, and give PoCL a folder
+    that goes with the process. What the environment says already stays. Takes effect before pyopencl is imported.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    if not _is_usable(os.path.join(home, "pytools")):
+        os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    if "POCL_CACHE_DIR" not in os.environ and not _is_usable(os.path.join(home, "pocl", "kcache")):
+        try:
+            folder = tempfile.mkdtemp(prefix="dovetail-pocl-")
+        except OSError:  # nothing can be written anywhere: the driver will say so
+            return
+        os.environ["POCL_CACHE_DIR"] = folder
+        atexit.register(_remove, folder, os.getpid())
+
+
+def _is_usable(folder: str) -> bool:
+    """Whether files can be made in the folder, or in the one in which it would have to be made."""
+    while not os.path.lexists(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK | os.X_OK) or not os.path.isdir(folder):
+        return False
+    return shutil.disk_usage(folder).free >= _ROOM
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # not in a child
+        shutil.rmtree(folder, ignore_errors=True)
