@@ -1,11 +1,11 @@
 """A graph for each operation: name -> (openvino model, inputs). Odd sizes, seeded; used by several tests."""
 
+import runpy
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import openvino as ov
 from openvino import (
     opset1,
     opset3,
@@ -25,52 +25,12 @@ from openvino import (
 )
 from openvino.utils.node_factory import NodeFactory
 
-RNG = np.random.default_rng(11)
+_GRAPHS = runpy.run_path(str(Path(__file__).with_name("_graphs.py")))
+Operation, f, i, c, b, RNG = (_GRAPHS[name] for name in ("Operation", "f", "i", "c", "b", "RNG"))
+FURTHER = runpy.run_path(str(Path(__file__).with_name("_sequences.py")))["FAMILIES"]
 
 
-@dataclass(frozen=True)
-class Operation:
-    """`build` makes the nodes that are results from the parameters; `feeds` are the inputs."""
-
-    name: str
-    build: Callable[..., Any]
-    feeds: tuple[Any, ...]
-    open: bool = False
-    reference: bool = False  # compared with openvino's own evaluation, because its CPU plugin refuses or deviates
-
-    def model(self) -> ov.Model:
-        """The graph; with `open`, all dimensions of the inputs are."""
-        parameters = []
-        for index, feed in enumerate(self.feeds):
-            shape = ov.PartialShape([-1] * feed.ndim) if self.open else ov.PartialShape(feed.shape)
-            parameters.append(opset13.parameter(shape, feed.dtype, name=f"in{index}"))
-        built = self.build(*parameters)
-        nodes = built if isinstance(built, list) else [built]
-        outputs = [out for node in nodes for out in (node.outputs() if hasattr(node, "outputs") else [node])]
-        return ov.Model([opset13.result(out) for out in outputs], parameters, self.name)
-
-
-def f(*shape: int, low: float = -2.0, high: float = 2.0) -> Any:
-    """Random float32."""
-    return RNG.uniform(low, high, shape).astype(np.float32)
-
-
-def i(*shape: int, low: int = -5, high: int = 6, dtype: Any = np.int32) -> Any:
-    """Random integers."""
-    return RNG.integers(low, high, shape).astype(dtype)
-
-
-def c(value: Any, dtype: Any = np.int64) -> Any:
-    """A constant."""
-    return opset13.constant(np.array(value, dtype))
-
-
-def b(*shape: int) -> Any:
-    """Random bools."""
-    return RNG.integers(0, 2, shape).astype(bool)
-
-
-def _unary() -> Iterable[Operation]:
+def _unary() -> Iterable[Any]:
     names = "abs asin asinh atan cos cosh erf exp floor ceiling negative relu sigmoid sign sin sinh tan tanh"
     for name in names.split():
         low, high = (-0.9, 0.9) if name.startswith("a") else (-2.0, 2.0)
@@ -113,7 +73,7 @@ def _unary() -> Iterable[Operation]:
     yield Operation("identity", opset16.identity, (f(3, 5),))
 
 
-def _binary() -> Iterable[Operation]:
+def _binary() -> Iterable[Any]:
     for name in ("add", "subtract", "multiply", "maximum", "minimum", "squared_difference", "divide", "mod", "floor_mod"):
         yield Operation(name, getattr(opset1, name), (f(2, 3, 5), f(3, 1, low=0.5)))
     for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
@@ -134,14 +94,14 @@ def _binary() -> Iterable[Operation]:
     yield Operation("select", opset1.select, (b(4, 3), f(4, 3), f(3)))
 
 
-def _matrices() -> Iterable[Operation]:
+def _matrices() -> Iterable[Any]:
     yield Operation("matmul", lambda x, y: opset1.matmul(x, y, False, False), (f(2, 3, 5), f(5, 7)))
     yield Operation("matmul transposed", lambda x, y: opset1.matmul(x, y, True, True), (f(2, 5, 3), f(7, 5)))
     yield Operation("matmul vector", lambda x, y: opset1.matmul(x, y, True, True), (f(5), f(7, 5)))
     yield Operation("einsum", lambda x, y: opset7.einsum([x, y], "bij,bkj->bik"), (f(2, 3, 5), f(2, 4, 5)))
 
 
-def _reductions() -> Iterable[Operation]:
+def _reductions() -> Iterable[Any]:
     for name in ("sum", "mean", "max", "min", "prod", "l1", "l2"):
         operator = getattr(opset4, f"reduce_{name}")
         yield Operation(f"reduce {name}", lambda x, op=operator: op(x, c([1, -1]), keep_dims=False), (f(2, 3, 5),))
@@ -156,7 +116,7 @@ def _reductions() -> Iterable[Operation]:
     yield Operation("cum sum", lambda x: opset3.cum_sum(x, c(1), exclusive=True, reverse=True), (f(2, 5),))
 
 
-def _windows() -> Iterable[Operation]:
+def _windows() -> Iterable[Any]:
     pair = ([2, 1], [1, 0], [0, 1], [1, 2])
     yield Operation("convolution", lambda x, w: opset1.convolution(x, w, *pair), (f(2, 3, 9, 8), f(4, 3, 3, 2)))
     yield Operation("convolution 1d", lambda x, w: opset1.convolution(x, w, [2], [1], [1], [1]), (f(2, 3, 9), f(4, 3, 3)))
@@ -204,7 +164,7 @@ def _windows() -> Iterable[Operation]:
     yield Operation("adaptive max", lambda x: [opset8.adaptive_max_pool(x, c([3, 4]), "i32").output(0)], (f(2, 3, 8, 7),))
 
 
-def _normalizations() -> Iterable[Operation]:
+def _normalizations() -> Iterable[Any]:
     for axes in ([2, 3], [1, 2, 3], [1]):
         yield Operation(f"mvn {axes}", lambda x, a=axes: opset6.mvn(x, c(a), True, 1e-5, "inside_sqrt"), (f(2, 3, 4, 5),))
     yield Operation("mvn outside", lambda x: opset6.mvn(x, c([2, 3]), True, 1e-2, "outside_sqrt"), (f(2, 3, 4, 5),))
@@ -221,7 +181,7 @@ def _normalizations() -> Iterable[Operation]:
     yield Operation("fake quantize", lambda x: opset1.fake_quantize(x, *ranges, 16), (f(2, 3, 5),))
 
 
-def _shapes() -> Iterable[Operation]:
+def _shapes() -> Iterable[Any]:
     yield Operation("reshape", lambda x: opset1.reshape(x, c([0, -1]), True), (f(2, 3, 5),))
     yield Operation("reshape plain", lambda x: opset1.reshape(x, c([3, -1]), False), (f(2, 3, 5),))
     yield Operation("squeeze", lambda x: opset1.squeeze(x, c([0, 2])), (f(1, 3, 1, 5),))
@@ -260,7 +220,7 @@ def _reversed_order(rank: int) -> Any:
     return opset1.squeeze(opset1.unsqueeze(opset1.reshape(opset1.convert(joined, "i32"), c([-1]), False), c(0)), c(0))
 
 
-def _slices() -> Iterable[Operation]:
+def _slices() -> Iterable[Any]:
     def opset1_reverse(x: Any, axes: Any, mode: str) -> Any:
         return NodeFactory("opset1").create("Reverse", [x, axes], {"mode": mode})
 
@@ -304,7 +264,7 @@ def _slices() -> Iterable[Operation]:
     yield Operation("reverse sequence", lambda x, n: opset1.reverse_sequence(x, n, 0, 1), (f(3, 5, 2), np.int32([2, 5, 1])))
 
 
-def _indices() -> Iterable[Operation]:
+def _indices() -> Iterable[Any]:
     yield Operation("gather", lambda x, n: opset1.gather(x, n, c(1)), (f(2, 5, 3), i(2, 4, low=0, high=5)))
     yield Operation("gather 8", lambda x, n: opset8.gather(x, n, c(-1), 0), (f(2, 5, 3), i(4, low=-3, high=3)))
     yield Operation("gather batch", lambda x, n: opset8.gather(x, n, c(1), 1), (f(2, 5, 3), i(2, 4, low=0, high=5)))
@@ -332,7 +292,7 @@ def _indices() -> Iterable[Operation]:
     yield Operation("top k index", lambda x: opset11.topk(x, c(3), 0, "max", "index"), (f(7, 3),))
 
 
-def _interpolations() -> Iterable[Operation]:
+def _interpolations() -> Iterable[Any]:
     def sizes(mode: str, transformation: str = "half_pixel", to: Any = (7, 4), **more: Any) -> Callable[[Any], Any]:
         given = {"mode": mode, "shape_calculation_mode": "sizes", "coordinate_transformation_mode": transformation, **more}
         return lambda x: opset11.interpolate(x, c(to), axes=c([2, 3]), **given)
@@ -361,7 +321,7 @@ def _interpolations() -> Iterable[Operation]:
     )
 
 
-def _samplings() -> Iterable[Operation]:
+def _samplings() -> Iterable[Any]:
     x, rois = f(2, 3, 9, 11), np.float32([[0, 0, 8, 7], [1.5, 2.2, 6.1, 8.9], [3, 1, 3.2, 1.1], [-1, -2, 14, 13]])
     batch = np.int32([0, 1, 1, 0])
     for mode, aligned, samples in (
@@ -386,7 +346,7 @@ def _samplings() -> Iterable[Operation]:
             yield Operation(f"grid sample {mode} {padding}", lambda x, g, given=given: opset9.grid_sample(x, g, given), (x, grid))
 
 
-def _detections() -> Iterable[Operation]:
+def _detections() -> Iterable[Any]:
     corners = RNG.uniform(0, 8, (2, 11, 2))
     boxes = np.concatenate([corners, corners + RNG.uniform(1, 5, (2, 11, 2))], axis=2).astype(np.float32)
     scores = RNG.permutation(2 * 3 * 11).reshape(2, 3, 11).astype(np.float32) / 66
@@ -404,125 +364,6 @@ def _detections() -> Iterable[Operation]:
     )
 
 
-def _recurrent() -> Iterable[Operation]:
-    def weights(gates: int, directions: int, size: int, hidden: int, bias: int) -> tuple[Any, ...]:
-        return f(directions, gates * hidden, size), f(directions, gates * hidden, hidden), f(directions, bias * hidden)
-
-    x, lengths = f(3, 5, 4), np.int32([5, 3, 4])
-    for direction, d in (("FORWARD", 1), ("REVERSE", 1), ("BIDIRECTIONAL", 2)):
-        state = f(3, d, 2)
-        yield Operation(
-            f"lstm {direction}",
-            lambda x, h, s, n, w, r, b, direction=direction: opset5.lstm_sequence(x, h, s, n, w, r, b, 2, direction),
-            (x, state, f(3, d, 2), lengths, *weights(4, d, 4, 2, 4)),
-        )
-        for linear in (False, True):
-            yield Operation(
-                f"gru {direction} {linear}",
-                lambda x, h, n, w, r, b, v=direction, k=linear: opset5.gru_sequence(
-                    x, h, n, w, r, b, 2, v, linear_before_reset=k
-                ),
-                (x, state, lengths, *weights(3, d, 4, 2, 3 + linear)),
-            )
-        yield Operation(
-            f"rnn {direction}",
-            lambda x, h, n, w, r, b, direction=direction: opset5.rnn_sequence(x, h, n, w, r, b, 2, direction),
-            (x, state, lengths, *weights(1, d, 4, 2, 1)),
-        )
-    one, states, cells = f(3, 4), f(3, 2), f(3, 2)
-    flat = [w[0] for w in weights(4, 1, 4, 2, 4)]
-    yield Operation("lstm cell", lambda x, h, s, w, r, b: opset4.lstm_cell(x, h, s, w, r, b, 2), (one, states, cells, *flat))
-    flat = [w[0] for w in weights(3, 1, 4, 2, 3)]
-    yield Operation("gru cell", lambda x, h, w, r, b: opset3.gru_cell(x, h, w, r, b, 2), (one, states, *flat))
-    flat = [w[0] for w in weights(1, 1, 4, 2, 1)]
-    yield Operation("rnn cell", lambda x, h, w, r, b: opset3.rnn_cell(x, h, w, r, b, 2, ["relu"], [], []), (one, states, *flat))
-
-
-def _attention() -> Iterable[Operation]:
-    sdpa = opset13.scaled_dot_product_attention
-    qkv = (f(2, 3, 5, 4), f(2, 3, 7, 4), f(2, 3, 7, 6))
-    yield Operation("attention", sdpa, qkv)
-    yield Operation("attention causal", lambda q, k, v: sdpa(q, k, v, causal=True), qkv)
-    yield Operation("attention mask", lambda q, k, v, m: sdpa(q, k, v, m), (*qkv, f(2, 1, 5, 7)))
-    yield Operation("attention bools", lambda q, k, v, m: sdpa(q, k, v, m), (*qkv, np.triu(np.ones((5, 7), bool))))
-    yield Operation("attention scale", lambda q, k, v, m: sdpa(q, k, v, m, c(0.3, np.float32)), (*qkv, f(5, 7)))
-    yield Operation("attention scale computed", lambda q, k, v, m, s: sdpa(q, k, v, m, s), (*qkv, f(5, 7), f(low=0.2, high=0.5)))
-    yield Operation("attention heads", sdpa, (f(2, 5, 4), f(2, 7, 4), f(2, 7, 6)))
-
-
-def _loop(trips: int, x: Any, start: Any) -> Any:
-    part = opset13.parameter([2, 1, 3], np.float32)
-    state = opset13.parameter([2, 1, 3], np.float32)
-    number = opset13.parameter([1], np.int64)
-    total = opset13.add(opset13.multiply(part, state), opset13.convert(number, "f32"))
-    going = opset13.less(opset13.reduce_sum(total, c([0, 1, 2])), c(1e6, np.float32))
-    body = ov.Model([opset13.result(total), opset13.result(going)], [number, part, state], "body")
-    loop = opset13.loop(c(trips), c(True, bool))
-    loop.set_function(body)
-    loop.set_special_body_ports([0, 1])
-    loop.set_sliced_input(part, x.output(0), 0, 1, 1, -1, 1)
-    loop.set_merged_input(state, start.output(0), total.output(0))
-    return [loop.get_iter_value(total.output(0), -1), loop.get_concatenated_slices(total.output(0), 0, 1, 1, -1, 1)]
-
-
-def _iterator(stride: int, x: Any, start: Any) -> Any:
-    part, state = opset13.parameter([2, 2, 3], np.float32), opset13.parameter([2, 2, 3], np.float32)
-    total = opset13.add(part, state)
-    iterator = opset13.tensor_iterator()
-    begin, end = (0, -1) if stride > 0 else (-1, 0)
-    iterator.set_body(ov.Model([opset13.result(total)], [part, state], "body"))
-    iterator.set_sliced_input(part, x.output(0), begin, stride, 2, end, 1)
-    iterator.set_merged_input(state, start.output(0), total.output(0))
-    return [
-        iterator.get_iter_value(total.output(0), -1),
-        iterator.get_concatenated_slices(total.output(0), begin, stride, 2, end, 1),
-    ]
-
-
-def _if(condition: Any, x: Any, y: Any) -> Any:
-    a, b, d = (opset13.parameter([2, 3], np.float32) for _ in range(3))
-    node = opset13.if_op(condition)
-    then = ov.Model([opset13.result(opset13.add(a, b))], [a, b])
-    other = ov.Model([opset13.result(opset13.negative(d))], [d])
-    node.set_then_body(then)
-    node.set_else_body(other)
-    node.set_input(x.output(0), a, d)
-    node.set_input(y.output(0), b, None)
-    return [node.set_output(then.results[0], other.results[0])]
-
-
-def _control() -> Iterable[Operation]:
-    feeds = (f(2, 5, 3), f(2, 1, 3))
-    yield Operation("loop", lambda x, s: _loop(5, x, s), feeds)
-    for stride in (2, -2):
-        yield Operation(f"tensor iterator {stride}", lambda x, s, n=stride: _iterator(n, x, s), (f(2, 6, 3), f(2, 2, 3)))
-    for value in (True, False):
-        yield Operation(f"if {value}", _if, (np.array(value), f(2, 3), f(2, 3)))
-
-
-def _open() -> Iterable[Operation]:
-    """Shapes that are known at run time only."""
-    yield Operation("open relu", opset1.relu, (f(2, 3),), open=True)
-    yield Operation("open batch 0", opset1.relu, (f(0, 3),), open=True)
-    yield Operation("open reshape", lambda x: opset1.reshape(x, c([0, -1]), True), (f(2, 3, 5),), open=True)
-    yield Operation("open mvn", lambda x: opset6.mvn(x, c([1, 2]), True, 1e-5, "inside_sqrt"), (f(2, 3, 5),), open=True)
-    yield Operation("open split", lambda x: opset1.variadic_split(x, c(1), c([2, -1])), (f(2, 6),), open=True)
-    yield Operation(
-        "open gather batch", lambda x, n: opset8.gather(x, n, c(1), 1), (f(2, 5, 3), i(2, 4, low=0, high=5)), open=True
-    )
-    yield Operation(
-        "open interpolate",
-        lambda x: opset11.interpolate(x, c([7, 9]), "linear_onnx", "sizes", axes=c([2, 3])),
-        (f(1, 2, 5, 6),),
-        open=True,
-    )
-    yield Operation("open adaptive avg", lambda x: opset8.adaptive_avg_pool(x, c([1, 1])), (f(2, 3, 4, 5),), open=True)
-    yield Operation(
-        "open adaptive max", lambda x: [opset8.adaptive_max_pool(x, c([1, 1]), "i32").output(0)], (f(2, 3, 4, 5),), open=True
-    )
-    yield Operation("open pad", lambda x: opset12.pad(x, c([0, -1]), c([1, 2]), "constant"), (f(3, 5),), open=True)
-
-
 FAMILIES = (
     _unary,
     _binary,
@@ -535,6 +376,7 @@ FAMILIES = (
     _indices,
     _interpolations,
     _samplings,
+    _detections,
+    *FURTHER,
 )
-FAMILIES += (_detections, _recurrent, _attention, _control, _open)
 OPERATIONS = {operation.name: operation for family in FAMILIES for operation in family()}
