@@ -1,0 +1,274 @@
+"""Quantized operators: exact sums rounded as QLinearConv defines it, steps as operators that round each, in both layouts."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dovetail import Core
+from dovetail.device import NHWC, PLAIN, DeviceInfo, Quantized, QuantizedStep, Scaling, TypedNode
+from dovetail.graph import GraphBuilder
+from dovetail.ops import find
+from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.kernels import _integer_rows
+from dovetail_gpu_opencl.kernels._integer_rows import pack_weights
+from dovetail_gpu_opencl.launch import Constant
+from dovetail_gpu_opencl.source import assemble
+
+Array = NDArray[Any]
+PREVIOUS = -1
+
+
+def scaling(scale: Any, zero: Any, dtype: Any = np.uint8, axis: int = 1) -> Scaling:
+    """One scale and zero point, or as many as are given."""
+    scales = np.asarray(scale, np.float32)
+    return Scaling(scales, np.broadcast_to(np.asarray(zero, dtype), scales.shape), axis)
+
+
+def stored(real: Array, to: Scaling) -> Array:
+    """The formula of QuantizeLinear in the precision of `real`."""
+    limits = np.iinfo(to.dtype.numpy)
+    whole = np.rint(real / to.scale.astype(real.dtype).reshape(())) + to.zero_point.astype(real.dtype).reshape(())
+    return np.clip(whole, limits.min, limits.max).astype(to.dtype.numpy)
+
+
+def real(numbers: Array, of: Scaling) -> Array:
+    """The formula of DequantizeLinear."""
+    return (numbers.astype(np.float32) - of.zero_point.astype(np.float32)) * of.scale
+
+
+def bytes_of(rng: Any, *dims: int, dtype: Any = np.uint8) -> Array:
+    limits = np.iinfo(dtype)
+    found: Array = rng.integers(limits.min, limits.max, dims, dtype, endpoint=True)
+    return found
+
+
+IMAGES = [  # channels and maps of a group, groups, height, width, kernel, stride, dilation, pad
+    (3, 17, 1, 7, 9, 7, 2, 1, 3),
+    (300, 16, 1, 2, 3, 1, 1, 1, 0),
+    (65, 70, 1, 4, 5, 3, 1, 1, 1),
+    (5, 33, 2, 9, 6, 3, 1, 2, 2),
+    (1, 1, 5, 5, 6, 3, 1, 1, 1),
+]
+
+
+def image_sums(bench: Any, x: Array, w: Array, case: Sequence[int]) -> Array:
+    """The exact sums, from float64; `x` and `w` are whole numbers."""
+    _, _, groups, _, _, kernel, stride, dilation, pad = case
+    extent = dilation * (kernel - 1) + 1
+    spread = np.zeros((*w.shape[:2], extent, extent))
+    spread[..., ::dilation, ::dilation] = w
+    found: Array = bench.convolve(x, spread, stride, (pad,) * 4, groups)
+    return found
+
+
+@pytest.mark.parametrize("layout", [PLAIN, NHWC], ids=str)
+@pytest.mark.parametrize("case", IMAGES, ids=str)
+def test_a_convolution_is_rounded_in_double(
+    case: Sequence[int], layout: Any, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """Bit for bit, with a bias, a scale and zero point for each channel, and steps behind it that round each once."""
+    channels, maps, groups, height, width, kernel, stride, dilation, pad = case
+    device = kind_device("CPU")
+    x, w = (
+        bytes_of(rng, 2, groups * channels, height, width),
+        bytes_of(rng, groups * maps, channels, kernel, kernel, dtype=np.int8),
+    )
+    sx, sw = (
+        scaling(0.02, 131),
+        scaling(rng.random(groups * maps) * 0.01 + 0.001, rng.integers(-20, 20, groups * maps), np.int8, 0),
+    )
+    unit = sx.scale.astype(np.float64) * sw.scale.astype(np.float64)
+    counts = rng.integers(-9999, 9999, groups * maps)
+    whole_w = w.astype(np.int64) - sw.zero_point.astype(np.int64).reshape(-1, 1, 1, 1)
+    total = image_sums(bench, x.astype(np.int64) - 131, whole_w, case) + counts.reshape(-1, 1, 1)
+    own = total * unit.reshape(-1, 1, 1)
+    middle, other, last = scaling(own.std() / 40, 100), scaling(own.std() / 50, -3, np.int8), scaling(own.std() / 30, 7)
+    addend = bytes_of(rng, *own.shape, dtype=np.int8)
+    conv = bench.op("Conv", group=groups, strides=(stride,) * 2, pads=(pad,) * 4, dilations=(dilation,) * 2)
+    steps = [
+        QuantizedStep(conv, (0, 1, 2)),
+        middle,
+        QuantizedStep(bench.op("Add"), (3, PREVIOUS)),
+        QuantizedStep(bench.op("Relu"), (-1,)),
+    ]
+    op = Quantized(steps, [sx, sw, None, other], last)
+    graph, feeds = bench.single(op, [x, w, (counts * unit).astype(np.float32), addend], (1, 2))
+    types = {
+        name: t.with_layout(layout) if t.dims[2:] == (height, width) or name in ("y0", "x3") else t
+        for name, t in graph.types.items()
+    }
+    laid = [a if layout == PLAIN else np.ascontiguousarray(a.transpose(0, 2, 3, 1)).reshape(a.shape) for a in feeds]
+    (got,) = bench.run(device, graph.replace(types=types), laid, DEBUG_BUFFERS=True)
+    got = got if layout == PLAIN else got.reshape(got.shape[0], *got.shape[2:], -1).transpose(0, 3, 1, 2)
+    expected = stored(np.maximum(real(addend, other) + real(stored(own, middle), middle), np.float32(0)), last)
+    np.testing.assert_array_equal(got, expected)
+    assert len(np.unique(expected)) > 60
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_halves_are_rounded_as_the_reference_does(relu: bool, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """Sums times 0.5 are halves every other time; near them the sum in float is made once more in double."""
+    device = kind_device("CPU")
+    a, b = rng.integers(0, 12, (9, 31)).astype(np.uint8), rng.integers(-6, 6, (31, 35)).astype(np.int8)
+    steps = [QuantizedStep(bench.op("MatMul"), (0, 1)), *([QuantizedStep(bench.op("Relu"), (-1,))] if relu else [])]
+    op = Quantized(steps, [scaling(0.125, 5), scaling(0.5, 0, np.int8)], scaling(0.125, 101))
+    graph, feeds = bench.single(op, [a, b], (1,))
+    sums = (a.astype(np.int64) - 5) @ b.astype(np.int64)
+    (got,) = bench.run(device, graph, feeds)
+    np.testing.assert_array_equal(got, np.clip(np.rint((np.maximum(sums, 0) if relu else sums) / 2) + 101, 0, 255))
+    assert len(np.unique(got)) > 25
+
+
+PRODUCTS = [(1, 1, 1), (5, 15, 17), (6, 16, 256), (7, 17, 257), (13, 70, 600)]
+
+
+@pytest.mark.parametrize("quantizes", [True, False])
+def test_products(quantizes: bool, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """Gemm with a bias that is no multiple of a unit, alpha and beta; the result float32 or quantized."""
+    device = kind_device("CPU")
+    for m, n, k in PRODUCTS:
+        a, b = bytes_of(rng, m, k, dtype=np.int8), bytes_of(rng, n, k)
+        sa, sb, bias = (
+            scaling(0.03, -7, np.int8),
+            scaling(rng.random(n) + 0.01, 127, axis=0),
+            rng.standard_normal(n).astype(np.float32),
+        )
+        gemm = bench.op("Gemm", transB=1, alpha=0.5, beta=2.0)
+        exact = (a.astype(np.int64) + 7) @ (b.astype(np.int64).T - 127) * (np.float64(sa.scale) * sb.scale * 0.5) + 2.0 * bias
+        result = scaling(max(exact.std(), 0.1) / 30, 99) if quantizes else None
+        op = Quantized([QuantizedStep(gemm, (0, 1, 2))], [sa, sb, None], result)
+        graph, feeds = bench.single(op, [a, b, bias], (1, 2))
+        (got,) = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
+        if result is None:
+            np.testing.assert_allclose(got, exact, rtol=1e-6, atol=1e-6 * np.abs(exact).max())
+        else:
+            np.testing.assert_array_equal(got, stored(exact, result))
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_what_is_computed_element_by_element(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """Every operation rounds once, as the graph's operators do; sizes round 8 and 512, and an operand that broadcasts."""
+    device = kind_device(kind)
+    left, right, result = scaling(0.07, 131), scaling(0.011, -5, np.int8), scaling(0.05, 9)
+    for dims, other in (
+        ((1,), (1,)),
+        ((7, 73), (7, 73)),
+        ((3, 345), (345,)),
+        ((2, 3, 5), (3, 1)),
+        ((520,), (1,)),
+        ((0, 3), (0, 3)),
+    ):
+        x, y = bytes_of(rng, *dims), bytes_of(rng, *other, dtype=np.int8)
+        for name, compute in (("Add", np.add), ("Mul", np.multiply), ("Sub", np.subtract)):
+            op = Quantized([QuantizedStep(bench.op(name), (0, 1))], [left, right], result)
+            graph, feeds = bench.single(op, [x, y])
+            (got,) = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
+            np.testing.assert_array_equal(got, stored(compute(real(x, left), real(y, right)), result), f"{name} {dims}")
+
+
+def test_activations_between_quantized_values(kind_device: Callable[[str], Any], bench: Any) -> None:
+    """All 256 numbers: the activation in float32 may end in the next quantum where it comes near a half."""
+    device, x = kind_device("CPU"), np.arange(256, dtype=np.uint8)
+    source, result = scaling(0.05, 128), scaling(0.02, 100)
+    for name in ("Sigmoid", "Tanh", "HardSwish", "Gelu", "Elu"):
+        op = bench.op(name)
+        graph, feeds = bench.single(Quantized([QuantizedStep(op, (0,))], [source], result), [x])
+        (got,) = bench.run(device, graph, feeds)
+        expected = stored(np.asarray(op.reference(real(x, source).astype(np.float64)), np.float64), result)
+        np.testing.assert_allclose(got.astype(int), expected.astype(int), atol=1, err_msg=name)
+        assert (got == expected).mean() > 0.97
+        assert len(np.unique(expected)) > 20
+
+
+def refused(device: Any, bench: Any, op: Quantized, *inputs: Array) -> str:
+    """Why the kernel for convolutions does not take it, as none does."""
+    graph, _ = bench.single(op, inputs, (1,))
+    node = TypedNode.of(graph.nodes[0], graph)
+    assert not device.supports(node)
+    return str(next(k for k in device.kernels(node) if k.name == "quantized_conv_rows").supports(node))
+
+
+def test_what_is_left_to_float32(kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    device, x, w = kind_device("CPU"), bytes_of(rng, 1, 3, 4, 4), bytes_of(rng, 5, 3, 1, 1, dtype=np.int8)
+    conv = QuantizedStep(bench.op("Conv"), (0, 1))
+    single, several = scaling(0.1, 3), scaling([0.1, 0.2, 0.3], 3)
+    assert "several scales" in refused(device, bench, Quantized([conv], [several, scaling(0.1, 0, np.int8)], single), x, w)
+    assert "axis 1" in refused(device, bench, Quantized([conv], [single, scaling([0.1] * 3, 0, np.int8)], single), x, w)
+    real_weights = Quantized([conv], [single, None], single)
+    assert "not both quantized" in refused(device, bench, real_weights, x, w.astype(np.float32))
+    whole = bytes_of(rng, 1, 3, 4, 4, 4), bytes_of(rng, 5, 3, 1, 1, 1, dtype=np.int8)
+    assert "3 spatial axes" in refused(device, bench, Quantized([conv], [single, scaling(0.1, 0, np.int8)], single), *whole)
+    gpu = refused(kind_device("GPU"), bench, Quantized([conv], [single, scaling(0.1, 0, np.int8)], single), x, w)
+    assert "made for CPUs" in gpu
+
+
+def test_without_doubles_results_are_one_off_at_most(info: DeviceInfo, bench: Any, rng: Any) -> None:
+    device = OpenCLDevice(info, caps=dataclasses.replace(OpenCLDevice(info).caps, kind="CPU", fp64=False))
+    a, b = bytes_of(rng, 6, 99), bytes_of(rng, 99, 40, dtype=np.int8)
+    op = Quantized(
+        [QuantizedStep(bench.op("MatMul"), (0, 1))], [scaling(0.03, 117), scaling(0.02, 0, np.int8)], scaling(1.1, 128)
+    )
+    graph, feeds = bench.single(op, [a, b], (1,))
+    (got,) = bench.run(device, graph, feeds)
+    exact = (a.astype(np.int64) - 117) @ b.astype(np.int64) * (np.float64(np.float32(0.03)) * np.float32(0.02))
+    assert np.abs(got.astype(int) - stored(exact, scaling(1.1, 128)).astype(int)).max() <= 1
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_pairs_with_and_without_the_instruction(
+    plain: bool, kind_device: Callable[[str], Any], bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What CPUs with AVX2 and what others compile: the same sums, at the end of the range and with weights beyond char."""
+    device = kind_device("CPU")
+    if plain:
+        monkeypatch.setattr(
+            _integer_rows, "assemble", lambda file, defines, *f: assemble(file, {**defines, "PLAIN_PAIRS": 1}, *f)
+        )
+    a, b = np.full((7, 301), 255, np.uint8), bytes_of(rng, 301, 37)
+    graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, np.array(0, np.uint8), np.array(200, np.uint8)], (1, 3))
+    device.forced = "gemm_integer_rows"
+    (got,) = bench.run(device, graph, feeds)
+    device.forced = ""
+    np.testing.assert_array_equal(got, a.astype(np.int64) @ (b.astype(np.int64) - 200), strict=False)
+
+
+def test_a_chain_of_a_model_becomes_one_kernel(info: DeviceInfo, rng: Any) -> None:
+    """The pass asks the device how far it goes along; the plan tells."""
+    g = GraphBuilder()
+    x = g.input("x", "uint8", (1, 8, 5, 5))
+
+    def number(value: float) -> str:
+        return g.constant(np.array(value, np.float32))
+
+    def op(name: str, *inputs: str, **attributes: Any) -> str:
+        found = find(name, 21)
+        assert found is not None
+        return str(g.node(found(**attributes), *inputs))
+
+    zero, none = g.constant(np.array(9, np.uint8)), g.constant(np.array(0, np.int8))
+    source = op("DequantizeLinear", x, number(0.1), zero)
+    weights = g.constant(bytes_of(rng, 8, 8, 3, 3, dtype=np.int8))
+    conv = op("Conv", source, op("DequantizeLinear", weights, number(0.01), none), pads=(1, 1, 1, 1))
+    inner = op("DequantizeLinear", op("QuantizeLinear", conv, number(0.2), zero), number(0.2), zero)
+    y = op("QuantizeLinear", op("Relu", op("Add", inner, source)), number(0.3), zero)
+    model, feeds = g.model([y]), {"x": bytes_of(rng, 1, 8, 5, 5)}
+    compiled = Core().compile_model(model, info.name)
+    (got,), (want,) = compiled(feeds).values(), Core().compile_model(model, "NUMPY")(feeds).values()
+    assert np.abs(got.astype(int) - want.astype(int)).max() <= 1
+    nodes = [node for node in compiled.report().nodes if node.op.startswith("dovetail::Quantized")]
+    if info.kind == "CPU":
+        ((node,)) = nodes
+        assert (node.op, node.kernel) == ("dovetail::QuantizedConv", "quantized_conv_rows")
+        assert node.post_ops == ("requantize", "add", "relu", "quantize")
+
+
+def test_weights_that_char_holds_are_kept_as_char() -> None:
+    for values, c_type in (([-128, 127], "char"), ([-129, 0], "short"), ([0, 128], "short")):
+        packed, found = pack_weights(np.array(values, np.int16).reshape(2, 1, 1, 1), 1, 1)
+        assert found == c_type
+        assert isinstance(packed, Constant)
+        assert packed.array.ravel()[:4].tolist() == [values[0], 0, values[1], 0]
