@@ -23,7 +23,6 @@ Array = NDArray[Any]
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 100, -100, 0, -3, 0.5], np.float32)
 
 LIMITS = {
-    ("ONEDNN", "clip", "nan"),
     ("ONEDNN", "relu", "-inf"),
     ("ONEDNN", "gelu_erf", "inf"),
 }

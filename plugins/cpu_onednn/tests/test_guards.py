@@ -5,13 +5,15 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 import dovetail
+from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Binary, Eltwise, HostConfig, HostKernel, Layout, Operator
+from dovetail.ops.add import Add
 from dovetail.ops.conv import Conv
 from dovetail.ops.global_max_pool import GlobalMaxPool
 from dovetail.ops.hard_swish import HardSwish
 from dovetail.ops.max_pool import MaxPool
-from dovetail_cpu_onednn import guard
+from dovetail_cpu_onednn import guard, ranges
 from dovetail_cpu_onednn.library import library
 
 BLOCKS = "nChw16c" if library()._has_isa(0x27) else "nChw8c"
@@ -110,3 +112,76 @@ def test_what_is_tame(dtype, shape, bad):
             data.flat[place] = value
             assert is_tame() is tame, (value, place)
             data.flat[place] = 0
+
+
+def inverted_residual(rng):
+    """Convolutions with ReLU6 and without, and a sum, as in MobileNetV2: a model, and what it computes in float64."""
+    g = GraphBuilder()
+    six = [Eltwise("clip", 0.0, 6.0)]
+    weights = {name: rng.standard_normal(dims).astype(np.float32) for name, dims in WEIGHTS.items()}
+
+    def conv(name, value, post_ops=(), group=1):
+        return g.node(Conv(group=group), value, g.constant(weights[name]), post_ops=post_ops, name=name)
+
+    first = conv("first", g.input("x", "float32", (1, 3, 6, 7)), six)
+    narrow = conv("narrow", conv("depthwise", first, six, group=8))
+    wide = conv("wide", g.node(Add(), narrow, conv("again", conv("middle", narrow, six))), six)
+
+    def expected(x):
+        def plain(name, value, group=1):
+            return Conv(group=group).reference(value.astype(np.float64), weights[name].astype(np.float64))
+
+        def clipped(value):
+            return np.minimum(np.maximum(value, 0), 6)
+
+        with np.errstate(all="ignore"):
+            narrow = plain("narrow", clipped(plain("depthwise", clipped(plain("first", x)), 8)))
+            return clipped(plain("wide", narrow + plain("again", clipped(plain("middle", narrow)))))
+
+    return g, wide, expected
+
+
+WEIGHTS = {
+    "first": (8, 3, 1, 1),
+    "depthwise": (8, 1, 3, 3),
+    "narrow": (4, 8, 1, 1),
+    "middle": (8, 4, 1, 1),
+    "again": (4, 8, 1, 1),
+    "wide": (16, 4, 1, 1),
+}
+
+
+def test_clips_keep_nan():
+    """In all of a chain, whose data is looked at in one place only; runs with and without NaN do not disturb each other."""
+    rng = np.random.default_rng(2)
+    g, y, expected = inverted_residual(rng)
+    with dovetail.Core().compile_model(g.model([y]), "ONEDNN", {"FALLBACK": False}) as compiled:
+        for value in (1.0, *SPECIAL, 3e38, 1.0):
+            x = rng.standard_normal((1, 3, 6, 7)).astype(np.float32)
+            x[0, 1, 2, 3] = value
+            want = expected(x)
+            assert np.isnan(want).any() == np.isnan(value)
+            np.testing.assert_allclose(compiled([x])[y], want, rtol=1e-4, atol=1e-4)
+        chains = [node.post_ops for node in compiled.report().nodes if node.op == "Conv"]
+    assert chains.count(("clip",)) == 4
+
+
+def test_which_data_clips_look_at(bench):
+    g, y, _ = inverted_residual(np.random.default_rng(3))
+    executable = bench.executable(g.graph([y]))
+    watched = {name: list(names) for name, names in executable.watched.items()}
+    (first,) = watched.pop("first")
+    assert executable.graph.types[first].dims == (1, 3, 6, 7)
+    assert watched == {"depthwise": [], "middle": [], "wide": []}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_usual(bench, dtype):
+    data = np.zeros((3, 5), dovetail.DType(dtype).numpy)
+    g = GraphBuilder()
+    name = g.input("x", dtype, data.shape)
+    graph = bench.inferred(g.graph([g.node(Add(), name, name)]))
+    look = ranges.is_usual(TypedNode.of(graph.nodes[0], graph), None, lambda name: data)
+    for value, usual in ((0.0, True), (-9e11, True), (9e11, True), (-2e12, False), (2e12, False), *((v, False) for v in SPECIAL)):
+        data[1, 2] = value
+        assert look() is usual, value

@@ -1,7 +1,7 @@
 """A compiled graph, and its requests: one arena each, and a flat tuple of bound executions."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,7 @@ from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, number, stand_in
 from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.layouts import describe, in_whole_blocks, padded_type, plain
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.ranges import is_usual, watched
 
 __all__ = ["OnednnExecutable", "Placement"]
 
@@ -98,6 +99,7 @@ class OnednnExecutable(Executable):
         for p in placements:
             if isinstance(p.kernel, PrimitiveKernel):
                 recipes[p.node.name] = _recipe(p, storage)
+        self.watched = watched([p.node for p in placements], graph.constants)
         self.memory = plan_graph(sized, lambda n: takes[n.name], scratch, ALIGNMENT)
         self.constants = {n: _constant(array, graph, n) for n, array in graph.constants.items()}
         stages = {
@@ -212,6 +214,7 @@ class OnednnRequest(ExecutableRequest):
         self._calls = tuple(launch.call if isinstance(launch, Launch) else launch for launch, _ in bound)
         self._nodes = tuple(node for _, node in bound)
         self._threads = executable.threads
+        self._unusual = binder.unusual
         self._in_python = any(not isinstance(launch, Launch) for launch, _ in bound)
         self._outputs = tuple(binder.array(name) for name in graph.outputs)
         # What only primitives read need not be copied: they get the caller's address at every run.
@@ -224,6 +227,7 @@ class OnednnRequest(ExecutableRequest):
         # The number of threads belongs to the calling thread, whichever that is.
         lib = library()
         lib.set_threads(self._threads)
+        self._unusual.clear()
         for index, staging in self._copied:
             np.copyto(staging, inputs[index])
         for index, memories in self._borrowed:
@@ -263,7 +267,8 @@ class OnednnRequest(ExecutableRequest):
 class _Binder:
     """The values of one request in its arena, as arrays and as memory objects.
 
-    For each block of memory, `readers` has the memory objects there; `arrays` are the blocks that are used as arrays.
+    For each block of memory, `readers` has the memory objects there; `arrays` are the blocks that are used as arrays. `unusual`
+    are the nodes whose clip met unusual numbers in this run.
     """
 
     def __init__(self, executable: OnednnExecutable) -> None:
@@ -273,12 +278,13 @@ class _Binder:
         self._stream: Stream = library().stream()
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
+        self.unusual: list[str] = []
 
     def launches(self, placement: Placement) -> Iterator[Launch | Call]:
         """All that a node does, in order."""
         prepared = self._executable.prepared.get(placement.node.name)
-        if prepared is not None and placement.kernel.is_guarded(placement.node):
-            yield self._guarded(placement, [self._launch(placement.node, one) for one in prepared])
+        if prepared is not None and (checks := self._checks(placement)):
+            yield self._guarded(placement, checks, [self._launch(placement.node, one) for one in prepared])
         elif prepared is not None:
             for one in prepared:
                 yield self._number(placement.node, one) if one.stage.is_number else self._launch(placement.node, one)
@@ -333,10 +339,32 @@ class _Binder:
 
         return run
 
-    def _guarded(self, placement: Placement, launches: Sequence[Launch]) -> Launch:
+    def _checks(self, placement: Placement) -> list[Callable[[], bool]]:
+        """What must be true of the data for the primitives to be right."""
+        node, found = placement.node, []
+        if placement.kernel.is_guarded(node):
+            found.append(placement.kernel.safety(node, self.array, self._stream))
+        if node.name in self._executable.watched:
+            found.append(self._clip_check(node, self._executable.watched[node.name]))
+        return found
+
+    def _clip_check(self, node: TypedNode, names: Sequence[str] | None) -> Callable[[], bool]:
+        usual, all_usual = is_usual(node, names or (), self.array), is_usual(node, None, self.array)
+        unusual, hopeless = self.unusual, names is None
+
+        def check() -> bool:
+            # What is known of ranges holds as long as all checks before in this run were true.
+            found = not hopeless and (all_usual() if unusual else usual())
+            if not found:
+                unusual.append(node.name)
+            return found
+
+        return check
+
+    def _guarded(self, placement: Placement, checks: Sequence[Callable[[], bool]], launches: Sequence[Launch]) -> Launch:
         """The primitives, or references for data that they get wrong."""
         reference = stand_in(placement.node, self.array)
-        is_safe = placement.kernel.safety(placement.node, self.array, self._stream)
+        is_safe = checks[0] if len(checks) == 1 else lambda: all(check() for check in checks)
         calls = tuple(launch.call for launch in launches)
 
         def run() -> int:

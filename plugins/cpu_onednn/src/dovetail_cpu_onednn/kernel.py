@@ -12,6 +12,7 @@ from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimp
 from dovetail_cpu_onednn.guard import is_tame
 from dovetail_cpu_onednn.layouts import token_of, tokens
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.ranges import clips, keeps_finite
 
 __all__ = [
     "LOW",
@@ -178,6 +179,8 @@ class PrimitiveKernel(OnednnKernel):
     def _checked(self, node: TypedNode) -> Recipe:
         """The recipe, if it is worth it: not by a slow implementation, nor by a slower one because of the post-ops."""
         require_data(node, self.dtypes, self.parameters)
+        if clips(node) and not keeps_finite(node):
+            raise Refused(Reason.POST_OP, "oneDNN's clip loses NaN, and what comes before it may make NaN of any numbers")
         found = self.recipe(node, True, False)
         if found.name.startswith("ref") or "+ ref" in found.name:
             raise Refused(Reason.POST_OP if node.post_ops else Reason.OPERATOR, "oneDNN has only its slow reference for it")
