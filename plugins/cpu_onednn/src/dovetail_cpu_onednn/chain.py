@@ -37,7 +37,7 @@ LARGEST = 3.4028234663852886e38
 """The largest float32."""
 
 LOSES_NAN = frozenset({"exp", "hardsigmoid"})
-"""The eltwise algorithms that give numbers for NaN and are rare enough to stay out of chains. So does clip, which `ranges` tells of."""
+"""The eltwise algorithms that give numbers for NaN and are rare enough to stay out of chains. So does clip: see `ranges`."""
 
 BINARY = {"add": 0x1FFF0, "mul": 0x1FFF1, "div": 0x1FFF4, "sub": 0x1FFF5}
 """The binary algorithms that oneDNN has, with its numbers. Its max and min are left out: they lose NaN."""
