@@ -74,10 +74,11 @@ def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[Laye
         touched = {name: alike.pop(name) for name in reads if name in alike}
         ended = [name for name in (*reads, *node.writes) if last.get(name, -1) <= index]
         found: dict[State, _Step] = {}
+        is_open = any(ANY in (*c.inputs, *c.outputs, *c.operands) for c in choices[index])
         ways: dict[frozenset[Layout], Sequence[_Way]] = {}
         for state, step in states.items():
             alive = dict(state) | touched
-            seen = frozenset(layout for name in reads for layout in alive.get(name, ()))
+            seen = frozenset(layout for name in reads for layout in alive.get(name, ()) if is_open)
             if seen not in ways:
                 ways[seen] = [_way(node, *one, graph) for one in _concrete(node, choices[index], seen, graph)]
             for way in ways[seen]:
