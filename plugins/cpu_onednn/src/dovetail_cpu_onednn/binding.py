@@ -34,7 +34,7 @@ BF16, F32, S32, S8, U8 = 2, 3, 4, 5, 6
 AVX2_VNNI, AVX512_VNNI, AVX512_BF16 = 0xF, 0x67, 0xE7
 INFERENCE = 96
 DESCRIPTORS = 1024
-"""Descriptors that are kept. They never change, and planning asks for the same ones again and again."""
+"""Descriptors and attributes that are kept. They never change, and planning asks for the same ones again and again."""
 TAG_ANY = 1
 
 _Dims = c_int64 * MAX_NDIMS
@@ -260,6 +260,7 @@ class Onednn:
         self._parallel = self._orphan = False
         self._planned = threading.local()
         self._kept = lru_cache(DESCRIPTORS)(self._in_layout)
+        self._kept_attr = lru_cache(DESCRIPTORS)(self._attr)
         self._engine = self._make(_Handle, "engine", 1, 0)
         self._plain = self.attr()
 
@@ -361,6 +362,9 @@ class Onednn:
         `masks` are the scales and zero points given when the primitive runs: `scales` or `zero_points`, the argument, the
         dimensions (as bits) along which there are several.
         """
+        return self._kept_attr(tuple(post_ops), tuple(masks))
+
+    def _attr(self, post_ops: Sequence[tuple[str, tuple[Any, ...]]], masks: Sequence[tuple[str, int, int]]) -> Attr:
         attr = self._make(Attr, "primitive_attr")
         self._call("primitive_attr_set_scratchpad_mode", attr.pointer, 1)
         for kind, arg, mask in masks:

@@ -1,6 +1,7 @@
 """Memory layouts: the core's tokens and oneDNN's descriptors of the same thing."""
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate
 from operator import mul
 
@@ -77,14 +78,13 @@ def _in_layout(dims: tuple[int, ...], layout: Layout, dtype: int) -> MemoryDesc:
     return library().strided(dims, strides, dtype)
 
 
-def tokens(rank: int) -> list[Layout]:
+@cache
+def tokens(rank: int) -> tuple[Layout, ...]:
     """The layouts, plain first, in which tensors of a rank may lie."""
-    found = [PLAIN]
-    if 3 <= rank <= 5:
-        found += [BYXF, *(blocked(rank, block) for block in BLOCKED)]
-    return found
+    return (PLAIN, BYXF, *(blocked(rank, block) for block in BLOCKED)) if 3 <= rank <= 5 else (PLAIN,)
 
 
+@cache
 def blocked(rank: int, block: int) -> Layout:
     """Channels in blocks of one of `BLOCKED`, for a rank from 3 to 5."""
     return Layout(f"nC{'dhw'[5 - rank :]}{block}c")
