@@ -7,8 +7,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.frontend import AttributeText, FormatError, Graph, GraphError, OutOfMemory, TensorType, UnboundOperator, printable
+import numpy as np
+
+from dovetail.frontend import (
+    AttributeText,
+    DType,
+    FormatError,
+    Graph,
+    GraphError,
+    OutOfMemory,
+    TensorType,
+    UnboundOperator,
+    printable,
+)
 from dovetail_frontend_openvino.call import Call, Value
+from dovetail_frontend_openvino.decompression import decompressed
 from dovetail_frontend_openvino.emit import Emitter, Names
 from dovetail_frontend_openvino.layers import Layer, Net, Port
 from dovetail_frontend_openvino.markup import MAX_RANK
@@ -65,6 +78,9 @@ class _Linking:
     names: Mapping[int, str]
     values: dict[tuple[int, int], Value] = field(default_factory=dict)
     results: dict[int, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.net = decompressed(self.net)
 
     def link(self) -> dict[int, Value]:
         used = frozenset(self.net.edges.values())
@@ -132,6 +148,8 @@ class _Linking:
 
     def _const(self, layer: Layer) -> Value:
         array = self.linker.weights.constant(layer.attributes)
+        if array.dtype == np.float16 and layer.outputs[0].dtype is DType.FLOAT32:  # see `decompression`
+            array = array.astype(np.float32)
         name = self.emitter.constant(array, layer.name)
         return Value(name, self.emitter.types[name].dtype, array.shape)
 

@@ -80,6 +80,8 @@ def element_type(text: str, what: str) -> DType | None:
     name = text.strip()
     if name.lower() in _UNSPECIFIED:
         return None
+    if name.lower() == "nf4":  # constants of it are read as the numbers that the codes stand for
+        return DType.FLOAT32
     found = _TYPES.get(name) or _PORTS.get(name) or _TYPES.get(name.lower())
     if found is None:
         raise FormatError(f"{what} is '{printable(text)}'", hint=f"accepted: {', '.join(_TYPES)}")

@@ -18,6 +18,16 @@ _LIMIT = 2**40
 _GROWTH = 80 * 2**20
 """Constants that are copied, because they are packed or not aligned, may take 80 MiB and four times the file."""
 
+_NF4 = np.array(
+    (
+        *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334),
+        *(-0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
+        *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+    ),
+    np.float32,
+)
+"""What the 16 codes of nf4 stand for (arXiv:2305.14314, appendix E)."""
+
 _BITS = {DType.INT4: 4, DType.UINT4: 4, DType.UINT2: 2, DType.FLOAT4_E2M1: 4}
 """Types of which several elements share a byte, the first in its low bits."""
 
@@ -37,6 +47,10 @@ class Weights:
         for name in ("element_type", "shape", "offset", "size"):
             if name not in attributes:
                 raise FormatError(f"<data> has no attribute '{name}'", hint="a Const has element_type, shape, offset, size")
+        if attributes["element_type"].strip().lower() == "nf4":
+            codes = self.constant({**attributes, "element_type": "u4"})
+            self._spend(4 * codes.size)
+            return as_constant(_NF4[codes.astype(np.uint8)])
         dtype = element_type(attributes["element_type"], "element_type")
         if dtype is None or dtype is DType.STRING:
             raise FormatError(

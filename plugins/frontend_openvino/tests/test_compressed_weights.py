@@ -1,0 +1,62 @@
+"""Weights of few bits with scales in float16, as NNCF compresses them: computed in float32, as OpenVINO does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import pytest
+from openvino import opset13
+
+RNG = np.random.default_rng(21)
+BITS = {"u4": 4, "i4": 4, "nf4": 4, "u2": 2, "u8": 8, "i8": 8}
+
+
+def stored(kind: str, *shape: int) -> Any:
+    """A constant with random codes."""
+    bits = BITS[kind]
+    count = int(np.prod(shape)) * bits // 8
+    packed = RNG.integers(0, 256, count).astype(np.uint8)
+    return opset13.constant(ov.Tensor(packed, ov.Shape(list(shape)), getattr(ov.Type, kind)))
+
+
+def weights(kind: str, zero_points: bool) -> Any:
+    """[16, 32] in groups of 16 with a scale each, in float16."""
+    value = opset13.convert(stored(kind, 16, 2, 16), "f16")
+    if zero_points:
+        value = opset13.subtract(value, opset13.convert(stored(kind, 16, 2, 1), "f16"))
+    scale = opset13.constant(RNG.uniform(0.01, 0.2, (16, 2, 1)).astype(np.float16))
+    return opset13.reshape(opset13.multiply(value, scale), opset13.constant(np.array([16, 32])), False)
+
+
+def product(weight: Any) -> tuple[Any, Any]:
+    x = opset13.parameter([5, 32], np.float32, name="x")
+    return x, opset13.matmul(x, opset13.convert(weight, "f32"), False, True)
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
+@pytest.mark.parametrize(("kind", "zero_points"), [("u4", True), ("i4", False), ("nf4", False), ("u2", True), ("u8", True)])
+def test_decompression_is_not_rounded(kind: str, zero_points: bool, device: str, saved: Any, agree: Callable[..., Any]) -> None:
+    """Rounding the weights to float16 would change the result by more than 1e-4."""
+    x, y = product(weights(kind, zero_points))
+    feed = RNG.standard_normal((5, 32)).astype(np.float32)
+    agree(saved(ov.Model([y], [x], kind)), [feed], rtol=1e-5, device=device)
+
+
+def test_what_is_read_as_float16_too_stays_float16(saved: Any, core: Any) -> None:
+    weight = weights("i8", True)
+    x, y = product(weight)
+    read = core.read_model(saved(ov.Model([y, opset13.result(weight)], [x], "m")))
+    found = core.compile_model(read, "NUMPY")([np.eye(5, 32, dtype=np.float32)])
+    half = found[1]
+    assert half.dtype == np.float16
+    np.testing.assert_array_equal(found[0], half[:, :5].T.astype(np.float32))
+
+
+def test_what_depends_on_an_input_stays_float16(saved: Any, core: Any) -> None:
+    x = opset13.parameter([2, 3], np.float16, name="x")
+    third = opset13.constant(np.float16([[1 / 3]]))
+    read = core.read_model(saved(ov.Model([opset13.convert(opset13.multiply(x, third), "f32")], [x], "m")))
+    feed = RNG.standard_normal((2, 3)).astype(np.float16)
+    expected = (feed * np.float16(1 / 3)).astype(np.float32)
+    np.testing.assert_array_equal(core.compile_model(read, "NUMPY")([feed])[0], expected)
