@@ -13,7 +13,7 @@
 #ifndef MAPS
 #define MAPS 4
 #endif
-#include "rows.cl"
+#include "image_rows.cl"
 
 static ACC single(__global const T* s, __global const ACC* w, const int y0, const int x0, const int C, const int IH, const int IW) {
   ACC acc = 0;

@@ -9,7 +9,7 @@
 // Sizes of tensors are arguments, so that planes of all sizes share a program: drivers for CPUs take long to build one.
 //
 // Tunables: VEC (at most 8, see capabilities.py).
-#include "rows.cl"
+#include "image_rows.cl"
 #define LARGER(v, acc) ((v) > (acc) || (v) != (v) ? (v) : (acc))
 
 static ACC single(__global const T* s, const int y0, const int x0, const int IH, const int IW) {

@@ -10,7 +10,7 @@ __all__ = ["MAX_SPATIAL", "WINDOW", "interior", "named", "spatial_arguments", "s
 
 MAX_SPATIAL = 3
 WINDOW = ("KH", "KW", "STRIDE_Y", "STRIDE_X", "DILATION_Y", "DILATION_X")
-"""What kernels of rows (rows.cl) have compiled in; other sizes are arguments."""
+"""What kernels of rows (image_rows.cl) have compiled in; other sizes are arguments."""
 _AXES = (("D", "Z"), ("H", "Y"), ("W", "X"))
 
 
