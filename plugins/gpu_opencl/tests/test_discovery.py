@@ -11,8 +11,8 @@ import pytest
 
 from dovetail.device import DeviceInfo, Unavailable
 from dovetail.errors import UsageError
-from dovetail_gpu_opencl import discovery, dovetail_device_info, dovetail_device_open
-from dovetail_gpu_opencl.capabilities import WIDEST_VECTOR, Capabilities
+from dovetail_gpu_opencl import discovery, dovetail_device_info, dovetail_device_open, linker, probes
+from dovetail_gpu_opencl.capabilities import WIDEST_VECTOR, Capabilities, identity_of
 
 
 def test_names_are_numbered_and_unique(infos: Sequence[DeviceInfo]) -> None:
@@ -57,18 +57,35 @@ def test_a_platform_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch) -
     assert [i.name for i in found] == ["OPENCL.0"]
 
 
-def test_pocl_without_a_linker_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    pocl = _fake("cpu", cl.device_type.CPU, "Portable Computing Language")
-    monkeypatch.setattr(discovery.shutil, "which", lambda name: None)
-    _platforms(monkeypatch, [pocl])
+POCL = _fake("cpu", cl.device_type.CPU, "Portable Computing Language")
+
+
+@pytest.mark.parametrize(("found", "said"), [(None, "calls the linker 'ld'"), ("/bin/ld", "links with the libraries of GCC")])
+def test_pocl_that_cannot_link_is_left_out(monkeypatch: pytest.MonkeyPatch, found: str | None, said: str) -> None:
+    """The device has no such identity, so that what is tried fails, as it does where the libraries are missing."""
+    monkeypatch.setattr(linker.shutil, "which", lambda name: found)
+    monkeypatch.setattr(linker.glob, "iglob", lambda pattern: iter([]))
+    _platforms(monkeypatch, [POCL])
     alone = dovetail_device_info({})
     assert isinstance(alone, Unavailable)
-    assert "'ld'" in alone.reason
-    assert "binutils" in alone.hint
-    _platforms(monkeypatch, [pocl, _fake("other", cl.device_type.CPU)])
-    found = dovetail_device_info({})
-    assert not isinstance(found, Unavailable)
-    assert [i.name for i in found] == ["OPENCL.1"]
+    assert said in alone.reason
+    assert "gcc libc6-dev" in alone.hint
+    _platforms(monkeypatch, [POCL, _fake("other", cl.device_type.CPU)])
+    others = dovetail_device_info({})
+    assert not isinstance(others, Unavailable)
+    assert [i.name for i in others] == ["OPENCL.1"]
+
+
+def test_pocl_is_believed_where_the_libraries_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linker.shutil, "which", lambda name: "/bin/ld")
+    monkeypatch.setattr(linker.glob, "iglob", lambda pattern: iter(["/usr/lib/gcc/x86_64-linux-gnu/12/libgcc.a"]))
+    monkeypatch.setattr(linker, "outlives", lambda *_: pytest.fail("a process was started"))
+    _platforms(monkeypatch, [POCL])
+    assert not isinstance(dovetail_device_info({}), Unavailable)
+
+
+def test_the_probe_of_the_linker_is_right_where_it_can_link(info: DeviceInfo) -> None:
+    assert probes.outlives(identity_of(discovery.find_device(info.name)), linker._PROBE)
 
 
 def test_no_platform() -> None:

@@ -12,6 +12,7 @@ from dovetail.device import DeviceInfo, Refusal, TensorType, TypedNode
 from dovetail.op import OpenCLKernel, Operator
 from dovetail_gpu_opencl import matrix_units, wide_vectors
 from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.probes import outlives
 from dovetail_gpu_opencl.wide_vectors import refuse_wide_vectors, survives
 
 X = np.arange(64, dtype=np.float32)
@@ -76,11 +77,12 @@ def test_the_answer_is_kept(info: DeviceInfo, kept: Path, monkeypatch: pytest.Mo
     """In the process and in the cache; a probe that ends its process, writes nothing or cannot be started says no."""
     asked: list[str] = []
 
-    def ends(identity: str) -> bool:
+    def ends(identity: str, source: str) -> bool:
+        assert "float16" in source
         asked.append(identity)
         return False
 
-    monkeypatch.setattr(wide_vectors, "_outlives", ends)
+    monkeypatch.setattr(wide_vectors, "outlives", ends)
     for _ in range(2):
         survives.cache_clear()
         assert not survives("some driver")
@@ -92,12 +94,12 @@ def test_the_answer_is_kept(info: DeviceInfo, kept: Path, monkeypatch: pytest.Mo
 
 
 def test_a_probe_that_dies_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not wide_vectors._outlives("no device has this identity")
+    assert not outlives("no device has this identity", "")
     monkeypatch.setattr("sys.executable", "/no/such/python")
-    assert not wide_vectors._outlives("whichever")
+    assert not outlives("whichever", "")
 
 
-@pytest.mark.parametrize("probe", [lambda: wide_vectors._outlives("no device"), lambda: matrix_units._tried("OPENCL.99", "f16")])
+@pytest.mark.parametrize("probe", [lambda: outlives("no device", ""), lambda: matrix_units._tried("OPENCL.99", "f16")])
 def test_a_probe_imports_nothing_from_the_working_folder(probe: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "numpy.py").write_text("open('imported', 'w')\n")
     monkeypatch.chdir(tmp_path)

@@ -64,11 +64,9 @@ class Capabilities:
     def query(device: Any) -> "Capabilities":
         """The capabilities of a `pyopencl.Device`; creates no context."""
         extensions = device.extensions.split()
-        platform = device.platform
-        versions = (platform.name, platform.version, device.name, device.version, device.driver_version)
         return Capabilities(
             kind=kind_of(device),
-            identity=hashlib.sha256("\n".join(versions).encode()).hexdigest(),
+            identity=identity_of(device),
             family=family_of(device),
             compute_units=device.max_compute_units,
             max_work_group_size=device.max_work_group_size,
@@ -85,6 +83,13 @@ class Capabilities:
             vector_registers=32 if _MANY_REGISTERS.search(target_of(device)) else 16,
             exact_division=bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         )
+
+
+def identity_of(device: Any) -> str:
+    """A digest of device, driver and platform versions."""
+    platform = device.platform
+    versions = (platform.name, platform.version, device.name, device.version, device.driver_version)
+    return hashlib.sha256("\n".join(versions).encode()).hexdigest()
 
 
 def family_of(device: Any) -> str:

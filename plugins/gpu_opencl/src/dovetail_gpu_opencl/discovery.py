@@ -1,14 +1,13 @@
 """Finds the devices of all OpenCL platforms, without creating a context."""
 
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
 import pyopencl as cl
 
 from dovetail.device import DeviceInfo, Unavailable
-from dovetail_gpu_opencl import fork
-from dovetail_gpu_opencl.capabilities import kind_of, needs_linker
+from dovetail_gpu_opencl import fork, linker
+from dovetail_gpu_opencl.capabilities import identity_of, kind_of, needs_linker
 
 __all__ = ["TYPE", "device_infos", "find_device"]
 
@@ -16,7 +15,6 @@ TYPE = "OPENCL"
 _RANK = {"GPU": 0, "CPU": 1, "ACCELERATOR": 2}
 _PRIORITY = {"GPU": 200, "CPU": 10, "ACCELERATOR": 50}
 _NO_DEVICE_HINT = 'install the driver of your GPU, or run on the CPU: pip install "dovetail-gpu-opencl[pocl]"'
-_NO_LINKER_HINT = "install it: apt-get install binutils (Debian, Ubuntu), dnf install binutils (Fedora)"
 
 
 def device_infos() -> Sequence[DeviceInfo] | Unavailable:
@@ -29,10 +27,10 @@ def device_infos() -> Sequence[DeviceInfo] | Unavailable:
     devices = _devices()
     if not devices:
         return Unavailable("no OpenCL platform with a device was found", _NO_DEVICE_HINT)
-    usable = [_describe(index, device) for index, device in enumerate(devices) if _can_build(device)]
-    if not usable:
-        return Unavailable(f"the driver of {devices[0].name} calls the linker 'ld', which is not installed", _NO_LINKER_HINT)
-    return usable
+    lacking = [_lacks(device) for device in devices]
+    if all(lacking):
+        return Unavailable(f"the driver of {devices[0].name} {lacking[0]}", linker.HINT)
+    return [_describe(index, device) for index, device in enumerate(devices) if not lacking[index]]
 
 
 def find_device(name: str) -> Any:
@@ -60,8 +58,8 @@ def _platform_devices(platform: Any) -> list[Any]:
         return []
 
 
-def _can_build(device: Any) -> bool:
-    return not needs_linker(device) or shutil.which("ld") is not None
+def _lacks(device: Any) -> str:
+    return linker.lacks(identity_of(device)) if needs_linker(device) else ""
 
 
 def _describe(index: int, device: Any) -> DeviceInfo:

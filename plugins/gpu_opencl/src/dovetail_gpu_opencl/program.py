@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import shutil
 import threading
 import warnings
 from typing import Any
@@ -14,6 +13,7 @@ from dovetail.errors import CompileError
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
 from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar
+from dovetail_gpu_opencl.linker import HINT, lacks
 
 __all__ = ["ARGUMENTS_TOLD", "CACHE_SECTION", "Programs", "check_signature"]
 
@@ -126,5 +126,5 @@ def _build_message(launch: Launch, node: str, log: str) -> str:
 
 
 def _build_hint(caps: Capabilities) -> str:
-    lacks_linker = caps.needs_linker and shutil.which("ld") is None
-    return "this driver calls the linker 'ld', which is not installed: install binutils" if lacks_linker else ""
+    lacking = lacks(caps.identity) if caps.needs_linker else ""
+    return f"this driver {lacking}: {HINT}" if lacking else ""

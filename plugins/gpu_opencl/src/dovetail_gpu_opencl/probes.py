@@ -1,0 +1,44 @@
+"""Kernels at which some drivers end the process, tried in a process of its own.
+
+`python -m dovetail_gpu_opencl.probes IDENTITY SOURCE` prints `right` when the device of that identity compiles and runs the
+source: a kernel `probe` of four work items, which puts x * x + 1 in the place of 64 floats x.
+"""
+
+import subprocess
+import sys
+
+import numpy as np
+import pyopencl as cl
+
+from dovetail_gpu_opencl.capabilities import identity_of
+
+__all__ = ["outlives"]
+
+_SECONDS = 60
+
+
+def outlives(identity: str, source: str) -> bool:
+    """Whether a process outlives the source on the device of this identity (`Capabilities.identity`), and computes right."""
+    command = [sys.executable, "-P", "-m", __name__, identity, source]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):  # no process could be started, or it hangs in the compiler
+        return False
+    return done.returncode == 0 and done.stdout.strip().endswith(b"right")
+
+
+def _run(identity: str, source: str) -> None:
+    found = [d for p in cl.get_platforms() for d in p.get_devices() if identity_of(d) == identity]
+    context = cl.Context(found[:1])
+    queue, x = cl.CommandQueue(context), np.arange(64, dtype=np.float32)
+    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR, hostbuf=x)
+    kernel = cl.Kernel(cl.Program(context, source).build(), "probe")
+    kernel.set_args(buffer)
+    cl.enqueue_nd_range_kernel(queue, kernel, (4,), None)
+    result = np.empty_like(x)
+    cl.enqueue_copy(queue, result, buffer)
+    print("right" if np.array_equal(result, x * x + 1) else "wrong")
+
+
+if __name__ == "__main__":
+    _run(*sys.argv[1:])
