@@ -131,7 +131,7 @@ def descendants(kind: type[errors.DovetailError], depth: int) -> Iterator[tuple[
 
 # --- what authors import ---------------------------------------------------------------------------------------------
 
-AUTHORING = ("dovetail.op", "dovetail.device", "dovetail.frontend", "dovetail.cache", "dovetail.testing")
+AUTHORING = ("dovetail.op", "dovetail.device", "dovetail.hosting", "dovetail.frontend", "dovetail.cache", "dovetail.testing")
 """The modules for authors of packages, each name described in the first of them that has it."""
 
 

@@ -14,7 +14,7 @@ CORE = ROOT / "core" / "src" / "dovetail"
 PACKAGES = {p.name: p for p in sorted(ROOT.glob("*/*/src/*")) if p.parts[-4] in ("plugins", "contrib") and p.is_dir()}
 
 PUBLIC = re.compile(
-    r"dovetail(\.(op|device|frontend|cache|errors|formula|graph|hookspecs|spatial|testing"
+    r"dovetail(\.(op|device|hosting|frontend|cache|errors|formula|graph|hookspecs|spatial|testing"
     r"|ops\.[a-z]\w*|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
 )
 """What plugins and packs may import of the core: the author-facing modules, and operator classes."""

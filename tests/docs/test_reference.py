@@ -115,7 +115,10 @@ def test_every_name_for_programs_is_described() -> None:
         assert re.search(rf"^- \*\*`{member}\(", page, re.MULTILINE), member
 
 
-@pytest.mark.parametrize("module", ["dovetail.op", "dovetail.device", "dovetail.frontend", "dovetail.cache", "dovetail.testing"])
+AUTHORING = ("dovetail.op", "dovetail.device", "dovetail.hosting", "dovetail.frontend", "dovetail.cache", "dovetail.testing")
+
+
+@pytest.mark.parametrize("module", AUTHORING)
 def test_every_name_for_authors_is_described(module: str) -> None:
     page = (REFERENCE / "authoring.md").read_text(encoding="utf-8")
     described = dict(re.findall(r"^### (?:\w+)\.(\w+)\n\n(.+)$", page, re.MULTILINE))
@@ -129,6 +132,7 @@ PUBLIC = [
     "dovetail.errors",
     "dovetail.frontend",
     "dovetail.graph",
+    "dovetail.hosting",
     "dovetail.op",
     "dovetail.runtime",
     "dovetail.testing",

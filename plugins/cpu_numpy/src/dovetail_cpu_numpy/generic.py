@@ -7,8 +7,9 @@ import numpy as np
 
 from dovetail.device import PLAIN, REFERENCE_KERNEL, Eltwise, LayerConfig, PostOp, Reason, Refusal, TypedNode, padded
 from dovetail.errors import InferError
+from dovetail.hosting import read_only
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
-from dovetail_cpu_numpy.launch import Array, Launch, Spec, read_only
+from dovetail_cpu_numpy.launch import Array, Launch, Spec
 from dovetail_cpu_numpy.layouts import logical
 from dovetail_cpu_numpy.post_ops import bind_chain, chain_scratch, refuse_result
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Launch", "Spec", "constant", "copy", "fill", "into", "limit", "read_only"]
+__all__ = ["Array", "Launch", "Spec", "constant", "copy", "fill", "into", "limit"]
 
 Array = NDArray[Any]
 Launch = Callable[[], object]
@@ -48,10 +48,3 @@ def constant(value: float, like: Array) -> Array:
     """A scalar array in the data type of `like`; ufuncs take it 0.2 us faster than a NumPy scalar. Too large becomes infinite."""
     with np.errstate(over="ignore"):
         return np.array(value, like.dtype)
-
-
-def read_only(array: Array) -> Array:
-    """A view that cannot be written through."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -9,17 +9,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail import hosting
 from dovetail.device import (
-    ANY,
     PLAIN,
     REFERENCE_KERNEL,
     Accepted,
     DType,
-    HostConfig,
     HostKernel,
-    LayerConfig,
-    Layout,
-    PortConfig,
     Reason,
     Refusal,
     Reorder,
@@ -27,9 +23,9 @@ from dovetail.device import (
     TypedNode,
     node_reference,
     padded,
-    prepare_host_kernel,
 )
 from dovetail.errors import InferError
+from dovetail.hosting import read_only
 from dovetail.op import Operator
 from dovetail.ops.identity import Identity
 from dovetail_cpu_onednn.kernel import OnednnKernel
@@ -78,7 +74,7 @@ class ReferenceKernel(BoundKernel):
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
         reference = node.op.reference
-        inputs = padded([_read_only(array(name)) if name else None for name in node.node.inputs], node.op.inputs)
+        inputs = padded([read_only(array(name)) if name else None for name in node.node.inputs], node.op.inputs)
         outputs = [(i, array(name)) for i, name in enumerate(node.node.outputs) if name]
 
         def run() -> None:
@@ -123,7 +119,7 @@ def stand_in(node: TypedNode, array: Callable[[str], Array]) -> Call:
 def _unpacked(array: Array, tensor: TensorType) -> Array:
     """The value in its own dimensions, of memory in any layout."""
     if not tensor.layout.block:
-        return _read_only(_logical(array, tensor))
+        return read_only(_logical(array, tensor))
     batch, blocks, *rest, block = array.shape
     return np.moveaxis(array, -1, 2).reshape(batch, blocks * block, *rest)[:, : tensor.dims[1]]
 
@@ -161,61 +157,28 @@ def hosted_kernels(op: Operator) -> Sequence["HostedKernel"]:
     return [HostedKernel(kernel) for kernel in op.kernels if isinstance(kernel, HostKernel)]
 
 
-class HostedKernel(BoundKernel):
+class HostedKernel(hosting.HostedKernel, BoundKernel):
     """One of the operator's host kernels. Blocked layouts come to it as they are."""
 
     from_operator = True
-
-    def __init__(self, kernel: HostKernel) -> None:
-        self._kernel = kernel
-        self.name = kernel.name  # type: ignore[misc]  # the only kernel whose name is not its class's
+    blocked = BLOCKED
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
-        if node.op.is_view and not node.post_ops:
-            return Refusal(Reason.OPERATOR, "the memory plan makes a view of it")
-        if node.post_ops:
-            return Refusal(Reason.POST_OP, "a host kernel takes none")
-        if any(t is not None and t.dtype is DType.STRING for t in (*node.inputs, *node.outputs)):
-            return Refusal(Reason.DTYPE, "string")
-        taken, refusal = self._prepared(node)
-        if taken or refusal is None:
-            return Accepted(self.name)
-        return refusal
-
-    def reservation(self, node: TypedNode) -> Refusal | None:
-        """Why it does not take the node in some of its configurations, although it does in others."""
-        return self._prepared(node)[1]
-
-    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        return [_layouts(config, node) for config in self._prepared(node)[0]]
+        refusal = Refusal(Reason.POST_OP, "a host kernel takes none") if node.post_ops else self.refuse(node)
+        if refusal is None and any(t is not None and t.dtype is DType.STRING for t in (*node.inputs, *node.outputs)):
+            refusal = Refusal(Reason.DTYPE, "string")
+        return Accepted(self.name) if refusal is None else refusal
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
-        port = self._config(node).outputs[0]
-        return () if port is None or port.in_place < 0 else (node.node.inputs[port.in_place],)
+        return [node.node.inputs[index] for index in self.taken_over(node)]
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterator[Call]:
-        config = self._config(node)
-        outputs = padded([array(name) if name else None for name in node.node.outputs], node.op.outputs)
-        inputs = padded([_read_only(array(name)) if name else None for name in node.node.inputs], node.op.inputs)
-        for port, dst in zip(config.outputs, outputs, strict=False):
-            if port is not None and dst is not None and port.in_place >= 0:
-                source = inputs[port.in_place]
-                assert source is not None
-                # The plan shares the memory if the input is not needed afterwards; else this copy stands in for it.
-                if not np.may_share_memory(source, dst):
-                    yield partial(np.copyto, dst, source)
-                inputs[port.in_place] = dst
-        yield quiet(self._kernel.bind(node.op, config, inputs, outputs))
+        inputs, outputs = ([array(name) if name else None for name in names] for names in (node.node.inputs, node.node.outputs))
+        for step in self.steps(node, self.chosen(node), inputs, outputs):
+            yield quiet(step)
         for name, tensor in zip(node.node.writes, node.outputs, strict=True):
             if (filling := _filling(array(name), tensor)) is not None:
                 yield filling
-
-    def _prepared(self, node: TypedNode) -> tuple[tuple[HostConfig, ...], Refusal | None]:
-        return prepare_host_kernel(self._kernel, node, blocked=BLOCKED)
-
-    def _config(self, node: TypedNode) -> HostConfig:
-        """The configuration for the layouts of the node's types."""
-        return next(c for c in self._prepared(node)[0] if _layouts(c, node).fits(node))
 
 
 def number(array: Array) -> MutableSequence[Any]:
@@ -239,29 +202,6 @@ def _filling(array: Array, tensor: TensorType) -> Call | None:
     if not block or not tensor.dims[1] % block:
         return None
     return partial(np.copyto, array[:, -1, ..., tensor.dims[1] % block :], np.float32(0))
-
-
-def _layouts(config: HostConfig, node: TypedNode) -> LayerConfig:
-    """The configuration as layouts of the node's ports; ANY is plain where it is for other data types than float32."""
-    ports = (*config.inputs, *config.outputs)
-    free = all(port is None or port.layout != ANY or port.dtype is DType.FLOAT32 for port in ports)
-
-    def side(ports: Sequence[PortConfig | None], names: Sequence[str]) -> list[Layout]:
-        filled = [*ports, *[None] * len(names)][: len(names)]
-        return [PLAIN if p is None or (p.layout == ANY and not free) else p.layout for p in filled]
-
-    written = zip(node.node.outputs, side(config.outputs, node.node.outputs), strict=True)
-    return LayerConfig(
-        tuple(side(config.inputs, node.node.inputs)),
-        tuple(layout for name, layout in written if name),
-        (PLAIN,) * len(node.operands),
-    )
-
-
-def _read_only(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 MOVE = MoveKernel()
