@@ -1,5 +1,7 @@
 """Data that a primitive gets wrong, NaN and infinities: references run instead, in whatever layout and with post-ops."""
 
+from math import erf
+
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
@@ -11,6 +13,7 @@ from dovetail.op import FLOATS, Binary, Eltwise, HostConfig, HostKernel, Layout,
 from dovetail.ops.add import Add
 from dovetail.ops.conv import Conv
 from dovetail.ops.global_max_pool import GlobalMaxPool
+from dovetail.ops.greater import Greater
 from dovetail.ops.hard_swish import HardSwish
 from dovetail.ops.max_pool import MaxPool
 from dovetail_cpu_onednn import guard, ranges
@@ -185,3 +188,45 @@ def test_what_is_usual(bench, dtype):
     for value, usual in ((0.0, True), (-9e11, True), (9e11, True), (-2e12, False), (2e12, False), *((v, False) for v in SPECIAL)):
         data[1, 2] = value
         assert look() is usual, value
+
+
+def active(g, name, channels, *chain):
+    """A depthwise convolution by ones, with a chain."""
+    return g.node(Conv(group=channels), name, g.constant(np.ones((channels, 1, 1, 1), np.float32)), post_ops=chain)
+
+
+@pytest.mark.parametrize("channels", [16, 5])
+@pytest.mark.parametrize("algorithm", ["relu", "gelu_erf"])
+def test_infinities_in_activations(bench, algorithm, channels):
+    """oneDNN makes NaN of them. It is found in the results, and where a comparison would lose it."""
+    rng, g = np.random.default_rng(4), GraphBuilder()
+    x = rng.standard_normal((1, channels, 6, 7)).astype(np.float32)
+    name = g.input("x", "float32", x.shape)
+    once = active(g, name, channels, Eltwise(algorithm))
+    pooled = g.node(MaxPool(kernel_shape=(2, 2), strides=(2, 2)), active(g, once, channels))
+    large = g.node(Greater(), active(g, name, channels, Eltwise(algorithm)), g.constant(np.float32(-9)))
+    added = active(g, active(g, name, channels), channels, Binary("add", active(g, name, channels)), Eltwise(algorithm))
+    executable = bench.executable(g.graph([pooled, large, added]))
+    assert len(executable.looks) == 1
+    assert executable.last_looks == executable.graph.outputs[::2]
+    request, infinity = executable.create_request(), -np.inf if algorithm == "relu" else np.inf
+
+    def expected(v):
+        return np.maximum(v, 0) if algorithm == "relu" else v * (0.5 + 0.5 * np.vectorize(erf)(v / np.sqrt(2)))
+
+    for value in (0.0, infinity, 0.0):
+        x[0, 1, 2, 3] = value
+        wide = x.astype(np.float64)
+        found = [np.array(y) for y in request.run([x])]
+        for got, want in zip(found, (maxima(expected(wide), 2), expected(wide) > -9, expected(2 * wide)), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+        assert value == 0.0 or request._strict is not None
+
+
+def test_nan_that_is_a_result(bench):
+    g = GraphBuilder()
+    y = active(g, g.input("x", "float32", (1, 4, 2, 3)), 4, Eltwise("relu"))
+    x = np.full((1, 4, 2, 3), -1, np.float32)
+    x[0, 1, 1, 1] = np.nan
+    (got,) = bench.run(bench.executable(g.graph([y])), [x])
+    np.testing.assert_array_equal(got, np.maximum(x, 0))

@@ -27,6 +27,7 @@ from dovetail.device import (
 from dovetail.errors import CompileError, DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, MemoryDesc, Primitive, Stream, Unimplemented
 from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, number, stand_in
+from dovetail_cpu_onednn.doubts import has_no_nan, is_doubtful, looks
 from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.layouts import describe, in_whole_blocks, padded_type, plain
 from dovetail_cpu_onednn.library import library
@@ -99,7 +100,9 @@ class OnednnExecutable(Executable):
         for p in placements:
             if isinstance(p.kernel, PrimitiveKernel):
                 recipes[p.node.name] = _recipe(p, storage)
-        self.watched = watched([p.node for p in placements], graph.constants)
+        nodes = [p.node for p in placements]
+        self.watched = watched(nodes, graph.constants)
+        self.looks, self.last_looks = looks(nodes, graph.outputs)
         self.memory = plan_graph(sized, lambda n: takes[n.name], scratch, ALIGNMENT)
         self.constants = {n: _constant(array, graph, n) for n, array in graph.constants.items()}
         stages = {
@@ -203,13 +206,18 @@ def _prepare(node: TypedNode, stage: Stage, room: _Room) -> Prepared:
 
 
 class OnednnRequest(ExecutableRequest):
-    """One arena, and the executions bound to it."""
+    """One arena, and the executions bound to it. `strict`: nodes that may make NaN of infinities run as references."""
 
-    def __init__(self, executable: OnednnExecutable) -> None:
-        binder = _Binder(executable)
+    def __init__(self, executable: OnednnExecutable, strict: bool = False) -> None:
+        binder = _Binder(executable, strict)
+        self._executable = executable
+        self._doubts = binder.doubts
+        self._strict: OnednnRequest | None = None
         self._arena = binder.arena
         graph = executable.graph
         bound = [(launch, p.node.node) for p in executable.placements for launch in binder.launches(p)]
+        if bound:
+            bound += [(launch, bound[-1][1]) for launch in binder.looks(executable.last_looks)]
         self._kept: Sequence[object] = [binder, *(launch for launch, _ in bound)]
         self._calls = tuple(launch.call if isinstance(launch, Launch) else launch for launch, _ in bound)
         self._nodes = tuple(node for _, node in bound)
@@ -233,13 +241,20 @@ class OnednnRequest(ExecutableRequest):
         for index, memories in self._borrowed:
             for memory in memories:
                 lib.set_address(memory, inputs[index].ctypes.data)
+        self._doubts.clear()
         if not self._in_python:
             self._run()
-            return self._outputs
-        # The state belongs to the thread and takes a while to set, so it is set once a run. NaN is a result like others.
-        with np.errstate(all="ignore"):
-            self._run()
-        return self._outputs
+        else:
+            # The state belongs to the thread and takes a while to set, so it is set once a run. NaN is a result like others.
+            with np.errstate(all="ignore"):
+                self._run()
+        return self._run_strictly(inputs) if self._doubts else self._outputs
+
+    def _run_strictly(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        """The run again, in other memory: the first may have made NaN of infinities."""
+        if self._strict is None:
+            self._strict = OnednnRequest(self._executable, strict=True)
+        return self._strict.run(inputs)
 
     def _run(self) -> None:
         step = 0
@@ -253,6 +268,7 @@ class OnednnRequest(ExecutableRequest):
 
     def close(self) -> None:
         """Let go of the arena."""
+        self._strict = None
         self._copied = self._borrowed = self._outputs = self._calls = self._nodes = ()
         self._kept = ()
 
@@ -268,28 +284,46 @@ class _Binder:
     """The values of one request in its arena, as arrays and as memory objects.
 
     For each block of memory, `readers` has the memory objects there; `arrays` are the blocks that are used as arrays. `unusual`
-    are the nodes whose clip met unusual numbers in this run.
+    are the nodes whose clip met unusual numbers in this run, `doubts` the values in which NaN was found that may be none.
     """
 
-    def __init__(self, executable: OnednnExecutable) -> None:
+    def __init__(self, executable: OnednnExecutable, strict: bool) -> None:
         self._executable = executable
+        self._is_strict = strict
         self._types = executable.graph.types
         self.arena = _aligned(executable.memory.peak)
         self._stream: Stream = library().stream()
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
         self.unusual: list[str] = []
+        self.doubts: list[str] = []
 
     def launches(self, placement: Placement) -> Iterator[Launch | Call]:
         """All that a node does, in order."""
+        yield from self.looks(self._executable.looks.get(placement.node.name, ()))
         prepared = self._executable.prepared.get(placement.node.name)
-        if prepared is not None and (checks := self._checks(placement)):
+        if prepared is not None and self._is_strict and is_doubtful(placement.node):
+            yield stand_in(placement.node, self.array)
+        elif prepared is not None and (checks := self._checks(placement)):
             yield self._guarded(placement, checks, [self._launch(placement.node, one) for one in prepared])
         elif prepared is not None:
             for one in prepared:
                 yield self._number(placement.node, one) if one.stage.is_number else self._launch(placement.node, one)
         elif isinstance(placement.kernel, BoundKernel):
             yield from placement.kernel.bind(placement.node, self.array)
+
+    def looks(self, names: Sequence[str]) -> Iterator[Launch]:
+        """Calls that look for NaN in values."""
+        for name in () if self._is_strict else names:
+            yield self._look(name, has_no_nan(self.array(name), self._stream))
+
+    def _look(self, name: str, has_no_nan: Callable[[], bool]) -> Launch:
+        def look() -> int:
+            if not has_no_nan():
+                self.doubts.append(name)
+            return 0
+
+        return Launch(look, ())
 
     def array(self, name: str) -> Array:
         """A value as it lies in memory."""
