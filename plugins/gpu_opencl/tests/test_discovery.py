@@ -84,6 +84,20 @@ def test_pocl_is_believed_where_the_libraries_are(monkeypatch: pytest.MonkeyPatc
     assert not isinstance(dovetail_device_info({}), Unavailable)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /sys")
+def test_a_driver_that_ends_the_process_that_asks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without /sys PoCL does: asked in another process first, which lives on here and dies there."""
+    monkeypatch.setattr(discovery, "_CPUS", "/sys/no/such/folder")
+    discovery._asking_ends_a_process.cache_clear()
+    assert not isinstance(dovetail_device_info({}), Unavailable)
+    discovery._asking_ends_a_process.cache_clear()
+    monkeypatch.setattr(discovery, "_ASK", "import os; os.abort()")
+    found = dovetail_device_info({})
+    discovery._asking_ends_a_process.cache_clear()
+    assert isinstance(found, Unavailable)
+    assert "ends the process that asks for its devices: there is no /sys/no/such/folder" in found.reason
+
+
 def test_the_probe_of_the_linker_is_right_where_it_can_link(info: DeviceInfo) -> None:
     assert probes.outlives(identity_of(discovery.find_device(info.name)), linker._PROBE)
 

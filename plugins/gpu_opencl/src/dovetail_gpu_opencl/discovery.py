@@ -1,5 +1,9 @@
 """Finds the devices of all OpenCL platforms, without creating a context."""
 
+import functools
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +20,11 @@ _RANK = {"GPU": 0, "CPU": 1, "ACCELERATOR": 2}
 _PRIORITY = {"GPU": 200, "CPU": 10, "ACCELERATOR": 50}
 _NO_DEVICE_HINT = 'install the driver of your GPU, or run on the CPU: pip install "dovetail-gpu-opencl[pocl]"'
 
+_CPUS = "/sys/devices/system/cpu"
+"""Where PoCL's library for the machine's topology looks on Linux; without it PoCL ends the process that asks for devices."""
+_ASK = "import pyopencl as cl; [platform.get_devices() for platform in cl.get_platforms()]"
+_ENDS_HINT = "give this container or sandbox its /sys, or name another driver by OCL_ICD_VENDORS"
+
 
 def device_infos() -> Sequence[DeviceInfo] | Unavailable:
     """`OPENCL.0`, `OPENCL.1`, ...: GPUs before CPUs before others, then in the order of platforms and of their devices.
@@ -24,6 +33,8 @@ def device_infos() -> Sequence[DeviceInfo] | Unavailable:
     """
     if fork.is_orphan():
         return Unavailable(fork.REASON, fork.HINT)
+    if sys.platform == "linux" and not os.path.isdir(_CPUS) and _asking_ends_a_process():
+        return Unavailable(f"an OpenCL driver ends the process that asks for its devices: there is no {_CPUS}", _ENDS_HINT)
     devices = _devices()
     if not devices:
         return Unavailable("no OpenCL platform with a device was found", _NO_DEVICE_HINT)
@@ -56,6 +67,12 @@ def _platform_devices(platform: Any) -> list[Any]:
         return list(platform.get_devices())
     except cl.Error:  # a platform whose hardware is missing (a GPU driver in a container) answers with an error
         return []
+
+
+@functools.cache
+def _asking_ends_a_process() -> bool:
+    done = subprocess.run([sys.executable, "-P", "-c", _ASK], capture_output=True, check=False)
+    return done.returncode < 0
 
 
 def _lacks(device: Any) -> str:
