@@ -113,8 +113,8 @@ def _keeping_nan(post_op: Eltwise) -> Eltwise:
     """The same as a post-op that leaves NaN as it is. Raises `Refused` for what has no such form.
 
     relu becomes s * max(0, min(1, LARGEST * s)), which is as fast (within 3 % on the convolutions of ResNet-50, one thread) and
-    differs in this: -infinity gives NaN (see `doubts`), and negative numbers give -0. The elu of slope 0 gives 0 for -infinity as well, but
-    costs up to 15 %.
+    differs in this: -infinity gives NaN (see `doubts`), and negative numbers give -0. The elu of slope 0 gives 0 for -infinity as
+    well, but costs up to 15 %.
     """
     if post_op.algorithm == "relu" and post_op.alpha == 0:
         return Eltwise("hardswish", LARGEST, 0.0, post_op.scale)
