@@ -377,6 +377,10 @@ def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
             graph, feeds = single(case, (1, 2))
             types = {n: t.with_layout(layout) if t.rank == 4 and n != "x1" else t for n, t in graph.types.items()}
             yield from _each(devices, f"Quantized of {x.shape}, {layout}", graph.replace(types=types), feeds)
+        pool = Case("pool", _standard("MaxPool", kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2)), (x,), (x,))
+        graph, feeds = single(pool, ())
+        types = {n: t.with_layout(NHWC) for n, t in graph.types.items()}
+        yield from _each({"CPU": devices["CPU"]}, f"MaxPool of {x.shape}, {NHWC}", graph.replace(types=types), feeds)
     for m, n, k in PRODUCTS:
         own = Scaling(np.full(n, 0.1, np.float32), np.arange(n, dtype=np.int8), axis=1)
         for result in (None, unsigned):
@@ -412,7 +416,7 @@ def _each(devices: Mapping[str, Forced], label: str, graph: Graph, feeds: Sequen
         device.forced = None
         node = TypedNode.of(graph.nodes[0], graph)
         for kernel in device.kernels(node):
-            if kernel.supports(node):
+            if kernel.supports(node) and any(config.fits(node) for config in kernel.configurations(node)):
                 yield Item(label, kind, kernel, graph, feeds)
 
 

@@ -170,6 +170,26 @@ def test_what_is_computed_element_by_element(kind: str, kind_device: Callable[[s
             np.testing.assert_array_equal(got, stored(compute(real(x, left), real(y, right)), result), f"{name} {dims}")
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_maxima_along_the_channels(dtype: Any, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """8-bit numbers whose channels are innermost, more and fewer than a vector, with padding, strides and dilation."""
+    device, op = kind_device("CPU"), bench.op("MaxPool", kernel_shape=(3, 2), pads=(1, 0, 1, 1), strides=(2, 1), dilations=(1, 2))
+    for channels in (1, 16, 35):
+        x = bytes_of(rng, 2, channels, 6, 7, dtype=dtype)
+        graph, feeds = bench.single(op, [x])
+        laid = {name: t.with_layout(NHWC) for name, t in graph.types.items()}
+        inner = [np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(x.shape)]
+        device.forced = "max_pool_channels"
+        (got,), (plain,) = (
+            bench.run(device, graph.replace(types=laid), inner, DEBUG_BUFFERS=True),
+            bench.run(device, graph, feeds),
+        )
+        device.forced = ""
+        expected = op.reference(x)[0]
+        np.testing.assert_array_equal(got.reshape(2, *got.shape[2:], channels).transpose(0, 3, 1, 2), expected)
+        np.testing.assert_array_equal(plain, expected)
+
+
 def test_activations_between_quantized_values(kind_device: Callable[[str], Any], bench: Any) -> None:
     """All 256 numbers: the activation in float32 may end in the next quantum where it comes near a half."""
     device, x = kind_device("CPU"), np.arange(256, dtype=np.uint8)

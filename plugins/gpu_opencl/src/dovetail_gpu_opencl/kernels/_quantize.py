@@ -1,15 +1,16 @@
 """Which scale and zero point belong to an element: one for the tensor, for each place of an axis, or for blocks of an axis."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dovetail.device import DType, TypedNode
+from dovetail.device import PLAIN, DType, LayerConfig, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, spread
 from dovetail_gpu_opencl.launch import Argument, ints
 from dovetail_gpu_opencl.narrow import NARROW
 
-__all__ = ["REAL", "STORED", "Runs"]
+__all__ = ["REAL", "STORED", "Runs", "layouts_of"]
 
 REAL = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
 STORED = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, *NARROW}) - {DType.BFLOAT16}
@@ -43,6 +44,11 @@ class Runs:
             return Runs(x.size, length, (inner, size, block, scale.dims[axis] * inner, inner, 1))
         return Runs(x.size, inner, (inner, size, 1, 0, 1, 0))
 
+    @property
+    def is_one(self) -> bool:
+        """True when all elements share their parameters, so that their order does not matter."""
+        return self.places[3:] == (0, 0, 0)
+
     def defines(self, caps: Capabilities) -> dict[str, object]:
         """RUN, and whether runs of one element are taken one by one."""
         return {"RUN": self._run(caps), "ONE_BY_ONE": self.length == 1}
@@ -62,3 +68,8 @@ class Runs:
     def _run(self, caps: Capabilities) -> int:
         # Loops that drivers for CPUs turn into vectors; neighbouring items of a GPU read neighbouring elements.
         return 512 if caps.kind == "CPU" else 1
+
+
+def layouts_of(node: TypedNode) -> Sequence[LayerConfig]:
+    """Any layout, where one scale holds for all elements."""
+    return (LayerConfig.elementwise(node) if Runs.of(node).is_one else LayerConfig.uniform(node, PLAIN),)

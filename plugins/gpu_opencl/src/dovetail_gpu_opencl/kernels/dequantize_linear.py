@@ -1,9 +1,11 @@
 """DequantizeLinear from integers of 2 to 32 bits and floats of 4 and 8."""
 
-from dovetail.device import DType, Reason, Refusal, TypedNode
+from collections.abc import Sequence
+
+from dovetail.device import DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel
-from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, Runs
+from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, Runs, layouts_of
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write
 from dovetail_gpu_opencl.source import assemble, storage
 
@@ -25,6 +27,9 @@ class Dequantize(CLKernel):
         assert scale is not None
         fits = x.dtype in _STORED and scale.dtype in REAL and node.outputs[0].dtype in REAL
         return None if fits else Refusal(Reason.DTYPE, f"{x.dtype} by a scale of {scale.dtype} to {node.outputs[0].dtype}")
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return layouts_of(node)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         x, scale = node.inputs[:2]

@@ -1,14 +1,16 @@
-"""MaxPool: by rows on CPUs, one by one where that refuses."""
+"""MaxPool: on CPUs by rows, or along the channels of 8-bit numbers; one by one where those refuse."""
 
+import dataclasses
 import math
+from collections.abc import Sequence
 
-from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail.ops.max_pool import MaxPool
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry
 from dovetail_gpu_opencl.kernels._spatial import WINDOW, interior, named, spatial_defines
-from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
 
 __all__ = ["KERNELS"]
@@ -54,4 +56,35 @@ class MaxPoolDirect(PoolDirect):
         return {"MAXIMUM": True, "LOWEST": lowest, "INDICES": len(node.outputs) > 1, "COLUMNS": columns}
 
 
-KERNELS = (MaxPoolRows(), MaxPoolDirect())
+class MaxPoolChannels(MaxPoolDirect):
+    """For CPUs, 8-bit numbers: max_pool_channels.cl where the channels are innermost, else as the direct kernel."""
+
+    name = "max_pool_channels"
+    dtypes = frozenset({DType.INT8, DType.UINT8})
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if self.caps.kind != "CPU":
+            return Refusal(Reason.CAPABILITY, "made for CPUs")
+        if len(node.outputs) > 1:
+            return Refusal(Reason.ATTRIBUTE, "the output Indices")
+        rank = geometry(node).rank
+        return None if rank <= 2 else Refusal(Reason.SHAPE, f"{rank} spatial axes")
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        plain = LayerConfig.uniform(node, PLAIN)
+        slower = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t is not None)
+        return (LayerConfig.uniform(node, NHWC), dataclasses.replace(plain, cost=slower))
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        dtype, (batch, channels, *rest) = node.outputs[0].dtype, node.outputs[0].dims
+        if node.outputs[0].layout == PLAIN:
+            return super().launches(node)
+        sizes, file = spatial_defines(geometry(node)), "max_pool_channels.cl"
+        names = "IH IW OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
+        values = Read(node.node.inputs[0]), Write(node.node.outputs[0])
+        arguments: tuple[Argument, ...] = (*values, *ints(channels), *named(sizes, names))
+        source = assemble(file, {"T": C_TYPES[dtype], "LOWEST": -128 if dtype is DType.INT8 else 0})
+        return (Launch(file, source, self.name, arguments, (math.prod(rest), batch), (1, 1)),)
+
+
+KERNELS = (MaxPoolRows(), MaxPoolChannels(), MaxPoolDirect())

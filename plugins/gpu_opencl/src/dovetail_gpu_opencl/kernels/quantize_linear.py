@@ -1,10 +1,12 @@
 """QuantizeLinear to integers of 2 to 16 bits and floats of 4 and 8."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail.device import DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel
-from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, Runs
+from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, Runs, layouts_of
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write
 from dovetail_gpu_opencl.narrow import VALUES, largest
 from dovetail_gpu_opencl.quantized import WHOLE
@@ -34,6 +36,9 @@ class Quantize(CLKernel):
         if target not in STORED or scale.dtype not in REAL:
             return Refusal(Reason.DTYPE, f"{target} by a scale of {scale.dtype}")
         return Refusal(Reason.DTYPE, "precision") if _precision(node) not in REAL else None
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return layouts_of(node)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         x, scale = node.inputs[:2]

@@ -1,0 +1,45 @@
+// dst[n][y][x][c] = the greatest of src in the window of (y, x), for 8-bit numbers whose channels are innermost, on CPUs.
+//
+// A work item computes one output pixel, 16 channels at once. NDRange: (OH * OW, N), local size 1.
+//
+// Layout: src [N][IH][IW][C], dst [N][OH][OW][C]. LOWEST is the least number of T. Sizes are arguments, so that all share a program.
+#ifndef T
+#define T uchar
+#define LOWEST 0
+#endif
+#define CAT_(x, y) x##y
+#define CAT(x, y) CAT_(x, y)
+#define VT CAT(T, 16)
+// Not vload and vstore: some drivers leave them as function calls, which spill every register.
+typedef struct __attribute__((packed)) {
+  VT v;
+} PACKED;
+
+__kernel void max_pool_channels(__global const T* restrict src, __global T* restrict dst, const int C, const int IH, const int IW,
+                                const int OW, const int KH, const int KW, const int STRIDE_Y, const int STRIDE_X,
+                                const int DILATION_Y, const int DILATION_X, const int PAD_Y, const int PAD_X) {
+  const int p = get_global_id(0), y0 = p / OW * STRIDE_Y - PAD_Y, x0 = p % OW * STRIDE_X - PAD_X;
+  src += (int)get_global_id(1) * (IH * IW * C);
+  dst += ((int)get_global_id(1) * (int)get_global_size(0) + p) * C;
+  int c = 0;
+  for (; c + 16 <= C; c += 16) {
+    VT most = (VT)(LOWEST);
+    for (int ky = 0; ky < KH; ++ky)
+      for (int kx = 0; kx < KW; ++kx) {
+        const int y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
+        if (y < 0 || y >= IH || x < 0 || x >= IW) continue;
+        const VT v = ((__global const PACKED*)(src + (y * IW + x) * C + c))->v;
+        most = v > most ? v : most;
+      }
+    ((__global PACKED*)(dst + c))->v = most;
+  }
+  for (; c < C; ++c) {
+    T most = LOWEST;
+    for (int ky = 0; ky < KH; ++ky)
+      for (int kx = 0; kx < KW; ++kx) {
+        const int y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
+        if (y >= 0 && y < IH && x >= 0 && x < IW) most = max(most, src[(y * IW + x) * C + c]);
+      }
+    dst[c] = most;
+  }
+}
