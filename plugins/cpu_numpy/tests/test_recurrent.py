@@ -34,14 +34,17 @@ def arrays_of(op, *, bias=True, initial=True, time=T, batch=N, constants=None):
     return [x, some(d, gates * H, C), some(d, gates * H, H), b, None, *[some(*state) if initial else None for _ in range(states)]]
 
 
-def check(bench, op, arrays, asked):
+def check(bench, op, arrays, asked, constants=()):
     """Two runs in poisoned memory against the reference in float64; the kernel's name."""
     g = GraphBuilder()
-    names = ["" if a is None else g.input(f"x{i}", "float32", a.shape) for i, a in enumerate(arrays)]
+    names = [
+        "" if a is None else g.constant(a) if i in constants else g.input(f"x{i}", "float32", a.shape)
+        for i, a in enumerate(arrays)
+    ]
     outputs = [name if wanted else "" for name, wanted in zip(("y", "h", "c")[: len(op.outputs)], asked, strict=False)]
     g.node(op, *names, outputs=outputs, name="n")
     executable = bench.executable(g.graph([name for name in outputs if name]))
-    found = bench.run_twice(executable, [a for a in arrays if a is not None])
+    found = bench.run_twice(executable, [a for i, a in enumerate(arrays) if a is not None and i not in constants])
     want = op.reference(*(a if a is None else a.astype(np.float64) for a in arrays))
     for got, expected in zip(found, [w for w, wanted in zip(want, asked, strict=False) if wanted], strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
@@ -60,7 +63,8 @@ def op_of(cell, direction, layout):
 def test_cells(bench, cell, direction):
     for layout, given in itertools.product((0, 1), (False, True)):
         op = op_of(cell, direction, layout)
-        assert check(bench, op, arrays_of(op, bias=given, initial=given), (True,) * 3) == "steps"
+        for constants in ((), (1, 2, 3)):
+            assert check(bench, op, arrays_of(op, bias=given, initial=given), (True,) * 3, constants) == "steps"
 
 
 @pytest.mark.parametrize("layout", [0, 1])
