@@ -15,7 +15,8 @@ from dovetail.ops import find
 from dovetail_cpu_onednn.library import library
 
 OPSET = 17
-pytestmark = pytest.mark.skipif(not library().has_int8, reason="this CPU has no instructions for 8-bit products")
+IN_FLOAT32 = not library().has_int8
+"""This CPU has no instructions for 8-bit products: the same numbers come out, but by float32 between (de)quantizations."""
 
 FAST = ("vnni", "int8")
 """Parts of the names of int8 implementations."""
@@ -140,8 +141,8 @@ def test_convolution(name, dtype):
         scale, target = np.float32(np.abs(real).max() / 100), np.array(zero, dtype)
         (got,), kernels = net.run(net.quantized(y, scale, target))
         agrees(got, stored(real, scale, target))
-        assert [one for one, _ in kernels] == ["dovetail::QuantizedConv"], kernels
-        assert any(part in kernels[0][1] for part in FAST)
+        assert IN_FLOAT32 or [one for one, _ in kernels] == ["dovetail::QuantizedConv"], kernels
+        assert IN_FLOAT32 or any(part in kernels[0][1] for part in FAST)
 
 
 @pytest.mark.parametrize("relu", [False, True])
@@ -155,7 +156,7 @@ def test_halves_go_to_even_before_the_zero_point(zero, relu):
     real = np.maximum(x.real, 0) if relu else x.real
     (got,), kernels = net.run(net.quantized(net.g.node(op("Relu"), y) if relu else y, 1, np.uint8(zero)))
     np.testing.assert_array_equal(got, stored(real, 1, np.uint8(zero)))
-    assert kernels[0][0] == "dovetail::QuantizedConv"
+    assert IN_FLOAT32 or kernels[0][0] == "dovetail::QuantizedConv"
 
 
 def test_uint8_weights_are_shifted():
@@ -165,7 +166,7 @@ def test_uint8_weights_are_shifted():
     real = convolved(x.real, w.real)
     (got,), kernels = net.run(net.quantized(net.g.node(op("Conv"), x_name, w_name), 0.5, np.uint8(128)))
     agrees(got, stored(real, 0.5, np.uint8(128)))
-    assert kernels[0][0] == "dovetail::QuantizedConv"
+    assert IN_FLOAT32 or kernels[0][0] == "dovetail::QuantizedConv"
 
 
 def test_weights_with_a_zero_point_are_left_to_float32():
@@ -200,7 +201,7 @@ def test_what_follows_a_convolution(follower, kernel):
     total = net.g.node(op(follower), value, *map(net.g.constant, others))
     (got,), kernels = net.run(net.quantized(total, 0.02, np.uint8(3)))
     agrees(got, stored(want, 0.02, np.uint8(3)))
-    assert kernels[0][0] == "dovetail::QuantizedConv"
+    assert IN_FLOAT32 or kernels[0][0] == "dovetail::QuantizedConv"
 
 
 @pytest.mark.parametrize("relu", [True, False])
@@ -219,10 +220,10 @@ def test_residual_sum(relu):
     compiled = Core().compile_model(net.g.model([net.quantized(total, 0.05, np.uint8(90))]), "ONEDNN")
     (got,) = compiled(net.feeds).values()
     agrees(got, stored(real, 0.05, np.uint8(90)))
-    (node,) = [node for node in compiled.report().nodes if node.op != "dovetail::Reorder"]
-    assert node.op == "dovetail::QuantizedConv"
-    assert node.post_ops == ("requantize", "add", *(["relu"] if relu else []), "quantize")
-    assert len(node.origins) == 5 + relu
+    nodes = [node for node in compiled.report().nodes if node.op != "dovetail::Reorder"]
+    assert IN_FLOAT32 or [node.op for node in nodes] == ["dovetail::QuantizedConv"]
+    assert IN_FLOAT32 or nodes[0].post_ops == ("requantize", "add", *(["relu"] if relu else []), "quantize")
+    assert IN_FLOAT32 or len(nodes[0].origins) == 5 + relu
 
 
 def test_float32_result():
@@ -232,7 +233,7 @@ def test_float32_result():
     y = net.g.node(op("Relu"), net.g.node(op("Conv"), x_name, w_name))
     (got,), kernels = net.run(y)
     np.testing.assert_allclose(got, np.maximum(convolved(x.real, w.real), 0), rtol=1e-5, atol=1e-4)
-    assert kernels[0][0] == "dovetail::QuantizedConv"
+    assert IN_FLOAT32 or kernels[0][0] == "dovetail::QuantizedConv"
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
@@ -244,7 +245,7 @@ def test_matrix_product(shape, dtype):
     real = x.real @ w.real
     (got,), kernels = net.run(net.quantized(net.g.node(op("MatMul"), x_name, w_name), 1.5, dtype(3)))
     agrees(got, stored(real, 1.5, dtype(3)))
-    assert kernels[0][0] == "dovetail::QuantizedMatMul"
+    assert IN_FLOAT32 or kernels[0][0] == "dovetail::QuantizedMatMul"
 
 
 def test_gemm():
@@ -256,7 +257,7 @@ def test_gemm():
     real = 0.5 * x.real @ w.real.T + 2 * b.real
     (got,), kernels = net.run(net.quantized(y, 0.4, np.uint8(130)))
     agrees(got, stored(real, 0.4, np.uint8(130)))
-    assert kernels[0][0] == "dovetail::QuantizedGemm"
+    assert IN_FLOAT32 or kernels[0][0] == "dovetail::QuantizedGemm"
 
 
 def test_sum():
@@ -265,7 +266,7 @@ def test_sum():
     b, b_name = net.source((3, 5, 7), zero=0, scale=0.011)
     (got,), kernels = net.run(net.quantized(net.g.node(op("Add"), a_name, b_name), 0.05, np.uint8(200)))
     agrees(got, stored(a.real + b.real, 0.05, np.uint8(200)))
-    assert kernels[0][0] == "dovetail::QuantizedAdd"
+    assert IN_FLOAT32 or kernels[0][0] == "dovetail::QuantizedAdd"
 
 
 def test_maximum_and_mean():
@@ -280,8 +281,8 @@ def test_maximum_and_mean():
     np.testing.assert_array_equal(found[0], want)
     real = Numbers(want, x.scale, x.zero).real.mean((2, 3), keepdims=True)
     agrees(found[1], stored(real, 0.01, np.uint8(128)))
-    assert [one for one, _ in kernels] == ["MaxPool", "dovetail::QuantizedGlobalAveragePool"]
-    assert all("int8" in kernel or "jit_int" in kernel for _, kernel in kernels)
+    assert IN_FLOAT32 or [one for one, _ in kernels] == ["MaxPool", "dovetail::QuantizedGlobalAveragePool"]
+    assert IN_FLOAT32 or all("int8" in kernel or "jit_int" in kernel for _, kernel in kernels)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
@@ -346,7 +347,7 @@ def test_qlinear_conv():
     real = convolved(x.real, w.real) + bias.reshape(-1, 1, 1) * unit
     (got,), kernels = net.run(found)
     agrees(got, stored(real, *y))
-    assert [one for one, _ in kernels] == ["dovetail::QuantizedConv"]
+    assert IN_FLOAT32 or [one for one, _ in kernels] == ["dovetail::QuantizedConv"]
 
 
 @pytest.mark.parametrize("shape", [(1, 33), (2, 5, 33)])
@@ -372,9 +373,9 @@ def test_dynamic_quantization(shape, weights):
     whole = (q.astype(np.int64) - int(shift)) @ (w.astype(np.int64) - int(zero))
     want = np.maximum(whole * (float(unit) * float(scale)) + bias, 0)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
-    (product,) = [n for n in compiled.report().nodes if n.op == "dovetail::MatMulIntegerToFloat"]
-    assert "vnni" in product.kernel
-    assert product.post_ops == ("mul", "add", "relu")
+    products = [n for n in compiled.report().nodes if n.op == "dovetail::MatMulIntegerToFloat"]
+    assert IN_FLOAT32 or [n.post_ops for n in products] == [("mul", "add", "relu")]
+    assert IN_FLOAT32 or "vnni" in products[0].kernel
 
 
 @pytest.mark.parametrize("fill", [0.0, np.nan, np.inf, 1e-44])
@@ -415,7 +416,7 @@ def test_the_sums_of_an_integer_product():
     for zero in (-128, 0, 127):
         (got,) = compiled({"a": a, "z": np.int8(zero)}).values()
         np.testing.assert_array_equal(got, (a.astype(np.int64) - zero) @ b.astype(np.int64))
-    assert "vnni" in compiled.report().nodes[0].kernel
+    assert IN_FLOAT32 or "vnni" in compiled.report().nodes[0].kernel
 
 
 @pytest.mark.parametrize("group", [1, 2, 32])
@@ -431,4 +432,4 @@ def test_the_sums_of_an_integer_convolution(group):
         (got,) = compiled({"x": x, "z": np.uint8(zero)}).values()
         want = convolved(x.astype(np.float64) - zero, w.astype(np.float64), (2, 1), (1, 0, 1, 2), group)
         np.testing.assert_array_equal(got, want)
-    assert [n.kernel for n in compiled.report().nodes if n.op == "ConvInteger"] != ["ref"]
+    assert IN_FLOAT32 or [n.kernel for n in compiled.report().nodes if n.op == "ConvInteger"] != ["ref"]
