@@ -81,6 +81,14 @@ def test_random_operators_are_not_folded() -> None:
     assert keys(fold_constants(g.graph([g.node(Noise(), g.constant([1.0], "float32"))]))) == ["test::Noise"]
 
 
+@pytest.mark.parametrize("given", [None, (2, 3), "float32"])
+def test_an_inference_that_gives_no_types_is_an_error(monkeypatch: pytest.MonkeyPatch, given: Any) -> None:
+    monkeypatch.setattr(Wrong, "infer", lambda self, X: (given,))
+    g = GraphBuilder()
+    with pytest.raises(OperatorError, match=r"node 'odd' \(test::Wrong\).*infer\(\) gave .*\n.*a TensorType for each output"):
+        fold_constants(g.graph([g.node(Wrong(), g.input("x", "float32", (2, 3)), name="odd")]))
+
+
 def test_a_reference_that_contradicts_its_inference_is_an_error() -> None:
     g = GraphBuilder()
     with pytest.raises(OperatorError, match=r"'wrong' .*float32\[1\].*float32\[2\]"):

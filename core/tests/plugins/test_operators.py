@@ -119,7 +119,10 @@ def test_an_unknown_domain_says_how_to_get_a_pack(site: Any, pack: Any) -> None:
     assert (
         caught.value.message == "no operator com.none::X is known; no op pack of domain 'com.none' is installed, only of 'acme'"
     )
-    assert "an entry point 'com.none' in the group dovetail.ops" in caught.value.hint
+    assert caught.value.hint.startswith("Install a package with an entry point 'com.none' in the group dovetail.ops.")
+    with pytest.raises(UnknownOperator) as caught:
+        PluginManager().operator("acmee", "Twist", 1)
+    assert caught.value.hint.startswith("Did you mean 'acme'? Install a package with an entry point 'acmee'")
 
 
 def test_a_pack_that_cannot_be_had_says_what_to_do(site: Any, pack: Any) -> None:

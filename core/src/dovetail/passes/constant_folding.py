@@ -140,6 +140,8 @@ def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorT
             raise OperatorError(f"infer() gave {len(outputs)} output types, the node has {len(node.outputs)} outputs")
         present = [t for name, t in zip(node.outputs, outputs, strict=False) if name]
         for t in present:
+            if not isinstance(t, TensorType):
+                raise OperatorError(f"infer() gave {t!r}", hint="it returns a TensorType for each output")
             if not t.is_static:
                 raise DataDependentShape(
                     f"an output shape {t} depends on the data", hint="such nodes are planned when they run, not before"

@@ -154,6 +154,8 @@ class Operators:
         if domain and not known and stopped:
             hints += [f"{r.distribution}: {r.hint.rstrip('.')}." for r in stopped]
         elif domain and not known:
+            close = did_you_mean(domain, {record.key for record in self._packs(None)})
+            hints += [close] if close.startswith("Did") else []
             hints.append(f"Install a package with an entry point {domain!r} in the group {HOST}.ops.")
         hints.append("Or define the operator in a file and add it: core.add_extension('my_ops.py'), on the command line by -l.")
         error = UnknownOperator(f"no operator {printable(name)} is known{self._packs_in_words(domain)}", hint=" ".join(hints))
