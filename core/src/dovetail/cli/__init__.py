@@ -55,11 +55,19 @@ class _Program(click.Group):
             ctx.fail(f"There is no command {args[0]!r}. {did_you_mean(args[0], self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except OSError as error:  # --help prints before anything is invoked
+            if error.errno == errno.EPIPE:
+                raise
+            raise _Failure(_told(error)) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         ctx.obj = {"debug": False}
         try:
             return super().invoke(ctx)
-        except (DovetailError, OSError) as error:
+        except (DovetailError, OSError, MemoryError) as error:
             if ctx.obj["debug"] or getattr(error, "errno", None) == errno.EPIPE:
                 raise
             raise _Failure(_told(error)) from error
@@ -76,8 +84,10 @@ class _Program(click.Group):
 
 def _told(error: Exception) -> str:
     """The message; of the system's errors without their numbers, and with the file first, as in ours."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory: {str(error) or 'give smaller shapes'}"
     return str(error)
 
 
@@ -120,6 +130,9 @@ def program() -> None:
 
 def main() -> None:
     """The entry point of the installed program."""
+    # Python has None for a stream that was closed by whoever started the program.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  # open as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A terminal or pipe with a narrow encoding shows replacements instead of ending the program.
         if hasattr(stream, "reconfigure"):

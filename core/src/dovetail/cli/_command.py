@@ -5,7 +5,15 @@ from typing import Any
 
 import click
 
-__all__ = ["asked_config_file_option", "command", "config_file_option", "device_option", "extension_option", "shape_option"]
+__all__ = [
+    "asked_config_file_option",
+    "command",
+    "config_file_option",
+    "device_option",
+    "extension_option",
+    "seed_option",
+    "shape_option",
+]
 
 Function = Callable[..., Any]
 
@@ -81,3 +89,5 @@ shape_option = click.option(
     help="The shape of an input whose dimensions are open, its batch for example. Repeatable; the name may be left out "
     "when there is one input.",
 )
+
+seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")

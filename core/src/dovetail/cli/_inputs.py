@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dovetail.cli._models import known_input, only_input, shape_text
 from dovetail.cli._output import clean, remark
-from dovetail.errors import InputError, UsageError
+from dovetail.errors import InputError, OutOfMemory, UsageError
 from dovetail.graph.types import CONTAINERS
 
 if TYPE_CHECKING:
@@ -38,14 +38,19 @@ def read_inputs(inputs: Mapping[str, "TensorType"], given: Sequence[str], seed: 
     rng = np.random.default_rng(seed)
     found: dict[str, Any] = {}
     for name, source in sorted((_split(text, inputs) for text in given), key=lambda pair: pair == ("", RANDOM)):
+        if not source:
+            raise click.UsageError(f"-i {name}=: no file is named.")
         if source == RANDOM:
             wanted = [known_input(inputs, name)] if name else [n for n in inputs if n not in found]
-            found.update({n: random_tensor(inputs[n], rng) for n in wanted})
+            values = {n: random_tensor(inputs[n], rng) for n in wanted}
         elif not name and Path(source).suffix.lower() == ".npz":
-            found.update({known_input(inputs, n): array for n, array in _read_npz(Path(source)).items()})
+            values = {known_input(inputs, n): array for n, array in _read_npz(Path(source)).items()}
         else:
             name = known_input(inputs, name or only_input(inputs, f"-i {source}"))
-            found[name] = _read_one(Path(source), name, inputs[name])
+            values = {name: _read_one(Path(source), name, inputs[name])}
+        if twice := [n for n in values if n in found]:
+            raise click.UsageError(f"-i gives input {twice[0]!r} more than once.")
+        found |= values
     if missing := [name for name in inputs if name not in found]:
         raise click.UsageError(f"No value for input {missing[0]!r}: give -i {missing[0]}=FILE, or -i {RANDOM}.")
     return found
@@ -56,10 +61,13 @@ def random_tensor(tensor: "TensorType", rng: np.random.Generator) -> Array:
     shape = tuple(d if isinstance(d, int) else 1 for d in tensor.shape or ())
     if isinstance(tensor, CONTAINERS):
         raise UsageError(f"no random values are defined for {tensor}", hint="give the input a file; maps: -i NAME=FILE.json")
-    if tensor.dtype.is_float:
-        return np.asarray(rng.random(shape)).astype(tensor.dtype.numpy)
-    if tensor.dtype.is_integer or tensor.dtype.value == "bool":
-        return np.asarray(rng.integers(0, 2, shape)).astype(tensor.dtype.numpy)
+    try:
+        if tensor.dtype.is_float:
+            return np.asarray(rng.random(shape)).astype(tensor.dtype.numpy)
+        if tensor.dtype.is_integer or tensor.dtype.value == "bool":
+            return np.asarray(rng.integers(0, 2, shape)).astype(tensor.dtype.numpy)
+    except (MemoryError, ValueError, OverflowError) as error:  # NumPy has a limit of its own for each dimension
+        raise OutOfMemory(f"there is no memory for {tensor.with_shape(shape)}: {error}", hint="give a smaller --shape") from error
     raise UsageError(f"no random values are defined for {tensor.dtype}", hint="give the input a file: -i NAME=FILE.npz")
 
 
@@ -112,7 +120,8 @@ def _read_one(path: Path, name: str, tensor: "TensorType") -> Any:
             return arrays[name]
         raise InputError(f"{path} holds {len(arrays)} arrays and none of them is called {name!r}: {', '.join(arrays)}")
     accepted = ", ".join((".npz", ".npy", ".json", *_IMAGES))
-    raise click.UsageError(f"-i {path}: files of type {suffix or 'none'!r} cannot be read; accepted: {accepted}, or {RANDOM!r}.")
+    what = f"files of type {suffix!r}" if suffix else "a folder" if path.is_dir() else "a file without suffix"
+    raise click.UsageError(f"-i {path}: {what} cannot be read; accepted: {accepted}, or {RANDOM!r}.")
 
 
 def _read_json(path: Path, name: str, tensor: "TensorType") -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli._command import command as make_command
-from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
+from dovetail.cli._command import config_file_option, device_option, extension_option, seed_option, shape_option
 from dovetail.cli._output import count, duration, print_json, print_table, progress
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _SECONDS = 3.0
     metavar="TYPE",
     help="An operator type, such as Conv: also measure with kernels of this type that do nothing. Repeatable.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+@seed_option
 def command(
     model: str, device: str, runs: int | None, seconds: float | None, extensions: tuple[str, ...],
     config_files: tuple[str, ...], shapes: tuple[str, ...], stubs: tuple[str, ...], seed: int, as_json: bool,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli._command import command as make_command
-from dovetail.cli._command import extension_option, shape_option
+from dovetail.cli._command import extension_option, seed_option, shape_option
 from dovetail.cli._output import print_json, print_table, progress, remark, value_type
 from dovetail.errors import DovetailError
 
@@ -42,7 +42,7 @@ _TOLERANCE = 1e-3
 )
 @extension_option
 @shape_option
-@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+@seed_option
 def command(
     model: str, devices: tuple[str, ...], given: tuple[str, ...], nodes: bool, tolerance: float, extensions: tuple[str, ...],
     shapes: tuple[str, ...], seed: int, as_json: bool,

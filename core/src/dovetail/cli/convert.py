@@ -72,7 +72,7 @@ def _convert(core: "Core", source: str, target: str, format: str | None, shapes:
     if as_json:
         print_json(done)
     else:
-        remark(f"{target}: {size(done['bytes'])}, {done['nodes']} nodes of {source}")
+        remark(f"{target}: {size(done['bytes'])}, {done['nodes']} node{'s' * (done['nodes'] != 1)} of {source}")
 
 
 def _print_formats(core: "Core", as_json: bool) -> None:

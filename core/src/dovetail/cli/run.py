@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli._command import command as make_command
-from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
+from dovetail.cli._command import config_file_option, device_option, extension_option, seed_option, shape_option
 from dovetail.cli._output import duration, print_json, print_table, remark, value_type
 from dovetail.errors import UsageError
 
@@ -37,7 +37,7 @@ _SHOWN = 8
 @shape_option
 @click.option("--dump-kernel", "node", metavar="NODE", help="Write the kernels of this node as a program that runs alone.")
 @click.option("--to", "folder", type=click.Path(file_okay=False), metavar="FOLDER", help="A new folder for --dump-kernel.")
-@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+@seed_option
 def command(
     model: str, device: str, given: tuple[str, ...], target: str | None, extensions: tuple[str, ...],
     config_files: tuple[str, ...], shapes: tuple[str, ...], node: str | None, folder: str | None, seed: int, as_json: bool,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli._command import command as make_command
-from dovetail.cli._command import extension_option, shape_option
+from dovetail.cli._command import extension_option, seed_option, shape_option
 from dovetail.cli._output import duration, print_json, print_table
 from dovetail.errors import UnknownOption, UsageError
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 @extension_option
 @shape_option
-@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+@seed_option
 def command(
     model: str, device: str, seconds: float, extensions: tuple[str, ...], shapes: tuple[str, ...], seed: int, as_json: bool
 ) -> None:

@@ -144,11 +144,18 @@ class PluginManager:
     def require_writer(self, format: str) -> None:
         """Raises `UnknownFormat` when there is no frontend for a suffix, or it only reads; else as `writes`."""
         suffix = format.lower().removeprefix(".")
-        if not self.writes(suffix):
-            raise UnknownFormat(
-                f"{self.owner('frontends', suffix).provider} reads .{suffix} files but does not write them",
-                hint="dovetail convert --formats lists what is written",
-            )
+        if suffix in self.formats() and self.writes(suffix):
+            return
+        written = ", ".join(f".{name}" for name in self.formats() if self._may_write(name)) or "none"
+        problem = "no installed frontend writes .{} files"
+        if suffix in self.formats():
+            problem = f"{self.owner('frontends', suffix).provider} reads .{{}} files but does not write them"
+        raise UnknownFormat(problem.format(suffix), hint=f"formats that are written: {written}")
+
+    def _may_write(self, format: str) -> bool:
+        with suppress(DovetailError):
+            return self.writes(format)
+        return False
 
     def write_model(self, model: "Model", format: str, options: Mapping[str, Any]) -> bytes:
         """The content of a file with the model, by the frontend of a suffix (without the dot). Imports only that frontend.

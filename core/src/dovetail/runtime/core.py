@@ -112,8 +112,10 @@ class Core:
         path = Path(fspath(source))
         suffix = format or path.suffix.removeprefix(".").lower()
         if not suffix:
+            _require_file(path)
             known = ", ".join(f".{f}" for f in self.plugins.formats()) or "none"
-            raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint=f"give format=; installed: {known}")
+            hint = f"rename it, or give format= in Python; installed: {known}"
+            raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint=hint)
         return self.plugins.read_model(path, suffix, options)
 
     def write_model(
@@ -126,13 +128,17 @@ class Core:
         """Write a model as the file `target`, in the format of its suffix or in `format`. An existing file is replaced.
 
         Names, constants and metadata are kept; operators are those of `analyze`. Nothing is written when anything is refused.
-        Raises `UsageError` for inputs with open dimensions and for a folder that is not there, `UnknownFormat` when no installed
-        frontend writes the format, `FormatError` naming the node that it cannot hold, `OSError`.
+        Raises `UsageError` for inputs with open dimensions, a folder that is not there or a target that is no file,
+        `UnknownFormat` when no installed frontend writes the format, `FormatError` naming what it cannot hold, `OSError`.
         """
         path = Path(fspath(target))
+        if path.exists() and not path.is_file():
+            what = "folder" if path.is_dir() else "device, or something else that is no file"
+            raise UsageError(f"{str(path)!r} cannot be written: it is a {what}", hint="accepted: a file, or a new name")
         suffix = format or path.suffix.removeprefix(".").lower()
         if not suffix:
-            raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint="give format=")
+            hint = "add one, or give format=, on the command line --to"
+            raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint=hint)
         self.plugins.require_writer(suffix)
         if not path.parent.is_dir():
             raise UsageError(f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}", hint="make it first")
@@ -145,7 +151,10 @@ class Core:
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             unfinished.write_bytes(content)
-            os.replace(unfinished, path)
+            os.replace(unfinished, path.resolve())
+        except OSError as error:
+            error.filename, error.filename2 = str(path), None
+            raise
         finally:
             unfinished.unlink(missing_ok=True)
 
@@ -354,3 +363,11 @@ def _log_fallbacks(model: Model, plan: Plan, chosen: str) -> None:
     for node in moved:
         device, refusal = node.refusals[0]
         log.warning("%s: node %s (%s) runs on %s; %s: %s", model.source, node.name, node.op, node.device, device, refusal)
+
+
+def _require_file(path: Path) -> None:
+    """Raise `FormatError` for a path that leads to no file, which is to be told before that its suffix is missing."""
+    from dovetail.frontend import ModelSource  # here, because a session that is given models needs no frontend
+
+    with ModelSource(path).open(limit=2**63):
+        pass
