@@ -27,7 +27,11 @@ from openvino.utils.node_factory import NodeFactory
 
 _GRAPHS = runpy.run_path(str(Path(__file__).with_name("_graphs.py")))
 Operation, f, i, c, b, RNG = (_GRAPHS[name] for name in ("Operation", "f", "i", "c", "b", "RNG"))
-FURTHER = runpy.run_path(str(Path(__file__).with_name("_sequences.py")))["FAMILIES"]
+FURTHER = [
+    family
+    for name in ("_sequences.py", "_blocks.py")
+    for family in runpy.run_path(str(Path(__file__).with_name(name)))["FAMILIES"]
+]
 
 
 def _unary() -> Iterable[Any]:

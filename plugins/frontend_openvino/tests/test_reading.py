@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import openvino as ov
 import pytest
-from openvino import opset13
+from openvino import opset13, opset15
 
 from dovetail.frontend import FormatError, GraphError, TensorType, UsageError
 from dovetail_frontend_openvino import dovetail_read_model
@@ -157,3 +157,10 @@ def test_declared_types_of_extensions(core: Any) -> None:
     assert model.graph.types["leaky"] == TensorType(model.inputs["image"].dtype, (1, 2, 5, 6))
     with pytest.raises(GraphError, match=r"com\.acme::Leaky"):
         core.compile_model(model, "NUMPY")
+
+
+def test_the_mean_of_bags_is_refused(saved: Any, core: Any) -> None:
+    table, indices = opset13.parameter([7, 3], np.float32), opset13.parameter([4, 2], np.int64)
+    bags = opset15.embedding_bag_packed(table, indices, reduction="mean")
+    with pytest.raises(FormatError, match=r"\(opset15 EmbeddingBagPacked\): reduction is 'mean'\s+accepted: sum"):
+        core.read_model(saved(ov.Model([bags], [table, indices], "m")))

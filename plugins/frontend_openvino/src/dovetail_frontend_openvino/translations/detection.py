@@ -1,20 +1,17 @@
-"""NonMaxSuppression, versions 5 and 9."""
+"""NonMaxSuppression."""
 
 from dovetail.frontend import DType, FormatError
 from dovetail_frontend_openvino.call import Call, Outputs, Table
 
 __all__ = ["TABLE"]
 
-_PADDED = ("opset1", "opset3", "opset4")
-
 
 def _non_max_suppression(call: Call) -> Outputs:
     """Indices [n, 3] of batch, class and box, as in ONNX; scores [n, 3] of batch, class and score; and n.
 
-    Version 5 and 9 differ in nothing that shows: where the number of boxes is only known at run time, the outputs have as many.
+    The versions differ in nothing that shows: where the number of boxes is only known at run time, the outputs have as many.
+    Those before version 5 have the indices alone, and OpenVINO's runtime does not fill them up with -1 either.
     """
-    if call.layer.opset in _PADDED:
-        raise FormatError(f"the version is that of {call.layer.opset}, which fills up with -1", hint="accepted: versions 5 and 9")
     if call.has(5) and call.scalar(5, "soft_nms_sigma") != 0:
         raise FormatError("soft_nms_sigma (input 5) is not the constant 0", hint="accepted: 0, no softening of scores")
     encoding = call.choice_attr("box_encoding", {"corner": "0", "center": "1"}, "corner")
