@@ -20,15 +20,7 @@
 #define VEC 1
 #define GROUP 64
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#endif
-#ifdef HAS_BIAS
-#define BIAS_ARG , __global const T* restrict bia
-#else
-#define BIAS_ARG
-#endif
+#include "post.cl"
 #define WIDTH ((VEC - 1) * STRIDE_X + (KW - 1) * DILATION_X + 1)
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)

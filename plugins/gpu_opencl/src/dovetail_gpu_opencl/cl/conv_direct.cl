@@ -17,15 +17,7 @@
 #define M 1
 #endif
 #include "windows.cl"
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#endif
-#ifdef HAS_BIAS
-#define BIAS_ARG , __global const T* restrict bia
-#else
-#define BIAS_ARG
-#endif
+#include "post.cl"
 #define MG (M / GROUPS)
 
 __kernel void conv_direct(__global const T* restrict src, __global const T* restrict wei BIAS_ARG, __global T* dst POST_ARGS) {

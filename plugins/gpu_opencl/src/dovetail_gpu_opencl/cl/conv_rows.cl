@@ -22,15 +22,7 @@
 #ifndef VEC
 #define VEC 8
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#endif
-#ifdef HAS_BIAS
-#define BIAS_ARG , __global const T* restrict bia
-#else
-#define BIAS_ARG
-#endif
+#include "post.cl"
 #include "vectors.cl"
 #define COLS (VECTORS * VEC)
 

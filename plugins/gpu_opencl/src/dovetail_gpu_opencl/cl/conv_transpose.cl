@@ -1,10 +1,10 @@
-// Transposed convolution in up to three dimensions: dst[n][g * maps + m] = post(bias + sum of src[n][g * own + c] * wei over the
+// Transposed convolution in up to three dimensions: dst[n][g * maps + m] = post(bia + sum of src[n][g * own + c] * wei over the
 // input elements i and kernel elements k with i * stride - pad + k * dilation = o).
 //
 // A work item computes MAPS output channels at one place. NDRange: (batch * groups * ceil(maps / MAPS) * od * oh * ow, rounded up).
 //
 // Layout: src and dst dense NCDHW (missing axes of size 1); weight c of the whole input, m of a group and k lie at
-// c * step_c + m * step_m + k * step_k. bias [groups * maps] with HAS_BIAS.
+// c * step_c + m * step_m + k * step_k. bia [groups * maps] with HAS_BIAS.
 //
 // Tunables: MAPS; the local size.
 #ifndef T
@@ -17,15 +17,7 @@
 #ifndef MAPS
 #define MAPS 8
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#endif
-#ifdef HAS_BIAS
-#define BIAS_ARG , __global const T* restrict bias
-#else
-#define BIAS_ARG
-#endif
+#include "post.cl"
 // The input element that kernel element k brings to output element o along an axis; -1 when there is none.
 #define SOURCE(o, k, stride, dilation, pad, size)                    \
   ((o) + pad - (k)*dilation < 0 || ((o) + pad - (k)*dilation) % stride || ((o) + pad - (k)*dilation) / stride >= size \
@@ -71,7 +63,7 @@ __kernel void conv_transpose(__global const T* restrict src, __global const T* r
     const int channel = g * maps + m0 + m;
     const int place = ((n * groups * maps + channel) * od * oh + oz * oh + oy) * ow + ox;
 #ifdef HAS_BIAS
-    acc[m] += LOAD_T(bias, channel);
+    acc[m] += LOAD_T(bia, channel);
 #endif
     STORE_T(dst, place, POST(acc[m], place));
   }

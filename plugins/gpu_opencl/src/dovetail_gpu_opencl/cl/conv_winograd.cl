@@ -21,15 +21,10 @@
 #define EVEN(a, b) ((float8)((a).s0, (a).s2, (a).s4, (a).s6, (b).s0, (b).s2, (b).s4, (b).s6))
 #define ODD(a, b) ((float8)((a).s1, (a).s3, (a).s5, (a).s7, (b).s1, (b).s3, (b).s5, (b).s7))
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#endif
+#include "post.cl"
 #ifdef HAS_BIAS
-#define BIAS_ARG , __global const T* restrict bia
 #define BIAS(m) ((ACC)bia[m])
 #else
-#define BIAS_ARG
 #define BIAS(m) ((ACC)0)
 #endif
 #include "vectors.cl"

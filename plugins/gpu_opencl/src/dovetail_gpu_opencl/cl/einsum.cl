@@ -16,10 +16,7 @@
 #define BASE_0(o) (o)
 #define AT_0(r) (r)
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#endif
+#include "post.cl"
 #if INPUTS > 1
 #define SECOND_ARG , __global const T* in_1
 #define SECOND(o, r) *(ACC)LOAD_T(in_1, BASE_1(o) + AT_1(r))

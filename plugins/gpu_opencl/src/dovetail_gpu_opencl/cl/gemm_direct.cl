@@ -22,16 +22,11 @@
 #define B_N 1
 #define B_BATCH(z) 0
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#endif
+#include "post.cl"
 
 #ifdef HAS_BIAS
-#define BIAS_ARG , __global const T* restrict bia
 #define BIAS(row) ((ACC)LOAD_T(bia, row))
 #else
-#define BIAS_ARG
 #define BIAS(row) 0
 #endif
 

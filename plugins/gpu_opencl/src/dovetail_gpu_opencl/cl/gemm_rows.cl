@@ -29,11 +29,7 @@
 #ifndef VEC
 #define VEC 8
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#define POST_V(s, o) (s)
-#endif
+#include "post.cl"
 #include "vectors.cl"
 #define COLS (VECTORS * VEC)
 #ifdef B_PACKED
@@ -44,10 +40,8 @@
 #define LOAD_B VLOAD
 #endif
 #ifdef HAS_BIAS
-#define BIAS_ARG , __global const T* restrict bia
 #define BIAS(row) ((ACC)bia[row])
 #else
-#define BIAS_ARG
 #define BIAS(row) 0
 #endif
 

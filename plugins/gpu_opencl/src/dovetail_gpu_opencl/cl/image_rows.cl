@@ -13,16 +13,10 @@
 #ifndef VEC
 #define VEC 8
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#define POST_V(s, o) (s)
-#endif
+#include "post.cl"
 #ifdef HAS_BIAS
-#define BIAS_ARG , __global const T* restrict bia
 #define BIAS(m) ((ACC)bia[m])
 #else
-#define BIAS_ARG
 #define BIAS(m) ((ACC)0)
 #endif
 #include "vectors.cl"

@@ -1,10 +1,10 @@
-// dst = post((src - mean) / sqrt(variance + EPSILON) * scale + bias) along rows of SIZE elements.
+// dst = post((src - mean) / sqrt(variance + EPSILON) * scale + bia) along rows of SIZE elements.
 //
 // A work group of GROUP items computes a row; VEC > 1 takes vectors. The variance is that of the centred elements (two passes).
 // Short rows stay in registers, with their scale and bias, so that memory is waited for once.
 // NDRange: (rows * GROUP), local size GROUP, a power of two.
 //
-// Layout: src, dst [rows][SIZE]; scale and bias [SIZE]; HAS_BIAS says whether bias is there.
+// Layout: src, dst [rows][SIZE]; scale and bia [SIZE]; HAS_BIAS says whether bia is there.
 //
 // Tunables: GROUP; VEC (at most 8, see capabilities.py).
 #ifndef T
@@ -22,16 +22,7 @@
 #ifndef VEC
 #define VEC 1
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#define POST_V(s, o) (s)
-#endif
-#ifdef HAS_BIAS
-#define BIAS_ARG , __global const T* restrict bias
-#else
-#define BIAS_ARG
-#endif
+#include "post.cl"
 #include "vectors.cl"
 #include "joins.cl"
 #define WHOLE (VEC > 1 ? SIZE / VEC * VEC : 0)
@@ -53,7 +44,7 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
     x[i] = LOAD_T(s, at);
     scales[i] = LOAD_T(scale, at);
 #ifdef HAS_BIAS
-    biases[i] = LOAD_T(bias, at);
+    biases[i] = LOAD_T(bia, at);
 #else
     biases[i] = 0;
 #endif
@@ -95,7 +86,7 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
   for (int i = lane * VEC; i < WHOLE; i += GROUP * VEC) {
     VACC y = (VLOAD(s + i) - mean) * factor * VLOAD(scale + i);
 #ifdef HAS_BIAS
-    y += VLOAD(bias + i);
+    y += VLOAD(bia + i);
 #endif
     VSTORE(POST_V(y, base + i), dst + base + i);
   }
@@ -103,7 +94,7 @@ __kernel void layer_normalization(__global const T* restrict src, __global const
   for (int i = WHOLE + lane; i < SIZE; i += GROUP) {
     ACC y = ((ACC)LOAD_T(s, i) - mean) * factor * (ACC)LOAD_T(scale, i);
 #ifdef HAS_BIAS
-    y += (ACC)LOAD_T(bias, i);
+    y += (ACC)LOAD_T(bia, i);
 #endif
     STORE_T(dst, base + i, POST(y, base + i));
   }

@@ -14,10 +14,7 @@
 #define BETA 0.75f
 #define BIAS 1.0f
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#endif
+#include "post.cl"
 
 __kernel void lrn(__global const T* restrict src, __global T* dst, const int size, const int channels, const int inner,
                   const int before, const int after POST_ARGS) {

@@ -20,10 +20,7 @@
 #define LOWEST -INFINITY
 #endif
 #include "windows.cl"
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#endif
+#include "post.cl"
 
 #ifdef INDICES
 #define INDEX_ARG , __global long* restrict indices

@@ -22,10 +22,7 @@
 #define START 0
 #define END(a) (a)
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#endif
+#include "post.cl"
 #include "joins.cl"
 
 __kernel void reduce(__global const T* restrict src, __global T* dst POST_ARGS) {

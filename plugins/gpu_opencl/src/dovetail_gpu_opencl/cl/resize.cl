@@ -12,10 +12,7 @@
 #define STORE_T(p, i, v) ((p)[i] = (v))
 #define ACC float
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#endif
+#include "post.cl"
 
 __kernel void resize(__global const T* restrict src, __global const int* restrict index, __global const ACC* restrict wei,
                      __global const ACC* restrict fill, __global T* dst, const int outer, const int iz, const int iy,

@@ -18,11 +18,7 @@
 #ifndef VEC
 #define VEC 1
 #endif
-#ifndef POST_ARGS
-#define POST_ARGS
-#define POST(s, o) (s)
-#define POST_V(s, o) (s)
-#endif
+#include "post.cl"
 #include "vectors.cl"
 #include "joins.cl"
 #define WHOLE (VEC > 1 ? SIZE / VEC * VEC : 0)
