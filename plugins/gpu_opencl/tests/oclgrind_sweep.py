@@ -199,7 +199,9 @@ def _line_sizes(rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
         for name in ("Softmax", "LogSoftmax", "Hardmax"):
             yield sized(name, floats(rng, 3, n))
         yield sized("Softmax", floats(rng, n, 3), axis=0)
-        yield sized("LayerNormalization", floats(rng, 3, n), floats(rng, n), floats(rng, n), constants=(1, 2))
+        label, case = sized("LayerNormalization", floats(rng, 3, n), floats(rng, n), floats(rng, n), constants=(1, 2))
+        yield label, case
+        yield f"{label}, Y alone", dataclasses.replace(case, expected=case.op.reference(*case.inputs)[:1])
         yield sized("ReduceMax", floats(rng, 3, n), np.array([1]), constants=(1,))
         yield sized("ReduceSum", floats(rng, n, 3), np.array([0]), constants=(1,))
         yield sized("ReduceLogSumExp", floats(rng, 2, n, 3), np.array([1]), constants=(1,))
@@ -219,6 +221,8 @@ def _image_sizes(rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
         yield sized("Conv", x, floats(rng, channels, 1, 3, 3), constants=(1,), group=channels, pads=(1, 1, 1, 1))
         whole = bytes_of(rng, 1, channels, side, side)
         yield sized("ConvInteger", whole, bytes_of(rng, maps, channels, 3, 3), constants=(1,), pads=(1, 1, 1, 1))
+        depthwise = bytes_of(rng, channels, 1, 3, 3)
+        yield sized("ConvInteger", whole, depthwise, constants=(1,), group=channels, pads=(1, 1, 1, 1), strides=(2, 2))
         yield sized("ConvTranspose", x, floats(rng, channels, 3, 2, 2), constants=(1,), strides=(2, 2))
         yield sized("MaxPool", x, kernel_shape=(3, 3), pads=(1, 1, 1, 1))
         yield sized("AveragePool", x, kernel_shape=(2, 2), pads=(1, 1, 1, 1), strides=(2, 2))
