@@ -66,7 +66,7 @@ CONVOLUTIONS = [  # channels and maps of a group, groups, height, width, kernel,
     (3, 17, 1, 7, 9, 3, 1, 1),
     (300, 16, 1, 2, 3, 1, 1, 0),
     (64, 15, 1, 4, 4, 3, 2, 1),
-    (1, 1, 5, 5, 6, 3, 1, 1),
+    (1, 1, 9, 5, 6, 3, 1, 1),
 ]
 
 

@@ -51,7 +51,8 @@ IMAGES = [  # channels and maps of a group, groups, height, width, kernel, strid
     (300, 16, 1, 2, 3, 1, 1, 1, 0),
     (65, 70, 1, 4, 5, 3, 1, 1, 1),
     (5, 33, 2, 9, 6, 3, 1, 2, 2),
-    (1, 1, 5, 5, 6, 3, 1, 1, 1),
+    (1, 1, 21, 5, 6, 3, 2, 2, 1),
+    (2, 9, 3, 5, 6, 3, 1, 1, 1),
 ]
 
 
@@ -106,7 +107,7 @@ def test_a_convolution_is_rounded_in_double(
     got = got if layout == PLAIN else got.reshape(got.shape[0], *got.shape[2:], -1).transpose(0, 3, 1, 2)
     expected = stored(np.maximum(real(addend, other) + real(stored(own, middle), middle), np.float32(0)), last)
     np.testing.assert_array_equal(got, expected)
-    assert len(np.unique(expected)) > 60
+    assert len(np.unique(expected)) > 30
 
 
 @pytest.mark.parametrize("relu", [False, True])

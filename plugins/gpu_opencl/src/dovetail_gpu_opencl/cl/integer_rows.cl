@@ -7,6 +7,9 @@
 // pairs of these multiply pairs of weights, and the sums of both are added in int, which wraps. No local memory.
 // NDRange: (ceil(OH * OW / ROWS), GROUPS * ceil(M / GROUPS / COLS), images), local size 1.
 //
+// integer_depthwise: the same where each channel is a group of its own: a work item computes one pixel for all channels, in vectors
+// along them. NDRange: (OH * OW, images), local size 1. Arguments as for integer_rows; wei [KH][KW][M].
+//
 // channels_last: src [N][C][P] as dst [N][P][C]. NDRange: (ceil(P / 16), N), local size 1.
 //
 // pack: b [K][N] less its zero points as wei. NDRange: (ceil(N / COLS), matrices), local size 1.
@@ -67,6 +70,12 @@ typedef struct __attribute__((packed)) {
 typedef struct __attribute__((packed)) {
   CAT(W, 16) v;
 } PACKED_W;
+typedef struct __attribute__((packed)) {
+  CAT(X, 8) v;
+} PACKED_X8;
+typedef struct __attribute__((packed)) {
+  CAT(W, 8) v;
+} PACKED_W8;
 typedef struct __attribute__((packed)) {
   short16 v;
 } PACKED_SHORT;
@@ -193,6 +202,44 @@ __kernel void integer_rows(__global const X* restrict src, __global const W* res
         STORE_SUM(o, ((const int*)sums[i][r])[c] + BIAS(n), z, m, n);
       }
     }
+  }
+}
+
+__kernel void integer_depthwise(__global const X* restrict src, __global const W* restrict wei, __global const X* restrict x_zero,
+                                __global const int* restrict bia, __global T* dst, const int GROUPS, const int C, const int M,
+                                const int IH, const int IW, const int OH, const int OW, const int KH, const int KW,
+                                const int STRIDE_Y, const int STRIDE_X, const int DILATION_Y, const int DILATION_X,
+                                const int PAD_Y, const int PAD_X, const int TAPS, const int O_P, const int O_N RESULT_ARGS POST_ARGS) {
+  const int p = get_global_id(0), z = get_global_id(1), zero = X_ZERO(z, p);
+  const int y0 = p / OW * STRIDE_Y - PAD_Y, x0 = p % OW * STRIDE_X - PAD_X;
+  const int at = z * (M * OH * OW) + p * O_P;
+  __global const X* image = src + A_BATCH(z);
+  int n = 0;
+  for (; n + VEC <= M; n += VEC) {
+    int8 sum = (int8)(0);
+    for (int ky = 0; ky < KH; ++ky)
+      for (int kx = 0; kx < KW; ++kx) {
+        const int y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
+        if (y < 0 || y >= IH || x < 0 || x >= IW) continue;
+        const int8 v = convert_int8(((__global const PACKED_X8*)(image + (y * IW + x) * M + n))->v) - zero;
+        sum += v * convert_int8(((__global const PACKED_W8*)(wei + (ky * KW + kx) * M + n))->v);
+      }
+#ifdef STORE_SUMS
+    if (O_N == 1) {
+      STORE_SUMS(at + n, sum + BIASES(n), n);
+      continue;
+    }
+#endif
+    for (int i = 0; i < VEC; ++i) STORE_SUM(at + (n + i) * O_N, ((const int*)&sum)[i] + BIAS(n + i), z, p, n + i);
+  }
+  for (; n < M; ++n) {
+    int sum = BIAS(n);
+    for (int ky = 0; ky < KH; ++ky)
+      for (int kx = 0; kx < KW; ++kx) {
+        const int y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
+        if (y >= 0 && y < IH && x >= 0 && x < IW) sum += (image[(y * IW + x) * M + n] - zero) * wei[(ky * KW + kx) * M + n];
+      }
+    STORE_SUM(at + n * O_N, sum, z, p, n);
   }
 }
 

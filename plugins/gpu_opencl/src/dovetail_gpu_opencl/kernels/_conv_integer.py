@@ -9,12 +9,14 @@ from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, Te
 from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, ONE, Lines, Places, Ports, Result, given, read, result_of
-from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, channels_last, pack_weights
+from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, channels_last, is_sparse
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 
-__all__ = ["IntegerConvDirect", "IntegerConvRows", "row_defines", "windows_configurations", "windows_launches"]
+__all__ = ["SPARSE", "IntegerConvDirect", "IntegerConvRows", "row_defines", "windows_configurations", "windows_launches"]
+
+SPARSE = "groups of few channels; vectors along these would be mostly empty"
 
 
 class IntegerConv(CLKernel):
@@ -77,6 +79,9 @@ class IntegerConvRows(IntegerConv):
         zero = given(node, self.ports.second_zero)
         if self.weights(node).value is None or (zero is not None and zero.value is None):
             return Refusal(Reason.ATTRIBUTE, "the weights or their zero points are no constant")
+        maps, channels = self.weights(node).dims[:2]
+        if is_sparse(self.sizes(node)["GROUPS"], channels, maps):
+            return Refusal(Reason.SHAPE, SPARSE)
         return super().check(node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
@@ -133,7 +138,7 @@ def windows_launches(
         return ()
     sums = Sums(numbers, dst.dims[0], dst.layout == PLAIN)
     square = weights.reshape(*weights.shape[:2], *(1,) * (4 - weights.ndim), *weights.shape[2:])
-    wei, c_type = pack_weights(square, numbers["GROUPS"], sums.taps)
+    wei, c_type = sums.pack(square)
     has_zero, has_bias = not isinstance(zero, Null), not isinstance(bias, Null)
     defines = row_defines(C_TYPES[src.dtype], c_type, has_zero=has_zero, has_bias=has_bias)
     given = Read(node.node.inputs[0])

@@ -12,7 +12,7 @@ from dovetail_gpu_opencl.kernels._spatial import named
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Scratch, ints
 from dovetail_gpu_opencl.source import assemble
 
-__all__ = ["COLUMNS", "VECTOR", "Sums", "channels_last", "pack_on_device", "pack_weights"]
+__all__ = ["COLUMNS", "VECTOR", "Sums", "channels_last", "is_sparse", "pack_on_device", "pack_weights"]
 
 ROWS, SPAN = 6, 4
 """Pixels, and blocks of channels for which they are brought into private memory once: 8 gained 2 % more, 2 lost 8."""
@@ -55,6 +55,17 @@ class Sums:
         joined = self.numbers["GROUPS"] == 1 and self.numbers["DILATION_X"] == 1
         return self.numbers["KW"] if joined else 1
 
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each channel is a group of its own."""
+        return self.numbers["C"] == 1 and 1 < self.numbers["GROUPS"] == self.numbers["M"]
+
+    def pack(self, weights: NDArray[np.integer]) -> tuple[Argument, str]:
+        """Weights [M, C, KH, KW] in whole numbers as the kernel reads them, and their C type."""
+        if not self.is_depthwise:
+            return pack_weights(weights, self.numbers["GROUPS"], self.taps)
+        return _smallest(weights.reshape(len(weights), -1).T)
+
     def launch(
         self,
         units: int,
@@ -66,7 +77,7 @@ class Sums:
         bias: Argument,
         dst: Argument,
     ) -> Launch:
-        """The launch of `integer_rows` on so many compute units; `defines` are the types X and W, and what the file says."""
+        """The launch on so many compute units; `defines` are the types X and W, and what the file says."""
         steps = (1, self.pixels) if self.plain else (self.numbers["M"], 1)
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
         rows = max(1, self.pixels) if self.pixels < 3 else ROWS
@@ -75,6 +86,8 @@ class Sums:
         arguments = (src, wei, zero, bias, dst, *named(self.numbers, names), *ints(self.taps, *steps), *result.arguments)
         source = assemble(_FILE, {**result.defines, **defines, "ROWS": rows, "SPAN": span}, result.source)
         work = (ceil_div(self.pixels, rows), self.spans(span), self.images)
+        if self.is_depthwise:
+            return Launch(_FILE, source, "integer_depthwise", arguments, (self.pixels, self.images), (1, 1), result.options)
         return Launch(_FILE, source, "integer_rows", arguments, work, (1, 1, 1), result.options)
 
 
@@ -87,9 +100,17 @@ def pack_weights(weights: NDArray[np.integer], groups: int, taps: int) -> tuple[
     padded[:, :own, :, :length] = weights.transpose(0, 2, 3, 1).reshape(groups, own, lines, length)
     if not padded.size:
         return Null(), "char"
-    small = padded.min() >= -128 and padded.max() <= 127
-    ordered = padded.reshape(groups, blocks, COLUMNS, lines, -1, 2).transpose(0, 1, 3, 4, 2, 5)
-    return Constant(np.ascontiguousarray(ordered, np.int8 if small else np.int16)), "char" if small else "short"
+    return _smallest(padded.reshape(groups, blocks, COLUMNS, lines, -1, 2).transpose(0, 1, 3, 4, 2, 5))
+
+
+def _smallest(weights: NDArray[np.integer]) -> tuple[Argument, str]:
+    small = weights.min() >= -128 and weights.max() <= 127
+    return Constant(np.ascontiguousarray(weights, np.int8 if small else np.int16)), "char" if small else "short"
+
+
+def is_sparse(groups: int, channels: int, maps: int) -> bool:
+    """Whether groups are so small that vectors would be mostly empty; those of one channel have a kernel of their own."""
+    return groups > 1 and channels < COLUMNS and maps // groups < VECTOR and not channels == maps // groups == 1
 
 
 def channels_last(main: Launch, src: Argument, scratch: Scratch, images: int, channels: int, pixels: int) -> Launch:

@@ -31,9 +31,9 @@ from dovetail.ops.gemm import Gemm
 from dovetail.ops.mat_mul import MatMul
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
-from dovetail_gpu_opencl.kernels._conv_integer import row_defines, windows_configurations, windows_launches
+from dovetail_gpu_opencl.kernels._conv_integer import SPARSE, row_defines, windows_configurations, windows_launches
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result
-from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, pack_weights
+from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, is_sparse, pack_weights
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.quantized import WHOLE, Steps, Unfit, given, relus_before, stored_bounds
@@ -219,6 +219,9 @@ class QuantizedConv(QuantizedKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         rank = self._conv(node).geometry(given(node, 0), given(node, 1)).rank
+        maps, channels = given(node, 1).dims[:2]
+        if is_sparse(self._conv(node).group, channels, maps):
+            return Refusal(Reason.SHAPE, SPARSE)
         return Refusal(Reason.SHAPE, f"{rank} spatial axes") if rank > 2 else super().check(node)
 
     def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
