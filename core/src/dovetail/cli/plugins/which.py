@@ -39,14 +39,15 @@ def command(
     \b
     JSON: {"operator", "device", "dtype", "opset", "winner", "rule",
            "reason", "hint", "custom_kernel": device or null,
-           "candidates": [{"plugin", "provider", "since",
-           "until", "becomes", "runs_by", "dtypes": [] or null, "owner", "priority",
+           "candidates": [{"plugin", "provider", "since", "until", "becomes",
+           "runs_by", "dtypes": [] or null, "owner", "priority",
            "lost_by_rule", "choose"}],
            "idle": [{"plugin", "state", "defines", "reason", "hint"}]}
     "becomes" is the operator or the function for which another name
-    stands, else null. "idle" packs are installed and not in use; "defines" is null when the
-    pack has no manifest that tells. What is not asked for is null. With a
-    custom kernel the winner is the plugin of the device that has it.
+    stands, else null. "idle" packs are installed and not in use; "defines"
+    is null when the pack has no manifest that tells. What is not asked for
+    is null. With a custom kernel the winner is the plugin of the device that
+    has it.
     """
     from dovetail.cli._models import make_core
 
