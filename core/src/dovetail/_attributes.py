@@ -80,7 +80,8 @@ class AttributeSpec:
 
 def attribute_specs(cls: "type[Operator]") -> Mapping[str, AttributeSpec]:
     """The attributes of a freshly made dataclass. Raises `OperatorError` for an annotation of another type."""
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # cls is made a dataclass by __init_subclass__
+    made: Any = cls  # __init_subclass__ has made it a dataclass
+    fields = dataclasses.fields(made)
     hints: Mapping[str, Any] = {f.name: f.type for f in fields}
     if any(isinstance(hint, str) for hint in hints.values()):
         hints = typing.get_type_hints(cls)  # looks at all annotations of all bases: a millisecond for each class

@@ -122,7 +122,10 @@ class IntegerProduct(Operator):
     def infer(self, *inputs: TensorType | None) -> TensorType:
         from dovetail.ops.mat_mul_integer import MatMulInteger
 
-        return MatMulInteger().infer(*inputs).with_dtype(DType.FLOAT32)  # type: ignore[arg-type]  # A and B are there
+        a, b, *zero_points = inputs
+        assert a is not None
+        assert b is not None
+        return MatMulInteger().infer(a, b, *zero_points).with_dtype(DType.FLOAT32)
 
     def compose(self, g: GraphBuilder, *inputs: str) -> str:
         from dovetail.ops.cast import Cast

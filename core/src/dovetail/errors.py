@@ -93,6 +93,8 @@ class OperatorError(GraphError):
     """An operator with attributes, input count or data types that its definition does not allow."""
 
     code = "DT201"
+    node: str | None = None
+    """The name of the node, once it is known."""
 
 
 class ShapeError(OperatorError):

@@ -169,11 +169,8 @@ def _parameters(graph: "Graph") -> dict[str, int]:
 def _flops(node: "Node", graph: "Graph") -> int | None:
     from dovetail.device import TypedNode
 
-    typed, cls = TypedNode.of(node, graph), _definition(node)
-    if not typed.is_static or cls is None:
-        return None
-    op = node.op if type(node.op) is cls else node.op.known  # type: ignore[attr-defined]  # of an opaque operator
-    return int(op.flops(typed.inputs, typed.outputs))
+    typed, op = TypedNode.of(node, graph), _known(node)
+    return None if op is None or not typed.is_static else int(op.flops(typed.inputs, typed.outputs))
 
 
 def _sum(numbers: Sequence[int | None]) -> int | None:
@@ -212,11 +209,15 @@ def _operators(core: "Core", model: "Model", graph: "Graph") -> list[dict[str, A
 
 def _definition(node: "Node") -> "type[Operator] | None":
     """The class that defines the node's operator; None where only the user's kernel knows it."""
+    op = _known(node)
+    return None if op is None else type(op)
+
+
+def _known(node: "Node") -> "Operator | None":
+    """The node's operator as its class reads it; None where only the user's kernel knows it."""
     from dovetail._opaque import OpaqueOperator
 
-    if not isinstance(node.op, OpaqueOperator):
-        return type(node.op)
-    return None if node.op.known is None else type(node.op.known)
+    return node.op.known if isinstance(node.op, OpaqueOperator) else node.op
 
 
 def _support(core: "Core", model: "Model", graph: "Graph", device: str, properties: Mapping[str, Any]) -> dict[str, Any]:

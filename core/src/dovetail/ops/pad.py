@@ -1,6 +1,6 @@
 """Pad: https://onnx.ai/onnx/operators/onnx__Pad.html."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,4 +112,5 @@ def _padded(data: Array, widths: _Widths, mode: str, fill: Any) -> Array:
         result = np.full(tuple(d + b + a for d, (b, a) in zip(cut.shape, added, strict=True)), fill, DType.of(data.dtype).numpy)
         result[tuple(slice(b, b + d) for d, (b, _) in zip(cut.shape, added, strict=True))] = cut
         return result
-    return np.pad(cut, added, mode=mode)  # type: ignore[call-overload,no-any-return]  # mode is one of NumPy's names
+    pad: Callable[..., Array] = np.pad  # which is declared for each mode by itself
+    return pad(cut, added, mode=mode)

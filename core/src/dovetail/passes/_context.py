@@ -16,9 +16,9 @@ def node_context(node: Node, inputs: Sequence[TensorType | None] = ()) -> Iterat
     try:
         yield
     except OperatorError as error:
-        if getattr(error, "node", None) is None:
+        if error.node is None:
             error.message = f"node {node}{_given(inputs)}: {error.message}"
-            error.node = node.name  # type: ignore[attr-defined]  # read by tools; set once so that nested contexts do not repeat it
+            error.node = node.name  # read by tools; set once so that nested contexts do not repeat it
         raise
     except UsageError as error:  # such as a work size that is not positive
         raise OperatorError(f"node {node}{_given(inputs)}: {error.message}", hint=error.hint) from error

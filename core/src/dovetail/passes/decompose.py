@@ -121,7 +121,7 @@ def infer_composition(op: Operator, types: Sequence[TensorType | None]) -> tuple
         try:
             typed = fold_constants(body.replace(inputs=tuple(outer)))
         except OperatorError as error:
-            error.node = None  # type: ignore[attr-defined]  # the node that is composed has to be named, too
+            error.node = None  # the node that is composed has to be named, too
             raise
         return tuple(typed.types[name] for name in outputs)
 

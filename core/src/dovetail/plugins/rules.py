@@ -5,6 +5,7 @@ Nothing else counts: not the order of installation or of `sys.path`, and no hash
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dovetail._stand_in import is_stand_in, target
 from dovetail.errors import PluginConflict
@@ -121,14 +122,14 @@ def _kept(rule: int, left: Sequence[Candidate], suitabilities: Mapping[str, Suit
 
     if rule == 3:
         return [c for c in left if not any(_narrower(o, suits(o), c, suits(c)) for o in left)]
-    keys: dict[int, Callable[[Candidate], object]] = {
+    keys: dict[int, Callable[[Candidate], Any]] = {  # each orders with its own kind
         1: lambda c: -c.rank,
         2: lambda c: suits(c).grades,
         4: lambda c: not c.owner,
         5: lambda c: -c.priority,
         6: lambda c: (c.distribution, c.plugin),
     }
-    best = min(map(keys[rule], left))  # type: ignore[type-var]  # each key orders with its own kind
+    best = min(map(keys[rule], left))
     return [c for c in left if keys[rule](c) == best]
 
 

@@ -80,14 +80,11 @@ class InputReader:
 
     def _as_array(self, index: int, value: Any) -> NDArray[Any]:
         dtype = self._expected[index][0]
-        if type(value) is not np.ndarray:
-            value = self._converted(index, value)
-        if value.dtype is not dtype and value.dtype != dtype and value.dtype.newbyteorder("=") == dtype:
-            value = value.astype(dtype)
-        flags = value.flags
-        if flags.c_contiguous and flags.aligned:
-            return value  # type: ignore[no-any-return]  # `value` is Any until here
-        return np.array(value, order="C", copy=True)
+        array: NDArray[Any] = value if type(value) is np.ndarray else self._converted(index, value)
+        if array.dtype is not dtype and array.dtype != dtype and array.dtype.newbyteorder("=") == dtype:
+            array = array.astype(dtype)
+        flags = array.flags
+        return array if flags.c_contiguous and flags.aligned else np.array(array, order="C", copy=True)
 
     def _as_value(self, index: int, value: Any) -> Any:
         """The value of a model that has containers among its inputs: an array, a list, a dictionary, or None."""

@@ -136,11 +136,17 @@ def _matrix(shape: tuple[int, ...]) -> bool:
 
 
 def _simple(names: Iterable[str], fits: Callable[[tuple[int, ...]], bool] = _any, **attributes: Any) -> dict[str, Kind]:
-    return {name: Kind(fits, lambda d, shape, name=name: (_op(name, **attributes), [])) for name in names}  # type: ignore[misc]  # the default binds the name
+    def kind(name: str) -> Kind:
+        return Kind(fits, lambda d, shape: (_op(name, **attributes), []))
+
+    return {name: kind(name) for name in names}
 
 
 def _binary(names: Iterable[str]) -> dict[str, Kind]:
-    return {name: Kind(_any, lambda d, shape, name=name: (_op(name), [d.operand(shape)])) for name in names}  # type: ignore[misc]  # as above
+    def kind(name: str) -> Kind:
+        return Kind(_any, lambda d, shape: (_op(name), [d.operand(shape)]))
+
+    return {name: kind(name) for name in names}
 
 
 def _conv(d: _Drawing, shape: tuple[int, ...]) -> tuple[Operator, list[str]]:

@@ -32,14 +32,7 @@ def command(name: str, as_json: bool) -> None:
            "results": [{"group", "name", "outcome", "detail",
                         "operator", "dtype"}]}]}
     """
-    from dovetail.testing.report import run_checks
-
-    reports = []
-    for subject, kit in _kits(name):
-        kit.core  # noqa: B018  # what cannot be loaded is one error, not one for each check
-        with _without_warnings(), progress(subject, len(kit.checks)) as advance:
-            reports.append(run_checks(subject, kit.checks, lambda result, advance=advance: advance(1)))  # type: ignore[misc]  # the default binds it
-        kit.close()
+    reports = [_report(subject, kit) for subject, kit in _kits(name)]
     if as_json:
         print_json({"plugins": [report.as_dict() for report in reports]})
     else:
@@ -47,6 +40,16 @@ def command(name: str, as_json: bool) -> None:
             _print(report)
     if not all(report.ok for report in reports):
         click.get_current_context().exit(1)
+
+
+def _report(subject: str, kit: "Kit") -> "Report":
+    from dovetail.testing.report import run_checks
+
+    kit.core  # noqa: B018  # what cannot be loaded is one error, not one for each check
+    with _without_warnings(), progress(subject, len(kit.checks)) as advance:
+        report = run_checks(subject, kit.checks, lambda result: advance(1))
+    kit.close()
+    return report
 
 
 def _kits(name: str) -> "Iterator[tuple[str, Kit]]":
