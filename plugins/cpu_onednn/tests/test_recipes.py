@@ -6,6 +6,7 @@ import weakref
 import numpy as np
 import pytest
 
+from dovetail.device import TypedNode
 from dovetail.graph import Graph, GraphBuilder
 from dovetail.ops.add import Add
 from dovetail.ops.conv import Conv
@@ -46,6 +47,16 @@ def test_layers_that_are_alike_are_described_once(bench, monkeypatch):
         return asked.count("convolution_forward")
 
     assert 0 < count(2) == count(5)
+
+
+@pytest.mark.parametrize(("channels", "most"), [(32, 1), (24, 2)])
+def test_small_blocks_are_offered_where_large_ones_would_be_filled_up(bench, channels, most):
+    w = np.zeros((channels, channels, 1, 1), np.float32)
+    graph = bench.inferred(bench.single(Conv(), [np.zeros((1, channels, 6, 5), np.float32), w], constants=[1]))
+    configs = bench.device.configurations(TypedNode.of(graph.nodes[0], graph))
+    offered = {c.outputs[0] for c in configs if c.outputs[0].block and c.inputs[0] == c.outputs[0]}
+    assert 1 <= len(offered) <= most
+    assert most == 1 or min(layout.block for layout in offered) == 8
 
 
 def test_products_of_like_matrices_are_described_once(bench, monkeypatch):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from math import gcd
 
 from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail.spatial import ConvGeometry
@@ -87,11 +88,15 @@ class ConvKernel(PrimitiveKernel):
             # A model's first layer: it may take the input as it comes, without a reorder.
             answer = self._attempt(node, self._from_plain)
             found += [answer] if isinstance(answer, LayerConfig) and answer not in found else []
-        rank = given(node, 0).rank
+        rank, channels = given(node, 0).rank, gcd(given(node, 0).dims[1], node.outputs[0].dims[1])
         for layout in (BYXF, *(blocked(rank, block) for block in BLOCKED[:2])):
-            if all({c.inputs[0], c.outputs[0]} != {layout} for c in found):
-                answer = self._attempt(node, partial(self._throughout, layout))
-                found += [answer] if isinstance(answer, LayerConfig) else []
+            taken = any({c.inputs[0], c.outputs[0]} == {layout} for c in found)
+            answer = None if taken else self._attempt(node, partial(self._throughout, layout))
+            if isinstance(answer, LayerConfig):
+                found.append(answer)
+                taken = True
+            if taken and layout.block and channels % layout.block == 0:
+                break  # whole blocks: neighbours that take smaller ones take these
         return found
 
     def _throughout(self, layout: Layout, node: TypedNode) -> LayerConfig:
