@@ -58,7 +58,7 @@ def test_a_generated_package_works_unchanged(kind: str, environment: Any, built:
     folder = generate(kind, tmp_path / "package")
     environment.install(built(folder)[0])
     check_plugin(environment, tmp_path, *NEW[kind])
-    assert own_tests_pass(environment, folder) > 20
+    assert own_tests_pass(environment, folder) > 10  # more with each OpenCL device
 
 
 @pytest.mark.parametrize(
