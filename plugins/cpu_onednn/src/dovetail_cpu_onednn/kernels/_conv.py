@@ -6,6 +6,8 @@ from functools import partial
 from math import gcd
 
 from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TensorType, TypedNode
+from dovetail.ops.conv import Conv
+from dovetail.ops.conv_transpose import ConvTranspose
 from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc
 from dovetail_cpu_onednn.chain import attach
@@ -53,19 +55,11 @@ def channels_last(node: TypedNode) -> TypedNode:
 
 
 class ConvKernel(PrimitiveKernel):
-    """Base: the primitive's name and algorithm, the geometry, and how the weights lie."""
+    """Base: of the primitive its name and algorithm, and what it calls padding_r."""
 
     dtypes = LOW
     primitive = ""
     algorithm = 0
-
-    def geometry(self, node: TypedNode) -> ConvGeometry:
-        """The geometry of the node."""
-        raise Refused(Reason.OPERATOR, node.op.key)
-
-    def weights(self, node: TypedNode) -> MemoryDesc:
-        """The weights as they lie, with the dimensions that oneDNN has: [groups,] output channels, input channels, kernel."""
-        raise Refused(Reason.OPERATOR, node.op.key)
 
     def padding_end(self, g: ConvGeometry) -> Sequence[int]:
         """What oneDNN calls padding_r."""
@@ -118,7 +112,10 @@ class ConvKernel(PrimitiveKernel):
     def _recipe(self, node: TypedNode, src: MemoryDesc, dst: MemoryDesc, free: bool, shared: bool) -> Recipe:
         if given(node, 0).rank > 5:
             raise Refused(Reason.SHAPE, f"{given(node, 0)}; accepted: one to three spatial axes")
-        lib, g, wei = library(), self.geometry(node), self.weights(node)
+        lib, op = library(), node.op
+        assert isinstance(op, Conv | ConvTranspose)
+        g = op.geometry(given(node, 0), given(node, 1))
+        wei = weights_of(given(node, 1), op.group, isinstance(op, ConvTranspose))
         # Constant weights are brought into the data type of the activations too.
         wanted = lib.tagged(wei.dims, TAG_ANY, src.dtype) if is_constant(node, 1) else wei
         given_bias = node.inputs[2] if len(node.inputs) > 2 else None

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 
-from dovetail.device import TypedNode
-from dovetail.ops.conv_transpose import ConvTranspose
 from dovetail.spatial import ConvGeometry
-from dovetail_cpu_onednn.binding import Alg, MemoryDesc
-from dovetail_cpu_onednn.kernel import given
-from dovetail_cpu_onednn.kernels._conv import ConvKernel, weights_of
+from dovetail_cpu_onednn.binding import Alg
+from dovetail_cpu_onednn.kernels._conv import ConvKernel
 
 
 class Deconvolution(ConvKernel):
@@ -16,14 +13,6 @@ class Deconvolution(ConvKernel):
     name = "deconvolution"
     primitive = "deconvolution_forward"
     algorithm = Alg.DECONVOLUTION_DIRECT
-
-    def geometry(self, node: TypedNode) -> ConvGeometry:
-        assert isinstance(node.op, ConvTranspose)
-        return node.op.geometry(given(node, 0), given(node, 1))
-
-    def weights(self, node: TypedNode) -> MemoryDesc:
-        assert isinstance(node.op, ConvTranspose)
-        return weights_of(given(node, 1), node.op.group, transposed=True)
 
     def padding_end(self, g: ConvGeometry) -> Sequence[int]:
         spans = zip(g.input, g.strides, g.extent, g.pads_begin, g.output, strict=True)
