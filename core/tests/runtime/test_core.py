@@ -197,6 +197,15 @@ def test_a_tensor_over_the_memory_limit_is_refused_before_it_is_made(toy_core: A
         core.compile_model(chain(1_000_000), "A", {"MEMORY_LIMIT": 1000})
 
 
+@pytest.mark.parametrize("size", [1_000_000, 2**62])
+def test_an_input_over_the_memory_limit_is_refused(size: int) -> None:
+    """With nothing else in the model that is as large; offsets of more than 64 bits cannot be planned."""
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(ReduceMax(), g.input("x", "float32", [size, 4]))])
+    with pytest.raises(dovetail.errors.OutOfMemory, match=rf"input 'x' is .* takes {16 * size:,} bytes; the limit is 1,000"):
+        dovetail.Core(config=False).compile_model(model, "NUMPY", {"MEMORY_LIMIT": 1000})
+
+
 def test_values_that_are_too_much_together_are_refused_too() -> None:
     g = dovetail.GraphBuilder()
     x = g.input("x", "float32", [1000])

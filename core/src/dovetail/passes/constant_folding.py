@@ -93,7 +93,18 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
             late.update(_late_types(node, inputs))
             continue
         types.update(zip(node.writes, outputs, strict=True))
+    _check_inputs(graph, limit)
     return Typed(graph.replace(nodes=tuple(kept), constants=constants, types=types), tuple(deferred), late)
+
+
+def _check_inputs(graph: Graph, limit: int | None) -> None:
+    for name in graph.inputs:
+        t = graph.types[name]
+        if limit is not None and t.is_static and t.nbytes > limit:
+            raise OutOfMemory(
+                f"input {name!r} is {t}, which takes {t.nbytes:,} bytes; the limit is {limit:,}",
+                hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
+            )
 
 
 def _static_types(node: Node, inputs: Sequence[TensorType | None], limit: int | None) -> tuple[TensorType, ...] | None:
