@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from openvino import opset1, opset2, opset3, opset4, opset7, opset9, opset13, opset15
+from openvino import opset1, opset2, opset3, opset4, opset7, opset8, opset9, opset13, opset15
 from openvino.utils.node_factory import NodeFactory
 
 _GRAPHS = runpy.run_path(str(Path(__file__).with_name("_graphs.py")))
@@ -80,4 +80,28 @@ def _older_detections() -> Iterable[Any]:
     yield Operation("nms 4", lambda x, s: opset4.non_max_suppression(x, s, *limits, box_encoding="center"), (boxes, scores))
 
 
-FAMILIES = (_blocks, _fourier, _embeddings, _older_detections)
+def _single_shot() -> Iterable[Any]:
+    corner = RNG.uniform(0, 0.6, (20, 2))
+    places = np.concatenate([corner, corner + RNG.uniform(0.2, 0.4, (20, 2))], axis=1).reshape(1, 1, -1)
+    priors = np.concatenate([places, np.full((1, 1, 80), 0.1)], axis=1).astype(np.float32)
+    feeds = f(2, 80), RNG.permutation(120).reshape(2, 60).astype(np.float32) / 120
+    code = "caffe.PriorBoxParameter."
+    common = {"share_location": True, "normalized": True, "nms_threshold": 0.45, "code_type": f"{code}CENTER_SIZE"}
+    variants = {
+        "": {"keep_top_k": [10], "top_k": 10, "confidence_threshold": 0.3},
+        "few": {"keep_top_k": [30], "top_k": 4, "confidence_threshold": 0.8},
+        "none": {"keep_top_k": [3], "confidence_threshold": 2.0},
+        "corner": {"keep_top_k": [7], "code_type": f"{code}CORNER", "clip_before_nms": True, "background_label_id": 2},
+        "clipped": {"keep_top_k": [60], "clip_after_nms": True, "background_label_id": -1},
+        "encoded": {"keep_top_k": [9], "variance_encoded_in_target": True},
+    }
+    for name, given in variants.items():
+        known = opset13.constant(priors[:, :1] if name == "encoded" else priors)
+        yield Operation(
+            f"ssd {name}".strip(),
+            lambda x, s, p=known, given=given: opset8.detection_output(x, s, p, {**common, **given}),
+            feeds,
+        )
+
+
+FAMILIES = (_blocks, _fourier, _embeddings, _older_detections, _single_shot)

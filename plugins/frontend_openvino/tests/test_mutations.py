@@ -19,7 +19,7 @@ from dovetail.errors import DovetailError
 FILES = runpy.run_path(str(Path(__file__).with_name("_files.py")))
 OPERATIONS = runpy.run_path(str(Path(__file__).with_name("_operations.py")))["OPERATIONS"]
 SEEDS = ["by hand", "loop", "strided everything", "lstm FORWARD", "nms True", "interpolate pillow", "if True", "group transposed"]
-SEEDS += ["space to batch", "region True", "rdft axes", "offsets sum default"]
+SEEDS += ["ssd few", "space to batch", "region True", "rdft axes", "offsets sum default"]
 EACH = int(os.environ.get("DOVETAIL_MUTATIONS", "2000")) // len(SEEDS)
 """Mutations of each seed."""
 
