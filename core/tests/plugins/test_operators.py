@@ -48,7 +48,7 @@ def test_a_pack_adds_to_the_standard_domain_and_replaces_nothing(site: Any, pack
     assert manager.provider(manager.operator("", "Novel", 13)) == "more-ops 1.0"
     assert manager.operator("", "Conv", 13) is ops.find("Conv", 13)
     assert PluginManager(prefer=["more-ops"]).operator("", "Conv", 13) is ops.find("Conv", 13)
-    with pytest.raises(PluginError, match=r"pins ai\.onnx::Conv to 'more-ops'"):
+    with pytest.raises(PluginError, match=r"to 'more-ops', which adds to the .* group dovetail\.overrides do\n.* dovetail 0"):
         PluginManager(prefer={"Conv": "more-ops"}).operator("", "Conv", 13)
 
 

@@ -132,9 +132,12 @@ class Operators:
         name = f"{domain or STANDARD_DOMAIN}::{op_type}"
         able = ", ".join(sorted(c.provider for c in others)) or "none"
         stopped = [r for r in self._packs(domain) if r.answers_to(pin) and r.state != "loaded"]
-        what = (
-            f"which is {stopped[0].state}: {stopped[0].reason}" if stopped else f"which does not define it in version {version}"
-        )
+        if stopped and stopped[0].state == "found":  # never asked: what it may do is decided by its group
+            what = f"which adds to the standard domain and replaces nothing there: only packs in the group {HOST}.overrides do"
+        elif stopped:
+            what = f"which is {stopped[0].state}: {stopped[0].reason}"
+        else:
+            what = f"which does not define it in version {version}"
         return PluginError(
             f"{self._ledger.preferences.source} pins {name} to {pin!r}, {what}", hint=f"plugins that define it: {able}"
         )
