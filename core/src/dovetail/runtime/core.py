@@ -105,7 +105,7 @@ class Core:
         if isinstance(source, bytes | bytearray | memoryview):
             if format is None:
                 known = ", ".join(self.plugins.formats()) or "none installed"
-                raise UsageError("the format of a model in memory is not known", hint=f"read_model(data, format=...) takes: {known}")
+                raise UsageError("a model in memory comes without its format", hint=f"read_model(data, format=...): {known}")
             return self.plugins.read_model(bytes(source), format, options)
         if not isinstance(source, str | PathLike):
             raise UsageError(f"a model cannot be a {type(source).__name__}", hint="accepted: a path, or bytes with format=")
