@@ -378,6 +378,19 @@ def test_dynamic_quantization(shape, weights):
     assert IN_FLOAT32 or "vnni" in products[0].kernel
 
 
+def test_infinities_behind_an_integer_product():
+    """A fused relu makes NaN of minus infinity: the product runs again by its reference."""
+    rng, g = np.random.default_rng(18), GraphBuilder()
+    w, bias = rng.integers(-127, 127, (33, 5), np.int8), np.array([-np.inf, np.inf, np.nan, 0, 1], np.float32)
+    q, scale, zero = g.node(op("DynamicQuantizeLinear"), g.input("x", "float32", (4, 33)), outputs=["q", "s", "z"])
+    real = g.node(op("Cast", to=DType.FLOAT32), g.node(op("MatMulInteger"), q, g.constant(w), zero))
+    y = g.node(op("Relu"), g.node(op("Add"), g.node(op("Mul"), real, scale), g.constant(bias)))
+    x = rng.uniform(-3, 5, (4, 33)).astype(np.float32)
+    got, q, scale, zero = Core().compile_model(g.model([y, q, scale, zero]), "ONEDNN")({"x": x}).values()
+    want = (q.astype(np.float64) - zero) @ w.astype(np.float64) * scale + bias
+    np.testing.assert_allclose(got, np.maximum(want, 0), rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.parametrize("fill", [0.0, np.nan, np.inf, 1e-44])
 def test_dynamic_quantization_of_what_has_no_range(fill):
     node = op("DynamicQuantizeLinear")
