@@ -122,6 +122,35 @@ def test_depthwise_windows_of_several_elements(
     np.testing.assert_allclose(got, expected, rtol=0, atol=(2e-3 if dtype == "float16" else 2e-6) * np.abs(expected).max())
 
 
+@pytest.mark.parametrize(
+    ("shape", "weights", "attributes", "wanted"),
+    [
+        ((1, 1, 900), (34, 1, 40), {"strides": (16,)}, "conv_rows"),
+        ((2, 1, 9, 60), (17, 1, 7, 7), {"strides": (1, 3)}, "conv_rows"),
+        ((1, 1, 28, 28), (8, 1, 5, 5), {}, "conv_columns"),
+        ((1, 1, 19, 33), (16, 1, 3, 3), {}, "conv_depthwise"),
+        ((1, 1, 19, 33), (1, 1, 7, 7), {}, "conv_depthwise"),
+        ((1, 5, 19, 33), (10, 1, 3, 3), {"group": 5, "strides": (2, 2)}, "conv_depthwise"),
+    ],
+)
+def test_one_channel_on_cpus(
+    shape: tuple[int, ...],
+    weights: tuple[int, ...],
+    attributes: Any,
+    wanted: str,
+    kind_device: Callable[[str], Any],
+    bench: Any,
+    rng: Any,
+) -> None:
+    """Sound and grey images: vectors along the output channels, unless these are few or windows lie close together."""
+    device, op = kind_device("CPU"), bench.op("Conv", **attributes)
+    device.forced = ""
+    x, w = floats(rng, *shape), floats(rng, *weights)
+    graph, feeds = bench.single(op, [x, w], (1,))
+    assert bench.accepted(device, graph, graph.nodes[0])[0] == wanted
+    close(bench.run(device, graph, feeds)[0], op.reference(x.astype(np.float64), w.astype(np.float64)))
+
+
 def convolve(
     x: Floats, w: Floats, b: Floats, stride: int, dilation: int, pads: tuple[int, ...], groups: int
 ) -> NDArray[np.float64]:

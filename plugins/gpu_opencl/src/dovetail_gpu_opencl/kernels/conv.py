@@ -80,7 +80,13 @@ class ConvDepthwise(ConvKernel):
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
         _, channels, _, _ = sizes(node)
-        return Refusal(Reason.ATTRIBUTE, "not depthwise") if channels != 1 else super().check(node)
+        if channels != 1:
+            return Refusal(Reason.ATTRIBUTE, "not depthwise")
+        return (
+            Refusal(Reason.SHAPE, "one channel to many; vectors along these are faster")
+            if _spreads(node)
+            else super().check(node)
+        )
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         batch, _, maps, groups = sizes(node)
@@ -93,6 +99,17 @@ class ConvDepthwise(ConvKernel):
         arguments = (*self.arguments(node), *passed, *chain.arguments)
         source = assemble("conv_depthwise.cl", defines, chain.source)
         return (Launch("conv_depthwise.cl", source, "conv_depthwise", arguments, (rows, maps, batch), (1, 1, 1)),)
+
+
+def _spreads(node: TypedNode) -> bool:
+    """Whether one channel, such as sound or a grey image, becomes so many that other kernels are faster.
+
+    402 windows of 400 samples 160 apart take 0.9 ms in place of 4.9; 16 of 3 x 3 one apart stay, with 0.45 in place of 0.71
+    (PoCL, one thread).
+    """
+    (_, _, maps, groups), g = sizes(node), geometry(node)
+    sparse = bool(g.rank) and (g.strides[-1] > 1 or int(np.prod(g.kernel)) > 25)
+    return groups == 1 < maps and node.given(1).value is not None and (maps <= ConvColumns.maps or sparse)
 
 
 class ConvColumns(ConvKernel):
