@@ -4,6 +4,7 @@ import contextlib
 import re
 import threading
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import pyopencl as cl
@@ -21,6 +22,8 @@ BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 CACHE_SECTION = "opencl"
 ARGUMENTS_TOLD = "-cl-kernel-arg-info"
 """The option that `check_signature` needs to see what kind each argument is."""
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_MAY_HAVE_KERNELS = re.compile(r"(?<!-)\b(?:__)?kernel\b|#\s*include\b")
 _ABOUT, _PLACE = cl.kernel_arg_info, cl.kernel_arg_address_qualifier
 
 
@@ -55,6 +58,8 @@ class Programs:
         return program
 
     def _from_source(self, key: str, launch: Launch, options: list[str], node: str) -> Any:
+        if not any(map(_MAY_HAVE_KERNELS.search, (_COMMENTS.sub("", launch.source), *options))):
+            raise _not_in_source(launch, node, ())  # NVIDIA's driver crashes on programs without kernels
         try:
             program = _quietly_build(cl.Program(self._context, launch.source), options)
         except cl.Error as error:
@@ -76,9 +81,9 @@ def check_signature(program: Any, launch: Launch, node: str, hint: str) -> None:
     kind: drivers crash on a buffer that is declared as an image.
     """
     names = program.kernel_names.split(";")
-    where = f"node {node}: the kernel {launch.entry!r} of {launch.file}"
     if launch.entry not in names:
-        raise CompileError(f"{where} is not in the source", hint=f"kernels there: {', '.join(filter(None, names)) or 'none'}")
+        raise _not_in_source(launch, node, names)
+    where = f"node {node}: the kernel {launch.entry!r} of {launch.file}"
     kernel = cl.Kernel(program, launch.entry)
     taken = kernel.num_args
     if taken != len(launch.arguments):
@@ -93,6 +98,12 @@ def check_signature(program: Any, launch: Launch, node: str, hint: str) -> None:
         wrong = _misfit(kernel, index, argument)
         if wrong:
             raise CompileError(f"{where}: argument {index} is {wrong}. It is given {argument}", hint=hint)
+
+
+def _not_in_source(launch: Launch, node: str, names: Sequence[str]) -> CompileError:
+    found = ", ".join(filter(None, names)) or "none"
+    said = f"node {node}: the kernel {launch.entry!r} of {launch.file} is not in the source"
+    return CompileError(said, hint=f"kernels there: {found}")
 
 
 def _misfit(kernel: Any, index: int, argument: Argument) -> str:
