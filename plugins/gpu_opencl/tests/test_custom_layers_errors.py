@@ -78,7 +78,7 @@ def test_an_entry_that_is_not_in_the_source(session: Session) -> None:
 
 
 def test_a_source_without_kernels_does_not_reach_the_driver(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyopencl.Program.build", lambda *_, **__: pytest.fail("NVIDIA's driver crashes on such programs"))
+    monkeypatch.setattr("pyopencl.Program.build", lambda *_, **__: pytest.fail("it does"))
     text = "// The kernel.\nint other(int x) { return x; } /* Another\nkernel. */"
     told = wrong(session, CompileError, "is not in the source", layer("New", "other"), text)
     assert "kernels there: none" in told

@@ -48,7 +48,7 @@ from dovetail_gpu_opencl.launch import Launch, Scratch
 from dovetail_gpu_opencl.matrix_units import allowed
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.own_kernel import OwnKernel
-from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature
+from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature, check_source
 from dovetail_gpu_opencl.reorder import ReorderKernel
 from dovetail_gpu_opencl.tuner import tune
 from dovetail_gpu_opencl.view import View
@@ -151,6 +151,8 @@ class OpenCLDevice(Device):
     def _command(self, node: TypedNode, launch: Launch, kernel: CLKernel, dump: KernelDump | None) -> Command:
         named = str(node.node)
         try:
+            if kernel.arguments_hint:
+                check_source(launch, named)
             program = self.programs.get(launch, named)
         except CompileError as error:
             if dump is not None:

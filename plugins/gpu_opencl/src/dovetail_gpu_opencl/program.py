@@ -16,7 +16,7 @@ from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
 from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar
 from dovetail_gpu_opencl.linker import HINT, lacks
 
-__all__ = ["ARGUMENTS_TOLD", "CACHE_SECTION", "Programs", "check_signature"]
+__all__ = ["ARGUMENTS_TOLD", "CACHE_SECTION", "Programs", "check_signature", "check_source"]
 
 BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 CACHE_SECTION = "opencl"
@@ -58,8 +58,6 @@ class Programs:
         return program
 
     def _from_source(self, key: str, launch: Launch, options: list[str], node: str) -> Any:
-        if not any(map(_MAY_HAVE_KERNELS.search, (_COMMENTS.sub("", launch.source), *options))):
-            raise _not_in_source(launch, node, ())  # NVIDIA's driver crashes on programs without kernels
         try:
             program = _quietly_build(cl.Program(self._context, launch.source), options)
         except cl.Error as error:
@@ -74,6 +72,12 @@ class Programs:
             if len(binaries) == 1 and binaries[0]:
                 self._cache.put(key, bytes(binaries[0]))
         return program
+
+
+def check_source(launch: Launch, node: str) -> None:
+    """Raises `CompileError` for a source without kernels, which ended the process on NVIDIA's driver."""
+    if not any(map(_MAY_HAVE_KERNELS.search, (_COMMENTS.sub("", launch.source), *launch.options))):
+        raise _not_in_source(launch, node, ())
 
 
 def check_signature(program: Any, launch: Launch, node: str, hint: str) -> None:
