@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail.ops.max_pool import MaxPool
 from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry
 from dovetail_gpu_opencl.kernels._spatial import WINDOW, interior, named, spatial_defines
@@ -22,12 +23,7 @@ class MaxPoolRows(CLKernel):
     name = "max_pool_rows"
 
     def check(self, node: TypedNode) -> Refusal | None:
-        if self.caps.kind != "CPU":
-            return Refusal(Reason.CAPABILITY, "made for CPUs")
-        if len(node.outputs) > 1:
-            return Refusal(Reason.ATTRIBUTE, "the output Indices")
-        rank = geometry(node).rank
-        return None if rank <= 2 else Refusal(Reason.SHAPE, f"{rank} spatial axes")
+        return _only_images_on_cpus(node, self.caps)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         dtype, dims = node.outputs[0].dtype, node.outputs[0].dims
@@ -40,6 +36,15 @@ class MaxPoolRows(CLKernel):
         source = assemble("max_pool_rows.cl", defines, chain.source)
         work = (numbers["OH"], math.prod(dims[:2]), 1 if numbers["OW"] else 0)
         return (Launch("max_pool_rows.cl", source, "max_pool_rows", arguments, work, (1, 1, 1)),)
+
+
+def _only_images_on_cpus(node: TypedNode, caps: Capabilities) -> Refusal | None:
+    if caps.kind != "CPU":
+        return Refusal(Reason.CAPABILITY, "made for CPUs")
+    if len(node.outputs) > 1:
+        return Refusal(Reason.ATTRIBUTE, "the output Indices")
+    rank = geometry(node).rank
+    return None if rank <= 2 else Refusal(Reason.SHAPE, f"{rank} spatial axes")
 
 
 class MaxPoolDirect(PoolDirect):
@@ -63,12 +68,7 @@ class MaxPoolChannels(MaxPoolDirect):
     dtypes = frozenset({DType.INT8, DType.UINT8})
 
     def check(self, node: TypedNode) -> Refusal | None:
-        if self.caps.kind != "CPU":
-            return Refusal(Reason.CAPABILITY, "made for CPUs")
-        if len(node.outputs) > 1:
-            return Refusal(Reason.ATTRIBUTE, "the output Indices")
-        rank = geometry(node).rank
-        return None if rank <= 2 else Refusal(Reason.SHAPE, f"{rank} spatial axes")
+        return _only_images_on_cpus(node, self.caps)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         plain = LayerConfig.uniform(node, PLAIN)
