@@ -19,8 +19,8 @@ from opencl_profile import Profiled
 
 import dovetail
 from dovetail.graph import GraphBuilder
-from dovetail.ops import find
 from dovetail_gpu_opencl import executable, tuner
+from dovetail_ops_onnx import find
 
 SHAPES = ((64, 56), (128, 28), (256, 14), (512, 7))
 """Channels, which are as many as maps, and the side of the image."""

@@ -16,9 +16,9 @@ from _common import Row, emit, geometric_mean, interleaved, limit_threads, media
 
 import dovetail
 from dovetail.graph import Model
-from dovetail.ops.add import Add
-from dovetail.ops.conv import Conv
-from dovetail.ops.relu import Relu
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.relu import Relu
 
 SIZES = ((64, 56, 3), (256, 56, 1), (128, 28, 3), (512, 28, 1), (256, 14, 3), (1024, 14, 1), (512, 7, 3))
 """Channels, side and kernel of the convolutions."""

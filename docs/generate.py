@@ -23,8 +23,8 @@ import dovetail.cli
 from dovetail import errors, hookspecs, ops, runtime
 from dovetail.graph import DType
 from dovetail.op import Operator
-from dovetail.ops import _types
 from dovetail.plugins import checks
+from dovetail_ops_onnx import _types
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -131,7 +131,14 @@ def descendants(kind: type[errors.DovetailError], depth: int) -> Iterator[tuple[
 
 # --- what authors import ---------------------------------------------------------------------------------------------
 
-AUTHORING = ("dovetail.op", "dovetail.device", "dovetail.hosting", "dovetail.frontend", "dovetail.cache", "dovetail.testing")
+AUTHORING = (
+    "dovetail.op",
+    "dovetail.device",
+    "dovetail.devices.hosting",
+    "dovetail.frontend",
+    "dovetail.cache",
+    "dovetail.testing",
+)
 """The modules for authors of packages, each name described in the first of them that has it."""
 
 

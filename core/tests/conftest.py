@@ -24,7 +24,7 @@ from dovetail.device import (
     Refusal,
     TypedNode,
 )
-from dovetail.passes.constant_folding import run_reference
+from dovetail.evaluate.reference import run_reference
 
 Refuses = Callable[[TypedNode], bool]
 
@@ -95,7 +95,7 @@ def _no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def toy_core(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """`toy_core(A=refuses, B=refuses)` -> (Core with just these toy devices and nothing installed, list of those opened)."""
-    monkeypatch.setattr("dovetail.plugins.loading.index", lambda: ())
+    monkeypatch.setattr("dovetail.plugins.manager.index", lambda: ())
 
     def make(**devices: Refuses) -> tuple[dovetail.Core, list[ToyDevice]]:
         core = dovetail.Core()

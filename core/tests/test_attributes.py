@@ -8,8 +8,8 @@ import pytest
 import dovetail
 from dovetail.errors import DovetailError, OperatorError
 from dovetail.op import DType, Graph, GraphBuilder, Operator, TensorType, UnboundOperator, operator
-from dovetail.ops.conv import Conv
-from dovetail.ops.relu import Relu
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.relu import Relu
 
 
 class Every(Operator):

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dovetail.errors import UsageError
-from dovetail.formula import Formula, dimensions
+from dovetail.op import Formula, dimensions
 
 VALUES = {"B": 2, "F": 5, "Y": 7, "X": 11}
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail._names import printable
 from dovetail.frontend import FormatError, ModelSource
+from dovetail.names import printable
 
 
 def test_bytes() -> None:

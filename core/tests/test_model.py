@@ -4,7 +4,7 @@ import pytest
 
 from dovetail.errors import UsageError
 from dovetail.graph import GraphBuilder, Model, TensorType
-from dovetail.ops import find
+from dovetail_ops_onnx import find
 
 
 def model() -> Model:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail._names import stem_of
+from dovetail.names import stem_of
 
 
 @pytest.mark.parametrize(

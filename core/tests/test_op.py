@@ -7,7 +7,7 @@ import numpy as np
 import dovetail
 from dovetail.graph import Eltwise
 from dovetail.op import Operator
-from dovetail.ops.relu import Relu
+from dovetail_ops_onnx.relu import Relu
 
 
 class Leaky(Relu):

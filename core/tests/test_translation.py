@@ -11,8 +11,8 @@ from dovetail.errors import OperatorError, UnknownOperator
 from dovetail.frontend import AttributeText
 from dovetail.graph import GraphBuilder, Model
 from dovetail.op import FLOATS, Operator, Translation, UnboundOperator
-from dovetail.ops.add import Add
-from dovetail.ops.mul import Mul
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.mul import Mul
 
 
 def halved(theirs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -16,23 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.graph import DType, GraphBuilder, Model
-from dovetail.ops.add import Add
-from dovetail.ops.cast import Cast
-from dovetail.ops.div import Div
-from dovetail.ops.gather import Gather
-from dovetail.ops.gelu import Gelu
-from dovetail.ops.layer_normalization import LayerNormalization
-from dovetail.ops.lp_normalization import LpNormalization
-from dovetail.ops.mat_mul import MatMul
-from dovetail.ops.mul import Mul
-from dovetail.ops.reduce_sum import ReduceSum
-from dovetail.ops.reshape import Reshape
-from dovetail.ops.shape import Shape
-from dovetail.ops.slice import Slice
-from dovetail.ops.softmax import Softmax
-from dovetail.ops.sub import Sub
-from dovetail.ops.transpose import Transpose
-from dovetail.ops.unsqueeze import Unsqueeze
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.gelu import Gelu
+from dovetail_ops_onnx.layer_normalization import LayerNormalization
+from dovetail_ops_onnx.lp_normalization import LpNormalization
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.reduce_sum import ReduceSum
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.shape import Shape
+from dovetail_ops_onnx.slice import Slice
+from dovetail_ops_onnx.softmax import Softmax
+from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.transpose import Transpose
+from dovetail_ops_onnx.unsqueeze import Unsqueeze
 
 Array = NDArray[Any]
 Weights = Mapping[str, Array]

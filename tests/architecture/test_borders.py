@@ -141,7 +141,7 @@ def test_every_public_name_loads() -> None:
 def test_one_stem_for_each_operator() -> None:
     import importlib
 
-    from dovetail._names import stem_of
+    from dovetail.names import stem_of
     from dovetail.op import Operator
 
     folder = ROOT / "core" / "tests" / "runtime"

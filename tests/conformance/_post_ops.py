@@ -17,21 +17,21 @@ import dovetail
 from dovetail import GraphBuilder, PostOps
 from dovetail.graph import Binary, Eltwise, Model, PostOp, Sum
 from dovetail.graph.post_ops import BINARY_ALGORITHMS
-from dovetail.ops.add import Add
-from dovetail.ops.average_pool import AveragePool
-from dovetail.ops.batch_normalization import BatchNormalization
-from dovetail.ops.conv import Conv
-from dovetail.ops.conv_transpose import ConvTranspose
-from dovetail.ops.gemm import Gemm
-from dovetail.ops.global_average_pool import GlobalAveragePool
-from dovetail.ops.instance_normalization import InstanceNormalization
-from dovetail.ops.layer_normalization import LayerNormalization
-from dovetail.ops.mat_mul import MatMul
-from dovetail.ops.max_pool import MaxPool
-from dovetail.ops.reduce_mean import ReduceMean
-from dovetail.ops.softmax import Softmax
-from dovetail.ops.tanh import Tanh
 from dovetail.runtime import NodePlacement
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.average_pool import AveragePool
+from dovetail_ops_onnx.batch_normalization import BatchNormalization
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.conv_transpose import ConvTranspose
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.instance_normalization import InstanceNormalization
+from dovetail_ops_onnx.layer_normalization import LayerNormalization
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.softmax import Softmax
+from dovetail_ops_onnx.tanh import Tanh
 
 Array = NDArray[Any]
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from dovetail.errors import DeviceNotFound
-from dovetail.ops import find_all
 from dovetail.testing import Report
 from dovetail.testing.check import Outcome, Result
+from dovetail_ops_onnx import find_all
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,7 +52,7 @@ def _differing(kept: dict[str, Any], found: dict[str, Any]) -> list[str]:
 def test_every_operator_stands_there(writer: ModuleType, name: str) -> None:
     report = writer.report_of(writer.stored()[name])
     # What takes sub-graphs and sequences has no cases: those hold arrays.
-    with_cases = {cls.op_type for cls in find_all() if importlib.util.find_spec(f"dovetail.testing.cases.{cls.stem}")}
+    with_cases = {cls.op_type for cls in find_all() if importlib.util.find_spec(f"dovetail_ops_onnx.cases.{cls.stem}")}
     assert len(with_cases) > 150
     assert with_cases <= set(report.table)
 

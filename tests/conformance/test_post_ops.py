@@ -10,10 +10,10 @@ import dovetail
 from dovetail import GraphBuilder, PostOps
 from dovetail.graph import Sum
 from dovetail.graph.post_ops import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS
-from dovetail.ops.add import Add
-from dovetail.ops.conv import Conv
-from dovetail.ops.mul import Mul
-from dovetail.ops.relu import Relu
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.relu import Relu
 
 shared = runpy.run_path(str(Path(__file__).with_name("_post_ops.py")))
 Bench, conv, fused_or_told, hidden, plain = (shared[n] for n in ("Bench", "conv", "fused_or_told", "hidden", "plain"))

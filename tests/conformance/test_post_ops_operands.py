@@ -10,10 +10,10 @@ import pytest
 import dovetail
 from dovetail import PostOps
 from dovetail.graph import Binary, Eltwise
-from dovetail.ops.add import Add
-from dovetail.ops.conv import Conv
-from dovetail.ops.neg import Neg
-from dovetail.ops.tanh import Tanh
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.neg import Neg
+from dovetail_ops_onnx.tanh import Tanh
 
 shared = runpy.run_path(str(Path(__file__).with_name("_post_ops.py")))
 Bench, hidden, plain = (shared[n] for n in ("Bench", "hidden", "plain"))

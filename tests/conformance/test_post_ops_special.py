@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 import dovetail
 from dovetail.graph import Binary, Eltwise, GraphBuilder, PostOp
 from dovetail.graph.post_ops import ELTWISE_ALGORITHMS
-from dovetail.ops.conv import Conv
-from dovetail.ops.mat_mul import MatMul
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.mat_mul import MatMul
 
 computed = runpy.run_path(str(Path(__file__).with_name("_post_ops.py")))["computed"]
 

@@ -9,29 +9,29 @@ import pytest
 
 import dovetail
 from dovetail.graph import GraphBuilder
-from dovetail.ops.add import Add
-from dovetail.ops.average_pool import AveragePool
-from dovetail.ops.clip import Clip
-from dovetail.ops.conv import Conv
-from dovetail.ops.div import Div
-from dovetail.ops.erf import Erf
-from dovetail.ops.mat_mul import MatMul
-from dovetail.ops.max_pool import MaxPool
-from dovetail.ops.mul import Mul
-from dovetail.ops.pad import Pad
-from dovetail.ops.pow import Pow
-from dovetail.ops.reciprocal import Reciprocal
-from dovetail.ops.reduce_mean import ReduceMean
-from dovetail.ops.relu import Relu
-from dovetail.ops.reshape import Reshape
-from dovetail.ops.sigmoid import Sigmoid
-from dovetail.ops.softmax import Softmax
-from dovetail.ops.softplus import Softplus
-from dovetail.ops.sqrt import Sqrt
-from dovetail.ops.sub import Sub
-from dovetail.ops.tanh import Tanh
-from dovetail.ops.transpose import Transpose
 from dovetail.passes.constant_folding import fold_constants
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.average_pool import AveragePool
+from dovetail_ops_onnx.clip import Clip
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.erf import Erf
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.pad import Pad
+from dovetail_ops_onnx.pow import Pow
+from dovetail_ops_onnx.reciprocal import Reciprocal
+from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.softmax import Softmax
+from dovetail_ops_onnx.softplus import Softplus
+from dovetail_ops_onnx.sqrt import Sqrt
+from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.tanh import Tanh
+from dovetail_ops_onnx.transpose import Transpose
 
 Array = np.ndarray[Any, Any]
 

@@ -61,7 +61,7 @@ def test_table_names_what_a_package_provides(folder: str) -> None:
 
 
 def test_counts() -> None:
-    from dovetail.ops import find_all
+    from dovetail_ops_onnx import find_all
 
     words = dict(enumerate(("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")))
     groups = [project["project"].get("entry-points", {}) for project in PROJECTS.values()]

@@ -47,7 +47,7 @@ def rows(page: str, heading: str) -> dict[str, list[str]]:
 
 
 def test_properties_of_the_core() -> None:
-    from dovetail.runtime.options import CompileOptions
+    from dovetail.planning.options import CompileOptions
 
     defaults = {f.name: str(f.default) for f in dataclasses.fields(CompileOptions) if f.name.isupper()}
     defaults["MEMORY_LIMIT"] = "the machine's memory"
@@ -115,7 +115,14 @@ def test_every_name_for_programs_is_described() -> None:
         assert re.search(rf"^- \*\*`{member}\(", page, re.MULTILINE), member
 
 
-AUTHORING = ("dovetail.op", "dovetail.device", "dovetail.hosting", "dovetail.frontend", "dovetail.cache", "dovetail.testing")
+AUTHORING = (
+    "dovetail.op",
+    "dovetail.device",
+    "dovetail.devices.hosting",
+    "dovetail.frontend",
+    "dovetail.cache",
+    "dovetail.testing",
+)
 
 
 @pytest.mark.parametrize("module", AUTHORING)
@@ -132,7 +139,7 @@ PUBLIC = [
     "dovetail.errors",
     "dovetail.frontend",
     "dovetail.graph",
-    "dovetail.hosting",
+    "dovetail.devices.hosting",
     "dovetail.op",
     "dovetail.runtime",
     "dovetail.testing",

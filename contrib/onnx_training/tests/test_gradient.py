@@ -15,12 +15,12 @@ from dovetail.cli import program
 from dovetail.errors import OperatorError, OutOfMemory
 from dovetail.graph import DType, GraphBuilder, Model
 from dovetail.op import Operator
-from dovetail.ops.add import Add
-from dovetail.ops.cast import Cast
-from dovetail.ops.dropout import Dropout
-from dovetail.ops.lrn import LRN
-from dovetail.ops.mul import Mul
-from dovetail.ops.non_zero import NonZero
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.dropout import Dropout
+from dovetail_ops_onnx.lrn import LRN
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.non_zero import NonZero
 from dovetail_ops_onnx_training import Gradient
 
 Array = NDArray[Any]

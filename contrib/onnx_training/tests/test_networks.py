@@ -9,19 +9,19 @@ from onnx import TensorProto, helper
 
 import dovetail
 from dovetail.graph import GraphBuilder, Model
-from dovetail.ops.add import Add
-from dovetail.ops.attention import Attention
-from dovetail.ops.average_pool import AveragePool
-from dovetail.ops.conv import Conv
-from dovetail.ops.flatten import Flatten
-from dovetail.ops.gemm import Gemm
-from dovetail.ops.layer_normalization import LayerNormalization
-from dovetail.ops.mat_mul import MatMul
-from dovetail.ops.max_pool import MaxPool
-from dovetail.ops.reduce_sum import ReduceSum
-from dovetail.ops.relu import Relu
-from dovetail.ops.softmax_cross_entropy_loss import SoftmaxCrossEntropyLoss
-from dovetail.ops.tanh import Tanh
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.attention import Attention
+from dovetail_ops_onnx.average_pool import AveragePool
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.flatten import Flatten
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.layer_normalization import LayerNormalization
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.reduce_sum import ReduceSum
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.softmax_cross_entropy_loss import SoftmaxCrossEntropyLoss
+from dovetail_ops_onnx.tanh import Tanh
 from dovetail_ops_onnx_training import Gradient
 
 Array = NDArray[Any]

@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 
 import dovetail
+import dovetail_ops_onnx as ops
 import dovetail_ops_onnx_training.rules
-from dovetail import ops
 from dovetail.graph import DType, GraphBuilder, Model
 from dovetail.op import Operator
-from dovetail.ops.add import Add
-from dovetail.ops.cast import Cast
-from dovetail.ops.mul import Mul
-from dovetail.ops.reduce_sum import ReduceSum
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx_training import Gradient
 
 Array = NDArray[Any]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import dovetail
 from dovetail.graph import DType, GraphBuilder, Model
 from dovetail.op import Operator
-from dovetail.runtime.report import PlanReport
+from dovetail.planning.report import PlanReport
 
 Array = NDArray[Any]
 

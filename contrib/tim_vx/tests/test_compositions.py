@@ -28,7 +28,7 @@ from dovetail.device import (
 from dovetail.errors import OperatorError
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, OpenCLKernel, Operator
-from dovetail.ops.mul import Mul
+from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_tim_vx import BidirectionalSequenceRnnExt, RNNCell, UnidirectionalSequenceRnn
 from dovetail_ops_tim_vx.cases._sequences import BACKWARD, FORWARD, WAY, X, extended
 

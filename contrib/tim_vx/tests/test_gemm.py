@@ -10,8 +10,8 @@ import dovetail
 from dovetail.device import REFERENCE_KERNEL
 from dovetail.errors import OperatorError
 from dovetail.graph import DType, GraphBuilder
-from dovetail.ops.reshape import Reshape
-from dovetail.ops.sum import Sum
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.sum import Sum
 from dovetail_ops_tim_vx import Gemm
 from dovetail_ops_tim_vx.cases.gemm import A, B, Y
 

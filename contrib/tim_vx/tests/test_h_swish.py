@@ -12,7 +12,7 @@ from dovetail.device import REFERENCE_KERNEL
 from dovetail.errors import OperatorError
 from dovetail.graph import DType, GraphBuilder, Model, TensorType
 from dovetail.op import OpenCLKernel, Operator, UnboundOperator
-from dovetail.ops.mat_mul import MatMul
+from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_tim_vx import HSwish
 from dovetail_ops_tim_vx.cases.h_swish import EVERY_BYTE, QUANTIZED, formula
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dovetail.errors import OperatorError
-from dovetail.ops.max_pool import MaxPool
+from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_tim_vx import MaxpoolGrad
 from dovetail_ops_tim_vx.cases.maxpool_grad import OVERLAPPING, UPDATES, placed
 

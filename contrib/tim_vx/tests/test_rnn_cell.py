@@ -11,10 +11,10 @@ import dovetail
 from dovetail.errors import OperatorError
 from dovetail.graph import DType, GraphBuilder
 from dovetail.op import UnboundOperator
-from dovetail.ops.add import Add
-from dovetail.ops.gemm import Gemm
-from dovetail.ops.quantize_linear import QuantizeLinear
-from dovetail.ops.tanh import Tanh
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.quantize_linear import QuantizeLinear
+from dovetail_ops_onnx.tanh import Tanh
 from dovetail_ops_tim_vx import RNNCell
 from dovetail_ops_tim_vx._activations import ACTIVATIONS
 from dovetail_ops_tim_vx.cases.rnn_cell import SCALE, STATE, B, H, R, W, X, Y

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dovetail.errors import OperatorError
 from dovetail.graph import TensorType
-from dovetail.ops.rnn import RNN
+from dovetail_ops_onnx.rnn import RNN
 from dovetail_ops_tim_vx import (
     BidirectionalSequenceRnn,
     BidirectionalSequenceRnnExt,

@@ -10,7 +10,7 @@ Importing this package imports neither NumPy nor any plugin: every public name i
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from dovetail._version import __version__
 
 if TYPE_CHECKING:
     from dovetail.errors import DovetailError

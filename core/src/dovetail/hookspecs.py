@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
-    from dovetail.device import Device, DeviceInfo, Unavailable
-    from dovetail.graph import Graph, Model
+    from dovetail.devices.contract import Device, DeviceInfo, Unavailable
+    from dovetail.graph.graph import Graph
+    from dovetail.graph.model import Model
 
     # For the annotations of implementations, which import from here.
     from dovetail.plugins.registry import OpRegistry as OpRegistry

@@ -11,8 +11,8 @@ from click.testing import Result
 from onnx import helper
 
 from dovetail.graph import GraphBuilder
-from dovetail.ops.neg import Neg
-from dovetail.ops.relu import Relu
+from dovetail_ops_onnx.neg import Neg
+from dovetail_ops_onnx.relu import Relu
 
 Invoke = Callable[..., Result]
 InvokeJson = Callable[..., Any]

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from dovetail._opaque import OpaqueOperator
 from dovetail.device import Accepted
 from dovetail.errors import UnknownOption
 from dovetail.graph import DType, GraphBuilder, TensorType
+from dovetail.internal.opaque import OpaqueOperator
 from dovetail.op import Operator, UnboundOperator
-from dovetail.ops.neg import Neg
-from dovetail.ops.relu import Relu
+from dovetail_ops_onnx.neg import Neg
+from dovetail_ops_onnx.relu import Relu
 
 Invoke = Callable[..., Result]
 InvokeJson = Callable[..., Any]

@@ -10,11 +10,11 @@ import dovetail
 from dovetail.errors import GraphError, OperatorError, OutOfMemory
 from dovetail.graph import Graph, GraphBuilder, Model, Node, TensorType
 from dovetail.op import FLOATS, Operator
-from dovetail.ops.add import Add
-from dovetail.ops.if_ import If
-from dovetail.ops.mul import Mul
-from dovetail.ops.neg import Neg
 from dovetail.passes.compose_in_graph import MAX_ROUNDS, compose_in_graph
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.if_ import If
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.neg import Neg
 
 
 class Plus(Operator):

@@ -8,13 +8,13 @@ import pytest
 from dovetail.errors import OperatorError
 from dovetail.graph import Graph, GraphBuilder, Node, TensorType
 from dovetail.op import FLOATS, Operator
-from dovetail.ops.add import Add
-from dovetail.ops.concat import Concat
-from dovetail.ops.identity import Identity
-from dovetail.ops.relu import Relu
-from dovetail.ops.split import Split
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.decompose import decompose
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.identity import Identity
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.split import Split
 
 
 class Shifted(Operator):

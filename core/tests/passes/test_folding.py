@@ -7,25 +7,26 @@ import pytest
 
 from dovetail.errors import OperatorError, OutOfMemory, ShapeError
 from dovetail.graph import Graph, GraphBuilder
+from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.op import NUMERIC, Operator, TensorType
-from dovetail.ops.add import Add
-from dovetail.ops.batch_normalization import BatchNormalization
-from dovetail.ops.concat import Concat
-from dovetail.ops.constant_of_shape import ConstantOfShape
-from dovetail.ops.conv import Conv
-from dovetail.ops.conv_transpose import ConvTranspose
-from dovetail.ops.div import Div
-from dovetail.ops.gather import Gather
-from dovetail.ops.gemm import Gemm
-from dovetail.ops.identity import Identity
-from dovetail.ops.mul import Mul
-from dovetail.ops.relu import Relu
-from dovetail.ops.reshape import Reshape
-from dovetail.ops.shape import Shape
-from dovetail.ops.sub import Sub
 from dovetail.passes.constant_folding import fold_constants
-from dovetail.passes.eliminate import drop_dead_nodes, drop_identities
-from dovetail.passes.fold_affine import fold_affine
+from dovetail.passes.drop_identities import drop_identities
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.batch_normalization import BatchNormalization
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.constant_of_shape import ConstantOfShape
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.conv_transpose import ConvTranspose
+from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.identity import Identity
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.passes.fold_affine import fold_affine
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.shape import Shape
+from dovetail_ops_onnx.sub import Sub
 
 
 class Wrong(Operator):

@@ -5,14 +5,14 @@ import pytest
 
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail.graph import Binary, Eltwise, Graph, GraphBuilder
-from dovetail.ops.add import Add
-from dovetail.ops.conv import Conv
-from dovetail.ops.mul import Mul
-from dovetail.ops.relu import Relu
-from dovetail.ops.sub import Sub
-from dovetail.ops.tanh import Tanh
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.fuse_post_ops import Fused, fuse_post_ops
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.tanh import Tanh
 
 
 def accept(node: TypedNode) -> Accepted | Refusal:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.devices.memory import Lifetime, plan_graph, plan_memory, plan_regions, share_storage
 from dovetail.graph import Graph, GraphBuilder, Node
 from dovetail.op import Operator
-from dovetail.ops.identity import Identity
 from dovetail.passes.constant_folding import fold_constants
-from dovetail.passes.memory import Lifetime, plan_graph, plan_memory, plan_regions, share_storage
+from dovetail_ops_onnx.identity import Identity
 
 
 class Step(Operator):

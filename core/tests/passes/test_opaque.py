@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail import ops
-from dovetail._opaque import OpaqueOperator, PinnedOperator
+import dovetail_ops_onnx as ops
 from dovetail.device import Accepted, Device, DeviceInfo, Executable, Graph, Node, Reason, Refusal, TensorType, TypedNode
 from dovetail.errors import ShapeError, UnknownOperator
+from dovetail.evaluate.reference import run_reference
 from dovetail.graph import DType, GraphBuilder
+from dovetail.internal.opaque import OpaqueOperator, PinnedOperator
 from dovetail.op import Operator, UnboundOperator
-from dovetail.passes.constant_folding import fold_constants, run_reference
+from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.opaque import declare, pin
 
 

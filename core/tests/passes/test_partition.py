@@ -5,7 +5,7 @@ import random
 from dovetail.graph import Graph, GraphBuilder
 from dovetail.op import Operator
 from dovetail.passes.constant_folding import fold_constants
-from dovetail.passes.partition import partition
+from dovetail.planning.partition import partition
 
 
 class Step(Operator):

@@ -6,8 +6,8 @@ import pytest
 
 from dovetail.errors import GraphError
 from dovetail.graph import DType, Graph, Node, TensorType
+from dovetail.graph.schedule import schedule, stages
 from dovetail.op import Operator
-from dovetail.passes.schedule import schedule, stages
 
 
 class Any2(Operator):

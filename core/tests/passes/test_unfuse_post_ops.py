@@ -11,14 +11,14 @@ from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail.errors import DovetailError, GraphError, ShapeError, UsageError
 from dovetail.graph import Binary, Eltwise, Prelu, Sum
 from dovetail.graph.post_ops import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS
-from dovetail.ops.if_ import If
-from dovetail.ops.relu import Relu
-from dovetail.ops.tanh import Tanh
+from dovetail.graph.schedule import schedule
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.fuse_post_ops import fuse_post_ops
-from dovetail.passes.schedule import schedule
 from dovetail.passes.unfuse_post_ops import unfuse_post_ops
 from dovetail.runtime import REFERENCE_DEVICE
+from dovetail_ops_onnx.if_ import If
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.tanh import Tanh
 
 
 def tanh_model(post_ops: PostOps | None = None, dtype: str = "float32") -> Model:

@@ -8,8 +8,8 @@ import pytest
 
 from dovetail.errors import GraphError
 from dovetail.graph import DType, Graph, Node, TensorType
+from dovetail.graph.validate import validate
 from dovetail.op import Operator, UnboundOperator
-from dovetail.passes.validate import validate
 
 
 def node(name: str, reads: str, writes: str, *graphs: Graph) -> Node:

@@ -15,8 +15,8 @@ from dovetail import config as config_module
 from dovetail.cli import program
 from dovetail.config import FILE_NAME, Config, user_folder
 from dovetail.errors import DeviceNotFound, PluginNotFound, UsageError
-from dovetail.ops.relu import Relu
 from dovetail.plugins import PluginManager
+from dovetail_ops_onnx.relu import Relu
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ import dovetail
 from dovetail.device import Device, DeviceInfo
 from dovetail.errors import DeviceNotFound, PluginFailed, PluginIncompatible, UnknownOperator, UsageError
 from dovetail.op import Operator
-from dovetail.ops.relu import Relu
 from dovetail.plugins import PluginManager, in_process, register, temporary
+from dovetail_ops_onnx.relu import Relu
 
 
 @pytest.fixture(autouse=True)

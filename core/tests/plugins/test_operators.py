@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import dovetail
-from dovetail import ops
+import dovetail_ops_onnx as ops
 from dovetail.errors import PluginError, PluginFailed, UnknownOperator
 from dovetail.op import Operator
 from dovetail.plugins import PluginManager

@@ -14,9 +14,9 @@ from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail.errors import OperatorError, PluginConflict, PluginError, PluginNotFound, UsageError
 from dovetail.graph import Model
 from dovetail.op import FLOATS, KernelSource, Operator, UnboundOperator
-from dovetail.ops.relu import Relu
 from dovetail.plugins import PluginManager
 from dovetail.plugins.rules import RULES, Candidate, Suitability, decide
+from dovetail_ops_onnx.relu import Relu
 
 
 def operator(factor: float = 1, *, since: int = 1, kernels: Any = (), compose: Any = None, **more: Any) -> type[Operator]:
@@ -325,7 +325,7 @@ def pack_of(*classes: type[Operator], priority: int = 0) -> ModuleType:
 
 def composed(factor: float) -> Any:
     def compose(self: Any, g: Any, X: str) -> Any:
-        from dovetail.ops.mul import Mul
+        from dovetail_ops_onnx.mul import Mul
 
         return g.node(Mul(), X, g.constant(np.asarray(factor, g.type_of(X).dtype.numpy)))
 

@@ -10,18 +10,19 @@ from click.testing import CliRunner
 import dovetail
 from dovetail.cli import program
 from dovetail.errors import OperatorError, PluginConflict, PluginFailed, UnknownOperator
+from dovetail.graph import Graph
 from dovetail.graph.builder import GraphBuilder
-from dovetail.graph.model import Graph, Model
+from dovetail.graph.model import Model
 from dovetail.op import Operator, Translation, UnboundOperator
-from dovetail.ops.concat import Concat
-from dovetail.ops.gemm import Gemm
-from dovetail.ops.leaky_relu import LeakyRelu
-from dovetail.ops.mul import Mul
-from dovetail.ops.non_zero import NonZero
-from dovetail.ops.sigmoid import Sigmoid
-from dovetail.ops.split import Split
 from dovetail.plugins import PluginManager
 from dovetail.testing.packs import OpPackChecks
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.leaky_relu import LeakyRelu
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.non_zero import NonZero
+from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.split import Split
 
 X = np.float32([[-2, 0.5, 3]])
 
@@ -168,7 +169,7 @@ def test_what_is_no_translation(to: Any, words: str) -> None:
 def test_in_a_file(tmp_path: Any) -> None:
     path = tmp_path / "theirs.py"
     path.write_text(
-        "from dovetail.op import Translation\nfrom dovetail.ops.relu import Relu\n"
+        "from dovetail.op import Translation\nfrom dovetail_ops_onnx.relu import Relu\n"
         "A, B = (Translation(domain='com.acme', op_type=n, to=Relu) for n in ('A', 'B'))\n"
     )
     core = dovetail.Core(config=False)
@@ -180,8 +181,8 @@ def test_in_a_file(tmp_path: Any) -> None:
 
 PACK = """
 from dovetail.op import Translation
-from dovetail.ops.elu import Elu
-from dovetail.ops.leaky_relu import LeakyRelu
+from dovetail_ops_onnx.elu import Elu
+from dovetail_ops_onnx.leaky_relu import LeakyRelu
 
 @hookimpl
 def dovetail_register_translations(registry, domain):

@@ -201,7 +201,7 @@ def fast(site: Any) -> Path:
     """An override of Relu as a package; returns its folder."""
     folder: Path = site.folder / "fast_relu"
     folder.mkdir()
-    implementation = 'from dovetail.hookspecs import hookimpl\ndovetail_api = "1.0"\nfrom dovetail.ops.relu import Relu\n'
+    implementation = 'from dovetail.hookspecs import hookimpl\ndovetail_api = "1.0"\nfrom dovetail_ops_onnx.relu import Relu\n'
     implementation += "class Mine(Relu):\n    op_type = 'Relu'\n    since = 14\n"
     implementation += "@hookimpl\ndef dovetail_register_ops(registry, domain):\n    registry.add(Mine)\n"
     (folder / "__init__.py").write_text(implementation)

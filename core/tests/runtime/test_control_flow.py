@@ -9,20 +9,20 @@ import dovetail
 from dovetail.errors import DovetailError, OperatorError, OutOfMemory, UnsupportedNode
 from dovetail.graph import Graph, GraphBuilder, Model
 from dovetail.op import FLOATS, Operator, ShapeError, TensorType
-from dovetail.ops.add import Add
-from dovetail.ops.concat import Concat
-from dovetail.ops.greater import Greater
-from dovetail.ops.identity import Identity
-from dovetail.ops.if_ import If
-from dovetail.ops.loop import Loop
-from dovetail.ops.mat_mul import MatMul
-from dovetail.ops.mul import Mul
-from dovetail.ops.range import Range
-from dovetail.ops.reduce_sum import ReduceSum
-from dovetail.ops.relu import Relu
-from dovetail.ops.reshape import Reshape
-from dovetail.ops.scan import Scan, Scan_8
-from dovetail.ops.shape import Shape
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.greater import Greater
+from dovetail_ops_onnx.identity import Identity
+from dovetail_ops_onnx.if_ import If
+from dovetail_ops_onnx.loop import Loop
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.range import Range
+from dovetail_ops_onnx.reduce_sum import ReduceSum
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.scan import Scan, Scan_8
+from dovetail_ops_onnx.shape import Shape
 
 CORE = dovetail.Core()
 _devices = pytest.mark.parametrize("device", sorted({info.type for info in CORE.devices}))

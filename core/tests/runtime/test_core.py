@@ -13,13 +13,13 @@ from dovetail.device import Reason, Refusal
 from dovetail.errors import CompileError, DeviceNotFound, UnsupportedNode, UsageError
 from dovetail.graph import Model
 from dovetail.op import Operator, UnboundOperator
-from dovetail.ops.batch_normalization import BatchNormalization
-from dovetail.ops.conv import Conv
-from dovetail.ops.expand import Expand
-from dovetail.ops.reduce_max import ReduceMax
-from dovetail.ops.relu import Relu
-from dovetail.ops.sigmoid import Sigmoid
-from dovetail.ops.tanh import Tanh
+from dovetail_ops_onnx.batch_normalization import BatchNormalization
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.expand import Expand
+from dovetail_ops_onnx.reduce_max import ReduceMax
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.tanh import Tanh
 
 
 class Bounded(Operator):

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 import dovetail
 from dovetail.graph import Model
 from dovetail.op import Operator
-from dovetail.ops.add import Add
-from dovetail.ops.conv import Conv
-from dovetail.ops.flatten import Flatten
-from dovetail.ops.gemm import Gemm
-from dovetail.ops.max_pool import MaxPool
-from dovetail.ops.relu import Relu
-from dovetail.ops.softmax import Softmax
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.flatten import Flatten
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.softmax import Softmax
 
 Array = NDArray[Any]
 SHAPE = (1, 3, 12, 11)

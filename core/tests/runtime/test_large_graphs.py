@@ -9,10 +9,10 @@ import pytest
 
 import dovetail
 from dovetail.graph import GraphBuilder, Model
-from dovetail.ops.add import Add
-from dovetail.ops.conv import Conv
-from dovetail.ops.relu import Relu
-from dovetail.ops.sigmoid import Sigmoid
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.sigmoid import Sigmoid
 
 DIMS = (1, 4, 3, 5)
 

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 
 from dovetail.graph import Graph, GraphBuilder
-from dovetail.ops.abs import Abs
-from dovetail.ops.neg import Neg
-from dovetail.ops.relu import Relu
+from dovetail_ops_onnx.abs import Abs
+from dovetail_ops_onnx.neg import Neg
+from dovetail_ops_onnx.relu import Relu
 
 
 def test_the_part_is_compiled_as_the_device_lowers_it(toy_core, monkeypatch):

@@ -10,8 +10,8 @@ from dovetail.errors import InputError
 from dovetail.graph import DType, Graph, GraphBuilder, Model, TensorType
 from dovetail.graph.types import MapType, SequenceType
 from dovetail.op import FLOATS, Operator
-from dovetail.ops.add import Add
-from dovetail.ops.sequence_at import SequenceAt
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.sequence_at import SequenceAt
 
 CORE = dovetail.Core()
 

@@ -15,7 +15,7 @@ import dovetail
 from dovetail.errors import InferError, InputError, OperatorError, UsageError
 from dovetail.graph import Model
 from dovetail.op import FLOATS, Operator
-from dovetail.ops.relu import Relu
+from dovetail_ops_onnx.relu import Relu
 
 GATE = threading.Event()
 """Open unless a test holds it."""

@@ -7,23 +7,23 @@ import dovetail
 from dovetail.errors import InputError, OperatorError
 from dovetail.graph import DType, Graph, GraphBuilder, Model
 from dovetail.op import Operator, OptionalType, SequenceType
-from dovetail.ops.add import Add
-from dovetail.ops.concat_from_sequence import ConcatFromSequence
-from dovetail.ops.identity import Identity
-from dovetail.ops.if_ import If
-from dovetail.ops.loop import Loop
-from dovetail.ops.optional import Optional
-from dovetail.ops.optional_get_element import OptionalGetElement
-from dovetail.ops.optional_has_element import OptionalHasElement
-from dovetail.ops.relu import Relu
-from dovetail.ops.sequence_at import SequenceAt
-from dovetail.ops.sequence_construct import SequenceConstruct
-from dovetail.ops.sequence_empty import SequenceEmpty
-from dovetail.ops.sequence_erase import SequenceErase
-from dovetail.ops.sequence_insert import SequenceInsert
-from dovetail.ops.sequence_length import SequenceLength
-from dovetail.ops.sequence_map import SequenceMap
-from dovetail.ops.split_to_sequence import SplitToSequence
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.concat_from_sequence import ConcatFromSequence
+from dovetail_ops_onnx.identity import Identity
+from dovetail_ops_onnx.if_ import If
+from dovetail_ops_onnx.loop import Loop
+from dovetail_ops_onnx.optional import Optional
+from dovetail_ops_onnx.optional_get_element import OptionalGetElement
+from dovetail_ops_onnx.optional_has_element import OptionalHasElement
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.sequence_at import SequenceAt
+from dovetail_ops_onnx.sequence_construct import SequenceConstruct
+from dovetail_ops_onnx.sequence_empty import SequenceEmpty
+from dovetail_ops_onnx.sequence_erase import SequenceErase
+from dovetail_ops_onnx.sequence_insert import SequenceInsert
+from dovetail_ops_onnx.sequence_length import SequenceLength
+from dovetail_ops_onnx.sequence_map import SequenceMap
+from dovetail_ops_onnx.split_to_sequence import SplitToSequence
 
 CORE = dovetail.Core()
 

@@ -11,9 +11,9 @@ from dovetail.device import Accepted, Refusal, TypedNode
 from dovetail.errors import UnknownOption, UsageError
 from dovetail.graph import GraphBuilder, Model
 from dovetail.op import Operator
-from dovetail.ops.relu import Relu
-from dovetail.ops.sigmoid import Sigmoid
-from dovetail.ops.tanh import Tanh
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.tanh import Tanh
 
 
 class Both(Operator):

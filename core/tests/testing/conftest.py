@@ -26,7 +26,7 @@ from dovetail.device import (
     TypedNode,
     plan_graph,
 )
-from dovetail.passes.constant_folding import run_reference
+from dovetail.evaluate.reference import run_reference
 from dovetail.testing.check import Result
 from dovetail.testing.devices import DeviceChecks
 

@@ -10,12 +10,12 @@ import pytest
 import dovetail
 from dovetail.errors import UsageError
 from dovetail.op import FLOATS, DType, MapType, Operator, OptionalType, SequenceType, TensorType
-from dovetail.ops.neg import Neg
-from dovetail.ops.optional_has_element import OptionalHasElement
-from dovetail.ops.sequence_at import SequenceAt
-from dovetail.ops.sequence_insert import SequenceInsert
 from dovetail.testing import Case, Outcome, passed
 from dovetail.testing.packs import OpPackChecks, reference_checks
+from dovetail_ops_onnx.neg import Neg
+from dovetail_ops_onnx.optional_has_element import OptionalHasElement
+from dovetail_ops_onnx.sequence_at import SequenceAt
+from dovetail_ops_onnx.sequence_insert import SequenceInsert
 
 ONE, TWO = np.float32([1]), np.float32([[2, 3]])
 FLOAT_SEQUENCE = SequenceType(DType.FLOAT32, None)

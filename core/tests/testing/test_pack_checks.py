@@ -173,7 +173,7 @@ def test_a_reference_that_writes_its_input() -> None:
 
 
 def test_a_wrong_composition() -> None:
-    from dovetail.ops.neg import Neg
+    from dovetail_ops_onnx.neg import Neg
 
     def compose(self: Any, g: GraphBuilder, X: str) -> str:
         name: str = g.node(Neg(), X)

@@ -10,9 +10,9 @@ import dovetail
 from dovetail.errors import InferError, UsageError
 from dovetail.graph import GraphBuilder, Model
 from dovetail.op import operator
-from dovetail.ops.add import Add
-from dovetail.ops.log import Log
-from dovetail.ops.relu import Relu
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.log import Log
+from dovetail_ops_onnx.relu import Relu
 
 
 def example() -> Model:

@@ -39,7 +39,7 @@ class Bench:
     @staticmethod
     def cases(stem: str) -> list[Case]:
         """The shipped cases of a stem."""
-        return list(importlib.import_module(f"dovetail.testing.cases.{stem}").cases(np.random.default_rng(5)))
+        return list(importlib.import_module(f"dovetail_ops_onnx.cases.{stem}").cases(np.random.default_rng(5)))
 
     @staticmethod
     def inferred(graph: Graph) -> Graph:

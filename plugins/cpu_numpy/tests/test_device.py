@@ -7,10 +7,9 @@ import dovetail
 import dovetail_cpu_numpy
 from dovetail.device import Accepted, Reason, Refusal, TensorType, TypedNode
 from dovetail.errors import CompileError, UsageError
-from dovetail.graph import DType, GraphBuilder
-from dovetail.graph.model import Node
+from dovetail.graph import DType, GraphBuilder, Node
 from dovetail.op import FLOATS, Operator
-from dovetail.ops.relu import Relu
+from dovetail_ops_onnx.relu import Relu
 
 
 def typed(op, *types, outputs=None):
@@ -112,12 +111,12 @@ def test_every_standard_operator_with_a_reference_is_accepted(bench):
     import importlib
     import pkgutil
 
-    import dovetail.testing.cases
+    import dovetail_ops_onnx.cases
 
-    names = [m.name for m in pkgutil.iter_modules(dovetail.testing.cases.__path__) if not m.name.startswith("_")]
+    names = [m.name for m in pkgutil.iter_modules(dovetail_ops_onnx.cases.__path__) if not m.name.startswith("_")]
     assert len(names) > 50
     for name in names:
-        case = next(iter(importlib.import_module(f"dovetail.testing.cases.{name}").cases(np.random.default_rng(0))))
+        case = next(iter(importlib.import_module(f"dovetail_ops_onnx.cases.{name}").cases(np.random.default_rng(0))))
         graph = case.model().graph
         outputs = tuple(TensorType.of(a) for a in case.expected)
         node = TypedNode(graph.nodes[0], tuple(graph.type_of(n) for n in graph.nodes[0].inputs), outputs)

@@ -10,29 +10,29 @@ from dovetail.device import OutOfMemory
 from dovetail.errors import InferError, OperatorError
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Operator
-from dovetail.ops.add import Add
-from dovetail.ops.concat import Concat
-from dovetail.ops.conv import Conv
-from dovetail.ops.dropout import Dropout_7
-from dovetail.ops.elu import Elu
-from dovetail.ops.gather import Gather
-from dovetail.ops.identity import Identity
-from dovetail.ops.layer_normalization import LayerNormalization
-from dovetail.ops.less import Less
-from dovetail.ops.mat_mul import MatMul
-from dovetail.ops.max_pool import MaxPool
-from dovetail.ops.mul import Mul
-from dovetail.ops.relu import Relu
-from dovetail.ops.reshape import Reshape
-from dovetail.ops.sigmoid import Sigmoid
-from dovetail.ops.softmax import Softmax
-from dovetail.ops.split import Split
-from dovetail.ops.sub import Sub
-from dovetail.ops.sum import Sum
-from dovetail.ops.transpose import Transpose
-from dovetail.ops.where import Where
 from dovetail.passes.fuse_post_ops import fuse_post_ops
 from dovetail_cpu_numpy.executable import BUFFER
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.dropout import Dropout_7
+from dovetail_ops_onnx.elu import Elu
+from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.identity import Identity
+from dovetail_ops_onnx.layer_normalization import LayerNormalization
+from dovetail_ops_onnx.less import Less
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.softmax import Softmax
+from dovetail_ops_onnx.split import Split
+from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.sum import Sum
+from dovetail_ops_onnx.transpose import Transpose
+from dovetail_ops_onnx.where import Where
 
 # --- random graphs of 4 x 4 matrices ------------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ from dovetail.device import Reason, Refusal
 from dovetail.errors import CompileError, InferError
 from dovetail.graph import GraphBuilder
 from dovetail.op import ANY, FLOATS, NHWC, DType, HostConfig, HostKernel, KernelRefused, Operator, PortConfig
-from dovetail.ops.neg import Neg
-from dovetail.ops.relu import Relu
+from dovetail_ops_onnx.neg import Neg
+from dovetail_ops_onnx.relu import Relu
 
 X = np.arange(-8, 4, dtype=np.float32).reshape(3, 4)
 

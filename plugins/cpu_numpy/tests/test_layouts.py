@@ -10,14 +10,14 @@ import pytest
 import dovetail
 from dovetail.graph import GraphBuilder
 from dovetail.op import ANY, FYXB, NHWC, PLAIN, YXFB, HostConfig, HostKernel, Layout, Operator, PortConfig
-from dovetail.ops.add import Add
-from dovetail.ops.cast import Cast
-from dovetail.ops.max import Max
-from dovetail.ops.mul import Mul
-from dovetail.ops.relu import Relu
-from dovetail.ops.sigmoid import Sigmoid
-from dovetail.ops.sub import Sub
-from dovetail.ops.where import Where
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.max import Max
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.where import Where
 
 DIMS = (2, 3, 4, 5)
 LAYOUTS = {"PLAIN": PLAIN, "NHWC": NHWC, "YXFB": YXFB, "FYXB": FYXB, "ANY": ANY}

@@ -7,10 +7,10 @@ import pytest
 
 from dovetail.device import Binary, DType, Eltwise, Prelu, Reason, Sum, TensorType, TypedNode
 from dovetail.graph.post_ops import BINARY_ALGORITHMS, ELTWISE_ALGORITHMS
-from dovetail.ops.hard_swish import HardSwish
-from dovetail.ops.split import Split
-from dovetail.ops.transpose import Transpose
 from dovetail_cpu_numpy import post_ops
+from dovetail_ops_onnx.hard_swish import HardSwish
+from dovetail_ops_onnx.split import Split
+from dovetail_ops_onnx.transpose import Transpose
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dovetail.ops.gemm import Gemm
+from dovetail_ops_onnx.gemm import Gemm
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 5, 128, 129])

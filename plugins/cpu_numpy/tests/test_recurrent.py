@@ -7,9 +7,9 @@ import pytest
 
 from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
-from dovetail.ops.gru import GRU
-from dovetail.ops.lstm import LSTM
 from dovetail_cpu_numpy.kernels import _recurrent
+from dovetail_ops_onnx.gru import GRU
+from dovetail_ops_onnx.lstm import LSTM
 
 CELLS = {
     "gru": (GRU, {}),

@@ -7,9 +7,9 @@ import pytest
 
 from dovetail.errors import UsageError
 from dovetail.graph import Graph, GraphBuilder
-from dovetail.ops import find
 from dovetail.passes.constant_folding import fold_constants
 from dovetail_cpu_numpy.device import NumpyDevice, describe
+from dovetail_ops_onnx import find
 
 
 def graph() -> Graph:

@@ -5,11 +5,11 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from dovetail.device import TypedNode
-from dovetail.ops.average_pool import AveragePool
-from dovetail.ops.conv import Conv
-from dovetail.ops.max_pool import MaxPool
-from dovetail.spatial import conv_geometry
 from dovetail_cpu_numpy.kernels import _rows
+from dovetail_ops_onnx.average_pool import AveragePool
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.spatial import conv_geometry
 
 
 def windows(x, g, fill):

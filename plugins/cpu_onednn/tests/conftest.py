@@ -29,7 +29,7 @@ class Bench:
     @staticmethod
     def cases(stem: str) -> list[Case]:
         """The shipped cases of a stem, each also with all inputs but the first as constants."""
-        return list(importlib.import_module(f"dovetail.testing.cases.{stem}").cases(np.random.default_rng(5)))
+        return list(importlib.import_module(f"dovetail_ops_onnx.cases.{stem}").cases(np.random.default_rng(5)))
 
     @staticmethod
     def inferred(graph: Graph) -> Graph:

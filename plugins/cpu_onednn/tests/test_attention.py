@@ -7,10 +7,10 @@ import dovetail
 from dovetail.device import TypedNode
 from dovetail.errors import InferError
 from dovetail.graph import GraphBuilder
-from dovetail.ops.attention import Attention
-from dovetail.ops.gather import Gather
-from dovetail.ops.softmax import Softmax
-from dovetail.ops.sub import Sub
+from dovetail_ops_onnx.attention import Attention
+from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.softmax import Softmax
+from dovetail_ops_onnx.sub import Sub
 
 
 def by_hand(q, k, v, mask=0.0):

@@ -6,18 +6,18 @@ import pytest
 import dovetail
 from dovetail.device import ANY, BYXF, TypedNode
 from dovetail.graph import GraphBuilder
-from dovetail.ops.add import Add
-from dovetail.ops.conv import Conv
-from dovetail.ops.global_average_pool import GlobalAveragePool
-from dovetail.ops.hard_sigmoid import HardSigmoid
-from dovetail.ops.mul import Mul
-from dovetail.ops.reduce_mean import ReduceMean
-from dovetail.ops.resize import Resize
-from dovetail.ops.sub import Sub
 from dovetail_cpu_onednn.device import place
 from dovetail_cpu_onednn.kernel import relaid
 from dovetail_cpu_onednn.kernels._conv import is_slow
 from dovetail_cpu_onednn.kernels.conv import KERNELS
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.hard_sigmoid import HardSigmoid
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.resize import Resize
+from dovetail_ops_onnx.sub import Sub
 
 RNG = np.random.default_rng(11)
 

@@ -10,14 +10,14 @@ import dovetail
 from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Binary, Eltwise, HostConfig, HostKernel, Layout, Operator
-from dovetail.ops.add import Add
-from dovetail.ops.conv import Conv
-from dovetail.ops.global_max_pool import GlobalMaxPool
-from dovetail.ops.greater import Greater
-from dovetail.ops.hard_swish import HardSwish
-from dovetail.ops.max_pool import MaxPool
 from dovetail_cpu_onednn import guard, ranges
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
+from dovetail_ops_onnx.greater import Greater
+from dovetail_ops_onnx.hard_swish import HardSwish
+from dovetail_ops_onnx.max_pool import MaxPool
 
 BLOCKS = "nChw16c" if library()._has_isa(0x27) else "nChw8c"
 """The layout of this CPU's convolutions: a block has as many channels as a vector has floats. 0x27 is oneDNN's avx512_core."""

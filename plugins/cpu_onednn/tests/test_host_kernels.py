@@ -8,10 +8,10 @@ import pytest
 import dovetail
 from dovetail.device import Reason
 from dovetail.op import ANY, FLOATS, NHWC, PLAIN, DType, HostConfig, HostKernel, Layout, Operator, PortConfig
-from dovetail.ops.conv import Conv
-from dovetail.ops.conv_transpose import ConvTranspose
-from dovetail.ops.max_pool import MaxPool
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.conv_transpose import ConvTranspose
+from dovetail_ops_onnx.max_pool import MaxPool
 
 DEVICES = sorted({name.split(".")[0] for name in dovetail.Core(config=False).available_devices})
 """Those of ONEDNN, NUMPY and OPENCL that are installed."""

@@ -11,8 +11,8 @@ import pytest
 from dovetail import Core
 from dovetail.device import DType
 from dovetail.graph import GraphBuilder
-from dovetail.ops import find
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx import find
 
 OPSET = 17
 IN_FLOAT32 = not library().has_int8

@@ -5,14 +5,14 @@ import pytest
 
 from dovetail.device import PLAIN, DType, Layout, TensorType
 from dovetail.graph import GraphBuilder
-from dovetail.ops.add import Add
-from dovetail.ops.concat import Concat
-from dovetail.ops.conv import Conv
-from dovetail.ops.global_average_pool import GlobalAveragePool
-from dovetail.ops.max_pool import MaxPool
-from dovetail.ops.relu import Relu
 from dovetail_cpu_onednn.layouts import describe, padded_type, token_of, tokens
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.relu import Relu
 
 SPATIAL = {3: (5,), 4: (5, 6), 5: (3, 4, 5)}
 

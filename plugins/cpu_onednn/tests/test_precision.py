@@ -12,8 +12,8 @@ from dovetail import Core
 from dovetail.device import TypedNode
 from dovetail.errors import UsageError
 from dovetail.graph import GraphBuilder
-from dovetail.ops import find
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx import find
 
 HAS_BFLOAT16 = library().has_bfloat16
 needs_bfloat16 = pytest.mark.skipif(not HAS_BFLOAT16, reason="this CPU has no instructions for bfloat16")

@@ -6,23 +6,23 @@ import pytest
 import dovetail
 from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
-from dovetail.ops.average_pool import AveragePool
-from dovetail.ops.conv import Conv
-from dovetail.ops.conv_transpose import ConvTranspose
-from dovetail.ops.global_average_pool import GlobalAveragePool
-from dovetail.ops.group_normalization import GroupNormalization, GroupNormalization_18
-from dovetail.ops.instance_normalization import InstanceNormalization
-from dovetail.ops.log_softmax import LogSoftmax
-from dovetail.ops.lrn import LRN
-from dovetail.ops.mat_mul import MatMul
-from dovetail.ops.max_pool import MaxPool
-from dovetail.ops.p_relu import PRelu
-from dovetail.ops.reduce_mean import ReduceMean
-from dovetail.ops.resize import Resize
-from dovetail.ops.softmax import Softmax
-from dovetail.ops.upsample import Upsample
 from dovetail_cpu_onednn import executable as executables
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.average_pool import AveragePool
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.conv_transpose import ConvTranspose
+from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.group_normalization import GroupNormalization, GroupNormalization_18
+from dovetail_ops_onnx.instance_normalization import InstanceNormalization
+from dovetail_ops_onnx.log_softmax import LogSoftmax
+from dovetail_ops_onnx.lrn import LRN
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.p_relu import PRelu
+from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.resize import Resize
+from dovetail_ops_onnx.softmax import Softmax
+from dovetail_ops_onnx.upsample import Upsample
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,14 @@ import pytest
 
 from dovetail.device import TypedNode
 from dovetail.graph import Graph, GraphBuilder
-from dovetail.ops.add import Add
-from dovetail.ops.conv import Conv
-from dovetail.ops.gemm import Gemm
-from dovetail.ops.mat_mul import MatMul
-from dovetail.ops.relu import Relu
 from dovetail_cpu_onednn import recipes
 from dovetail_cpu_onednn.binding import Onednn, Unimplemented
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.relu import Relu
 
 
 def _blocks(rng: np.random.Generator, count: int) -> Graph:

@@ -7,9 +7,9 @@ import pytest
 
 from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
-from dovetail.ops.gru import GRU
-from dovetail.ops.lstm import LSTM
-from dovetail.ops.rnn import RNN
+from dovetail_ops_onnx.gru import GRU
+from dovetail_ops_onnx.lstm import LSTM
+from dovetail_ops_onnx.rnn import RNN
 
 CELLS = {
     "rnn": (RNN, 1, {}),

@@ -14,8 +14,8 @@ import pytest
 import dovetail
 from dovetail.device import TypedNode
 from dovetail.op import Operator
-from dovetail.ops.mat_mul import MatMul
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.mat_mul import MatMul
 
 
 class Counted(Operator):
@@ -84,7 +84,7 @@ FORK = """
 import os, sys
 import numpy as np
 import dovetail
-from dovetail.ops.mat_mul import MatMul
+from dovetail_ops_onnx.mat_mul import MatMul
 
 core, g = dovetail.Core(config=False), dovetail.GraphBuilder()
 x = g.input("x", "float32", (64, 64))

@@ -11,9 +11,9 @@ import pytest
 import dovetail
 from dovetail.errors import OperatorError, UnknownOperator
 from dovetail.op import FLOATS, Operator, Translation
-from dovetail.ops.leaky_relu import LeakyRelu
-from dovetail.ops.mul import Mul
-from dovetail.ops.sigmoid import Sigmoid
+from dovetail_ops_onnx.leaky_relu import LeakyRelu
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.sigmoid import Sigmoid
 
 KERNEL = """
 __kernel void leaky_kernel(const __global INPUT0_TYPE* src, __global OUTPUT0_TYPE* dst) {

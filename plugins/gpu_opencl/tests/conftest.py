@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from dovetail.device import DeviceInfo, Graph, Node, PostOp, TensorType, TypedNode, Unavailable
 from dovetail.graph import GraphBuilder
 from dovetail.op import Operator
-from dovetail.ops import find
 from dovetail_gpu_opencl import dovetail_device_info
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_ops_onnx import find
 
 _FOUND = dovetail_device_info({})
 _INFOS: Sequence[DeviceInfo] = [] if isinstance(_FOUND, Unavailable) else _FOUND

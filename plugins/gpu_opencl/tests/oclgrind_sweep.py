@@ -24,23 +24,9 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from dovetail.device import (
-    NHWC,
-    PLAIN,
-    DeviceInfo,
-    DType,
-    Graph,
-    Node,
-    Quantized,
-    QuantizedStep,
-    Reorder,
-    Scaling,
-    TensorType,
-    TypedNode,
-)
+from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Graph, Node, Reorder, TensorType, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import OpenCLKernel, Operator
-from dovetail.ops import find
 from dovetail.testing import Case, passed
 from dovetail_gpu_opencl import buffers, dovetail_device_info
 from dovetail_gpu_opencl.capabilities import Capabilities
@@ -52,6 +38,8 @@ from dovetail_gpu_opencl.kernels._tiles import Tiling
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.launch import Constant, Launch
 from dovetail_gpu_opencl.view import View
+from dovetail_ops_onnx import find
+from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
 LOG = "DOVETAIL_OCLGRIND_LOG"
 OPTIONS = ("--data-races", "--uninitialized", "--max-errors", "1000", "--num-threads", "1", "--global-mem-size", "4000000000")
@@ -145,7 +133,7 @@ def missing(kernels: set[str], files: set[str]) -> list[str]:
 def cases() -> Iterator[tuple[str, Case]]:
     """The conformance kit's cases of all operators that have kernels or are chains."""
     for stem in (*stems(), *CHAINS):
-        for case in import_module(f"dovetail.testing.cases.{stem}").cases(np.random.default_rng(5)):
+        for case in import_module(f"dovetail_ops_onnx.cases.{stem}").cases(np.random.default_rng(5)):
             arrays = [a for a in (*case.inputs, *case.expected) if a is not None]
             if not any(DType.of(a.dtype) is DType.STRING for a in arrays):
                 yield f"{stem}/{case.name}", case

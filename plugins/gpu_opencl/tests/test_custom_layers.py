@@ -16,7 +16,7 @@ from dovetail.device import DeviceInfo, DType, Node, Refusal
 from dovetail.errors import InferError, OperatorError, ShapeError, UnknownOperator, UnsupportedNode
 from dovetail.graph import GraphBuilder, Model
 from dovetail.op import Operator, Translation, UnboundOperator
-from dovetail.ops import find
+from dovetail_ops_onnx import find
 
 shared = runpy.run_path(str(Path(__file__).with_name("_custom_layers.py")))
 Session, layer, model, source, unknown = (shared[name] for name in ("Session", "layer", "model", "source", "unknown"))

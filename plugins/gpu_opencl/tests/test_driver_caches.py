@@ -18,7 +18,7 @@ import os
 import numpy as np
 import dovetail
 from dovetail.op import GraphBuilder
-from dovetail.ops.tanh import Tanh
+from dovetail_ops_onnx.tanh import Tanh
 
 g = GraphBuilder()
 model = g.model([g.node(Tanh(), g.input("x", "float32", (5,)))])

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.device import Binary, Eltwise, IntegerProduct
+from dovetail.device import Binary, Eltwise
+from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
 
 SIZES = [(1, 1, 1), (5, 15, 17), (6, 16, 256), (7, 17, 257), (13, 33, 600), (3, 40, 0)]
 """m, n and k round 6 rows, 16 columns and chunks of 256."""
@@ -56,7 +57,7 @@ def test_sums_become_floats_with_a_chain(kind: str, kind_device: Callable[[str],
     bias = rng.standard_normal(19).astype(np.float32)
     chain = [Binary("mul", "scale"), Binary("add", "bias"), Eltwise("relu")]
     operands = {"scale": scale, "bias": bias}
-    graph, feeds = bench.single(IntegerProduct(), [a, b, za], (1,), post_ops=chain, operands=operands)
+    graph, feeds = bench.single(MatMulIntegerToFloat(), [a, b, za], (1,), post_ops=chain, operands=operands)
     expected = np.maximum(whole(a, b, 131, 0).astype(np.float32) * scale + bias, 0)
     for got in each_kernel(device, bench, graph, feeds).values():
         np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-5)  # one rounding more or less, by a fused multiplication

@@ -21,7 +21,7 @@ SEVERAL = ["conv", "gemm", "mat_mul", "softmax", "log_softmax", "layer_normaliza
 
 
 def cases_of(stem: str) -> Iterator[Case]:
-    module = import_module(f"dovetail.testing.cases.{stem}")
+    module = import_module(f"dovetail_ops_onnx.cases.{stem}")
     yield from module.cases(np.random.default_rng(5))
 
 

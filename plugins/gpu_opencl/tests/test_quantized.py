@@ -9,14 +9,15 @@ import pytest
 from numpy.typing import NDArray
 
 from dovetail import Core
-from dovetail.device import NHWC, PLAIN, DeviceInfo, Quantized, QuantizedStep, Scaling, TypedNode
+from dovetail.device import NHWC, PLAIN, DeviceInfo, TypedNode
 from dovetail.graph import GraphBuilder
-from dovetail.ops import find
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels import _integer_rows
 from dovetail_gpu_opencl.kernels._integer_rows import pack_weights
 from dovetail_gpu_opencl.launch import Constant
 from dovetail_gpu_opencl.source import assemble
+from dovetail_ops_onnx import find
+from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
 Array = NDArray[Any]
 PREVIOUS = -1

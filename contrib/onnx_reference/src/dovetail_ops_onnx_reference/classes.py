@@ -8,7 +8,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx.defs import OpSchema
 
-from dovetail import ops
+import dovetail_ops_onnx as ops
 from dovetail.op import DType, Graph, Operator, Port
 from dovetail_ops_onnx_reference.operator import ReferenceOperator
 

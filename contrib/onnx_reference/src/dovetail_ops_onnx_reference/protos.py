@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from dovetail import ops
-from dovetail.op import DType, Graph, Operator, OperatorError
+import dovetail_ops_onnx as ops
+from dovetail.op import AbstractOperator, DType, Graph, OperatorError
 
 __all__ = ["attribute_proto"]
 
@@ -37,7 +37,7 @@ def _graph_proto(name: str, graph: Graph) -> onnx.GraphProto:
     return helper.make_graph(nodes, graph.name, inputs, [onnx.ValueInfoProto(name=v) for v in graph.outputs], constants)
 
 
-def _node_proto(name: str, op: Operator, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> onnx.NodeProto:
+def _node_proto(name: str, op: AbstractOperator, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> onnx.NodeProto:
     if op.domain or ops.find(op.op_type, onnx.defs.onnx_opset_version()) is not type(op):
         raise OperatorError(f"attribute {name!r} is a graph with {op.key} of version {op.since}; accepted: the newest of ai.onnx")
     node = helper.make_node(op.op_type, inputs, outputs)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dovetail.graph import GraphBuilder, Node, PostOp, TensorType
-from dovetail.op import Operator, OperatorError
+from dovetail.op import AbstractOperator, OperatorError
 
 __all__ = ["Recorder", "replayed"]
 
@@ -47,7 +47,12 @@ class Recorder(GraphBuilder):
         return self._g.type_of(name)
 
     def node(
-        self, op: Operator, *inputs: str, name: str = "", outputs: Sequence[str] | int = (), post_ops: Iterable[PostOp] = ()
+        self,
+        op: AbstractOperator,
+        *inputs: str,
+        name: str = "",
+        outputs: Sequence[str] | int = (),
+        post_ops: Iterable[PostOp] = (),
     ) -> Any:
         """As `GraphBuilder.node`. Raises `OperatorError` for post-ops, which have no derivatives of their own."""
         if tuple(post_ops):

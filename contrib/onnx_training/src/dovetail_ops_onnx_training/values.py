@@ -7,17 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import DType, GraphBuilder, Operator, TensorType
-from dovetail.ops.add import Add
-from dovetail.ops.cast import Cast
-from dovetail.ops.div import Div
-from dovetail.ops.expand import Expand
-from dovetail.ops.mul import Mul
-from dovetail.ops.neg import Neg
-from dovetail.ops.reduce_sum import ReduceSum
-from dovetail.ops.reshape import Reshape
-from dovetail.ops.sub import Sub
-from dovetail.ops.transpose import Transpose
-from dovetail.ops.where import Where
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.expand import Expand
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.neg import Neg
+from dovetail_ops_onnx.reduce_sum import ReduceSum
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.transpose import Transpose
+from dovetail_ops_onnx.where import Where
 
 __all__ = ["Value", "select"]
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from dovetail.op import DType, GraphBuilder, Operator, TensorType
-from dovetail.ops.cast import Cast
-from dovetail.ops.reshape import Reshape
-from dovetail.ops.slice import Slice
-from dovetail.ops.transpose import Transpose
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.slice import Slice
+from dovetail_ops_onnx.transpose import Transpose
 
 __all__ = ["cast", "cut", "given", "ints", "reshape", "transpose"]
 

@@ -1,9 +1,9 @@
 """GELU in its forms."""
 
 from dovetail.op import FLOATS, GraphBuilder, ShapeError, TensorType
-from dovetail.ops.add import Add
-from dovetail.ops.gelu import Gelu as StandardGelu
-from dovetail.ops.swish import Swish
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.gelu import Gelu as StandardGelu
+from dovetail_ops_onnx.swish import Swish
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
 from dovetail_ops_onnxruntime_contrib._nodes import node
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorType
-from dovetail.ops.add import Add
-from dovetail.ops.attention import Attention as StandardAttention
-from dovetail.ops.concat import Concat
-from dovetail.ops.less import Less
-from dovetail.ops.mat_mul import MatMul
-from dovetail.ops.mul import Mul
-from dovetail.ops.sub import Sub
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.attention import Attention as StandardAttention
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.less import Less
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.sub import Sub
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
 from dovetail_ops_onnxruntime_contrib._nodes import cast, cut, given, node, reshape, transpose
 

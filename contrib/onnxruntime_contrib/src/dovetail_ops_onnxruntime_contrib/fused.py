@@ -3,16 +3,16 @@
 from typing import Any
 
 from dovetail.op import FLOATS, DType, GraphBuilder, Operator, OperatorError, ShapeError, TensorType
-from dovetail.ops.add import Add
-from dovetail.ops.clip import Clip
-from dovetail.ops.conv import Conv
-from dovetail.ops.hard_sigmoid import HardSigmoid
-from dovetail.ops.leaky_relu import LeakyRelu
-from dovetail.ops.mat_mul import MatMul
-from dovetail.ops.mul import Mul
-from dovetail.ops.relu import Relu
-from dovetail.ops.sigmoid import Sigmoid
-from dovetail.ops.tanh import Tanh
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.clip import Clip
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.hard_sigmoid import HardSigmoid
+from dovetail_ops_onnx.leaky_relu import LeakyRelu
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.tanh import Tanh
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
 from dovetail_ops_onnxruntime_contrib._nodes import given, node, transpose
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dovetail.errors import DataDependentShape
 from dovetail.op import DType, OperatorError, ShapeError, TensorType
-from dovetail.ops.rotary_embedding import RotaryEmbedding
+from dovetail_ops_onnx.rotary_embedding import RotaryEmbedding
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
 
 __all__ = ["GroupQueryAttention"]

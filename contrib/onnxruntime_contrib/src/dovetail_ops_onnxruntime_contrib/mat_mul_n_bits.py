@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorType
-from dovetail.ops.add import Add
-from dovetail.ops.mat_mul import MatMul
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
 from dovetail_ops_onnxruntime_contrib._nodes import given, node
 

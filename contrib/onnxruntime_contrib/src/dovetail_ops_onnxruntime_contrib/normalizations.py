@@ -3,15 +3,15 @@
 from typing import Any, ClassVar
 
 from dovetail.op import FLOATS, DType, GraphBuilder, OperatorError, ShapeError, TensorType
-from dovetail.ops.add import Add
-from dovetail.ops.gather import Gather
-from dovetail.ops.layer_normalization import LayerNormalization
-from dovetail.ops.pow import Pow
-from dovetail.ops.reciprocal import Reciprocal
-from dovetail.ops.reduce_mean import ReduceMean
-from dovetail.ops.reduce_sum import ReduceSum
-from dovetail.ops.rms_normalization import RMSNormalization
-from dovetail.ops.sqrt import Sqrt
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.layer_normalization import LayerNormalization
+from dovetail_ops_onnx.pow import Pow
+from dovetail_ops_onnx.reciprocal import Reciprocal
+from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.reduce_sum import ReduceSum
+from dovetail_ops_onnx.rms_normalization import RMSNormalization
+from dovetail_ops_onnx.sqrt import Sqrt
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
 from dovetail_ops_onnxruntime_contrib._nodes import cast, given, ints, node
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 from dovetail.op import DType, GraphBuilder, ShapeError, TensorType
-from dovetail.ops.add import Add
-from dovetail.ops.average_pool import AveragePool
-from dovetail.ops.dequantize_linear import DequantizeLinear as StandardDequantizeLinear
-from dovetail.ops.global_average_pool import GlobalAveragePool
-from dovetail.ops.mul import Mul
-from dovetail.ops.quantize_linear import QuantizeLinear as StandardQuantizeLinear
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.average_pool import AveragePool
+from dovetail_ops_onnx.dequantize_linear import DequantizeLinear as StandardDequantizeLinear
+from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.quantize_linear import QuantizeLinear as StandardQuantizeLinear
 from dovetail_ops_onnxruntime_contrib._base import MicrosoftOperator
 from dovetail_ops_onnxruntime_contrib._nodes import given, node, transpose
 

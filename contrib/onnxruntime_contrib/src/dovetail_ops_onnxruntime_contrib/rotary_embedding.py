@@ -1,9 +1,9 @@
 """RotaryEmbedding of ONNX Runtime, which came before the standard's."""
 
 from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorType
-from dovetail.ops.add import Add
-from dovetail.ops.expand import Expand
-from dovetail.ops.rotary_embedding import RotaryEmbedding as StandardRotaryEmbedding
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.expand import Expand
+from dovetail_ops_onnx.rotary_embedding import RotaryEmbedding as StandardRotaryEmbedding
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
 from dovetail_ops_onnxruntime_contrib._nodes import given, ints, node
 

@@ -2,11 +2,11 @@
 
 from dovetail.errors import did_you_mean
 from dovetail.op import DType, GraphBuilder, Operator, OperatorError
-from dovetail.ops.clip import Clip
-from dovetail.ops.hard_sigmoid import HardSigmoid
-from dovetail.ops.relu import Relu
-from dovetail.ops.sigmoid import Sigmoid
-from dovetail.ops.tanh import Tanh
+from dovetail_ops_onnx.clip import Clip
+from dovetail_ops_onnx.hard_sigmoid import HardSigmoid
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.sigmoid import Sigmoid
+from dovetail_ops_onnx.tanh import Tanh
 
 __all__ = ["ACTIVATIONS", "activate", "check_activation", "clip"]
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dovetail.op import GraphBuilder, Operator, OperatorError, TensorType
-from dovetail.ops.add import Add
-from dovetail.ops.gemm import Gemm
-from dovetail.ops.layer_normalization import LayerNormalization
-from dovetail.ops.mat_mul import MatMul
-from dovetail.ops.mul import Mul
-from dovetail.ops.sub import Sub
-from dovetail.ops.transpose import Transpose
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.layer_normalization import LayerNormalization
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.transpose import Transpose
 from dovetail_ops_tim_vx._activations import activate, clip
 from dovetail_ops_tim_vx._sequence import Sequences, concat, split, zeros
 from dovetail_ops_tim_vx._shapes import check_rank, check_shapes

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dovetail.op import DType, GraphBuilder, TensorType
-from dovetail.ops.add import Add
-from dovetail.ops.concat import Concat
-from dovetail.ops.split import Split
-from dovetail.ops.squeeze import Squeeze
-from dovetail.ops.unsqueeze import Unsqueeze
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.split import Split
+from dovetail_ops_onnx.squeeze import Squeeze
+from dovetail_ops_onnx.unsqueeze import Unsqueeze
 from dovetail_ops_tim_vx._shapes import check_rank, check_shapes
 from dovetail_ops_tim_vx.rnn_cell import RNNCell
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from dovetail.op import FLOATS, GraphBuilder, TensorType
-from dovetail.ops.concat import Concat
-from dovetail.ops.unsqueeze import Unsqueeze
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.unsqueeze import Unsqueeze
 from dovetail_ops_tim_vx._activations import check_activation
 from dovetail_ops_tim_vx._base import RecurrentOperator
 from dovetail_ops_tim_vx._sequence import split, squeeze

@@ -3,9 +3,9 @@
 from typing import Any
 
 from dovetail.op import FLOATS, GraphBuilder, ShapeError, TensorType
-from dovetail.ops.max_pool import MaxPool
-from dovetail.ops.reshape import Reshape
-from dovetail.ops.scatter_elements import ScatterElements
+from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.scatter_elements import ScatterElements
 from dovetail_ops_tim_vx._base import TimVxOperator
 from dovetail_ops_tim_vx._sequence import zeros
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from dovetail.op import FLOATS, DType, GraphBuilder, OperatorError, TensorType
-from dovetail.ops.cast import Cast
-from dovetail.ops.dequantize_linear import DequantizeLinear
-from dovetail.ops.gemm import Gemm
-from dovetail.ops.quantize_linear import QuantizeLinear
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 from dovetail_ops_tim_vx._activations import activate, check_activation
 from dovetail_ops_tim_vx._base import RecurrentOperator
 from dovetail_ops_tim_vx._shapes import check_rank, check_shapes

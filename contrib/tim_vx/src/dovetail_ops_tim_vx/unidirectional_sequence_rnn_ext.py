@@ -3,7 +3,7 @@
 from typing import Any
 
 from dovetail.op import FLOATS, GraphBuilder, TensorType
-from dovetail.ops.unsqueeze import Unsqueeze
+from dovetail_ops_onnx.unsqueeze import Unsqueeze
 from dovetail_ops_tim_vx._activations import check_activation
 from dovetail_ops_tim_vx._base import RecurrentOperator
 from dovetail_ops_tim_vx._sequence import split, squeeze

@@ -14,7 +14,7 @@ from dovetail.cli._demo_measure import LIMIT, DeviceResult, Digits
 from dovetail.cli._demo_tables import CUSTOM_COLUMNS, custom_rows, difference_text
 from dovetail.cli._html import Html, element, join, picture, table, text
 from dovetail.cli._output import duration
-from dovetail.device import REFERENCE_KERNEL
+from dovetail.devices.kernels import REFERENCE_KERNEL
 
 __all__ = ["write_page"]
 

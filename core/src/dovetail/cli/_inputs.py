@@ -18,7 +18,7 @@ from dovetail.errors import InputError, OutOfMemory, UsageError
 from dovetail.graph.types import CONTAINERS
 
 if TYPE_CHECKING:
-    from dovetail.graph import TensorType
+    from dovetail.graph.types import TensorType
 
 __all__ = ["random_tensor", "read_inputs", "write_npz"]
 
@@ -126,7 +126,8 @@ def _read_one(path: Path, name: str, tensor: "TensorType") -> Any:
 
 def _read_json(path: Path, name: str, tensor: "TensorType") -> Any:
     """A map, or a sequence of maps: JSON has only strings for keys."""
-    from dovetail.op import DType, MapType, SequenceType
+    from dovetail.graph.dtype import DType
+    from dovetail.graph.types import MapType, SequenceType
 
     one = tensor.items if isinstance(tensor, SequenceType) else tensor
     if not isinstance(one, MapType):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dovetail.op import Operator
+    from dovetail.operators.operator import Operator
     from dovetail.plugins import PluginRecord
 
 __all__ = ["DevicePackage", "case_files", "definition_files", "device_packages", "operator_key"]
@@ -81,11 +81,11 @@ def _source(operator: "type[Operator]") -> str | None:
 
 
 def case_files(operators: "Iterable[type[Operator]]") -> list[str]:
-    """The conformance cases: `testing/cases/<stem>.py` in the top-level package of each class."""
+    """The conformance cases: `cases/<stem>.py` in the top-level package of each class."""
     found = set()
     for operator in operators:
         for folder in _package_folders(operator.__module__):
-            file = folder / "testing" / "cases" / f"{operator.stem}.py"
+            file = folder / "cases" / f"{operator.stem}.py"
             if file.is_file():
                 found.add(str(file))
     return sorted(found)

@@ -8,7 +8,8 @@ import click
 from dovetail.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from dovetail.graph import Model, TensorType
+    from dovetail.graph.model import Model
+    from dovetail.graph.types import TensorType
     from dovetail.runtime import Core
 
 __all__ = ["closed", "known_input", "make_core", "only_input", "reshaped", "shape_text"]
@@ -31,7 +32,7 @@ def reshaped(model: "Model", shapes: Sequence[str]) -> "Model":
 
 def closed(model: "Model") -> "Model":
     """The model with every dimension that is still open taken as 1. Raises `click.UsageError` for a tensor of unknown rank."""
-    from dovetail.graph import TensorType
+    from dovetail.graph.types import TensorType
 
     tensors = {name: t for name, t in model.inputs.items() if type(t) is TensorType}
     unknown = [name for name, t in tensors.items() if t.shape is None]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.cli._output import print_table, print_text, remark
 
 if TYPE_CHECKING:
-    from dovetail.graph import Model
+    from dovetail.graph.model import Model
 
 __all__ = ["describe_schedule", "print_schedule"]
 
@@ -18,7 +18,7 @@ Matrix = list[list[bool]]
 
 def describe_schedule(model: "Model") -> dict[str, Any]:
     """What `explain --schedule` tells of a model. Raises `GraphError` naming the nodes of a cycle."""
-    from dovetail.passes.schedule import stages
+    from dovetail.graph.schedule import stages
 
     graph = model.graph
     found = stages(graph)

@@ -11,7 +11,7 @@ from dovetail.cli._command import config_file_option, device_option, extension_o
 from dovetail.cli._output import count, duration, print_json, print_table, progress
 
 if TYPE_CHECKING:
-    from dovetail.graph import Model
+    from dovetail.graph.model import Model
 
 _SECONDS = 3.0
 

@@ -14,7 +14,7 @@ from dovetail.errors import DovetailError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dovetail.graph import Model
+    from dovetail.graph.model import Model
     from dovetail.runtime import Core
 
     Array = NDArray[Any]
@@ -104,7 +104,7 @@ def _each_node(
     core: "Core", model: "Model", devices: Sequence[str], inputs: Mapping[str, "Array"]
 ) -> Iterator[tuple[str, "Array", "Array"]]:
     """The value of every node that one can have as an output, in schedule order."""
-    from dovetail.passes.schedule import schedule
+    from dovetail.graph.schedule import schedule
 
     graph = schedule(model.graph)
     names = [name for node in graph.nodes for name in node.writes]

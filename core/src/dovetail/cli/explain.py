@@ -11,7 +11,7 @@ from dovetail.cli._command import config_file_option, device_option, extension_o
 from dovetail.cli._output import count, duration, narrow, print_json, print_table, remark, size
 
 if TYPE_CHECKING:
-    from dovetail.device import Refusal
+    from dovetail.devices.refusals import Refusal
     from dovetail.runtime import NodePlacement, PlanReport, ValuePlacement
 
 Node = dict[str, Any]

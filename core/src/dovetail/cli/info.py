@@ -11,8 +11,9 @@ from dovetail.cli._command import command as make_command
 from dovetail.cli._output import count, print_json, print_table, remark, size
 
 if TYPE_CHECKING:
-    from dovetail.graph import Graph, Model, Node, TensorType
-    from dovetail.op import Operator
+    from dovetail.graph.graph import AbstractOperator, Graph, Node
+    from dovetail.graph.model import Model
+    from dovetail.graph.types import TensorType
     from dovetail.runtime import Core, NodeSupport
 
 
@@ -101,7 +102,7 @@ def _analyzed(core: "Core", read: "Model", used: "Model", graph: "Graph", proper
 def _only_read(core: "Core", model: "Model") -> dict[str, Any]:
     """The operators by their names alone, and which of them anything defines."""
     from dovetail.errors import DovetailError
-    from dovetail.op import UnboundOperator
+    from dovetail.graph.graph import UnboundOperator
 
     rows = []
     for key, number in Counter(node.op.key for node in model.graph.nodes).items():
@@ -167,7 +168,7 @@ def _parameters(graph: "Graph") -> dict[str, int]:
 
 
 def _flops(node: "Node", graph: "Graph") -> int | None:
-    from dovetail.device import TypedNode
+    from dovetail.devices.typed_node import TypedNode
 
     typed, op = TypedNode.of(node, graph), _known(node)
     return None if op is None or not typed.is_static else int(op.flops(typed.inputs, typed.outputs))
@@ -179,7 +180,7 @@ def _sum(numbers: Sequence[int | None]) -> int | None:
 
 
 def _activations(graph: "Graph") -> dict[str, int | None]:
-    from dovetail.passes.memory import plan_graph
+    from dovetail.devices.memory import plan_graph
 
     if not all(t.is_static for t in graph.types.values()):
         return {"activation_bytes": None, "activation_bytes_unshared": None}
@@ -207,15 +208,15 @@ def _operators(core: "Core", model: "Model", graph: "Graph") -> list[dict[str, A
     return sorted(rows, key=lambda row: (-(row["flops"] or 0), row["operator"]))
 
 
-def _definition(node: "Node") -> "type[Operator] | None":
+def _definition(node: "Node") -> "type[AbstractOperator] | None":
     """The class that defines the node's operator; None where only the user's kernel knows it."""
     op = _known(node)
     return None if op is None else type(op)
 
 
-def _known(node: "Node") -> "Operator | None":
+def _known(node: "Node") -> "AbstractOperator | None":
     """The node's operator as its class reads it; None where only the user's kernel knows it."""
-    from dovetail._opaque import OpaqueOperator
+    from dovetail.internal.opaque import OpaqueOperator
 
     return node.op.known if isinstance(node.op, OpaqueOperator) else node.op
 

@@ -11,7 +11,7 @@ from dovetail.errors import DeviceNotFound, did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.cli._kernel_files import DevicePackage
-    from dovetail.op import Operator
+    from dovetail.operators.operator import Operator
     from dovetail.plugins import PluginManager
 
 
@@ -95,7 +95,7 @@ def _of_domain(manager: "PluginManager", domain: str | None) -> "tuple[type[Oper
 
 def brought(operator: "type[Operator]") -> list[str]:
     """What an operator class has besides its meaning, or for what it stands."""
-    from dovetail._stand_in import is_stand_in, target
+    from dovetail.operators.stand_in import is_stand_in, target
 
     if is_stand_in(operator):
         return [f"another name of {target(operator)}"]

@@ -11,7 +11,7 @@ from dovetail.cli._output import print_json, print_table
 from dovetail.errors import UnknownOperator, did_you_mean
 
 if TYPE_CHECKING:
-    from dovetail.op import Operator
+    from dovetail.operators.operator import Operator
     from dovetail.plugins import PluginManager
 
 

@@ -2,12 +2,14 @@
 
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
+from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.layout import Layout
-from dovetail.graph.model import Graph, Model, Node
+from dovetail.graph.model import Model
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
-from dovetail.graph.types import Dim, Shape, TensorType
+from dovetail.graph.types import Dim, Shape, TensorType, as_constant
 
 __all__ = [
+    "AbstractOperator",
     "Binary",
     "DType",
     "Dim",
@@ -23,4 +25,5 @@ __all__ = [
     "Shape",
     "Sum",
     "TensorType",
+    "as_constant",
 ]

@@ -1,19 +1,17 @@
 """Builds graphs in code: for frontends, compositions and tests."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dovetail.errors import GraphError
 from dovetail.graph.dtype import DType
-from dovetail.graph.model import Graph, Model, Node
+from dovetail.graph.graph import AbstractOperator, Graph, Node
+from dovetail.graph.model import Model
 from dovetail.graph.post_ops import PostOp, PostOps
 from dovetail.graph.types import Dim, TensorType, as_constant
-
-if TYPE_CHECKING:
-    from dovetail.op import Operator
 
 __all__ = ["GraphBuilder"]
 
@@ -63,7 +61,12 @@ class GraphBuilder:
         return self._types[name] if name else None
 
     def node(
-        self, op: "Operator", *inputs: str, name: str = "", outputs: Sequence[str] | int = (), post_ops: Iterable[PostOp] = ()
+        self,
+        op: AbstractOperator,
+        *inputs: str,
+        name: str = "",
+        outputs: Sequence[str] | int = (),
+        post_ops: Iterable[PostOp] = (),
     ) -> Any:
         """Add a node and return its output name, or a tuple of names when it has several outputs.
 

@@ -1,111 +1,19 @@
-"""Nodes, graphs and models: immutable; a pass builds new ones."""
+"""A model: the graph that a frontend read, with where it came from."""
 
 import dataclasses
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from dovetail._names import printable
 from dovetail.errors import UsageError, did_you_mean
-from dovetail.graph.post_ops import Eltwise, PostOp, PostOps
+from dovetail.graph.graph import Graph, Node
+from dovetail.graph.post_ops import PostOp, PostOps
 from dovetail.graph.types import Dim, TensorType, as_constant
 
-if TYPE_CHECKING:
-    from dovetail.op import Operator
-
-__all__ = ["Graph", "Model", "Node"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
-    """One application of an operator. Values are named by strings; `""` is an optional input or output left out.
-
-    `origins` are the names of the model's nodes that this one stands for, its own among them; reports use it.
-    """
-
-    name: str
-    op: "Operator"
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    post_ops: tuple[PostOp, ...] = ()
-    origins: tuple[str, ...] = ()
-
-    @property
-    def operands(self) -> tuple[str, ...]:
-        """The values that post-ops read, in chain order."""
-        return tuple(p.operand for p in self.post_ops if not isinstance(p, Eltwise)) if self.post_ops else ()
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Every value this node depends on: present inputs, post-op operands, and what its sub-graphs take from outside."""
-        captured = [name for graph in self.op.subgraphs for name in graph.captures]
-        return (*filter(None, self.inputs), *self.operands, *captured)
-
-    @property
-    def writes(self) -> tuple[str, ...]:
-        """The outputs that are present."""
-        return tuple(filter(None, self.outputs))
-
-    def __str__(self) -> str:
-        return f"'{printable(self.name)}' ({printable(self.op.key)})"
-
-
-@dataclass(frozen=True, eq=False)
-class Graph:
-    """Nodes with the values between them.
-
-    `types` holds declared or inferred types; every input and constant has one. `constants` are read-only arrays.
-    Nodes may stand in any order until `passes.schedule` has sorted them.
-    """
-
-    nodes: tuple[Node, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    types: Mapping[str, TensorType] = field(default_factory=dict)
-    name: str = "graph"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # without the cached maps
-
-    def replace(self, **changes: Any) -> "Graph":
-        """A copy with some fields changed."""
-        return dataclasses.replace(self, **changes)
-
-    @functools.cached_property
-    def producers(self) -> Mapping[str, Node]:
-        """Value name -> the node that writes it."""
-        return MappingProxyType({name: node for node in self.nodes for name in node.writes})
-
-    @functools.cached_property
-    def consumers(self) -> Mapping[str, tuple[Node, ...]]:
-        """Value name -> the nodes that read it, each once, in node order. Graph outputs do not count."""
-        found: dict[str, list[Node]] = {}
-        for node in self.nodes:
-            for name in dict.fromkeys(node.reads):
-                found.setdefault(name, []).append(node)
-        return MappingProxyType({name: tuple(nodes) for name, nodes in found.items()})
-
-    @functools.cached_property
-    def output_names(self) -> frozenset[str]:
-        """The outputs, to ask whether a value is among them."""
-        return frozenset(self.outputs)
-
-    @functools.cached_property
-    def captures(self) -> tuple[str, ...]:
-        """The values that a sub-graph reads from the graph around it, in order of first use."""
-        own = {*self.inputs, *self.constants, *self.producers}
-        wanted = [*(name for node in self.nodes for name in node.reads), *self.outputs]
-        return tuple(dict.fromkeys(name for name in wanted if name not in own))
-
-    def type_of(self, name: str) -> TensorType | None:
-        """The type of a value, with the content of a constant; None for `""`. Raises `KeyError` when it is not known."""
-        return self.types[name] if name else None
+__all__ = ["Model", "types_with_inputs"]
 
 
 @dataclass(frozen=True, eq=False)

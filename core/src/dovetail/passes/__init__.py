@@ -1,1 +1,19 @@
-"""Passes: `Graph` in, `Graph` out, each a pure function in a file of its own. None knows a device by name."""
+"""Graph passes: what authors of passes import.
+
+A pass is a pure function with a name and a stage; plugins give theirs by the hook `dovetail_graph_passes`::
+
+    from dovetail.passes import GraphPass
+
+    def remove_debug(graph, context):
+        ...
+        return graph.replace(nodes=kept)
+
+    GraphPass("remove_debug", "recognise", remove_debug)
+"""
+
+from dovetail.graph.rewriting import drop_dead_nodes, rename_reads
+from dovetail.graph.schedule import schedule
+from dovetail.passes.constant_folding import fold_constants
+from dovetail.passes.graph_pass import STAGES, GraphPass, PassContext
+
+__all__ = ["STAGES", "GraphPass", "PassContext", "drop_dead_nodes", "fold_constants", "rename_reads", "schedule"]

@@ -2,15 +2,15 @@
 
 import dataclasses
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dovetail.errors import OperatorError
-from dovetail.graph.model import Graph, Node
+from dovetail.graph.graph import Graph, Node
+from dovetail.graph.rewriting import rename_reads
 from dovetail.graph.types import TensorType
-from dovetail.ops.identity import Identity
-from dovetail.passes.eliminate import rename_reads
+from dovetail.internal.copy import Copy
 
-__all__ = ["check_defined", "check_types", "free_scope", "write_to"]
+__all__ = ["check_types", "free_scope", "write_to"]
 
 
 def free_scope(name: str, names: Sequence[str]) -> str:
@@ -22,14 +22,6 @@ def free_scope(name: str, names: Sequence[str]) -> str:
     return scope
 
 
-def check_defined(raw: Graph, outer: Collection[str]) -> None:
-    """Raise `OperatorError` for an output of a composition that is neither its own nor in `outer`."""
-    defined = {*outer, *raw.constants, *raw.producers}
-    for name in raw.outputs:
-        if name not in defined:
-            raise OperatorError(f"compose() returned {name!r}, which is no input, no constant and no node's output")
-
-
 def check_types(pairs: Sequence[tuple[str, str]], inner: Mapping[str, TensorType], outer: Mapping[str, TensorType]) -> None:
     """Raise `OperatorError` where a composition gives another type than `infer`; `pairs` are its names and the node's."""
     for index, (composed, name) in enumerate(pairs):
@@ -39,14 +31,14 @@ def check_types(pairs: Sequence[tuple[str, str]], inner: Mapping[str, TensorType
 
 
 def write_to(body: Graph, outputs: Sequence[tuple[str, str]], origin: Node, scope: str) -> Graph:
-    """The body with inner values renamed to the outer outputs; a value that no inner node writes is copied by an Identity."""
+    """The body with inner values renamed to the outer outputs; a value that no inner node writes is copied by an Copy."""
     names: dict[str, str] = {}
     copies = []
     for inner, name in outputs:
         if inner in body.producers and inner not in names:
             names[inner] = name
         else:
-            copies.append(Node(f"{scope}/copy:{name}", Identity(), (names.get(inner, inner),), (name,)))
+            copies.append(Node(f"{scope}/copy:{name}", Copy(), (names.get(inner, inner),), (name,)))
     renamed = [rename_reads(n, names) for n in body.nodes]
     nodes = [
         dataclasses.replace(n, outputs=tuple(names.get(o, o) for o in n.outputs), origins=origin.origins or (origin.name,))

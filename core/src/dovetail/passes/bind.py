@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.errors import GraphError, OperatorError
-from dovetail.graph.model import Graph, Node
+from dovetail.evaluate.context import node_context
+from dovetail.graph.graph import Graph, Node, UnboundOperator
 from dovetail.graph.types import TensorType, as_constant
-from dovetail.op import Operator, UnboundOperator
-from dovetail.passes._context import node_context
+from dovetail.operators.operator import Operator
 
 __all__ = ["MAX_DEPTH", "Find", "bind"]
 

@@ -4,16 +4,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from dovetail.errors import OperatorError, OutOfMemory
+from dovetail.evaluate.composition import check_defined
+from dovetail.evaluate.context import node_context
+from dovetail.evaluate.inference import infer_node
 from dovetail.graph.builder import GraphBuilder
-from dovetail.graph.model import Graph, Node
+from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.post_ops import PostOp
+from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail.graph.schedule import schedule
 from dovetail.graph.types import TensorType
-from dovetail.op import Operator
-from dovetail.passes._bodies import check_defined, check_types, free_scope, write_to
-from dovetail.passes._context import node_context
-from dovetail.passes.constant_folding import infer_node, type_and_fold
-from dovetail.passes.eliminate import drop_dead_nodes
-from dovetail.passes.schedule import schedule
+from dovetail.passes._bodies import check_types, free_scope, write_to
+from dovetail.passes.constant_folding import type_and_fold
 from dovetail.passes.unfuse_post_ops import unfuse_post_ops
 
 __all__ = ["MAX_ROUNDS", "compose_in_graph"]
@@ -90,7 +91,7 @@ def _body(node: Node, view: Graph, scope: str) -> Graph | None:
 class _TypedBuilder(GraphBuilder):
     """A builder that knows the types of what its nodes write."""
 
-    def node(self, op: Operator, *inputs: str, name: str = "", outputs: Any = (), post_ops: Iterable[PostOp] = ()) -> Any:
+    def node(self, op: AbstractOperator, *inputs: str, name: str = "", outputs: Any = (), post_ops: Iterable[PostOp] = ()) -> Any:
         """As `GraphBuilder.node`. Raises `OperatorError` for inputs that do not fit, and for shapes that depend on data."""
         written = super().node(op, *inputs, name=name, outputs=outputs, post_ops=post_ops)
         added = self._nodes[-1]

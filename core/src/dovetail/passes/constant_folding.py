@@ -9,22 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
+from dovetail.evaluate.context import node_context
+from dovetail.evaluate.inference import check_limit, infer_node, padded_inputs
+from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
-from dovetail.graph.model import Graph, Node
+from dovetail.graph.graph import Graph, Node
+from dovetail.graph.schedule import schedule
 from dovetail.graph.types import CONTAINERS, TensorType, as_constant
-from dovetail.passes._context import node_context
 from dovetail.passes.inline import chosen_branch, inlined
-from dovetail.passes.schedule import schedule
 
 __all__ = [
     "FOLD_BUDGET",
     "Typed",
-    "check_limit",
-    "check_sizes",
+    "fold_closed",
     "fold_constants",
-    "infer_node",
-    "run_reference",
-    "run_untyped",
     "type_and_fold",
 ]
 
@@ -55,6 +53,31 @@ def fold_constants(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = 
                 raise DataDependentShape("an output shape depends on the data", hint="such nodes are planned when they run")
             infer_node(node, inputs)
     return typed.graph
+
+
+def fold_closed(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = None) -> Graph:
+    """The bound graph without the nodes that depend on constants alone; input shapes may be open.
+
+    A graph with operators that are composed of the graph around them stays as it is: these must see it as the model has it.
+    Raises as `type_and_fold`.
+    """
+    if any(node.op.has_compose_in() for node in graph.nodes):
+        return graph
+    known, closed = set(graph.constants), []
+    for node in schedule(graph).nodes:
+        if known.issuperset(node.reads) and not (node.op.is_random or node.op.subgraphs):
+            closed.append(node)
+            known.update(node.writes)
+    if not closed:
+        return graph
+    written = tuple(name for node in closed for name in node.writes)
+    typed = type_and_fold(graph.replace(nodes=tuple(closed), inputs=(), outputs=written), budget, limit)
+    done = {node.name for node in closed} - {node.name for node in (*typed.graph.nodes, *typed.deferred)}
+    nodes = tuple(node for node in graph.nodes if node.name not in done)
+    read = {*graph.outputs, *(name for node in nodes for name in node.reads)}
+    constants = {name: array for name, array in typed.graph.constants.items() if name in read}
+    types = {**graph.types, **{name: TensorType.of(array, known=True) for name, array in constants.items()}}
+    return graph.replace(nodes=nodes, constants=constants, types=types)
 
 
 def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = None) -> Typed:
@@ -125,7 +148,7 @@ def _late_types(node: Node, inputs: Sequence[TensorType | None]) -> dict[str, Te
         return unknown
     try:
         with node_context(node, inputs):
-            given = node.op.infer(*_padded(node, inputs))
+            given = node.op.infer(*padded_inputs(node, inputs))
     except OperatorError:  # such as DataDependentShape; what is wrong with the node is said when it runs
         return unknown
     outputs = given if isinstance(given, tuple) else (given,)
@@ -134,46 +157,6 @@ def _late_types(node: Node, inputs: Sequence[TensorType | None]) -> dict[str, Te
 
 def _is_typed(inputs: Sequence[TensorType | None]) -> bool:
     return all(t is None or t.is_static for t in inputs)
-
-
-def _padded(node: Node, inputs: Sequence[Any]) -> list[Any]:
-    return [*inputs, *[None] * (len(node.op.inputs) - len(inputs))]
-
-
-def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-    """The types of the outputs that are present. Raises `OperatorError` or `ShapeError` naming the node."""
-    with node_context(node, inputs):
-        node.op.check(inputs, len(node.outputs))
-        given = node.op.infer(*_padded(node, inputs))
-        outputs = given if isinstance(given, tuple) else (given,)
-        exact = bool(node.op.outputs) and node.op.outputs[-1].variadic
-        if len(outputs) < len(node.outputs) or (exact and len(outputs) > len(node.outputs)):
-            raise OperatorError(f"infer() gave {len(outputs)} output types, the node has {len(node.outputs)} outputs")
-        present = [t for name, t in zip(node.outputs, outputs, strict=False) if name]
-        for t in present:
-            if not isinstance(t, TensorType):
-                raise OperatorError(f"infer() gave {t!r}", hint="it returns a TensorType for each output")
-            if not t.is_static:
-                raise DataDependentShape(
-                    f"an output shape {t} depends on the data", hint="such nodes are planned when they run, not before"
-                )
-        return tuple(present)
-
-
-def check_sizes(graph: Graph, limit: int) -> None:
-    """Raise `OutOfMemory` naming the node for a value of more than `limit` bytes. Needs types."""
-    for node in graph.nodes:
-        check_limit(node, [graph.types[name] for name in node.writes], limit)
-
-
-def check_limit(node: Node, outputs: Sequence[TensorType], limit: int | None) -> None:
-    """Raise `OutOfMemory` naming the node for an output of more than `limit` bytes."""
-    for t in outputs:
-        if limit is not None and t.nbytes > limit:
-            raise OutOfMemory(
-                f"node {node} asks for a tensor {t} of {t.nbytes:,} bytes; the limit is {limit:,}",
-                hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
-            )
 
 
 def _fold(
@@ -196,32 +179,3 @@ def _fold(
     given = run_untyped(node, values)
     fits = all(isinstance(v, np.ndarray) for v in given) and sum(v.nbytes for v in given) <= room
     return [as_constant(array) for array in given] if fits else None
-
-
-def run_reference(node: Node, values: Sequence[NDArray[Any] | None], outputs: Sequence[TensorType]) -> list[NDArray[Any]]:
-    """Run the operator's reference and check what it gives against the inferred types. Returns the outputs that are present."""
-    with node_context(node, [None if v is None else TensorType.of(v) for v in values]), np.errstate(all="ignore"):
-        given = node.op.reference(*_padded(node, values))
-        given = given if isinstance(given, tuple) else (given,)
-        present = [np.asarray(a) for name, a in zip(node.outputs, given, strict=False) if name]
-        for array, expected in zip(present, outputs, strict=True):
-            if DType.of(array.dtype) is not expected.dtype or array.shape != expected.shape:
-                raise OperatorError(f"reference() gave {TensorType.of(array)}, infer() says {expected}")
-    return present
-
-
-def run_untyped(node: Node, values: Sequence[Any]) -> list[Any]:
-    """Run the reference of an operator whose output shapes depend on data, or that takes sequences (lists), maps (dicts) or None.
-
-    Returns the outputs that are present. Raises as `run_reference` does.
-    """
-    types = [TensorType.of(v) if isinstance(v, np.ndarray) else None for v in values]
-    with node_context(node, types), np.errstate(all="ignore"):
-        if len(values) == len([t for t in types if t is not None]):
-            node.op.check(types, len(node.outputs))
-        given = node.op.reference(*_padded(node, values))
-        given = given if isinstance(given, tuple) else (given,)
-        if len(given) < len(node.outputs):
-            raise OperatorError(f"reference() gave {len(given)} outputs, the node has {len(node.outputs)}")
-    contained = (list, dict, type(None))
-    return [v if isinstance(v, contained) else np.asarray(v) for n, v in zip(node.outputs, given, strict=False) if n]

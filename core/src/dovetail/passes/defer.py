@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dovetail.graph.model import Graph, Node
+from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import CONTAINERS
 from dovetail.passes.constant_folding import Typed
 

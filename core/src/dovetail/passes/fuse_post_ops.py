@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dovetail._names import printable
-from dovetail.device import Accepted, Reason, Refusal, TypedNode
-from dovetail.graph.model import Graph, Node
+from dovetail.devices.refusals import Accepted, Reason, Refusal
+from dovetail.devices.typed_node import TypedNode
+from dovetail.graph.graph import Graph, Node
 from dovetail.graph.post_ops import MAX_POST_OPS, Eltwise
+from dovetail.names import printable
 
 __all__ = ["Fused", "fuse_post_ops"]
 

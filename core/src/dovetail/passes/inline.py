@@ -7,23 +7,20 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.graph.model import Graph, Node
-from dovetail.op import Operator
-from dovetail.ops.identity import Identity
-from dovetail.ops.if_ import If
-from dovetail.passes.eliminate import rename_reads
+from dovetail.graph.graph import AbstractOperator, Graph, Node
+from dovetail.graph.rewriting import rename_reads
+from dovetail.internal.copy import Copy
 
 __all__ = ["chosen_branch", "inlined"]
 
 
 def chosen_branch(node: Node, constants: Mapping[str, NDArray[np.generic]]) -> Graph | None:
-    """The branch that an `If` takes when its condition is known; None for other nodes and unknown conditions."""
-    if not isinstance(node.op, If) or not node.inputs or node.inputs[0] not in constants:
+    """The sub-graph that constant inputs of the node select, such as a branch of `If`; None where nothing is decided yet."""
+    if not node.op.subgraphs:
         return None
-    condition = constants[node.inputs[0]]
-    if condition.size != 1 or len(node.outputs) > len(node.op.then_branch.outputs):
+    branch = node.op.chosen_graph([constants.get(name) for name in node.inputs])
+    if branch is None or branch.inputs or len(node.outputs) > len(branch.outputs):
         return None  # the error is raised where the node runs
-    branch = node.op.then_branch if bool(condition.reshape(())) else node.op.else_branch
     # Such operators know the values of their graph by the names that these have there.
     return None if any(inner.op.has_compose_in() for inner in branch.nodes) else branch
 
@@ -32,7 +29,7 @@ def inlined(node: Node, body: Graph, taken: Collection[str]) -> Graph:
     """The body writing to the node's outputs, with names of its own, none of which is in `taken`.
 
     Inner values are called `<node>/<inner>`; what the body reads from outside keeps its name. An output that no inner node
-    writes, or that is wanted twice, is copied by an Identity.
+    writes, or that is wanted twice, is copied by a Copy.
     """
     own = {*body.inputs, *body.constants, *body.producers}
     prefix = _free_prefix(node.name, {*own, *(n.name for n in body.nodes)}, taken)
@@ -45,7 +42,7 @@ def inlined(node: Node, body: Graph, taken: Collection[str]) -> Graph:
             copies.append((inner, name))
     nodes = [_renamed(n, names, prefix, node) for n in body.nodes]
     nodes += [
-        Node(f"{prefix}copy:{name}", Identity(), (names.get(inner, inner),), (name,), (), (node.name,)) for inner, name in copies
+        Node(f"{prefix}copy:{name}", Copy(), (names.get(inner, inner),), (name,), (), (node.name,)) for inner, name in copies
     ]
     return body.replace(
         nodes=tuple(nodes),
@@ -75,12 +72,12 @@ def _renamed(node: Node, names: Mapping[str, str], prefix: str, holder: Node) ->
     )
 
 
-def _with_captures(op: Operator, names: Mapping[str, str]) -> Operator:
+def _with_captures(op: AbstractOperator, names: Mapping[str, str]) -> AbstractOperator:
     """The operator with sub-graphs that read other values from outside: old name -> new name."""
     if not op.subgraphs:
         return op
     graphs = {n: _recaptured(g, names) for n in op.attributes if isinstance(g := getattr(op, n), Graph)}
-    return type(op)(**{name: graphs.get(name, getattr(op, name)) for name in op.attributes})
+    return op.replace(**graphs)
 
 
 def _recaptured(graph: Graph, names: Mapping[str, str]) -> Graph:

@@ -5,11 +5,12 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dovetail._reorder import Reorder
-from dovetail.device import ANY, PLAIN, LayerConfig, Layout, TypedNode
-from dovetail.graph.model import Graph, Node
+from dovetail.devices.typed_node import LayerConfig, TypedNode
+from dovetail.graph.graph import Graph, Node
+from dovetail.graph.layout import ANY, PLAIN, Layout
 from dovetail.graph.post_ops import Eltwise
 from dovetail.graph.types import TensorType
+from dovetail.internal.reorder import Reorder
 
 __all__ = ["BEAM", "Reorder", "assign_layouts"]
 

@@ -3,13 +3,13 @@
 import dataclasses
 from collections.abc import Sequence
 
-from dovetail._opaque import OpaqueOperator, PinnedOperator
-from dovetail.device import Device, TypedNode
+from dovetail.devices.contract import Device
+from dovetail.devices.typed_node import TypedNode
 from dovetail.errors import UnknownOperator
 from dovetail.graph.dtype import DType
-from dovetail.graph.model import Graph, Node
+from dovetail.graph.graph import Graph, Node, UnboundOperator
 from dovetail.graph.types import TensorType
-from dovetail.op import UnboundOperator
+from dovetail.internal.opaque import OpaqueOperator, PinnedOperator
 from dovetail.passes.bind import Find
 
 __all__ = ["declare", "pin"]
@@ -43,7 +43,9 @@ def _declared(node: Node, graph: Graph, find: Find) -> Node:
         pass
     inputs = tuple(graph.types.get(name) for name in node.inputs)
     outputs = tuple(graph.types.get(name, TensorType(DType.FLOAT32, None)) if name else None for name in node.outputs)
-    return dataclasses.replace(node, op=OpaqueOperator(op.domain, op.op_type, op.raw, inputs, outputs))
+    return dataclasses.replace(
+        node, op=OpaqueOperator(domain=op.domain, op_type=op.op_type, raw=op.raw, declared=inputs, results=outputs)
+    )
 
 
 def pin(graph: Graph, devices: Sequence[Device]) -> Graph:
@@ -67,6 +69,6 @@ def _pinned(node: Node, graph: Graph, devices: Sequence[Device]) -> Node:
     if home is None or not home.prescribes(node.op.domain, node.op.op_type):
         return node
     inputs = tuple(graph.type_of(name) for name in node.inputs)
-    op = PinnedOperator(node.op, inputs, tuple(graph.type_of(name) for name in node.outputs))
+    op = PinnedOperator.of(node.op, inputs, tuple(graph.type_of(name) for name in node.outputs))
     pinned = dataclasses.replace(node, op=op)
     return pinned if home.supports(TypedNode.of(pinned, graph)) else node

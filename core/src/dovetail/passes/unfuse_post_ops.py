@@ -3,9 +3,9 @@
 import dataclasses
 from collections.abc import Iterator
 
-from dovetail._post_op_nodes import operator_of
 from dovetail.errors import GraphError
-from dovetail.graph.model import Graph, Node
+from dovetail.graph.graph import Graph, Node
+from dovetail.internal.post_ops import operator_of
 
 __all__ = ["unfuse_post_ops"]
 
@@ -32,9 +32,8 @@ def _inside(node: Node) -> Node:
     """The node with the sub-graphs of its operator without post-ops."""
     if not any(map(_has_chains, node.op.subgraphs)):
         return node
-    values = {name: getattr(node.op, name) for name in node.op.attributes}
-    changed = {name: unfuse_post_ops(value) if isinstance(value, Graph) else value for name, value in values.items()}
-    return dataclasses.replace(node, op=type(node.op)(**changed))
+    graphs = {name: g for name in node.op.attributes if isinstance(g := getattr(node.op, name), Graph)}
+    return dataclasses.replace(node, op=node.op.replace(**{name: unfuse_post_ops(g) for name, g in graphs.items()}))
 
 
 def _split(node: Node, taken: set[str]) -> Iterator[Node]:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dovetail.plugins.in_process import register, temporary
-    from dovetail.plugins.loading import PluginManager
+    from dovetail.plugins.manager import PluginManager
     from dovetail.plugins.manifest import check_manifest
     from dovetail.plugins.records import PluginRecord
 
 __all__ = ["PluginManager", "PluginRecord", "check_manifest", "register", "temporary"]
 
 _HOMES = {
-    "PluginManager": "loading",
+    "PluginManager": "manager",
     "PluginRecord": "records",
     "check_manifest": "manifest",
     "register": "in_process",

@@ -11,18 +11,17 @@ from typing import Any
 
 from dovetail import hookspecs
 from dovetail.errors import PluginFailed, did_you_mean
+from dovetail.plugins.records import KINDS, PACKS
 
 __all__ = ["HOOKS", "check_plugin"]
 
-_EVERY_KIND = ("devices", "frontends", "hooks", "ops", "overrides")
-_PACKS = ("ops", "overrides")
 
 HOOKS: dict[str, tuple[str, ...]] = {
-    "dovetail_configure": _EVERY_KIND,
+    "dovetail_configure": KINDS,
     "dovetail_device_info": ("devices",),
     "dovetail_device_open": ("devices",),
-    "dovetail_register_ops": _PACKS,
-    "dovetail_register_translations": _PACKS,
+    "dovetail_register_ops": PACKS,
+    "dovetail_register_translations": PACKS,
     "dovetail_read_model": ("frontends",),
     "dovetail_write_model": ("frontends",),
     "dovetail_graph_passes": ("hooks",),
@@ -34,8 +33,7 @@ _REGISTERING = ("dovetail_register_ops", "dovetail_register_translations")
 _REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "devices": (("dovetail_device_info",), ("dovetail_device_open",)),
     "frontends": (("dovetail_read_model",),),
-    "ops": (_REGISTERING,),
-    "overrides": (_REGISTERING,),
+    **dict.fromkeys(PACKS, (_REGISTERING,)),
 }
 """What a plugin of a kind must have: of each group one hook."""
 

@@ -10,7 +10,7 @@ from dovetail.plugins.records import PACKS, STANDARD_DOMAIN, PluginRecord, plain
 from dovetail.plugins.rules import RULES, pin_lines
 
 if TYPE_CHECKING:
-    from dovetail.plugins.loading import PluginManager
+    from dovetail.plugins.manager import PluginManager
 
 __all__ = ["NEWEST", "Conflict", "find_conflicts", "idle_packs"]
 

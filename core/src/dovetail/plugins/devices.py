@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dovetail.device import Device, DeviceInfo, Unavailable
+from dovetail.devices.contract import Device, DeviceInfo, Unavailable
 from dovetail.errors import DeviceNotFound, DovetailError, PluginConflict, PluginFailed, did_you_mean
+from dovetail.plugins.attribution import attributed
 from dovetail.plugins.ledger import Ledger
+from dovetail.plugins.loader import Loader, Staged
 from dovetail.plugins.records import PluginRecord
-from dovetail.plugins.staging import Loader, Staged, blaming
 
 __all__ = ["Devices"]
 
@@ -43,7 +44,7 @@ class Devices:
         """Open a device by name."""
         info = self.info(name)
         record, staged = self._plugin(info.type.lower(), name)
-        with blaming(record, f"opening {info.name} with {record.id}", passing=(DovetailError,)):
+        with attributed(record, f"opening {info.name} with {record.id}", passing=(DovetailError,)):
             device = staged.hooks.dovetail_device_open(info=info, options=dict(options))
         if not isinstance(device, Device):
             raise PluginFailed(f"dovetail_device_open of {record.id} returned {device!r}, which is not a dovetail.device.Device")
@@ -85,7 +86,7 @@ class Devices:
     def _probed(self, key: str, name: str) -> tuple[DeviceInfo, ...]:
         record, staged = self._plugin(key, name)
         try:
-            with blaming(record, "dovetail_device_info"):
+            with attributed(record, "dovetail_device_info"):
                 answer = staged.hooks.dovetail_device_info(config=self._loader.config)
             if not isinstance(answer, Unavailable):
                 _check_infos(answer, key)

@@ -4,14 +4,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 from weakref import WeakSet
 
 from dovetail.errors import PluginIncompatible, UsageError, did_you_mean
-from dovetail.plugins.records import KINDS, PluginRecord, normalized, plain_domain
-
-if TYPE_CHECKING:
-    from dovetail.plugins.loading import PluginManager
+from dovetail.plugins.records import IN_PROCESS, KINDS, PluginRecord, normalized
 
 __all__ = ["Registration", "attach", "register", "temporary"]
 
@@ -28,19 +25,27 @@ class Registration:
         """Without a name it is called after the module or class. Raises `UsageError` for a kind or key that cannot be."""
         if kind not in KINDS:
             raise UsageError(f"there are no plugins of kind {kind!r}", hint=did_you_mean(kind, KINDS))
-        if kind == "ops" and not plain_domain(key):
-            raise UsageError(f"the domain {key!r} is dovetail's own", hint="use kind='overrides' or add_operator")
         value = str(getattr(plugin, "__name__", type(plugin).__qualname__))
         key = key.lower() if kind in ("devices", "frontends") else key
         distribution = normalized(name or value.strip("_"))
         return Registration(
-            plugin, PluginRecord(distribution=distribution, version="", kind=kind, key=key, value=value, location="in process")
+            plugin, PluginRecord(distribution=distribution, version="", kind=kind, key=key, value=value, location=IN_PROCESS)
         )
+
+
+class Manager(Protocol):
+    """A plugin manager that is told of registrations."""
+
+    def adopt(self, registration: Registration) -> None:
+        """Take a plugin that is not installed."""
+
+    def drop(self, plugin: str) -> None:
+        """Let go of one."""
 
 
 _lock = threading.Lock()
 _registered: dict[str, Registration] = {}
-_managers: "WeakSet[PluginManager]" = WeakSet()
+_managers: WeakSet[Manager] = WeakSet()
 
 
 def register(module_or_object: object, *, kind: str, key: str, name: str = "") -> PluginRecord:
@@ -76,7 +81,7 @@ def temporary(module_or_object: object, *, kind: str, key: str, name: str = "") 
             _take_away(record)
 
 
-def attach(manager: "PluginManager") -> tuple[Registration, ...]:
+def attach(manager: Manager) -> tuple[Registration, ...]:
     """What is registered now; a manager that is attached gets what is registered later."""
     with _lock:
         _managers.add(manager)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 
 from dovetail.errors import PluginError
-from dovetail.plugins.records import PACKS, PluginRecord
+from dovetail.plugins.records import IN_PROCESS, PACKS, PluginRecord
 
 __all__ = ["FILE_NAME", "check_manifest", "manifest_path", "manifest_text", "read_manifest"]
 
@@ -37,7 +37,7 @@ def manifest_path(record: PluginRecord) -> str:
 
 
 def _package_folders(record: PluginRecord, name: str) -> Sequence[str]:
-    if record.location == "in process":
+    if record.location == IN_PROCESS:
         return ()
     # What was not installed as editable lies beside its metadata; looking there costs a tenth of asking the import system.
     if not record.editable and os.path.isfile(f"{record.location}/{name}/__init__.py"):

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dovetail.errors import PluginFailed
-from dovetail.graph import Graph
+from dovetail.passes.graph_pass import GraphPass
+from dovetail.passes.pipeline import attributed_to
+from dovetail.plugins.attribution import attributed
 from dovetail.plugins.ledger import Ledger
+from dovetail.plugins.loader import Loader, Staged
 from dovetail.plugins.records import PluginRecord
-from dovetail.plugins.staging import Loader, Staged, blaming
 
 __all__ = ["Observers"]
-
-GraphPass = Callable[[Graph], Graph]
 
 
 class Observers:
@@ -28,19 +28,20 @@ class Observers:
             answer = staged.hooks.dovetail_graph_passes(options=options)
             return _checked_passes([] if answer is None else answer)
 
-        return tuple(graph_pass for passes in self._ask("dovetail_graph_passes", ask) for graph_pass in passes)
+        answers = self._ask("dovetail_graph_passes", ask)
+        return tuple(one for record, passes in answers for one in attributed_to(record.provider, passes))
 
     def add_commands(self, cli: Any) -> None:
         """Let all plugins add commands to a `click.Group`."""
         self._ask("dovetail_add_commands", lambda staged: staged.hooks.dovetail_add_commands(cli=cli))
 
-    def _ask(self, hook: str, call: Callable[[Staged], Any]) -> list[Any]:
-        """The answers of the plugins that have the hook, in order of id but for `tryfirst` and `trylast`."""
+    def _ask(self, hook: str, call: Callable[[Staged], Any]) -> list[tuple[PluginRecord, Any]]:
+        """The records and answers of the plugins that have the hook, in order of id but for `tryfirst` and `trylast`."""
         answers = []
         for record, staged in self._callees(hook):
             try:
-                with blaming(record, hook, passing=(PluginFailed,)):
-                    answers.append(call(staged))
+                with attributed(record, hook, passing=(PluginFailed,)):
+                    answers.append((record, call(staged)))
             except PluginFailed as error:
                 self._ledger.fail(record, error)
         return answers
@@ -54,6 +55,8 @@ class Observers:
 
 
 def _checked_passes(answer: object) -> tuple[GraphPass, ...]:
-    if not isinstance(answer, list | tuple) or not all(map(callable, answer)):
-        raise PluginFailed(f"dovetail_graph_passes returned {answer!r}", hint="return a list of functions from Graph to Graph")
+    if not isinstance(answer, list | tuple) or not all(isinstance(one, GraphPass) for one in answer):
+        raise PluginFailed(
+            f"dovetail_graph_passes returned {answer!r}", hint="return a list of dovetail.passes.GraphPass objects"
+        )
     return tuple(answer)

@@ -1,17 +1,17 @@
-"""The classes that define an operator, from the session, from packs and built in; `rules` says which of them is used."""
+"""The classes that define an operator, from the session and from packs; `rules` decides which of them is used."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dovetail import ops
-from dovetail._names import printable
 from dovetail.errors import PluginError, UnknownOperator, did_you_mean
-from dovetail.op import Operator
+from dovetail.graph.graph import AbstractOperator
+from dovetail.names import printable
+from dovetail.operators.operator import Operator
 from dovetail.plugins.ledger import Ledger, Rank
-from dovetail.plugins.records import HOST, PACKS, STANDARD_DOMAIN, PluginRecord, plain_domain
+from dovetail.plugins.loader import Loader
+from dovetail.plugins.records import HOST, IN_PROCESS, PACKS, STANDARD_DOMAIN, PluginRecord, plain_domain
 from dovetail.plugins.registry import check_operator, operator_name
 from dovetail.plugins.rules import Candidate, Decision, Judge, decide
-from dovetail.plugins.staging import Loader
 from dovetail.plugins.versions import host_version
 
 __all__ = ["Operators"]
@@ -24,7 +24,7 @@ class Operators:
         self._ledger = ledger
         self._loader = loader
         self._session: dict[tuple[str, str, int], type[Operator]] = {}
-        self._providers: dict[type[Operator], str] = {}
+        self._providers: dict[type[AbstractOperator], str] = {}
         self._found: dict[tuple[str, str, int], Decision] = {}
 
     def add(self, operator: type[Operator], origin: str) -> None:
@@ -53,13 +53,14 @@ class Operators:
         """Every class that may be used, each once. Raises as `find`, but for conflicts."""
         domain = plain_domain(domain)
         found = [*self._own(domain, op_type, version)]
-        in_session = bool(found)
-        built_in = () if domain else tuple(self._built_in(op_type, version))
-        for record in self._packs(domain):
-            # A pack adds to the standard domain what is not there; it is neither asked nor imported for what is.
-            if record.kind == "overrides" or not built_in:
-                found += self._of_pack(record, op_type, version, must_load=not in_session)
-        found += built_in
+        must_load = not found
+        for record in self._packs(domain, "ops", "overrides"):
+            found += self._of_pack(record, op_type, version, must_load=must_load)
+        defined = bool(found)
+        for record in self._packs(domain, "supplements"):
+            # Asked, and imported, only for what nobody else defines, or when it is preferred.
+            if not defined or self._ledger.rank(record, op_type):
+                found += self._of_pack(record, op_type, version, must_load=must_load)
         pin = self._ledger.preferences.pin(domain, op_type)
         if pin and not any(c.rank >= Rank.PIN for c in found):
             raise self._pin_to_nothing(domain, op_type, version, pin, found)
@@ -79,29 +80,35 @@ class Operators:
         wanted = None if domain is None else plain_domain(domain)
         for record in self._packs(wanted):
             self._loader.load_if_possible(record)
-        packed = (operator for _, staged in self._loader.loaded(*PACKS) for operator in staged.operators)
-        known = {*ops.find_all(), *packed, *self._session.values()}
+        packs = (staged for record, staged in self._loader.loaded(*PACKS) if wanted in (None, plain_domain(record.key)))
+        known = {*(operator for staged in packs for operator in staged.operators.all()), *self._session.values()}
         chosen = (o for o in known if wanted is None or wanted in (o.domain, *(t.domain for t in o.translations)))
         return tuple(sorted(chosen, key=lambda o: (operator_name(o), self.provider(o))))
 
-    def provider(self, operator: type[Operator]) -> str:
+    def provider(self, operator: type[AbstractOperator]) -> str:
         """Where a class comes from, as reports name it."""
         if operator in self._providers:
             return self._providers[operator]
-        for record, staged in self._loader.loaded(*PACKS):
-            if operator in staged.operators:
-                return record.provider
-        if operator.__module__.partition(".")[0] == HOST:
+        package = operator.__module__.partition(".")[0]
+        if package == HOST:
             return f"{HOST} {host_version()}"
+        for record in self._packs(None):
+            installed = record.location != IN_PROCESS and record.value.partition(":")[0].partition(".")[0] == package
+            if installed or self._registers(record, operator):
+                return record.provider
         # A graph built in code may hold a class that nobody registered.
         return f"session ({operator.__module__})"
+
+    def _registers(self, record: PluginRecord, operator: type[AbstractOperator]) -> bool:
+        staged = self._loader.staged(record)
+        return staged is not None and operator in staged.operators.added
 
     def forget(self) -> None:
         """Look everything up anew, because a pack was added or failed."""
         self._found.clear()
 
-    def _packs(self, domain: str | None) -> tuple[PluginRecord, ...]:
-        return tuple(r for r in self._ledger.all() if r.kind in PACKS and domain in (None, plain_domain(r.key)))
+    def _packs(self, domain: str | None, *kinds: str) -> tuple[PluginRecord, ...]:
+        return tuple(r for r in self._ledger.all() if r.kind in (kinds or PACKS) and domain in (None, plain_domain(r.key)))
 
     def _own(self, domain: str, op_type: str, version: int) -> Iterator[Candidate]:
         if (holding := _holding(self._session.values(), domain, op_type, version)) is not None:
@@ -114,26 +121,20 @@ class Operators:
         if record.state == "blocked" or (record.kind == "overrides" and not rank):
             return
         staged = self._loader.load(record) if rank and must_load else self._loader.load_if_possible(record)
-        if staged is not None and (holding := _holding(staged.operators, plain_domain(record.key), op_type, version)) is not None:
+        if (
+            staged is not None
+            and (holding := _holding(staged.operators.named(op_type), plain_domain(record.key), op_type, version)) is not None
+        ):
             operator, until = holding
             owner = record.kind == "ops"
             yield Candidate(operator, record.id, record.distribution, record.provider, rank, owner, staged.priority, until)
-
-    def _built_in(self, op_type: str, version: int) -> Iterator[Candidate]:
-        operator = ops.find(op_type, version)
-        if operator is not None:
-            later = (o.since for o in ops.versions(op_type) if o.since > operator.since)
-            rank = Rank.PIN if self._ledger.preferences.pin("", op_type) == HOST else 0
-            until = min(later, default=None)
-            provider = f"{HOST} {host_version()}"
-            yield Candidate(operator, HOST, HOST, provider, rank, owner=True, until=None if until is None else until - 1)
 
     def _pin_to_nothing(self, domain: str, op_type: str, version: int, pin: str, others: Iterable[Candidate]) -> PluginError:
         name = f"{domain or STANDARD_DOMAIN}::{op_type}"
         able = ", ".join(sorted(c.provider for c in others)) or "none"
         stopped = [r for r in self._packs(domain) if r.answers_to(pin) and r.state != "loaded"]
         if stopped and stopped[0].state == "found":  # never asked: what it may do is decided by its group
-            what = f"which adds to the standard domain and replaces nothing there: only packs in the group {HOST}.overrides do"
+            what = f"which was not asked: only packs in the groups {HOST}.ops and {HOST}.overrides define what others define"
         elif stopped:
             what = f"which is {stopped[0].state}: {stopped[0].reason}"
         else:

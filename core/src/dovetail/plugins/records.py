@@ -4,15 +4,19 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["HOST", "KINDS", "PACKS", "STANDARD_DOMAIN", "PluginRecord", "State", "normalized", "plain_domain"]
+__all__ = ["HOST", "IN_PROCESS", "KINDS", "PACKS", "STANDARD_DOMAIN", "PluginRecord", "State", "normalized", "plain_domain"]
 
 HOST = "dovetail"
 """The distribution that loads the plugins; entry-point groups are `dovetail.<kind>`."""
 
-KINDS = ("devices", "frontends", "hooks", "ops", "overrides")
+IN_PROCESS = "in process"
+"""The location of plugins that are not installed."""
 
-PACKS = ("ops", "overrides")
-"""The kinds that provide operators."""
+KINDS = ("devices", "frontends", "hooks", "ops", "overrides", "supplements")
+
+PACKS = ("ops", "overrides", "supplements")
+"""The kinds that provide operators. `ops` defines a domain. `overrides` replaces operators of a domain where it is preferred.
+`supplements` adds operators to a domain, and is asked only for those that no pack of kind `ops` defines."""
 
 STANDARD_DOMAIN = "ai.onnx"
 """The written-out name of ONNX's standard domain, which models and operators call `""`."""

@@ -1,8 +1,14 @@
-"""What op packs register into: staging areas, read out only when the whole registration succeeded."""
+"""The registry that an op pack fills in its hook: classes, translations, and packages of operator modules."""
 
-from dovetail._stand_in import stand_in
+from collections.abc import Iterator
+
 from dovetail.errors import PluginError
-from dovetail.op import Operator, Translation
+from dovetail.names import stem_of
+from dovetail.operators.operator import Operator
+from dovetail.operators.packages import classes_in, stems_in
+from dovetail.operators.stand_in import stand_in
+from dovetail.operators.translation import Translation
+from dovetail.plugins.attribution import attributed
 from dovetail.plugins.records import PluginRecord, plain_domain
 
 __all__ = ["OpRegistry", "check_operator", "operator_name"]
@@ -18,12 +24,14 @@ def check_operator(operator: object) -> type[Operator]:
 
 
 class OpRegistry:
-    """The operators and translations of one pack while it registers. `record` says which pack."""
+    """The operators and translations of one pack. `record` identifies the pack."""
 
     def __init__(self, record: PluginRecord) -> None:
         self.record = record
         self.domain = plain_domain(record.key)
         self._operators: dict[tuple[str, str, int], type[Operator]] = {}
+        self._packages: list[str] = []
+        self._modules: dict[str, tuple[type[Operator], ...]] = {}
 
     def add(self, operator: type[Operator] | Translation) -> None:
         """Register an operator class, or a translation to one or to a sub-graph (`Translation.to`).
@@ -34,11 +42,7 @@ class OpRegistry:
         if isinstance(operator, Translation):
             operator = stand_in(operator)
         check_operator(operator)
-        if self.domain not in (operator.domain, *(t.domain for t in operator.translations)):
-            raise PluginError(
-                f"{operator.__qualname__} has domain {operator.domain!r}, but the entry point owns {self.domain!r}",
-                hint=f"set domain = {self.domain!r} in the class, translate that domain, or add an entry point for its own",
-            )
+        self._check_domain(operator)
         known = self._operators.setdefault((plain_domain(operator.domain), operator.op_type, operator.since), operator)
         if known is not operator:
             raise PluginError(
@@ -46,10 +50,55 @@ class OpRegistry:
                 hint="give the newer one a later `since`",
             )
 
+    def add_package(self, package: str) -> None:
+        """Register the modules of a package by their file names, which are the stems of their operators: `conv.py` defines Conv.
+
+        A module is imported when a model has an operator of its stem. It holds the classes of all versions of that operator;
+        modules whose names begin with an underscore are skipped. Classes that translate other names are passed to `add`.
+        """
+        self._packages.append(package)
+
     @property
-    def operators(self) -> tuple[type[Operator], ...]:
-        """What was registered, by name and version."""
+    def is_empty(self) -> bool:
+        """True when nothing was registered."""
+        return not self._operators and not self._packages
+
+    @property
+    def added(self) -> tuple[type[Operator], ...]:
+        """The classes that were registered by themselves, by name and version."""
         return tuple(operator for _, operator in sorted(self._operators.items()))
+
+    def named(self, op_type: str) -> tuple[type[Operator], ...]:
+        """The classes that may define an operator: those that were registered by themselves, and the module of that name.
+
+        Raises `PluginFailed` for a module that cannot be imported or defines operators of another name or domain.
+        """
+        return (*self.added, *(cls for cls in self._module(stem_of(op_type)) if cls.op_type == op_type))
+
+    def all(self) -> tuple[type[Operator], ...]:
+        """Every class, by name and version. Imports all modules; raises as `named`."""
+        stems = dict.fromkeys(stem for package in self._packages for stem in stems_in(package))
+        listed = (cls for stem in stems for cls in self._module(stem))
+        return tuple(sorted((*self.added, *listed), key=lambda cls: (plain_domain(cls.domain), cls.op_type, cls.since)))
+
+    def _module(self, stem: str) -> tuple[type[Operator], ...]:
+        if stem not in self._modules:
+            self._modules[stem] = tuple(cls for package in self._packages for cls in self._classes(package, stem))
+        return self._modules[stem]
+
+    def _classes(self, package: str, stem: str) -> Iterator[type[Operator]]:
+        with attributed(self.record, f"importing {package}.{stem}", passing=(PluginError,)):
+            found = classes_in(package, stem)
+        for cls in found:
+            self._check_domain(cls)
+            yield cls
+
+    def _check_domain(self, operator: type[Operator]) -> None:
+        if self.domain not in (operator.domain, *(t.domain for t in operator.translations)):
+            raise PluginError(
+                f"{operator.__qualname__} has domain {operator.domain!r}, but the entry point owns {self.domain!r}",
+                hint=f"set domain = {self.domain!r} in the class, translate that domain, or add an entry point for its own",
+            )
 
 
 def operator_name(operator: type[Operator]) -> str:

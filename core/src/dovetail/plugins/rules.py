@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail._stand_in import is_stand_in, target
 from dovetail.errors import PluginConflict
-from dovetail.op import KernelSource, Operator, Port
+from dovetail.graph.graph import KernelSource, Port
+from dovetail.operators.operator import Operator
+from dovetail.operators.stand_in import is_stand_in, target
 from dovetail.plugins.records import STANDARD_DOMAIN
 from dovetail.plugins.selection import ESSENTIAL
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from dovetail.config import Config
 from dovetail.errors import PluginNotFound, UsageError, did_you_mean
-from dovetail.plugins.records import HOST, PACKS, PluginRecord, plain_domain
+from dovetail.plugins.records import PACKS, PluginRecord, plain_domain
 from dovetail.plugins.versions import host_version, requirement_mismatch
 
 __all__ = ["ESSENTIAL", "Preferences", "Switch", "not_installed", "operator_key", "select"]
@@ -169,14 +169,14 @@ def not_installed(name: str, records: Iterable[PluginRecord], source: str = "") 
 
 
 def _check_pin(key: Pin, name: str, records: tuple[PluginRecord, ...], source: str) -> None:
-    if any(_serves(record, key, name) for record in records) or (name == HOST and not key[0]):
+    if any(_serves(record, key, name) for record in records):
         return
     if not any(record.answers_to(name) for record in records):
         raise not_installed(name, records, source)
     able = sorted({r.distribution for r in records if r.kind in PACKS and plain_domain(r.key) == key[0]})
     raise UsageError(
         f"{source} pins {'::'.join(filter(None, key))} to {name!r}, which has no operators of that domain",
-        hint=f"packs that have: {', '.join([*able, *([] if key[0] else [HOST])]) or 'none'}",
+        hint=f"packs that have: {', '.join(able) or 'none'}",
     )
 
 

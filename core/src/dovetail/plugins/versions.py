@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from operator import eq, ge, gt, le, lt, ne
 
-import dovetail
+from dovetail._version import __version__
 from dovetail.plugins.records import HOST, PluginRecord
 
 __all__ = ["API_VERSION", "api_mismatch", "host_version", "requirement_mismatch", "sort_key"]
@@ -33,7 +33,7 @@ _API = re.compile(r"(\d+)\.(\d+)")
 
 def host_version() -> str:
     """The version of the dovetail that is running."""
-    return dovetail.__version__
+    return __version__
 
 
 def requirement_mismatch(record: PluginRecord, running: str) -> tuple[str, str] | None:

@@ -1,12 +1,12 @@
 """Sessions, compiled models and requests."""
 
+from dovetail.planning.options import REFERENCE_DEVICE
+from dovetail.planning.report import NodePlacement, PlanReport, ValuePlacement
+from dovetail.planning.support import NodeSupport
 from dovetail.runtime.compiled_model import CompiledModel
 from dovetail.runtime.core import Core
 from dovetail.runtime.infer_request import InferRequest, Results
-from dovetail.runtime.options import REFERENCE_DEVICE
 from dovetail.runtime.queue import AsyncInferQueue
-from dovetail.runtime.report import NodePlacement, PlanReport, ValuePlacement
-from dovetail.runtime.support import NodeSupport
 
 __all__ = [
     "REFERENCE_DEVICE",

@@ -10,11 +10,11 @@ from typing import Any
 from dovetail.errors import UsageError
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
+from dovetail.planning.plan import Plan
+from dovetail.planning.plan_cache import PlanCache
+from dovetail.planning.report import PlanReport
 from dovetail.runtime.infer_request import InferRequest, Results
 from dovetail.runtime.inputs import InputReader
-from dovetail.runtime.plan_cache import PlanCache
-from dovetail.runtime.planner import Plan
-from dovetail.runtime.report import PlanReport
 
 __all__ = ["CompiledModel", "Shapes"]
 
@@ -142,7 +142,7 @@ class CompiledModel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A handle travels as what it was made from; the new process compiles for its own device.
-        return _recompile, self._specification
+        return self._specification
 
     def __repr__(self) -> str:
         return f"<CompiledModel {self.model.source} on {self.device}>"
@@ -153,9 +153,3 @@ def _full_report(plan: Plan) -> PlanReport:
     while later is not None:
         report, later = report.followed_by(later.report), later.following
     return report
-
-
-def _recompile(model: Model, device: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> CompiledModel:
-    from dovetail.runtime.core import Core  # here, because Core makes compiled models
-
-    return Core(**settings).compile_model(model, device, options)

@@ -10,21 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.config import ConfigSource
-from dovetail.device import Device, DeviceInfo, Refusal
+from dovetail.devices.contract import Device, DeviceInfo
+from dovetail.devices.refusals import Refusal
 from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UnknownFormat, UnknownOption, UsageError, did_you_mean
-from dovetail.graph.model import Graph, Model, Node, types_with_inputs
+from dovetail.graph.graph import Graph, Node
+from dovetail.graph.model import Model, types_with_inputs
+from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.types import CONTAINERS, TensorType
-from dovetail.op import Operator
-from dovetail.ops.identity import Identity
+from dovetail.internal.copy import Copy
+from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
-from dovetail.passes.eliminate import drop_dead_nodes
+from dovetail.passes.pipeline import pipeline
+from dovetail.planning.dispatch import Dispatch
+from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions, meant_for_core
+from dovetail.planning.plan import Plan, Target
+from dovetail.planning.planner import Planner, Prepared
+from dovetail.planning.support import NodeSupport, ask
 from dovetail.plugins import PluginManager
 from dovetail.runtime.compiled_model import CompiledModel, Shapes
-from dovetail.runtime.dispatch import Dispatch
 from dovetail.runtime.extensions import operators_in
-from dovetail.runtime.options import REFERENCE_DEVICE, CompileOptions, meant_for_core
-from dovetail.runtime.planner import Plan, Target, analyze, make_plan
-from dovetail.runtime.support import NodeSupport, ask
 
 __all__ = ["Core"]
 
@@ -167,8 +171,9 @@ class Core:
         return self._analyzed(model, [target.device for target in self._asked(device, properties)[0]] if device else [])
 
     def _analyzed(self, model: Model, devices: Sequence[Device] = (), budget: int = FOLD_BUDGET) -> Graph:
-        found = self.plugins.operator
-        graph, after = analyze(_specialised(model, None), found, CompileOptions().MEMORY_LIMIT, devices, budget)
+        targets = [Target("", device, {}, "") for device in devices]
+        planner = self._planner(targets, CompileOptions(), budget=budget)
+        graph, after = planner.analyze(planner.prepare(_specialised(model.graph, None)))
         if after is None:
             return graph
         nodes = (*graph.nodes, *after.ready, *after.rest.nodes)
@@ -190,7 +195,11 @@ class Core:
         `properties` are those that `compile_model` would get.
         """
         targets, options = self._asked(device, properties)
-        return ask(_specialised(model, None), Dispatch(self.plugins), targets, options, self.plugins.provider)
+        return ask(_specialised(model.graph, None), self._planner(targets, options))
+
+    def _planner(self, targets: Sequence[Target], options: CompileOptions, budget: int = FOLD_BUDGET) -> Planner:
+        passes = pipeline(self.plugins.graph_passes(options.device), options.PASSES)
+        return Planner(Dispatch(self.plugins), tuple(targets), options, self.plugins.provider, passes, budget)
 
     def compile_model(
         self, model: "Model | str | PathLike[str]", device: str = "AUTO", properties: Properties | None = None
@@ -210,14 +219,15 @@ class Core:
         targets = self._targets(names, options.device, options.FALLBACK)
         name = targets[0].name if ":" not in device else device
 
+        planner = self._planner(targets, options)
+        prepared = Prepared(planner, model.graph)
+
         def plan(shapes: Shapes) -> Plan:
-            passes = self.plugins.graph_passes(given)
-            graph = _specialised(model, shapes)
-            made = make_plan(graph, Dispatch(self.plugins), targets, options, self.plugins.provider, passes)
+            made = planner.plan(_specialised(prepared.graph, shapes), prepared.reports)
             _log_fallbacks(model, made, targets[0].name)
             return made
 
-        return CompiledModel(model, name, plan, options.PLAN_CACHE, (model, device, given, self._settings))
+        return CompiledModel(model, name, plan, options.PLAN_CACHE, (_recompile, (model, device, given, self._settings)))
 
     def prescribed_by(self, device: str, domain: str, op_type: str, properties: Properties | None = None) -> str:
         """The (first) device, when under these properties it has a kernel of the user's for operators of this name; else `""`."""
@@ -337,23 +347,23 @@ def _mapping(properties: Properties | None) -> dict[str, Any]:
     return dict(properties or {})
 
 
-def _specialised(model: Model, shapes: Shapes | None) -> Graph:
-    """The model's graph with static input types; open dimensions become 1 when no shapes are given."""
+def _specialised(graph: Graph, shapes: Shapes | None) -> Graph:
+    """The graph with static input types; open dimensions become 1 when no shapes are given."""
     given = {}
-    for index, name in enumerate(model.graph.inputs):
-        declared = model.graph.types[name]
+    for index, name in enumerate(graph.inputs):
+        declared = graph.types[name]
         shape = None if shapes is None else shapes[index]
         if shape is not None:
             given[name] = TensorType(declared.dtype, shape)
         elif not declared.is_static and not isinstance(declared, CONTAINERS):
             given[name] = declared.with_shape(tuple(d if isinstance(d, int) else 1 for d in declared.shape or ()))
-    return model.graph.replace(types=types_with_inputs(model.graph, given))
+    return graph.replace(types=types_with_inputs(graph, given))
 
 
 def _with_output_names(graph: Graph, original: Graph) -> Graph:
     """`graph` with the outputs called as in `original`: nodes that only hand their input on were left out."""
     pairs = [(now, name) for now, name in zip(graph.outputs, original.outputs, strict=True) if now != name]
-    nodes = [Node(original.producers[name].name, Identity(), (now,), (name,)) for now, name in pairs]
+    nodes = [Node(original.producers[name].name, Copy(), (now,), (name,)) for now, name in pairs]
     types = {name: graph.types[now] for now, name in pairs if now in graph.types}
     return graph.replace(nodes=(*graph.nodes, *nodes), outputs=original.outputs, types={**graph.types, **types})
 
@@ -367,7 +377,11 @@ def _log_fallbacks(model: Model, plan: Plan, chosen: str) -> None:
 
 def _require_file(path: Path) -> None:
     """Raise `FormatError` for a path that leads to no file, which is to be told before that its suffix is missing."""
-    from dovetail.frontend import ModelSource  # here, because a session that is given models needs no frontend
+    from dovetail.graph.source import ModelSource  # here, because a session that is given models needs no frontend
 
     with ModelSource(path).open(limit=2**63):
         pass
+
+
+def _recompile(model: Model, device: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> CompiledModel:
+    return Core(**settings).compile_model(model, device, options)

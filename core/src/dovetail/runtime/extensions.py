@@ -8,9 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dovetail._stand_in import stand_in
 from dovetail.errors import UsageError
-from dovetail.op import Operator, Translation
+from dovetail.operators.operator import Operator
+from dovetail.operators.stand_in import stand_in
+from dovetail.operators.translation import Translation
 
 __all__ = ["operators_in"]
 

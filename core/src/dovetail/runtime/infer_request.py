@@ -3,17 +3,17 @@
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, Protocol, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.errors import InferError, UsageError, did_you_mean
-from dovetail.runtime.deferred import owned
+from dovetail.graph.model import Model
+from dovetail.planning.deferred import owned
+from dovetail.planning.plan import Plan
+from dovetail.runtime.inputs import InputReader
 from dovetail.runtime.plan_request import PlanRequest
-
-if TYPE_CHECKING:
-    from dovetail.runtime.compiled_model import CompiledModel
 
 __all__ = ["InferRequest", "Results"]
 
@@ -55,10 +55,28 @@ def _kind(value: Any) -> str:
     return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
+class CompiledPlans(Protocol):
+    """What a request needs of its compiled model."""
+
+    @property
+    def model(self) -> Model:
+        """The model."""
+
+    @property
+    def reader(self) -> InputReader:
+        """Checks and converts inputs."""
+
+    def plan(self, shapes: tuple[tuple[int, ...] | None, ...]) -> Plan:
+        """The plan for these input shapes."""
+
+    def submit(self, work: Callable[[], Any]) -> Any:
+        """Run `work` on a thread; returns its future."""
+
+
 class InferRequest:
     """The state of one inference. Used by one thread at a time; different requests run independently."""
 
-    def __init__(self, compiled: "CompiledModel") -> None:
+    def __init__(self, compiled: CompiledPlans) -> None:
         self._compiled = compiled
         self._names = compiled.model.outputs
         self._bound: PlanRequest | None = None
@@ -200,5 +218,5 @@ class InferRequest:
             self._busy.release()
 
 
-def _cancelled(compiled: "CompiledModel") -> InferError:
+def _cancelled(compiled: CompiledPlans) -> InferError:
     return InferError(f"{compiled.model.source}: the run was cancelled before it began", hint="call start_async() again")

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.device import ExecutableRequest
-from dovetail.runtime.deferred import Body, HostStep, Signature, Source, compute, control, owned, signature
-from dovetail.runtime.plan_cache import PlanCache
-from dovetail.runtime.planner import Plan
+from dovetail.devices.contract import ExecutableRequest
+from dovetail.planning.deferred import compute, control, owned, signature
+from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source
+from dovetail.planning.plan_cache import PlanCache
 
 __all__ = ["PlanRequest"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import UsageError, did_you_mean
+from dovetail.planning.plan import Plan, Step
 from dovetail.runtime.compiled_model import CompiledModel
-from dovetail.runtime.planner import Plan, Step
 
 __all__ = ["reproduce"]
 

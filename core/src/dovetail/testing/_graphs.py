@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail import ops
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
-from dovetail.graph.model import Graph, Model
+from dovetail.graph.graph import Graph
+from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType, as_constant
-from dovetail.op import Operator
+from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import fold_constants
+from dovetail.testing._operators import standard
 
 __all__ = ["POOL", "evaluate", "random_feeds", "random_model"]
 
-_LATEST = 1 << 30
 _SHAPES = ((2, 3, 7, 5), (1, 4, 6, 6), (3, 10), (5, 1))
 
 
@@ -118,9 +118,8 @@ class Kind:
 
 
 def _op(name: str, **attributes: Any) -> Operator:
-    found = ops.find(name, _LATEST)
-    assert found is not None, f"there is no standard operator {name}"
-    return found(**attributes)
+    op: Operator = standard(name)(**attributes)
+    return op
 
 
 def _any(shape: tuple[int, ...]) -> bool:

@@ -12,7 +12,7 @@ from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Model
 from dovetail.graph.types import MapType, OptionalType, SequenceType, Shape, TensorType
-from dovetail.op import Operator
+from dovetail.operators.operator import Operator
 
 __all__ = ["Case", "Value", "each_array", "fits_type", "passed", "type_text"]
 

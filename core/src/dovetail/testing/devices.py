@@ -10,27 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Reason, Refusal
+from dovetail.devices.refusals import Reason, Refusal
 from dovetail.errors import UnsupportedNode
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
-from dovetail.graph.model import Model, Node
+from dovetail.graph.graph import Node
+from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
-from dovetail.ops.abs import Abs
-from dovetail.ops.add import Add
-from dovetail.ops.concat import Concat
-from dovetail.ops.mat_mul import MatMul
-from dovetail.ops.neg import Neg
-from dovetail.ops.reduce_sum import ReduceSum
-from dovetail.ops.relu import Relu
-from dovetail.ops.reshape import Reshape
-from dovetail.ops.transpose import Transpose
+from dovetail.operators.operator import Operator
 from dovetail.runtime import CompiledModel, Core
 from dovetail.testing._arrays import VARIANTS, Guarded, awkward, close, read_only, same, sample
 from dovetail.testing._graphs import POOL, evaluate, random_feeds, random_model
 from dovetail.testing._kit import Kit
+from dovetail.testing._operators import standard
 from dovetail.testing.case import Case, passed
-from dovetail.testing.cases import standard_cases
+from dovetail.testing.case_files import standard_cases
 from dovetail.testing.check import PASSED, Check, Outcome, Verdict, require
 
 __all__ = ["DeviceChecks"]
@@ -120,9 +114,10 @@ class DeviceChecks(Kit):
             require(not refusals, f"query_model refuses what compile_model accepts: {', '.join(map(str, refusals))}")
 
     @cached_property
-    def _guard(self) -> Neg | Abs | Relu | None:
+    def _guard(self) -> Operator | None:
         """An operator that the device claims and whose results are exact; it makes the values that nobody may write."""
-        for op in (Neg(), Abs(), Relu()):
+        exact: tuple[Operator, ...] = (standard("Neg")(), standard("Abs")(), standard("Relu")())
+        for op in exact:
             g = GraphBuilder()
             model = g.model([g.node(op, g.input("x", DType.FLOAT32, (3,)))])
             with contextlib.suppress(UnsupportedNode), self.compiled(model):
@@ -150,20 +145,20 @@ class DeviceChecks(Kit):
 
     def _data_types(self) -> Iterator[Check]:
         for dtype in DType:
-            if dtype in Transpose.types["T"]:
-                for op in (Transpose(perm=(2, 0, 1)), Reshape()):
+            if dtype in standard("Transpose").types["T"]:
+                for op in (standard("Transpose")(perm=(2, 0, 1)), standard("Reshape")()):
                     run = partial(self._round_trip, dtype, op)
                     yield Check("data_types", f"bits-{op.stem}-{dtype.value}", run, op.key, dtype.value)
 
-    def _round_trip(self, dtype: DType, op: Transpose | Reshape) -> Verdict:
+    def _round_trip(self, dtype: DType, op: Operator) -> Verdict:
         if dtype not in _plain_types() and find_spec("ml_dtypes") is None:
             return Verdict(Outcome.REFUSED, "the package ml_dtypes is not installed")
         rng = np.random.default_rng([self._seed, dtype.onnx])
         x = sample(dtype, (3, 5, 7), rng)
         g = GraphBuilder()
-        shape = [g.constant(np.array([7, 15]))] if isinstance(op, Reshape) else []
+        shape = [g.constant(np.array([7, 15]))] if op.op_type == "Reshape" else []
         model = g.model([g.node(op, g.input("x", dtype, x.shape), *shape)])
-        want = x.reshape(7, 15) if isinstance(op, Reshape) else x.transpose(2, 0, 1)
+        want = x.reshape(7, 15) if op.op_type == "Reshape" else x.transpose(2, 0, 1)
 
         def run(compiled: CompiledModel) -> None:
             for given in (x, awkward(x)):
@@ -251,7 +246,7 @@ class DeviceChecks(Kit):
     def _outputs_apart(self) -> Verdict:
         g = GraphBuilder()
         x = g.input("x", DType.FLOAT32, (3, 5))
-        model = g.model([g.node(Reshape(), x, g.constant(np.array([15]))), x])
+        model = g.model([g.node(standard("Reshape")(), x, g.constant(np.array([15]))), x])
 
         def run(compiled: CompiledModel) -> None:
             given = np.arange(15, dtype=np.float32).reshape(3, 5)
@@ -414,7 +409,7 @@ def _repeat(compiled: CompiledModel, feeds: Feeds, found: list[Any]) -> None:
         found.append(error)
 
 
-def _guarded(model: Model, op: Neg | Abs | Relu, values: Sequence[Array]) -> Model:
+def _guarded(model: Model, op: Operator, values: Sequence[Array]) -> Model:
     """The model with one more node for each of `values`, whose output must live until the end."""
     graph = model.graph
     guards = tuple(Node(f"guard{i}", op, (f"guard{i}",), (f"kept{i}",)) for i in range(len(values)))
@@ -434,8 +429,8 @@ def _chain(*shape: int) -> Callable[[], Model]:
     def make() -> Model:
         g = GraphBuilder()
         x = g.input("x", DType.FLOAT32, shape)
-        y = g.node(Neg(), g.node(Relu(), x))
-        return g.model([y, g.node(Add(), x, y)])
+        y = g.node(standard("Neg")(), g.node(standard("Relu")(), x))
+        return g.model([y, g.node(standard("Add")(), x, y)])
 
     return make
 
@@ -460,10 +455,10 @@ _SHAPES: Mapping[str, tuple[Callable[[], Model], Callable[[], Feeds]]] = {
     "empty_batch": _fed(_chain(0, 3, 5)),
     "empty_inner": _fed(_chain(3, 0, 5)),
     "six_dimensions": _fed(_chain(2, 1, 3, 2, 1, 5)),
-    "broadcast_scalars": _fed(_one(Add(), (), (2, 3))),
-    "broadcast_empty": _fed(_one(Add(), (0, 3), (1, 1))),
-    "concat_empty": _fed(_one(Concat(axis=0), (0, 3), (2, 3))),
-    "sum_over_nothing": _fed(_one(MatMul(), (2, 0), (0, 3))),
-    "reduce_nothing": _fed(_one(ReduceSum(), (2, 0), constants=[np.array([1])])),
+    "broadcast_scalars": _fed(_one(standard("Add")(), (), (2, 3))),
+    "broadcast_empty": _fed(_one(standard("Add")(), (0, 3), (1, 1))),
+    "concat_empty": _fed(_one(standard("Concat")(axis=0), (0, 3), (2, 3))),
+    "sum_over_nothing": _fed(_one(standard("MatMul")(), (2, 0), (0, 3))),
+    "reduce_nothing": _fed(_one(standard("ReduceSum")(), (2, 0), constants=[np.array([1])])),
 }
 """Name -> a model of an awkward shape, and its inputs."""

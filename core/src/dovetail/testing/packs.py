@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail._stand_in import is_stand_in
-from dovetail.device import REFERENCE_KERNEL, DeviceInfo, Reason, Refusal
+from dovetail.devices.contract import DeviceInfo
+from dovetail.devices.kernels import REFERENCE_KERNEL
+from dovetail.devices.refusals import Reason, Refusal
 from dovetail.errors import DovetailError, OperatorError, UnsupportedNode
+from dovetail.evaluate.composition import evaluate_composition
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Model
 from dovetail.graph.types import CONTAINERS, TensorType
-from dovetail.op import OpenCLKernel, Operator
-from dovetail.passes.decompose import evaluate_composition
+from dovetail.operators.kernels import OpenCLKernel
+from dovetail.operators.operator import Operator
+from dovetail.operators.stand_in import is_stand_in
 from dovetail.plugins.manifest import check_manifest
 from dovetail.plugins.records import PACKS
 from dovetail.runtime import Core

@@ -7,7 +7,7 @@ import click
 import numpy as np
 
 from dovetail.errors import PluginFailed
-from dovetail.op import Operator
+from dovetail.operators.operator import Operator
 from dovetail.plugins import PluginRecord
 from dovetail.runtime import REFERENCE_DEVICE, Core
 from dovetail.testing._graphs import random_feeds, random_model

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from dovetail.op import FLOATS, GraphBuilder, Operator, OperatorError, ShapeError, TensorType, Translation
-from dovetail.ops.add import Add
-from dovetail.ops.mul import Mul
 from dovetail.testing import Case
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.mul import Mul
 from vision_ops.flow_warp import FlowWarp
 
 

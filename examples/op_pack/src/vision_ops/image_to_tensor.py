@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.op import DType, GraphBuilder, Operator, OperatorError, ShapeError, TensorType
-from dovetail.ops.cast import Cast
-from dovetail.ops.div import Div
-from dovetail.ops.sub import Sub
-from dovetail.ops.transpose import Transpose
 from dovetail.testing import Case
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.transpose import Transpose
 
 
 class ImageToTensor(Operator):

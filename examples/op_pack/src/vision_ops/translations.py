@@ -3,9 +3,9 @@
 from typing import Any
 
 from dovetail.op import GraphBuilder, Translation
-from dovetail.ops.leaky_relu import LeakyRelu
-from dovetail.ops.mul import Mul
-from dovetail.ops.sigmoid import Sigmoid
+from dovetail_ops_onnx.leaky_relu import LeakyRelu
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.sigmoid import Sigmoid
 
 __all__ = ["TRANSLATIONS"]
 

@@ -18,7 +18,6 @@ from dovetail.device import (
     LayerConfig,
     Reason,
     Refusal,
-    Reorder,
     TypedNode,
     choose,
 )
@@ -27,13 +26,11 @@ from dovetail_cpu_numpy.executable import NumpyExecutable, Placement
 from dovetail_cpu_numpy.generic import GENERIC
 from dovetail_cpu_numpy.hosted import hosted_kernels
 from dovetail_cpu_numpy.kernel import NumpyKernel
-from dovetail_cpu_numpy.layouts import ReorderKernel
 from dovetail_cpu_numpy.stub import StubKernel
 
 __all__ = ["NumpyDevice", "check_options", "describe", "place"]
 
-_TABLE: KernelTable[NumpyKernel] = KernelTable("dovetail_cpu_numpy.kernels")
-_REORDER = ReorderKernel()
+_TABLE: KernelTable[NumpyKernel] = KernelTable("dovetail_cpu_numpy.kernels", defined_in=("dovetail", "dovetail_ops_onnx"))
 
 
 def describe() -> DeviceInfo:
@@ -59,8 +56,7 @@ def check_options(options: Mapping[str, Any]) -> frozenset[str]:
 class NumpyDevice(Device):
     """Runs each operator by the first kernel that accepts it.
 
-    Asked are the kernels of its stem for a standard operator, its host kernels for any other, then its post-op chain, and its
-    reference at last.
+    These are the kernels of its stem, the host kernels that it provides, its chain of post-ops, and at last its reference.
     """
 
     def __init__(self, info: DeviceInfo) -> None:
@@ -91,10 +87,7 @@ class NumpyDevice(Device):
 def _choose(node: TypedNode) -> Choice[NumpyKernel] | Refusal:
     if not node.is_static:
         return Refusal(Reason.DYNAMIC)
-    # An operator of another domain, or one that replaces a standard one, may mean something else by the same name.
-    standard = type(node.op).__module__ == f"dovetail.ops.{node.op.stem}"
-    own = _TABLE[node.op.stem] if standard else hosted_kernels(node.op)
-    return choose((_REORDER,) if isinstance(node.op, Reorder) else (*own, *GENERIC), node)
+    return choose((*_TABLE[node.op], *hosted_kernels(node.op), *GENERIC), node)
 
 
 def _stubbed(placement: Placement) -> Placement:

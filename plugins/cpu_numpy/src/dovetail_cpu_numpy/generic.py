@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dovetail.device import PLAIN, REFERENCE_KERNEL, Eltwise, LayerConfig, PostOp, Reason, Refusal, TypedNode, padded
+from dovetail.device import PLAIN, REFERENCE_KERNEL, Eltwise, LayerConfig, PostOp, Reason, Refusal, TypedNode, padded, read_only
 from dovetail.errors import InferError
-from dovetail.hosting import read_only
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Launch, Spec
 from dovetail_cpu_numpy.layouts import logical

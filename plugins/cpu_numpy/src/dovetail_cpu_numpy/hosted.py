@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from dovetail import hosting
-from dovetail.device import HostConfig, HostKernel, TypedNode
-from dovetail.op import Operator
+from dovetail import device
+from dovetail.device import AbstractOperator, HostConfig, HostKernel, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Launch
 from dovetail_cpu_numpy.layouts import laid_out, logical
@@ -13,12 +12,12 @@ from dovetail_cpu_numpy.post_ops import bind_chain
 __all__ = ["HostedKernel", "hosted_kernels"]
 
 
-def hosted_kernels(op: Operator) -> Sequence["HostedKernel"]:
+def hosted_kernels(op: AbstractOperator) -> Sequence["HostedKernel"]:
     """The host kernels of an operator, in its order."""
     return [HostedKernel(kernel) for kernel in op.kernels if isinstance(kernel, HostKernel)]
 
 
-class HostedKernel(hosting.HostedKernel, NumpyKernel):
+class HostedKernel(device.HostedKernel, NumpyKernel):
     """One of the operator's host kernels."""
 
     from_operator = True

@@ -9,30 +9,27 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail import hosting
+from dovetail import device
 from dovetail.device import (
-    PLAIN,
     REFERENCE_KERNEL,
+    AbstractOperator,
     Accepted,
+    Copy,
     DType,
     HostKernel,
     Reason,
     Refusal,
-    Reorder,
     TensorType,
     TypedNode,
     node_reference,
     padded,
+    read_only,
 )
 from dovetail.errors import InferError
-from dovetail.hosting import read_only
-from dovetail.op import Operator
-from dovetail.ops.identity import Identity
 from dovetail_cpu_onednn.kernel import OnednnKernel
-from dovetail_cpu_onednn.layouts import BLOCKED
+from dovetail_cpu_onednn.layouts import BLOCKED, logical
 
 __all__ = [
-    "MOVE",
     "Array",
     "BoundKernel",
     "Call",
@@ -102,7 +99,7 @@ def stand_in(node: TypedNode, array: Callable[[str], Array]) -> Call:
     head, dst, result = node.node, array(node.node.outputs[0]), node.outputs[0]
     sources = [(array(n), t) if n and t else None for n, t in zip(head.inputs, node.inputs, strict=True)]
     operands = [(array(n), t) for n, t in zip(head.operands, node.operands, strict=True)]
-    chain = replace(head, op=Identity(), inputs=(f"{head.outputs[0]}/chained",))
+    chain = replace(head, op=Copy(), inputs=(f"{head.outputs[0]}/chained",))
 
     def run() -> None:
         # Not by `node_reference` as a whole: operators of old versions have references for bfloat16, but do not declare it.
@@ -119,14 +116,14 @@ def stand_in(node: TypedNode, array: Callable[[str], Array]) -> Call:
 def _unpacked(array: Array, tensor: TensorType) -> Array:
     """The value in its own dimensions, of memory in any layout."""
     if not tensor.layout.block:
-        return read_only(_logical(array, tensor))
+        return read_only(logical(array, tensor))
     batch, blocks, *rest, block = array.shape
     return np.moveaxis(array, -1, 2).reshape(batch, blocks * block, *rest)[:, : tensor.dims[1]]
 
 
 def _pack(value: Array, dst: Array, tensor: TensorType) -> None:
     if not tensor.layout.block:
-        np.copyto(_logical(dst, tensor), value)
+        np.copyto(logical(dst, tensor), value)
         return
     batch, blocks, *rest, block = dst.shape
     whole = np.zeros((batch, blocks * block, *rest), dst.dtype)
@@ -134,30 +131,12 @@ def _pack(value: Array, dst: Array, tensor: TensorType) -> None:
     np.copyto(dst, np.moveaxis(whole.reshape(batch, blocks, block, *rest), 2, -1))
 
 
-class MoveKernel(BoundKernel):
-    """From one order of the dimensions to another, for data types that the primitive does not take: a copy between views."""
-
-    name = "reorder"
-
-    def supports(self, node: TypedNode) -> Accepted | Refusal:
-        return Accepted(self.name) if isinstance(node.op, Reorder) else Refusal(Reason.OPERATOR, "no change of layout")
-
-    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        src, dst = node.inputs[0], node.outputs[0]
-        assert src is not None
-        yield partial(np.copyto, _logical(array(node.node.outputs[0]), dst), _logical(array(node.node.inputs[0]), src))
-
-
-def _logical(array: Array, tensor: TensorType) -> Array:
-    return array if tensor.layout == PLAIN else array.transpose(np.argsort(tensor.order))
-
-
-def hosted_kernels(op: Operator) -> Sequence["HostedKernel"]:
+def hosted_kernels(op: AbstractOperator) -> Sequence["HostedKernel"]:
     """The host kernels of an operator, in its order."""
     return [HostedKernel(kernel) for kernel in op.kernels if isinstance(kernel, HostKernel)]
 
 
-class HostedKernel(hosting.HostedKernel, BoundKernel):
+class HostedKernel(device.HostedKernel, BoundKernel):
     """One of the operator's host kernels. Blocked layouts come to it as they are."""
 
     from_operator = True
@@ -202,6 +181,3 @@ def _filling(array: Array, tensor: TensorType) -> Call | None:
     if not block or not tensor.dims[1] % block:
         return None
     return partial(np.copyto, array[:, -1, ..., tensor.dims[1] % block :], np.float32(0))
-
-
-MOVE = MoveKernel()

@@ -12,28 +12,27 @@ from dovetail.device import (
     DeviceInfo,
     DeviceUnavailable,
     Graph,
-    IntegerProduct,
     KernelTable,
     LayerConfig,
-    Quantized,
     Reason,
     Refusal,
-    Reorder,
     TypedNode,
     Unavailable,
     choose,
 )
 from dovetail.errors import CompileError
-from dovetail_cpu_onednn.bound import MOVE, HostedKernel, hosted_kernels
+from dovetail_cpu_onednn.bound import HostedKernel, hosted_kernels
 from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
-from dovetail_cpu_onednn.generic import GENERIC, REORDER
+from dovetail_cpu_onednn.generic import GENERIC
 from dovetail_cpu_onednn.kernel import OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import Options, default_threads, library, load
-from dovetail_cpu_onednn.precision import CONVERT, Convert, lower
+from dovetail_cpu_onednn.precision import lower
 
 __all__ = ["OnednnDevice", "infos", "place"]
 
-_TABLE: KernelTable[OnednnKernel] = KernelTable("dovetail_cpu_onednn.kernels")
+_TABLE: KernelTable[OnednnKernel] = KernelTable(
+    "dovetail_cpu_onednn.kernels", defined_in=("dovetail", "dovetail_cpu_onednn", "dovetail_ops_onnx")
+)
 
 
 def infos() -> Sequence[DeviceInfo] | Unavailable:
@@ -49,8 +48,7 @@ def infos() -> Sequence[DeviceInfo] | Unavailable:
 class OnednnDevice(Device):
     """Runs each node by the first kernel that accepts it.
 
-    Asked are the kernels of its stem for a standard operator, its host kernels for any other, elementwise primitives, and its
-    reference at last.
+    These are the kernels of its stem, the host kernels that it provides, elementwise primitives, and at last its reference.
     """
 
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any]) -> None:
@@ -121,20 +119,7 @@ def _precision(options: Options, default: str) -> str:
 def _choose(node: TypedNode) -> Choice[OnednnKernel] | Refusal:
     if not node.is_static:
         return Refusal(Reason.DYNAMIC)
-    if isinstance(node.op, Convert):
-        return choose((CONVERT,), node)
-    if isinstance(node.op, Quantized):
-        from dovetail_cpu_onednn.int8 import QUANTIZED  # here, because most models are not quantized
-
-        return choose((*QUANTIZED, *GENERIC), node)
-    if isinstance(node.op, IntegerProduct):
-        return choose((*_TABLE["mat_mul_integer"], *GENERIC), node)
-    if isinstance(node.op, Reorder):
-        return choose((REORDER, MOVE), node)
-    # An operator of another domain, or one that replaces a standard one, may mean something else by the same name.
-    standard = type(node.op).__module__ == f"dovetail.ops.{node.op.stem}"
-    own = _TABLE[node.op.stem] if standard else hosted_kernels(node.op)
-    return choose((*own, *GENERIC), node)
+    return choose((*_TABLE[node.op], *hosted_kernels(node.op), *GENERIC), node)
 
 
 def place(node: TypedNode) -> Placement:

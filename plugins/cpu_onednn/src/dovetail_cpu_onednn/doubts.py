@@ -16,15 +16,6 @@ from dovetail_cpu_onednn.kernel import LOW
 
 __all__ = ["has_no_nan", "is_doubtful", "looks"]
 
-_KEEPS_NAN = frozenset(
-    {
-        *("Add", "Attention", "AveragePool", "Concat", "Conv", "ConvTranspose", "Div", "Gather", "Gemm", "GlobalAveragePool"),
-        *("GlobalMaxPool", "LayerNormalization", "MatMul", "MaxPool", "Mul", "Relu", "Sigmoid", "Slice", "Softmax", "Split"),
-        *("Sub", "Sum", "Tanh", "Transpose", "dovetail::Reorder", "dovetail.onednn::Convert"),
-    }
-)
-"""Operators whose results hold NaN where anything does that they are computed from."""
-
 _CHAINED = frozenset({"abs", "clip", "elu", "gelu_erf", "gelu_tanh", "hardswish", "linear", "logistic", "relu", "swish", "tanh"})
 """Post-ops that do so, of those of one value; clip because its nodes look for NaN themselves."""
 
@@ -54,9 +45,7 @@ def has_no_nan(data: NDArray[Any], stream: Stream) -> Callable[[], bool]:
 
 
 def _keeps_nan(node: TypedNode) -> bool:
-    # Operators of others may be called like those of the standard.
-    ours = type(node.op).__module__.startswith("dovetail")
-    known = node.op.is_view or (ours and node.op.key in _KEEPS_NAN)
+    known = node.op.is_view or node.op.propagates_nan
     return known and all(p.algorithm in _CHAINED for p in node.post_ops if isinstance(p, Eltwise))
 
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import Binary, DType, Eltwise, PostOp, Quantized, QuantizedStep, Reason, Scaling, TensorType, TypedNode
+from dovetail.device import Binary, DType, Eltwise, PostOp, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import Arg, MemoryDesc, PrimitiveDesc
 from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended, eltwise_kind
 from dovetail_cpu_onednn.kernel import Argument, Refused, given
 from dovetail_cpu_onednn.layouts import describe, number_of, plain, undecided
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
 __all__ = ["Epilogue", "single_scale"]
 

@@ -16,7 +16,6 @@ from dovetail.device import (
     Node,
     NodeReport,
     OutOfMemory,
-    Quantized,
     Refusal,
     Reorder,
     TensorType,
@@ -60,9 +59,7 @@ class Placement:
     def report(self) -> NodeReport:
         """What the plan says of the node."""
         node = self.node.node
-        chain = tuple(getattr(p, "algorithm", p.kind) for p in node.post_ops)
-        if isinstance(node.op, Quantized):
-            chain = node.op.chain
+        chain = self.kernel.chain(self.node)
         return NodeReport(node.name, node.op.key, self.label, self.kernel.from_operator, chain, node.origins, self.refusals)
 
 

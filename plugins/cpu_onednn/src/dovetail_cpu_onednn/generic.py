@@ -23,10 +23,10 @@ from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
 from dovetail_cpu_onednn.bound import ReferenceKernel
 from dovetail_cpu_onednn.chain import BINARY, attach, eltwise_kind
 from dovetail_cpu_onednn.kernel import LOW, Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given, relaid
-from dovetail_cpu_onednn.layouts import DATA_TYPES, describe, in_whole_blocks, number_of, plain
+from dovetail_cpu_onednn.layouts import describe, number_of, plain
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["GENERIC", "REORDER", "ElementwiseKernel", "ReorderKernel", "ViewKernel"]
+__all__ = ["GENERIC", "ElementwiseKernel", "ViewKernel"]
 
 
 class ViewKernel(OnednnKernel):
@@ -40,28 +40,6 @@ class ViewKernel(OnednnKernel):
         if node.post_ops or node.node.writes != node.node.outputs[:1]:
             return Refusal(Reason.OPERATOR, "has more to do than a view")
         return Accepted(self.name)
-
-
-class ReorderKernel(PrimitiveKernel):
-    """From one layout to another, for the data types of oneDNN."""
-
-    name = "reorder"
-
-    def supports(self, node: TypedNode) -> Accepted | Refusal:
-        dtype = given(node, 0).dtype
-        if dtype not in DATA_TYPES:
-            return Refusal(Reason.DTYPE, f"{dtype}; accepted: {', '.join(sorted(d.value for d in DATA_TYPES))}")
-        found = super().supports(node)
-        return found if isinstance(found, Accepted) else self._accepted(self.name, node)
-
-    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)
-
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
-        src, dst = map(describe, in_whole_blocks(given(node, 0), node.outputs[0]))
-        pd = library().describe_reorder(src, dst)
-        arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
-        return Recipe((Stage(pd, arguments),))
 
 
 LOSES_NAN = frozenset({"relu", "clip", "exp", "hardsigmoid", "hardswish", "gelu_erf", "gelu_tanh", "elu", "swish"})
@@ -174,5 +152,4 @@ def _chain_of(node: TypedNode) -> tuple[int, tuple[PostOp, ...]]:
     raise Refused(Reason.OPERATOR, "is no chain of post-ops over an input of the result's type")
 
 
-REORDER = ReorderKernel()
 GENERIC: tuple[OnednnKernel, ...] = (ViewKernel(), ElementwiseKernel(), ReferenceKernel())

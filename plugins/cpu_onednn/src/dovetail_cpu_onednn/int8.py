@@ -14,26 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import (
-    PLAIN,
-    DType,
-    LayerConfig,
-    Layout,
-    Quantized,
-    QuantizedStep,
-    Reason,
-    TensorType,
-    TypedNode,
-)
-from dovetail.ops.conv import Conv
-from dovetail.ops.gemm import Gemm
+from dovetail.device import PLAIN, DType, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg, MemoryDesc
 from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended
 from dovetail_cpu_onednn.epilogue import Epilogue, single_scale
 from dovetail_cpu_onednn.kernel import (
     AnyLayoutKernel,
     Argument,
-    OnednnKernel,
     PrimitiveKernel,
     Recipe,
     Refused,
@@ -46,8 +33,11 @@ from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._pool import whole
 from dovetail_cpu_onednn.layouts import describe, number_of, plain, undecided
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.quantized import Quantized, QuantizedStep
 
-__all__ = ["INT8", "QUANTIZED", "SHIFT", "AnyLayoutQuantizedKernel", "QuantizedKernel", "require_int8", "value_argument"]
+__all__ = ["INT8", "SHIFT", "AnyLayoutQuantizedKernel", "QuantizedKernel", "require_int8", "value_argument"]
 
 INT8 = frozenset({DType.INT8, DType.UINT8})
 Array = NDArray[Any]
@@ -79,13 +69,17 @@ class QuantizedKernel(PrimitiveKernel):
         """Operator -> what makes the recipe."""
         return {"Conv": _convolution, "Gemm": _gemm, "MatMul": _mat_mul}
 
+    def chain(self, node: TypedNode) -> tuple[str, ...]:
+        assert isinstance(node.op, Quantized)
+        return node.op.chain
+
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         assert isinstance(node.op, Quantized)
         if node.post_ops:
             raise Refused(Reason.POST_OP, "what is stored quantized takes none")
         require_int8()
         build = self.builders.get(node.op.main.key)
-        if build is None or type(node.op.main).__module__ != f"dovetail.ops.{node.op.main.stem}":
+        if build is None or node.op.main.package != "dovetail_ops_onnx":
             raise Refused(Reason.OPERATOR, f"no int8 primitive for {node.op.main.key}")
         return build(node, node.op, free)
 
@@ -316,6 +310,3 @@ def _mean(node: TypedNode, op: Quantized, free: bool) -> Recipe:
     pd = lib.describe("pooling_forward", *args, attr=lib.attr(chain.whole))
     arguments = [Argument(Arg.SRC, "input", 0, src, flexible=True), Argument(Arg.DST, "output", 0, dst, flexible=True)]
     return Recipe((Stage(pd, (*arguments, *chain.arguments(pd, len(chain.whole) - len(chain.appended)))),))
-
-
-QUANTIZED: tuple[OnednnKernel, ...] = (QuantizedKernel(), AnyLayoutQuantizedKernel())

@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 from operator import mul
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.device import BYXF, PLAIN, DType, Layout, TensorType
 from dovetail_cpu_onednn.binding import BF16, F32, S8, S32, TAG_ANY, U8, MemoryDesc
@@ -15,6 +19,7 @@ __all__ = [
     "blocked",
     "describe",
     "in_whole_blocks",
+    "logical",
     "number_of",
     "padded_type",
     "plain",
@@ -116,3 +121,8 @@ def in_whole_blocks(src: TensorType, dst: TensorType) -> tuple[TensorType, Tenso
     if dst.layout != PLAIN or src.dims[0] != 1 or not src.dims[1] < filled.dims[1] < 2 * src.dims[1]:
         return src, dst
     return filled, TensorType(dst.dtype, filled.dims)
+
+
+def logical(array: NDArray[Any], tensor: TensorType) -> NDArray[Any]:
+    """A view of an array in a permuted layout, with the dimensions of `tensor`."""
+    return array if tensor.layout == PLAIN else array.transpose(np.argsort(tensor.order))

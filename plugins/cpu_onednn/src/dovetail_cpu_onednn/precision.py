@@ -1,61 +1,19 @@
 """Lower precision: which nodes of a float32 graph compute with bfloat16, and the conversions at their borders."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
+from dovetail.device import DType, Eltwise, Graph, Node, TensorType, TypedNode
+from dovetail_cpu_onednn.convert import Convert
 
-from dovetail.device import PLAIN, DType, Eltwise, Graph, LayerConfig, Node, Operator, TensorType, TypedNode
-from dovetail_cpu_onednn.binding import Arg
-from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Stage, given
-from dovetail_cpu_onednn.layouts import describe, tokens
-from dovetail_cpu_onednn.library import library
-
-__all__ = ["CONVERT", "Convert", "lower"]
+__all__ = ["lower"]
 
 Accepts = Callable[[TypedNode], bool]
 """Whether a primitive runs the node with these types."""
 
-_PRODUCTS = ("conv", "conv_transpose", "gemm", "mat_mul")
 WORTH = 64
 """So many operations for each element of an input make up for converting it: float32 runs at about 100 operations in the time
 in which an element is read, rounded and written (ResNet's first convolution has 1,568, 4 x 4 patches into 10 maps have 20)."""
-
-
-class Convert(Operator):
-    """The same numbers in another floating-point type, to nearest, halves to even."""
-
-    domain = "dovetail.onednn"
-    inputs = ("X",)
-    outputs = ("Y",)
-    to: DType
-
-    def infer(self, X: TensorType) -> TensorType:
-        return X.with_dtype(self.to)
-
-    def reference(self, X: NDArray[np.generic]) -> NDArray[np.generic]:
-        return X.astype(self.to.numpy)
-
-
-class ConvertKernel(PrimitiveKernel):
-    """A reorder, which changes the data type and, at no further cost, the layout."""
-
-    name = "convert"
-    dtypes = LOW
-
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
-        src, dst = describe(given(node, 0)), describe(node.outputs[0])
-        arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
-        return Recipe((Stage(library().describe_reorder(src, dst), arguments),))
-
-    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        found = [LayerConfig((layout,), (layout,)) for layout in tokens(node.outputs[0].rank)]
-        found += [LayerConfig((PLAIN,), (layout,)) for layout in tokens(node.outputs[0].rank)[1:]]
-        return found + [LayerConfig((layout,), (PLAIN,)) for layout in tokens(node.outputs[0].rank)[1:]]
-
-
-CONVERT = ConvertKernel()
 
 
 def lower(graph: Graph, accepts: Accepts) -> Graph:
@@ -93,7 +51,7 @@ class _Lowering:
         if node.op.is_view and not node.post_ops:
             return node.inputs[0] in self._low
         typed = self._typed(node, DType.BFLOAT16)
-        if not (fed or (node.op.stem in _PRODUCTS and self._pays(node))):
+        if not (fed or (node.op.magnitude == "sum_of_products" and self._pays(node))):
             return False
         return self._accepts(typed)
 

@@ -20,13 +20,6 @@ USUAL = 1e12
 Bound = Callable[[str], float]
 """The largest absolute value that a value has, by its name; infinity where there may be NaN too."""
 
-_COPIES = frozenset({"dovetail::Reorder", "dovetail.onednn::Convert"})
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-_SUMS = frozenset(
-    {"Add", "AveragePool", "Clip", "Concat", "GlobalAveragePool", "ReduceMean", "Relu", "Slice", "Sub", "Sum", "Transpose"}
-)
-"""Operators whose results are no larger than all their inputs together."""
-
 _NO_LARGER = frozenset({"abs", "gelu_erf", "gelu_tanh", "hardswish", "relu", "swish"})
 _WITHIN_ONE = frozenset({"logistic", "tanh"})
 
@@ -102,17 +95,17 @@ def _head(node: TypedNode, bound: Bound) -> float:
     """The operator itself. Infinity where it may make NaN of usual numbers, or is of others' making."""
     pairs = zip(node.node.inputs, node.inputs, strict=True)
     sizes = [bound(name) if _is_float(t) else math.inf if t.dtype.is_float else 0.0 for name, t in pairs if t is not None]
-    op, key = node.op, node.op.key
-    if op.is_view or key in _COPIES:
+    op = node.op
+    if op.is_view:
         return sizes[0]
-    if not type(op).__module__.startswith("dovetail.ops."):
-        return math.inf
-    if key in _PRODUCTS and node.inputs[1] is not None:
+    if op.magnitude == "sum":
+        return sum(sizes)
+    if op.magnitude == "product":
+        return _times(*sizes)
+    if op.magnitude == "sum_of_products" and node.inputs[1] is not None:
         scale = max(1.0, abs(getattr(op, "alpha", 1.0)), abs(getattr(op, "beta", 1.0)))
         return _times(scale, _times(node.inputs[1].size, sizes[0], sizes[1]) + sum(sizes[2:]))
-    if key == "Mul":
-        return _times(*sizes)
-    return sum(sizes) if key in _SUMS else math.inf
+    return math.inf
 
 
 def _step(value: float, post_op: PostOp, operand: float) -> float:

@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from dovetail.errors import DovetailError
 from dovetail.frontend import TensorType, UnboundOperator
 from dovetail.op import Operator
-from dovetail.ops.add import Add
-from dovetail.ops.concat import Concat
-from dovetail.ops.gather import Gather
-from dovetail.ops.mul import Mul
-from dovetail.ops.range import Range
-from dovetail.ops.reshape import Reshape
-from dovetail.ops.squeeze import Squeeze
-from dovetail.ops.sub import Sub
-from dovetail.ops.unsqueeze import Unsqueeze
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.range import Range
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.squeeze import Squeeze
+from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.unsqueeze import Unsqueeze
 
 __all__ = ["MOST", "computed", "is_arithmetic"]
 

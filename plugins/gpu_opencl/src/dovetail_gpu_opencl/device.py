@@ -18,15 +18,12 @@ from dovetail.device import (
     DeviceInfo,
     DeviceUnavailable,
     Graph,
-    IntegerProduct,
     KernelTable,
     LayerConfig,
     Node,
     NodeReport,
-    Quantized,
     Reason,
     Refusal,
-    Reorder,
     TypedNode,
     choose,
     plan_graph,
@@ -42,14 +39,12 @@ from dovetail_gpu_opencl.elementwise import Chain
 from dovetail_gpu_opencl.executable import CLExecutable, Command
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.kernel import CLKernel
-from dovetail_gpu_opencl.kernels._quantized import QUANTIZED
 from dovetail_gpu_opencl.kernels._tiles import Tuned
 from dovetail_gpu_opencl.launch import Launch, Scratch
 from dovetail_gpu_opencl.matrix_units import allowed
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.own_kernel import OwnKernel
 from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature, check_source
-from dovetail_gpu_opencl.reorder import ReorderKernel
 from dovetail_gpu_opencl.tuner import tune
 from dovetail_gpu_opencl.view import View
 
@@ -75,7 +70,7 @@ class OpenCLDevice(Device):
             self.caps = _with_images(caps or Capabilities.query(self._device), self._context)
         self.caps = allowed(self.caps, info.name, Options.read(self._options).INFERENCE_PRECISION_HINT)
         self.programs = Programs(self._context, self._device, self.caps, FileCache(CACHE_SECTION))
-        self._table: KernelTable[CLKernel] = KernelTable("dovetail_gpu_opencl.kernels")
+        self._table: KernelTable[CLKernel] = KernelTable("dovetail_gpu_opencl.kernels", ("dovetail", "dovetail_ops_onnx"))
         self._lock = threading.Lock()
 
     def configured(self, options: Mapping[str, Any]) -> "OpenCLDevice":
@@ -92,7 +87,7 @@ class OpenCLDevice(Device):
     def _configure(self, options: Mapping[str, Any]) -> None:
         self._options = dict(options)
         self._layers = load(Options.read(options).CONFIG_FILE)
-        self._bound: dict[str, tuple[CLKernel, ...]] = {}
+        self._bound: dict[tuple[str, str], tuple[CLKernel, ...]] = {}
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether one of the kernels runs the node with its post-ops."""
@@ -134,19 +129,13 @@ class OpenCLDevice(Device):
 
     def kernels(self, node: TypedNode) -> tuple[CLKernel, ...]:
         """All kernels that are asked for a node, in order."""
-        # An operator of another domain, or one that replaces a standard one, may mean something else by the same name.
-        stem = node.op.stem if type(node.op).__module__ == f"dovetail.ops.{node.op.stem}" else ""
-        stem = "mat_mul_integer" if isinstance(node.op, IntegerProduct) else stem
-        if isinstance(node.op, Reorder):
-            return (ReorderKernel().on(self.caps),)
-        if isinstance(node.op, Quantized):
-            return tuple(kernel.on(self.caps) for kernel in QUANTIZED)
+        key = node.op.package, node.op.stem
         with self._lock:
-            if stem not in self._bound:
+            if key not in self._bound:
                 custom = (CustomLayerKernel(self._layers),) if len(self._layers) else ()
-                listed = (*custom, View(), OwnKernel(), *(self._table[stem] if stem else ()), Chain())
-                self._bound[stem] = tuple(kernel.on(self.caps) for kernel in listed)
-            return self._bound[stem]
+                listed = (*custom, View(), OwnKernel(), *self._table[node.op], Chain())
+                self._bound[key] = tuple(kernel.on(self.caps) for kernel in listed)
+            return self._bound[key]
 
     def _command(self, node: TypedNode, launch: Launch, kernel: CLKernel, dump: KernelDump | None) -> Command:
         named = str(node.node)
@@ -217,11 +206,7 @@ def _report(node: TypedNode, choice: Choice[CLKernel]) -> NodeReport:
         node.op.key,
         kernel.title(node),
         kernel.from_operator,
-        node.op.chain if isinstance(node.op, Quantized) else tuple(_named(p) for p in node.post_ops),
+        kernel.chain(node),
         node.node.origins,
         tried,
     )
-
-
-def _named(post_op: Any) -> str:
-    return str(getattr(post_op, "algorithm", post_op.kind))

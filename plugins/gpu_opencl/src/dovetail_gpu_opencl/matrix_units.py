@@ -53,9 +53,9 @@ def _multiply(name: str, precision: str) -> float:
     """The largest error of a product, relative to its largest element."""
     from dovetail.device import Graph, TypedNode
     from dovetail.graph import GraphBuilder
-    from dovetail.ops.mat_mul import MatMul
     from dovetail_gpu_opencl.device import OpenCLDevice
     from dovetail_gpu_opencl.discovery import device_infos
+    from dovetail_ops_onnx.mat_mul import MatMul
 
     infos = device_infos()
     info = next(i for i in infos if i.name == name) if isinstance(infos, list | tuple) else None

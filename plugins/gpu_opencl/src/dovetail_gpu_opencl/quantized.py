@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import PLAIN, DType, Eltwise, PostOp, Quantized, QuantizedStep, Scaling, Sum, TensorType, TypedNode
-from dovetail.ops.relu import Relu
+from dovetail.device import PLAIN, DType, Eltwise, PostOp, Sum, TensorType, TypedNode
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.broadcast import Access, access_to
 from dovetail_gpu_opencl.launch import Argument, Constant, Read
 from dovetail_gpu_opencl.source import C_TYPES
+from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
+from dovetail_ops_onnx.relu import Relu
 
 __all__ = ["WHOLE", "Steps", "Unfit", "given", "relus_before", "stored_bounds"]
 

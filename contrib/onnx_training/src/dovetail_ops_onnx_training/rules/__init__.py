@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from dovetail.op import GraphBuilder, Operator
+from dovetail.op import AbstractOperator, GraphBuilder
 from dovetail_ops_onnx_training.values import Value
 
 __all__ = ["Compose", "Derivative", "accepted", "compose_of", "derivative_of"]
@@ -25,7 +25,7 @@ Compose = Callable[[GraphBuilder, Sequence[str]], tuple[str, ...]]
 """(builder, inputs) -> outputs."""
 
 
-def derivative_of(op: Operator) -> Derivative | None:
+def derivative_of(op: AbstractOperator) -> Derivative | None:
     """The method `derivative` of the operator's class, else the rule of this folder for a standard operator."""
     own = getattr(op, "derivative", None)
     if own is not None:
@@ -34,7 +34,7 @@ def derivative_of(op: Operator) -> Derivative | None:
     return None if rule is None else functools.partial(rule, op)
 
 
-def compose_of(op: Operator) -> Compose | None:
+def compose_of(op: AbstractOperator) -> Compose | None:
     """The composition of this folder, else the one of the operator's class."""
     rule = getattr(_module(op), "compose", None)
     if rule is not None:
@@ -47,7 +47,7 @@ def accepted() -> str:
     return ", ".join(sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")))
 
 
-def _composed(op: Operator, g: GraphBuilder, names: Sequence[str]) -> tuple[str, ...]:
+def _composed(op: AbstractOperator, g: GraphBuilder, names: Sequence[str]) -> tuple[str, ...]:
     given = op.compose(g, *names, *[""] * (len(op.inputs) - len(names)))
     return (given,) if isinstance(given, str) else tuple(given)
 
@@ -56,7 +56,7 @@ def _names(given: Any) -> tuple[str, ...]:
     return tuple(value.name for value in given) if isinstance(given, tuple) else (given.name,)
 
 
-def _module(op: Operator) -> ModuleType | None:
+def _module(op: AbstractOperator) -> ModuleType | None:
     return None if op.domain else _imported(op.stem)
 
 

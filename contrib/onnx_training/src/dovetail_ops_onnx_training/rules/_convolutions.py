@@ -5,10 +5,10 @@ Geometries are those of Conv: window position o and kernel element k read input 
 
 import dataclasses
 
-from dovetail.ops.conv import Conv
-from dovetail.ops.conv_transpose import ConvTranspose
-from dovetail.ops.pad import Pad
-from dovetail.spatial import ConvGeometry
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.conv_transpose import ConvTranspose
+from dovetail_ops_onnx.pad import Pad
+from dovetail_ops_onnx.spatial import ConvGeometry
 from dovetail_ops_onnx_training.values import Value
 
 __all__ = ["back", "forward", "mirrored", "spanned", "weights"]

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from dovetail.ops.reduce_mean import ReduceMean
-from dovetail.ops.sqrt import Sqrt
+from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.sqrt import Sqrt
 from dovetail_ops_onnx_training.values import Value
 
 __all__ = ["channels", "normalized"]

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from dovetail.op import DType, OperatorError
-from dovetail.ops.pad import Pad
-from dovetail.ops.scatter_elements import ScatterElements
+from dovetail_ops_onnx.pad import Pad
+from dovetail_ops_onnx.scatter_elements import ScatterElements
 from dovetail_ops_onnx_training.values import Value
 
 __all__ = ["put_back", "require"]

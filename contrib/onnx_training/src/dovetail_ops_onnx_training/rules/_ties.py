@@ -4,7 +4,7 @@ import functools
 import operator
 from collections.abc import Sequence
 
-from dovetail.ops.equal import Equal
+from dovetail_ops_onnx.equal import Equal
 from dovetail_ops_onnx_training.values import Value
 
 __all__ = ["shared"]

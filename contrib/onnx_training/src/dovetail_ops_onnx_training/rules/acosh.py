@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.sqrt import Sqrt
+from dovetail_ops_onnx.sqrt import Sqrt
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dovetail.op import OperatorError
-from dovetail.ops.sqrt import Sqrt
+from dovetail_ops_onnx.sqrt import Sqrt
 from dovetail_ops_onnx_training.rules._normalizations import channels, normalized
 
 

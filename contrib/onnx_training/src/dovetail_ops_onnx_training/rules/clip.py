@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from dovetail.ops.clip import Clip
-from dovetail.ops.greater import Greater
-from dovetail.ops.less import Less
+from dovetail_ops_onnx.clip import Clip
+from dovetail_ops_onnx.greater import Greater
+from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx_training.values import select
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.split import Split
+from dovetail_ops_onnx.split import Split
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

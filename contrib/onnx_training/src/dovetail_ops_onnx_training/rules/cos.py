@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.sin import Sin
+from dovetail_ops_onnx.sin import Sin
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.sinh import Sinh
+from dovetail_ops_onnx.sinh import Sinh
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.cum_sum import CumSum
+from dovetail_ops_onnx.cum_sum import CumSum
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from dovetail.op import OperatorError
-from dovetail.ops.einsum import Einsum
+from dovetail_ops_onnx.einsum import Einsum
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from dovetail.ops.exp import Exp
-from dovetail.ops.greater import Greater
-from dovetail.ops.min import Min
+from dovetail_ops_onnx.exp import Exp
+from dovetail_ops_onnx.greater import Greater
+from dovetail_ops_onnx.min import Min
 from dovetail_ops_onnx_training.values import select
 
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from dovetail.ops.exp import Exp
+from dovetail_ops_onnx.exp import Exp
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.scatter_elements import ScatterElements
+from dovetail_ops_onnx.scatter_elements import ScatterElements
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

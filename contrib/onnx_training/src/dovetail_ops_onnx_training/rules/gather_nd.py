@@ -3,7 +3,7 @@
 from typing import Any
 
 from dovetail.op import OperatorError
-from dovetail.ops.scatter_nd import ScatterND
+from dovetail_ops_onnx.scatter_nd import ScatterND
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

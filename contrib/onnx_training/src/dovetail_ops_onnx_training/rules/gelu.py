@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
-from dovetail.ops.erf import Erf
-from dovetail.ops.tanh import Tanh
+from dovetail_ops_onnx.erf import Erf
+from dovetail_ops_onnx.tanh import Tanh
 
 
 def compose(op: Any, inputs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.reduce_mean import ReduceMean
+from dovetail_ops_onnx.reduce_mean import ReduceMean
 
 
 def compose(op: Any, inputs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.reduce_max import ReduceMax
+from dovetail_ops_onnx.reduce_max import ReduceMax
 
 
 def compose(op: Any, inputs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.clip import Clip
+from dovetail_ops_onnx.clip import Clip
 
 
 def compose(op: Any, inputs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.exp import Exp
+from dovetail_ops_onnx.exp import Exp
 from dovetail_ops_onnx_training.rules._axes import softmax_axes
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dovetail.ops.abs import Abs
-from dovetail.ops.sqrt import Sqrt
+from dovetail_ops_onnx.abs import Abs
+from dovetail_ops_onnx.sqrt import Sqrt
 
 
 def compose(op: Any, inputs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.mat_mul import MatMul
+from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx_training.rules._products import turned
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from dovetail.ops.scatter_elements import ScatterElements
+from dovetail_ops_onnx.scatter_elements import ScatterElements
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dovetail.ops.softplus import Softplus
-from dovetail.ops.tanh import Tanh
+from dovetail_ops_onnx.softplus import Softplus
+from dovetail_ops_onnx.tanh import Tanh
 
 
 def compose(op: Any, inputs: Any) -> Any:

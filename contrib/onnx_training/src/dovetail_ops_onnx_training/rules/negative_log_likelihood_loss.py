@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from dovetail.ops.equal import Equal
-from dovetail.ops.gather import Gather
-from dovetail.ops.gather_elements import GatherElements
+from dovetail_ops_onnx.equal import Equal
+from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.gather_elements import GatherElements
 from dovetail_ops_onnx_training.values import ones_like, select
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dovetail.op import OperatorError
-from dovetail.ops.pad import Pad
+from dovetail_ops_onnx.pad import Pad
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from dovetail.ops.equal import Equal
-from dovetail.ops.log import Log
-from dovetail.ops.pow import Pow
+from dovetail_ops_onnx.equal import Equal
+from dovetail_ops_onnx.log import Log
+from dovetail_ops_onnx.pow import Pow
 from dovetail_ops_onnx_training.values import select
 
 

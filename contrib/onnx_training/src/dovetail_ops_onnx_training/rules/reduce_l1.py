@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.sign import Sign
+from dovetail_ops_onnx.sign import Sign
 from dovetail_ops_onnx_training.rules._reductions import kept
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dovetail.ops.log import Log
-from dovetail.ops.reduce_sum import ReduceSum
+from dovetail_ops_onnx.log import Log
+from dovetail_ops_onnx.reduce_sum import ReduceSum
 
 
 def compose(op: Any, inputs: Any) -> Any:

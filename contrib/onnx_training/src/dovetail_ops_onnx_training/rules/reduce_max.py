@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.equal import Equal
+from dovetail_ops_onnx.equal import Equal
 from dovetail_ops_onnx_training.rules._reductions import kept, stretched
 
 

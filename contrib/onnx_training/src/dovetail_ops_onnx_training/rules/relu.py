@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.greater import Greater
+from dovetail_ops_onnx.greater import Greater
 from dovetail_ops_onnx_training.values import select
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dovetail.ops.gather_elements import GatherElements
-from dovetail.ops.scatter_elements import ScatterElements
+from dovetail_ops_onnx.gather_elements import GatherElements
+from dovetail_ops_onnx.scatter_elements import ScatterElements
 from dovetail_ops_onnx_training.rules._places import require
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dovetail.ops.gather_nd import GatherND
-from dovetail.ops.scatter_nd import ScatterND
+from dovetail_ops_onnx.gather_nd import GatherND
+from dovetail_ops_onnx.scatter_nd import ScatterND
 from dovetail_ops_onnx_training.rules._places import require
 
 

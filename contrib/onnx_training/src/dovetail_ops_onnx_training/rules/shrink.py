@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dovetail.ops.greater import Greater
-from dovetail.ops.less import Less
+from dovetail_ops_onnx.greater import Greater
+from dovetail_ops_onnx.less import Less
 from dovetail_ops_onnx_training.values import select
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.cos import Cos
+from dovetail_ops_onnx.cos import Cos
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.cosh import Cosh
+from dovetail_ops_onnx.cosh import Cosh
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.abs import Abs
+from dovetail_ops_onnx.abs import Abs
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.concat import Concat
+from dovetail_ops_onnx.concat import Concat
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

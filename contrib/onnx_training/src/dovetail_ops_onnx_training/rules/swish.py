@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.sigmoid import Sigmoid
+from dovetail_ops_onnx.sigmoid import Sigmoid
 
 
 def compose(op: Any, inputs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.ops.trilu import Trilu
+from dovetail_ops_onnx.trilu import Trilu
 
 
 def derivative(op: Any, inputs: Any, outputs: Any, gradients: Any) -> Any:

@@ -96,7 +96,7 @@ def _device_type(manager: "PluginManager", device: str | None) -> str | None:
 
 
 def _dtype(dtype: str | None) -> str | None:
-    from dovetail.graph import DType
+    from dovetail.graph.dtype import DType
 
     return None if dtype is None else DType.of(dtype).value
 
@@ -147,16 +147,17 @@ def _judge(manager: "PluginManager", device: str | None, dtype: str | None) -> "
     """How classes say that they run; the device's own kernels for standard operators are seen from their files."""
     if device is None:
         return None
-    from dovetail import ops
     from dovetail.cli._kernel_files import device_packages
-    from dovetail.plugins.records import HOST
+    from dovetail.plugins.records import STANDARD_DOMAIN
     from dovetail.plugins.rules import KERNEL, Suitability, claim, languages
 
     packages = [package for package in device_packages(manager.records()) if package.device == device]
-    stems = {operator.stem for operator in ops.find_all()}
+    stems = {operator.stem for operator in manager.operators(STANDARD_DOMAIN)}
 
     def judge(candidate: "Candidate") -> "Suitability":
-        if candidate.plugin == HOST and any(package.kernels(candidate.operator.stem, stems) for package in packages):
+        # Kernel files carry the stems of the standard's operators, as the pack that owns that domain defines them.
+        standard = candidate.owner and not candidate.operator.domain
+        if standard and any(package.kernels(candidate.operator.stem, stems) for package in packages):
             return Suitability((KERNEL,))
         return claim(candidate.operator, languages(device), dtype or "")
 
@@ -164,7 +165,7 @@ def _judge(manager: "PluginManager", device: str | None, dtype: str | None) -> "
 
 
 def _candidate(candidate: "Candidate", suits: Any, lost_by: int | None) -> dict[str, Any]:
-    from dovetail._stand_in import target
+    from dovetail.operators.stand_in import target
     from dovetail.plugins.rules import GRADES, pin_lines
 
     return {

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dovetail.device import Binary, Refusal, TypedNode
-from dovetail.ops.conv import Conv
-from dovetail.spatial import ConvGeometry
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.kernels._reach import Reach
 from dovetail_cpu_numpy.launch import Array, Launch, copy, fill
 from dovetail_cpu_numpy.post_ops import Step
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 __all__ = ["ConvKernel", "Sizes", "Taps", "place", "planar"]
 

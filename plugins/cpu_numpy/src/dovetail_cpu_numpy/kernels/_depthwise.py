@@ -9,11 +9,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.spatial import ConvGeometry
 from dovetail_cpu_numpy.kernel import Call
 from dovetail_cpu_numpy.kernels._conv import ConvKernel, Sizes, Taps, place, planar
 from dovetail_cpu_numpy.kernels._reach import Reach
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy, into
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 __all__ = ["Depthwise"]
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dovetail.device import TypedNode
-from dovetail.spatial import ConvGeometry
 from dovetail_cpu_numpy.kernels._reach import Reach
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy, fill, into
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 __all__ = ["flat", "intermediates", "pool"]
 

@@ -9,10 +9,10 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
-from dovetail.ops.gru import GRU
-from dovetail.ops.lstm import LSTM
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, copy, fill
+from dovetail_ops_onnx.gru import GRU
+from dovetail_ops_onnx.lstm import LSTM
 
 __all__ = ["StepsKernel", "sigmoid"]
 

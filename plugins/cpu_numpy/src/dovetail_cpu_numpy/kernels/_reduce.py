@@ -7,13 +7,13 @@ from functools import partial
 import numpy as np
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
-from dovetail.ops.reduce_max import ReduceMax
-from dovetail.ops.reduce_mean import ReduceMean
-from dovetail.ops.reduce_min import ReduceMin
-from dovetail.ops.reduce_prod import ReduceProd
-from dovetail.ops.reduce_sum import ReduceSum
 from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Launch, constant, into
+from dovetail_ops_onnx.reduce_max import ReduceMax
+from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.reduce_min import ReduceMin
+from dovetail_ops_onnx.reduce_prod import ReduceProd
+from dovetail_ops_onnx.reduce_sum import ReduceSum
 
 __all__ = ["REDUCIBLE", "UfuncReduce"]
 

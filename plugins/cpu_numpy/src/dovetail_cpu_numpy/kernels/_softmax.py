@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 
 from dovetail.device import Refusal, TensorType, TypedNode
-from dovetail.ops.log_softmax import LogSoftmax, LogSoftmax_1
-from dovetail.ops.softmax import Softmax, Softmax_1
 from dovetail_cpu_numpy.kernel import NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, into
+from dovetail_ops_onnx.log_softmax import LogSoftmax, LogSoftmax_1
+from dovetail_ops_onnx.softmax import Softmax, Softmax_1
 
 __all__ = ["SoftmaxKernel", "add_along", "shifted"]
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
-from dovetail.ops.attention import Attention_23, Sizes
 from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, into
+from dovetail_ops_onnx.attention import Attention_23, Sizes
 
 _MASK = 3
 """Mask, past key, past value and lengths come after Q, K and V."""

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from dovetail.device import Refusal, TypedNode
-from dovetail.ops.average_pool import AveragePool
-from dovetail.spatial import ConvGeometry
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.kernels._pool import flat, intermediates, pool
 from dovetail_cpu_numpy.launch import Launch, Spec, into
+from dovetail_ops_onnx.average_pool import AveragePool
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 
 class SeparableSum(NumpyKernel):

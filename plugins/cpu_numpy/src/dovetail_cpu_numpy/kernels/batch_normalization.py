@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.batch_normalization import BatchNormalization, BatchNormalization_7
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Launch, into
+from dovetail_ops_onnx.batch_normalization import BatchNormalization, BatchNormalization_7
 
 
 class ScaleShift(NumpyKernel):

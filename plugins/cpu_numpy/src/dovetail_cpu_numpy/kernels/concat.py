@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from dovetail.ops.concat import Concat
 from dovetail_cpu_numpy.kernel import Call
 from dovetail_cpu_numpy.kernels._movement import StridedCopy
 from dovetail_cpu_numpy.launch import Array
+from dovetail_ops_onnx.concat import Concat
 
 
 class ConcatCopy(StridedCopy):

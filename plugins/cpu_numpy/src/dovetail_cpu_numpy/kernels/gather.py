@@ -7,9 +7,9 @@ import numpy as np
 
 from dovetail.device import Refusal, TypedNode
 from dovetail.errors import InferError
-from dovetail.ops.gather import Gather
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy
+from dovetail_ops_onnx.gather import Gather
 
 _INDEX = np.dtype(np.intp)
 

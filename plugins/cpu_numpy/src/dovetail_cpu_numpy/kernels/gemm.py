@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from dovetail.device import Binary, Refusal, TypedNode
-from dovetail.ops.gemm import Gemm
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, into
 from dovetail_cpu_numpy.post_ops import Step
+from dovetail_ops_onnx.gemm import Gemm
 
 FEW_ROWS = 128
 """Rows of A up to which a constant B is turned beforehand. BLAS takes three times as long from B's transposed view with 2 to 8

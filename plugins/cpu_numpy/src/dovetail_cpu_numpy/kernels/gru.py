@@ -6,10 +6,10 @@ from itertools import repeat
 
 import numpy as np
 
-from dovetail.ops.gru import GRU
 from dovetail_cpu_numpy.kernel import Call
 from dovetail_cpu_numpy.kernels._recurrent import StepsKernel, sigmoid
 from dovetail_cpu_numpy.launch import Array, Launch, constant
+from dovetail_ops_onnx.gru import GRU
 
 
 class Gru(StepsKernel):

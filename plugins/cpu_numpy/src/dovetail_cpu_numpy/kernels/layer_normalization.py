@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.layer_normalization import LayerNormalization
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Launch, Spec, constant, into
+from dovetail_ops_onnx.layer_normalization import LayerNormalization
 
 
 class CentredRows(NumpyKernel):

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.max_pool import MaxPool
-from dovetail.spatial import ConvGeometry
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.kernels._pool import flat, intermediates, pool
 from dovetail_cpu_numpy.launch import Launch, Spec
+from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 
 class SeparableMax(NumpyKernel):

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from dovetail.ops.split import Split
 from dovetail_cpu_numpy.kernel import Call
 from dovetail_cpu_numpy.kernels._movement import StridedCopy
 from dovetail_cpu_numpy.launch import Array
+from dovetail_ops_onnx.split import Split
 
 
 class SplitCopy(StridedCopy):

@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
-from dovetail.ops.reduce_max import ReduceMax
-from dovetail.ops.reduce_min import ReduceMin
 from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, quiet
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._ufunc import NUMBERS
+from dovetail_ops_onnx.reduce_max import ReduceMax
+from dovetail_ops_onnx.reduce_min import ReduceMin
 
 __all__ = ["ExtremeKernel"]
 

@@ -8,7 +8,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dovetail.device import Reason, TypedNode
-from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, Stream
 from dovetail_cpu_onednn.chain import attach
 from dovetail_cpu_onednn.guard import is_tame
@@ -16,6 +15,7 @@ from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, Recipe, R
 from dovetail_cpu_onednn.kernels._conv import padding
 from dovetail_cpu_onednn.layouts import describe
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 __all__ = ["MaximumKernel", "PoolKernel", "whole"]
 

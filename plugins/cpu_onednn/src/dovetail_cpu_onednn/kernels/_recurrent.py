@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import Accepted, DType, Reason, Refusal, TensorType, TypedNode
-from dovetail.ops.gru import GRU
-from dovetail.ops.lstm import LSTM
-from dovetail.ops.rnn import RNN
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc, PrimitiveDesc
 from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.layouts import plain
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.gru import GRU
+from dovetail_ops_onnx.lstm import LSTM
+from dovetail_ops_onnx.rnn import RNN
 
 __all__ = ["BACKWARD", "Array", "Content", "Recurrent", "RecurrentKernel", "Roles", "is_default"]
 

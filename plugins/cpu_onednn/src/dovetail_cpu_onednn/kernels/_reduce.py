@@ -1,14 +1,14 @@
 """Reductions over constant axes."""
 
 from dovetail.device import Reason, TypedNode
-from dovetail.ops.reduce_mean import ReduceMean
-from dovetail.ops.reduce_prod import ReduceProd
-from dovetail.ops.reduce_sum import ReduceSum
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.chain import attach
 from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, given
 from dovetail_cpu_onednn.layouts import plain
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.reduce_prod import ReduceProd
+from dovetail_ops_onnx.reduce_sum import ReduceSum
 
 __all__ = ["ReductionKernel"]
 

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import Reason, TensorType, TypedNode
-from dovetail.ops.resize import Resize, Resize_10
-from dovetail.ops.upsample import Upsample
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
 from dovetail_cpu_onednn.chain import attach
 from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, given
 from dovetail_cpu_onednn.layouts import describe
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.resize import Resize, Resize_10
+from dovetail_ops_onnx.upsample import Upsample
 
 __all__ = ["ResamplingKernel"]
 

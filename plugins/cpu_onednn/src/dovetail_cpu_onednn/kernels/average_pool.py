@@ -1,11 +1,11 @@
 """AveragePool: oneDNN's pooling."""
 
 from dovetail.device import Reason, TypedNode
-from dovetail.ops.average_pool import AveragePool
-from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.binding import Alg
 from dovetail_cpu_onednn.kernel import Refused, given
 from dovetail_cpu_onednn.kernels._pool import PoolKernel
+from dovetail_ops_onnx.average_pool import AveragePool
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 
 class Pooling(PoolKernel):

@@ -1,12 +1,12 @@
 """BatchNormalization of inference: oneDNN's batch normalisation."""
 
 from dovetail.device import Reason, TypedNode
-from dovetail.ops.batch_normalization import BatchNormalization
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, Flag
 from dovetail_cpu_onednn.chain import attach
 from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, given
 from dovetail_cpu_onednn.layouts import describe, plain
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.batch_normalization import BatchNormalization
 
 
 class BatchNorm(AnyLayoutKernel):

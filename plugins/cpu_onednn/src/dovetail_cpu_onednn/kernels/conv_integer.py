@@ -1,7 +1,6 @@
 """ConvInteger: oneDNN's convolution of 8-bit numbers with int32 sums."""
 
 from dovetail.device import DType, Reason, TensorType, TypedNode
-from dovetail.ops.conv_integer import ConvInteger
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
 from dovetail_cpu_onednn.int8 import INT8, require_int8
 from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given
@@ -9,6 +8,7 @@ from dovetail_cpu_onednn.kernels._conv import padding, weights_of
 from dovetail_cpu_onednn.kernels._integer import constant_weights, zero_point
 from dovetail_cpu_onednn.layouts import describe, undecided
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.conv_integer import ConvInteger
 
 
 class IntegerConvolution(PrimitiveKernel):

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.binding import Alg
 from dovetail_cpu_onednn.kernels._conv import ConvKernel
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 
 class Deconvolution(ConvKernel):

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from dovetail.device import TypedNode
-from dovetail.ops.depth_to_space import DepthToSpace
 from dovetail_cpu_onednn.bound import Array
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
+from dovetail_ops_onnx.depth_to_space import DepthToSpace
 
 
 class Blocks(StridedCopy):

@@ -7,9 +7,9 @@ import numpy as np
 
 from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
 from dovetail.errors import InferError
-from dovetail.ops.gather import Gather
 from dovetail_cpu_onednn.bound import Array, BoundKernel, Call
 from dovetail_cpu_onednn.kernel import given
+from dovetail_ops_onnx.gather import Gather
 
 _INDEX = np.dtype(np.intp)
 

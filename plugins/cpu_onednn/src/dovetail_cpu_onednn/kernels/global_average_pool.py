@@ -1,9 +1,9 @@
 """GlobalAveragePool: oneDNN's pooling with a window as large as the input."""
 
 from dovetail.device import TypedNode
-from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.binding import Alg
 from dovetail_cpu_onednn.kernels._pool import PoolKernel, whole
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 
 class Pooling(PoolKernel):

@@ -1,8 +1,8 @@
 """GlobalMaxPool: oneDNN's pooling with a window as large as the input."""
 
 from dovetail.device import TypedNode
-from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.kernels._pool import MaximumKernel, whole
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 
 class Pooling(MaximumKernel):

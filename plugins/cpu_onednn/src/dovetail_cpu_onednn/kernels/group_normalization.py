@@ -1,9 +1,9 @@
 """GroupNormalization: oneDNN's layer normalisation and binary primitive."""
 
 from dovetail.device import TypedNode
-from dovetail.ops.group_normalization import GroupNormalization, GroupNormalization_18
 from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, given
 from dovetail_cpu_onednn.kernels._group_norm import group_norm
+from dovetail_ops_onnx.group_normalization import GroupNormalization, GroupNormalization_18
 
 
 class GroupNorm(PrimitiveKernel):

@@ -3,11 +3,11 @@
 import numpy as np
 
 from dovetail.device import Reason
-from dovetail.ops.gru import GRU
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, PrimitiveDesc
 from dovetail_cpu_onednn.kernel import Refused
 from dovetail_cpu_onednn.kernels._recurrent import Array, Recurrent, RecurrentKernel, Roles, is_default
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.gru import GRU
 
 
 class GatedUnit(RecurrentKernel):

@@ -1,9 +1,9 @@
 """InstanceNormalization: oneDNN's layer normalisation and binary primitive."""
 
 from dovetail.device import TypedNode
-from dovetail.ops.instance_normalization import InstanceNormalization
 from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, given
 from dovetail_cpu_onednn.kernels._group_norm import group_norm
+from dovetail_ops_onnx.instance_normalization import InstanceNormalization
 
 
 class InstanceNorm(PrimitiveKernel):

@@ -1,11 +1,11 @@
 """LRN: oneDNN's local response normalisation across channels."""
 
 from dovetail.device import Reason, TypedNode
-from dovetail.ops.lrn import LRN
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
 from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, Stage, given
 from dovetail_cpu_onednn.layouts import describe
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.lrn import LRN
 
 
 class ResponseNormalization(AnyLayoutKernel):

@@ -3,11 +3,11 @@
 from functools import partial
 
 from dovetail.device import Reason, TypedNode
-from dovetail.ops.lstm import LSTM
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, PrimitiveDesc
 from dovetail_cpu_onednn.kernel import Refused, given, value_of
 from dovetail_cpu_onednn.kernels._recurrent import Content, Recurrent, RecurrentKernel, Roles, is_default
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.lstm import LSTM
 
 PEEPHOLE = 7
 

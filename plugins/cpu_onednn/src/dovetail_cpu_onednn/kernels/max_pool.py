@@ -1,10 +1,10 @@
 """MaxPool without indices: oneDNN's pooling."""
 
 from dovetail.device import DType, TypedNode
-from dovetail.ops.max_pool import MaxPool
-from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.kernel import LOW, given
 from dovetail_cpu_onednn.kernels._pool import MaximumKernel
+from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 
 class Pooling(MaximumKernel):

@@ -1,12 +1,12 @@
 """ReduceMean: over all spatial axes pooling, which takes any layout; over others oneDNN's reduction."""
 
 from dovetail.device import Reason, TypedNode
-from dovetail.ops.reduce_mean import ReduceMean
-from dovetail.spatial import ConvGeometry
 from dovetail_cpu_onednn.binding import Alg
 from dovetail_cpu_onednn.kernel import Refused, given
 from dovetail_cpu_onednn.kernels._pool import PoolKernel, whole
 from dovetail_cpu_onednn.kernels._reduce import ReductionKernel
+from dovetail_ops_onnx.reduce_mean import ReduceMean
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 
 class SpatialMean(PoolKernel):

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from dovetail.device import TypedNode
-from dovetail.ops.space_to_depth import SpaceToDepth
 from dovetail_cpu_onednn.bound import Array
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
+from dovetail_ops_onnx.space_to_depth import SpaceToDepth
 
 
 class Blocks(StridedCopy):

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable
 
 from dovetail.device import Reason, TypedNode
-from dovetail.ops.transpose import Transpose
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.bound import Array
 from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.layouts import number_of, plain, plain_strides
 from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.transpose import Transpose
 
 
 class Permutation(PrimitiveKernel):

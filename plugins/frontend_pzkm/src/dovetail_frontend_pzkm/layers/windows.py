@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dovetail.frontend import FormatError
-from dovetail.spatial import conv_geometry, conv_transpose_geometry
 from dovetail_frontend_pzkm.scope import Scope, Value
+from dovetail_ops_onnx.spatial import conv_geometry, conv_transpose_geometry
 
 __all__ = ["LAYERS"]
 

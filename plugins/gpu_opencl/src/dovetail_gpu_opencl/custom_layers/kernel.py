@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from dovetail.device import (
     PLAIN,
+    AbstractOperator,
     LayerConfig,
     Layout,
     OpaqueOperator,
-    Operator,
     Reason,
     Refusal,
     TensorType,
@@ -21,7 +21,7 @@ from dovetail.device import (
     node_context,
 )
 from dovetail.errors import OperatorError, UsageError
-from dovetail.formula import dimensions
+from dovetail.op import dimensions
 from dovetail_gpu_opencl.custom_layers.registry import Layers
 from dovetail_gpu_opencl.custom_layers.spec import DataArgument, Layer, TensorArgument
 from dovetail_gpu_opencl.custom_layers.text import ORDERS, TensorText, assemble
@@ -274,12 +274,12 @@ class _Bound:
         return constants[found[0]]
 
 
-def attributes_of(op: Operator) -> Mapping[str, Any]:
+def attributes_of(op: AbstractOperator) -> Mapping[str, Any]:
     """The attributes of an operator by name, as a model gives them where no class defines it."""
     return op.raw if isinstance(op, OpaqueOperator) else {name: getattr(op, name) for name in op.attributes}
 
 
-def _port_names(op: Operator) -> Sequence[str]:
+def _port_names(op: AbstractOperator) -> Sequence[str]:
     known = op.known if isinstance(op, OpaqueOperator) else op
     return [port.name for port in known.inputs] if known is not None and known.inputs else [""]
 

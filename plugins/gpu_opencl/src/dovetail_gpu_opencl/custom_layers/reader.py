@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dovetail.errors import FormatError, UsageError, did_you_mean
-from dovetail.formula import Formula
 from dovetail.frontend import printable
+from dovetail.op import Formula
 from dovetail_gpu_opencl.custom_layers.markup import Element, malformed, parse
 from dovetail_gpu_opencl.custom_layers.sources import Origin
 from dovetail_gpu_opencl.custom_layers.spec import Argument, DataArgument, Define, Layer, Size, TensorArgument, WorkSizes

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dovetail.formula import Formula
+from dovetail.op import Formula
 
 __all__ = ["Argument", "DataArgument", "Define", "Layer", "Size", "TensorArgument", "WorkSizes"]
 

@@ -1,12 +1,12 @@
 """ArgMax and ArgMin."""
 
 from dovetail.device import TypedNode
-from dovetail.ops.arg_max import ArgMax
-from dovetail.ops.arg_min import ArgMin
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._axis import NUMBERS, Lines, value_type
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
 from dovetail_gpu_opencl.source import assemble, storage
+from dovetail_ops_onnx.arg_max import ArgMax
+from dovetail_ops_onnx.arg_min import ArgMin
 
 __all__ = ["Arg"]
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from dovetail.device import TypedNode
-from dovetail.ops.depth_to_space import DepthToSpace
-from dovetail.ops.space_to_depth import SpaceToDepth
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
+from dovetail_ops_onnx.depth_to_space import DepthToSpace
+from dovetail_ops_onnx.space_to_depth import SpaceToDepth
 
 __all__ = ["Blocks"]
 

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.conv import Conv
-from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Read, Write
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 __all__ = ["ConvKernel", "constant_weights", "geometry", "has_bias", "problem_key", "sizes", "wide"]
 

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TensorType, TypedNode
-from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, ONE, Lines, Places, Ports, Result, given, read, result_of
 from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, channels_last, is_sparse
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write
 from dovetail_gpu_opencl.source import C_TYPES, assemble
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 __all__ = ["SPARSE", "IntegerConvDirect", "IntegerConvRows", "row_defines", "windows_configurations", "windows_launches"]
 

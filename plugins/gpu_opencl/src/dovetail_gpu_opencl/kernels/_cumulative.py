@@ -3,13 +3,13 @@
 import numpy as np
 
 from dovetail.device import TypedNode
-from dovetail.ops.cum_prod import CumProd
-from dovetail.ops.cum_sum import CumSum
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS, Lines
 from dovetail_gpu_opencl.launch import Argument, Constant, Fault, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
+from dovetail_ops_onnx.cum_prod import CumProd
+from dovetail_ops_onnx.cum_sum import CumSum
 
 __all__ = ["Cumulative"]
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail.device import DType, TensorType, TypedNode
-from dovetail.ops.layer_normalization import LayerNormalization
-from dovetail.ops.rms_normalization import RMSNormalization
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scalar, Write, ints
 from dovetail_gpu_opencl.source import accumulator, assemble, storage
+from dovetail_ops_onnx.layer_normalization import LayerNormalization
+from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
 __all__ = ["NormalizeChannels", "NormalizeLines", "NormalizeSuffix"]
 

@@ -3,15 +3,15 @@
 from abc import abstractmethod
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.average_pool import AveragePool
-from dovetail.ops.lp_pool import LpPool
-from dovetail.ops.max_pool import MaxPool
-from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.source import accumulator, assemble, storage
+from dovetail_ops_onnx.average_pool import AveragePool
+from dovetail_ops_onnx.lp_pool import LpPool
+from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 __all__ = ["PoolDirect", "geometry"]
 

@@ -14,21 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import (
-    PLAIN,
-    DType,
-    LayerConfig,
-    Quantized,
-    QuantizedStep,
-    Reason,
-    Refusal,
-    Scaling,
-    TypedNode,
-)
+from dovetail.device import PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail.op import Operator
-from dovetail.ops.conv import Conv
-from dovetail.ops.gemm import Gemm
-from dovetail.ops.mat_mul import MatMul
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv_integer import SPARSE, row_defines, windows_configurations, windows_launches
@@ -38,8 +25,12 @@ from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.quantized import WHOLE, Steps, Unfit, given, relus_before, stored_bounds
 from dovetail_gpu_opencl.source import C_TYPES, assemble, vector_at
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
-__all__ = ["QUANTIZED"]
+__all__ = ["QuantizedConv", "QuantizedElementwise", "QuantizedMatMul"]
 
 
 class QuantizedKernel(CLKernel):
@@ -58,6 +49,9 @@ class QuantizedKernel(CLKernel):
     @abstractmethod
     def parts(self, node: TypedNode) -> object:
         """What launches are made of. Raises `Unfit`."""
+
+    def chain(self, node: TypedNode) -> tuple[str, ...]:
+        return self.op(node).chain
 
     def op(self, node: TypedNode) -> Quantized:
         """The operator."""
@@ -350,6 +344,3 @@ class QuantizedElementwise(QuantizedKernel):
         work, local = spread(ceil_div(size, run), self.caps, 1 if self.caps.kind == "CPU" else 128)
         arguments = (Write(node.node.outputs[0]), *ints(size), *steps.arguments)
         return (Launch("quantized_elementwise.cl", source, self.name, arguments, work, local, self.caps.exact_options),)
-
-
-QUANTIZED: tuple[CLKernel, ...] = (QuantizedConv(), QuantizedMatMul(), QuantizedElementwise())

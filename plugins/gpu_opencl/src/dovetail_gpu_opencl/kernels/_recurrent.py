@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from dovetail.device import DType, TypedNode, padded
-from dovetail.ops.gru import GRU
-from dovetail.ops.lstm import LSTM
-from dovetail.ops.rnn import RNN
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, group_size, spread
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write, ints
 from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, literal, storage
+from dovetail_ops_onnx.gru import GRU
+from dovetail_ops_onnx.lstm import LSTM
+from dovetail_ops_onnx.rnn import RNN
 
 __all__ = ["Recurrence"]
 

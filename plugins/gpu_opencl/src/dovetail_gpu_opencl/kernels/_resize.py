@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import DType, Reason, Refusal, TypedNode, padded
-from dovetail.ops.resize import Resize, Resize_10
-from dovetail.ops.upsample import Upsample
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble, storage
+from dovetail_ops_onnx.resize import Resize, Resize_10
+from dovetail_ops_onnx.upsample import Upsample
 
 __all__ = ["RESIZE"]
 

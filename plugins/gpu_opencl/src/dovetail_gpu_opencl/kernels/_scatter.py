@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from dovetail.device import DType, Refusal, TypedNode
-from dovetail.ops.scatter_elements import ScatterElements
-from dovetail.ops.scatter_nd import ScatterND
 from dovetail_gpu_opencl.kernel import CLKernel, check_types, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Constant, Fault, Launch, Read, Scratch, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble, storage
+from dovetail_ops_onnx.scatter_elements import ScatterElements
+from dovetail_ops_onnx.scatter_nd import ScatterND
 
 __all__ = ["Plan", "Scatter"]
 

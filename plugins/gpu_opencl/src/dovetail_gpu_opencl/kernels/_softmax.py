@@ -1,14 +1,14 @@
 """Softmax and LogSoftmax."""
 
 from dovetail.device import TypedNode
-from dovetail.ops.log_softmax import LogSoftmax, LogSoftmax_1
-from dovetail.ops.softmax import Softmax, Softmax_1
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.kernels._rows import row_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.source import accumulator, assemble, storage
+from dovetail_ops_onnx.log_softmax import LogSoftmax, LogSoftmax_1
+from dovetail_ops_onnx.softmax import Softmax, Softmax_1
 
 __all__ = ["SoftmaxRows"]
 

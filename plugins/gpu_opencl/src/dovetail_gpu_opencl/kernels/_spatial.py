@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.launch import Scalar, ints
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 __all__ = ["MAX_SPATIAL", "WINDOW", "interior", "named", "spatial_arguments", "spatial_defines"]
 

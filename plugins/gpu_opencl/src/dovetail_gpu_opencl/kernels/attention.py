@@ -1,11 +1,11 @@
 """Attention in one kernel: by blocks in local memory on GPUs, by rows in private memory on CPUs."""
 
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
-from dovetail.ops.attention import Attention_23, Sizes
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div, round_up
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
 from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, literal, storage
+from dovetail_ops_onnx.attention import Attention_23, Sizes
 
 __all__ = ["KERNELS"]
 

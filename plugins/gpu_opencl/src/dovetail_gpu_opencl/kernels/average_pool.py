@@ -1,8 +1,8 @@
 """AveragePool."""
 
 from dovetail.device import TypedNode
-from dovetail.ops.average_pool import AveragePool
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry
+from dovetail_ops_onnx.average_pool import AveragePool
 
 __all__ = ["KERNELS"]
 

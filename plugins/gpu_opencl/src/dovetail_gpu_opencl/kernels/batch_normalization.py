@@ -3,11 +3,11 @@
 import math
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
-from dovetail.ops.batch_normalization import BatchNormalization, BatchNormalization_7
 from dovetail_gpu_opencl.elementwise import elementwise_launch, vector_width
 from dovetail_gpu_opencl.kernel import CLKernel, group_size
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
+from dovetail_ops_onnx.batch_normalization import BatchNormalization, BatchNormalization_7
 
 __all__ = ["KERNELS"]
 

@@ -1,8 +1,8 @@
 """BitShift: by the width or more, or by a negative number of places, all bits are moved out."""
 
 from dovetail.device import TypedNode
-from dovetail.ops.bit_shift import BitShift
 from dovetail_gpu_opencl.elementwise import Expression
+from dovetail_ops_onnx.bit_shift import BitShift
 
 __all__ = ["KERNELS"]
 

@@ -6,10 +6,10 @@ Integers of 4 and 2 bits keep the low bits. Floats of 8 bits saturate unless the
 from typing import ClassVar
 
 from dovetail.device import DType, TypedNode
-from dovetail.ops.cast import Cast
 from dovetail_gpu_opencl.elementwise import Expression
 from dovetail_gpu_opencl.narrow import VALUES, largest
 from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES
+from dovetail_ops_onnx.cast import Cast
 
 __all__ = ["KERNELS"]
 

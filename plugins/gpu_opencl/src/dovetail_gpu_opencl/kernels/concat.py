@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from dovetail.device import TypedNode
-from dovetail.ops.concat import Concat
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
+from dovetail_ops_onnx.concat import Concat
 
 __all__ = ["KERNELS"]
 

@@ -5,14 +5,14 @@ import math
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.conv_transpose import ConvTranspose
-from dovetail.spatial import ConvGeometry
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv import has_bias
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_arguments
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import accumulator, assemble, storage
+from dovetail_ops_onnx.conv_transpose import ConvTranspose
+from dovetail_ops_onnx.spatial import ConvGeometry
 
 __all__ = ["KERNELS"]
 

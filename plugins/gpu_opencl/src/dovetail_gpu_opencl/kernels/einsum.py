@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
-from dovetail.ops.einsum import Einsum
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.source import accumulator, assemble, storage
+from dovetail_ops_onnx.einsum import Einsum
 
 __all__ = ["KERNELS"]
 

@@ -3,11 +3,11 @@
 import numpy as np
 
 from dovetail.device import TypedNode
-from dovetail.ops.eye_like import EyeLike
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Constant, Launch, Write
 from dovetail_gpu_opencl.source import MOVABLE, assemble
+from dovetail_ops_onnx.eye_like import EyeLike
 
 __all__ = ["KERNELS"]
 

@@ -3,11 +3,11 @@
 import math
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
-from dovetail.ops.gather import Gather
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Fault, Launch, Read, Write
 from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble
+from dovetail_ops_onnx.gather import Gather
 
 __all__ = ["KERNELS"]
 

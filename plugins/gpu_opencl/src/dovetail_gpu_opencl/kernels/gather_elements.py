@@ -3,12 +3,12 @@
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.gather_elements import GatherElements
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Constant, Fault, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble
+from dovetail_ops_onnx.gather_elements import GatherElements
 
 __all__ = ["KERNELS"]
 

@@ -5,12 +5,12 @@ import math
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.gather_nd import GatherND
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Constant, Fault, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import MOVABLE, assemble
+from dovetail_ops_onnx.gather_nd import GatherND
 
 __all__ = ["KERNELS"]
 

@@ -1,9 +1,9 @@
 """Gemm: C and the factors alpha and beta are the first post-ops."""
 
 from dovetail.device import Eltwise, PostOp, Refusal, Sum, TensorType, TypedNode
-from dovetail.ops.gemm import Gemm
 from dovetail_gpu_opencl.kernels._gemm import GemmDirect, GemmRows, Matrix, Product
 from dovetail_gpu_opencl.kernels._gemm_tiled import GemmTiled
+from dovetail_ops_onnx.gemm import Gemm
 
 __all__ = ["KERNELS"]
 

@@ -1,8 +1,8 @@
 """GlobalLpPool."""
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.global_lp_pool import GlobalLpPool
 from dovetail_gpu_opencl.kernels._reduce import GlobalPool
+from dovetail_ops_onnx.global_lp_pool import GlobalLpPool
 
 __all__ = ["KERNELS"]
 

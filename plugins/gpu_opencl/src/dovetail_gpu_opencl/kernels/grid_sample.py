@@ -4,11 +4,11 @@ import math
 from typing import ClassVar
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
-from dovetail.ops.grid_sample import GridSample
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, spread
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, assemble, storage
+from dovetail_ops_onnx.grid_sample import GridSample
 
 __all__ = ["KERNELS"]
 

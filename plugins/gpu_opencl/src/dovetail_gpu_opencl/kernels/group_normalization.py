@@ -1,8 +1,8 @@
 """GroupNormalization."""
 
 from dovetail.device import TypedNode
-from dovetail.ops.group_normalization import GroupNormalization, GroupNormalization_18
 from dovetail_gpu_opencl.kernels._normalize import NormalizeChannels
+from dovetail_ops_onnx.group_normalization import GroupNormalization, GroupNormalization_18
 
 __all__ = ["KERNELS"]
 

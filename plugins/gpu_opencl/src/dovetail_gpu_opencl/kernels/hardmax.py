@@ -1,11 +1,11 @@
 """Hardmax."""
 
 from dovetail.device import TypedNode
-from dovetail.ops.hardmax import Hardmax, Hardmax_1
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._axis import Lines, value_type
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
 from dovetail_gpu_opencl.source import assemble, storage
+from dovetail_ops_onnx.hardmax import Hardmax, Hardmax_1
 
 __all__ = ["KERNELS"]
 

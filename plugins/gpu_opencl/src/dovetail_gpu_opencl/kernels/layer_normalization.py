@@ -1,7 +1,6 @@
 """LayerNormalization."""
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.layer_normalization import LayerNormalization
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._axis import Lines
@@ -9,6 +8,7 @@ from dovetail_gpu_opencl.kernels._normalize import NormalizeSuffix
 from dovetail_gpu_opencl.kernels._rows import row_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
+from dovetail_ops_onnx.layer_normalization import LayerNormalization
 
 __all__ = ["KERNELS"]
 

@@ -1,9 +1,9 @@
 """LpNormalization."""
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.lp_normalization import LpNormalization
 from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.kernels._normalize import NormalizeLines
+from dovetail_ops_onnx.lp_normalization import LpNormalization
 
 __all__ = ["KERNELS"]
 

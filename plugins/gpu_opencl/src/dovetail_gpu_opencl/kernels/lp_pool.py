@@ -1,8 +1,8 @@
 """LpPool."""
 
 from dovetail.device import TypedNode
-from dovetail.ops.lp_pool import LpPool
 from dovetail_gpu_opencl.kernels._pool import PoolDirect
+from dovetail_ops_onnx.lp_pool import LpPool
 
 __all__ = ["KERNELS"]
 

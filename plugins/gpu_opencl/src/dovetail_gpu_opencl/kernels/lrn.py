@@ -3,11 +3,11 @@
 import math
 
 from dovetail.device import TypedNode
-from dovetail.ops.lrn import LRN
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
+from dovetail_ops_onnx.lrn import LRN
 
 __all__ = ["KERNELS"]
 

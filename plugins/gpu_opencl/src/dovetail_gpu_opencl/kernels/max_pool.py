@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
-from dovetail.ops.max_pool import MaxPool
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
@@ -13,6 +12,7 @@ from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry
 from dovetail_gpu_opencl.kernels._spatial import WINDOW, interior, named, spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
+from dovetail_ops_onnx.max_pool import MaxPool
 
 __all__ = ["KERNELS"]
 

@@ -1,8 +1,8 @@
 """Mod: with the sign of B, or with that of A with `fmod`; the remainder of a division of integers by 0 is 0."""
 
 from dovetail.device import TypedNode
-from dovetail.ops.mod import Mod
 from dovetail_gpu_opencl.elementwise import Expression
+from dovetail_ops_onnx.mod import Mod
 
 __all__ = ["KERNELS"]
 

@@ -3,10 +3,10 @@
 import math
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
-from dovetail.ops.negative_log_likelihood_loss import NegativeLogLikelihoodLoss
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, group_size, spread
 from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
+from dovetail_ops_onnx.negative_log_likelihood_loss import NegativeLogLikelihoodLoss
 
 __all__ = ["KERNELS"]
 

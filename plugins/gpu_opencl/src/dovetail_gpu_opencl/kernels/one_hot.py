@@ -3,11 +3,11 @@
 import math
 
 from dovetail.device import TypedNode
-from dovetail.ops.one_hot import OneHot
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import MOVABLE, assemble, storage
+from dovetail_ops_onnx.one_hot import OneHot
 
 __all__ = ["KERNELS"]
 

@@ -5,12 +5,12 @@ import re
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.pad import Pad, Pad_2
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
 from dovetail_gpu_opencl.source import MOVABLE, assemble
+from dovetail_ops_onnx.pad import Pad, Pad_2
 
 __all__ = ["KERNELS"]
 

@@ -3,11 +3,11 @@
 import math
 
 from dovetail.device import TypedNode
-from dovetail.ops.reverse_sequence import ReverseSequence
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import MOVABLE, assemble
+from dovetail_ops_onnx.reverse_sequence import ReverseSequence
 
 __all__ = ["KERNELS"]
 

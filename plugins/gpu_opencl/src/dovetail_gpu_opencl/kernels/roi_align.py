@@ -1,10 +1,10 @@
 """RoiAlign."""
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
-from dovetail.ops.roi_align import RoiAlign_10
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, spread
 from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
+from dovetail_ops_onnx.roi_align import RoiAlign_10
 
 __all__ = ["KERNELS"]
 

@@ -3,9 +3,9 @@
 import math
 
 from dovetail.device import TypedNode
-from dovetail.ops.scatter_elements import ScatterElements
 from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.kernels._scatter import Plan, Scatter
+from dovetail_ops_onnx.scatter_elements import ScatterElements
 
 __all__ = ["KERNELS"]
 

@@ -3,11 +3,11 @@
 import math
 
 from dovetail.device import TypedNode
-from dovetail.ops.tensor_scatter import TensorScatter
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.source import MOVABLE, assemble
+from dovetail_ops_onnx.tensor_scatter import TensorScatter
 
 __all__ = ["KERNELS"]
 

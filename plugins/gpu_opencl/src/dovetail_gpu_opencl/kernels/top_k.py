@@ -3,11 +3,11 @@
 from abc import abstractmethod
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail.ops.top_k import TopK
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS, Lines, value_type
 from dovetail_gpu_opencl.launch import Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.source import assemble, storage
+from dovetail_ops_onnx.top_k import TopK
 
 __all__ = ["KERNELS"]
 

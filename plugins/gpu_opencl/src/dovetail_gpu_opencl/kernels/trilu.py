@@ -1,11 +1,11 @@
 """Trilu."""
 
 from dovetail.device import TypedNode
-from dovetail.ops.trilu import Trilu
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.source import MOVABLE, assemble
+from dovetail_ops_onnx.trilu import Trilu
 
 __all__ = ["KERNELS"]
 

@@ -1,0 +1,154 @@
+"""The contract between the core and a device: its description, the device, executables and requests."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dovetail.devices.memory import MemoryPlan
+from dovetail.devices.refusals import Accepted, Refusal
+from dovetail.devices.typed_node import LayerConfig, TypedNode
+from dovetail.errors import UsageError
+from dovetail.graph.graph import Graph
+from dovetail.graph.layout import PLAIN
+
+__all__ = ["Device", "DeviceInfo", "Executable", "ExecutableRequest", "NodeReport", "Unavailable"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """One device that can be opened.
+
+    `name` is what users type (`OPENCL.1`), `type` the part before the dot, `kind` one of CPU, GPU, NPU, ACCELERATOR.
+    `priority` orders devices for AUTO, the greatest first. `details` are shown by `dovetail devices`.
+    """
+
+    name: str
+    type: str
+    kind: str
+    full_name: str
+    priority: int = 0
+    details: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """Returned by a device plugin whose hardware or driver is not there: why, and what to do."""
+
+    reason: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What a compiled graph says of one node: which kernel of which package runs it, and which refused.
+
+    `origins` are the model's nodes that were merged into it. `from_operator` is true when the kernel is the operator's own
+    (its reference, or a kernel source in its class) and not one of the device package.
+    """
+
+    name: str
+    op: str
+    kernel: str
+    from_operator: bool = False
+    post_ops: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    refusals: tuple[tuple[str, Refusal], ...] = ()
+
+
+class ExecutableRequest(ABC):
+    """The state of one inference on one device: its buffers and bound launches. Used by one thread at a time."""
+
+    @abstractmethod
+    def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+        """Run with C-contiguous arrays of exactly the compiled types, in the order of the graph's inputs.
+
+        Returns arrays in the order of the graph's outputs; they are valid until the next run of this request, and may be
+        overwritten by it. Inputs are only read. Zero-size arrays are allowed.
+        """
+
+    def close(self) -> None:  # noqa: B027  # optional to override: most requests own nothing but memory
+        """Free what the request holds."""
+
+
+class Executable(ABC):
+    """A graph compiled for one device; shared by threads. Requests made from it run independently of each other."""
+
+    reports: tuple[NodeReport, ...]
+    """One for each node that runs, in execution order."""
+    memory: MemoryPlan
+    """The plan of intermediate values; `memory.peak` bytes for each request, constants not counted."""
+
+    @abstractmethod
+    def create_request(self) -> ExecutableRequest:
+        """A new request with buffers of its own."""
+
+    def reproduce(self, node: str, inputs: Sequence[NDArray[Any]], folder: Path) -> Path:
+        """Write the kernels of one node into an empty folder, as a program that runs alone and checks itself; returns its path.
+
+        `inputs` are those of the graph, from which the node's real inputs are computed. Raises `UsageError` where the node has
+        no kernel, or the device writes no programs, which is the default.
+        """
+        raise UsageError(f"the device that runs node {node!r} writes no programs for single nodes")
+
+    def close(self) -> None:  # noqa: B027  # optional to override
+        """Free what the executable holds. Requests must not be used afterwards."""
+
+
+class Device(ABC):
+    """An opened device. Methods may be called from any thread."""
+
+    info: DeviceInfo
+
+    def configured(self, options: Mapping[str, Any]) -> "Device":
+        """This device under the properties of one compilation, which then asks and compiles on what is returned.
+
+        For devices whose answers depend on properties; what is returned shares whatever is costly with this one, which closes
+        it. Raises `UnknownOption` for a property that the device does not have, `UsageError` for one that makes no sense. The
+        default is the device itself.
+        """
+        return self
+
+    def prescribes(self, domain: str, op_type: str) -> bool:
+        """Whether the user gave this device a kernel of their own for operators of this name. The default is no.
+
+        No pass merges, expands or rewrites such nodes where the kernel accepts them. No operator class need define them: then
+        the output types are those that the model declares.
+        """
+        return False
+
+    @abstractmethod
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        """Whether the device runs this node as it is, its post-ops included. Called while planning; must not allocate.
+
+        The fusion pass grows a node's chain one post-op at a time and asks again: a refusal ends the chain there.
+        """
+
+    def lower(self, graph: Graph) -> Graph:
+        """The device's own pass over its part of a model, after fusion and before layouts. The default changes nothing.
+
+        For what is the device's affair alone, such as the data types in which it computes. Inputs and outputs keep their order
+        and types. New nodes may have operators that only this device knows; it accepts every node of the result.
+        """
+        return graph
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        """The layouts in which the device takes a node that it accepted, the best first. The default is everything plain.
+
+        The layout pass picks one for each node so that the fewest bytes are reordered. The graph that `compile` gets has the
+        layout of every value in its types, and a `Reorder` node wherever a value is needed in another one.
+        """
+        return (LayerConfig.uniform(node, PLAIN),)
+
+    @abstractmethod
+    def compile(self, graph: Graph, options: Mapping[str, Any]) -> Executable:
+        """Compile a graph in schedule order, all of whose nodes `supports` accepted and whose types are all static.
+
+        Raises `CompileError` naming the node. An unknown option is an error that lists those known.
+        """
+
+    def close(self) -> None:  # noqa: B027  # optional to override
+        """Release the device."""

@@ -1,0 +1,98 @@
+"""Kernels of a device: ordered lists, the choice among them, and the table of a package's kernel modules."""
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, ClassVar, Generic, TypeVar
+
+from dovetail.devices.refusals import Accepted, Reason, Refusal
+from dovetail.devices.typed_node import TypedNode
+from dovetail.errors import PluginError
+from dovetail.graph.graph import AbstractOperator
+
+__all__ = ["REFERENCE_KERNEL", "Choice", "Kernel", "KernelTable", "choose"]
+
+REFERENCE_KERNEL = "ref"
+"""The name of the kernel that runs an operator's NumPy reference, in reports."""
+
+
+class Kernel(ABC):
+    """One way to run an operator on a device. Subclasses add what their device needs to prepare and launch it."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        """Whether this kernel runs the node as it is, its post-ops included."""
+
+    def chain(self, node: TypedNode) -> tuple[str, ...]:
+        """The names of the steps after the operator, as reports list them: those of the post-ops."""
+        return tuple(str(getattr(p, "algorithm", p.kind)) for p in node.post_ops)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
+
+K = TypeVar("K", bound=Kernel)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[K]):
+    """The kernel that was chosen, why those before it in the list were not, and what it calls itself on this node."""
+
+    kernel: K
+    refusals: tuple[tuple[str, Refusal], ...] = ()
+    label: str = ""
+
+
+def choose(kernels: Sequence[K], node: TypedNode) -> Choice[K] | Refusal:
+    """The first kernel of an ordered list that accepts the node.
+
+    When none does: the refusal of the last one with a reason other than OPERATOR, else of the last, else OPERATOR.
+    """
+    refusals: list[tuple[str, Refusal]] = []
+    for kernel in kernels:
+        answer = kernel.supports(node)
+        if isinstance(answer, Accepted):
+            return Choice(kernel, tuple(refusals), answer.kernel)
+        refusals.append((kernel.name, answer))
+    telling = [refusal for _, refusal in refusals if refusal.reason is not Reason.OPERATOR]
+    return telling[-1] if telling else Refusal(Reason.OPERATOR, node.op.key)
+
+
+class KernelTable(Generic[K]):
+    """The kernels of a device package by operator, loaded on first use.
+
+    `<package>/<stem>.py` holds `KERNELS`, an ordered sequence, for operators that one of the packages `defined_in` defines: a
+    class of the same name from elsewhere may mean something else. For operators of another package, such as an op pack, the
+    module is `<package>/<their package>/<stem>.py`.
+    """
+
+    def __init__(self, package: str, defined_in: Sequence[str]) -> None:
+        self._package = package
+        self._defined_in = frozenset(defined_in)
+        self._found: dict[tuple[str, str], tuple[K, ...]] = {}
+
+    def __getitem__(self, op: AbstractOperator) -> tuple[K, ...]:
+        """The kernels for an operator; empty when there is no such module."""
+        key = op.package, op.stem
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._load(*key)
+        return found
+
+    def _load(self, package: str, stem: str) -> tuple[K, ...]:
+        folder = self._package if package in self._defined_in else f"{self._package}.{package}"
+        if stem.startswith("_") or (folder != self._package and find_spec(folder) is None):
+            return ()
+        module = f"{folder}.{stem}"
+        return _kernels_in(module) if find_spec(module) is not None else ()
+
+
+def _kernels_in(module: str) -> tuple[Any, ...]:
+    kernels = getattr(importlib.import_module(module), "KERNELS", None)
+    if not isinstance(kernels, tuple | list):
+        raise PluginError(f"{module} has no KERNELS", hint="define KERNELS, the kernels in the order in which they are tried")
+    return tuple(kernels)

@@ -1,0 +1,203 @@
+"""Memory plan: which values share memory, how long each lives, and where it lies in one arena."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.graph.graph import Graph, Node
+
+__all__ = ["Lifetime", "MemoryPlan", "plan_graph", "plan_memory", "plan_regions", "share_storage"]
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector of current CPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A block of memory and the steps between which it holds something, both ends included."""
+
+    name: str
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Offsets in one arena.
+
+    `storage` maps each value to the value whose block holds it (itself, unless it is a view or written in place);
+    `offsets` has the byte offset of each block; `peak` is the arena's size in bytes; `unshared` what it would be without reuse.
+    """
+
+    storage: Mapping[str, str] = field(default_factory=dict)
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    peak: int = 0
+    unshared: int = 0
+
+
+def plan_memory(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple[Mapping[str, int], int]:
+    """Byte offsets for blocks such that no two that live at the same time overlap, and the arena's size.
+
+    Greedy by size, best fit: the largest block first, each into the smallest gap among those that live with it.
+    """
+    ordered = sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.name))
+    placed = _Placed(len(ordered))
+    offsets: dict[str, int] = {}
+    peak = 0
+    for block in ordered:
+        size = _aligned(block.nbytes, alignment)
+        offset = _best_gap(*placed.rivals(block), size)
+        offsets[block.name] = offset
+        placed.add(block, offset, offset + size)
+        peak = max(peak, offset + size)
+    return MappingProxyType(offsets), peak
+
+
+class _Placed:
+    """The blocks placed so far, by where they are: in arrays, so that looking for those that live with a block stays cheap."""
+
+    def __init__(self, count: int) -> None:
+        self._rows = np.empty((4, count), np.int64)
+        self._count = 0
+
+    def rivals(self, block: Lifetime) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Begins and ends of the blocks that live at the same time, in their order."""
+        starts, ends, first, last = self._rows[:, : self._count]
+        together = np.flatnonzero((first <= block.last) & (last >= block.first))
+        return starts[together], ends[together]
+
+    def add(self, block: Lifetime, start: int, end: int) -> None:
+        """Note a block at its place."""
+        at, count = int(self._rows[0, : self._count].searchsorted(start)), self._count
+        self._rows[:, at + 1 : count + 1] = self._rows[:, at:count]
+        self._rows[:, at] = start, end, block.first, block.last
+        self._count += 1
+
+
+def plan_regions(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple[Mapping[str, int], int]:
+    """As `plan_memory`, but two blocks have either the same offset or no byte in common, whenever they live.
+
+    For devices whose memory comes as whole buffers: one for each offset, as large as its first, largest block. Greedy by
+    size: each block takes the smallest region that is free all its life.
+    """
+    ordered = sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.name))
+    placed = _Placed(len(ordered))
+    regions = np.empty((2, len(ordered)), np.int64)  # size and offset
+    count = end = 0
+    offsets: dict[str, int] = {}
+    for block in ordered:
+        size = _aligned(block.nbytes, alignment)
+        taken, _ = placed.rivals(block)
+        free = np.delete(np.arange(count), taken)
+        if free.size:
+            region = int(free[regions[0, free].argmin()])
+        else:
+            region, count = count, count + 1
+            regions[:, region] = size, end
+            end += size
+        placed.add(block, region, region)
+        offsets[block.name] = int(regions[1, region])
+    return MappingProxyType(offsets), end
+
+
+def _aligned(nbytes: int, alignment: int) -> int:
+    # A block without bytes still gets an address of its own: devices cannot make buffers of size zero.
+    return max(1, -(-nbytes // alignment)) * alignment
+
+
+def _best_gap(starts: NDArray[np.int64], ends: NDArray[np.int64], size: int) -> int:
+    """Where the smallest gap between rivals begins that is large enough, the first of several; else behind them all."""
+    if not starts.size:
+        return 0
+    covered = np.maximum.accumulate(ends)
+    begins = np.concatenate(([0], covered[:-1]))
+    gaps = starts - begins
+    fits = np.flatnonzero(gaps >= size)
+    return int(begins[fits[gaps[fits].argmin()]]) if fits.size else int(covered[-1])
+
+
+def share_storage(graph: Graph, in_place: Callable[[Node], Sequence[str]]) -> Mapping[str, str]:
+    """Value -> the value whose block holds it, for a graph in schedule order.
+
+    Views (`Operator.is_view`) share their input's block. `in_place(node)` names the inputs whose block output 0 may take
+    over; that happens when the block is as large, dies at this node, and is neither an input of the graph nor a constant.
+    """
+    storage = {name: name for name in (*graph.inputs, *graph.constants)}
+    last = _last_reads(graph) | dict.fromkeys(graph.outputs, len(graph.nodes))
+    alive_until = {name: last.get(name, -1) for name in storage}
+    for step, node in enumerate(graph.nodes):
+        for name in node.writes:
+            storage[name] = name
+        for source in _candidates(node, in_place):
+            root = storage[source]
+            if _may_take(graph, node, root, storage, alive_until, step):
+                storage[node.outputs[0]] = root
+                break
+        for name in node.writes:
+            root, until = storage[name], last.get(name, step)
+            alive_until[root] = max(alive_until.get(root, -1), until)
+    return MappingProxyType(storage)
+
+
+def _candidates(node: Node, in_place: Callable[[Node], Sequence[str]]) -> Sequence[str]:
+    if node.op.is_view and not node.post_ops:
+        return node.inputs[:1]
+    return [name for name in in_place(node) if name]
+
+
+def _may_take(graph: Graph, node: Node, root: str, storage: Mapping[str, str], alive_until: Mapping[str, int], step: int) -> bool:
+    if not node.outputs[0]:
+        return False
+    if node.op.is_view and not node.post_ops:
+        return True
+    if root in graph.inputs or root in graph.constants or alive_until[root] > step:
+        return False
+    others = [storage[name] for name in node.reads]
+    result = graph.types[node.outputs[0]]
+    fits = graph.types[root].nbytes == result.nbytes and all(
+        graph.types[name].layout == result.layout for name in node.reads if storage[name] == root
+    )
+    return fits and others.count(root) == 1
+
+
+def _last_reads(graph: Graph) -> dict[str, int]:
+    return {name: step for step, node in enumerate(graph.nodes) for name in node.reads}
+
+
+def plan_graph(
+    graph: Graph,
+    in_place: Callable[[Node], Sequence[str]],
+    scratch: Callable[[Node], Sequence[int]] | None = None,
+    alignment: int = ALIGNMENT,
+    plan: Callable[[Iterable[Lifetime], int], tuple[Mapping[str, int], int]] = plan_memory,
+) -> MemoryPlan:
+    """The memory plan of a graph in schedule order with static types.
+
+    Inputs lie in the arena too, alive from before the first step; outputs stay alive to the end; constants are left out.
+    `scratch(node)` gives the bytes of work buffers that live only while the node runs; they are named
+    `scratch:<node name>:0`, `:1` and so on. `plan` is `plan_memory` (one arena) or `plan_regions` (whole buffers).
+    """
+    storage = share_storage(graph, in_place)
+    end = len(graph.nodes)
+    spans: dict[str, list[int]] = {name: [-1, -1] for name in graph.inputs}
+    for step, node in enumerate(graph.nodes):
+        for name in (*node.reads, *node.writes):
+            _extend(spans, storage[name], step)
+    for name in graph.outputs:
+        _extend(spans, storage[name], end)
+    blocks = [Lifetime(n, graph.types[n].nbytes, a, b) for n, (a, b) in spans.items() if n not in graph.constants]
+    if scratch is not None:
+        for step, node in enumerate(graph.nodes):
+            blocks += [Lifetime(f"scratch:{node.name}:{i}", size, step, step) for i, size in enumerate(scratch(node))]
+    offsets, peak = plan(blocks, alignment)
+    unshared = sum(_aligned(graph.types[n].nbytes, alignment) for n in storage if n not in graph.constants)
+    return MemoryPlan(storage, offsets, peak, unshared)
+
+
+def _extend(spans: dict[str, list[int]], name: str, step: int) -> None:
+    span = spans.setdefault(name, [step, step])
+    span[0], span[1] = min(span[0], step), max(span[1], step)

@@ -1,0 +1,102 @@
+"""A node with the types of everything it touches, and the memory layouts in which a device can take it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dovetail.graph.graph import AbstractOperator, Graph, Node
+from dovetail.graph.layout import ANY, PLAIN, Layout
+from dovetail.graph.post_ops import PostOp
+from dovetail.graph.types import TensorType
+
+__all__ = ["LayerConfig", "TypedNode"]
+
+
+@dataclass(frozen=True, slots=True)
+class TypedNode:
+    """A node together with the types of everything it touches; what kernels look at.
+
+    `inputs` has None for inputs left out, `outputs` only those present, `operands` the types that post-ops read.
+    """
+
+    node: Node
+    inputs: tuple[TensorType | None, ...]
+    outputs: tuple[TensorType, ...]
+    operands: tuple[TensorType, ...] = ()
+
+    @staticmethod
+    def of(node: Node, graph: Graph) -> "TypedNode":
+        """The node with its types in `graph`. Raises `KeyError` when one has not been inferred."""
+        return TypedNode(
+            node,
+            tuple(graph.type_of(name) for name in node.inputs),
+            tuple(graph.types[name] for name in node.writes),
+            tuple(graph.types[name] for name in node.operands),
+        )
+
+    @property
+    def op(self) -> AbstractOperator:
+        """The operator with its attributes."""
+        return self.node.op
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+    def given(self, index: int) -> TensorType:
+        """The type of an input that the operator requires: no node comes to a device without it."""
+        tensor = self.inputs[index]
+        assert tensor is not None
+        return tensor
+
+    @property
+    def post_ops(self) -> tuple[PostOp, ...]:
+        """The chain attached to the node."""
+        return self.node.post_ops
+
+    @property
+    def is_static(self) -> bool:
+        """True when all shapes are numbers."""
+        return all(t.is_static for t in (*self.inputs, *self.outputs, *self.operands) if t is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerConfig:
+    """One way in which a device takes a node: the layout of each input, output and post-op operand.
+
+    An input that the node leaves out has any layout. `ANY` means that all places marked so have one and the same layout,
+    whichever; then the node costs no reorder wherever it stands. `cost` says how much slower the node runs so than in the
+    device's first configuration, in bytes that could be reordered meanwhile.
+    """
+
+    inputs: tuple[Layout, ...]
+    outputs: tuple[Layout, ...]
+    operands: tuple[Layout, ...] = ()
+    cost: int = 0
+
+    @staticmethod
+    def uniform(node: TypedNode, layout: Layout) -> "LayerConfig":
+        """Everything that the node touches in one layout."""
+        return LayerConfig((layout,) * len(node.inputs), (layout,) * len(node.outputs), (layout,) * len(node.operands))
+
+    @staticmethod
+    def elementwise(node: TypedNode) -> "LayerConfig":
+        """For a node that computes element by element: `ANY` for what has the shape of output 0, if the rest are single numbers.
+
+        Where something broadcasts along some of the dimensions, everything is plain.
+        """
+        result = node.outputs[0].dims
+        touched = [t for t in (*node.inputs, *node.outputs, *node.operands) if t is not None]
+        if not all(t.dims == result or t.size == 1 for t in touched):
+            return LayerConfig.uniform(node, PLAIN)
+
+        def side(types: Sequence[TensorType | None]) -> tuple[Layout, ...]:
+            return tuple(ANY if t is not None and t.dims == result else PLAIN for t in types)
+
+        return LayerConfig(side(node.inputs), side(node.outputs), side(node.operands))
+
+    def fits(self, node: TypedNode) -> bool:
+        """True when the types of the node have these layouts."""
+        given = [t and t.layout for t in (*node.inputs, *node.outputs, *node.operands)]
+        pairs = [(w, g) for w, g in zip((*self.inputs, *self.outputs, *self.operands), given, strict=True) if g is not None]
+        return all(w in (ANY, g) for w, g in pairs) and len({g for w, g in pairs if w == ANY}) <= 1

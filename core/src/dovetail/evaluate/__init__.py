@@ -1,0 +1,1 @@
+"""Running nodes in NumPy: references, compositions, post-ops, and type inference."""

@@ -1,0 +1,52 @@
+"""Types of a node's outputs from those of its inputs, and the limit on their size."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
+from dovetail.evaluate.context import node_context
+from dovetail.graph.graph import Graph, Node
+from dovetail.graph.types import TensorType
+
+__all__ = ["check_limit", "check_sizes", "infer_node", "padded_inputs"]
+
+
+def padded_inputs(node: Node, inputs: Sequence[Any]) -> list[Any]:
+    """The inputs with None for each port at the end that the node does not mention."""
+    return [*inputs, *[None] * (len(node.op.inputs) - len(inputs))]
+
+
+def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+    """The types of the outputs that are present. Raises `OperatorError` or `ShapeError` naming the node."""
+    with node_context(node, inputs):
+        node.op.check(inputs, len(node.outputs))
+        given = node.op.infer(*padded_inputs(node, inputs))
+        outputs = given if isinstance(given, tuple) else (given,)
+        exact = bool(node.op.outputs) and node.op.outputs[-1].variadic
+        if len(outputs) < len(node.outputs) or (exact and len(outputs) > len(node.outputs)):
+            raise OperatorError(f"infer() gave {len(outputs)} output types, the node has {len(node.outputs)} outputs")
+        present = [t for name, t in zip(node.outputs, outputs, strict=False) if name]
+        for t in present:
+            if not isinstance(t, TensorType):
+                raise OperatorError(f"infer() gave {t!r}", hint="it returns a TensorType for each output")
+            if not t.is_static:
+                raise DataDependentShape(
+                    f"an output shape {t} depends on the data", hint="such nodes are planned when they run, not before"
+                )
+        return tuple(present)
+
+
+def check_sizes(graph: Graph, limit: int) -> None:
+    """Raise `OutOfMemory` naming the node for a value of more than `limit` bytes. Needs types."""
+    for node in graph.nodes:
+        check_limit(node, [graph.types[name] for name in node.writes], limit)
+
+
+def check_limit(node: Node, outputs: Sequence[TensorType], limit: int | None) -> None:
+    """Raise `OutOfMemory` naming the node for an output of more than `limit` bytes."""
+    for t in outputs:
+        if limit is not None and t.nbytes > limit:
+            raise OutOfMemory(
+                f"node {node} asks for a tensor {t} of {t.nbytes:,} bytes; the limit is {limit:,}",
+                hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
+            )

@@ -1,0 +1,334 @@
+"""Operators as graphs, passes and devices see them; nodes and graphs: immutable, a pass builds new ones."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from numpy.typing import NDArray
+
+from dovetail.errors import OperatorError, UnknownOperator
+from dovetail.graph.post_ops import Eltwise, PostOp
+from dovetail.graph.types import TensorType
+from dovetail.names import printable
+
+__all__ = ["AbstractOperator", "Graph", "KernelSource", "Magnitude", "Node", "Port", "RunGraph", "UnboundOperator"]
+
+Types = Sequence[TensorType | None]
+"""The types of a node's inputs, None for those left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output: its name, whether it may be left out or repeated, and its type variable or data type name."""
+
+    name: str
+    optional: bool = False
+    variadic: bool = False
+    type: str = ""
+
+
+@dataclass(frozen=True)  # without slots, so that a subclass need not be a dataclass
+class KernelSource:
+    """Base of the kernels that an operator class provides; `language` tells devices whether they can run one."""
+
+    language: ClassVar[str] = ""
+
+
+Magnitude = Literal["", "sum", "product", "sum_of_products"]
+"""A bound of the absolute values of results. `sum`: the sum of those of all inputs. `product`: their product. `sum_of_products`:
+that of input 0 times that of input 1, added up over the elements of input 1, plus those of the other inputs (times `alpha` and
+`beta`, if the operator has them)."""
+
+
+class AbstractOperator:
+    """An operator with its attributes set, as graphs, passes and devices see it.
+
+    `dovetail.op.Operator` is the base class for authors. Operators that no author writes (a node that a frontend only named, a
+    node that the user gave a device a kernel for) implement this class directly. Instances are immutable.
+    """
+
+    # Read-only to type checkers, so that subclasses may override them with class variables as well as with fields of instances.
+    if TYPE_CHECKING:
+
+        @property
+        def domain(self) -> str:
+            """ONNX domain; `""` is `ai.onnx`."""
+
+        @property
+        def op_type(self) -> str:
+            """The name in models."""
+
+        @property
+        def since(self) -> int:
+            """The first version of the domain's operator set for which this definition holds."""
+
+        @property
+        def stem(self) -> str:
+            """The file name of everything that belongs to the operator: kernels, cases, OpenCL sources."""
+
+        @property
+        def inputs(self) -> tuple[Any, ...]:
+            """The input ports (`Port`)."""
+
+        @property
+        def outputs(self) -> tuple[Any, ...]:
+            """The output ports (`Port`)."""
+
+        @property
+        def attributes(self) -> Mapping[str, Any]:
+            """The names of the attributes, which are attributes of the instance, with their specifications."""
+
+        @property
+        def kernels(self) -> tuple[KernelSource, ...]:
+            """The kernels that the operator itself provides, each kind in the order in which they are tried."""
+
+        @property
+        def is_view(self) -> bool:
+            """True when output 0 holds exactly the bytes of input 0 under another shape: devices move nothing."""
+
+        @property
+        def in_place(self) -> bool:
+            """True when output 0 may be written into the memory of an input of the same type, element by element."""
+
+        @property
+        def is_random(self) -> bool:
+            """True when two runs may differ: never folded."""
+
+        @property
+        def propagates_nan(self) -> bool:
+            """True when a result is NaN wherever any number that it is computed from is."""
+
+        @property
+        def magnitude(self) -> Magnitude:
+            """How large results can become in terms of the inputs; `""` where nothing is known."""
+
+    else:
+        domain = op_type = ""
+        since = 1
+        stem = "operator"
+        inputs = (Port("inputs", variadic=True),)
+        outputs = (Port("outputs", variadic=True),)
+        attributes = MappingProxyType({})
+        kernels = ()
+        is_view = in_place = is_random = propagates_nan = False
+        magnitude = ""
+
+    @property
+    def package(self) -> str:
+        """The top-level package that defines the operator: `dovetail_ops_tim_vx`. Kernels of devices go by package and stem."""
+        return type(self).__module__.partition(".")[0]
+
+    @property
+    def key(self) -> str:
+        """`Conv`, or `tim.vx::HSwish` outside the standard domain."""
+        return f"{self.domain}::{self.op_type}" if self.domain else self.op_type
+
+    @property
+    def subgraphs(self) -> "tuple[Graph, ...]":
+        """The attributes that are graphs."""
+        return ()
+
+    def replace(self, **values: Any) -> Self:
+        """The operator with some attributes changed."""
+        return type(self)(**{**{name: getattr(self, name) for name in self.attributes}, **values})
+
+    def infer(self, *inputs: Any, **_: Any) -> Any:
+        """Output types from input types: one `TensorType`, or a tuple for several outputs. See `dovetail.op.Operator.infer`."""
+        raise OperatorError(f"{self.key} infers no types")
+
+    def reference(self, *inputs: Any, **_: Any) -> Any:
+        """Compute the outputs in NumPy: one array, or a tuple for several. See `dovetail.op.Operator.reference`."""
+        raise UnknownOperator(f"{self.key} has no NumPy reference")
+
+    def compose(self, g: Any, *inputs: Any, **_: Any) -> Any:
+        """Build this operator from others: add nodes to the `GraphBuilder` `g` and return the output name or a tuple of names.
+
+        `inputs` are value names, `""` for those left out; `g.type_of(name)` gives their types. Expanded before planning,
+        unless the device has a kernel of its own for this operator.
+        """
+        raise UnknownOperator(f"{self.key} has no composition", hint="define compose()")
+
+    def compose_in(self, g: Any, graph: "Graph", node: "Node") -> Any:
+        """Build this operator from others and from the graph around it: add nodes to `g`, return one output name or a tuple.
+
+        For operators whose attributes name values of the graph, as ONNX's Gradient does. `graph` is the one that contains
+        `node`, bound and typed (sub-graphs are not), with nothing folded, merged or left out yet; nodes of `g` may read any of
+        its values that does not depend on `node`. `g.type_of` also knows what was added to `g`. `None` in place of the outputs
+        asks to be called again when other nodes of this kind have been expanded. Always expanded, before all else: no device
+        sees the operator.
+        """
+        raise UnknownOperator(f"{self.key} has no composition in its graph", hint="define compose_in()")
+
+    def control(self, run: "RunGraph", *inputs: Any) -> Any:
+        """Compute the outputs by running sub-graphs: control flow. Returns one value, or a tuple, as `reference` does.
+
+        `run(graph, arguments)` runs one of `self.subgraphs` on values for its inputs and returns its outputs as a list; what the
+        sub-graph reads from outside is provided. Values are arrays, lists of arrays (sequences), or None (absent optionals).
+        Called while a model runs, on the host; nodes with this method are never folded and never given to a device.
+        """
+        raise OperatorError(f"{self.key} runs no sub-graphs")
+
+    def chosen_graph(self, inputs: Sequence[NDArray[Any] | None]) -> "Graph | None":
+        """The sub-graph that replaces the node where constant inputs select it; None by default.
+
+        `inputs` has the arrays of the inputs that are constants, None for the others. The sub-graph takes no inputs of its own.
+        """
+        return None
+
+    def post_ops(self, types: Types, names: Sequence[str], chained: int) -> tuple[PostOp, ...] | None:
+        """This operator as a chain of post-ops over its input `chained`; None when it is not one.
+
+        `types` and `names` are those of the inputs. Other inputs may be read through `Binary(algorithm, name)`.
+        """
+        return None
+
+    def is_identity(self, inputs: Types, outputs: Sequence[TensorType]) -> bool:
+        """True when output 0 equals input 0 for these types, so that the node can be left out. Default: views of equal shape."""
+        return self.is_view and inputs[0] == outputs[0]
+
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
+        """Floating-point operations of one run, a multiply-add counted as two. Default: one for each output element."""
+        return sum(t.size for t in outputs)
+
+    def check(self, inputs: Types, outputs: int) -> None:
+        """Check the input count and data types against the ports. Raises `OperatorError`."""
+
+    def describe(self) -> str:
+        """The attributes in words."""
+        return ""
+
+    @classmethod
+    def has_reference(cls) -> bool:
+        """True when the class defines `reference`."""
+        return cls.reference is not AbstractOperator.reference
+
+    @classmethod
+    def has_composition(cls) -> bool:
+        """True when the class defines `compose`."""
+        return cls.compose is not AbstractOperator.compose
+
+    @classmethod
+    def has_compose_in(cls) -> bool:
+        """True when the class defines `compose_in`."""
+        return cls.compose_in is not AbstractOperator.compose_in
+
+    @classmethod
+    def has_control(cls) -> bool:
+        """True when the class defines `control`."""
+        return cls.control is not AbstractOperator.control
+
+
+RunGraph = Callable[["Graph", Sequence[Any]], list[Any]]
+"""Runs a sub-graph on values for its inputs; returns its outputs. See `AbstractOperator.control`."""
+
+
+@dataclass(frozen=True, eq=False)
+class UnboundOperator(AbstractOperator):
+    """An operator as a frontend read it: named, with raw attributes, not yet looked up. `passes.bind` replaces it.
+
+    `version` is the version of the domain's operator set that the model imports.
+    """
+
+    domain: str = field()
+    op_type: str = field()
+    version: int = field()
+    raw: Mapping[str, Any] = field()
+
+    @property
+    def subgraphs(self) -> "tuple[Graph, ...]":
+        """The raw attributes that are graphs."""
+        return tuple(v for v in self.raw.values() if isinstance(v, Graph))
+
+    def describe(self) -> str:
+        """The raw attribute names."""
+        return ", ".join(self.raw)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One application of an operator. Values are named by strings; `""` is an optional input or output left out.
+
+    `origins` are the names of the model's nodes that this one stands for, its own among them; reports use it.
+    """
+
+    name: str
+    op: AbstractOperator
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    post_ops: tuple[PostOp, ...] = ()
+    origins: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The values that post-ops read, in chain order."""
+        return tuple(p.operand for p in self.post_ops if not isinstance(p, Eltwise)) if self.post_ops else ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Every value this node depends on: present inputs, post-op operands, and what its sub-graphs take from outside."""
+        captured = [name for graph in self.op.subgraphs for name in graph.captures]
+        return (*filter(None, self.inputs), *self.operands, *captured)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The outputs that are present."""
+        return tuple(filter(None, self.outputs))
+
+    def __str__(self) -> str:
+        return f"'{printable(self.name)}' ({printable(self.op.key)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes with the values between them.
+
+    `types` holds declared or inferred types; every input and constant has one. `constants` are read-only arrays.
+    Nodes may stand in any order until `passes.schedule` has sorted them.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    types: Mapping[str, TensorType] = field(default_factory=dict)
+    name: str = "graph"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # without the cached maps
+
+    def replace(self, **changes: Any) -> "Graph":
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    @functools.cached_property
+    def producers(self) -> Mapping[str, Node]:
+        """Value name -> the node that writes it."""
+        return MappingProxyType({name: node for node in self.nodes for name in node.writes})
+
+    @functools.cached_property
+    def consumers(self) -> Mapping[str, tuple[Node, ...]]:
+        """Value name -> the nodes that read it, each once, in node order. Graph outputs do not count."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.reads):
+                found.setdefault(name, []).append(node)
+        return MappingProxyType({name: tuple(nodes) for name, nodes in found.items()})
+
+    @functools.cached_property
+    def output_names(self) -> frozenset[str]:
+        """The outputs, to ask whether a value is among them."""
+        return frozenset(self.outputs)
+
+    @functools.cached_property
+    def captures(self) -> tuple[str, ...]:
+        """The values that a sub-graph reads from the graph around it, in order of first use."""
+        own = {*self.inputs, *self.constants, *self.producers}
+        wanted = [*(name for node in self.nodes for name in node.reads), *self.outputs]
+        return tuple(dict.fromkeys(name for name in wanted if name not in own))
+
+    def type_of(self, name: str) -> TensorType | None:
+        """The type of a value, with the content of a constant; None for `""`. Raises `KeyError` when it is not known."""
+        return self.types[name] if name else None

@@ -1,0 +1,35 @@
+"""Small rewritings that several passes share: dead nodes, renamed values."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from dovetail.graph.graph import Graph, Node
+from dovetail.graph.post_ops import Eltwise, PostOp
+
+__all__ = ["drop_dead_nodes", "rename_reads"]
+
+
+def drop_dead_nodes(graph: Graph) -> Graph:
+    """The graph without nodes and constants that no output depends on. The inputs stay, read or not."""
+    wanted = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if wanted.intersection(node.writes):
+            kept.append(node)
+            wanted.update(node.reads)
+    constants = {name: array for name, array in graph.constants.items() if name in wanted}
+    return graph.replace(nodes=tuple(reversed(kept)), constants=constants)
+
+
+def rename_reads(node: Node, names: Mapping[str, str]) -> Node:
+    """The node reading other values: old name -> new name. Sub-graphs are left as they are."""
+    if not names or not any(name in names for name in node.reads):
+        return node
+    post_ops = tuple(_rename_operand(p, names) for p in node.post_ops)
+    return dataclasses.replace(node, inputs=tuple(names.get(n, n) for n in node.inputs), post_ops=post_ops)
+
+
+def _rename_operand(post_op: PostOp, names: Mapping[str, str]) -> PostOp:
+    if isinstance(post_op, Eltwise):
+        return post_op
+    return dataclasses.replace(post_op, operand=names.get(post_op.operand, post_op.operand))

@@ -1,0 +1,1 @@
+"""The core's own operators: reorder, copy, single post-ops, opaque nodes."""

@@ -1,0 +1,1 @@
+"""Authoring operators: the base class, attributes, ports, kernels as data, decorator, translations."""

@@ -1,0 +1,161 @@
+"""Device kernels that an operator brings along as data, so that an op pack imports no device package."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, ClassVar
+
+from dovetail.errors import OperatorError, UsageError
+from dovetail.graph.dtype import DType
+from dovetail.graph.graph import KernelSource
+from dovetail.graph.layout import Layout
+from dovetail.graph.types import TensorType
+from dovetail.operators.formula import Formula, dimensions
+
+Types = Sequence[TensorType | None]
+WorkSize = Callable[[Types, Sequence[TensorType]], tuple[int, ...]]
+"""Work size from input and output types: one to three positive numbers."""
+
+SCALAR_TYPES = ("float", "int", "uint")
+IMAGE_KINDS = ("image2d_t", "image2d_array_t")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCLKernel(KernelSource):
+    """An OpenCL C kernel (1.2). Arguments: inputs, outputs, scratch buffers (all `__global` pointers or images), then scalars.
+
+    There is an argument for each port: an input or output that the node leaves out is NULL (`if (bias) ...`), a variadic port
+    has as many arguments as the node gives. An operator may bring several kernels; the first that device and node allow is
+    used. What a device does not allow (a data type, an image, a local size) it refuses with the reason.
+
+    `source` is the text (`OpenCLKernel.text_of(__package__, "file.cl")` reads a file of the package). `entry` is the kernel
+    function, or a function for each data type of the first input (`{"float32": "hswish_f32"}`); a node of a data type that is
+    not listed is refused. `scalars` are `(attribute, C type)` pairs in argument order, with the C types float, int and uint.
+    `options` go to the compiler as they are; `defines` become `#define` lines, given as a mapping or as a function of operator,
+    input types and output types.
+
+    `global_size` is the NDRange: formulas (`("X", "Y", "B*F")`, see `dovetail.op.Formula`) or a function of input and output
+    types; the default is one work item for each element of output 0. `local_size` likewise; None leaves it to the driver.
+    Formulas take B, F, Y, X from `dim`: `output` (0), or `input,N`. Where all outputs are empty nothing is launched.
+
+    `layouts` maps port names to the memory layout that the kernel wants there (`{"X": "BYXF", "Y": "BYXF"}`, or `ANY`:
+    whichever, the same for all ports so marked); ports not named are plain. Formulas and types see the operator's own order of
+    dimensions in any layout.
+
+    `images` maps port names to `image2d_array_t` or `image2d_t`, with one float32 or float16 in the channel R. As the value
+    lies in memory, the last dimension is the width; the one before is an array's height and all others its slices, or all
+    others are the height of an image2d_t. `scratch` gives the bytes of work buffers, uninitialised at every run: formulas or
+    functions of input and output types.
+    """
+
+    language: ClassVar[str] = "opencl"
+
+    source: str
+    entry: str | Mapping[str, str]
+    scalars: tuple[tuple[str, str], ...] = ()
+    options: tuple[str, ...] = ()
+    defines: Mapping[str, Any] | Callable[[Any, Types, Sequence[TensorType]], Mapping[str, Any]] = field(default_factory=dict)
+    global_size: WorkSize | tuple[str, ...] | None = None
+    local_size: WorkSize | tuple[str, ...] | tuple[int, ...] | None = None
+    dim: str = "output"
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    scratch: tuple[str | Callable[[Types, Sequence[TensorType]], int], ...] = ()
+    origin: str = "<kernel source>"
+
+    def __post_init__(self) -> None:
+        for attribute, c_type in self.scalars:
+            if c_type not in SCALAR_TYPES:
+                raise OperatorError(
+                    f"{self.origin}: scalar {attribute!r} has type {c_type!r}; accepted: {', '.join(SCALAR_TYPES)}"
+                )
+        for port, kind in self.images.items():
+            if kind not in IMAGE_KINDS:
+                raise OperatorError(f"{self.origin}: image {port!r} is {kind!r}; accepted: {', '.join(IMAGE_KINDS)}")
+        for size in (self.global_size, self.local_size):
+            if isinstance(size, tuple) and not 1 <= len(size) <= 3:
+                raise OperatorError(f"{self.origin}: {size!r} has {len(size)} work sizes; accepted: one to three")
+        for text in self._formulas():
+            Formula.parse(text)
+        _dim_index(self.dim, self.origin)
+
+    def _formulas(self) -> list[str]:
+        sizes = [*_as_tuple(self.global_size), *_as_tuple(self.local_size), *self.scratch]
+        return [size for size in sizes if isinstance(size, str)]
+
+    @staticmethod
+    def text_of(package: str, name: str) -> str:
+        """The text of a file in an installed package. Raises `OperatorError` when it is not there."""
+        try:
+            return resources.files(package).joinpath(name).read_text("utf-8")
+        except (OSError, ModuleNotFoundError) as error:
+            raise OperatorError(f"the kernel file {name!r} of {package} cannot be read: {error}") from None
+
+    def entry_for(self, dtype: DType) -> str | None:
+        """The kernel function for a data type of the first input; None when there is none."""
+        return self.entry if isinstance(self.entry, str) else self.entry.get(dtype.value)
+
+    def layout_of(self, port: str) -> Layout:
+        """The layout that the kernel wants at a port."""
+        return Layout.of(self.layouts.get(port, "PLAIN"))
+
+    def work_sizes(self, inputs: Types, outputs: Sequence[TensorType]) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """Global and local size for these types. Raises `UsageError` for sizes that are not positive, or not one to three."""
+        if self.global_size is None:
+            global_size: tuple[int, ...] = (outputs[0].size,)
+        else:
+            global_size = self._size(self.global_size, inputs, outputs)
+        local_size = None if self.local_size is None else self._size(self.local_size, inputs, outputs)
+        # Without elements there is nothing to launch, whatever the formulas say.
+        if all(t.size == 0 for t in outputs):
+            return (0,), None
+        _check_sizes(self.origin, global_size, local_size)
+        return global_size, local_size
+
+    def scratch_bytes(self, inputs: Types, outputs: Sequence[TensorType]) -> tuple[int, ...]:
+        """Bytes of each scratch buffer. Raises `UsageError` for a size that is not positive."""
+        sizes = tuple(self._one(s, inputs, outputs) if isinstance(s, str) else s(inputs, outputs) for s in self.scratch)
+        for size in sizes:
+            if size < 1:
+                raise UsageError(f"{self.origin}: a scratch buffer has {size} bytes; accepted: 1 or more")
+        return sizes
+
+    def define_lines(self, op: Any, inputs: Types, outputs: Sequence[TensorType]) -> str:
+        """The `#define` lines for a node."""
+        defines = self.defines(op, inputs, outputs) if callable(self.defines) else self.defines
+        return "".join(f"#define {name} {value}\n" for name, value in defines.items())
+
+    def _size(self, size: Any, inputs: Types, outputs: Sequence[TensorType]) -> tuple[int, ...]:
+        if callable(size):
+            return tuple(size(inputs, outputs))
+        return tuple(one if isinstance(one, int) else self._one(one, inputs, outputs) for one in size)
+
+    def _one(self, text: str, inputs: Types, outputs: Sequence[TensorType]) -> int:
+        index = _dim_index(self.dim, self.origin)
+        tensor = outputs[0] if index is None else (inputs[index] if index < len(inputs) else None)
+        if tensor is None:
+            raise UsageError(f"{self.origin}: dim is {self.dim!r}, but the node has no such input")
+        return Formula.parse(text).evaluate(dimensions(tensor.dims))
+
+
+def _as_tuple(size: Any) -> tuple[Any, ...]:
+    return size if isinstance(size, tuple) else ()
+
+
+def _dim_index(dim: str, origin: str) -> int | None:
+    word, _, number = dim.replace(" ", ",").partition(",")
+    if word == "output" and not number:
+        return None
+    if word == "input" and (not number or number.isdigit()):
+        return int(number or 0)
+    raise OperatorError(f"{origin}: dim is {dim!r}; accepted: 'output', 'input' or 'input,N'")
+
+
+def _check_sizes(origin: str, global_size: tuple[int, ...], local_size: tuple[int, ...] | None) -> None:
+    for size in (global_size, local_size or (1,)):
+        if not 1 <= len(size) <= 3 or any(n < 1 for n in size):
+            raise UsageError(f"{origin}: the work size is {size}; accepted: one to three positive numbers")
+    if local_size is not None and len(local_size) != len(global_size):
+        raise UsageError(f"{origin}: the local size {local_size} does not fit the global size {global_size}")
+    if local_size is not None and any(g % n for g, n in zip(global_size, local_size, strict=True)):
+        raise UsageError(f"{origin}: the global size {global_size} is no multiple of the local size {local_size}")

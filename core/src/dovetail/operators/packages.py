@@ -1,0 +1,30 @@
+"""Packages of operator modules: `<package>/<stem>.py` defines every version of the operator with that stem."""
+
+import functools
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
+
+from dovetail.operators.operator import Operator
+
+__all__ = ["classes_in", "stems_in"]
+
+
+def stems_in(package: str) -> tuple[str, ...]:
+    """The stems that the package has modules for, in alphabetical order. Imports the package alone."""
+    return tuple(module.name for module in iter_modules(import_module(package).__path__) if _is_stem(package, module.name))
+
+
+def _is_stem(package: str, name: str) -> bool:
+    spec = None if name.startswith("_") else find_spec(f"{package}.{name}")
+    return spec is not None and spec.submodule_search_locations is None
+
+
+@functools.cache
+def classes_in(package: str, stem: str) -> tuple[type[Operator], ...]:
+    """The operator classes of this stem that the package's module defines, by version; empty when there is no such module."""
+    name = f"{package}.{stem}"
+    if not stem.isidentifier() or stem.startswith("_") or find_spec(name) is None:
+        return ()
+    own = [c for c in vars(import_module(name)).values() if isinstance(c, type) and issubclass(c, Operator)]
+    return tuple(sorted((c for c in own if c.__module__ == name and c.stem == stem), key=lambda c: c.since))

@@ -1,0 +1,94 @@
+"""Input and output ports of operators: the grammar `name[?|*][: TypeVariable]`, and the check of types against them."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from dovetail.errors import OperatorError
+from dovetail.graph.dtype import DType
+from dovetail.graph.graph import Port
+from dovetail.graph.types import TensorType
+
+T = TypeVar("T")
+
+FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
+"""The floating-point types that operators compute in."""
+INTEGERS = frozenset({DType.INT8, DType.INT16, DType.INT32, DType.INT64, DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64})
+"""The integer types of 8 bits and more."""
+NUMERIC = FLOATS | INTEGERS
+"""Both of them."""
+
+_PORT = re.compile(r"(?P<name>\w+)(?P<mark>[?*]?)(?::\s*(?P<type>\w+))?")
+
+
+def parse_ports(cls: Any, side: str) -> tuple[Port, ...]:
+    """The ports written in `cls.inputs` or `cls.outputs`. Raises `OperatorError` for text outside the grammar."""
+    ports = tuple(p if isinstance(p, Port) else _parse_port(cls, p) for p in getattr(cls, side))
+    if any(port.variadic for port in ports[:-1]):
+        raise OperatorError(f"operator {cls.__qualname__}: only the last of {side} may be variadic ('*')")
+    for port in ports:
+        if port.type and port.type not in cls.types and port.type not in _DTYPE_NAMES:
+            known = ", ".join(cls.types) or "none"
+            raise OperatorError(
+                f"operator {cls.__qualname__}: port {port.name!r} has type {port.type!r}",
+                hint=f"accepted: a data type, or one of the type variables: {known}. "
+                f"For another one say what it may be: types = {{{port.type!r}: FLOATS}}",
+            )
+    return ports
+
+
+_DTYPE_NAMES = frozenset(d.value for d in DType)
+
+
+def _parse_port(cls: Any, text: str) -> Port:
+    match = _PORT.fullmatch(text)
+    if match is None:
+        raise OperatorError(
+            f"operator {cls.__qualname__}: {text!r} is not a port", hint="write 'X', 'X: T', 'B?: T' or 'inputs*: T'"
+        )
+    return Port(match["name"], match["mark"] == "?", match["mark"] == "*", match["type"] or "")
+
+
+def port_of(ports: Sequence[Port], index: int) -> Port | None:
+    """The port of argument `index`; a variadic last port takes all further ones; None past the end."""
+    if index < len(ports):
+        return ports[index]
+    return ports[-1] if ports and ports[-1].variadic else None
+
+
+def padded(values: Sequence[T | None], ports: Sequence[Port]) -> list[T | None]:
+    """`values` with None for each port at the end that has none; a variadic port may have none at all."""
+    fixed = sum(not port.variadic for port in ports)
+    return [*values, *[None] * (fixed - len(values))]
+
+
+def check_ports(cls: Any, inputs: Sequence[TensorType | None], outputs: int) -> None:
+    """Check the count and data types of `inputs`, and the count of `outputs`. Raises `OperatorError`."""
+    bound: dict[str, tuple[DType, str]] = {}
+    for index, given in enumerate(inputs):
+        port = port_of(cls.inputs, index)
+        if port is None:
+            raise OperatorError(f"takes at most {len(cls.inputs)} inputs, got {len(inputs)}")
+        if given is not None:
+            _check_type(cls, port, given.dtype, bound)
+        elif not port.optional and not port.variadic:
+            raise OperatorError(f"input {port.name!r} is required and was left out")
+    for port in cls.inputs[len(inputs) :]:
+        if not port.optional and not port.variadic:
+            raise OperatorError(f"input {port.name!r} is required; got {len(inputs)} inputs")
+    if outputs > len(cls.outputs) and not (cls.outputs and cls.outputs[-1].variadic):
+        raise OperatorError(f"has at most {len(cls.outputs)} outputs, {outputs} are asked for")
+
+
+def _check_type(cls: Any, port: Port, dtype: DType, bound: dict[str, tuple[DType, str]]) -> None:
+    allowed = cls.types.get(port.type)
+    if allowed is None:
+        if port.type and dtype.value != port.type:
+            raise OperatorError(f"input {port.name!r} is {dtype}; accepted: {port.type}")
+        return
+    if dtype not in allowed:
+        raise OperatorError(f"input {port.name!r} is {dtype}; accepted: {', '.join(sorted(d.value for d in allowed))}")
+    first, name = bound.setdefault(port.type, (dtype, port.name))
+    # A variadic port shares one type as well: ONNX calls that homogeneous.
+    if first is not dtype:
+        raise OperatorError(f"input {port.name!r} is {dtype} but input {name!r} is {first}; both must have the same type")

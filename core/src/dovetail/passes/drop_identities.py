@@ -1,0 +1,29 @@
+"""Eliminate: drop nodes whose output equals their input."""
+
+from dovetail.graph.graph import Graph, Node
+from dovetail.graph.rewriting import rename_reads
+
+__all__ = ["drop_identities"]
+
+
+def drop_identities(graph: Graph) -> Graph:
+    """The graph without nodes whose only read output equals their first input. Needs types and schedule order.
+
+    An output of the graph may then be the value of another name: outputs count by position from here on.
+    """
+    alias: dict[str, str] = {}
+    kept = []
+    for node in graph.nodes:
+        current = rename_reads(node, alias)
+        if _is_identity(current, graph):
+            alias[node.outputs[0]] = current.inputs[0]
+        else:
+            kept.append(current)
+    return graph.replace(nodes=tuple(kept), outputs=tuple(alias.get(name, name) for name in graph.outputs))
+
+
+def _is_identity(node: Node, graph: Graph) -> bool:
+    if node.post_ops or not node.inputs or not node.inputs[0] or not node.outputs[0]:
+        return False
+    unread = all(name not in graph.consumers and name not in graph.output_names for name in node.outputs[1:])
+    return unread and node.op.is_identity([graph.type_of(n) for n in node.inputs], [graph.types[n] for n in node.writes])

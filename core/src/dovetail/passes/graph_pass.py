@@ -1,0 +1,178 @@
+"""A graph pass, what it may look at, and how it is run."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dovetail.devices.contract import Device
+from dovetail.devices.kernels import REFERENCE_KERNEL
+from dovetail.devices.refusals import Refusal
+from dovetail.devices.typed_node import TypedNode
+from dovetail.errors import DovetailError, GraphError, PluginError
+from dovetail.graph.graph import Graph, Node
+from dovetail.graph.validate import validate
+from dovetail.operators.operator import Operator
+from dovetail.passes.constant_folding import fold_constants
+
+__all__ = ["STAGES", "GraphPass", "Notes", "PassContext", "PassReport", "run_passes"]
+
+STAGES = ("bind", "type", "quantize", "expand", "simplify", "recognise", "place", "fuse", "layout")
+"""The stages in which passes run. Those of `fuse` and `layout` run on each device's part of the model."""
+
+PER_DEVICE = ("fuse", "layout")
+
+Find = Callable[[str, str, int], type[Operator]]
+"""(domain, op_type, version) -> operator class; raises `UnknownOperator`."""
+
+
+class Definitions(Protocol):
+    """The operator definitions of a session."""
+
+    def find(self, domain: str, op_type: str, version: int) -> type[Operator]:
+        """The class that holds in operator set `version`. Raises `UnknownOperator`."""
+
+    def choose(self, graph: Graph, devices: Sequence[Device]) -> tuple[Graph, Mapping[str, int]]:
+        """The typed graph with the class for each node that the rules choose for these devices, and the rule by node name."""
+
+
+@dataclass
+class Notes:
+    """What passes add to the report of a plan.
+
+    `rules` has, by node name, the number of the rule that chose a node's definition among several, `stops` for a node whose
+    post-op chain the device ended the node that stayed outside and the refusal, `deferred` what `type_and_fold` left for later.
+    """
+
+    rules: dict[str, int] = field(default_factory=dict)
+    stops: dict[str, tuple[str, Refusal]] = field(default_factory=dict)
+    deferred: Any = None
+    passes: "dict[str, PassReport]" = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """What a pass may ask besides the graph.
+
+    `devices` are opened, in order of preference; `device` is the one of the part in the stages `fuse` and `layout`. `limit` is
+    the largest size of a value in bytes, None for none, `budget` that of new constants (see `type_and_fold`).
+    """
+
+    definitions: Definitions
+    devices: Sequence[Device] = ()
+    limit: int | None = None
+    budget: int = 64 << 20
+    device: Device | None = None
+    notes: Notes = field(default_factory=Notes)
+
+    def keeps(self, node: Node, graph: Graph) -> bool:
+        """Whether the first device runs the node, whose types are in the graph, with a kernel other than the reference."""
+        if not self.devices:
+            return False
+        answer = self.devices[0].supports(TypedNode.of(node, graph))
+        return not isinstance(answer, Refusal) and answer.kernel != REFERENCE_KERNEL
+
+
+@dataclass(frozen=True)
+class GraphPass:
+    """A named step from graph to graph.
+
+    `run` must be a pure function: it returns the graph that it was given where it changes nothing, and keeps inputs and outputs
+    in order. `needs_shapes` is False for a pass that works on any graph: it runs once for a model instead of once for each set
+    of input shapes; such passes come first. An `essential` pass cannot be left out. `origin` is the package that brings the
+    pass; the core fills it in for passes of plugins.
+
+    Graphs are bound from stage `type` on; from stage `quantize` on all values have static types and nodes are in schedule order.
+    """
+
+    name: str
+    stage: str
+    run: Callable[[Graph, PassContext], Graph]
+    needs_shapes: bool = True
+    essential: bool = False
+    origin: str = ""
+
+    def __post_init__(self) -> None:
+        if self.stage not in STAGES:
+            raise PluginError(f"graph pass {self.name!r} is for the stage {self.stage!r}", hint=f"accepted: {', '.join(STAGES)}")
+
+
+@dataclass(frozen=True)
+class PassReport:
+    """What a pass did in one plan: its stage and origin, the number of nodes before and after, and its time in seconds.
+
+    Passes that run on several parts of a model are added up.
+    """
+
+    name: str
+    stage: str
+    origin: str
+    before: int
+    after: int
+    seconds: float
+
+    def and_also(self, other: "PassReport") -> "PassReport":
+        """Both runs as one."""
+        return PassReport(
+            self.name,
+            self.stage,
+            self.origin,
+            self.before + other.before,
+            self.after + other.after,
+            self.seconds + other.seconds,
+        )
+
+
+def run_passes(graph: Graph, passes: Sequence[GraphPass], context: PassContext) -> Graph:
+    """The graph after the passes, in order. Each leaves a `PassReport` in the notes.
+
+    Raises what passes of the core raise; `PluginError` naming pass and plugin for a plugin's pass that raises, returns something
+    other than a graph, changes inputs or outputs, or makes a graph that is not valid.
+    """
+    for one in passes:
+        started = time.perf_counter()
+        after = _guarded(graph, one, context) if one.origin else one.run(graph, context)
+        seconds = time.perf_counter() - started
+        report = PassReport(one.name, one.stage, one.origin, len(graph.nodes), len(after.nodes), seconds)
+        earlier = context.notes.passes.get(one.name)
+        context.notes.passes[one.name] = report if earlier is None else earlier.and_also(report)
+        graph = after
+    return graph
+
+
+def _guarded(graph: Graph, one: GraphPass, context: PassContext) -> Graph:
+    hint = f"leave it out with the property PASSES='-{one.name}', and report it to the authors of {one.origin}"
+    where = f"graph pass {one.name!r} of {one.origin}"
+    try:
+        after = one.run(graph, context)
+    except Exception as error:
+        message = error.message if isinstance(error, DovetailError) else str(error)
+        raise PluginError(f"{where} raised {type(error).__name__}: {message}", hint=hint) from error
+    if after is graph:
+        return graph
+    if not isinstance(after, Graph):
+        raise PluginError(f"{where} returned {type(after).__name__}, not a Graph", hint=hint)
+    for side in ("inputs", "outputs"):
+        before, now = getattr(graph, side), getattr(after, side)
+        if len(before) != len(now) or (side == "inputs" and before != now):
+            raise PluginError(f"{where} changed the {side} of the graph from {list(before)} to {list(now)}", hint=hint)
+    try:
+        validate(after)
+    except GraphError as error:
+        raise PluginError(f"{where} made a graph that is not valid: {error.message}", hint=hint) from error
+    return _typed(graph, after, one, where, hint)
+
+
+def _typed(before: Graph, after: Graph, one: GraphPass, where: str, hint: str) -> Graph:
+    if STAGES.index(one.stage) <= STAGES.index("type"):
+        return after
+    if any(name not in after.types for node in after.nodes for name in node.writes):
+        try:
+            after = fold_constants(after)
+        except DovetailError as error:
+            raise PluginError(f"{where} made a graph that is not valid: {error.message}", hint=hint) from error
+    for old, new in zip(before.outputs, after.outputs, strict=True):
+        expected, found = before.types[old], after.types[new]
+        if (expected.dtype, expected.shape) != (found.dtype, found.shape):
+            raise PluginError(f"{where} changed the output {old!r} from {expected} to {found}", hint=hint)
+    return after

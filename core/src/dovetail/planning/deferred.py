@@ -1,0 +1,90 @@
+"""What runs on the host in the middle of a model: nodes whose results have shapes that only the data tells, and control flow."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import DataDependentShape
+from dovetail.evaluate.context import node_context
+from dovetail.evaluate.inference import check_limit, infer_node
+from dovetail.evaluate.reference import run_reference, run_untyped
+from dovetail.graph.dtype import DType
+from dovetail.graph.graph import Graph
+from dovetail.graph.types import MapType, OptionalType, SequenceType, TensorType, as_constant
+from dovetail.planning.plan import HostStep, Signature
+
+__all__ = ["compute", "control", "owned", "signature", "typed_inputs"]
+
+
+def signature(values: Sequence[Any]) -> Signature:
+    """The key of a plan for these values."""
+    return tuple((DType.of(v.dtype), v.shape) if isinstance(v, np.ndarray) else _KINDS[type(v)] for v in values)
+
+
+_KINDS = {list: "sequence", dict: "map", type(None): "absent"}
+_TYPES: Mapping[str, type[TensorType]] = {"sequence": SequenceType, "map": MapType, "absent": OptionalType}
+
+
+def typed_inputs(graph: Graph, key: Signature) -> Graph:
+    """The graph with the types of its inputs that a signature tells."""
+    types = dict(graph.types)
+    for name, item in zip(graph.inputs, key, strict=True):
+        declared = types.get(name)
+        dtype = DType.FLOAT32 if declared is None else declared.dtype
+        if isinstance(item, str):
+            kind = _TYPES[item]
+            types[name] = declared if isinstance(declared, kind) else kind(dtype, None)
+        else:
+            types[name] = TensorType(*item)
+    return graph.replace(types=types)
+
+
+def compute(step: HostStep, values: Sequence[Any]) -> list[Any]:
+    """The outputs of a node by its reference. Raises `OperatorError` naming it, `OutOfMemory` for a result over the limit."""
+    node = step.node
+    plain = all(isinstance(v, np.ndarray) or not name for v, name in zip(values, node.inputs, strict=True))
+    results = _typed(step, values) if plain else None
+    return _apart(run_untyped(node, values) if results is None else results, values)
+
+
+def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
+    """The outputs, checked against the types that the content of the inputs tells; None where it does not tell them."""
+    types = [None if v is None else TensorType.of(as_constant(v), known=True) for v in values]
+    try:
+        outputs = infer_node(step.node, types)
+    except DataDependentShape:
+        return None
+    check_limit(step.node, outputs, step.limit)
+    return list(run_reference(step.node, values, outputs))
+
+
+def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[Any]], list[Any]]) -> list[Any]:
+    """The outputs of a node that runs sub-graphs; `run(index, arguments)` runs the one of that index."""
+    op = step.node.op
+    index_of: Mapping[int, int] = {id(body.graph): index for index, body in enumerate(step.bodies)}
+    missing = [None] * (sum(not port.variadic for port in op.inputs) - len(values))
+    with node_context(step.node):
+        given = op.control(lambda graph, arguments: run(index_of[id(graph)], arguments), *values, *missing)
+        given = given if isinstance(given, tuple) else (given,)
+    return _apart([v for name, v in zip(step.node.outputs, given, strict=False) if name], values)
+
+
+def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """The results, with arrays in sequences copied where they lie in memory of the inputs, which the next run overwrites.
+
+    What comes from a sequence among the inputs lies apart already: a sequence that grows is not looked at over and over.
+    """
+    arrays = [v for v in inputs if isinstance(v, np.ndarray)]
+    apart = {id(item) for v in inputs if isinstance(v, list) for item in v}
+
+    def kept(item: Any) -> Any:
+        shared = isinstance(item, np.ndarray) and any(np.may_share_memory(item, a) for a in arrays)
+        return item.copy() if shared else item
+
+    return [[item if id(item) in apart else kept(item) for item in v] if isinstance(v, list) else v for v in results]
+
+
+def owned(value: Any) -> Any:
+    """A value in memory of its own, which later runs leave alone."""
+    return np.array(value, copy=True) if isinstance(value, np.ndarray) else value

@@ -1,0 +1,67 @@
+"""The properties that the core itself understands; all others belong to the device."""
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dovetail.errors import UsageError
+from dovetail.plugins.selection import ESSENTIAL
+
+__all__ = ["REFERENCE_DEVICE", "CompileOptions", "meant_for_core"]
+
+REFERENCE_DEVICE = ESSENTIAL[1].upper()
+"""It runs every operator by its reference, so it takes what another device refuses."""
+
+
+_KINDS = {"FUSION": bool, "FALLBACK": bool, "PLAN_CACHE": int, "MEMORY_LIMIT": int, "PASSES": str}
+
+
+def meant_for_core(options: Mapping[str, Any]) -> str | None:
+    """The property of the core that one of a device's options is nearly called; None when there is none."""
+    for name in options:
+        if close := difflib.get_close_matches(str(name).upper(), _KINDS, n=1, cutoff=0.75):
+            return close[0]
+    return None
+
+
+def _physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 40
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """Properties of `compile_model`.
+
+    `FUSION`: merge elementwise nodes into the node before them. `FALLBACK`: run on the reference device what the chosen one
+    refuses; off, a refusal is an error. `PLAN_CACHE`: how many input shapes keep their plan. `MEMORY_LIMIT`: bytes that one
+    value, and all values of a request together, may have at most, by default the machine's memory. `PASSES`: graph passes to
+    leave out, `-fuse_attention,-fold_pad`, by default those of the environment variable `DOVETAIL_PASSES`. `device` holds the
+    other properties.
+    """
+
+    FUSION: bool = True
+    FALLBACK: bool = True
+    PLAN_CACHE: int = 16
+    MEMORY_LIMIT: int = field(default_factory=_physical_memory)
+    PASSES: str = field(default_factory=lambda: os.environ.get("DOVETAIL_PASSES", ""))
+    device: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def read(given: Mapping[str, Any]) -> "CompileOptions":
+        """Options from a property mapping. Raises `UsageError` for a value of the wrong type."""
+        own: dict[str, Any] = {}
+        for name, kind in _KINDS.items():
+            if name in given:
+                own[name] = _checked(name, given[name], kind)
+        return CompileOptions(**own, device={k: v for k, v in given.items() if k not in own})
+
+
+_ACCEPTED = {bool: "True or False", int: "a positive integer", str: "a string"}
+
+
+def _checked(name: str, value: Any, kind: type[Any]) -> Any:
+    if not isinstance(value, kind) or (kind is int and (isinstance(value, bool) or value < 1)):
+        raise UsageError(f"property {name} is {value!r}; accepted: {_ACCEPTED[kind]}")
+    return value

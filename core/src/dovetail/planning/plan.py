@@ -1,0 +1,103 @@
+"""A plan: a model compiled for one set of input shapes, with what is planned later, when the data is there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dovetail.devices.contract import Device, Executable
+from dovetail.graph.dtype import DType
+from dovetail.graph.graph import Graph, Node
+from dovetail.graph.types import TensorType
+from dovetail.planning.plan_cache import PlanCache
+from dovetail.planning.report import PlanReport
+
+__all__ = ["Body", "HostStep", "Plan", "Signature", "Source", "Step", "Tail", "Target"]
+
+Signature = tuple[tuple[DType, tuple[int, ...]] | str, ...]
+"""What a plan in the middle of a model is made for: data type and shape of each input, or what else it is."""
+
+Source = int | NDArray[Any] | None
+"""Where a value comes from: a slot, a constant, or nowhere because it is left out."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """A sub-graph of a node: its plans, and where the values come from that it reads from outside."""
+
+    graph: Graph
+    plans: "PlanCache[Signature, Plan]"
+    captures: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class HostStep:
+    """A node that runs on the host, with the slots that it reads and writes."""
+
+    node: Node
+    reads: tuple[Source, ...]
+    writes: tuple[int, ...]
+    bodies: tuple[Body, ...]
+    limit: int
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What follows the steps of a plan: host steps, and a rest that is planned for the shapes that they give, if there is one."""
+
+    steps: tuple[HostStep, ...]
+    rest: "PlanCache[Signature, Plan] | None"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device to plan for: its name, the opened device, its options, and the distribution it comes from."""
+
+    name: str
+    device: Device
+    options: Mapping[str, Any]
+    provider: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One executable with the slots it reads and writes."""
+
+    device: str
+    executable: Executable
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A model compiled for one set of input shapes.
+
+    Values between steps live in slots: first the inputs, then what steps write. An output is a slot or a constant. With a
+    `tail` whose rest is still to be planned, `outputs` are the inputs of that rest, and `types` is empty.
+    """
+
+    steps: tuple[Step, ...]
+    inputs: int
+    slots: int
+    outputs: tuple[Source, ...]
+    types: tuple[TensorType, ...]
+    report: PlanReport
+    tail: Tail | None = None
+
+    @property
+    def following(self) -> "Plan | None":
+        """The plan that was made last for what this one leaves to be planned."""
+        return None if self.tail is None or self.tail.rest is None else self.tail.rest.latest
+
+    def close(self) -> None:
+        """Free the executables, those of following plans and sub-graphs too."""
+        waiting = [self]
+        while waiting:
+            plan = waiting.pop()
+            for step in plan.steps:
+                step.executable.close()
+            if plan.tail is not None:
+                bodies = [body.plans for step in plan.tail.steps for body in step.bodies]
+                waiting += [p for cache in (*bodies, *([plan.tail.rest] if plan.tail.rest else [])) for p in cache.clear()]

@@ -1,0 +1,297 @@
+"""From a model and input shapes to a plan: the passes in their order, then one executable for each part."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dovetail.devices.contract import Device, Executable
+from dovetail.devices.kernels import REFERENCE_KERNEL
+from dovetail.devices.refusals import Reason, Refusal
+from dovetail.devices.typed_node import TypedNode
+from dovetail.errors import CompileError, OutOfMemory, UnsupportedNode
+from dovetail.graph.graph import AbstractOperator, Graph, Node
+from dovetail.graph.types import TensorType
+from dovetail.internal.opaque import PinnedOperator
+from dovetail.internal.reorder import Reorder
+from dovetail.passes.constant_folding import FOLD_BUDGET
+from dovetail.passes.defer import Continuation
+from dovetail.passes.graph_pass import PER_DEVICE, STAGES, Definitions, GraphPass, Notes, PassContext, PassReport, run_passes
+from dovetail.planning.deferred import typed_inputs
+from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
+from dovetail.planning.partition import Part, partition
+from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Step, Tail, Target
+from dovetail.planning.plan_cache import PlanCache
+from dovetail.planning.report import NodePlacement, PlanReport, ValuePlacement
+from dovetail.plugins.rules import PREFERRED
+
+__all__ = ["Planner", "Prepared", "place"]
+
+Placed = Mapping[str, tuple[str, tuple[tuple[str, Refusal], ...]]]
+"""Node name -> the device that runs it, and the refusals of those asked before."""
+
+_WHOLE = tuple(stage for stage in STAGES if stage not in PER_DEVICE)
+"""The stages that see the whole model."""
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What every plan of one model has in common: definitions of operators, devices in order of preference, options, passes.
+
+    `provider_of` names the distribution that defines an operator class.
+    """
+
+    definitions: Definitions
+    targets: tuple[Target, ...]
+    options: CompileOptions
+    provider_of: Callable[[type[AbstractOperator]], str]
+    passes: tuple[GraphPass, ...]
+    budget: int = FOLD_BUDGET
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices of the targets."""
+        return tuple(target.device for target in self.targets)
+
+    def context(self, notes: Notes | None = None, device: Device | None = None) -> PassContext:
+        """What passes get; `device` for those that see one device's part."""
+        limit = self.options.MEMORY_LIMIT
+        return PassContext(self.definitions, self.devices, limit, self.budget, device, notes or Notes())
+
+    def run(self, graph: Graph, stages: Sequence[str], context: PassContext, *, prepared: bool = False) -> Graph:
+        """The graph after the passes of some stages; with `prepared` without those that `prepare` has run."""
+        chosen = [one for one in self.passes if one.stage in stages and not (prepared and not one.needs_shapes)]
+        return run_passes(graph, chosen, context)
+
+    def prepare(self, graph: Graph, notes: Notes | None = None) -> Graph:
+        """The graph after the passes that need no shapes, which run once for a model. Input shapes may be open."""
+        early = [one for one in self.passes if not one.needs_shapes]
+        return run_passes(graph, early, self.context(notes))
+
+    def analyze(self, graph: Graph, notes: Notes | None = None) -> tuple[Graph, Continuation | None]:
+        """The prepared graph typed and folded, and what can be planned only when data is there.
+
+        All inputs must have static types, or be sequences or optionals.
+        """
+        context = self.context(notes)
+        known = self.run(graph, ("bind", "type"), context, prepared=True)
+        return known, context.notes.deferred
+
+    def optimise(self, graph: Graph, notes: Notes) -> Graph:
+        """What `analyze` gave as the graph that is placed on devices."""
+        optimised = self.run(graph, _WHOLE[_WHOLE.index("type") + 1 :], self.context(notes), prepared=True)
+        notes.rules.update((node.name, PREFERRED) for node in optimised.nodes if isinstance(node.op, PinnedOperator))
+        return optimised
+
+    def plan(self, graph: Graph, early: Mapping[str, PassReport] | None = None) -> Plan:
+        """Compile a prepared graph whose inputs have static types.
+
+        What can be planned only when data is there becomes the plan's tail. `early` has the reports of `prepare`. Raises
+        `OperatorError` and its kin for a bad graph, `UnsupportedNode` for a node that no target accepts, `CompileError` for what
+        goes wrong on a device.
+        """
+        started = time.perf_counter()
+        notes = Notes(passes=dict(early or {}))
+        analyzed, continuation = self.analyze(graph, notes)
+        if continuation is not None:
+            _require_host(continuation, self.targets)
+        whole = self.optimise(analyzed, notes)
+        placed = place(whole, self.targets)
+        _require_homes(whole, placed)
+        by_name = {target.name: target for target in self.targets}
+        homes = {name: home for name, (home, _) in placed.items()}
+        parts = [self._on_device(part, by_name[part.device].device, notes) for part in partition(whole, homes)]
+        passed = time.perf_counter()
+        executables = _compile(parts, by_name, self.options.MEMORY_LIMIT)
+        seconds = {"passes": passed - started, "compile": time.perf_counter() - passed}
+        nodes = tuple(_placements(parts, executables, by_name, placed, notes, self.provider_of))
+        memory: dict[str, int] = {}
+        for part, executable in zip(parts, executables, strict=True):
+            memory[part.device] = memory.get(part.device, 0) + executable.memory.peak
+        reorders = sum(isinstance(node.op, Reorder) for part in parts for node in part.graph.nodes)
+        report = PlanReport(nodes, len(parts), memory, seconds, reorders, passes=tuple(notes.passes.values()))
+        plan = _wire(whole, parts, executables, report)
+        return plan if continuation is None else self._with_tail(plan, continuation)
+
+    def _on_device(self, part: Part, device: Device, notes: Notes) -> Part:
+        return replace(part, graph=self.run(part.graph, PER_DEVICE, self.context(notes, device)))
+
+    def _later(self, inner: Graph) -> PlanCache[Signature, Plan]:
+        return PlanCache(lambda key: self.plan(typed_inputs(inner, key)), self.options.PLAN_CACHE)
+
+    def _with_tail(self, plan: Plan, continuation: Continuation) -> Plan:
+        """The plan, whose outputs are the values that live on, with what follows."""
+        sources: dict[str, Source] = {
+            **continuation.constants,
+            **dict(zip(continuation.live, plan.outputs, strict=True)),
+            "": None,
+        }
+        slots, steps = plan.slots, []
+        for node in continuation.ready:
+            writes = tuple(range(slots, slots + len(node.writes)))
+            slots += len(writes)
+            bodies = tuple(self._body(graph, continuation.constants, sources) for graph in node.op.subgraphs)
+            reads = tuple(sources[name] for name in node.inputs)
+            steps.append(HostStep(node, reads, writes, bodies, self.options.MEMORY_LIMIT))
+            sources.update(zip(node.writes, writes, strict=True))
+        rest = continuation.rest
+        wanted = rest.inputs if rest.nodes else rest.outputs
+        tail = Tail(tuple(steps), self._later(rest) if rest.nodes else None)
+        on_host = (_on_host(node, self.provider_of(type(node.op))) for node in continuation.ready)
+        report = replace(plan.report, nodes=(*plan.report.nodes, *on_host), deferred=len(rest.nodes))
+        return replace(plan, slots=slots, outputs=tuple(sources[n] for n in wanted), types=(), report=report, tail=tail)
+
+    def _body(self, graph: Graph, constants: Mapping[str, NDArray[Any]], sources: Mapping[str, Source]) -> Body:
+        """A sub-graph as a separate graph: what it reads from outside are further inputs, or constants."""
+        known = {name: constants[name] for name in graph.captures if name in constants}
+        captures = tuple(name for name in graph.captures if name not in known)
+        types = {**graph.types, **{name: TensorType.of(array, known=True) for name, array in known.items()}}
+        whole = graph.replace(inputs=(*graph.inputs, *captures), constants={**graph.constants, **known}, types=types)
+        return Body(graph, self._later(self.prepare(whole)), tuple(sources[name] for name in captures))
+
+
+class Prepared:
+    """A model's graph after the passes that need no shapes; they run on first use, once."""
+
+    def __init__(self, planner: Planner, graph: Graph) -> None:
+        self._planner = planner
+        self._graph = graph
+
+    @cached_property
+    def _done(self) -> tuple[Graph, Mapping[str, PassReport]]:
+        notes = Notes()
+        return self._planner.prepare(self._graph, notes), notes.passes
+
+    @property
+    def graph(self) -> Graph:
+        """The prepared graph."""
+        return self._done[0]
+
+    @property
+    def reports(self) -> Mapping[str, PassReport]:
+        """What its passes did, by name."""
+        return self._done[1]
+
+
+def place(graph: Graph, targets: Sequence[Target]) -> Placed:
+    """For each node the first target that accepts it (`""` if none does), and the refusals of those asked before."""
+    placed = {}
+    for node in graph.nodes:
+        typed = TypedNode.of(node, graph)
+        refusals = []
+        home = ""
+        for target in targets:
+            answer = target.device.supports(typed)
+            if answer:
+                home = target.name
+                break
+            assert isinstance(answer, Refusal)
+            refusals.append((target.name, answer))
+        placed[node.name] = (home, tuple(refusals))
+    return placed
+
+
+def _require_host(continuation: Continuation, targets: Sequence[Target]) -> None:
+    if not any(target.name == REFERENCE_DEVICE for target in targets):
+        node = continuation.ready[0]
+        raise UnsupportedNode(
+            f"no device runs node {node}: {Refusal(Reason.DYNAMIC, 'its output shapes depend on data, or it runs sub-graphs')}",
+            hint=f"let FALLBACK be True: {REFERENCE_DEVICE} runs it",
+        )
+
+
+def _on_host(node: Node, provider: str) -> NodePlacement:
+    kernel = "control flow" if node.op.has_control() else REFERENCE_KERNEL
+    return NodePlacement(node.name, node.op.key, REFERENCE_DEVICE, kernel, provider, node.origins)
+
+
+def _require_homes(graph: Graph, placed: Placed) -> None:
+    for node in graph.nodes:
+        home, refusals = placed[node.name]
+        if not home:
+            said = "; ".join(f"{device}: {refusal}" for device, refusal in refusals)
+            types = ", ".join("-" if name == "" else str(graph.types[name]) for name in node.inputs)
+            hint = "let FALLBACK be True" if len(refusals) == 1 else "give the operator a NumPy reference"
+            raise UnsupportedNode(f"no device runs node {node} with inputs ({types}): {said}", hint=hint)
+
+
+def _compile(parts: Sequence[Part], by_name: Mapping[str, Target], limit: int) -> list[Executable]:
+    done: list[Executable] = []
+    try:
+        for part in parts:
+            target = by_name[part.device]
+            done.append(target.device.compile(part.graph, target.options))
+            _check_peak(part, done[-1].memory.peak, limit)
+    except BaseException:
+        for executable in done:
+            executable.close()
+        raise
+    return done
+
+
+def _check_peak(part: Part, peak: int, limit: int) -> None:
+    """Raise `OutOfMemory` when the values of one request, work buffers included, need more than `limit` bytes together."""
+    if peak > limit:
+        node = max(part.graph.nodes, key=lambda n: sum(part.graph.types[name].nbytes for name in n.writes))
+        raise OutOfMemory(
+            f"a request needs {peak:,} bytes on {part.device}, the most for the result of node {node}; the limit is {limit:,}",
+            hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
+        )
+
+
+def _placements(
+    parts: Sequence[Part],
+    executables: Sequence[Executable],
+    by_name: Mapping[str, Target],
+    placed: Placed,
+    notes: Notes,
+    provider_of: Callable[[type[AbstractOperator]], str],
+) -> Sequence[NodePlacement]:
+    found = []
+    for part, executable in zip(parts, executables, strict=True):
+        nodes = {node.name: node for node in part.graph.nodes}
+        for said in executable.reports:
+            node = nodes.get(said.name)
+            if node is None:
+                raise CompileError(f"device {part.device} reports a node {said.name!r} that it was not given")
+            provider = provider_of(type(node.op)) if said.from_operator else by_name[part.device].provider
+            refusals = (*placed.get(said.name, ("", ()))[1], *said.refusals)
+            found.append(
+                NodePlacement(
+                    said.name,
+                    said.op,
+                    part.device,
+                    said.kernel,
+                    provider,
+                    node.origins,
+                    said.post_ops,
+                    refusals,
+                    notes.stops.get(said.name),
+                    # A node of a composition stands for the node that was chosen.
+                    next((notes.rules[name] for name in (said.name, *node.origins[:1]) if name in notes.rules), 0),
+                    tuple(_value(name, part.graph, executable) for name in node.reads),
+                    tuple(_value(name, part.graph, executable) for name in node.writes),
+                )
+            )
+    return found
+
+
+def _value(name: str, graph: Graph, executable: Executable) -> ValuePlacement:
+    plan = executable.memory
+    return ValuePlacement(name, graph.types[name], plan.offsets.get(plan.storage.get(name, name)))
+
+
+def _wire(whole: Graph, parts: Sequence[Part], executables: Sequence[Executable], report: PlanReport) -> Plan:
+    slot = {name: index for index, name in enumerate(whole.inputs)}
+    steps = []
+    for part, executable in zip(parts, executables, strict=True):
+        for name in part.outputs:
+            slot.setdefault(name, len(slot))
+        reads = tuple(slot[name] for name in part.graph.inputs)
+        steps.append(Step(part.device, executable, reads, tuple(slot[name] for name in part.outputs)))
+    outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)
+    types = tuple(whole.types[name].with_shape(whole.types[name].shape) for name in whole.outputs)
+    return Plan(tuple(steps), len(whole.inputs), len(slot), outputs, types, report)

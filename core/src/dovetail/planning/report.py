@@ -1,0 +1,86 @@
+"""The plan report: device, kernel and reason for each node, and what each pass did."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dovetail.devices.refusals import Refusal
+from dovetail.graph.types import TensorType
+from dovetail.passes.graph_pass import PassReport
+
+__all__ = ["NodePlacement", "PlanReport", "ValuePlacement"]
+
+
+@dataclass(frozen=True, slots=True)
+class ValuePlacement:
+    """A value that a node reads or writes: its name in the plan, and its type with the memory layout.
+
+    `offset` is where it starts in the memory of its device, in bytes; None for constants, which lie apart. Values that share
+    memory (views, results in place) have the same one.
+    """
+
+    name: str
+    type: TensorType
+    offset: int | None
+
+
+@dataclass(frozen=True)
+class NodePlacement:
+    """Where one node runs and why.
+
+    `origins` are the model's nodes it stands for; `provider` the distribution that brings the kernel; `refusals` name each
+    device or kernel that was asked before and its answer; `post_op_stop` is the node that could not be fused into this one.
+    `rule` is the number of the rule of `dovetail.plugins.rules` that chose among several definitions of the operator, 0 when
+    there was one; `dovetail plugins which` tells of the others. `inputs` are the values read, operands of post-ops last.
+    """
+
+    name: str
+    op: str
+    device: str
+    kernel: str
+    provider: str
+    origins: tuple[str, ...] = ()
+    post_ops: tuple[str, ...] = ()
+    refusals: tuple[tuple[str, Refusal], ...] = ()
+    post_op_stop: tuple[str, Refusal] | None = None
+    rule: int = 0
+    inputs: tuple[ValuePlacement, ...] = ()
+    outputs: tuple[ValuePlacement, ...] = ()
+
+    def __str__(self) -> str:
+        """Node, operator, device, kernel with post-ops, and package: `conv1 (Conv) on ACME.0 by direct + relu of npu 1.0`."""
+        return f"{self.name} ({self.op}) on {self.device} by {' + '.join((self.kernel, *self.post_ops))} of {self.provider}"
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """A plan for one set of input shapes: nodes in execution order, parts, planned peak bytes by device, seconds by step.
+
+    `reorders` is the number of nodes that only change a memory layout. `deferred` is the number of the model's nodes that
+    are planned when the data is there that tells their shapes; `CompiledModel.report` adds what was planned last for them.
+    """
+
+    nodes: tuple[NodePlacement, ...]
+    partitions: int
+    memory: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    reorders: int = 0
+    deferred: int = 0
+    passes: tuple[PassReport, ...] = ()
+
+    def __str__(self) -> str:
+        """A line for each node."""
+        return "\n".join(map(str, self.nodes))
+
+    def followed_by(self, later: "PlanReport") -> "PlanReport":
+        """This plan and the one that was made for its deferred nodes, as one."""
+        devices = dict.fromkeys((*self.memory, *later.memory))
+        steps = dict.fromkeys((*self.seconds, *later.seconds))
+        return PlanReport(
+            (*self.nodes, *later.nodes),
+            self.partitions + later.partitions,
+            {name: self.memory.get(name, 0) + later.memory.get(name, 0) for name in devices},
+            {name: self.seconds.get(name, 0.0) + later.seconds.get(name, 0.0) for name in steps},
+            self.reorders + later.reorders,
+            later.deferred,
+            self.passes,
+        )

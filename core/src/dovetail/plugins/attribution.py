@@ -1,0 +1,25 @@
+"""Errors of plugin code, attributed to the plugin."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dovetail.errors import DovetailError, PluginFailed
+from dovetail.plugins.records import PluginRecord
+
+__all__ = ["attributed"]
+
+
+@contextmanager
+def attributed(record: PluginRecord, doing: str, *, hint: str = "", passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn whatever plugin code raises into `PluginFailed` that names the plugin; errors of the types `passing` stay as they are.
+
+    `SystemExit` counts as a failure of the plugin; `KeyboardInterrupt` is the user's.
+    """
+    try:
+        yield
+    except passing:
+        raise
+    except DovetailError as error:
+        raise PluginFailed(f"{doing} raised {type(error).__name__}: {error.message}", hint=hint or error.hint) from error
+    except (Exception, SystemExit) as error:
+        raise PluginFailed(f"{doing} raised {type(error).__name__}: {error}", hint=hint) from error

@@ -1,0 +1,175 @@
+"""One plugin, one transaction: import, check and register into a fresh pluggy manager. Nothing is kept unless all of it works.
+
+pluggy's own `load_setuptools_entrypoints` is not used: one broken plugin stops it, it drops the second of two equal names
+without a word, and it reads the metadata of every distribution at each call.
+"""
+
+import importlib
+import inspect
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import pluggy
+
+from dovetail import hookspecs
+from dovetail.errors import DovetailError, PluginFailed, PluginIncompatible
+from dovetail.plugins.attribution import attributed
+from dovetail.plugins.checks import check_plugin
+from dovetail.plugins.discovery import reinstall
+from dovetail.plugins.ledger import Ledger
+from dovetail.plugins.records import PACKS, PluginRecord
+from dovetail.plugins.registry import OpRegistry, operator_name
+from dovetail.plugins.versions import api_mismatch
+
+__all__ = ["Loader", "Staged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A plugin that was imported, checked, configured and registered. `hooks` call its functions, and no other plugin's."""
+
+    plugin: object
+    hooks: Any
+    operators: OpRegistry
+    priority: int
+    import_seconds: float
+    register_seconds: float
+
+    def implements(self, hook: str) -> bool:
+        """True when the plugin has a function for the hook."""
+        return bool(getattr(self.hooks, hook).get_hookimpls())
+
+    def order(self, hook: str) -> int:
+        """Where `hookimpl(tryfirst=True)` or `trylast=True` puts this plugin's function among those of others."""
+        implementation = getattr(self.hooks, hook).get_hookimpls()[0]
+        return int(implementation.trylast) - int(implementation.tryfirst)
+
+
+class Loader:
+    """Loads each plugin of a ledger at most once.
+
+    `config` is what `dovetail_configure` and `dovetail_device_info` receive, `objects` the plugins by id that are not installed.
+    """
+
+    def __init__(self, ledger: Ledger, config: Mapping[str, Any], objects: Mapping[str, object]) -> None:
+        self.config = MappingProxyType(dict(config))
+        self._ledger = ledger
+        self._objects = objects
+        self._staged: dict[str, Staged] = {}
+
+    def forget(self, record: PluginRecord) -> None:
+        """Load a plugin anew, because another object serves it now."""
+        self._staged.pop(record.id, None)
+
+    def load(self, record: PluginRecord) -> Staged:
+        """The loaded plugin. Raises its refusal when its state forbids loading, and the stored failure when it failed before."""
+        if self._ledger.now(record).state not in ("found", "loaded"):
+            raise self._ledger.refusal(record)
+        if record.id in self._staged:
+            return self._staged[record.id]
+        try:
+            staged = _stage(record, self._kinds(record), self.config, self._objects.get(record.id))
+        except (Exception, SystemExit) as error:
+            refusal = self._ledger.fail(record, error)
+            raise refusal from refusal.__cause__
+        self._staged[record.id] = staged
+        self._ledger.put(
+            replace(
+                self._ledger.now(record),
+                state="loaded",
+                provides=tuple(map(operator_name, staged.operators.added)) or record.provides,
+                import_seconds=staged.import_seconds,
+                register_seconds=staged.register_seconds,
+            )
+        )
+        return staged
+
+    def staged(self, record: PluginRecord) -> Staged | None:
+        """The plugin if it is loaded already."""
+        return self._staged.get(record.id)
+
+    def load_if_possible(self, record: PluginRecord) -> Staged | None:
+        """The loaded plugin; None when something stands in its way, which its record tells."""
+        try:
+            return self.load(record)
+        except DovetailError:
+            return None
+
+    def loaded(self, *kinds: str) -> tuple[tuple[PluginRecord, Staged], ...]:
+        """The plugins of these kinds that are loaded now, sorted by id."""
+        records = (record for record in self._ledger.all() if record.kind in kinds and record.state == "loaded")
+        return tuple((record, self._staged[record.id]) for record in records)
+
+    def _kinds(self, record: PluginRecord) -> set[str]:
+        """The kinds of all entry points by which this distribution names the same module."""
+        same = (r for r in self._ledger.all() if (r.distribution, r.value) == (record.distribution, record.value))
+        return {record.kind, *(r.kind for r in same)}
+
+
+def _import(record: PluginRecord) -> object:
+    """Import what the entry point names. Raises `PluginFailed`."""
+    module, _, attribute = record.value.partition(":")
+    with attributed(
+        record, f"importing {record.value}", hint=f"if the installation is damaged: {reinstall(record.distribution)}"
+    ):
+        plugin: object = importlib.import_module(module)
+        for name in filter(None, attribute.split(".")):
+            plugin = getattr(plugin, name)
+    return plugin
+
+
+def _stage(record: PluginRecord, kinds: Iterable[str], config: Mapping[str, Any], plugin: object | None = None) -> Staged:
+    """Load one plugin; `kinds` are those for which its distribution names the same module, `plugin` the object if it is at hand.
+
+    Raises `PluginIncompatible` or `PluginFailed`.
+    """
+    start = time.perf_counter()
+    if plugin is None:
+        plugin = _import(record)
+    imported = time.perf_counter()
+    declared = inspect.getattr_static(plugin, "dovetail_api", None)
+    if (mismatch := api_mismatch(declared, record)) is not None:
+        raise PluginIncompatible(mismatch[0], hint=mismatch[1])
+    check_plugin(plugin, kinds)
+    hooks = _hooks_of(record, plugin, config)
+    operators = _operators_of(record, hooks) if record.kind in PACKS else OpRegistry(record)
+    return Staged(plugin, hooks, operators, _priority(plugin), imported - start, time.perf_counter() - imported)
+
+
+def _priority(plugin: object) -> int:
+    """What the plugin declares as `dovetail_priority`; 0 when it does not. Raises `PluginFailed` for what is no integer."""
+    declared = inspect.getattr_static(plugin, "dovetail_priority", 0)
+    if type(declared) is not int:
+        raise PluginFailed(f"dovetail_priority is {declared!r}", hint="write an integer, as dovetail_priority = 10")
+    return declared
+
+
+def _hooks_of(record: PluginRecord, plugin: object, config: Mapping[str, Any]) -> Any:
+    manager = _OwnNamesOnly("dovetail")
+    manager.add_hookspecs(hookspecs)
+    manager.hook.dovetail_configure.call_historic(kwargs={"config": config})
+    with attributed(record, "dovetail_configure"):
+        manager.register(plugin, name=record.id)
+    return manager.hook
+
+
+class _OwnNamesOnly(pluggy.PluginManager):
+    """pluggy, looking at `dovetail_*` attributes only: older versions evaluate every property of a plugin object."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
+        return super().parse_hookimpl_opts(plugin, name) if name.startswith("dovetail_") else None
+
+
+def _operators_of(record: PluginRecord, hooks: Any) -> OpRegistry:
+    registry = OpRegistry(record)
+    with attributed(record, "dovetail_register_ops"):
+        hooks.dovetail_register_ops(registry=registry, domain=record.key)
+    with attributed(record, "dovetail_register_translations"):
+        hooks.dovetail_register_translations(registry=registry, domain=record.key)
+    if registry.is_empty:
+        hint = "pass each operator class, and each translation, to registry.add, or a package of them to registry.add_package"
+        raise PluginFailed(f"no operator of {record.key!r} was registered", hint=hint)
+    return registry

@@ -1,0 +1,323 @@
+"""`PluginManager`: all that the runtime and the commands ask of plugins. Names are static, code is loaded when asked for."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.config import Config, ConfigSource
+from dovetail.errors import DeviceNotFound, DovetailError, PluginFailed, UnknownFormat, did_you_mean
+from dovetail.plugins.discovery import index
+from dovetail.plugins.in_process import Registration, attach
+from dovetail.plugins.ledger import Ledger
+from dovetail.plugins.records import PluginRecord
+from dovetail.plugins.selection import Preferences, Switch, select
+
+if TYPE_CHECKING:
+    # These import numpy or pluggy, which listing plugins must not do.
+    from dovetail.devices.contract import Device, DeviceInfo
+    from dovetail.graph.graph import AbstractOperator
+    from dovetail.graph.model import Model
+    from dovetail.operators.operator import Operator
+    from dovetail.passes.graph_pass import GraphPass
+    from dovetail.plugins.devices import Devices
+    from dovetail.plugins.loader import Loader
+    from dovetail.plugins.observers import Observers
+    from dovetail.plugins.operators import Operators
+    from dovetail.plugins.rules import Candidate, Decision, Judge
+
+__all__ = ["PluginManager"]
+
+
+class PluginManager:
+    """The plugins as one `Core` sees them. Methods may be called from any thread.
+
+    `plugins` is an allow or block list and `prefer` names plugins that win over others; see `dovetail.plugins.selection` for
+    the grammar and for the environment variables and configuration keys that stand in for them. `config` is a configuration
+    file or its content, see `Config.load`; plugins receive it read-only. Raises `PluginNotFound` for a name that no installed
+    plugin answers to, `DeviceNotFound` for a device type in the configuration that none provides, `UsageError` for a
+    configuration that is malformed.
+    """
+
+    def __init__(
+        self,
+        *,
+        plugins: str | Sequence[str] | None = None,
+        prefer: Sequence[str] | Mapping[str, str] = (),
+        config: ConfigSource | Config = None,
+    ) -> None:
+        self.config = Config.load(config)
+        preferences = Preferences.read(prefer, self.config)
+        self._ledger = Ledger(select(index(), Switch.read(plugins, self.config), preferences), preferences)
+        self._lock = threading.RLock()
+        self._objects: dict[str, object] = {}
+        for registration in attach(self):
+            self.adopt(registration)
+        self._check_devices()
+
+    def _check_devices(self) -> None:
+        known = {record.key.upper() for record in self.records() if record.kind == "devices"}
+        for name in self.config.devices:
+            if name not in known:
+                raise DeviceNotFound(
+                    f"{self.config.place('devices', name)}: no installed plugin provides the device {name!r}",
+                    hint=did_you_mean(name, known),
+                )
+
+    # --- what there is: imports nothing -------------------------------------------------------------------------------
+
+    def records(self) -> tuple[PluginRecord, ...]:
+        """Every plugin in its present state, sorted by id. Imports no plugin."""
+        return self._ledger.all()
+
+    def record(self, name: str) -> PluginRecord:
+        """One plugin by id, distribution or entry name.
+
+        Raises `PluginNotFound` with a suggestion, `PluginError` when several answer to the name.
+        """
+        return self._ledger.get(name)
+
+    def owner(self, kind: str, key: str) -> PluginRecord:
+        """The plugin that serves a device type or a file suffix. Imports no plugin.
+
+        Raises `PluginNotFound` when there is none, `PluginConflict` for several, and what keeps the preferred one from loading.
+        """
+        found = self._ledger.choose(kind, key)
+        return found or self.record(key)
+
+    def formats(self) -> tuple[str, ...]:
+        """The file suffixes that can be read, without the dot. Imports no plugin."""
+        readable = ("found", "loaded")
+        return tuple(sorted({r.key for r in self.records() if r.kind == "frontends" and r.state in readable}))
+
+    # --- devices ------------------------------------------------------------------------------------------------------
+
+    def devices(self) -> tuple["DeviceInfo", ...]:
+        """Every device that can be had, by descending priority, then by name.
+
+        Loads every device plugin that may be loaded, and probes each once. Failures are logged and stay in the records.
+        """
+        with self._lock:
+            return self._devices.all()
+
+    def device_info(self, name: str) -> "DeviceInfo":
+        """The device `OPENCL.1`, or the first of type `OPENCL`; letter case does not count. Imports only that type's plugin.
+
+        Raises `DeviceNotFound` for an unknown name; `DeviceUnavailable`, `PluginFailed`, `PluginBlocked` or `PluginIncompatible`
+        with the stored cause; `PluginConflict` when several packages provide the type.
+        """
+        with self._lock:
+            return self._devices.info(name)
+
+    def open_device(self, name: str, options: Mapping[str, Any]) -> "Device":
+        """Open a device. Raises as `device_info`, and what the plugin raises; foreign errors become `PluginFailed`."""
+        with self._lock:
+            return self._devices.open(name, options)
+
+    # --- models -------------------------------------------------------------------------------------------------------
+
+    def read_model(self, source: Path | bytes, format: str, options: Mapping[str, Any]) -> "Model":
+        """Read a model with the frontend of a suffix (without the dot). Imports only that frontend.
+
+        Raises `UnknownFormat` when there is none, its refusal when it may not be loaded, and what the frontend raises; errors
+        that are not dovetail's become `PluginFailed`.
+        """
+        from dovetail.graph.model import Model
+        from dovetail.plugins.attribution import attributed
+
+        with self._lock:
+            record = self._frontend(format.lower().removeprefix("."))
+            hooks = self._loader.load(record).hooks
+        name = source if isinstance(source, Path) else f"{len(source)} bytes"
+        with attributed(record, f"reading {name} with {record.id}", passing=(DovetailError,)):
+            model = hooks.dovetail_read_model(source=source, options=dict(options))
+        if not isinstance(model, Model):
+            raise PluginFailed(f"dovetail_read_model of {record.id} returned {model!r}, which is not a dovetail.graph.Model")
+        return model
+
+    def writes(self, format: str) -> bool:
+        """True when the frontend of a suffix can write models too. Imports that frontend; raises as `read_model`."""
+        with self._lock:
+            hooks = self._loader.load(self._frontend(format.lower().removeprefix("."))).hooks
+        return bool(hooks.dovetail_write_model.get_hookimpls())
+
+    def require_writer(self, format: str) -> None:
+        """Raises `UnknownFormat` when there is no frontend for a suffix, or it only reads; else as `writes`."""
+        suffix = format.lower().removeprefix(".")
+        if suffix in self.formats() and self.writes(suffix):
+            return
+        written = ", ".join(f".{name}" for name in self.formats() if self._may_write(name)) or "none"
+        problem = "no installed frontend writes .{} files"
+        if suffix in self.formats():
+            problem = f"{self.owner('frontends', suffix).provider} reads .{{}} files but does not write them"
+        raise UnknownFormat(problem.format(suffix), hint=f"formats that are written: {written}")
+
+    def _may_write(self, format: str) -> bool:
+        with suppress(DovetailError):
+            return self.writes(format)
+        return False
+
+    def write_model(self, model: "Model", format: str, options: Mapping[str, Any]) -> bytes:
+        """The content of a file with the model, by the frontend of a suffix (without the dot). Imports only that frontend.
+
+        Raises as `require_writer`, what the frontend raises, and otherwise as `read_model`.
+        """
+        from dovetail.plugins.attribution import attributed
+
+        suffix = format.lower().removeprefix(".")
+        self.require_writer(suffix)
+        with self._lock:
+            record = self._frontend(suffix)
+            hooks = self._loader.load(record).hooks
+        with attributed(record, f"writing .{suffix} with {record.id}", passing=(DovetailError,)):
+            content = hooks.dovetail_write_model(model=model, options=dict(options))
+        if not isinstance(content, bytes):
+            raise PluginFailed(f"dovetail_write_model of {record.id} returned {type(content).__name__}, not bytes")
+        return content
+
+    def graph_passes(self, options: Mapping[str, Any]) -> tuple["GraphPass", ...]:
+        """The passes that plugins of the group `dovetail.hooks` add, in order. Loads those plugins."""
+        with self._lock:
+            return self._observers.graph_passes(options)
+
+    # --- operators ----------------------------------------------------------------------------------------------------
+
+    def operator(self, domain: str, op_type: str, version: int) -> type["Operator"]:
+        """The class of an operator in operator set `version` of its domain. Loads only the packs of that domain.
+
+        Of one origin the class with the greatest `since` up to `version`; of several origins the one that
+        `dovetail.plugins.rules` chooses, as far as it can without knowing device and data types. Raises `UnknownOperator` with
+        the packs there are and a suggestion, `PluginConflict` when packs define it differently.
+        """
+        with self._lock:
+            return self._operators.find(domain, op_type, version)
+
+    def decide(self, domain: str, op_type: str, version: int, judge: "Judge | None" = None) -> "Decision":
+        """All classes of an operator that may be used, the one that is, and why; `judge` says how each suits a device.
+
+        Raises as `operator`.
+        """
+        with self._lock:
+            return self._operators.decide(domain, op_type, version, judge)
+
+    def candidates(self, domain: str, op_type: str, version: int) -> tuple["Candidate", ...]:
+        """All classes of an operator that may be used, whether or not the rules can decide between them.
+
+        Raises as `operator`, but for `PluginConflict`.
+        """
+        with self._lock:
+            return self._operators.candidates(domain, op_type, version)
+
+    def operators(self, domain: str | None = None) -> tuple[type["Operator"], ...]:
+        """Every operator class of a domain, or of all; loads the packs that may be loaded. Sorted by name, then by provider.
+
+        Classes that take operators of the domain by translation are among them.
+        """
+        with self._lock:
+            return self._operators.all(domain)
+
+    def provider(self, operator: type["AbstractOperator"]) -> str:
+        """Where a class comes from: `dovetail 0.1.0`, `dovetail-ops-tim-vx 0.1.0` or `session (my_ops.py)`.
+
+        A class that was never registered comes from the session, too: from its module.
+        """
+        with self._lock:
+            return self._operators.provider(operator)
+
+    def add_operator(self, operator: type["Operator"], origin: str) -> None:
+        """Add an operator class of this session; it goes before every pack. `origin` is named in reports.
+
+        Raises `PluginError` for what is no operator class.
+        """
+        with self._lock:
+            self._operators.add(operator, origin)
+
+    # --- everything else ----------------------------------------------------------------------------------------------
+
+    def register(self, module_or_object: object, *, name: str, kind: str, key: str) -> PluginRecord:
+        """Load a plugin that is not installed: a module or an object with hooks, checked like an installed one.
+
+        This manager alone gets it; `dovetail.plugins.register` is for all. It goes before installed plugins of the same kind and
+        key. With the name, kind and key of an earlier one it replaces that one. Raises `PluginFailed` or `PluginIncompatible`;
+        the failure is in the records too.
+        """
+        registration = Registration.of(module_or_object, kind=kind, key=key, name=name)
+        with self._lock:
+            self.adopt(registration)
+            self._loader.load(registration.record)
+            return self._ledger.now(registration.record)
+
+    def adopt(self, registration: Registration) -> None:
+        """Take a plugin that is not installed; it is loaded when it is needed."""
+        record = registration.record
+        with self._lock:
+            self._objects[record.id] = registration.plugin
+            self._ledger.put(record, in_process=True)
+            self._forget(record)
+
+    def drop(self, plugin: str) -> None:
+        """Let go of a plugin that is not installed; an installed one that it replaced is back."""
+        with self._lock:
+            if self._objects.pop(plugin, None) is not None:
+                self._forget(self._ledger.drop(plugin))
+
+    def _forget(self, record: PluginRecord) -> None:
+        """Look up anew what depends on a plugin. What was never made holds nothing, and making it would import NumPy."""
+        if "_loader" in self.__dict__:
+            self._loader.forget(record)
+            self._devices.forget(record.key)
+            self._operators.forget()
+
+    def load(self, name: str) -> PluginRecord:
+        """Load one plugin by id, distribution or entry name, list its devices if it has some, and return its record.
+
+        What goes wrong with the plugin does not raise: the record tells it. Raises as `record` for the name.
+        """
+        record = self.record(name)
+        with self._lock:
+            if self._loader.load_if_possible(record) is not None and record.kind == "devices":
+                with suppress(DovetailError):
+                    self._devices.info(record.key)
+            return self._ledger.now(record)
+
+    def add_commands(self, cli: Any) -> None:
+        """Let plugins of the group `dovetail.hooks` add commands to a `click.Group`. Loads those plugins."""
+        with self._lock:
+            self._observers.add_commands(cli)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _loader(self) -> "Loader":
+        from dovetail.plugins.loader import Loader
+
+        return Loader(self._ledger, self.config.values, self._objects)
+
+    @cached_property
+    def _devices(self) -> "Devices":
+        from dovetail.plugins.devices import Devices
+
+        return Devices(self._ledger, self._loader)
+
+    @cached_property
+    def _operators(self) -> "Operators":
+        from dovetail.plugins.operators import Operators
+
+        return Operators(self._ledger, self._loader)
+
+    @cached_property
+    def _observers(self) -> "Observers":
+        from dovetail.plugins.observers import Observers
+
+        return Observers(self._ledger, self._loader)
+
+    def _frontend(self, suffix: str) -> PluginRecord:
+        record = self._ledger.choose("frontends", suffix)
+        if record is None:
+            others = [r for r in self.records() if r.kind == "frontends" and r.state not in ("found", "loaded")]
+            hints = [did_you_mean(suffix, self.formats())]
+            hints += [f"{r.key}: {r.provider} is {r.state} ({r.reason})." for r in others]
+            raise UnknownFormat(f"no installed frontend reads .{suffix} files", hint=" ".join(filter(None, hints)))
+        return record

@@ -1,0 +1,54 @@
+"""Reorder: a primitive for the data types of oneDNN, copies in NumPy for all others."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import numpy as np
+
+from dovetail.device import Accepted, LayerConfig, Reason, Refusal, TypedNode
+from dovetail_cpu_onednn.binding import Arg
+from dovetail_cpu_onednn.bound import Array, BoundKernel, Call
+from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Stage, given
+from dovetail_cpu_onednn.layouts import DATA_TYPES, describe, in_whole_blocks, logical
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["KERNELS"]
+
+
+class ReorderKernel(PrimitiveKernel):
+    """From one layout to another, for the data types of oneDNN."""
+
+    name = "reorder"
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        dtype = given(node, 0).dtype
+        if dtype not in DATA_TYPES:
+            return Refusal(Reason.DTYPE, f"{dtype}; accepted: {', '.join(sorted(d.value for d in DATA_TYPES))}")
+        found = super().supports(node)
+        return found if isinstance(found, Accepted) else self._accepted(self.name, node)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)
+
+    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+        src, dst = map(describe, in_whole_blocks(given(node, 0), node.outputs[0]))
+        pd = library().describe_reorder(src, dst)
+        arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
+        return Recipe((Stage(pd, arguments),))
+
+
+class MoveKernel(BoundKernel):
+    """From one order of the dimensions to another, for data types that the primitive does not take: a copy between views."""
+
+    name = "reorder"
+
+    def supports(self, node: TypedNode) -> Accepted | Refusal:
+        return Accepted(self.name)
+
+    def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
+        src, dst = node.inputs[0], node.outputs[0]
+        assert src is not None
+        yield partial(np.copyto, logical(array(node.node.outputs[0]), dst), logical(array(node.node.inputs[0]), src))
+
+
+KERNELS: tuple[OnednnKernel, ...] = (ReorderKernel(), MoveKernel())

@@ -1,0 +1,90 @@
+"""Conversion between data types by the rules of ONNX's Cast, and where the standard is open, as documented here."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dovetail.op import DType, OperatorError
+from dovetail_ops_onnx._elementwise import finite_range, wide
+from dovetail_ops_onnx._types import Array
+
+__all__ = ["cast", "to_integer"]
+
+_FLOAT8 = (DType.FLOAT8_E4M3FN, DType.FLOAT8_E4M3FNUZ, DType.FLOAT8_E5M2, DType.FLOAT8_E5M2FNUZ)
+_PACKED = (DType.INT4, DType.UINT4, DType.INT2, DType.UINT2)
+
+
+def cast(x: Array, to: DType, *, saturate: bool = True, round_mode: str = "up") -> Array:
+    """`x` as `to`: `x` itself when it has the type already.
+
+    Float to integer truncates toward zero; NaN becomes 0, and what is out of range the nearest bound (the rule of OpenCL's
+    saturated conversions), but for 4- and 2-bit types, which keep the low bits as integers do. `saturate` and `round_mode` are
+    those of ONNX, for 8-bit floats.
+    Raises `OperatorError` for a string that is no number.
+    """
+    source = DType.of(x.dtype)
+    if source is to:
+        return x
+    with np.errstate(all="ignore"):
+        if source is DType.STRING:
+            return _from_strings(x, to)
+        if to is DType.STRING:
+            return _to_strings(wide(x) if source.is_float else x)
+        if to is DType.BOOL:
+            return wide(x) != 0 if source.is_float else x.astype(np.bool_)
+        if source.is_float and to.is_integer:
+            # The standard leaves this open, but ONNX's own cases for the packed types expect the low bits.
+            return to_integer(wide(x), np.dtype(np.int64)).astype(to.numpy) if to in _PACKED else to_integer(wide(x), to.numpy)
+        if to is DType.FLOAT8_E8M0:
+            return _to_powers(wide(x).astype(np.float32), saturate, round_mode)
+        result = x.astype(to.numpy)
+        return _saturated(result, wide(x)) if saturate and to in _FLOAT8 else result
+
+
+def to_integer(x: Any, dtype: np.dtype[Any]) -> Array:
+    """Floating-point values truncated toward zero; NaN becomes 0, and what is out of range the nearest bound."""
+    low, high = (int(bound) for bound in finite_range(dtype))
+    whole = np.trunc(np.asarray(x, np.float64))
+    # float64(high) may be rounded up to high + 1, which is out of range: hence the strict comparison with high + 1.
+    inside = (whole >= float(low)) & (whole < float(high + 1))
+    bound = np.where(whole < 0, np.array(low).astype(dtype), np.array(high).astype(dtype))
+    exact = np.where(inside, whole, 0).astype(np.uint64 if low == 0 else np.int64).astype(dtype)
+    return np.asarray(np.where(inside | np.isnan(whole), exact, bound)).astype(dtype, copy=False)
+
+
+def _saturated(result: Array, x: Array) -> Array:
+    lost = ~np.isfinite(wide(result)) & ~np.isnan(x)
+    highest = np.asarray(finite_range(result.dtype)[1], np.float32)
+    return np.asarray(np.where(lost, np.copysign(highest, x).astype(result.dtype), result))
+
+
+def _to_powers(x: Array, saturate: bool, round_mode: str) -> Array:
+    # float8_e8m0fnu holds the powers of two from 2^-127 to 2^127 as exponent + 127; 255 is NaN. There is no zero and no sign.
+    mantissa, exponent = np.frexp(np.abs(x))
+    above = {"up": mantissa > 0.5, "nearest": mantissa >= 0.75, "down": np.zeros(x.shape, np.bool_)}[round_mode]
+    biased = np.where(x == 0, -1, np.where(np.isinf(x), 255, exponent - 1 + above + 127))
+    limited = np.clip(biased, 0, 254) if saturate else np.where((biased < 0) | (biased > 254), 255, biased)
+    return np.asarray(np.where(np.isnan(x), 255, limited)).astype(np.uint8).view(DType.FLOAT8_E8M0.numpy)
+
+
+def _to_strings(x: Array) -> Array:
+    return np.asarray(x.astype(np.str_)).astype(object)
+
+
+def _from_strings(x: Array, to: DType) -> Array:
+    parse: Callable[[str], Any] = _parse_integer if to.is_integer else float
+    result = np.empty(x.shape, to.numpy)
+    for index, text in np.ndenumerate(x):
+        try:
+            result[index] = parse(str(text)) != 0 if to is DType.BOOL else parse(str(text))
+        except (ValueError, OverflowError):
+            raise OperatorError(f"the string {str(text)!r} cannot become {to}; accepted: numbers such as '-3.5e2'") from None
+    return result
+
+
+def _parse_integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return int(float(text))

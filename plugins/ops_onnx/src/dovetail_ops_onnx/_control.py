@@ -1,0 +1,35 @@
+"""What operators that run sub-graphs share."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.op import Graph, OperatorError, TensorType
+from dovetail_ops_onnx._types import Array
+
+__all__ = ["check_arguments", "stacked"]
+
+
+def check_arguments(body: Graph, inputs: int, outputs: int) -> None:
+    """Raise `OperatorError` unless the body takes `inputs` values and gives at least `outputs`."""
+    if len(body.inputs) != inputs or len(body.outputs) < outputs:
+        raise OperatorError(
+            f"the body takes {len(body.inputs)} and gives {len(body.outputs)} values",
+            hint=f"accepted: a body that takes {inputs} and gives at least {outputs}",
+        )
+
+
+def stacked(values: Sequence[Array], axis: int, declared: TensorType | None) -> Array:
+    """The values along a new axis. Without values an empty array of the declared type, open dimensions being 0."""
+    if values:
+        shapes = {v.shape for v in values}
+        if len(shapes) > 1:
+            raise OperatorError(f"the body gives values of different shapes to stack: {sorted(shapes)}")
+        rank = values[0].ndim + 1
+        if not -rank <= axis < rank:
+            raise OperatorError(f"the axis to stack along is {axis}; accepted: {-rank} to {rank - 1}")
+        return np.stack(values, axis)
+    dtype = np.dtype(np.float32) if declared is None else declared.dtype.numpy
+    dims = [d if isinstance(d, int) else 0 for d in (declared.shape or ()) if declared] if declared else []
+    dims.insert(axis if axis >= 0 else len(dims) + 1 + axis, 0)
+    return np.empty(dims, dtype)

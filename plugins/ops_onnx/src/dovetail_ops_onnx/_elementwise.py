@@ -1,0 +1,97 @@
+"""What elementwise operators share: computing without warnings in a type that is wide enough, broadcasting, post-ops."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from dovetail.op import Binary, DType, Eltwise, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
+
+__all__ = ["binary", "broadcast", "chain", "computed", "eltwise", "finite_range", "operand", "same_type", "scalar", "wide"]
+
+
+def wide(x: Array) -> Array:
+    """`x` in the type to compute in: float32 for floating-point types that are narrower, else `x` itself."""
+    return x.astype(np.float32) if DType.of(x.dtype).is_float and x.dtype.itemsize < 4 else x
+
+
+def computed(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | None = None) -> Array:
+    """`function` of the arrays in their `wide` types, rounded once to `dtype` (that of the first array by default).
+
+    NumPy's floating-point warnings are off: infinities and NaN are results like others.
+    """
+    with np.errstate(all="ignore"):
+        result = function(*(wide(a) for a in arrays))
+        return np.asarray(result).astype(arrays[0].dtype if dtype is None else dtype, copy=False)
+
+
+def broadcast(*types: TensorType) -> tuple[int, ...]:
+    """The shape that all `types` broadcast to, by the ONNX (and NumPy) rule. Raises `ShapeError`."""
+    rank = max((t.rank for t in types), default=0)
+    columns = zip(*((1,) * (rank - t.rank) + t.dims for t in types), strict=True)
+    found = []
+    for column in columns:
+        sizes = {d for d in column if d != 1}
+        if len(sizes) > 1:
+            shapes = ", ".join(str(list(t.dims)) for t in types)
+            raise ShapeError(
+                f"the shapes {shapes} do not broadcast", hint="each dimension must be equal or 1, counted from the last"
+            )
+        found.append(sizes.pop() if sizes else 1)
+    return tuple(found)
+
+
+def same_type(*types: TensorType) -> TensorType:
+    """The element type of the first, in the shape that all broadcast to. Raises `ShapeError`, `OperatorError` for no input."""
+    if not types:
+        raise OperatorError("takes at least 1 input, got 0")
+    return types[0].with_shape(broadcast(*types))
+
+
+def scalar(given: TensorType, name: str) -> None:
+    """Raise `ShapeError` unless the input holds exactly one element."""
+    if given.size != 1:
+        raise ShapeError(f"input {name!r} is {given}; accepted: a scalar")
+
+
+def finite_range(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """The lowest and highest finite values of a numeric NumPy or ml_dtypes type."""
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min, np.iinfo(dtype).max
+    if dtype.kind == "f" and dtype.itemsize > 1:
+        return float(np.finfo(dtype).min), float(np.finfo(dtype).max)
+    import ml_dtypes
+
+    describe: Any = ml_dtypes.finfo if DType.of(dtype).is_float else ml_dtypes.iinfo
+    found = describe(dtype)
+    return float(found.min), float(found.max)
+
+
+def eltwise(types: Types, algorithm: str, alpha: float = 0.0, beta: float = 0.0, scale: float = 1.0) -> Chain:
+    """One eltwise post-op for a floating-point input, else None."""
+    first = types[0]
+    return (Eltwise(algorithm, alpha, beta, scale),) if first is not None and first.dtype in FLOATS else None
+
+
+def operand(types: Types, names: Sequence[str], chained: int) -> bool:
+    """True when the inputs other than `chained` can be operands of post-ops: floats, other values, and no larger shape."""
+    if any(t is None or t.dtype not in FLOATS or not t.is_static for t in types):
+        return False
+    known = [t for t in types if t is not None]
+    return names.count(names[chained]) == 1 and broadcast(*known) == known[chained].dims
+
+
+def binary(types: Types, names: Sequence[str], chained: int, algorithm: str, mirrored: str) -> Chain:
+    """One binary post-op whose operand is the other input: `algorithm` when input 0 is chained, else `mirrored`."""
+    if not operand(types, names, chained):
+        return None
+    return (Binary(algorithm if chained == 0 else mirrored, names[1 - chained]),)
+
+
+def chain(types: Types, names: Sequence[str], chained: int, algorithm: str) -> Chain:
+    """Binary post-ops with all inputs other than `chained`, for an operation whose order does not matter."""
+    if not operand(types, names, chained):
+        return None
+    return tuple(Binary(algorithm, name) for index, name in enumerate(names) if index != chained)

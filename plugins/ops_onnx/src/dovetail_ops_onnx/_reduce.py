@@ -1,0 +1,59 @@
+"""The base of all reductions: axes, shape inference, and the frame of the reference."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.op import FLOATS, DType, Operator, TensorType
+from dovetail_ops_onnx._elementwise import wide
+from dovetail_ops_onnx._numerics import rounded
+from dovetail_ops_onnx._shapes import check_axes, ints, known
+from dovetail_ops_onnx._types import Array, Types
+
+REDUCIBLE = FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
+
+
+class Reduction(Operator, ABC):
+    """reduced = data reduced over `axes`: all of them when `axes` is left out or empty, none with `noop_with_empty_axes`.
+
+    A subclass defines `reduce`. Floats narrower than float32 are reduced in float32; integers wrap.
+    """
+
+    inputs = ("data: T", "axes?: int64")
+    outputs = ("reduced: T",)
+    types = {"T": REDUCIBLE}
+    legacy_attributes = {"axes": "axes"}
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
+
+    def reduced_axes(self, rank: int, axes: Array | None) -> tuple[int, ...]:
+        """The axes to reduce, counted from the front, in order. Raises `ShapeError` for one out of range."""
+        if axes is None or axes.size == 0:
+            return () if self.noop_with_empty_axes else tuple(range(rank))
+        return tuple(sorted(check_axes(ints(axes, "axes"), rank)))
+
+    def infer(self, data: TensorType, axes: TensorType | None = None) -> TensorType:
+        chosen = self.reduced_axes(data.rank, known(axes, "axes") if axes is not None and axes.size else None)
+        return data.with_shape(_reduced_shape(data.dims, chosen, self.keepdims))
+
+    def reference(self, data: Array, axes: Array | None = None) -> Array:
+        chosen = self.reduced_axes(data.ndim, axes)
+        with np.errstate(all="ignore"):
+            y = self.reduce(wide(data), chosen)
+        return rounded(y, data.dtype).reshape(_reduced_shape(data.shape, chosen, self.keepdims))
+
+    @abstractmethod
+    def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
+        """`x`, not narrower than float32, reduced over `axes`, each kept with size 1."""
+
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
+        assert inputs[0] is not None
+        return inputs[0].size
+
+
+def _reduced_shape(dims: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
+    if keepdims:
+        return tuple(1 if a in axes else d for a, d in enumerate(dims))
+    return tuple(d for a, d in enumerate(dims) if a not in axes)

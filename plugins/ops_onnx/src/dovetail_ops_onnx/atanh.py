@@ -1,0 +1,21 @@
+"""Atanh: https://onnx.ai/onnx/operators/onnx__Atanh.html."""
+
+import numpy as np
+
+from dovetail.op import Operator
+from dovetail_ops_onnx._elementwise import computed
+from dovetail_ops_onnx._types import FLOATS, Array
+
+
+class Atanh(Operator):
+    """The number whose hyperbolic tangent is x."""
+
+    since = 9
+    inputs = ("input: T",)
+    outputs = ("output: T",)
+    types = {"T": FLOATS}
+    in_place = True
+
+    def reference(self, x: Array) -> Array:
+        """arctanh(x)."""
+        return computed(np.arctanh, x)

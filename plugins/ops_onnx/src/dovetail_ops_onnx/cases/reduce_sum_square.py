@@ -1,0 +1,17 @@
+"""Cases of ReduceSumSquare: element by element in float64, and by hand."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from dovetail.testing.case import Case
+from dovetail_ops_onnx.cases._reductions import by_hand, reduction_cases
+from dovetail_ops_onnx.reduce_sum_square import ReduceSumSquare
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """Those of every reduction, and values of its own by hand."""
+    yield from reduction_cases(rng, ReduceSumSquare, lambda values: math.fsum(v * v for v in values))
+    yield by_hand(ReduceSumSquare, "integers", np.int32, [[1, -2, 5], [0, 0, 7]], [30, 49])
+    yield by_hand(ReduceSumSquare, "no_elements", np.float32, [[], []], [0, 0])

@@ -1,0 +1,40 @@
+"""Cast: https://onnx.ai/onnx/operators/onnx__Cast.html."""
+
+from collections.abc import Sequence
+
+from dovetail.op import DType, Operator, OperatorError, TensorType
+from dovetail_ops_onnx._casts import cast
+from dovetail_ops_onnx._types import ALL, FLOAT6, Array, Types
+
+_TYPES = (ALL | FLOAT6) - {DType.COMPLEX64, DType.COMPLEX128}
+_ROUND_MODES = ("up", "down", "nearest")
+
+
+class Cast(Operator):
+    """Each element converted to the type `to`; see `dovetail_ops_onnx._casts` for what ONNX leaves open."""
+
+    inputs = ("input: T1",)
+    outputs = ("output: T2",)
+    types = {"T1": _TYPES, "T2": _TYPES}
+
+    to: DType
+    saturate: bool = True
+    round_mode: str = "up"
+
+    def __post_init__(self) -> None:
+        if self.to not in _TYPES:
+            raise OperatorError(f"attribute 'to' is {self.to}; accepted: every type that is not complex")
+        if self.round_mode not in _ROUND_MODES:
+            raise OperatorError(f"attribute 'round_mode' is {self.round_mode!r}; accepted: {', '.join(_ROUND_MODES)}")
+
+    def infer(self, x: TensorType) -> TensorType:
+        """The input's shape with the type `to`."""
+        return x.with_dtype(self.to)
+
+    def reference(self, x: Array) -> Array:
+        """x as `to`."""
+        return cast(x, self.to, saturate=self.saturate, round_mode=self.round_mode)
+
+    def is_identity(self, inputs: Types, outputs: Sequence[TensorType]) -> bool:
+        """True when the input has the type already."""
+        return inputs[0] == outputs[0]

@@ -1,0 +1,77 @@
+"""Conv: convolution (cross-correlation) over any number of spatial axes. https://onnx.ai/onnx/operators/onnx__Conv.html"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.op import FLOATS, Operator, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._elementwise import wide
+from dovetail_ops_onnx._numerics import rounded
+from dovetail_ops_onnx._types import Array, Types
+from dovetail_ops_onnx._windows import spatial_dims, windows
+from dovetail_ops_onnx.spatial import ConvGeometry, conv_geometry
+
+
+class Conv(Operator):
+    """Y [N, M, O1, ...] = X [N, C, D1, ...] convolved with W [M, C / group, K1, ...], plus B [M]."""
+
+    inputs = ("X: T", "W: T", "B?: T")
+    outputs = ("Y: T",)
+    propagates_nan = True
+    magnitude = "sum_of_products"
+    types = {"T": FLOATS}
+    auto_pad: str = "NOTSET"
+    dilations: tuple[int, ...] | None = None
+    group: int = 1
+    kernel_shape: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.group < 1:
+            raise OperatorError(f"attribute 'group' is {self.group}; accepted: 1 or more")
+
+    def geometry(self, X: TensorType, W: TensorType) -> ConvGeometry:
+        """Pads, strides, dilations and output dimensions for these types. Raises `ShapeError` for types that do not fit."""
+        dims = spatial_dims(X)
+        if W.rank != X.rank:
+            raise ShapeError(f"the weights W are {W} for X {X}; accepted: weights of the same rank")
+        if self.kernel_shape is not None and self.kernel_shape != W.dims[2:]:
+            raise OperatorError(f"attribute 'kernel_shape' is {self.kernel_shape}, but the weights W are {W}")
+        return conv_geometry(
+            dims, W.dims[2:], strides=self.strides, dilations=self.dilations, pads=self.pads, auto_pad=self.auto_pad
+        )
+
+    def infer(self, X: TensorType, W: TensorType, B: TensorType | None = None) -> TensorType:
+        geometry = self.geometry(X, W)
+        maps, channels = W.dims[:2]
+        if channels * self.group != X.dims[1] or maps % self.group:
+            raise ShapeError(
+                f"X is {X}, W is {W}, group is {self.group}",
+                hint="accepted: W [M, C / group, ...] for X [N, C, ...], with M and C multiples of group",
+            )
+        if B is not None and B.dims != (maps,):
+            raise ShapeError(f"the bias B is {B}; accepted: [{maps}], one for each output channel")
+        return X.with_shape((X.dims[0], maps, *geometry.output))
+
+    def reference(self, X: Array, W: Array, B: Array | None = None) -> Array:
+        geometry = self.geometry(TensorType.of(X), TensorType.of(W))
+        maps, channels = W.shape[:2]
+        y = np.empty((X.shape[0], maps, *geometry.output), wide(X[:0]).dtype)
+        view = windows(wide(X), geometry, 0)
+        kernel_axes = tuple(range(-geometry.rank, 0))
+        with np.errstate(all="ignore"):
+            for g in range(self.group):
+                own = slice(g * maps // self.group, (g + 1) * maps // self.group)
+                part = view[:, g * channels : (g + 1) * channels]
+                product = np.tensordot(part, wide(W[own]), axes=((1, *kernel_axes), (1, *kernel_axes)))
+                y[:, own] = np.moveaxis(product, -1, 1)
+            if B is not None:
+                y += wide(B).reshape(-1, *(1,) * geometry.rank)
+        return rounded(y, X.dtype)
+
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
+        _, weights, bias = (*inputs, None)[:3]
+        assert weights is not None
+        per_output = 2 * weights.size // max(1, weights.dims[0]) + (bias is not None)
+        return outputs[0].size * per_output

@@ -1,0 +1,94 @@
+"""ConvTranspose: transposed convolution. https://onnx.ai/onnx/operators/onnx__ConvTranspose.html"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.op import FLOATS, Operator, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._elementwise import wide
+from dovetail_ops_onnx._numerics import rounded
+from dovetail_ops_onnx._types import Array, Types
+from dovetail_ops_onnx._windows import spatial_dims
+from dovetail_ops_onnx.spatial import ConvGeometry, conv_transpose_geometry
+
+
+class ConvTranspose(Operator):
+    """Y [N, M, O1, ...]: each element of X [N, C, D1, ...] adds its multiple of W [C, M / group, K1, ...] to Y, plus B [M]."""
+
+    inputs = ("X: T", "W: T", "B?: T")
+    outputs = ("Y: T",)
+    propagates_nan = True
+    magnitude = "sum_of_products"
+    types = {"T": FLOATS}
+    auto_pad: str = "NOTSET"
+    dilations: tuple[int, ...] | None = None
+    group: int = 1
+    kernel_shape: tuple[int, ...] | None = None
+    output_padding: tuple[int, ...] | None = None
+    output_shape: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.group < 1:
+            raise OperatorError(f"attribute 'group' is {self.group}; accepted: 1 or more")
+
+    def geometry(self, X: TensorType, W: TensorType) -> ConvGeometry:
+        """Pads, strides, dilations and output dimensions for these types. Raises `ShapeError` for types that do not fit."""
+        dims = spatial_dims(X)
+        if W.rank != X.rank:
+            raise ShapeError(f"the weights W are {W} for X {X}; accepted: weights of the same rank")
+        if self.kernel_shape is not None and self.kernel_shape != W.dims[2:]:
+            raise OperatorError(f"attribute 'kernel_shape' is {self.kernel_shape}, but the weights W are {W}")
+        return conv_transpose_geometry(
+            dims,
+            W.dims[2:],
+            strides=self.strides,
+            dilations=self.dilations,
+            pads=self.pads,
+            auto_pad=self.auto_pad,
+            output_padding=self.output_padding,
+            output_shape=self.output_shape,
+        )
+
+    def infer(self, X: TensorType, W: TensorType, B: TensorType | None = None) -> TensorType:
+        geometry = self.geometry(X, W)
+        channels, maps = W.dims[0], W.dims[1] * self.group
+        if channels != X.dims[1] or channels % self.group:
+            raise ShapeError(
+                f"X is {X}, W is {W}, group is {self.group}",
+                hint="accepted: W [C, M / group, ...] for X [N, C, ...], with C a multiple of group",
+            )
+        if B is not None and B.dims != (maps,):
+            raise ShapeError(f"the bias B is {B}; accepted: [{maps}], one for each output channel")
+        return X.with_shape((X.dims[0], maps, *geometry.output))
+
+    def reference(self, X: Array, W: Array, B: Array | None = None) -> Array:
+        g = self.geometry(TensorType.of(X), TensorType.of(W))
+        x, w = wide(X), wide(W)
+        maps = W.shape[1]
+        # Long enough for every contribution and for output that none reaches; the pads are cut off at the end.
+        reach = [(i - 1) * s + e for i, s, e in zip(g.input, g.strides, g.extent, strict=True)]
+        room = [max(0, r, b + o) for r, b, o in zip(reach, g.pads_begin, g.output, strict=True)]
+        y = np.zeros((X.shape[0], maps * self.group, *room), x.dtype)
+        with np.errstate(all="ignore"):
+            for part in range(self.group):
+                own = slice(part * (W.shape[0] // self.group), (part + 1) * (W.shape[0] // self.group))
+                for k in np.ndindex(*g.kernel):
+                    product = np.tensordot(x[:, own], w[(own, slice(None), *k)], axes=((1,), (0,)))
+                    y[(slice(None), slice(part * maps, (part + 1) * maps), *_places(g, k))] += np.moveaxis(product, -1, 1)
+            if B is not None:
+                y += wide(B).reshape(-1, *(1,) * g.rank)
+        wanted = (slice(b, b + o) for b, o in zip(g.pads_begin, g.output, strict=True))
+        return rounded(y[(slice(None), slice(None), *wanted)], X.dtype)
+
+    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
+        x, w, b = (*inputs, None)[:3]
+        assert x is not None
+        assert w is not None
+        return 2 * x.size * w.size // max(1, w.dims[0]) + (outputs[0].size if b is not None else 0)
+
+
+def _places(g: ConvGeometry, k: tuple[int, ...]) -> tuple[slice, ...]:
+    starts = [n * d for n, d in zip(k, g.dilations, strict=True)]
+    return tuple(slice(f, f + (i - 1) * s + 1 if i else f, s) for f, i, s in zip(starts, g.input, g.strides, strict=True))

@@ -1,0 +1,21 @@
+"""Cosh: https://onnx.ai/onnx/operators/onnx__Cosh.html."""
+
+import numpy as np
+
+from dovetail.op import Operator
+from dovetail_ops_onnx._elementwise import computed
+from dovetail_ops_onnx._types import FLOATS, Array
+
+
+class Cosh(Operator):
+    """Hyperbolic cosine."""
+
+    since = 9
+    inputs = ("input: T",)
+    outputs = ("output: T",)
+    types = {"T": FLOATS}
+    in_place = True
+
+    def reference(self, x: Array) -> Array:
+        """cosh(x)."""
+        return computed(np.cosh, x)

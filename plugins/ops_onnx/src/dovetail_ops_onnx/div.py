@@ -1,0 +1,36 @@
+"""Div: https://onnx.ai/onnx/operators/onnx__Div.html."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail_ops_onnx._elementwise import binary, computed
+from dovetail_ops_onnx._pairs import Arithmetic
+from dovetail_ops_onnx._types import Array, Chain, Types
+
+
+class Div(Arithmetic):
+    """A / B; integers are truncated toward zero.
+
+    Where ONNX leaves integers open: x / 0 is 0, and the lowest integer divided by -1 wraps to itself.
+    """
+
+    since = 7
+    propagates_nan = True
+
+    def reference(self, a: Array, b: Array) -> Array:
+        """a / b, or trunc(a / b) for integers."""
+        return computed(_truncated if a.dtype.kind in "iu" else np.divide, a, b)
+
+    def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
+        """Binary div, or rdiv when B is chained."""
+        return binary(types, names, chained, "div", "rdiv")
+
+
+def _truncated(a: Array, b: Array) -> Any:
+    divisor = np.where(b == 0, b.dtype.type(1), b)
+    floored = np.floor_divide(a, divisor)
+    inexact = floored * divisor != a
+    quotient = floored + (inexact & ((a < 0) != (divisor < 0)))
+    return np.where(b == 0, a.dtype.type(0), quotient)

@@ -1,0 +1,28 @@
+"""Elu: https://onnx.ai/onnx/operators/onnx__Elu.html."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.op import Operator
+from dovetail_ops_onnx._elementwise import computed, eltwise
+from dovetail_ops_onnx._types import FLOATS, Array, Chain, Types
+
+
+class Elu(Operator):
+    """x where x is positive, else alpha * (exp(x) - 1)."""
+
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types = {"T": FLOATS}
+    in_place = True
+
+    alpha: float = 1.0
+
+    def reference(self, x: Array) -> Array:
+        """x where x > 0, else alpha * expm1(x)."""
+        return computed(lambda v: np.where(v > 0, v, self.alpha * np.expm1(v)), x)
+
+    def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
+        """Eltwise elu."""
+        return eltwise(types, "elu", self.alpha)

@@ -1,0 +1,36 @@
+"""GatherElements: https://onnx.ai/onnx/operators/onnx__GatherElements.html."""
+
+import numpy as np
+
+from dovetail.op import ShapeError, TensorType
+from dovetail_ops_onnx._shapes import Movement, check_axis, check_indices
+from dovetail_ops_onnx._types import BASIC, INDICES, Array
+
+
+class GatherElements(Movement):
+    """For every index the data's element at the same place, with the index in place of the coordinate along `axis`."""
+
+    since = 11
+    inputs = ("data: T", "indices: Tind")
+    outputs = ("output: T",)
+    types = {"T": BASIC, "Tind": INDICES}
+
+    axis: int = 0
+
+    def infer(self, data: TensorType, indices: TensorType) -> TensorType:
+        """The data's type in the indices' shape, which is nowhere larger than the data's but along the axis."""
+        axis = check_axis(self.axis, data.rank)
+        fits = len(indices.dims) == data.rank
+        if not fits or any(i > d for at, (i, d) in enumerate(zip(indices.dims, data.dims, strict=True)) if at != axis):
+            raise ShapeError(
+                f"input 'indices' is {indices}, input 'data' {data}; accepted: the same rank, and not larger outside axis {axis}"
+            )
+        return data.with_shape(indices.dims)
+
+    def reference(self, data: Array, indices: Array) -> Array:
+        """data[i, ..., indices[i, ..., n], ..., n]. Raises `OperatorError` for an index out of range."""
+        axis = check_axis(self.axis, data.ndim)
+        check_indices(indices, data.shape[axis], axis)
+        places = list(np.ix_(*(np.arange(size) for size in indices.shape)))
+        places[axis] = indices
+        return np.asarray(data[tuple(places)])

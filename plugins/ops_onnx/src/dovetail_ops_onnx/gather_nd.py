@@ -1,0 +1,47 @@
+"""GatherND: https://onnx.ai/onnx/operators/onnx__GatherND.html."""
+
+import math
+
+import numpy as np
+
+from dovetail.op import OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._shapes import Movement, check_indices
+from dovetail_ops_onnx._types import BASIC, Array
+
+
+class GatherND(Movement):
+    """The slices of the data at the coordinates in the last axis of `indices`, for each of the first `batch_dims` axes alone."""
+
+    since = 11
+    inputs = ("data: T", "indices: int64")
+    outputs = ("output: T",)
+    types = {"T": BASIC}
+
+    batch_dims: int = 0
+
+    def __post_init__(self) -> None:
+        if self.batch_dims < 0:
+            raise OperatorError(f"attribute 'batch_dims' is {self.batch_dims}; accepted: 0 or more")
+
+    def infer(self, data: TensorType, indices: TensorType) -> TensorType:
+        """The data's type in the shape of indices without its last axis, followed by that of the slices."""
+        batch, dims, places = self.batch_dims, data.dims, indices.dims
+        if batch >= min(len(dims), len(places)) or dims[:batch] != places[:batch]:
+            raise ShapeError(
+                f"input 'data' is {data}, input 'indices' {indices}; "
+                f"accepted: equal sizes of the first {batch} axes (batch_dims), and more axes than that"
+            )
+        if not 1 <= places[-1] <= len(dims) - batch:
+            raise ShapeError(f"the last axis of 'indices' has size {places[-1]}; accepted: 1 to {len(dims) - batch}")
+        return data.with_shape((*places[:-1], *dims[batch + places[-1] :]))
+
+    def reference(self, data: Array, indices: Array) -> Array:
+        """The slices. Raises `OperatorError` for an index out of range."""
+        shape = self.infer(TensorType.of(data), TensorType.of(indices)).dims
+        batch, depth = self.batch_dims, indices.shape[-1]
+        for place in range(depth):
+            check_indices(indices[..., place], data.shape[batch + place], batch + place)
+        batches = math.prod(data.shape[:batch])
+        flat = data.reshape(batches, *data.shape[batch:])
+        places = indices.reshape(batches, math.prod(indices.shape[batch:-1]), depth)
+        return np.asarray(flat[(np.arange(batches)[:, None], *np.moveaxis(places, -1, 0))]).reshape(shape)

@@ -1,0 +1,32 @@
+"""IsInf: https://onnx.ai/onnx/operators/onnx__IsInf.html."""
+
+import numpy as np
+
+from dovetail.op import DType, Operator, TensorType
+from dovetail_ops_onnx._elementwise import computed
+from dovetail_ops_onnx._types import BOOL, FLOATS, Array
+
+
+class IsInf(Operator):
+    """True where an element is infinite, of the signs that are looked for."""
+
+    since = 10
+    inputs = ("X: T1",)
+    outputs = ("Y: T2",)
+    types = {
+        "T1": FLOATS | {DType.FLOAT8_E4M3FN, DType.FLOAT8_E4M3FNUZ, DType.FLOAT8_E5M2, DType.FLOAT8_E5M2FNUZ},
+        "T2": BOOL,
+    }
+
+    detect_negative: bool = True
+    detect_positive: bool = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        """Bools in the input's shape."""
+        return x.with_dtype(DType.BOOL)
+
+    def reference(self, x: Array) -> Array:
+        """isinf(x), restricted to the signs."""
+        return computed(
+            lambda v: np.isinf(v) & (((v > 0) & self.detect_positive) | ((v < 0) & self.detect_negative)), x, dtype=np.bool_
+        )

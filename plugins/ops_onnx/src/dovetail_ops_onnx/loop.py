@@ -1,0 +1,43 @@
+"""Loop: https://onnx.ai/onnx/operators/onnx__Loop.html."""
+
+from typing import Any
+
+import numpy as np
+
+from dovetail.op import Graph, Operator, OperatorError, RunGraph
+from dovetail_ops_onnx._control import check_arguments, stacked
+
+
+class Loop(Operator):
+    """Runs the body while the iteration is below M and the condition holds; without `cond` the body's condition is ignored.
+
+    The body takes the iteration, the condition and the carried values, and gives the condition, the carried values and the
+    values that are stacked along a new first axis, one for each iteration.
+    """
+
+    inputs = ("M?: int64", "cond?: bool", "v_initial*")
+    outputs = ("v_final_and_scan_outputs*",)
+    body: Graph
+
+    def control(self, run: RunGraph, limit: Any = None, cond: Any = None, *carried: Any) -> Any:
+        """Carried values after the last iteration, then the stacked ones."""
+        check_arguments(self.body, 2 + len(carried), 1 + len(carried))
+        end = None if limit is None else int(_single(limit, "M"))
+        going = cond is None or bool(_single(cond, "cond"))
+        names = self.body.outputs[1 + len(carried) :]
+        state, iteration = list(carried), 0
+        stacks: list[list[Any]] = [[] for _ in names]
+        while going and (end is None or iteration < end):
+            proceeds, *results = run(self.body, (np.array(iteration, np.int64), np.array(going), *state))
+            state = results[: len(carried)]
+            for stack, value in zip(stacks, results[len(carried) :], strict=True):
+                stack.append(value)
+            going = cond is None or bool(_single(proceeds, "the condition of the body"))
+            iteration += 1
+        return (*state, *(stacked(stack, 0, self.body.types.get(name)) for stack, name in zip(stacks, names, strict=True)))
+
+
+def _single(value: Any, name: str) -> Any:
+    if value.size != 1:
+        raise OperatorError(f"{name} has {value.size} elements; accepted: one")
+    return value.reshape(())

@@ -1,0 +1,116 @@
+"""Pad: https://onnx.ai/onnx/operators/onnx__Pad.html."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.op import FLOATS, DType, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._elementwise import scalar
+from dovetail_ops_onnx._shapes import Movement, check_axes, ints, known_ints
+from dovetail_ops_onnx._types import ALL, INDICES, Array, Types
+
+_MODES = ("constant", "reflect", "edge", "wrap")
+_Widths = list[tuple[int, int]]
+
+
+class Pad(Movement):
+    """The input with elements added before and after each of `axes` (all by default); negative pads cut elements off."""
+
+    since = 11
+    inputs = ("data: T", "pads: int64", "constant_value?: T", "axes?: Tind")
+    outputs = ("output: T",)
+    types = {"T": ALL, "Tind": INDICES}
+
+    mode: str = "constant"
+
+    def __post_init__(self) -> None:
+        _check_mode(self.mode)
+
+    def infer(
+        self, data: TensorType, pads: TensorType, constant_value: TensorType | None = None, axes: TensorType | None = None
+    ) -> TensorType:
+        """The data's type with the pads added to its sizes; pads and axes must be known."""
+        if constant_value is not None:
+            scalar(constant_value, "constant_value")
+        widths = _widths(data.rank, known_ints(pads, "pads"), None if axes is None else known_ints(axes, "axes"))
+        return _inferred(data, widths, self.mode)
+
+    def reference(self, data: Array, pads: Array, constant_value: Array | None = None, axes: Array | None = None) -> Array:
+        """data with the pads added or cut off."""
+        widths = _widths(data.ndim, ints(pads, "pads"), None if axes is None else ints(axes, "axes"))
+        _inferred(TensorType.of(data), widths, self.mode)
+        fill = ("" if data.dtype == object else data.dtype.type(0)) if constant_value is None else constant_value.reshape(())[()]
+        return _padded(data, widths, self.mode, fill)
+
+    def is_identity(self, inputs: Types, outputs: Sequence[TensorType]) -> bool:
+        """True when nothing is added or cut off."""
+        pads = inputs[1]
+        return pads is not None and pads.value is not None and not np.any(pads.value)
+
+
+class Pad_2(Movement):
+    """Pad with pads and value as attributes."""
+
+    since = 2
+    inputs = ("data: T",)
+    outputs = ("output: T",)
+    types = {"T": FLOATS}
+
+    pads: tuple[int, ...]
+    mode: str = "constant"
+    value: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_mode(self.mode)
+
+    def infer(self, data: TensorType) -> TensorType:
+        """The data's type with the pads added to its sizes."""
+        return _inferred(data, _widths(data.rank, self.pads, None), self.mode)
+
+    def reference(self, data: Array) -> Array:
+        """data with the pads added or cut off."""
+        widths = _widths(data.ndim, self.pads, None)
+        _inferred(TensorType.of(data), widths, self.mode)
+        with np.errstate(over="ignore"):
+            return _padded(data, widths, self.mode, np.asarray(self.value).astype(data.dtype)[()])
+
+    def is_identity(self, inputs: Types, outputs: Sequence[TensorType]) -> bool:
+        """True when nothing is added or cut off."""
+        return not any(self.pads)
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in _MODES:
+        raise OperatorError(f"attribute 'mode' is {mode!r}; accepted: {', '.join(_MODES)}")
+
+
+def _widths(rank: int, pads: Sequence[int], axes: Sequence[int] | None) -> _Widths:
+    chosen = check_axes(range(rank) if axes is None else axes, rank)
+    if len(pads) != 2 * len(chosen):
+        raise ShapeError(f"pads is {list(pads)}; accepted: {2 * len(chosen)} numbers, all begins before all ends")
+    widths = [(0, 0)] * rank
+    for axis, before, after in zip(chosen, pads, pads[len(chosen) :], strict=False):
+        widths[axis] = (before, after)
+    return widths
+
+
+def _inferred(data: TensorType, widths: _Widths, mode: str) -> TensorType:
+    for axis, (d, (before, after)) in enumerate(zip(data.dims, widths, strict=True)):
+        kept = d + min(before, 0) + min(after, 0)
+        if kept < 0:
+            raise ShapeError(f"the pads {before} and {after} cut more than the {d} elements of axis {axis}")
+        if kept == 0 and mode != "constant" and max(before, after) > 0:
+            raise ShapeError(f"mode {mode!r} has nothing to pad axis {axis} from: its size is 0")
+    return data.with_shape(tuple(d + sum(width) for d, width in zip(data.dims, widths, strict=True)))
+
+
+def _padded(data: Array, widths: _Widths, mode: str, fill: Any) -> Array:
+    cut = data[tuple(slice(max(-b, 0), d - max(-a, 0)) for d, (b, a) in zip(data.shape, widths, strict=True))]
+    added = [(max(b, 0), max(a, 0)) for b, a in widths]
+    if mode == "constant":
+        result = np.full(tuple(d + b + a for d, (b, a) in zip(cut.shape, added, strict=True)), fill, DType.of(data.dtype).numpy)
+        result[tuple(slice(b, b + d) for d, (b, _) in zip(cut.shape, added, strict=True))] = cut
+        return result
+    pad: Callable[..., Array] = np.pad  # which is declared for each mode by itself
+    return pad(cut, added, mode=mode)

@@ -1,0 +1,181 @@
+"""Recognise attention as frameworks export it: products, scale, mask and softmax become the operator Attention."""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType
+from dovetail_ops_onnx._axes import broadcasts_to
+from dovetail_ops_onnx.attention import Attention, Attention_23
+from dovetail_ops_onnx.passes._patterns import Keeps, Match, Op, Pattern, Replacement, Rule, Scalar, Var, rewrite, scalar_of
+from dovetail_ops_onnx.reshape import Reshape
+
+__all__ = ["fuse_attention"]
+
+_FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16})
+
+
+def fuse_attention(graph: Graph, keeps: Keeps) -> Graph:
+    """The graph with softmax(scale * Q K' + mask) V as one node where the device has a kernel for it.
+
+    Recognised are, for float32 and float16: any scale or division by a number of Q, of K' and of their product; a mask that is
+    added and broadcasts to the scores; a softmax over the keys. Where the heads are split off and joined by reshapes and
+    transposes on all sides, these go into the node, and into an Attention that the model has itself; else Q, K and V keep their
+    four dimensions. Needs types. The nodes that only led to the result are dead afterwards.
+
+    For a query whose mask is minus infinity throughout the exported graph gives NaN, and Attention zeros.
+    """
+    return rewrite(graph, _rules(), keeps)
+
+
+@functools.cache
+def _rules() -> tuple[Rule, ...]:
+    keys = Op("Transpose", Var("k"), where=_is((0, 1, 3, 2)))
+    native = Op("Attention", _split("q"), _split("k"), _split("v"), more=True)
+    return (
+        Rule("Reshape", _joined(_summed(_split("q"), _split_keys(), _split("v"))), _packed),
+        Rule("Reshape", _joined(native), _packed_again),
+        Rule("MatMul", _summed(Var("q"), keys, Var("v")), _apart),
+        Rule("MatMul", _summed(Var("q"), _turned_flat(Var("flat k")), Var("v")), _flat),
+    )
+
+
+def _joined(heads: Pattern) -> Pattern:
+    """[batch, heads, length, size] as [batch, length, heads * size]."""
+    return Op("Reshape", Op("Transpose", heads, where=_is((0, 2, 1, 3))), Var("joined shape"))
+
+
+def _turned_flat(keys: Pattern) -> Pattern:
+    """[batch * heads, length, size] as [batch, heads, size, length]."""
+    return Op("Reshape", Op("Transpose", keys, where=_is((0, 2, 1))), Var("turned shape"))
+
+
+def _summed(q: Pattern, keys: Pattern, v: Pattern) -> Pattern:
+    """softmax(scale * q @ keys + mask) @ v."""
+    scores = _scaled(Op("MatMul", _scaled(q, "q"), _scaled(keys, "k")), "qk")
+    masked = scores | Op("Add", scores, Var("mask"))
+    return Op("MatMul", Op("Softmax", masked, where=lambda op: op.axis in (-1, 3)), v)
+
+
+def _scaled(value: Pattern, name: str) -> Pattern:
+    # A value as it stands comes last: it would leave the scale outside.
+    return Op("Mul", value, Scalar(f"times {name}")) | Op("Div", value, Scalar(f"over {name}")) | value
+
+
+def _split(name: str) -> Pattern:
+    """[batch, length, heads * size] as [batch, heads, length, size]."""
+    return Op("Transpose", Op("Reshape", Var(name), Var(f"{name} shape")), where=_is((0, 2, 1, 3)))
+
+
+def _split_keys() -> Pattern:
+    """[batch, length, heads * size] as [batch, heads, size, length]."""
+    split = Op("Reshape", Var("k"), Var("k shape"))
+    at_once = Op("Transpose", split, where=_is((0, 2, 3, 1)))
+    heads = Op("Transpose", split, where=_is((0, 2, 1, 3)))
+    return at_once | Op("Transpose", heads, where=_is((0, 1, 3, 2))) | _turned_flat(Op("Reshape", heads, Var("flat shape")))
+
+
+def _is(perm: tuple[int, ...]) -> "functools.partial[bool]":
+    return functools.partial(_permutes, perm)
+
+
+def _permutes(perm: tuple[int, ...], op: AbstractOperator) -> bool:
+    return getattr(op, "perm", None) == perm
+
+
+def _packed(graph: Graph, match: Match) -> Replacement | None:
+    """Attention over [batch, length, heads * size]."""
+    scores = _scores(graph, match)
+    q, k, v = (graph.types[match.values[name]] for name in "qkv")
+    result = graph.types[match.nodes[0].outputs[0]]
+    if scores is None or not q.rank == k.rank == v.rank == result.rank == 3:
+        return None
+    batch, heads, queries, keys = scores.dims
+    # The reshapes may have split or joined other dimensions than those that the operator does.
+    if q.dims[:2] != (batch, queries) or k.dims != (batch, keys, q.dims[2]) or v.dims[:2] != (batch, keys):
+        return None
+    if q.dims[2] % heads or v.dims[2] % heads or result.dims != (batch, queries, v.dims[2]):
+        return None
+    if not _turns_whole_heads(graph, match, scores):
+        return None
+    return _replacement(graph, match, (match.values["k"],), heads)
+
+
+def _turns_whole_heads(graph: Graph, match: Match, scores: TensorType) -> bool:
+    """Where keys are turned as three dimensions, whether these are [batch * heads, length, size]."""
+    turned = (graph.types[node.inputs[0]].dims for node in match.nodes if _permutes((0, 2, 1), node.op))
+    return all(dims[:2] == (scores.dims[0] * scores.dims[1], scores.dims[3]) for dims in turned)
+
+
+def _packed_again(graph: Graph, match: Match) -> Replacement | None:
+    """Attention over [batch, heads, length, size] as one over [batch, length, heads * size]."""
+    node = next(node for node in match.nodes if isinstance(node.op, Attention_23))
+    q, k, v = (graph.types[match.values[name]] for name in "qkv")
+    result, apart = graph.types[match.nodes[0].outputs[0]], [graph.types[name] for name in node.inputs[:3]]
+    if not q.rank == k.rank == v.rank == result.rank == 3 or not isinstance(node.op, Attention_23):
+        return None
+    for packed, heads in zip((q, k, v), apart, strict=True):
+        batch, count, length, size = heads.dims
+        if packed.dims != (batch, length, count * size):
+            return None
+    if result.dims != (*q.dims[:2], apart[0].dims[1] * apart[2].dims[3]):
+        return None
+    op = dataclasses.replace(node.op, q_num_heads=apart[0].dims[1], kv_num_heads=apart[1].dims[1])
+    return Replacement(op, (*(match.values[name] for name in "qkv"), *node.inputs[3:]))
+
+
+def _flat(graph: Graph, match: Match) -> Replacement | None:
+    """Attention whose keys are [batch * heads, length, size] before they are turned: they get a view of four dimensions."""
+    scores = _scores(graph, match)
+    if scores is None or not _turns_whole_heads(graph, match, scores):
+        return None
+    name = match.values["flat k"]
+    size = graph.types[name].dims[2]
+    k = graph.types[name].with_shape((*scores.dims[:2], scores.dims[3], size))
+    if not all(graph.types[match.values[n]].rank == 4 and graph.types[match.values[n]].dims[:2] == k.dims[:2] for n in "qv"):
+        return None
+    last = match.nodes[0].name
+    dims = np.asarray(k.dims, np.int64)
+    view = Node(f"{last}.keys", Reshape(allowzero=True), (name, f"{last}.keys.shape"), (f"{last}.keys:0",))
+    found = _replacement(graph, match, (view.outputs[0],), None)
+    return found and dataclasses.replace(found, constants={view.inputs[1]: dims}, before=((view, k),))
+
+
+def _apart(graph: Graph, match: Match) -> Replacement | None:
+    """Attention over [batch, heads, length, size]."""
+    scores = _scores(graph, match)
+    q, k, v = (graph.types[match.values[name]] for name in "qkv")
+    if scores is None or not q.rank == k.rank == v.rank == 4:
+        return None
+    if q.dims[:2] != scores.dims[:2] or k.dims[:2] != scores.dims[:2] or v.dims[:2] != scores.dims[:2]:
+        return None
+    return _replacement(graph, match, (match.values["k"],), None)
+
+
+def _scores(graph: Graph, match: Match) -> TensorType | None:
+    """The type of the scores, which four dimensions and one type throughout make fit."""
+    softmax = next(node for node in match.nodes if node.op.key == "Softmax")
+    scores = graph.types[softmax.outputs[0]]
+    product = next(node for node in match.nodes[match.nodes.index(softmax) :] if node.op.key == "MatMul")
+    if scores.rank != 4 or scores.dtype not in _FLOATS or graph.types[product.outputs[0]] != scores:
+        return None
+    mask = graph.types[match.values["mask"]] if "mask" in match.values else None
+    if mask is not None and (mask.dtype is not scores.dtype or mask.rank < 1 or mask.dims[-1] != scores.dims[-1]):
+        return None
+    return scores if mask is None or broadcasts_to(mask.dims, scores.dims) else None
+
+
+def _replacement(graph: Graph, match: Match, keys: tuple[str, ...], heads: int | None) -> Replacement | None:
+    factor = 1.0
+    for name, value in match.values.items():
+        number = scalar_of(graph, value) or 0.0
+        if name.startswith("times "):
+            factor *= number
+        elif name.startswith("over "):
+            factor = factor / number if number else 0.0
+    if not factor:
+        return None
+    mask = [match.values["mask"]] if "mask" in match.values else []
+    inputs = (match.values["q"], *keys, match.values["v"], *mask)
+    return Replacement(Attention(scale=factor, q_num_heads=heads, kv_num_heads=heads), inputs)

@@ -1,0 +1,93 @@
+"""Simplify transposes: two become one, those that move axes of size 1 alone are views, those of matrices go into products."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.graph import Graph, Node, TensorType, as_constant
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.passes._patterns import Keeps
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.transpose import Transpose
+
+__all__ = ["simplify_transposes"]
+
+
+def simplify_transposes(graph: Graph, keeps: Keeps) -> Graph:
+    """The graph with fewer transposes that move data. Needs types and schedule order.
+
+    A transpose of a transpose reads the first value itself; where both cancel, it becomes a view. A transpose that leaves the
+    order of the axes larger than 1 is a reshape, which no device computes. A product of float matrices of which some are
+    transposed is a Gemm where the device has a kernel for that. Nodes that nobody reads any more are dead afterwards.
+    """
+    changed: dict[int, Node] = {}
+    shapes: dict[str, NDArray[Any]] = {}
+    for node in graph.nodes:
+        found = _simplified(node, graph, shapes) if _is_transpose(node) else _product(node, graph, keeps)
+        if found is not None:
+            changed[id(node)] = found
+    if not changed:
+        return graph
+    types = {**graph.types, **{name: TensorType.of(dims, known=True) for name, dims in shapes.items()}}
+    nodes = tuple(changed.get(id(node), node) for node in graph.nodes)
+    return graph.replace(nodes=nodes, constants={**graph.constants, **shapes}, types=types)
+
+
+def _is_transpose(node: Node | None) -> bool:
+    return node is not None and type(node.op) is Transpose and not node.post_ops
+
+
+def _simplified(node: Node, graph: Graph, shapes: dict[str, NDArray[Any]]) -> Node | None:
+    """A transpose in another form; `shapes` gets the constant that a reshape reads."""
+    source, order = _origin(node, graph)
+    if not _moves(order, graph.types[source].dims):
+        name = f"{node.name}.shape"
+        shapes[name] = as_constant(np.asarray(graph.types[node.outputs[0]].dims, np.int64))
+        return dataclasses.replace(node, op=Reshape(allowzero=True), inputs=(source, name))
+    if source == node.inputs[0]:
+        return None
+    return dataclasses.replace(node, op=Transpose(perm=tuple(order)), inputs=(source,))
+
+
+def _origin(node: Node, graph: Graph) -> tuple[str, Sequence[int]]:
+    """The first value of a chain of transposes, and where each axis of the last comes from in it."""
+    assert isinstance(node.op, Transpose)
+    source, order = node.inputs[0], node.op.order(len(graph.types[node.inputs[0]].dims))
+    while (before := graph.producers.get(source)) is not None and _is_transpose(before):
+        assert isinstance(before.op, Transpose)
+        inner = before.op.order(len(order))
+        source, order = before.inputs[0], tuple(inner[axis] for axis in order)
+    return source, order
+
+
+def _moves(order: Sequence[int], dims: Sequence[int]) -> bool:
+    kept = [axis for axis in order if dims[axis] != 1]
+    return kept != sorted(kept)
+
+
+def _product(node: Node, graph: Graph, keeps: Keeps) -> Node | None:
+    """A product of two matrices that reads transposed ones where they come from."""
+    if type(node.op) not in (MatMul, Gemm) or node.post_ops:
+        return None
+    if any(graph.types[name].rank != 2 or not graph.types[name].dtype.is_float for name in node.inputs[:2]):
+        return None
+    (left, turn_left), (right, turn_right) = (_turned(name, graph) for name in node.inputs[:2])
+    if (left, right) == node.inputs[:2]:
+        return None
+    op = node.op if isinstance(node.op, Gemm) else Gemm()
+    turned = dataclasses.replace(op, transA=op.transA ^ turn_left, transB=op.transB ^ turn_right)
+    merged = dataclasses.replace(node, op=turned, inputs=(left, right, *node.inputs[2:]))
+    return merged if keeps(merged, graph) else None
+
+
+def _turned(name: str, graph: Graph) -> tuple[str, bool]:
+    """The matrix from which this one comes by transposes, and whether it is the other way round."""
+    node = graph.producers.get(name)
+    if node is None or not _is_transpose(node):
+        return name, False
+    source, order = _origin(node, graph)
+    return source, tuple(order) == (1, 0)

@@ -1,0 +1,22 @@
+"""ReduceMax: the largest element over axes. https://onnx.ai/onnx/operators/onnx__ReduceMax.html"""
+
+from typing import Any
+
+import numpy as np
+
+from dovetail.op import DType
+from dovetail_ops_onnx._numerics import lowest
+from dovetail_ops_onnx._reduce import REDUCIBLE, Reduction
+from dovetail_ops_onnx._types import Array
+
+
+class ReduceMax(Reduction):
+    """reduced = the largest element of data over `axes`; see `Reduction`.
+
+    NaN wins over every number; no elements give -inf, the smallest integer, or False.
+    """
+
+    types = {"T": REDUCIBLE | {DType.INT8, DType.UINT8, DType.BOOL}}
+
+    def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
+        return np.max(x, axis=axes, keepdims=True, initial=lowest(x.dtype))

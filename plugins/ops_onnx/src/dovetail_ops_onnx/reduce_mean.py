@@ -1,0 +1,26 @@
+"""ReduceMean: the arithmetic mean over axes. https://onnx.ai/onnx/operators/onnx__ReduceMean.html"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dovetail_ops_onnx._numerics import is_float
+from dovetail_ops_onnx._reduce import Reduction
+from dovetail_ops_onnx._types import Array
+
+
+class ReduceMean(Reduction):
+    """reduced = the arithmetic mean of data over `axes`; see `Reduction`.
+
+    Integers: the sum wraps, the quotient is cut off. NaN for floats when there are no elements.
+    """
+
+    magnitude = "sum"
+
+    def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
+        total = np.sum(x, axis=axes, keepdims=True, dtype=x.dtype)
+        count = math.prod(x.shape[a] for a in axes)
+        if is_float(x):
+            return total / np.asarray(count, x.dtype)
+        return np.sign(total) * (np.abs(total) // np.asarray(count, x.dtype))

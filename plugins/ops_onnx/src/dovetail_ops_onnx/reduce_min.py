@@ -1,0 +1,22 @@
+"""ReduceMin: the smallest element over axes. https://onnx.ai/onnx/operators/onnx__ReduceMin.html"""
+
+from typing import Any
+
+import numpy as np
+
+from dovetail.op import DType
+from dovetail_ops_onnx._numerics import highest
+from dovetail_ops_onnx._reduce import REDUCIBLE, Reduction
+from dovetail_ops_onnx._types import Array
+
+
+class ReduceMin(Reduction):
+    """reduced = the smallest element of data over `axes`; see `Reduction`.
+
+    NaN wins over every number; no elements give inf, the largest integer, or True.
+    """
+
+    types = {"T": REDUCIBLE | {DType.INT8, DType.UINT8, DType.BOOL}}
+
+    def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
+        return np.min(x, axis=axes, keepdims=True, initial=highest(x.dtype))

@@ -1,0 +1,56 @@
+"""RegexFullMatch: https://onnx.ai/onnx/operators/onnx__RegexFullMatch.html."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dovetail.op import DType, Operator, OperatorError, TensorType
+from dovetail_ops_onnx._types import BOOL, Array
+
+
+class RegexFullMatch(Operator):
+    """Whether a regular expression in RE2's syntax matches the whole of each string, in time in proportion to its length.
+
+    RE2 itself matches: the package google-re2, which `dovetail[strings]` brings. Python's `re` would take another syntax, and
+    for ever with some patterns.
+    """
+
+    since = 20
+    inputs = ("X: T1",)
+    outputs = ("Y: T2",)
+    types = {"T1": frozenset({DType.STRING}), "T2": BOOL}
+
+    pattern: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.pattern is None:
+            raise OperatorError("attribute 'pattern' is missing; accepted: a regular expression")
+        _compiled(self.pattern)
+
+    def infer(self, X: TensorType) -> TensorType:
+        """Bools in the shape of X."""
+        return X.with_dtype(DType.BOOL)
+
+    def reference(self, X: Array) -> Array:
+        """Each string by itself."""
+        expression = _compiled(self.pattern or "")
+        return np.array([expression.fullmatch(str(text)) is not None for text in X.reshape(-1)], np.bool_).reshape(X.shape)
+
+
+@lru_cache(64)
+def _compiled(pattern: str) -> Any:
+    try:
+        import re2  # here, because no other operator needs it
+    except ImportError:
+        raise OperatorError(
+            "RegexFullMatch needs the package google-re2, which is not installed", hint="pip install 'dovetail[strings]'"
+        ) from None
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options=options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        raise OperatorError(f"attribute 'pattern' is no regular expression of RE2: {str(said)[:200]}") from None

@@ -1,0 +1,50 @@
+"""Reshape: https://onnx.ai/onnx/operators/onnx__Reshape.html."""
+
+import math
+
+from dovetail.op import ShapeError, TensorType
+from dovetail_ops_onnx._shapes import Movement, ints, known_ints
+from dovetail_ops_onnx._types import ALL, Array
+
+
+class Reshape(Movement):
+    """The same bytes under another shape: 0 copies the input's dimension (unless `allowzero`), -1 is what remains."""
+
+    since = 5
+    inputs = ("data: T", "shape: int64")
+    outputs = ("reshaped: T",)
+    types = {"T": ALL}
+    is_view = True
+
+    allowzero: bool = False
+
+    def infer(self, data: TensorType, shape: TensorType) -> TensorType:
+        """The data's type in the shape, which must be known."""
+        return data.with_shape(self._target(data.dims, known_ints(shape, "shape")))
+
+    def reference(self, data: Array, shape: Array) -> Array:
+        """data.reshape(shape)."""
+        return data.reshape(self._target(data.shape, ints(shape, "shape")))
+
+    def _target(self, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
+        refused = ShapeError(f"a tensor of shape {list(dims)} cannot take the shape {list(wanted)}")
+        if wanted.count(-1) > 1 or any(d < -1 for d in wanted):
+            refused.hint = "accepted: sizes of 0 or more, and -1 at most once"
+            raise refused
+        copied = [] if self.allowzero else [axis for axis, d in enumerate(wanted) if d == 0]
+        if any(axis >= len(dims) for axis in copied):
+            refused.hint = "a 0 copies a dimension that the input does not have"
+            raise refused
+        target = tuple(dims[axis] if axis in copied else d for axis, d in enumerate(wanted))
+        if -1 in target:
+            # Copied dimensions stand on both sides; leaving them out keeps [0, 3, 4] -> [0, -1] = [0, 12] defined.
+            rest = math.prod(d for axis, d in enumerate(dims) if axis not in copied)
+            others = math.prod(d for axis, d in enumerate(target) if axis not in copied and d != -1)
+            if others == 0 or rest % others:
+                refused.hint = f"-1 would stand for {rest} / {others} elements"
+                raise refused
+            target = tuple(rest // others if d == -1 else d for d in target)
+        if math.prod(target) != math.prod(dims):
+            refused.hint = f"it has {math.prod(dims)} elements, the shape has {math.prod(target)}"
+            raise refused
+        return target

@@ -1,0 +1,42 @@
+"""ReverseSequence: https://onnx.ai/onnx/operators/onnx__ReverseSequence.html."""
+
+import numpy as np
+
+from dovetail.op import OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._shapes import Movement
+from dovetail_ops_onnx._types import BASIC, Array
+
+
+class ReverseSequence(Movement):
+    """The first `sequence_lens[b]` steps of every sequence b turned round; the rest stays."""
+
+    since = 10
+    inputs = ("input: T", "sequence_lens: int64")
+    outputs = ("Y: T",)
+    types = {"T": BASIC}
+
+    batch_axis: int = 1
+    time_axis: int = 0
+
+    def __post_init__(self) -> None:
+        if {self.batch_axis, self.time_axis} != {0, 1}:
+            raise OperatorError(f"batch_axis is {self.batch_axis}, time_axis {self.time_axis}; accepted: 0 and 1, one each")
+
+    def infer(self, x: TensorType, lengths: TensorType) -> TensorType:
+        """The input's type."""
+        if x.rank < 2 or lengths.dims != (x.dims[self.batch_axis],):
+            raise ShapeError(
+                f"input 'input' is {x}, 'sequence_lens' {lengths}; accepted: rank 2 or more, a length for each batch"
+            )
+        return x.with_shape(x.dims)
+
+    def reference(self, x: Array, lengths: Array) -> Array:
+        """A copy. Raises `OperatorError` for a length beyond the time axis."""
+        steps = x.shape[self.time_axis]
+        if np.any((lengths < 0) | (lengths > steps)):
+            raise OperatorError(f"sequence_lens is {lengths.tolist()}; accepted: 0 to {steps}")
+        result = x.copy()
+        rows = np.moveaxis(result, (self.batch_axis, self.time_axis), (0, 1))
+        for row, length in zip(rows, lengths, strict=True):
+            row[:length] = row[:length][::-1].copy()
+        return result

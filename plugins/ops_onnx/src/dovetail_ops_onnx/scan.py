@@ -1,0 +1,99 @@
+"""Scan: https://onnx.ai/onnx/operators/onnx__Scan.html."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.op import Graph, Operator, OperatorError, RunGraph
+from dovetail_ops_onnx._control import check_arguments, stacked
+from dovetail_ops_onnx._types import Array
+
+
+class Scan_8(Operator):
+    """The batched form: axis 0 of every value is the batch, axis 1 of scanned ones the time; sequences may end early."""
+
+    inputs = ("sequence_lens?: int64", "initial_state_and_scan_inputs*")
+    outputs = ("final_state_and_scan_outputs*",)
+    since = 8
+    body: Graph
+    num_scan_inputs: int
+    directions: tuple[int, ...] = ()
+
+    def control(self, run: RunGraph, lengths: Any, *values: Any) -> Any:
+        """Final states, then stacked values, filled up with zeros after the end of shorter sequences."""
+        count = len(values) - self.num_scan_inputs
+        _check_count(count, values, self.body)
+        directions = _per_value(self.directions, self.num_scan_inputs, 0, "directions")
+        rows = []
+        for row in range(values[0].shape[0]):
+            scanned = [v[row] for v in values[count:]]
+            length = scanned[0].shape[0] if lengths is None else int(lengths[row])
+            cut = [_turned(v[:length], 0, d) for v, d in zip(scanned, directions, strict=True)]
+            state, stacks = _scanned(run, self.body, [v[row] for v in values[:count]], cut)
+            types = [self.body.types.get(name) for name in self.body.outputs[count:]]
+            outputs = [stacked(s, 0, t) for s, t in zip(stacks, types, strict=True)]
+            full = scanned[0].shape[0]
+            rows.append([*state, *(np.pad(o, [(0, full - len(o)), *[(0, 0)] * (o.ndim - 1)]) for o in outputs)])
+        return tuple(np.stack(column) for column in zip(*rows, strict=True))
+
+
+class Scan(Operator):
+    """Runs the body once for each slice of the scanned inputs, carrying states and stacking what it gives."""
+
+    inputs = ("initial_state_and_scan_inputs*",)
+    outputs = ("final_state_and_scan_outputs*",)
+    since = 9
+    body: Graph
+    num_scan_inputs: int
+    scan_input_axes: tuple[int, ...] = ()
+    scan_input_directions: tuple[int, ...] = ()
+    scan_output_axes: tuple[int, ...] = ()
+    scan_output_directions: tuple[int, ...] = ()
+
+    def control(self, run: RunGraph, *values: Any) -> Any:
+        """Final states, then stacked values."""
+        count = len(values) - self.num_scan_inputs
+        _check_count(count, values, self.body)
+        axes = _per_value(self.scan_input_axes, self.num_scan_inputs, 0, "scan_input_axes")
+        ways = _per_value(self.scan_input_directions, self.num_scan_inputs, 0, "scan_input_directions")
+        scanned = [_turned(v, a, d) for v, a, d in zip(values[count:], axes, ways, strict=True)]
+        if len({len(v) for v in scanned}) > 1:
+            raise OperatorError(f"scan inputs have {[len(v) for v in scanned]} slices; they must have the same number")
+        state, stacks = _scanned(run, self.body, list(values[:count]), scanned)
+        axes = _per_value(self.scan_output_axes, len(stacks), 0, "scan_output_axes")
+        ways = _per_value(self.scan_output_directions, len(stacks), 0, "scan_output_directions")
+        types = [self.body.types.get(name) for name in self.body.outputs[count:]]
+        ordered = [s[::-1] if way else s for s, way in zip(stacks, ways, strict=True)]
+        return (*state, *(stacked(s, a, t) for s, a, t in zip(ordered, axes, types, strict=True)))
+
+
+def _check_count(states: int, values: Sequence[Any], body: Graph) -> None:
+    if not 0 <= states < len(values) or any(v is None for v in values):
+        raise OperatorError(f"num_scan_inputs does not fit {len(values)} inputs; accepted: 1 to {len(values)}, none left out")
+    check_arguments(body, len(values), states)
+
+
+def _per_value(given: Sequence[int], count: int, default: int, name: str) -> Sequence[int]:
+    if given and len(given) != count:
+        raise OperatorError(f"{name} has {len(given)} entries; accepted: {count}")
+    return given or [default] * count
+
+
+def _turned(value: Array, axis: int, backwards: int) -> Array:
+    """The value with the scanned axis first, in the direction of the scan."""
+    if not -value.ndim <= axis < value.ndim:
+        raise OperatorError(f"the scanned axis is {axis}; the input has rank {value.ndim}")
+    moved = np.moveaxis(value, axis, 0)
+    return moved[::-1] if backwards else moved
+
+
+def _scanned(run: RunGraph, body: Graph, state: list[Any], inputs: Sequence[Array]) -> tuple[list[Any], list[list[Any]]]:
+    stacks: list[list[Any]] = [[] for _ in body.outputs[len(state) :]]
+    count = len(state)
+    for slices in zip(*inputs, strict=True):
+        results = run(body, (*state, *slices))
+        state = results[:count]
+        for stack, value in zip(stacks, results[count:], strict=True):
+            stack.append(value)
+    return state, stacks

@@ -1,0 +1,47 @@
+"""ScatterElements: https://onnx.ai/onnx/operators/onnx__ScatterElements.html."""
+
+import numpy as np
+
+from dovetail.op import ShapeError, TensorType
+from dovetail_ops_onnx._scatter import check_reduction, check_reduction_type, scatter
+from dovetail_ops_onnx._shapes import Movement, check_axis, check_indices
+from dovetail_ops_onnx._types import BASIC, INDICES, Array
+
+
+class ScatterElements(Movement):
+    """The data with every update written to its own place, but for the coordinate along `axis`, which is the index's.
+
+    `reduction` joins an update with what stands there: `none` (the last one counts), `add`, `mul`, `max`, `min`.
+    """
+
+    since = 11
+    inputs = ("data: T", "indices: Tind", "updates: T")
+    outputs = ("output: T",)
+    types = {"T": BASIC, "Tind": INDICES}
+
+    axis: int = 0
+    reduction: str = "none"
+
+    def __post_init__(self) -> None:
+        check_reduction(self.reduction)
+
+    def infer(self, data: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
+        """The data's type; indices and updates have one shape, which is nowhere larger than the data's but along the axis."""
+        axis = check_axis(self.axis, data.rank)
+        check_reduction_type(self.reduction, data.dtype)
+        if indices.dims != updates.dims:
+            raise ShapeError(f"input 'indices' is {indices}, input 'updates' {updates}; accepted: equal shapes")
+        fits = indices.rank == data.rank
+        if not fits or any(i > d for at, (i, d) in enumerate(zip(indices.dims, data.dims, strict=True)) if at != axis):
+            raise ShapeError(
+                f"input 'indices' is {indices}, input 'data' {data}; accepted: the same rank, and not larger outside axis {axis}"
+            )
+        return data.with_shape(data.dims)
+
+    def reference(self, data: Array, indices: Array, updates: Array) -> Array:
+        """The data with the updates. Raises `OperatorError` for an index out of range."""
+        axis = check_axis(self.axis, data.ndim)
+        check_indices(indices, data.shape[axis], axis)
+        places = list(np.ix_(*(np.arange(size) for size in indices.shape)))
+        places[axis] = indices
+        return scatter(data, tuple(np.broadcast_arrays(*places)), updates, self.reduction)

@@ -1,0 +1,41 @@
+"""ScatterND: https://onnx.ai/onnx/operators/onnx__ScatterND.html."""
+
+import numpy as np
+
+from dovetail.op import ShapeError, TensorType
+from dovetail_ops_onnx._scatter import check_reduction, check_reduction_type, scatter
+from dovetail_ops_onnx._shapes import Movement, check_indices
+from dovetail_ops_onnx._types import BASIC, Array
+
+
+class ScatterND(Movement):
+    """The data with the slices at the coordinates in the last axis of `indices` replaced by those of `updates`.
+
+    `reduction` joins an update with what stands there: `none` (the last one counts), `add`, `mul`, `max`, `min`.
+    """
+
+    since = 11
+    inputs = ("data: T", "indices: int64", "updates: T")
+    outputs = ("output: T",)
+    types = {"T": BASIC}
+
+    reduction: str = "none"
+
+    def __post_init__(self) -> None:
+        check_reduction(self.reduction)
+
+    def infer(self, data: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
+        """The data's type; updates have the shape of indices without its last axis, followed by that of the slices."""
+        check_reduction_type(self.reduction, data.dtype)
+        if data.rank == 0 or indices.rank == 0 or not 1 <= indices.dims[-1] <= data.rank:
+            raise ShapeError(f"input 'indices' is {indices}, input 'data' {data}; accepted: a last axis of 1 to {data.rank}")
+        wanted = (*indices.dims[:-1], *data.dims[indices.dims[-1] :])
+        if updates.dims != wanted:
+            raise ShapeError(f"input 'updates' is {updates}; accepted for indices {indices}: shape {list(wanted)}")
+        return data.with_shape(data.dims)
+
+    def reference(self, data: Array, indices: Array, updates: Array) -> Array:
+        """The data with the updates. Raises `OperatorError` for an index out of range."""
+        for axis in range(indices.shape[-1]):
+            check_indices(indices[..., axis], data.shape[axis], axis)
+        return scatter(data, tuple(np.moveaxis(indices, -1, 0)), updates, self.reduction)

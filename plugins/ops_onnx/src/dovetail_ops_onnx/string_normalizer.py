@@ -1,0 +1,45 @@
+"""StringNormalizer: https://onnx.ai/onnx/operators/onnx__StringNormalizer.html."""
+
+import numpy as np
+
+from dovetail.op import Operator, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._types import Array
+
+_ACTIONS = ("NONE", "LOWER", "UPPER")
+
+
+class StringNormalizer(Operator):
+    """The strings [C] or [1, C] without the stop words, in lower or upper case; one empty string where none is left.
+
+    Letters change as Unicode says, whatever the `locale`.
+    """
+
+    since = 10
+    inputs = ("X: string",)
+    outputs = ("Y: string",)
+
+    case_change_action: str = "NONE"
+    is_case_sensitive: bool = False
+    locale: str | None = None
+    stopwords: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.case_change_action not in _ACTIONS:
+            raise OperatorError(f"attribute 'case_change_action' is {self.case_change_action!r}; accepted: {', '.join(_ACTIONS)}")
+
+    def infer(self, X: TensorType) -> TensorType:
+        """As X; how many are left, the data tells."""
+        if X.rank not in (1, 2) or (X.rank == 2 and X.dims[0] != 1):
+            raise ShapeError(f"input 'X' is {X}; accepted: [C] or [1, C]")
+        return X.with_shape((*X.dims[:-1], None))
+
+    def reference(self, X: Array) -> Array:
+        """What is left."""
+        stops = set(self.stopwords or ())
+        if not self.is_case_sensitive:
+            stops = {word.casefold() for word in stops}
+        texts = [str(text) for text in X.reshape(-1)]
+        kept = [text for text in texts if (text if self.is_case_sensitive else text.casefold()) not in stops]
+        if self.case_change_action != "NONE":
+            kept = [text.lower() if self.case_change_action == "LOWER" else text.upper() for text in kept]
+        return np.array(kept or [""], object).reshape(*X.shape[:-1], -1)

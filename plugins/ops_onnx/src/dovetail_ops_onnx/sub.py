@@ -1,0 +1,25 @@
+"""Sub: https://onnx.ai/onnx/operators/onnx__Sub.html."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail_ops_onnx._elementwise import binary, computed
+from dovetail_ops_onnx._pairs import Arithmetic
+from dovetail_ops_onnx._types import Array, Chain, Types
+
+
+class Sub(Arithmetic):
+    """A - B; integers wrap."""
+
+    since = 7
+    propagates_nan = True
+    magnitude = "sum"
+
+    def reference(self, a: Array, b: Array) -> Array:
+        """a - b."""
+        return computed(np.subtract, a, b)
+
+    def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
+        """Binary sub, or rsub when B is chained."""
+        return binary(types, names, chained, "sub", "rsub")

@@ -1,0 +1,56 @@
+"""TensorScatter: https://onnx.ai/onnx/operators/onnx__TensorScatter.html."""
+
+import numpy as np
+
+from dovetail.op import DType, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx._shapes import Movement, check_axis
+from dovetail_ops_onnx._types import ALL, Array
+
+_MODES = ("linear", "circular")
+
+
+class TensorScatter(Movement):
+    """A cache with an update written from an index of each batch on, along `axis`: for the keys and values of attention.
+
+    In mode `circular` what goes beyond the end of the cache continues at its start; in mode `linear` that is an error.
+    """
+
+    since = 24
+    inputs = ("past_cache: T", "update: T", "write_indices?: int64")
+    outputs = ("present_cache: T",)
+    types = {"T": ALL - {DType.INT2, DType.UINT2}}
+
+    axis: int = -2
+    mode: str = "linear"
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise OperatorError(f"attribute 'mode' is {self.mode!r}; accepted: {', '.join(_MODES)}")
+
+    def infer(self, past: TensorType, update: TensorType, indices: TensorType | None = None) -> TensorType:
+        """The cache's type. Raises `ShapeError` unless the update fits into it."""
+        axis = check_axis(self.axis, past.rank)
+        if axis == 0:
+            raise ShapeError("axis is that of the batch; accepted: another")
+        fits = update.rank == past.rank and all(
+            u <= p if at == axis else u == p for at, (u, p) in enumerate(zip(update.dims, past.dims, strict=True))
+        )
+        if not fits:
+            raise ShapeError(f"input 'update' is {update}, 'past_cache' {past}; accepted: equal shapes, or shorter along {axis}")
+        if indices is not None and indices.dims != past.dims[:1]:
+            raise ShapeError(f"input 'write_indices' is {indices}; accepted: [{past.dims[0]}]")
+        return past.with_shape(past.dims)
+
+    def reference(self, past: Array, update: Array, indices: Array | None = None) -> Array:
+        """A copy of the cache with the update. Raises `OperatorError` for an index outside the cache."""
+        axis = check_axis(self.axis, past.ndim)
+        size, count = past.shape[axis], update.shape[axis]
+        starts = np.zeros(past.shape[0], np.int64) if indices is None else indices
+        least = size if self.mode == "circular" else size - count
+        if np.any((starts < 0) | (starts > least)):
+            raise OperatorError(f"input 'write_indices' is {starts.tolist()}; accepted: 0 to {least}")
+        present = past.copy()
+        for batch, start in enumerate(starts):
+            places = (int(start) + np.arange(count)) % max(size, 1)
+            np.moveaxis(present[batch], axis - 1, 0)[places] = np.moveaxis(update[batch], axis - 1, 0)
+        return present

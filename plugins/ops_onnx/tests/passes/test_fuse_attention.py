@@ -1,0 +1,236 @@
+"""Attention recognised from products, scales, mask and softmax, and only when it is complete."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.graph import Graph, GraphBuilder
+from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail.op import Operator
+from dovetail.passes.constant_folding import fold_constants
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.attention import Attention
+from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.passes.fuse_attention import fuse_attention
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.softmax import Softmax, Softmax_1
+from dovetail_ops_onnx.transpose import Transpose
+
+Array = np.ndarray[Any, Any]
+B, H, S, T, D, V = 2, 3, 5, 7, 4, 6
+
+
+class Form:
+    """An attention as torch exports it; keyword arguments change one thing each."""
+
+    def __init__(
+        self,
+        *,
+        packed: bool = True,
+        dtype: str = "float32",
+        scales: dict[str, tuple[type[Operator], float]] | None = None,
+        mask: tuple[int, ...] | None = None,
+        mask_first: bool = False,
+        keys: tuple[int, ...] = (0, 2, 3, 1),
+        joined: tuple[int, ...] = (0, 2, 1, 3),
+        softmax: Operator | None = None,
+        split: tuple[int, ...] = (B, S, H, D),
+    ) -> None:
+        self.g = g = GraphBuilder()
+        self.dtype, self.scales = dtype, {"qk": (Div, math.sqrt(D))} if scales is None else scales
+        shapes = {"q": (S, D), "k": (T, D), "v": (T, V)}
+        for name, (length, size) in shapes.items():
+            g.input(name, dtype, (B, length, H * size) if packed else (B, H, length, size))
+        if mask is not None:
+            g.input("mask", dtype, mask)
+        heads = {n: self.heads(n, split if n == "q" else (B, shapes[n][0], H, shapes[n][1])) if packed else n for n in shapes}
+        if keys == (0, 2, 1):
+            rows = g.node(Reshape(), heads["k"], g.constant((-1, T, D), "int64"))
+            turned = g.node(Reshape(), g.node(Transpose(perm=keys), rows), g.constant((B, H, D, T), "int64"))
+        elif packed and keys != (0, 1, 3, 2):
+            turned = g.node(Transpose(perm=keys), g.node(Reshape(), "k", g.constant((B, T, H, D), "int64")))
+        else:
+            turned = g.node(Transpose(perm=(0, 1, 3, 2)), heads["k"])
+        scores = g.node(MatMul(), self.scaled(heads["q"], "q"), self.scaled(turned, "k"), name="scores")
+        scores = self.scaled(scores, "qk")
+        if mask is not None:
+            scores = g.node(Add(), *(("mask", scores) if mask_first else (scores, "mask")))
+        weights = g.node(softmax or Softmax(axis=-1), scores, name="softmax")
+        y = g.node(MatMul(), weights, heads["v"], name="y")
+        if packed:
+            y = g.node(Reshape(), g.node(Transpose(perm=joined), y), g.constant((B, S, H * V), "int64"))
+        self.y = y
+
+    def heads(self, name: str, shape: tuple[int, ...]) -> str:
+        split = self.g.node(Reshape(), name, self.g.constant(shape, "int64"))
+        y: str = self.g.node(Transpose(perm=(0, 2, 1, 3)), split)
+        return y
+
+    def scaled(self, x: str, name: str) -> str:
+        if name not in self.scales:
+            return x
+        op, number = self.scales[name]
+        y: str = self.g.node(op(), x, self.g.constant(number, self.dtype))
+        return y
+
+    def fused(self, *more: str, keeps: bool = True) -> Graph:
+        return drop_dead_nodes(fuse_attention(fold_constants(self.g.graph([self.y, *more])), lambda node, graph: keeps))
+
+
+def keys(graph: Graph) -> list[str]:
+    return [node.op.key for node in graph.nodes]
+
+
+def evaluated(graph: Graph, inputs: dict[str, Array]) -> Array:
+    done = fold_constants(graph.replace(inputs=(), constants={**graph.constants, **inputs}))
+    return done.constants[graph.outputs[0]]
+
+
+def by_hand(inputs: dict[str, Array], packed: bool, factor: float) -> Array:
+    q, k, v = (inputs[n].astype(np.float64) for n in "qkv")
+    if packed:
+        q, k, v = (x.reshape(B, x.shape[1], H, -1).transpose(0, 2, 1, 3) for x in (q, k, v))
+    scores = factor * np.einsum("bhid,bhjd->bhij", q, k) + inputs.get("mask", np.zeros(1)).astype(np.float64)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    y: Array = np.einsum("bhij,bhjv->bhiv", weights / weights.sum(-1, keepdims=True), v)
+    return y.transpose(0, 2, 1, 3).reshape(B, S, H * V) if packed else y
+
+
+FORMS: dict[str, tuple[dict[str, Any], float]] = {
+    "torch": ({}, 0.5),
+    "four dimensions": ({"packed": False}, 0.5),
+    "keys turned twice": ({"keys": (0, 1, 3, 2)}, 0.5),
+    "keys turned as three dimensions": ({"keys": (0, 2, 1)}, 0.5),
+    "no scale": ({"scales": {}}, 1.0),
+    "scaled product": ({"scales": {"qk": (Mul, 0.3)}}, 0.3),
+    "root on both": ({"scales": {"q": (Mul, 0.6), "k": (Mul, 0.6)}}, 0.36),
+    "queries divided": ({"scales": {"q": (Div, 3.0)}, "packed": False}, 1 / 3),
+    "row mask": ({"mask": (B, 1, 1, T)}, 0.5),
+    "mask first": ({"mask": (S, T), "mask_first": True}, 0.5),
+    "mask of all scores": ({"mask": (B, H, S, T), "packed": False}, 0.5),
+    "softmax of older versions": ({"softmax": Softmax_1(axis=3)}, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_of_exporters(name: str, rng: np.random.Generator) -> None:
+    options, factor = FORMS[name]
+    form = Form(**options)
+    graph = form.fused()
+    assert keys(graph) == ["Attention"]
+    op = graph.nodes[0].op
+    assert isinstance(op, Attention)
+    assert op.scale == pytest.approx(factor)
+    assert op.q_num_heads == op.kv_num_heads == (H if options.get("packed", True) else None)
+    inputs = {n: rng.standard_normal(graph.types[n].dims).astype(np.float32) for n in graph.inputs}
+    np.testing.assert_allclose(
+        evaluated(graph, inputs), by_hand(inputs, options.get("packed", True), factor), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_scales_that_multiply_to_zero_stay() -> None:
+    assert "Attention" not in keys(Form(scales={"qk": (Mul, 0.0)}).fused())
+
+
+NEAR: dict[str, dict[str, Any]] = {
+    "another type": {"dtype": "float64"},
+    "a softmax over queries": {"softmax": Softmax(axis=2)},
+    "a softmax over everything": {"softmax": Softmax_1(axis=1)},
+}
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_near_misses_stay(name: str) -> None:
+    form = Form(**NEAR[name])
+    assert keys(form.fused()) == keys(drop_dead_nodes(fold_constants(form.g.graph([form.y]))))
+
+
+def test_a_mask_that_broadcasts_the_keys_stays() -> None:
+    """A last dimension of 1 would be filled up by Attention."""
+    assert "Attention" not in keys(Form(mask=(B, 1, S, 1)).fused())
+
+
+def test_other_transposes_leave_the_heads_apart() -> None:
+    """Joined in another order, the product still is an attention; only the reshapes stay outside."""
+    graph = Form(joined=(0, 1, 2, 3), keys=(0, 1, 3, 2)).fused()
+    assert keys(graph) == ["Reshape", "Transpose"] * 3 + ["Attention", "Transpose", "Reshape"]
+
+
+def test_heads_that_are_split_otherwise_stay() -> None:
+    """Q as [S, B, heads, size], which no head count of Attention says."""
+    g = GraphBuilder()
+    names = {n: g.input(n, "float32", (2, 2, 12)) for n in "qkv"}
+    shape = g.constant((2, 3, 2, 4), "int64")
+    heads = {n: g.node(Transpose(perm=(0, 2, 1, 3)), g.node(Reshape(), x, shape)) for n, x in names.items()}
+    turned = g.node(Transpose(perm=(0, 1, 3, 2)), heads["k"])
+    weights = g.node(Softmax(axis=-1), g.node(MatMul(), heads["q"], turned))
+    y = g.node(Transpose(perm=(0, 2, 1, 3)), g.node(MatMul(), weights, heads["v"]))
+    out = g.node(Reshape(), y, g.constant((2, 2, 12), "int64"))
+    graph = drop_dead_nodes(fuse_attention(fold_constants(g.graph([out])), lambda node, graph: True))
+    attention = next(node for node in graph.nodes if node.op.key == "Attention")
+    assert attention.op.q_num_heads is None
+
+
+def test_keys_of_three_dimensions_get_a_view_of_four(rng: np.random.Generator) -> None:
+    g = GraphBuilder()
+    q, v = g.input("q", "float32", (B, H, S, D)), g.input("v", "float32", (B, H, T, V))
+    k = g.input("k", "float32", (B * H, T, D))
+    turned = g.node(Reshape(), g.node(Transpose(perm=(0, 2, 1)), k), g.constant((B, H, D, T), "int64"))
+    y = g.node(MatMul(), g.node(Softmax(axis=-1), g.node(MatMul(), q, turned)), v)
+    graph = drop_dead_nodes(fuse_attention(fold_constants(g.graph([y])), lambda node, graph: True))
+    assert keys(graph) == ["Reshape", "Attention"]
+    inputs = {n: rng.standard_normal(graph.types[n].dims).astype(np.float32) for n in graph.inputs}
+    want = by_hand({**inputs, "k": inputs["k"].reshape(B, H, T, D)}, False, 1.0)
+    np.testing.assert_allclose(evaluated(graph, inputs), want, rtol=1e-4, atol=1e-6)
+
+
+def test_keys_that_are_turned_across_heads_stay() -> None:
+    """[batch, heads * length, size] turned is no attention of these heads."""
+    g = GraphBuilder()
+    q, v = g.input("q", "float32", (B, H, S, D)), g.input("v", "float32", (B, H, T, V))
+    k = g.input("k", "float32", (B, H * T, D))
+    turned = g.node(Reshape(), g.node(Transpose(perm=(0, 2, 1)), k), g.constant((B, H, D, T), "int64"))
+    y = g.node(MatMul(), g.node(Softmax(axis=-1), g.node(MatMul(), q, turned)), v)
+    graph = fuse_attention(fold_constants(g.graph([y])), lambda node, graph: True)
+    assert "Attention" not in keys(graph)
+
+
+@pytest.mark.parametrize("kv_heads", [H, 1])
+def test_an_attention_of_the_model_takes_the_split_of_its_heads(rng: np.random.Generator, kv_heads: int) -> None:
+    g = GraphBuilder()
+    heads = []
+    for name, length, count, size in (("q", S, H, D), ("k", T, kv_heads, D), ("v", T, kv_heads, V)):
+        x = g.input(name, "float32", (B, length, count * size))
+        split = g.node(Reshape(), x, g.constant((B, length, count, size), "int64"))
+        heads.append(g.node(Transpose(perm=(0, 2, 1, 3)), split))
+    mask = g.input("mask", "float32", (S, T))
+    y = g.node(Transpose(perm=(0, 2, 1, 3)), g.node(Attention(scale=0.3), *heads, mask))
+    before = fold_constants(g.graph([g.node(Reshape(), y, g.constant((B, S, H * V), "int64"))]))
+    graph = drop_dead_nodes(fuse_attention(before, lambda node, graph: True))
+    assert keys(graph) == ["Attention"]
+    inputs = {n: rng.standard_normal(graph.types[n].dims).astype(np.float32) for n in graph.inputs}
+    np.testing.assert_allclose(evaluated(graph, inputs), evaluated(before, inputs), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("inner", ["scores:0", "softmax:0"])
+def test_an_inner_value_that_is_read_elsewhere_stays(inner: str) -> None:
+    form = Form()
+    assert "Attention" not in keys(form.fused(inner))
+    assert "Attention" not in keys(form.fused(form.g.node(Relu(), inner)))
+
+
+def test_heads_that_are_read_elsewhere_stay_apart() -> None:
+    """The last product is read by somebody else, so its transpose and reshape stay outside."""
+    form = Form(keys=(0, 1, 3, 2))
+    graph = form.fused(form.g.node(Relu(), "y:0"))
+    assert keys(graph).count("Attention") == 1
+    assert {"Transpose", "Reshape", "Relu"} <= set(keys(graph))
+
+
+def test_a_device_without_a_kernel_keeps_the_form() -> None:
+    assert "Attention" not in keys(Form().fused(keeps=False))

@@ -1,0 +1,49 @@
+"""MatMulInteger with the Cast behind it: what is merged, where it stands, the same results."""
+
+import numpy as np
+import pytest
+
+from dovetail.device import DType
+from dovetail.graph import GraphBuilder
+from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail.passes.constant_folding import fold_constants
+from dovetail_ops_onnx import find
+from dovetail_ops_onnx.passes.fuse_integer_product import fuse_integer_products
+
+A = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)
+B = np.arange(-100, 60, 20, dtype=np.int8).reshape(4, 2)
+
+
+def op(name, **attributes):
+    return find(name, 17)(**attributes)
+
+
+def graph(to=DType.FLOAT32, keep_sums=False):
+    """MatMulInteger, Cast, and a product with a scale that is computed after both."""
+    g = GraphBuilder()
+    a, zero, factor = g.input("a", "int8", (3, 4)), g.input("z", "int8", ()), g.input("f", to, ())
+    sums = g.node(op("MatMulInteger"), a, g.constant(B), zero)
+    real = g.node(op("Cast", to=to), sums)
+    late = g.node(op("Neg"), factor)
+    return fold_constants(g.graph([g.node(op("Mul"), real, late), *([sums] if keep_sums else [])]))
+
+
+def kinds(found):
+    return [node.op.key for node in found.nodes]
+
+
+def test_one_operator_before_its_reader():
+    before = graph()
+    after = drop_dead_nodes(fuse_integer_products(before, lambda *_: True))
+    assert sorted(kinds(after)) == ["Mul", "Neg", "dovetail::MatMulIntegerToFloat"]
+    assert kinds(after)[-2:] == ["dovetail::MatMulIntegerToFloat", "Mul"]
+    known = {"a": A, "z": np.int8(3), "f": np.float32(0.5)}
+    constants = {**after.constants, **{name: np.asarray(value) for name, value in known.items()}}
+    done = fold_constants(after.replace(inputs=(), constants=constants))
+    want = (A.astype(np.int64) - 3) @ B.astype(np.int64) * np.float32(-0.5)
+    np.testing.assert_array_equal(done.constants[after.outputs[0]], want)
+
+
+@pytest.mark.parametrize(("given", "keeps"), [(graph(), False), (graph(to=DType.FLOAT64), True), (graph(keep_sums=True), True)])
+def test_what_stays(given, keeps):
+    assert fuse_integer_products(given, lambda *_: keeps) is given

@@ -1,0 +1,209 @@
+"""Quantized operators from graphs of DequantizeLinear and QuantizeLinear: what is merged, where it ends, and the same results."""
+
+import numpy as np
+import pytest
+
+from dovetail.device import DType, PostOps
+from dovetail.evaluate.inference import infer_node
+from dovetail.evaluate.reference import run_reference
+from dovetail.graph import GraphBuilder
+from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail.passes.constant_folding import fold_constants
+from dovetail_ops_onnx import find
+from dovetail_ops_onnx.passes.fuse_quantized import HeldDequantizeLinear, fuse_quantized, hold_quantized
+from dovetail_ops_onnx.quantized import Quantized, Scaling
+
+OPSET = 17
+
+
+def op(name, **attributes):
+    return find(name, OPSET)(**attributes)
+
+
+class Builder(GraphBuilder):
+    """A graph builder with quantization by random parameters."""
+
+    def __init__(self, seed=1):
+        super().__init__()
+        self.rng = np.random.default_rng(seed)
+        self.parameters = {}
+
+    def stored(self, name, shape):
+        """An input of uint8 with parameters of its own."""
+        self.parameters[name] = (self.constant(np.float32(self.rng.uniform(0.01, 0.05))), self.constant(np.uint8(117)))
+        return self.input(name, "uint8", shape)
+
+    def real(self, name):
+        """What a stored value stands for."""
+        return self.node(op("DequantizeLinear"), name, *self.parameters[name])
+
+    def weights(self, *shape):
+        """Real weights of a constant of int8 with a scale for each output channel."""
+        stored = self.constant(self.rng.integers(-128, 128, shape, np.int8))
+        scale = self.constant(self.rng.uniform(0.01, 0.02, shape[0]).astype(np.float32))
+        return self.node(op("DequantizeLinear", axis=0), stored, scale, self.constant(np.zeros(shape[0], np.int8)))
+
+    def bias(self, size):
+        """A real bias of a constant of int32."""
+        stored = self.constant(self.rng.integers(-900, 900, size, np.int32))
+        return self.node(op("DequantizeLinear", axis=0), stored, self.constant(np.full(size, 3e-4, np.float32)))
+
+    def store(self, value, scale=0.07, zero=99):
+        """A real value quantized to uint8."""
+        parameters = (self.constant(np.float32(scale)), self.constant(np.uint8(zero)))
+        found = self.node(op("QuantizeLinear"), value, *parameters)
+        self.parameters[found] = parameters
+        return found
+
+    def convolution(self, value, maps=5, channels=3):
+        return self.node(op("Conv"), value, self.weights(maps, channels, 2, 2), self.bias(maps))
+
+
+def evaluated(graph, feeds):
+    known = {**graph.constants, **feeds}
+    for node in graph.nodes:
+        given = [known[name] if name else None for name in node.inputs]
+        types = [None if v is None else graph.types[n] for n, v in zip(node.inputs, given, strict=True)]
+        known.update(zip(node.writes, run_reference(node, given, infer_node(node, types)), strict=True))
+    return [known[name] for name in graph.outputs]
+
+
+def fused(g, outputs, keeps=lambda node, graph: True, atol=0):
+    """The graph after fusion, which must give the same as before; `atol` counts quanta."""
+    before = fold_constants(hold_quantized(g.graph(outputs)))
+    after = drop_dead_nodes(fuse_quantized(before, keeps))
+    feeds = {n: g.rng.integers(0, 256, before.types[n].dims, np.uint8) for n in before.inputs}
+    for one, other in zip(evaluated(before, feeds), evaluated(after, feeds), strict=True):
+        np.testing.assert_allclose(one.astype(np.float32), other.astype(np.float32), rtol=0, atol=atol)
+    return after
+
+
+def kinds(graph):
+    return [node.op.key for node in graph.nodes]
+
+
+def test_a_convolution_becomes_one_operator():
+    g = Builder()
+    after = fused(g, [g.store(g.convolution(g.real(g.stored("x", (2, 3, 5, 4)))))])
+    (node,) = after.nodes
+    assert node.op.key == "dovetail::QuantizedConv"
+    assert [after.types[name].dtype.value for name in node.inputs] == ["uint8", "int8", "float32"]
+    assert after.types[node.outputs[0]].dtype.value == "uint8"
+    assert len(node.origins) == 2
+
+
+def test_a_residual_sum_with_its_quantizations_goes_along():
+    g = Builder()
+    x = g.stored("x", (1, 3, 5, 4))
+    shortcut = g.store(g.convolution(g.real(x)), 0.05, 130)
+    body = g.store(g.convolution(g.real(x)), 0.06, 120)
+    total = g.node(op("Relu"), g.node(op("Add"), g.real(body), g.real(shortcut)))
+    after = fused(g, [g.store(total)])
+    first, second = after.nodes
+    assert [type(step).__name__ for step in second.op.steps] in (
+        ["QuantizedStep", "Scaling", "QuantizedStep", "QuantizedStep"],
+        ["QuantizedStep"],
+    )
+    longest = max((first, second), key=lambda node: len(node.op.steps))
+    assert len(longest.op.steps) == 4
+    assert isinstance(longest.op.steps[1], Scaling)
+
+
+def test_the_longest_chain_that_the_device_takes():
+    g = Builder()
+    x = g.stored("x", (1, 3, 5, 4))
+    body = g.store(g.convolution(g.real(x)), 0.06, 120)
+    after = fused(g, [g.store(g.node(op("Relu"), g.real(body)))], lambda node, _: len(node.op.steps) == 1)
+    assert kinds(after) == ["dovetail::QuantizedConv", "dovetail::QuantizedRelu"]
+
+
+def test_a_result_may_stay_real():
+    g = Builder()
+    after = fused(g, [g.node(op("Relu"), g.convolution(g.real(g.stored("x", (1, 3, 5, 4)))))])
+    (node,) = after.nodes
+    assert node.op.result is None
+    assert after.types[node.outputs[0]].dtype.value == "float32"
+
+
+def test_a_value_that_others_read_ends_a_chain():
+    g = Builder()
+    body = g.convolution(g.real(g.stored("x", (1, 3, 5, 4))))
+    after = fused(g, [g.store(body), body])
+    assert kinds(after) == ["dovetail::QuantizedConv", "QuantizeLinear"]
+
+
+def test_views_and_maxima_work_on_stored_numbers():
+    g = Builder()
+    x = g.stored("x", (2, 3, 6, 4))
+    scale = g.parameters[x]
+    pooled = g.node(op("QuantizeLinear"), g.node(op("MaxPool", kernel_shape=(2, 2)), g.real(x)), *scale)
+    g.parameters[pooled] = scale
+    flat = g.node(op("QuantizeLinear"), g.node(op("Flatten"), g.real(pooled)), *scale)
+    assert kinds(fused(g, [flat])) == ["MaxPool", "Flatten"]
+
+
+def test_an_operator_that_is_for_floats_only_does_not():
+    class Older(find("MaxPool", OPSET)):
+        types = {"T": frozenset({DType.FLOAT32}), "I": frozenset({DType.INT64})}
+
+    g = Builder()
+    x = g.stored("x", (2, 3, 6, 4))
+    pooled = g.node(op("QuantizeLinear"), g.node(Older(kernel_shape=(2, 2)), g.real(x)), *g.parameters[x])
+    keeps_floats = fused(g, [pooled], lambda node, _: not isinstance(node.op, Quantized))
+    assert kinds(keeps_floats)[0] == "DequantizeLinear"
+
+
+def test_views_to_another_quantization_do_not():
+    g = Builder()
+    x = g.stored("x", (2, 3, 6, 4))
+    flat = g.store(g.node(op("Flatten"), g.real(x)))
+    assert kinds(fused(g, [flat], lambda node, _: False)) == ["DequantizeLinear", "Flatten", "QuantizeLinear"]
+
+
+def test_without_a_kernel_everything_is_as_it_was_and_folded():
+    g = Builder()
+    after = fused(g, [g.store(g.convolution(g.real(g.stored("x", (2, 3, 5, 4)))))], lambda node, _: False)
+    assert kinds(after) == ["DequantizeLinear", "Conv", "QuantizeLinear"]
+    assert not [node for node in after.nodes if isinstance(node.op, HeldDequantizeLinear)]
+    assert after.types[after.nodes[1].inputs[1]].value is not None
+
+
+def test_a_graph_without_quantization_comes_back():
+    g = GraphBuilder()
+    graph = fold_constants(g.graph([g.node(op("Relu"), g.input("x", "float32", (2, 3)))]))
+    assert fuse_quantized(graph, lambda node, _: True) is graph
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_qlinear_conv_counts_where_a_device_keeps_it(kept, bias):
+    g = Builder()
+    x = g.stored("x", (1, 3, 5, 4))
+    w = g.constant(g.rng.integers(-128, 128, (5, 3, 2, 2), np.int8))
+    w_scale = g.constant(g.rng.uniform(0.01, 0.02, 5).astype(np.float32))
+    result = (g.constant(np.float32(0.3)), g.constant(np.uint8(88)))
+    inputs = [x, *g.parameters[x], w, w_scale, g.constant(np.zeros(5, np.int8)), *result]
+    inputs += [g.constant(g.rng.integers(-900, 900, 5, np.int32))] if bias else []
+    y = g.node(op("QLinearConv"), *inputs)
+    g.parameters[y] = result
+    after = fused(g, [g.store(g.node(op("Relu"), g.real(y)))], lambda node, _: kept and isinstance(node.op, Quantized), 1)
+    wanted = ["dovetail::QuantizedConv"] if kept else ["QLinearConv", "DequantizeLinear", "Relu", "QuantizeLinear"]
+    assert kinds(after) == wanted
+
+
+def test_qlinear_mat_mul_counts():
+    g = Builder()
+    x = g.stored("x", (4, 3))
+    w = g.constant(g.rng.integers(-128, 128, (3, 5), np.int8))
+    w_scale = g.constant(g.rng.uniform(0.01, 0.02, 5).astype(np.float32))
+    result = (g.constant(np.float32(0.3)), g.constant(np.uint8(88)))
+    y = g.node(op("QLinearMatMul"), x, *g.parameters[x], w, w_scale, g.constant(np.zeros(5, np.int8)), *result)
+    assert kinds(fused(g, [y], atol=1)) == ["dovetail::QuantizedMatMul"]
+
+
+def test_nodes_with_post_ops_stay():
+    g = Builder()
+    x = g.stored("x", (4, 3))
+    y = g.node(op("Relu"), g.real(x), post_ops=PostOps().append_eltwise("square"))
+    graph = fold_constants(hold_quantized(g.graph([g.store(y)])))
+    assert kinds(fuse_quantized(graph, lambda node, _: True)) == ["DequantizeLinear", "Relu", "QuantizeLinear"]

@@ -1,0 +1,204 @@
+"""Every case of every standard operator against its definition: check, infer, reference, views, identities and post-ops."""
+
+import functools
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dovetail.graph import Binary, Eltwise, PostOp, Prelu, TensorType
+from dovetail.testing import Case, passed
+from dovetail.testing.case_files import standard_cases
+from dovetail_ops_onnx import find, find_all
+
+_SEED = 20180906
+
+
+_CASES = list(standard_cases(np.random.default_rng(_SEED)))
+_every_case = pytest.mark.parametrize("case", [case for _, case in _CASES], ids=[f"{stem}-{case.name}" for stem, case in _CASES])
+
+
+def _types(case: Case) -> list[TensorType | None]:
+    """The input types as planning sees them: only constants have known content."""
+    return [None if a is None else TensorType.of(a, known=i in case.constants) for i, a in enumerate(case.inputs)]
+
+
+def _padded(case: Case, values: Sequence[Any]) -> list[Any]:
+    return [*values, *[None] * (len(case.op.inputs) - len(values))]
+
+
+def _inferred(case: Case) -> tuple[TensorType, ...]:
+    given = case.op.infer(*_padded(case, _types(case)))
+    types = given if isinstance(given, tuple) else (given,)
+    return types[: len(case.expected)]
+
+
+def _computed(case: Case, inputs: Sequence[NDArray[Any] | None]) -> tuple[NDArray[Any], ...]:
+    given = case.op.reference(*_padded(case, inputs))
+    outputs = given if isinstance(given, tuple) else (given,)
+    assert all(isinstance(a, np.ndarray) for a in outputs)
+    return outputs[: len(case.expected)]
+
+
+def _read_only(array: NDArray[Any] | None) -> NDArray[Any] | None:
+    if array is None:
+        return None
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def _strided(array: NDArray[Any] | None) -> NDArray[Any] | None:
+    """The same content with every second place of memory unused, the last axis stored backwards."""
+    if array is None or array.ndim == 0:
+        return array
+    wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+    view = wide[..., ::-2]
+    view[...] = array
+    return view
+
+
+@_every_case
+def test_types_are_accepted_and_inferred(case: Case) -> None:
+    case.op.check(_types(case), len(case.expected))
+    for inferred, expected in zip(_inferred(case), case.expected, strict=True):
+        dims = (
+            expected.shape
+            if inferred.shape is None
+            else tuple(e if d is None else d for d, e in zip(inferred.shape, expected.shape, strict=True))
+        )  # None: known when the data is
+        assert TensorType(inferred.dtype, dims) == TensorType.of(expected)
+
+
+@_every_case
+def test_the_reference_gives_the_expected_values(case: Case) -> None:
+    before = [_read_only(a) for a in case.inputs]
+    outputs = _computed(case, before)
+    assert passed(case, outputs) == ""
+    assert all(a is None or np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(before, case.inputs, strict=True))
+
+
+@_every_case
+def test_the_reference_takes_arrays_that_are_not_contiguous(case: Case) -> None:
+    assert passed(case, _computed(case, [_strided(a) for a in case.inputs])) == ""
+
+
+@_every_case
+def test_content_that_infer_claims_to_know_is_right(case: Case) -> None:
+    for inferred, expected in zip(_inferred(case), case.expected, strict=True):
+        if inferred.value is not None:
+            np.testing.assert_array_equal(inferred.value, expected)
+
+
+@_every_case
+def test_views_and_identities_keep_the_bytes(case: Case) -> None:
+    types = _types(case)
+    if case.op.is_view or case.op.is_identity(types, _inferred(case)):
+        assert case.inputs[0] is not None
+        assert case.expected[0].dtype == case.inputs[0].dtype
+        assert case.expected[0].tobytes() == case.inputs[0].tobytes()
+
+
+@_every_case
+def test_in_place_results_have_the_type_of_an_input(case: Case) -> None:
+    if case.op.in_place:
+        assert case.expected[0].dtype in [a.dtype for a in case.inputs if a is not None]
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+_ELTWISE: dict[str, Callable[[Any, float, float], Any]] = {
+    "abs": lambda s, a, b: np.abs(s),
+    "ceil": lambda s, a, b: np.ceil(s),
+    "clip": lambda s, a, b: np.minimum(b, np.maximum(a, s)),
+    "cos": lambda s, a, b: np.cos(s),
+    "elu": lambda s, a, b: np.where(s > 0, s, a * np.expm1(s)),
+    "erf": lambda s, a, b: _erf(s),
+    "exp": lambda s, a, b: np.exp(s),
+    "floor": lambda s, a, b: np.floor(s),
+    "gelu_erf": lambda s, a, b: 0.5 * s * (1 + _erf(s / np.sqrt(2))),
+    "gelu_tanh": lambda s, a, b: 0.5 * s * (1 + np.tanh(np.sqrt(2 / np.pi) * (s + 0.044715 * s**3))),
+    "hardsigmoid": lambda s, a, b: np.clip(a * s + b, 0, 1),
+    "hardswish": lambda s, a, b: s * np.clip(a * s + b, 0, 1),
+    "linear": lambda s, a, b: a * s + b,
+    "log": lambda s, a, b: np.log(s),
+    "logistic": lambda s, a, b: 1 / (1 + np.exp(-s)),
+    "mish": lambda s, a, b: s * np.tanh(np.logaddexp(0, s)),
+    "pow": lambda s, a, b: a * np.power(s, b),
+    "relu": lambda s, a, b: np.where(s < 0, a * s if a else 0.0, s),  # 0 * -inf would be NaN
+    "round": lambda s, a, b: np.rint(s),
+    "sign": lambda s, a, b: np.sign(s),
+    "sin": lambda s, a, b: np.sin(s),
+    "soft_relu": lambda s, a, b: np.logaddexp(0, a * s) / a,
+    "sqrt": lambda s, a, b: np.sqrt(s),
+    "square": lambda s, a, b: s * s,
+    "swish": lambda s, a, b: s / (1 + np.exp(-a * s)),
+    "tanh": lambda s, a, b: np.tanh(s),
+}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda s, o: s + o,
+    "sub": lambda s, o: s - o,
+    "rsub": lambda s, o: o - s,
+    "mul": lambda s, o: s * o,
+    "div": lambda s, o: s / o,
+    "rdiv": lambda s, o: o / s,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+
+
+def _applied(chain: Sequence[PostOp], s: NDArray[Any], operands: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """The chain by the formulas of `graph.post_ops`, in float64."""
+    for post_op in chain:
+        if isinstance(post_op, Eltwise):
+            s = post_op.scale * _ELTWISE[post_op.algorithm](s, post_op.alpha, post_op.beta)
+        elif isinstance(post_op, Binary):
+            s = _BINARY[post_op.algorithm](s, operands[post_op.operand])
+        else:
+            assert isinstance(post_op, Prelu)
+            s = np.where(s > 0, s, operands[post_op.operand] * s)
+    return s
+
+
+@_every_case
+def test_post_ops_say_the_same_as_the_reference(case: Case) -> None:
+    types, names = _types(case), tuple("" if a is None else f"x{i}" for i, a in enumerate(case.inputs))
+    operands = {f"x{i}": a.astype(np.float64) for i, a in enumerate(case.inputs) if a is not None and a.dtype.kind in "fV"}
+    for chained, given in enumerate(case.inputs):
+        chain = None if given is None else case.op.post_ops(types, names, chained)
+        if chain is None or given is None:
+            continue
+        assert given.shape == case.expected[0].shape
+        assert given.dtype == case.expected[0].dtype
+        with np.errstate(all="ignore"):
+            result = _applied(chain, given.astype(np.float64), operands).astype(case.expected[0].dtype)
+        assert passed(case, [result]) == ""
+
+
+@functools.cache
+def _covered() -> frozenset[type]:
+    return frozenset(type(case.op) for _, case in _CASES)
+
+
+_ELSEWHERE = "\n".join(
+    (Path(__file__).parents[1] / "runtime" / name).read_text() for name in ("test_control_flow.py", "test_sequences.py")
+)
+"""Cases hold arrays and need no runtime: sub-graphs and sequences are tested there."""
+
+
+@pytest.mark.parametrize("cls", find_all(), ids=lambda cls: cls.__name__)
+def test_every_operator_class_has_a_case_in_the_file_of_its_stem(cls: type[Any]) -> None:
+    covered = cls in _covered() or re.search(rf"\b{cls.__name__}\(", _ELSEWHERE)
+    assert covered
+    assert find(cls.op_type, cls.since) is cls
+
+
+def test_cases_stand_in_the_file_of_their_stem_under_names_of_their_own() -> None:
+    assert [(stem, case.op.stem) for stem, case in _CASES if stem != case.op.stem] == []
+    named = [(stem, case.name) for stem, case in _CASES]
+    assert sorted(set(named)) == sorted(named)
