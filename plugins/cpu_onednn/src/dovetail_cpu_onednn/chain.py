@@ -9,7 +9,7 @@ from dovetail_cpu_onednn.kernel import Argument, Refused, Stage
 from dovetail_cpu_onednn.layouts import describe, number_of, plain, undecided
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["BINARY", "ELTWISE", "Chain", "attach", "eltwise_kind"]
+__all__ = ["BINARY", "ELTWISE", "Chain", "attach", "eltwise_kind", "is_one_element_a_channel"]
 
 ELTWISE = {
     "relu": 0x20,
@@ -133,6 +133,16 @@ def eltwise_kind(post_op: Eltwise) -> list[Appended]:
     return found
 
 
+def is_one_element_a_channel(dims: Sequence[int]) -> bool:
+    """Whether a result of three or more dimensions has one element in each channel.
+
+    For [N, C, 1, ...] that is plain or has its channels last, oneDNN 3.2's jit kernels of binary and resampling take an operand
+    [1, C, 1, ...] of a post-op as constant along a vector, which here holds several channels (measured on all shapes with sizes
+    1, 2, 3 and 17 up to rank 5: wrong for binary with N > 1 and for resampling with N = 1, by SSE 4.1, AVX2 and AVX-512 alike).
+    """
+    return len(dims) > 2 and set(dims[2:]) == {1}
+
+
 def _append(
     chain: Chain,
     post_op: PostOp,
@@ -190,7 +200,9 @@ def _operand(operand: TensorType, result: TensorType, shape: tuple[int, ...], fr
     if full:
         return plain(shape, number_of(operand.dtype))
     dims = (1,) * (result.rank - operand.rank) + operand.dims
-    if shape != result.dims:
+    if shape == result.dims[: len(shape)] and set(result.dims[len(shape) :]) <= {1}:
+        dims = dims[: len(shape)]
+    elif shape != result.dims:
         if any(size != 1 for size in dims[:-1]) or dims[-1] not in (1, shape[-1]):
             raise Refused(Reason.POST_OP, f"operand {operand} for a result {result} that is computed as {list(shape)}")
         dims = (1,) * (len(shape) - 1) + dims[-1:]

@@ -21,7 +21,7 @@ from dovetail.device import (
 )
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
 from dovetail_cpu_onednn.bound import ReferenceKernel
-from dovetail_cpu_onednn.chain import BINARY, attach, eltwise_kind
+from dovetail_cpu_onednn.chain import BINARY, attach, eltwise_kind, is_one_element_a_channel
 from dovetail_cpu_onednn.kernel import LOW, Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given, relaid
 from dovetail_cpu_onednn.layouts import describe, number_of, plain
 from dovetail_cpu_onednn.library import library
@@ -78,11 +78,12 @@ class ElementwiseKernel(PrimitiveKernel):
             node=replace(node.node, post_ops=(*rest, *node.post_ops)),
             operands=(*(given(node, i) for i in where[primitive == "binary" :]), *node.operands),
         )
-        src, dst = describe(given(node, chained)), describe(node.outputs[0])
-        chain = attach(extended, False, False)
+        dims = _computed_dims(node)
+        src, dst = (_described(t, dims) for t in (given(node, chained), node.outputs[0]))
+        chain = attach(extended, False, False, dims=dims)
         arguments = [Argument(Arg.SRC, "input", chained, src), Argument(Arg.DST, "output", 0, dst)]
         if primitive == "binary":
-            other = _broadcast(node, where[0])
+            other = _broadcast(node, where[0], dims)
             pd = library().describe("binary", *args, src, other, dst, attr=chain.attr)
             arguments.append(Argument(Arg.SRC_1, "input", where[0], other))
         else:
@@ -133,13 +134,27 @@ def _placed(argument: Argument, where: Sequence[int], inside: int) -> Argument:
     return replace(argument, index=argument.index - inside)
 
 
-def _broadcast(node: TypedNode, index: int) -> MemoryDesc:
+def _computed_dims(node: TypedNode) -> tuple[int, ...] | None:
+    """Batch and channels where each channel has one element and the layout is no matter: oneDNN is right for these two.
+
+    None for the result's own dimensions.
+    """
+    result = node.outputs[0]
+    return result.dims[:2] if is_one_element_a_channel(result.dims) and not result.layout.block else None
+
+
+def _described(tensor: TensorType, dims: tuple[int, ...] | None) -> MemoryDesc:
+    return describe(tensor) if dims is None else plain(dims, number_of(tensor.dtype))
+
+
+def _broadcast(node: TypedNode, index: int, computed: tuple[int, ...] | None) -> MemoryDesc:
     tensor, result = given(node, index), node.outputs[0]
     if tensor.dims == result.dims:
-        return describe(tensor)
+        return _described(tensor, computed)
     if tensor.rank > result.rank:
         raise Refused(Reason.SHAPE, f"{tensor} for a result {result}")
-    return plain((1,) * (max(1, result.rank) - tensor.rank) + tensor.dims, number_of(tensor.dtype))
+    dims = (1,) * (max(1, result.rank) - tensor.rank) + tensor.dims
+    return plain(dims if computed is None else dims[: len(computed)], number_of(tensor.dtype))
 
 
 def _chain_of(node: TypedNode) -> tuple[int, tuple[PostOp, ...]]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dovetail.device import PLAIN, DType, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg, MemoryDesc
-from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended
+from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended, is_one_element_a_channel
 from dovetail_cpu_onednn.epilogue import Epilogue, single_scale
 from dovetail_cpu_onednn.kernel import (
     AnyLayoutKernel,
@@ -283,6 +283,9 @@ def _sum(node: TypedNode, op: Quantized, free: bool) -> Recipe:
         raise Refused(Reason.SHAPE, "summands of different shapes")
     (s0, z0), (s1, z1) = (_source(node, op, index) for index in (0, 1))
     lib, chain = library(), Epilogue.of(node, op, False, np.array([s0, s1]), sums=False)
+    result = node.outputs[0]
+    if is_one_element_a_channel(result.dims) and any(math.prod(desc.dims) not in (1, result.size) for *_, desc in chain.reads):
+        raise Refused(Reason.POST_OP, f"oneDNN reads operands of {result} wrongly; accepted: one number, or {list(result.dims)}")
     factor, offset = chain.head
     shifted = offset - factor * (s0 * z0 + s1 * z1)
     before: list[Appended] = [("eltwise", (ELTWISE["linear"], 1.0, shifted))] if shifted else []

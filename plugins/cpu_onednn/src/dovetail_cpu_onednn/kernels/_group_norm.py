@@ -17,7 +17,10 @@ def group_norm(node: TypedNode, groups: int, epsilon: float, parts: int) -> Reci
     lib, dims = library(), given(node, 0).dims
     rows = plain((dims[0] * groups, math.prod(dims[1:]) // groups))
     norm = lib.describe("layer_normalization_forward", INFERENCE, rows, rows, None, epsilon, 0)
-    whole, vector = plain((dims[0], parts, math.prod(dims[1:]) // parts)), plain((1, parts, 1))
+    size = math.prod(dims[1:]) // parts
+    # In two dimensions where they are enough: see `is_one_element_a_channel`.
+    rest = () if size == 1 else (size,)
+    whole, vector = plain((dims[0], parts, *rest)), plain((1, parts, *(1,) * len(rest)))
     chain = attach(node, False, False, before=[("binary", (BINARY["add"], vector))], dims=whole.dims)
     scale = lib.describe("binary", BINARY["mul"], whole, vector, whole, attr=chain.attr)
     arguments = [

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dovetail.device import Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
-from dovetail_cpu_onednn.chain import attach
+from dovetail_cpu_onednn.chain import attach, is_one_element_a_channel
 from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, given
 from dovetail_cpu_onednn.layouts import describe
 from dovetail_cpu_onednn.library import library
@@ -47,6 +47,8 @@ class ResamplingKernel(AnyLayoutKernel):
         if node.post_ops and "simple" in pd.implementation:
             # Ten times as slow, and wrong where channels lie last: it reads operands of the chain as if they were plain.
             raise Refused(Reason.POST_OP, "oneDNN has only its simple implementation for it")
+        if is_one_element_a_channel(y.dims) and any(t.size > 1 for t in node.operands):
+            raise Refused(Reason.POST_OP, f"oneDNN's resampling reads operands of {y} wrongly; accepted: one number")
         arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
         return Recipe(chain.stages(pd, arguments, dst), chain.shared)
 
