@@ -36,6 +36,8 @@ INFERENCE = 96
 DESCRIPTORS = 1024
 """Descriptors and attributes that are kept. They never change, and planning asks for the same ones again and again."""
 TAG_ANY = 1
+MAX_POST_OPS = 32
+"""Post-ops of one primitive. oneDNN answers "out of memory" for one more, which it does not mean."""
 
 _Dims = c_int64 * MAX_NDIMS
 _OUT_OF_MEMORY, _INVALID_ARGUMENTS, _UNIMPLEMENTED = 1, 2, 3
@@ -360,8 +362,10 @@ class Onednn:
         """Attributes with post-ops, each as the end of the name of its append function and its arguments.
 
         `masks` are the scales and zero points given when the primitive runs: `scales` or `zero_points`, the argument, the
-        dimensions (as bits) along which there are several.
+        dimensions (as bits) along which there are several. Raises `Unimplemented` for more than `MAX_POST_OPS`.
         """
+        if len(post_ops) > MAX_POST_OPS:
+            raise Unimplemented(f"oneDNN: {len(post_ops)} post-ops; accepted: at most {MAX_POST_OPS}")
         return self._kept_attr(tuple(post_ops), tuple(masks))
 
     def _attr(self, post_ops: Sequence[tuple[str, tuple[Any, ...]]], masks: Sequence[tuple[str, int, int]]) -> Attr:
