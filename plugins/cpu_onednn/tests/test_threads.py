@@ -62,7 +62,7 @@ def test_the_gil_is_released(bench):
             ticks[0] += 1
             time.sleep(0)
 
-    (call,) = request._calls
+    (call,) = request._bound.calls
     interval = sys.getswitchinterval()
     thread = threading.Thread(target=count)
     try:

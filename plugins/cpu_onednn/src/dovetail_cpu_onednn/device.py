@@ -26,6 +26,7 @@ from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
 from dovetail_cpu_onednn.generic import GENERIC
 from dovetail_cpu_onednn.kernel import OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import Options, default_threads, library, load
+from dovetail_cpu_onednn.memory import naming
 from dovetail_cpu_onednn.precision import lower
 
 __all__ = ["OnednnDevice", "infos", "place"]
@@ -79,19 +80,29 @@ class OnednnDevice(Device):
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Everything with static shapes and a reference, unless a post-op does not fit."""
-        choice = self._choose(node)
+        with naming(node.node):
+            choice = self._choose(node)
         return choice if isinstance(choice, Refusal) else Accepted(choice.label, choice.kernel.from_operator)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts that the primitive chooses; those in which there is a fast one for kernels that take several."""
-        choice = self._choose(node)
+        with naming(node.node):
+            choice = self._choose(node)
+            return self._configurations(node, choice)
+
+    @staticmethod
+    def _configurations(node: TypedNode, choice: Choice[OnednnKernel] | Refusal) -> Sequence[LayerConfig]:
         return (LayerConfig.uniform(node, PLAIN),) if isinstance(choice, Refusal) else choice.kernel.configurations(node)
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> OnednnExecutable:
-        """Choose kernels, plan memory, prepare weights. Raises `CompileError` naming a refused node, `UsageError` for options."""
+        """Choose kernels, plan memory, prepare weights.
+
+        Raises `CompileError` naming a refused node, `UsageError` for options, `OutOfMemory`.
+        """
         threads = Options(options).threads or self._threads
         library().set_threads(threads)
-        return OnednnExecutable(graph, tuple(place(TypedNode.of(node, graph)) for node in graph.nodes), threads)
+        with naming():
+            return OnednnExecutable(graph, tuple(place(TypedNode.of(node, graph)) for node in graph.nodes), threads)
 
     def _choose(self, node: TypedNode) -> Choice[OnednnKernel] | Refusal:
         # Implementations are chosen for the number of threads that the asking thread may use.

@@ -1,11 +1,12 @@
 """A compiled graph, and its requests: one arena each, and a flat tuple of bound executions."""
 
 import math
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.device import (
     PLAIN,
@@ -30,11 +31,12 @@ from dovetail_cpu_onednn.doubts import has_no_nan, is_doubtful, looks
 from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.layouts import describe, in_whole_blocks, padded_type, plain
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.memory import ALIGNMENT, aligned, naming, refused
 from dovetail_cpu_onednn.ranges import is_usual, watched
 
 __all__ = ["OnednnExecutable", "Placement"]
 
-ALIGNMENT = 64
+CLOSED = "ONEDNN: the compiled model or the request was closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ class OnednnExecutable(Executable):
         storage = share_storage(sized, lambda n: takes[n.name])
         for p in placements:
             if isinstance(p.kernel, PrimitiveKernel):
-                recipes[p.node.name] = _recipe(p, storage)
+                with naming(p.node.node):
+                    recipes[p.node.name] = _recipe(p, storage)
         nodes = [p.node for p in placements]
         self.watched = watched(nodes, graph.constants)
         self.looks, self.last_looks = looks(nodes, graph.outputs)
@@ -114,9 +117,36 @@ class OnednnExecutable(Executable):
             if p.node.name in stages
         }
 
+        self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._is_closed = False
+
     def create_request(self) -> "OnednnRequest":
-        """A request with an arena of its own. Raises `OutOfMemory`."""
-        return OnednnRequest(self)
+        """A request with an arena of its own. Raises `OutOfMemory`, and `InferError` after `close`."""
+        with naming():
+            request = OnednnRequest(self)
+        with self._lock:
+            if not self._is_closed:
+                self._requests.add(request)
+                return request
+        raise InferError(CLOSED)
+
+    def held(self) -> tuple[Mapping[str, tuple[Prepared, ...]], Mapping[str, Array]]:
+        """What is prepared for each node, and the constants. Raises `InferError` after `close`."""
+        with self._lock:
+            if self._is_closed:
+                raise InferError(CLOSED)
+            return self.prepared, self.constants
+
+    def close(self) -> None:
+        """Let go of primitives and constants, and close all requests; a run in progress ends with what it holds."""
+        with self._lock:
+            self._is_closed = True
+            requests, self._requests = list(self._requests), weakref.WeakSet()
+            # New dictionaries: a run in progress reads the old ones.
+            self.prepared, self.constants = {}, {}
+        for request in requests:
+            request.close()
 
 
 def _sized(graph: Graph) -> Mapping[str, TensorType]:
@@ -155,7 +185,7 @@ def _constant(array: Array, graph: Graph, name: str) -> Array:
     if tensor.dtype is not DType.FLOAT32:
         return np.ascontiguousarray(found.transpose(tensor.order))
     moved = describe(tensor)
-    return _moved(found, plain(found.shape), moved, _aligned(library().nbytes(moved)))
+    return _moved(found, plain(found.shape), moved, aligned(library().nbytes(moved)))
 
 
 def _moved(array: Array, src: MemoryDesc, dst: MemoryDesc, memory: Array) -> Array:
@@ -170,7 +200,7 @@ class _Room:
     """Memory for the constants of all primitives: one block, since systems give large blocks in large pages, which is faster."""
 
     def __init__(self, size: int) -> None:
-        self._free = _aligned(size)
+        self._free = aligned(size)
 
     def take(self, size: int) -> Array:
         """An aligned piece of so many bytes."""
@@ -195,11 +225,12 @@ def _moves(stage: Stage) -> Sequence[Argument]:
 def _prepare(node: TypedNode, stage: Stage, room: _Room) -> Prepared:
     lib = library()
     constants = {}
-    for argument in _moves(stage):
-        array = value_of(given(node, argument.index).value) if argument.content is None else argument.content()
-        wanted = argument.wanted or argument.desc
-        constants[argument.arg] = _moved(np.ascontiguousarray(array), argument.desc, wanted, room.take(lib.nbytes(wanted)))
-    return Prepared(stage, lib.primitive(stage.desc), constants, lib.scratchpad(stage.desc))
+    with naming(node.node):
+        for argument in _moves(stage):
+            array = value_of(given(node, argument.index).value) if argument.content is None else argument.content()
+            wanted = argument.wanted or argument.desc
+            constants[argument.arg] = _moved(np.ascontiguousarray(array), argument.desc, wanted, room.take(lib.nbytes(wanted)))
+        return Prepared(stage, lib.primitive(stage.desc), constants, lib.scratchpad(stage.desc))
 
 
 class OnednnRequest(ExecutableRequest):
@@ -208,73 +239,109 @@ class OnednnRequest(ExecutableRequest):
     def __init__(self, executable: OnednnExecutable, strict: bool = False) -> None:
         binder = _Binder(executable, strict)
         self._executable = executable
-        self._doubts = binder.doubts
         self._strict: OnednnRequest | None = None
         self._arena = binder.arena
+        self._bound: _Bound | None = self._bind(binder)
+
+    @staticmethod
+    def _bind(binder: "_Binder") -> "_Bound":
+        executable = binder.executable
         graph = executable.graph
         bound = [(launch, p.node.node) for p in executable.placements for launch in binder.launches(p)]
         if bound:
             bound += [(launch, bound[-1][1]) for launch in binder.looks(executable.last_looks)]
-        self._kept: Sequence[object] = [binder, *(launch for launch, _ in bound)]
-        self._calls = tuple(launch.call if isinstance(launch, Launch) else launch for launch, _ in bound)
-        self._nodes = tuple(node for _, node in bound)
-        self._threads = executable.threads
-        self._unusual = binder.unusual
-        self._in_python = any(not isinstance(launch, Launch) for launch, _ in bound)
-        self._outputs = tuple(binder.array(name) for name in graph.outputs)
+        outputs = tuple(binder.array(name) for name in graph.outputs)
         # What only primitives read need not be copied: they get the caller's address at every run.
         borrowed = {name: binder.readers.get(name, []) for name in graph.inputs if name not in binder.arrays}
-        self._borrowed = tuple((i, tuple(borrowed[n])) for i, n in enumerate(graph.inputs) if n in borrowed)
-        self._copied = tuple((i, binder.array(n)) for i, n in enumerate(graph.inputs) if n not in borrowed)
+        return _Bound(
+            calls=tuple(launch.call if isinstance(launch, Launch) else launch for launch, _ in bound),
+            nodes=tuple(node for _, node in bound),
+            in_python=any(not isinstance(launch, Launch) for launch, _ in bound),
+            outputs=outputs,
+            borrowed=tuple((i, tuple(borrowed[n])) for i, n in enumerate(graph.inputs) if n in borrowed),
+            copied=tuple((i, binder.array(n)) for i, n in enumerate(graph.inputs) if n not in borrowed),
+            binder=binder,
+            kept=[launch for launch, _ in bound],
+        )
 
     def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        """Copy the inputs in, execute every primitive. Raises `InferError` naming the node in which something failed."""
+        """Copy the inputs in, execute every primitive.
+
+        Raises `InferError` naming the node in which something failed, or because the request is closed; `OutOfMemory`.
+        """
+        bound = self._bound
+        if bound is None:
+            raise InferError(CLOSED)
+        try:
+            self._run(bound, inputs)
+            return self._run_strictly(inputs) if bound.binder.doubts else bound.outputs
+        except MemoryError as error:
+            raise refused(error) from error
+
+    def _run(self, bound: "_Bound", inputs: Sequence[Array]) -> None:
         # The number of threads belongs to the calling thread, whichever that is.
         lib = library()
-        lib.set_threads(self._threads)
-        self._unusual.clear()
-        for index, staging in self._copied:
+        lib.set_threads(self._executable.threads)
+        bound.binder.unusual.clear()
+        for index, staging in bound.copied:
             np.copyto(staging, inputs[index])
-        for index, memories in self._borrowed:
+        for index, memories in bound.borrowed:
             for memory in memories:
                 lib.set_address(memory, inputs[index].ctypes.data)
-        self._doubts.clear()
-        if not self._in_python:
-            self._run()
+        bound.binder.doubts.clear()
+        if not bound.in_python:
+            self._call_all(bound)
         else:
             # The state belongs to the thread and takes a while to set, so it is set once a run. NaN is a result like others.
             with np.errstate(all="ignore"):
-                self._run()
-        return self._run_strictly(inputs) if self._doubts else self._outputs
+                self._call_all(bound)
 
     def _run_strictly(self, inputs: Sequence[Array]) -> Sequence[Array]:
         """The run again, in other memory: the first may have made NaN of infinities."""
-        if self._strict is None:
-            self._strict = OnednnRequest(self._executable, strict=True)
-        return self._strict.run(inputs)
+        strict = self._strict
+        if strict is None:
+            strict = self._strict = OnednnRequest(self._executable, strict=True)
+        return strict.run(inputs)
 
-    def _run(self) -> None:
+    def _call_all(self, bound: "_Bound") -> None:
         step = 0
         try:
-            for step, call in enumerate(self._calls):  # noqa: B007  # the step is what an error names
+            for step, call in enumerate(bound.calls):  # noqa: B007  # the step is what an error names
                 status = call()
                 if status:
                     library().check(status, "primitive_execute")
         except Exception as error:
-            raise self._located(error, self._nodes[step]) from error
+            raise self._located(error, bound.nodes[step]) from error
 
     def close(self) -> None:
-        """Let go of the arena."""
-        self._strict = None
-        self._copied = self._borrowed = self._outputs = self._calls = self._nodes = ()
-        self._kept = ()
+        """Let go of the arena and of everything bound to it, at once or at the end of the run in progress."""
+        self._bound = self._strict = None
+        self._arena = np.empty(0, np.uint8)
 
     def _located(self, error: Exception, node: Node) -> InferError:
-        if isinstance(error, MemoryError):
-            return OutOfMemory(f"ONEDNN, node {node}: {str(error) or 'the host has no memory left'}")
+        if isinstance(error, MemoryError | OutOfMemory):
+            return refused(error, node)
         if isinstance(error, DovetailError):
             return InferError(f"ONEDNN, node {node}: {error.message}", hint=error.hint)
         return InferError(f"ONEDNN, node {node}: {type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """All that a run uses. Whoever holds it may run: what primitives read and write lives as long.
+
+    `borrowed` are inputs that only primitives read, which get the caller's address; `copied` those that have a place of their
+    own. `kept` are the launches, whose calls hold bare addresses.
+    """
+
+    calls: tuple[Call, ...]
+    nodes: tuple[Node, ...]
+    in_python: bool
+    outputs: tuple[Array, ...]
+    borrowed: tuple[tuple[int, tuple[Memory, ...]], ...]
+    copied: tuple[tuple[int, Array], ...]
+    binder: "_Binder"
+    kept: Sequence[object]
 
 
 class _Binder:
@@ -285,10 +352,12 @@ class _Binder:
     """
 
     def __init__(self, executable: OnednnExecutable, strict: bool) -> None:
-        self._executable = executable
+        self.executable = executable
+        # Kept here, because `close` takes them from the executable.
+        self._prepared, self._constants = executable.held()
         self._is_strict = strict
         self._types = executable.graph.types
-        self.arena = _aligned(executable.memory.peak)
+        self.arena = aligned(executable.memory.peak)
         self._stream: Stream = library().stream()
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
@@ -297,8 +366,8 @@ class _Binder:
 
     def launches(self, placement: Placement) -> Iterator[Launch | Call]:
         """All that a node does, in order."""
-        yield from self.looks(self._executable.looks.get(placement.node.name, ()))
-        prepared = self._executable.prepared.get(placement.node.name)
+        yield from self.looks(self.executable.looks.get(placement.node.name, ()))
+        prepared = self._prepared.get(placement.node.name)
         if prepared is not None and self._is_strict and is_doubtful(placement.node):
             yield stand_in(placement.node, self.array)
         elif prepared is not None and (checks := self._checks(placement)):
@@ -324,25 +393,25 @@ class _Binder:
 
     def array(self, name: str) -> Array:
         """A value as it lies in memory."""
-        plan, found = self._executable.memory, self._types[name]
+        plan, found = self.executable.memory, self._types[name]
         root, dims = plan.storage[name], found.memory_dims
-        if root in self._executable.constants:
-            return self._executable.constants[root].view(found.dtype.numpy).reshape(dims)
+        if root in self._constants:
+            return self._constants[root].view(found.dtype.numpy).reshape(dims)
         self.arrays.add(root)
         start = plan.offsets[root]
         return self.arena[start : start + math.prod(dims) * found.dtype.itemsize].view(found.dtype.numpy).reshape(dims)
 
     def _address(self, name: str) -> int:
-        root = self._executable.memory.storage[name]
-        if root in self._executable.constants:
-            return int(self._executable.constants[root].ctypes.data)
-        return int(self.arena.ctypes.data) + self._executable.memory.offsets[root]
+        root = self.executable.memory.storage[name]
+        if root in self._constants:
+            return int(self._constants[root].ctypes.data)
+        return int(self.arena.ctypes.data) + self.executable.memory.offsets[root]
 
     def _launch(self, node: TypedNode, prepared: Prepared) -> Launch:
         lib = library()
         bound = [(a.arg, self._memory(node, a, prepared)) for a in prepared.stage.arguments]
         if prepared.scratchpad:
-            offset = self._executable.memory.offsets[f"scratch:{node.name}:0"]
+            offset = self.executable.memory.offsets[f"scratch:{node.name}:0"]
             address = int(self.arena.ctypes.data) + offset
             bound.append((Arg.SCRATCHPAD, lib.memory(lib.scratchpad_md(prepared.stage.desc), address)))
         return lib.launch(prepared.primitive, self._stream, bound)
@@ -351,18 +420,18 @@ class _Binder:
         if argument.arg in prepared.constants:
             return library().memory(argument.wanted or argument.desc, int(prepared.constants[argument.arg].ctypes.data))
         if argument.place == "scratch":
-            offset = self._executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
+            offset = self.executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
             return library().memory(argument.desc, int(self.arena.ctypes.data) + offset)
         names = {"input": node.node.inputs, "output": node.node.outputs, "operand": node.node.operands}[argument.place]
         name = names[argument.index]
         memory = library().memory(argument.desc, self._address(name))
-        self.readers.setdefault(self._executable.memory.storage[name], []).append(memory)
+        self.readers.setdefault(self.executable.memory.storage[name], []).append(memory)
         return memory
 
     def _number(self, node: TypedNode, prepared: Prepared) -> Call:
         """The copy of a single number: 0.1 us so, 2 us by a primitive."""
         src, dst = prepared.stage.arguments
-        start = self._executable.memory.offsets[f"scratch:{node.name}:{dst.index + 1}"]
+        start = self.executable.memory.offsets[f"scratch:{node.name}:{dst.index + 1}"]
         source, copy = number(self.array(node.node.inputs[src.index])), number(self.arena[start : start + 4].view(np.int32))
 
         def run() -> None:
@@ -375,8 +444,8 @@ class _Binder:
         node, found = placement.node, []
         if placement.kernel.is_guarded(node):
             found.append(placement.kernel.safety(node, self.array, self._stream))
-        if node.name in self._executable.watched:
-            found.append(self._clip_check(node, self._executable.watched[node.name]))
+        if node.name in self.executable.watched:
+            found.append(self._clip_check(node, self.executable.watched[node.name]))
         return found
 
     def _clip_check(self, node: TypedNode, names: Sequence[str] | None) -> Callable[[], bool]:
@@ -403,12 +472,3 @@ class _Binder:
             return max(call() for call in calls) if is_safe() else reference() or 0
 
         return Launch(run, launches)
-
-
-def _aligned(size: int) -> NDArray[np.uint8]:
-    try:
-        memory = np.empty(size + ALIGNMENT, np.uint8)
-    except MemoryError as error:
-        raise OutOfMemory(f"ONEDNN: the host refuses {size} bytes") from error
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size]

@@ -1,0 +1,92 @@
+"""Requests and executables that are closed: what they held is freed, and they refuse to run."""
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from dovetail.op import Eltwise, Operator
+
+from dovetail.errors import InferError
+from dovetail.graph import GraphBuilder
+from dovetail_ops_onnx.mat_mul import MatMul
+
+
+def product(bench, *, op=None):
+    """x @ w + a step in Python, so that constants, primitives and references take part."""
+    rng = np.random.default_rng(3)
+    w = rng.standard_normal((7, 5)).astype(np.float32)
+    g = GraphBuilder()
+    y = g.node(MatMul(), g.input("x", "float32", (4, 7)), g.constant(w), post_ops=[Eltwise("relu")])
+    y = y if op is None else g.node(op, y)
+    return bench.executable(g.graph([y])), rng.standard_normal((4, 7)).astype(np.float32), w
+
+
+def test_a_closed_request_refuses_to_run(bench):
+    executable, x, w = product(bench)
+    request, other = executable.create_request(), executable.create_request()
+    request.close()
+    request.close()
+    with pytest.raises(InferError, match=r"ONEDNN.*closed"):
+        request.run([x])
+    np.testing.assert_allclose(other.run([x])[0], np.maximum(x.astype(np.float64) @ w, 0), rtol=1e-5, atol=1e-5)
+
+
+def test_a_closed_executable_closes_its_requests(bench):
+    executable, x, _ = product(bench)
+    request = executable.create_request()
+    infinite = x.copy()
+    infinite[0, 0] = np.inf
+    request.run([infinite])  # makes the request that runs with references, too
+    executable.close()
+    executable.close()
+    for run in (lambda: request.run([x]), executable.create_request):
+        with pytest.raises(InferError, match=r"ONEDNN.*closed"):
+            run()
+
+
+def test_closing_frees_memory(bench):
+    executable, x, _ = product(bench)
+    request = executable.create_request()
+    request.run([x])
+    held = [weakref.ref(one) for stages in executable.prepared.values() for one in stages]
+    arena = weakref.ref(request._arena.base)
+    assert held
+    executable.close()
+    gc.collect()
+    assert arena() is None
+    assert executable.prepared == {}
+    assert executable.constants == {}
+    assert all(ref() is None for ref in held)
+
+
+class Slow(Operator):
+    """A copy that lets the test close the executable in the middle of a run."""
+
+    domain = "test.closing"
+    inputs = ("X: T",)
+    types = {"T": frozenset()}
+    reached, closed = threading.Event(), threading.Event()
+
+    def infer(self, X):
+        return X
+
+    def reference(self, X):
+        self.reached.set()
+        assert self.closed.wait(20)
+        return X.copy()
+
+
+def test_a_run_in_progress_ends_with_what_it_holds(bench):
+    executable, x, w = product(bench, op=Slow())
+    request, found = executable.create_request(), []
+    thread = threading.Thread(target=lambda: found.extend(np.array(y) for y in request.run([x])))
+    thread.start()
+    assert Slow.reached.wait(20)
+    executable.close()
+    del executable
+    gc.collect()
+    Slow.closed.set()
+    thread.join(20)
+    np.testing.assert_allclose(found[0], np.maximum(x.astype(np.float64) @ w, 0), rtol=1e-5, atol=1e-5)
