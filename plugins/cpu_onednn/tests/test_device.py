@@ -1,6 +1,7 @@
 """The device as a whole: the library, options, threads, empty tensors, models against onnxruntime, and GELU."""
 
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -261,6 +262,45 @@ def test_library_by_option(tmp_path):
     env["DOVETAIL_ONEDNN_LIBRARY"] = str(link)
     done = subprocess.run([sys.executable, "-c", NAMED, str(link)], capture_output=True, text=True, env=env, check=True)
     assert done.stdout.split() == ["True"] * 3
+
+
+OPTION = """
+import sys
+import numpy as np
+import dovetail
+from dovetail.graph import GraphBuilder
+from dovetail_ops_onnx.relu import Relu
+from dovetail_cpu_onednn.library import library
+
+copy, link = sys.argv[1:]
+core = dovetail.Core()
+print([info.name for info in core.devices if info.type == "ONEDNN"])  # this looks at the library of the environment
+g = GraphBuilder()
+model = g.model([g.node(Relu(), g.input("x", "float32", (3,)))])
+for path in (copy, link):
+    with core.compile_model(model, "ONEDNN", {"LIBRARY": path}) as compiled:
+        print(library().path == copy, compiled(np.array([-1, 0, 2], np.float32))[0].tolist())
+try:
+    core.compile_model(model, "ONEDNN", {"LIBRARY": "/elsewhere/libdnnl.so.3"})
+except dovetail.errors.DeviceUnavailable as error:
+    print(error.message, error.hint)
+"""
+
+
+def test_library_by_property_where_another_is_installed(tmp_path):
+    """The property chooses before the first computation, and for the whole process."""
+    copy, link = tmp_path / "libcopy.so", tmp_path / "liblink.so"
+    shutil.copyfile(os.path.realpath(infos()[0].details["library"]), copy)
+    link.symlink_to(copy)
+    env = {"PYTHONPATH": ":".join(p for p in sys.path if p)}
+    command = [sys.executable, "-c", OPTION, str(copy), str(link)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    devices, first, second, refusal = done.stdout.splitlines()
+    assert devices == "['ONEDNN']"
+    assert first == second == "True [0.0, 0.0, 2.0]"
+    assert f"computes with oneDNN from {copy} already, not /elsewhere/libdnnl.so.3" in refusal
+    assert "DOVETAIL_ONEDNN_LIBRARY" in refusal
 
 
 def test_one_library_for_a_process():

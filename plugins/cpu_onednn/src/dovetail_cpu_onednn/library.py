@@ -22,6 +22,8 @@ ENVIRONMENT = "DOVETAIL_ONEDNN_LIBRARY"
 OLDEST = (3, 2)
 HINT = f"pip install onednn-cpu-gomp, or name libdnnl.so.3 (3.2 or later) by the option LIBRARY or by {ENVIRONMENT}"
 
+USED_HINT = f"name the library before the first model is compiled for ONEDNN, or for the whole process by {ENVIRONMENT}"
+
 SPINS = "2000"
 """How often an idle thread of libgomp looks for work before it sleeps. Many times keep a core busy, which costs more than waking
 up as soon as anything else runs there; few times let a thread sleep between two primitives. On two cores, of which another
@@ -32,23 +34,31 @@ program took one, MobileNetV2 took 9.8 ms with 1000, 12.7 with 2000, 15.3 with 3
 _NAMES = ("libdnnl.so.3", "libdnnl.3.dylib", "dnnl.dll")
 _lock = threading.Lock()
 _loaded: dict[str, Onednn] = {}
+"""The one library, by its path."""
+_used: list[Onednn] = []
+"""The same, once something was computed or asked with it."""
 
 
 def load(path: str = "") -> Onednn | Unavailable:
-    """The library at `path`, else at the environment variable's, else of the Python environment, else the system's.
+    """The library at `path`, else the one that is loaded, else that of the environment variable, of the Python environment, or
+    of the system.
 
-    A process has one; asking for a second one at another path is an error.
+    A process computes with one. Another `path` replaces a library that was only looked at; after `library` gave it to a kernel,
+    asking for another one is an error.
     """
-    wanted = path or os.environ.get(ENVIRONMENT, "")
     with _lock:
-        for name, found in _loaded.items():
-            if wanted not in ("", name):
-                return Unavailable(f"this process uses oneDNN from {name}, not {wanted}", "one library for each process")
-            return found
+        if _loaded:
+            name, found = next(iter(_loaded.items()))
+            if not path or _is_same(path, name):
+                return found
+            if _used:
+                return Unavailable(f"this process computes with oneDNN from {name} already, not {path}", USED_HINT)
+        wanted = path or os.environ.get(ENVIRONMENT, "")
         problems = []
         for candidate in [wanted] if wanted else _candidates():
             answer = _open(candidate)
             if isinstance(answer, Onednn):
+                _loaded.clear()
                 _loaded[candidate] = answer
                 if hasattr(os, "register_at_fork"):
                     os.register_at_fork(after_in_child=answer.forked)
@@ -58,11 +68,24 @@ def load(path: str = "") -> Onednn | Unavailable:
 
 
 def library() -> Onednn:
-    """The library that this process uses. Raises `DeviceUnavailable`."""
-    found = next(iter(_loaded.values()), None) or load()
+    """The library that this process computes with, from now on this one. Raises `DeviceUnavailable`."""
+    if _used:
+        return _used[0]
+    found = load()
     if isinstance(found, Unavailable):
         raise DeviceUnavailable(f"ONEDNN: {found.reason}", hint=found.hint)
-    return found
+    with _lock:
+        if not _used:
+            # Another thread may have replaced what `load` gave.
+            _used.append(next(iter(_loaded.values())))
+        return _used[0]
+
+
+def _is_same(path: str, name: str) -> bool:
+    try:
+        return path == name or os.path.samefile(path, name)
+    except OSError:
+        return False
 
 
 def _candidates() -> Iterator[str]:
