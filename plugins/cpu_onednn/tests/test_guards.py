@@ -13,6 +13,7 @@ from dovetail.op import FLOATS, Binary, Eltwise, HostConfig, HostKernel, Layout,
 from dovetail_cpu_onednn import guard, ranges
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.batch_normalization import BatchNormalization
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.greater import Greater
@@ -231,3 +232,45 @@ def test_nan_that_is_a_result(bench):
     x[0, 1, 1, 1] = np.nan
     (got,) = bench.run(bench.executable(g.graph([y])), [x])
     np.testing.assert_array_equal(got, np.maximum(x, 0))
+
+
+def normalised(g, name, parameters, *chain):
+    return g.node(BatchNormalization(epsilon=0.25), name, *(g.constant(p) for p in parameters), post_ops=chain)
+
+
+@pytest.mark.parametrize("value", [0.0, *SPECIAL])
+@pytest.mark.parametrize(
+    ("dims", "blocked"), [((2, 5, 4, 6), False), ((2, 16, 4, 6), True), ((2, 21, 4, 6), True), ((3, 16), False)]
+)
+def test_relu_of_batch_normalization(dims, blocked, value):
+    """oneDNN's own relu there gives 0 for NaN in one implementation, and NaN for minus infinity in another."""
+    rng, g = np.random.default_rng(5), GraphBuilder()
+    channels = dims[1]
+    x = rng.standard_normal(dims).astype(np.float32)
+    x[0, 1], x[-1, -1] = value, value
+    parameters = [rng.standard_normal(channels).astype(np.float32) for _ in range(3)]
+    parameters.append(rng.uniform(0.5, 2, channels).astype(np.float32))
+    name = g.input("x", "float32", dims)
+    lay = (lambda v: g.node(Copy(), v)) if blocked else (lambda v: v)
+    (got,), report = device_run([lay(normalised(g, lay(name), parameters, Eltwise("relu")))], g, x)
+    assert ("relu",) in {node.post_ops for node in report.nodes}
+    scale, bias, mean, variance = (p.astype(np.float64).reshape(-1, *(1 for _ in dims[2:])) for p in parameters)
+    with np.errstate(invalid="ignore"):
+        want = np.maximum((x.astype(np.float64) - mean) / np.sqrt(variance + 0.25) * scale + bias, 0)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("value", [0.0, *SPECIAL])
+def test_relu_of_batch_normalization_by_special_parameters(index, value):
+    """Against the formula: an infinite mean of finite data gives an infinity, a factor of 0 times infinity NaN."""
+    rng, g = np.random.default_rng(6), GraphBuilder()
+    x = rng.standard_normal((2, 16)).astype(np.float32)
+    x[0, 3] = np.inf
+    parameters = [rng.uniform(0.5, 2, 16).astype(np.float32) for _ in range(4)]
+    parameters[index][3] = value
+    (got,), _ = device_run([normalised(g, g.input("x", "float32", x.shape), parameters, Eltwise("relu"))], g, x)
+    scale, bias, mean, variance = (p.astype(np.float64) for p in parameters)
+    with np.errstate(invalid="ignore"):
+        want = np.maximum((x.astype(np.float64) - mean) / np.sqrt(variance + 0.25) * scale + bias, 0)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

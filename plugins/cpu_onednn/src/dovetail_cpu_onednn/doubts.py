@@ -22,7 +22,7 @@ _CHAINED = frozenset({"abs", "clip", "elu", "gelu_erf", "gelu_tanh", "hardswish"
 
 def is_doubtful(node: TypedNode) -> bool:
     """Whether a fused step makes NaN of an infinity: relu of the negative one, gelu of the positive."""
-    return node.op.key != "BatchNormalization" and any(map(_makes_nan, node.post_ops))
+    return any(map(_makes_nan, node.post_ops))
 
 
 def looks(nodes: Sequence[TypedNode], outputs: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:

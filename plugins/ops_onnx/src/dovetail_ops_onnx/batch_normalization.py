@@ -21,6 +21,7 @@ class BatchNormalization(Operator):
 
     since = 9
     inputs = ("X: T", "scale: T1", "B: T1", "input_mean: T2", "input_var: T2")
+    propagates_nan = True
     outputs = ("Y: T", "running_mean?: T2", "running_var?: T2")
     types = {"T": FLOATS, "T1": FLOATS, "T2": FLOATS}
     epsilon: float = 1e-5
@@ -56,6 +57,7 @@ class BatchNormalization_7(Operator):
 
     since = 7
     inputs = ("X: T", "scale: T", "B: T", "mean: T", "var: T")
+    propagates_nan = True
     outputs = ("Y: T",)
     types = {"T": FLOATS}
     epsilon: float = 1e-5

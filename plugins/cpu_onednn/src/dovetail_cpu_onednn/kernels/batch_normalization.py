@@ -1,8 +1,15 @@
 """BatchNormalization of inference: oneDNN's batch normalisation."""
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from dovetail.device import Reason, TypedNode
-from dovetail_cpu_onednn.binding import INFERENCE, Arg, Flag
+from dovetail_cpu_onednn.binding import INFERENCE, Arg, Flag, Stream
 from dovetail_cpu_onednn.chain import attach
+from dovetail_cpu_onednn.doubts import has_no_nan
 from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, given
 from dovetail_cpu_onednn.layouts import describe, plain
 from dovetail_cpu_onednn.library import library
@@ -10,9 +17,21 @@ from dovetail_ops_onnx.batch_normalization import BatchNormalization
 
 
 class BatchNorm(AnyLayoutKernel):
-    """Scale and shift of each channel by given statistics."""
+    """Scale and shift of each channel by given statistics, and relu.
+
+    oneDNN's relu here is either a maximum, which gives 0 for NaN (jit), or a product with 0 or 1, which gives NaN for minus
+    infinity (others). NaN is looked for before the first, and after the second as for relu elsewhere: see `doubts`.
+    """
 
     name = "batch_normalization"
+
+    def is_guarded(self, node: TypedNode) -> bool:
+        found = self._attempt(node, lambda n: self.recipe(n, False, False)) if node.post_ops else None
+        return isinstance(found, Recipe) and "jit" in found.name
+
+    def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
+        """Whether the input holds no NaN. From anything else constants that `_are_regular` make none."""
+        return has_no_nan(array(node.node.inputs[0]), stream)
 
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         op, src = node.op, given(node, 0)
@@ -20,6 +39,8 @@ class BatchNorm(AnyLayoutKernel):
             raise Refused(Reason.ATTRIBUTE, "the operator as it was before version 9")
         if op.training_mode or not 2 <= src.rank <= 5:
             raise Refused(Reason.ATTRIBUTE, f"training or {src}; accepted: inference, two to five dimensions")
+        if node.post_ops and not _are_regular(node, op.epsilon):
+            raise Refused(Reason.POST_OP, "parameters that are not constant, or of which oneDNN makes NaN or infinities")
         flags = Flag.USE_GLOBAL_STATS | Flag.USE_SCALE | Flag.USE_SHIFT
         desc, vector = describe(src), plain(src.dims[1:2])
         chain = attach(node, False, False, plain_relu=True)
@@ -29,6 +50,17 @@ class BatchNorm(AnyLayoutKernel):
         for index, arg in enumerate((Arg.SCALE, Arg.SHIFT, Arg.MEAN, Arg.VARIANCE), 1):
             arguments.append(Argument(arg, "input", index, vector))
         return Recipe(chain.stages(pd, arguments, desc), chain.shared)
+
+
+def _are_regular(node: TypedNode, epsilon: float) -> bool:
+    """Whether the factor and the offset of each channel, as oneDNN computes them, are finite, and no factor is 0."""
+    values = [given(node, index).value for index in range(1, 5)]
+    if any(value is None for value in values):
+        return False
+    scale, shift, mean, variance = (np.asarray(value, np.float32) for value in values)
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + np.float32(epsilon))
+        return bool(np.isfinite(factor).all() and factor.all() and np.isfinite(shift - mean * factor).all())
 
 
 KERNELS = (BatchNorm(),)
