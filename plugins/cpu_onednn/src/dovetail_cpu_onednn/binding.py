@@ -5,7 +5,6 @@ and `dnnl_common_types.h`; oneDNN keeps them for all of version 3.
 """
 
 import ctypes
-import mmap
 import threading
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
@@ -14,6 +13,7 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from dovetail.errors import DeviceError, DovetailError, OutOfMemory
+from dovetail_cpu_onednn.memory import require_room
 
 __all__ = [
     "Alg",
@@ -36,10 +36,6 @@ AVX2_VNNI, AVX512_VNNI, AVX512_BF16 = 0xF, 0x67, 0xE7
 INFERENCE = 96
 DESCRIPTORS = 1024
 """Descriptors and attributes that are kept. They never change, and planning asks for the same ones again and again."""
-ROOM_TO_COMPILE = 64 << 20
-"""Bytes of address space that must be free before a primitive is chosen or made. Each of its kernels starts with 256 KiB; those
-of a convolution by small matrix products are dozens. With this much, limits of the address space at seven points from 0.2 to
-80 MB left the process usable after elementwise primitives, matrix products and convolutions of 16 to 300 channels."""
 TAG_ANY = 1
 MAX_POST_OPS = 32
 """Post-ops of one primitive. oneDNN answers "out of memory" for one more, which it does not mean."""
@@ -402,7 +398,7 @@ class Onednn:
         return self._chosen("concat", [self._engine.pointer, dst.pointer, len(sources), axis, array, self._plain.pointer])
 
     def _chosen(self, name: str, given: Sequence[Any]) -> PrimitiveDesc:
-        _require_room()
+        require_room()
         desc = self._make(PrimitiveDesc, "primitive_desc", *given, create=f"{name}_primitive_desc_create")
         text = c_char_p()
         self._call("primitive_desc_query", desc.pointer, _IMPL_INFO, 0, byref(text))
@@ -421,7 +417,7 @@ class Onednn:
 
     def primitive(self, desc: PrimitiveDesc) -> Primitive:
         """Make a primitive; the library compiles it or takes it from its cache. Raises `OutOfMemory`."""
-        _require_room()
+        require_room()
         return self._make(Primitive, "primitive", desc.pointer)
 
     # --- execution -------------------------------------------------------------------------------------------------
@@ -488,18 +484,6 @@ class Launch:
     def __init__(self, call: Callable[[], int], kept: Sequence[object]) -> None:
         self.call = call
         self._kept = kept
-
-
-def _require_room() -> None:
-    """Raise `OutOfMemory` unless the host has `ROOM_TO_COMPILE`.
-
-    oneDNN 3.2 does not survive less. Choosing an implementation may crash; and Xbyak, by which it writes code, notes a refused
-    allocation in a variable of the process and never clears it, so that every primitive fails from then on.
-    """
-    try:
-        mmap.mmap(-1, ROOM_TO_COMPILE).close()
-    except OSError:
-        raise OutOfMemory(f"oneDNN: the host refuses {ROOM_TO_COMPILE} bytes, in which primitives are compiled") from None
 
 
 def _dims(values: Sequence[int]) -> Any:

@@ -1,5 +1,6 @@
 """Memory that the host refuses, as the error that names the device and, where it is known, the node."""
 
+import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -7,9 +8,13 @@ import numpy as np
 from dovetail.device import Node, OutOfMemory
 from numpy.typing import NDArray
 
-__all__ = ["ALIGNMENT", "aligned", "naming", "refused"]
+__all__ = ["ALIGNMENT", "aligned", "naming", "refused", "require_room"]
 
 ALIGNMENT = 64
+ROOM_TO_COMPILE = 64 << 20
+"""Bytes of address space that must be free before a primitive is chosen or made. Each of its kernels starts with 256 KiB; those
+of a convolution by small matrix products are dozens. With this much, limits of the address space at seven points from 0.2 to
+80 MB left the process usable after elementwise primitives, matrix products and convolutions of 16 to 300 channels."""
 
 
 @contextmanager
@@ -34,3 +39,15 @@ def aligned(size: int) -> NDArray[np.uint8]:
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size]
+
+
+def require_room() -> None:
+    """Raise `OutOfMemory` unless the host has `ROOM_TO_COMPILE`.
+
+    oneDNN 3.2 does not survive less. Choosing an implementation may crash; and Xbyak, by which it writes code, notes a refused
+    allocation in a variable of the process and never clears it, so that every primitive fails from then on.
+    """
+    try:
+        mmap.mmap(-1, ROOM_TO_COMPILE).close()
+    except OSError:
+        raise OutOfMemory(f"oneDNN: the host refuses {ROOM_TO_COMPILE} bytes, in which primitives are compiled") from None
