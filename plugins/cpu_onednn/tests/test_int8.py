@@ -446,3 +446,17 @@ def test_the_sums_of_an_integer_convolution(group):
         want = convolved(x.astype(np.float64) - zero, w.astype(np.float64), (2, 1), (1, 0, 1, 2), group)
         np.testing.assert_array_equal(got, want)
     assert IN_FLOAT32 or [n.kernel for n in compiled.report().nodes if n.op == "ConvInteger"] != ["ref"]
+
+
+def test_a_sum_with_one_element_in_each_channel():
+    """By a number for each channel: oneDNN's fused product would take the first one for all."""
+    net = Net(31)
+    (a, x), (b, y) = net.source((2, 3, 1, 1)), net.source((2, 3, 1, 1))
+    factors = np.float32([1, 2, 4]).reshape(1, 3, 1, 1)
+    product = net.g.node(op("Mul"), net.g.node(op("Add"), x, y), net.g.constant(factors))
+    scale, zero = np.float32(0.05), np.uint8(90)
+    result = net.g.node(op("QuantizeLinear"), product, net.g.constant(scale), net.g.constant(zero))
+    with Core().compile_model(net.g.model([result]), "ONEDNN") as compiled:
+        got = compiled(net.feeds)[result]
+    want = stored((a.real + b.real) * factors, scale, zero)
+    assert np.abs(got.astype(int) - want.astype(int)).max() <= 1

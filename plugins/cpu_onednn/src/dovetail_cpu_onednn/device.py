@@ -88,11 +88,7 @@ class OnednnDevice(Device):
         """The layouts that the primitive chooses; those in which there is a fast one for kernels that take several."""
         with naming(node.node):
             choice = self._choose(node)
-            return self._configurations(node, choice)
-
-    @staticmethod
-    def _configurations(node: TypedNode, choice: Choice[OnednnKernel] | Refusal) -> Sequence[LayerConfig]:
-        return (LayerConfig.uniform(node, PLAIN),) if isinstance(choice, Refusal) else choice.kernel.configurations(node)
+            return (LayerConfig.uniform(node, PLAIN),) if isinstance(choice, Refusal) else choice.kernel.configurations(node)
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> OnednnExecutable:
         """Choose kernels, plan memory, prepare weights.

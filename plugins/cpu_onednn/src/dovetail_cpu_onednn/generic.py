@@ -135,9 +135,9 @@ def _placed(argument: Argument, where: Sequence[int], inside: int) -> Argument:
 
 
 def _computed_dims(node: TypedNode) -> tuple[int, ...] | None:
-    """Batch and channels where each channel has one element and the layout is no matter: oneDNN is right for these two.
+    """Batch and channels where each channel has one element and blocks do not spread them: oneDNN is right in two dimensions.
 
-    None for the result's own dimensions.
+    None where the result's own dimensions serve.
     """
     result = node.outputs[0]
     return result.dims[:2] if is_one_element_a_channel(result.dims) and not result.layout.block else None
