@@ -136,6 +136,7 @@ AUTHORING = (
     "dovetail.device",
     "dovetail.devices.hosting",
     "dovetail.frontend",
+    "dovetail.command",
     "dovetail.cache",
     "dovetail.testing",
 )
@@ -172,7 +173,7 @@ def anchor(module: str, member: str) -> str:
 
 def entry(name: str, value: object) -> Iterator[str]:
     """The paragraphs that describe a name: how it is declared, its docstring, its public methods."""
-    if not isinstance(value, type) and not inspect.isfunction(value):
+    if not isinstance(value, type) and getattr(value, "__name__", "") != name:  # click's options are functions of another name
         yield f"{constant(name)}\n"
         return
     source = textwrap.dedent(inspect.getsource(value))
@@ -434,7 +435,7 @@ def type_words(types: frozenset[DType]) -> str:
 
 
 def command_line() -> str:
-    """cli.md: every command of the program itself, from its help."""
+    """cli.md: every command of the program itself and of the packages of this repository, from its help."""
     root = click.Context(dovetail.cli.program, info_name="dovetail", **dovetail.cli.program.context_settings)
     names = [m.name for m in iter_modules(dovetail.cli.__path__) if not m.name.startswith("_")]
     parts = [
@@ -445,7 +446,20 @@ def command_line() -> str:
     for name in names:
         command = importlib.import_module(f"dovetail.cli.{name}").command
         parts += command_parts(command, click.Context(command, info_name=name, parent=root), 2)
+    for project in sorted(ROOT.glob("contrib/*/pyproject.toml")):
+        parts += added_command_parts(project, root)
     return "\n".join(parts)
+
+
+def added_command_parts(project: Path, root: click.Context) -> Iterator[str]:
+    """The commands that a package of this repository adds, each with a link to the package."""
+    metadata = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+    group = click.Group()
+    for module in metadata.get("entry-points", {}).get("dovetail.hooks", {}).values():
+        importlib.import_module(module).dovetail_add_commands(group)
+    for name, command in group.commands.items():
+        heading, *others = command_parts(command, click.Context(command, info_name=name, parent=root), 2)
+        yield from (heading, f"Added by {linked(metadata['name'], project.with_name('README.md'))}.\n", *others)
 
 
 COMMANDS_HEAD = """\

@@ -13,7 +13,7 @@ SPLIT_SEED = 20
 WHITE = 16  # the largest pixel value of the data set; the network's input is pixel / WHITE
 
 # One copy in the repository: `dovetail demo` must find both files in an installed wheel, so they are its package data.
-DEMO_DATA = Path(__file__).resolve().parents[2] / "core" / "src" / "dovetail" / "cli" / "demo_data"
+DEMO_DATA = Path(__file__).resolve().parents[2] / "contrib" / "demo" / "src" / "dovetail_demo" / "data"
 MODEL_FILE = DEMO_DATA / "digits.onnx"
 HELD_BACK_FILE = DEMO_DATA / "digits_test.npz"
 

@@ -120,6 +120,7 @@ AUTHORING = (
     "dovetail.device",
     "dovetail.devices.hosting",
     "dovetail.frontend",
+    "dovetail.command",
     "dovetail.cache",
     "dovetail.testing",
 )
@@ -135,6 +136,7 @@ def test_every_name_for_authors_is_described(module: str) -> None:
 PUBLIC = [
     "dovetail",
     "dovetail.cache",
+    "dovetail.command",
     "dovetail.device",
     "dovetail.errors",
     "dovetail.frontend",

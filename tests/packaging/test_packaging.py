@@ -23,6 +23,7 @@ PACKAGES = [
     "contrib/onnxruntime_contrib",
     "contrib/onnx_ml",
     "contrib/onnx_training",
+    "contrib/demo",
 ]
 
 Build = Callable[[str], tuple[Path, Path]]
@@ -56,9 +57,10 @@ def test_each_wheel_works_in_a_clean_environment(built: Build, new_environment: 
     assert set(plugins()) == {"dovetail-cpu-numpy/devices/numpy"}
     env.install(onnx, pzkm)
     refused = env.dovetail("demo", cwd=tmp_path, ok=False)
-    assert refused.returncode == 1
-    assert "tim.vx" in refused.stderr
-    env.install(tim_vx)
+    assert refused.returncode == 2
+    assert "There is no command 'demo'" in refused.stderr
+    assert "dovetail.hooks" in refused.stderr
+    env.install(tim_vx, built("contrib/demo")[0])
     env.dovetail("demo", cwd=tmp_path)
     env.install(f"{opencl}[pocl]", onednn)
     demo = json.loads(env.dovetail("demo", "--json", cwd=tmp_path).stdout)

@@ -161,9 +161,13 @@ def dovetail_add_commands(cli: Any) -> None:
     """Add commands to the `dovetail` program. For `dovetail.hooks`.
 
     Called when the program is asked for a command that it does not have, or for its help, on the main thread. `cli` is the
-    `click.Group`. Return nothing::
+    `click.Group`. A name that a built-in command or another plugin has is refused; when that or anything else raises, none of
+    the plugin's commands is added. `dovetail.command` has what the built-in commands are made of. Import the commands inside
+    the hook: a plugin with hooks is also loaded when a model is compiled. Return nothing::
 
         @hookimpl
         def dovetail_add_commands(cli):
-            cli.add_command(my_command)
+            from acme_tools.commands import count
+
+            cli.add_command(count)
     """

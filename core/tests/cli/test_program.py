@@ -23,7 +23,6 @@ COMMANDS = [
     "cache",
     "compare",
     "convert",
-    "demo",
     "devices",
     "explain",
     "info",
@@ -54,7 +53,8 @@ def test_help_lists_the_commands(invoke: Invoke) -> None:
     text = invoke("--help").stdout
     commands = text.partition("Commands:")[2]
     listed = re.findall(r"^  (\w+) +\w", commands, re.MULTILINE)
-    assert listed == COMMANDS
+    assert listed == sorted(listed)
+    assert [name for name in listed if name not in program.commands] == COMMANDS, "`commands` are those of plugins"
     assert "..." not in commands, "the first sentence of a command's help fits into its line"
 
 
@@ -213,6 +213,9 @@ def dovetail_add_commands(cli):
     {body}
 """
 
+GREET = "cli.add_command(click.Command('greet', callback=lambda: print('hello'), help='Say hello.'))"
+MINE = "cli.add_command(click.Command('where', callback=lambda: print('mine'), help='Mine.'))"
+
 
 @pytest.fixture
 def with_hooks(tmp_path: Path) -> Callable[[str], str]:
@@ -231,16 +234,32 @@ def with_hooks(tmp_path: Path) -> Callable[[str], str]:
 
 
 def test_plugins_add_commands(dovetail: Program, with_hooks: Callable[[str], str]) -> None:
-    path = with_hooks("cli.add_command(click.Command('greet', callback=lambda: print('hello'), help='Say hello.'))")
+    path = with_hooks(GREET)
     assert dovetail("greet", PYTHONPATH=path).stdout == "hello\n"
     assert re.search(r"^  greet +Say hello\.$", dovetail("--help", PYTHONPATH=path).stdout, re.MULTILINE)
     assert "Did you mean 'greet'?" in dovetail("gret", PYTHONPATH=path, code=2).stderr
 
 
-def test_a_plugin_cannot_replace_a_command(dovetail: Program, with_hooks: Callable[[str], str]) -> None:
-    path = with_hooks("cli.add_command(click.Command('where', callback=lambda: print('mine'), help='Mine.'))")
+@pytest.mark.parametrize("body", [MINE, f"{GREET}; {MINE}", "cli.command('where', help='Mine.')(lambda: print('mine'))"])
+def test_a_plugin_cannot_replace_a_command(dovetail: Program, with_hooks: Callable[[str], str], body: str) -> None:
+    path = with_hooks(body)
+    done = dovetail("--help", PYTHONPATH=path)
+    assert "plugin fake-commands/hooks/fake failed: it adds a command 'where', which is built in" in done.stderr
+    assert "where " in done.stdout
+    assert "Mine." not in done.stdout
+    assert "greet" not in done.stdout
     assert "mine" not in dovetail("where", "Relu", PYTHONPATH=path).stdout
-    assert "Mine." not in dovetail("--help", PYTHONPATH=path).stdout
+
+
+def test_a_command_that_a_plugin_has_added_is_not_replaced(dovetail: Program, with_hooks: Callable[[str], str]) -> None:
+    path = with_hooks(f"{GREET}; cli.add_command(click.Command('greet', help='Mine.'))")
+    done = dovetail("--help", PYTHONPATH=path)
+    assert "fake-commands/hooks/fake failed: it adds a command 'greet', which is there already" in done.stderr
+    assert "greet" not in done.stdout
+
+
+def test_an_unknown_command_says_where_commands_come_from(invoke: Invoke) -> None:
+    assert "packages of the entry-point group dovetail.hooks" in invoke("greet", code=2).stderr
 
 
 def test_a_plugin_that_raises_leaves_the_rest(dovetail: Program, with_hooks: Callable[[str], str]) -> None:

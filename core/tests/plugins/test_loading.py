@@ -7,6 +7,7 @@ import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 
 from dovetail.errors import PluginFailed, PluginIncompatible, UsageError
@@ -294,11 +295,26 @@ def test_passes_that_are_no_functions_fail_the_plugin(site: Any) -> None:
     assert manager.record("bad").reason == "dovetail_graph_passes returned [3]"
 
 
+def adding(name: str, then: str = "pass") -> str:
+    """The source of a plugin that adds a command, and what it does then."""
+    return f"import click\n@hookimpl\ndef dovetail_add_commands(cli):\n    cli.add_command(click.Command({name!r}))\n    {then}"
+
+
 def test_commands_are_added_to_the_group_given(site: Any) -> None:
-    site.plugin("hooks", "cmd", "@hookimpl\ndef dovetail_add_commands(cli):\n    cli.append('command')")
-    commands: list[str] = []
-    PluginManager().add_commands(commands)
-    assert commands == ["command"]
+    site.plugin("hooks", "cmd", adding("greet"))
+    group = click.Group()
+    PluginManager().add_commands(group)
+    assert list(group.commands) == ["greet"]
+
+
+def test_no_command_of_a_plugin_that_raises_is_added(site: Any) -> None:
+    site.plugin("hooks", "bad", adding("greet", "raise ValueError('why')"))
+    site.plugin("hooks", "good", adding("leave"))
+    group, manager = click.Group(), PluginManager()
+    manager.add_commands(group)
+    assert list(group.commands) == ["leave"]
+    assert manager.record("bad").reason == "dovetail_add_commands raised ValueError: why"
+    assert manager.record("good").state == "loaded"
 
 
 def test_managers_do_not_share_state(site: Any, pack: Any) -> None:

@@ -6,10 +6,10 @@ import weakref
 
 import numpy as np
 import pytest
-from dovetail.op import Eltwise, Operator
 
 from dovetail.errors import InferError
 from dovetail.graph import GraphBuilder
+from dovetail.op import Eltwise, Operator
 from dovetail_ops_onnx.mat_mul import MatMul
 
 

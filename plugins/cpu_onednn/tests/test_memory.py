@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 import pytest
-from dovetail.op import FLOATS, Operator
 
 from dovetail.errors import OutOfMemory
 from dovetail.graph import GraphBuilder
+from dovetail.op import FLOATS, Operator
 from dovetail_cpu_onednn import executable as executables
 from dovetail_cpu_onednn.binding import Onednn
 from dovetail_ops_onnx.conv import Conv

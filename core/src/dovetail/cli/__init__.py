@@ -16,9 +16,9 @@ from typing import Any
 
 import click
 
-from dovetail.errors import DovetailError, did_you_mean
+from dovetail.errors import DovetailError, PluginFailed, did_you_mean
 
-__all__ = ["main", "program"]
+__all__ = ["Program", "main", "program"]
 
 
 class _Failure(click.ClickException):
@@ -32,8 +32,8 @@ class _Failure(click.ClickException):
         click.echo(f"Error: {clean(self.message, keep_lines=True)}", file=file, err=True)
 
 
-class _Program(click.Group):
-    """The commands are the modules of this package; plugins may add more."""
+class Program(click.Group):
+    """The commands are the modules of this package; plugins may add more, each under a name of its own."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         try:
@@ -50,9 +50,21 @@ class _Program(click.Group):
             self._plugin_commands  # noqa: B018  # it may be there once they are loaded
         return self.commands.get(cmd_name)
 
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add the command of a plugin. Raises `PluginFailed` when the program has a command of this name."""
+        name = name or cmd.name
+        if name in _own_commands():
+            raise PluginFailed(f"it adds a command {name!r}, which is built in", hint="give the command another name")
+        if name in self.commands:
+            raise PluginFailed(f"it adds a command {name!r}, which is there already", hint="give the command another name")
+        super().add_command(cmd, name)
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            ctx.fail(f"There is no command {args[0]!r}. {did_you_mean(args[0], self.list_commands(ctx))}")
+            known = did_you_mean(args[0], self.list_commands(ctx))
+            ctx.fail(
+                f"There is no command {args[0]!r}. {known} Other commands come with packages of the entry-point group dovetail.hooks."
+            )
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -110,7 +122,7 @@ def _restore_config(before: str | None) -> None:
         os.environ["DOVETAIL_CONFIG"] = before
 
 
-@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dovetail")
 @click.option(
     "--config",
@@ -124,7 +136,7 @@ def _restore_config(before: str | None) -> None:
 def program() -> None:
     """Neural-network inference whose devices, model formats and operators are pip packages.
 
-    Start with `dovetail demo`, which runs a small network on every device that is installed.
+    Start with `dovetail devices`, which lists the devices that are installed, and `dovetail run MODEL`.
     """
 
 

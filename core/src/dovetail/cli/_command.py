@@ -50,6 +50,7 @@ device_option = click.option(
     metavar="DEVICE",
     help="A device from `dovetail devices`, its type, CPU, GPU, AUTO, or HETERO:A,B.",
 )
+"""The option `--device`: the function gets `device`, AUTO by default."""
 
 extension_option = click.option(
     "-l",
@@ -60,6 +61,7 @@ extension_option = click.option(
     metavar="FILE.py",
     help="A file that defines further operators. Repeatable.",
 )
+"""The option `--extension`: the function gets `extensions`, a tuple of files for `Core.add_extension`."""
 
 config_file_option = click.option(
     "-c",

@@ -32,8 +32,17 @@ class Observers:
         return tuple(one for record, passes in answers for one in attributed_to(record.provider, passes))
 
     def add_commands(self, cli: Any) -> None:
-        """Let all plugins add commands to a `click.Group`."""
-        self._ask("dovetail_add_commands", lambda staged: staged.hooks.dovetail_add_commands(cli=cli))
+        """Let all plugins add commands to a `click.Group`. Nothing is added by a plugin that raises."""
+
+        def ask(staged: Staged) -> None:
+            before = dict(cli.commands)
+            try:
+                staged.hooks.dovetail_add_commands(cli=cli)
+            except BaseException:
+                cli.commands = before
+                raise
+
+        self._ask("dovetail_add_commands", ask)
 
     def _ask(self, hook: str, call: Callable[[Staged], Any]) -> list[tuple[PluginRecord, Any]]:
         """The records and answers of the plugins that have the hook, in order of id but for `tryfirst` and `trylast`."""

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 
-import click
 import numpy as np
 
+from dovetail.cli import Program
 from dovetail.errors import PluginFailed
 from dovetail.operators.operator import Operator
 from dovetail.plugins import PluginRecord
@@ -70,7 +70,7 @@ class HookChecks(Kit):
             yield Check("graphs", f"random-{index}", partial(self._graph, index))
 
     def _commands(self) -> Verdict:
-        group = click.Group()
+        group = Program()
         self.core.plugins.add_commands(group)
         self._require_loaded()
         for name, command in group.commands.items():

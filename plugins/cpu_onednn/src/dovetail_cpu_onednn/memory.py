@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from dovetail.device import Node, OutOfMemory
 from numpy.typing import NDArray
+
+from dovetail.device import Node, OutOfMemory
 
 __all__ = ["ALIGNMENT", "aligned", "naming", "refused", "require_room"]
 

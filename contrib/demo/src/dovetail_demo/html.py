@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.cli._output import clean
+from dovetail.command import clean
 
 __all__ = ["Html", "element", "join", "picture", "table", "text"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from dovetail.cli._demo_measure import DeviceResult, Digits
+    from dovetail_demo.measure import DeviceResult, Digits
 
 __all__ = ["picture_lines", "show_digits"]
 

@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 
-from dovetail.cli._html import Html, element, join, picture, table, text
+from dovetail_demo.html import Html, element, join, picture, table, text
 
 
 def test_text_is_escaped_once() -> None:

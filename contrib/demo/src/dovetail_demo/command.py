@@ -1,26 +1,42 @@
 """`dovetail demo`: a small network reads real handwritten digits on every device that is installed."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import command as make_command
-from dovetail.cli._output import duration, print_json, print_table, print_text, progress, remark
+import dovetail
+from dovetail.command import (
+    command,
+    describe_devices,
+    describe_plugin,
+    duration,
+    print_devices,
+    print_json,
+    print_plugins,
+    print_table,
+    print_text,
+    progress,
+    remark,
+)
+from dovetail_demo.tables import CUSTOM_COLUMNS, custom_rows, difference_text
 
 if TYPE_CHECKING:
-    from dovetail.cli._demo_measure import DeviceResult, Digits
+    from dovetail_demo.measure import DeviceResult, Digits
+
+__all__ = ["demo"]
 
 _PAGE = "dovetail-demo.html"
 
 
-@make_command("dovetail demo --html digits.html")
+@command("dovetail demo --html digits.html")
 @click.option(
     "--html", "page", type=click.Path(dir_okay=False), default=_PAGE, show_default=True, help="Where to write the report page."
 )
 @click.option("--no-html", is_flag=True, help="Write no report page.")
 @click.option("--images", type=click.IntRange(min=1), help="Use only the first so many pictures.")
-def command(page: str, no_html: bool, images: int | None, as_json: bool) -> None:
+def demo(page: str, no_html: bool, images: int | None, as_json: bool) -> None:
     """Read handwritten digits on every device.
 
     A small convolutional network reads 360 pictures that were held back from its training. One of its operators comes from a
@@ -40,11 +56,10 @@ def command(page: str, no_html: bool, images: int | None, as_json: bool) -> None
     device and from the training run. Latency is in seconds, for one picture.
     The last three are as in `dovetail devices` and `dovetail plugins list`.
     """
-    from dovetail.cli._demo_measure import load_digits, read_demo_model, run_devices
-    from dovetail.cli._demo_page import write_page
-    from dovetail.cli._models import make_core
+    from dovetail_demo.measure import load_digits, read_demo_model, run_devices
+    from dovetail_demo.page import write_page
 
-    core = make_core()
+    core = dovetail.Core()
     devices = core.available_devices
     if not devices:
         remark("No device is available. Devices are packages of their own; `dovetail plugins list` shows what is installed.")
@@ -71,14 +86,11 @@ def _broken(described: dict[str, Any]) -> bool:
 
 
 def _describe(core: Any, results: "list[DeviceResult]", digits: "Digits") -> dict[str, Any]:
-    from dovetail import __version__
-    from dovetail.cli._devices import describe_devices
-    from dovetail.cli.plugins._records import describe_plugin
     from dovetail.runtime import REFERENCE_DEVICE
 
     described = describe_devices(core)
     return {
-        "version": __version__,
+        "version": dovetail.__version__,
         "images": len(digits),
         "reference": REFERENCE_DEVICE,
         "devices": [_device(result, digits) for result in results],
@@ -89,8 +101,6 @@ def _describe(core: Any, results: "list[DeviceResult]", digits: "Digits") -> dic
 
 
 def _device(result: "DeviceResult", digits: "Digits") -> dict[str, Any]:
-    from dataclasses import asdict
-
     read = result.predictions
     wrong = [] if read is None else [int(i) for i in (read != digits.labels).nonzero()[0]]
     return {
@@ -108,10 +118,7 @@ def _device(result: "DeviceResult", digits: "Digits") -> dict[str, Any]:
 
 
 def _print(described: dict[str, Any], results: "list[DeviceResult]", digits: "Digits") -> None:
-    from dovetail.cli._demo_art import show_digits
-    from dovetail.cli._demo_tables import CUSTOM_COLUMNS, custom_rows
-    from dovetail.cli._devices import print_devices
-    from dovetail.cli.plugins._records import print_plugins
+    from dovetail_demo.art import show_digits
 
     print_devices({"devices": described["available"], "missing": described["missing"]})
     print_plugins(described["plugins"])
@@ -127,8 +134,6 @@ def _print(described: dict[str, Any], results: "list[DeviceResult]", digits: "Di
 
 
 def _print_results(described: dict[str, Any]) -> None:
-    from dovetail.cli._demo_tables import difference_text
-
     reference = described["reference"]
     columns = (
         "device", ">accuracy", f">difference\nfrom {reference}", ">latency\np50", ">latency\np90", ">pictures\na second",

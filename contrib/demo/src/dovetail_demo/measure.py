@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.cli._timing import Latency, measure, timed
+from dovetail.command import Latency, measure, timed
 from dovetail.errors import DovetailError
 from dovetail.graph.model import Model
 from dovetail.runtime import REFERENCE_DEVICE, CompiledModel, Core, NodePlacement
@@ -81,14 +81,14 @@ class DeviceResult:
 
 def load_digits(limit: int | None = None) -> Digits:
     """The held-back pictures, the first `limit` of them."""
-    data = files("dovetail.cli").joinpath("demo_data", "digits_test.npz")
+    data = files("dovetail_demo").joinpath("data", "digits_test.npz")
     with data.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
         return Digits(*(arrays[name][:limit] for name in ("images", "labels", "probabilities")))
 
 
 def read_demo_model(core: Core) -> Model:
     """The network. Raises `DovetailError` naming the domain when no op pack for one of its nodes is installed."""
-    with as_file(files("dovetail.cli").joinpath("demo_data", "digits.onnx")) as path:
+    with as_file(files("dovetail_demo").joinpath("data", "digits.onnx")) as path:
         model = core.read_model(path)
     installed = {record.key for record in core.plugins.records() if record.kind in ("ops", "overrides")}
     for domain in dict.fromkeys(node.op.domain for node in custom_nodes(model)):

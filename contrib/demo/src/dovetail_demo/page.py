@@ -8,13 +8,18 @@ from string import Template
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
 from dovetail.cli._demo_measure import LIMIT, DeviceResult, Digits
 from dovetail.cli._demo_tables import CUSTOM_COLUMNS, custom_rows, difference_text
 from dovetail.cli._html import Html, element, join, picture, table, text
+from numpy.typing import NDArray
+
 from dovetail.cli._output import duration
+from dovetail.command import duration
+from dovetail.device import REFERENCE_KERNEL
 from dovetail.devices.kernels import REFERENCE_KERNEL
+from dovetail_demo.html import Html, element, join, picture, table, text
+from dovetail_demo.measure import LIMIT, DeviceResult, Digits
+from dovetail_demo.tables import CUSTOM_COLUMNS, custom_rows, difference_text
 
 __all__ = ["write_page"]
 
@@ -23,7 +28,7 @@ _WHITE = 16
 
 def write_page(path: Path, described: dict[str, Any], results: Sequence[DeviceResult], digits: Digits) -> None:
     """Write the page. `described` is what the command prints as JSON. Raises `OSError`."""
-    template = files("dovetail.cli").joinpath("demo_data", "page.html").read_text(encoding="utf-8")
+    template = files("dovetail_demo").joinpath("data", "page.html").read_text(encoding="utf-8")
     shown = next((result for result in results if result.probabilities is not None), None)
     parts = {
         "headline": _headline(described),

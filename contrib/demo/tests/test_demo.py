@@ -13,10 +13,9 @@ from click.testing import Result
 from numpy.typing import NDArray
 
 import dovetail
-from dovetail.cli import _demo_art, _demo_measure
-from dovetail.cli._timing import Latency
 from dovetail.device import Accepted, Device, DeviceInfo, Refusal, TypedNode
 from dovetail.runtime import REFERENCE_DEVICE, NodePlacement
+from dovetail_demo import art, measure
 
 Invoke = Callable[..., Result]
 InvokeJson = Callable[..., Any]
@@ -71,14 +70,14 @@ class Page(HTMLParser):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Throughput from a few runs."""
-    monkeypatch.setattr(_demo_measure, "_BATCH_SECONDS", 0.01)
+    monkeypatch.setattr(measure, "_BATCH_SECONDS", 0.01)
 
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> dovetail.Core:
     """The Core that the command will use, for tests that add something to it."""
     core = dovetail.Core()
-    monkeypatch.setattr("dovetail.cli._models.make_core", lambda extensions=(): core)
+    monkeypatch.setattr(dovetail, "Core", lambda: core)
     return core
 
 
@@ -258,20 +257,20 @@ def test_without_the_op_pack_the_domain_and_pip_line_are_named(
 # --- parts ----------------------------------------------------------------------------------------------------------------
 
 
-def digits(*labels: int) -> _demo_measure.Digits:
+def digits(*labels: int) -> measure.Digits:
     images = np.zeros((len(labels), 8, 8), np.uint8)
     images[:, 0] = [0, 2, 4, 8, 10, 12, 14, 16]
-    return _demo_measure.Digits(images, np.array(labels), np.zeros((len(labels), 10), np.float32))
+    return measure.Digits(images, np.array(labels), np.zeros((len(labels), 10), np.float32))
 
 
-def result_reading(*read: int) -> _demo_measure.DeviceResult:
+def result_reading(*read: int) -> measure.DeviceResult:
     probabilities = np.full((len(read), 10), 0.01, np.float32)
     probabilities[np.arange(len(read)), read] = 0.91
-    return _demo_measure.DeviceResult("ANY", probabilities=probabilities)
+    return measure.DeviceResult("ANY", probabilities=probabilities)
 
 
 def test_art_shows_shades_and_a_misread_picture() -> None:
-    text = _demo_art.show_digits(digits(1, 2, 3, 4, 5, 6), result_reading(1, 2, 3, 4, 5, 0))
+    text = art.show_digits(digits(1, 2, 3, 4, 5, 6), result_reading(1, 2, 3, 4, 5, 0))
     lines = text.splitlines()
     assert len(lines) == 10
     assert max(map(len, lines)) <= 80
@@ -282,24 +281,17 @@ def test_art_shows_shades_and_a_misread_picture() -> None:
 
 def test_art_for_terminals_without_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", SimpleNamespace(encoding="ascii"))
-    assert _demo_art.show_digits(digits(1), result_reading(1)).isascii()
-
-
-def test_latency_statistics() -> None:
-    latency = Latency.of([0.001 * i for i in range(1, 101)])
-    assert (latency.runs, latency.fastest) == (100, 0.001)
-    assert latency.mean == pytest.approx(0.0505)
-    assert (latency.p50, latency.p90, latency.p99) == pytest.approx((0.0505, 0.0901, 0.09901))
+    assert art.show_digits(digits(1), result_reading(1)).isascii()
 
 
 def test_merged_and_folded_nodes_are_told() -> None:
     node = SimpleNamespace(name="act", op=SimpleNamespace(key="com.acme::Act"))
     conv = NodePlacement("conv", "Conv", "ANY.0", "direct", "pack 1", origins=("conv", "act"), post_ops=("eltwise",))
-    merged = _demo_measure._who_ran(node, [NodePlacement("other", "Relu", "ANY.0", "ref", "pack 1", origins=("other",)), conv])
+    merged = measure._who_ran(node, [NodePlacement("other", "Relu", "ANY.0", "ref", "pack 1", origins=("other",)), conv])
     assert (merged.kernel, merged.provider, merged.merged_into) == ("direct", "pack 1", "Conv")
-    assert _demo_measure._who_ran(node, []).kernel == "folded while planning"
+    assert measure._who_ran(node, []).kernel == "folded while planning"
 
 
 def test_nan_counts_as_the_largest_difference() -> None:
-    assert _demo_measure._difference(np.array([0.5, np.nan]), np.array([0.5, 0.5])) == np.inf
-    assert _demo_measure._difference(np.array([0.5, 0.25]), np.array([0.5, 0.5])) == 0.25
+    assert measure._difference(np.array([0.5, np.nan]), np.array([0.5, 0.5])) == np.inf
+    assert measure._difference(np.array([0.5, 0.25]), np.array([0.5, 0.5])) == 0.25

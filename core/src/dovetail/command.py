@@ -1,0 +1,51 @@
+"""All that an author of a command imports: the output, options and measuring of the built-in commands.
+
+A plugin of the group `dovetail.hooks` adds commands to the `dovetail` program (`dovetail_add_commands`). A command is a click
+command, made by `command`, which adds `--json` and `--debug`::
+
+    import dovetail
+    from dovetail.command import command, device_option, print_json, print_table
+
+    @command("dovetail count model.onnx")
+    @click.argument("model")
+    @device_option
+    def count(model, device, as_json):
+        nodes = len(dovetail.Core().compile_model(model, device).report().nodes)
+        if as_json:
+            print_json({"nodes": nodes})
+        else:
+            print_table(model, ("device", ">nodes"), [(device, nodes)])
+
+Results go to stdout, by the functions whose names begin with `print_`; remarks and progress go to stderr. A command that returns
+ends the program with exit code 0. A `DovetailError` or `OSError` that it raises is printed without a traceback, and the exit
+code is 1; `click.UsageError` is for calls that cannot be meant, exit code 2. `click.get_current_context().exit(1)` ends a command
+that has printed its results and failed.
+"""
+
+from dovetail.cli._command import command, device_option, extension_option
+from dovetail.cli._devices import describe_devices, print_devices
+from dovetail.cli._output import clean, count, duration, print_json, print_table, print_text, progress, remark, size
+from dovetail.cli._timing import Latency, measure, timed
+from dovetail.cli.plugins._records import describe_plugin, print_plugins
+
+__all__ = [
+    "Latency",
+    "clean",
+    "command",
+    "count",
+    "describe_devices",
+    "describe_plugin",
+    "device_option",
+    "duration",
+    "extension_option",
+    "measure",
+    "print_devices",
+    "print_json",
+    "print_plugins",
+    "print_table",
+    "print_text",
+    "progress",
+    "remark",
+    "size",
+    "timed",
+]
