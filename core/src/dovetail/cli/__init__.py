@@ -62,9 +62,8 @@ class Program(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             known = did_you_mean(args[0], self.list_commands(ctx))
-            ctx.fail(
-                f"There is no command {args[0]!r}. {known} Other commands come with packages of the entry-point group dovetail.hooks."
-            )
+            others = "Other commands come with packages of the entry-point group dovetail.hooks."
+            ctx.fail(f"There is no command {args[0]!r}. {known} {others}")
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
