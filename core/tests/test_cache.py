@@ -234,3 +234,41 @@ def test_what_a_dead_process_left_is_cleared(tmp_path: Path) -> None:
     os.utime(dead, times=(1e9, 1e9))
     clear_cache(tmp_path)
     assert (dead.exists(), alive.exists()) == (False, True)
+
+
+@pytest.mark.parametrize("at", ["", "kernels"])
+def test_a_folder_that_everybody_may_write_to_is_not_used(at: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = tmp_path / "cache"
+    FileCache("kernels", root).put(A, b"planted")
+    (root / at).chmod(0o777)
+    dovetail.cache._is_private.cache_clear()
+    caches = [FileCache("kernels", root) for _ in range(2)]
+    caches[0].put(B, b"mine")
+    assert [(cache.keeps, cache.get(A)) for cache in caches] == [(False, None)] * 2
+    assert [path.name for path in (root / "kernels").iterdir()] == [A]
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [f"the cache folder {root / at} is not used"]
+
+
+def test_a_folder_of_another_user_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr("dovetail.cache.os.geteuid", lambda: owner + 1)
+    assert not FileCache("kernels", tmp_path).keeps
+    assert f"user {owner} owns it" in caplog.text
+
+
+def test_a_fifo_in_the_place_of_an_entry_is_a_miss_and_is_not_waited_for(tmp_path: Path) -> None:
+    cache = FileCache("kernels", tmp_path)
+    cache.put(A, b"1")
+    (tmp_path / "kernels" / A).unlink()
+    os.mkfifo(tmp_path / "kernels" / A)
+    assert cache.get(A) is None
+
+
+def test_a_device_in_the_place_of_an_entry_is_not_read(tmp_path: Path) -> None:
+    cache = FileCache("kernels", tmp_path)
+    cache.put(A, b"1")
+    (tmp_path / "kernels" / A).unlink()
+    (tmp_path / "kernels" / A).symlink_to("/dev/zero")
+    assert cache.get(A) is None

@@ -2,13 +2,17 @@
 
 One section (a folder) for each kind of content, one file for each entry, named by the digest of everything that the content
 depends on. Processes share it without locks: an entry appears whole or not at all. Nothing that is wrong with the folder,
-its files or the disk is an error. It is a miss, and costs the time of making the content again.
+its files or the disk is an error. It is a miss, and costs the time of making the content again. A folder that another user
+owns, or that everybody may write to, is not used, with one warning.
 """
 
 import contextlib
+import functools
 import hashlib
+import logging
 import os
 import re
+import stat
 import sys
 import tempfile
 import time
@@ -20,6 +24,8 @@ from dovetail import __version__
 from dovetail.errors import UsageError
 
 __all__ = ["LIMIT", "Entry", "FileCache", "cache_folder", "cache_key", "clear_cache", "list_cache"]
+
+log = logging.getLogger(__name__)
 
 LIMIT = 512 << 20
 """Bytes that a section may have, unless `DOVETAIL_CACHE_LIMIT` says otherwise."""
@@ -75,7 +81,7 @@ class FileCache:
     def __init__(self, section: str, folder: Path | None = None, limit: int | None = None) -> None:
         root = cache_folder() if folder is None else folder
         self._section = section
-        self._folder = None if root is None else root / section
+        self._folder = None if root is None or not (_is_private(root) and _is_private(root / section)) else root / section
         self._limit = _limit() if limit is None else limit
 
     @property
@@ -89,7 +95,7 @@ class FileCache:
             return None
         path = self._folder / key
         try:
-            content = path.read_bytes()
+            content = _read(path)
         except OSError:
             return None
         if content[:_HEAD] != _head(content[_HEAD:]):
@@ -161,10 +167,10 @@ def _entries(section: str, folder: Path) -> Iterator[Entry]:
         return
     for item in found:
         with contextlib.suppress(OSError):  # another process may have removed it meanwhile
-            stat = item.stat(follow_symlinks=False)
-            stale = item.name.startswith(_WRITING) and time.time() - stat.st_mtime > _STALE
+            status = item.stat(follow_symlinks=False)
+            stale = item.name.startswith(_WRITING) and time.time() - status.st_mtime > _STALE
             if item.is_file(follow_symlinks=False) and (stale or _KEY.match(item.name)) and (stale or _is_ours(item.path)):
-                yield Entry(section, Path(item.path), stat.st_size, stat.st_mtime)
+                yield Entry(section, Path(item.path), status.st_size, status.st_mtime)
 
 
 def _bytes_in(folder: Path) -> int:
@@ -179,6 +185,31 @@ def _bytes_in(folder: Path) -> int:
 def _is_ours(path: str) -> bool:
     with open(path, "rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
+
+
+def _read(path: Path) -> bytes:
+    """The content of an ordinary file. Raises `OSError` for anything else; never waits for the writer of a FIFO."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is not an ordinary file")
+        return file.read()
+
+
+@functools.cache  # one warning for each folder
+def _is_private(folder: Path) -> bool:
+    """False, with a warning, for a folder that another user owns or may write to: what is read from it runs on devices."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return True  # it is made later, for this user alone
+    if not hasattr(os, "geteuid"):  # Windows has no such modes
+        return True
+    if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH:
+        return True
+    reason = "everybody may write to it" if found.st_mode & stat.S_IWOTH else f"user {found.st_uid} owns it"
+    log.warning("the cache folder %s is not used: %s; set DOVETAIL_CACHE_DIR, or mend it by chown and chmod 700", folder, reason)
+    return False
 
 
 def _remove(path: Path) -> bool:
