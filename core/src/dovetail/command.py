@@ -22,6 +22,7 @@ code is 1; `click.UsageError` is for calls that cannot be meant, exit code 2. `c
 that has printed its results and failed.
 """
 
+from dovetail._files import write_file
 from dovetail.cli._command import command, device_option, extension_option
 from dovetail.cli._devices import describe_devices, print_devices
 from dovetail.cli._output import clean, count, duration, print_json, print_table, print_text, progress, remark, size
@@ -48,4 +49,5 @@ __all__ = [
     "remark",
     "size",
     "timed",
+    "write_file",
 ]

@@ -8,15 +8,10 @@ from string import Template
 from typing import Any
 
 import numpy as np
-from dovetail.cli._demo_measure import LIMIT, DeviceResult, Digits
-from dovetail.cli._demo_tables import CUSTOM_COLUMNS, custom_rows, difference_text
-from dovetail.cli._html import Html, element, join, picture, table, text
 from numpy.typing import NDArray
 
-from dovetail.cli._output import duration
-from dovetail.command import duration
+from dovetail.command import duration, write_file
 from dovetail.device import REFERENCE_KERNEL
-from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail_demo.html import Html, element, join, picture, table, text
 from dovetail_demo.measure import LIMIT, DeviceResult, Digits
 from dovetail_demo.tables import CUSTOM_COLUMNS, custom_rows, difference_text
@@ -50,7 +45,7 @@ def write_page(path: Path, described: dict[str, Any], results: Sequence[DeviceRe
         "devices": _devices(described),
         "plugins": _plugins(described),
     }
-    path.write_text(Template(template).substitute({name: text(part) for name, part in parts.items()}), encoding="utf-8")
+    write_file(path, Template(template).substitute({name: text(part) for name, part in parts.items()}))
 
 
 def _headline(described: dict[str, Any]) -> str:

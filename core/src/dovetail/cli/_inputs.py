@@ -12,6 +12,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail._files import written_whole
 from dovetail.cli._models import known_input, only_input, shape_text
 from dovetail.cli._output import clean, remark
 from dovetail.errors import InputError, OutOfMemory, UsageError
@@ -72,11 +73,11 @@ def random_tensor(tensor: "TensorType", rng: np.random.Generator) -> Array:
 
 
 def write_npz(path: str, values: Mapping[str, Any]) -> None:
-    """Write arrays under any names (`numpy.savez` cannot take `file`); control characters in them become escapes.
+    """Write arrays, whole or not at all, under any names (`numpy.savez` cannot take `file`); control characters in them become escapes.
 
     The items of a list are called `NAME[0]`, ..., the parts of a dictionary `NAME.keys` and `NAME.values`; None is left out.
     """
-    with zipfile.ZipFile(path, "w") as archive:
+    with written_whole(Path(path)) as stream, zipfile.ZipFile(stream, "w") as archive:
         for name, array in itertools.chain.from_iterable(itertools.starmap(_parts, values.items())):
             with archive.open(f"{clean(name)}.npy", "w", force_zip64=True) as member:
                 # Strings are objects here; in a file they have a length, so that nothing needs to be unpickled.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail import __version__
+from dovetail._files import write_file
 from dovetail.cli._command import command as make_command
 from dovetail.cli._output import print_json, print_text
 from dovetail.errors import UsageError, did_you_mean
@@ -127,7 +128,7 @@ def _write(template: str, package: _Package, as_json: bool) -> None:
     for name, text in texts.items():
         target = package.folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        write_file(target, text)
     if as_json:
         named = {"folder": str(package.folder), "distribution": package.distribution, "module": package.module}
         print_json({**named, **package.owns, "files": list(texts), "next": package.next})

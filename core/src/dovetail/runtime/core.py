@@ -1,7 +1,6 @@
 """The session: plugins, opened devices, reading and compiling models."""
 
 import logging
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from dovetail._files import check_target, write_file
 from dovetail.config import ConfigSource
 from dovetail.devices.contract import Device, DeviceInfo
 from dovetail.devices.refusals import Refusal
@@ -136,31 +136,18 @@ class Core:
         `UnknownFormat` when no installed frontend writes the format, `FormatError` naming what it cannot hold, `OSError`.
         """
         path = Path(fspath(target))
-        if path.exists() and not path.is_file():
-            what = "folder" if path.is_dir() else "device, or something else that is no file"
-            raise UsageError(f"{str(path)!r} cannot be written: it is a {what}", hint="accepted: a file, or a new name")
+        check_target(path)
         suffix = format or path.suffix.removeprefix(".").lower()
         if not suffix:
             hint = "add one, or give format=, on the command line --to"
             raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint=hint)
         self.plugins.require_writer(suffix)
-        if not path.parent.is_dir():
-            raise UsageError(f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}", hint="make it first")
         for name, tensor in model.inputs.items():
             if not tensor.is_static:
                 hint = "say all of its shape: model.reshape, on the command line --shape"
                 raise UsageError(f"input {name!r} of {model.source} is {tensor}", hint=hint)
         graph = _with_output_names(self._analyzed(model, budget=_STORED), model.graph)
-        content = self.plugins.write_model(replace(model, graph=graph), suffix, options)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            unfinished.write_bytes(content)
-            os.replace(unfinished, path.resolve())
-        except OSError as error:
-            error.filename, error.filename2 = str(path), None
-            raise
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_file(path, self.plugins.write_model(replace(model, graph=graph), suffix, options))
 
     def analyze(self, model: Model, device: str = "", properties: Properties | None = None) -> Graph:
         """The model's graph bound, typed and folded; open dimensions are taken as 1 (use `model.reshape` for others).

@@ -2,6 +2,7 @@
 
 import click
 
+from dovetail._files import write_file
 from dovetail.cli._command import command as make_command
 from dovetail.cli._output import print_json, print_text
 from dovetail.errors import PluginError
@@ -45,7 +46,7 @@ def command(package: str, as_json: bool) -> None:
             )
         files.setdefault(path, []).append(loaded)
     for path, records in files.items():
-        Path(path).write_text(manifest_text(records), encoding="utf-8")
+        write_file(Path(path), manifest_text(records))
     described = [{"file": path, "plugins": {r.id: list(r.provides) for r in records}} for path, records in files.items()]
     if as_json:
         print_json({"files": described})
