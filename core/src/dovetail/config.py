@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -88,11 +88,40 @@ def user_folder() -> Path:
 def _found() -> Config:
     if named := os.environ.get("DOVETAIL_CONFIG", ""):
         return _from_file(Path(named), "DOVETAIL_CONFIG")
-    for path in (Path(FILE_NAME), user_folder() / FILE_NAME):
-        # A link to nowhere is an error, too: somebody meant it to be read.
-        if os.path.lexists(path):
-            return _from_file(path, "")
-    return Config()
+    # A link to nowhere is an error, too: somebody meant it to be read.
+    if os.path.lexists(FILE_NAME):
+        found = _from_file(Path(FILE_NAME), "")
+        return found if os.environ.get("DOVETAIL_TRUST_CONFIG") == "1" else _without_text(found)
+    path = user_folder() / FILE_NAME
+    return _from_file(path, "") if os.path.lexists(path) else Config()
+
+
+def _without_text(config: Config) -> Config:
+    """The configuration without device properties that hold text, which could name a file to load or to write; warns of them.
+
+    Nobody named this file: it came with the working folder. Which properties name files only the devices know.
+    """
+    devices = {
+        device: MappingProxyType({name: value for name, value in properties.items() if not _has_text(value)})
+        for device, properties in config.devices.items()
+    }
+    ignored = [f"{device} {name}" for device, given in config.devices.items() for name in given if name not in devices[device]]
+    if not ignored:
+        return config
+    import logging  # 10 ms, which only those pay who get the warning
+
+    hint = f"name it, as in --config {FILE_NAME}, or set DOVETAIL_TRUST_CONFIG=1, if you trust it"
+    logging.getLogger(__name__).warning(
+        "%s: ignored, because text could name a file to load, and the file was only found in the working folder: %s; %s",
+        config.source,
+        ", ".join(map(repr, ignored)),
+        hint,
+    )
+    return replace(config, values=MappingProxyType({**config.values, "devices": MappingProxyType(devices)}))
+
+
+def _has_text(value: Any) -> bool:
+    return any(map(_has_text, value)) if isinstance(value, tuple) else isinstance(value, str)
 
 
 def _from_file(path: Path, named_by: str) -> Config:

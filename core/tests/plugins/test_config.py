@@ -21,7 +21,8 @@ from dovetail_ops_onnx.relu import Relu
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder."""
+    """An empty working folder, whose file is trusted."""
+    monkeypatch.setenv("DOVETAIL_TRUST_CONFIG", "1")
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -153,6 +154,29 @@ def test_yaml_is_imported_only_for_a_file(site: Any, tmp_path: Path) -> None:
     assert site.run(code.format(str(tmp_path))) == "False\n"
     write(tmp_path, "{}")
     assert site.run(code.format(str(tmp_path))) == "True\n"
+
+
+def test_text_for_devices_counts_only_in_a_file_that_somebody_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Text could name a library to load. Numbers, true and false cannot."""
+    content = "plugins: [-a]\ndevices:\n  ACME: {LIBRARY: evil, FILES: [1, [x]], SPEED: 3, FUSION: no, LEVELS: [1, 2]}\n"
+    file = write(folder, content)
+    whole = {"LIBRARY": "evil", "FILES": (1, ("x",)), "SPEED": 3, "FUSION": False, "LEVELS": (1, 2)}
+    assert Config.load().devices == {"ACME": whole}
+    monkeypatch.delenv("DOVETAIL_TRUST_CONFIG")
+    assert Config.load(FILE_NAME).devices == {"ACME": whole}
+    monkeypatch.setenv("DOVETAIL_CONFIG", FILE_NAME)
+    assert Config.load().devices == {"ACME": whole}
+    monkeypatch.delenv("DOVETAIL_CONFIG")
+    assert not caplog.records
+    assert Config.load().values == {"plugins": ("-a",), "devices": {"ACME": {"SPEED": 3, "FUSION": False, "LEVELS": (1, 2)}}}
+    (record,) = caplog.records
+    assert record.getMessage().startswith("dovetail.yaml: ignored")
+    assert "'ACME LIBRARY', 'ACME FILES'; name it" in record.getMessage()
+    file.unlink()
+    write(tmp_path / "user" / "dovetail", content)
+    assert Config.load().devices == {"ACME": whole}, "the user's own folder is trusted"
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
