@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.names import stem_of
+from dovetail.names import stem_of, unique_name
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,11 @@ def test_a_stem_is_an_identifier_for_every_onnx_operator() -> None:
     stems = {stem_of(op_type) for op_type in op_types}
     assert all(stem.isidentifier() for stem in stems)
     assert len(stems) == len(op_types)
+
+
+def test_unique_names_are_numbered_and_taken() -> None:
+    taken, counts = {"a", "a_1"}, dict[str, int]()
+    assert [unique_name(base, taken, counts) for base in ("a", "a", "b", "b")] == ["a_2", "a_3", "b", "b_1"]
+    assert counts == {"a": 3, "b": 1}
+    assert [unique_name("a", taken) for _ in range(2)] == ["a_4", "a_5"]
+    assert len(taken) == 8

@@ -3,8 +3,24 @@
 import functools
 import keyword
 import re
+from collections.abc import MutableMapping
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def unique_name(base: str, taken: set[str], counts: MutableMapping[str, int] | None = None) -> str:
+    """`base`, or the first of `base_1`, `base_2`, ... that is not in `taken`; it is in `taken` afterwards.
+
+    `counts` keeps the last number of each base, so that many equal names do not take quadratic time.
+    """
+    name, number = base, (counts or {}).get(base, 0)
+    while name in taken:
+        number += 1
+        name = f"{base}_{number}"
+    if counts is not None and name != base:
+        counts[base] = number
+    taken.add(name)
+    return name
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.model import Model
 from dovetail.graph.post_ops import PostOp, PostOps
 from dovetail.graph.types import Dim, TensorType, as_constant
+from dovetail.names import unique_name
 
 __all__ = ["GraphBuilder"]
 
@@ -102,9 +103,4 @@ class GraphBuilder:
         return self._reserve(self._scope + name)
 
     def _reserve(self, base: str) -> str:
-        candidate = base
-        while candidate in self._taken:
-            self._counts[base] = self._counts.get(base, 0) + 1
-            candidate = f"{base}_{self._counts[base]}"
-        self._taken.add(candidate)
-        return candidate
+        return unique_name(base, self._taken, self._counts)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dovetail.errors import GraphError
 from dovetail.graph.graph import Graph, Node
 from dovetail.internal.post_ops import operator_of
+from dovetail.names import unique_name
 
 __all__ = ["unfuse_post_ops"]
 
@@ -41,19 +42,10 @@ def _split(node: Node, taken: set[str]) -> Iterator[Node]:
         raise GraphError(f"node {node} has post-ops and no output 0 that they could change")
     origins = node.origins or (node.name,)
     labels = [getattr(p, "algorithm", p.kind) for p in node.post_ops]
-    names = [_free(f"{node.name}/{index}_{label}", taken) for index, label in enumerate(labels)]
+    names = [unique_name(f"{node.name}/{index}_{label}", taken) for index, label in enumerate(labels)]
     # The value between two nodes is named after the node that reads it.
     values = [*names, node.outputs[0]]
     yield dataclasses.replace(node, outputs=(values[0], *node.outputs[1:]), post_ops=(), origins=origins)
     for index, post_op in enumerate(node.post_ops):
         op, operands = operator_of(post_op)
         yield Node(names[index], op, (values[index], *operands), (values[index + 1],), (), origins)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    candidate, count = name, 0
-    while candidate in taken:
-        count += 1
-        candidate = f"{name}_{count}"
-    taken.add(candidate)
-    return candidate
