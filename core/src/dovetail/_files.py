@@ -25,7 +25,8 @@ def check_target(path: Path) -> None:
 def written_whole(path: Path) -> Iterator[BinaryIO]:
     """A stream whose content becomes the file `path` when the block ends, and which is deleted when the block raises.
 
-    A link is followed: the file that it points to is replaced. Raises what `check_target` raises, and `OSError` that names `path`.
+    A link is followed: the file that it points to is replaced. Raises what `check_target` raises, and `OSError` that names
+    `path`.
     """
     check_target(path)
     target = path.resolve()

@@ -73,7 +73,7 @@ def random_tensor(tensor: "TensorType", rng: np.random.Generator) -> Array:
 
 
 def write_npz(path: str, values: Mapping[str, Any]) -> None:
-    """Write arrays, whole or not at all, under any names (`numpy.savez` cannot take `file`); control characters in them become escapes.
+    """Write arrays under any names (`numpy.savez` cannot take `file`); control characters in them become escapes.
 
     The items of a list are called `NAME[0]`, ..., the parts of a dictionary `NAME.keys` and `NAME.values`; None is left out.
     """
