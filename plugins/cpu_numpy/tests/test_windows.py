@@ -1,11 +1,15 @@
 """Convolution and pooling on random geometries, each kernel forced, against direct computation in float64."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from dovetail.device import TypedNode
 from dovetail_cpu_numpy.kernels import _rows
+from dovetail_cpu_numpy.kernels._conv import Taps
 from dovetail_ops_onnx.average_pool import AveragePool
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.max_pool import MaxPool
@@ -190,3 +194,18 @@ def test_pool_of_integers_and_with_indices_is_left_to_the_reference(bench):
     graph = bench.inferred(bench.single(MaxPool(kernel_shape=(2,)), (np.zeros((1, 1, 4), np.int8),)))
     assert kernel.supports(TypedNode.of(graph.nodes[0], graph)).reason.name == "DTYPE"
     assert bench.run_one(MaxPool(kernel_shape=(2,)), (np.array([[[3, -4, -5, -6]]], np.int8),)).tolist() == [[[3, -4, -5]]]
+
+
+def test_taps_of_a_tall_kernel_take_linear_time():
+    """A search among the planes for each kernel row would take hours here."""
+    program = (
+        "from dovetail_cpu_numpy.kernels._conv import Taps\n"
+        "taps = Taps.of(1 << 20, 1 << 21, 1)\n"
+        "assert taps.phases == taps.plane == tuple(range(1 << 20)) and taps.extra == 0\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_taps_share_planes_where_rows_meet():
+    taps = Taps.of(5, 3, 2)  # rows 0, 2, 4, 6, 8 of the window
+    assert (taps.phases, taps.plane, taps.shift) == ((0, 2, 1), (0, 1, 2, 0, 1), (0, 0, 1, 2, 2))

@@ -110,8 +110,9 @@ class Taps:
     def of(kernel: int, stride: int, dilation: int) -> "Taps":
         """The taps of one axis."""
         starts = [k * dilation for k in range(kernel)]
-        phases = tuple(dict.fromkeys(start % stride for start in starts))
-        return Taps(phases, tuple(phases.index(s % stride) for s in starts), tuple(s // stride for s in starts))
+        planes: dict[int, int] = {}
+        plane = tuple(planes.setdefault(start % stride, len(planes)) for start in starts)
+        return Taps(tuple(planes), plane, tuple(start // stride for start in starts))
 
     @property
     def extra(self) -> int:

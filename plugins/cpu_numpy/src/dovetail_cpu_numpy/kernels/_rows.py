@@ -27,10 +27,10 @@ MIN_DEPTH = 64
 class _Plan:
     """How the rows are laid out: stage [groups, kernel columns * channels, planes, plane rows * output columns].
 
-    Kernel row k is a matrix in it: the run of `plane[k]` that starts `shift[k]` rows down. Where every kernel row has a plane
-    of its own (the stride is no less than the kernel), the whole stage is one matrix (`direct`). Otherwise the products of
-    the kernel rows are added up (`add`), or, if the depth of each would be too small for that, the runs are copied below
-    each other for one product. Output rows are computed `block` at a time.
+    Kernel row k is a matrix in it: the run of `plane[k]` that starts `shift[k]` rows down. Where no kernel row is shifted (the
+    stride is beyond the kernel's last row, so each row has a separate plane), the whole stage is one matrix (`direct`).
+    Otherwise the products of the kernel rows are added up (`add`), or, if each would have too little depth, the runs are copied
+    below each other for one product. Output rows are computed `block` at a time.
     """
 
     sizes: Sizes
@@ -53,7 +53,7 @@ class _Plan:
 
     @property
     def direct(self) -> bool:
-        return self.kernel_rows == len(self.taps.phases)
+        return self.taps.extra == 0
 
     @property
     def add(self) -> bool:
