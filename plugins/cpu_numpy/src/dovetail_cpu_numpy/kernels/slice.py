@@ -24,8 +24,8 @@ class SliceCopy(StridedCopy):
         starts, ends, axes, steps = (None if v is None else np.atleast_1d(v).tolist() for v in (*given, None, None)[:4])
         view = [slice(None)] * src.ndim
         count = len(starts or ())
-        for axis, *bounds in zip(axes or range(count), starts or (), ends or (), steps or [1] * count, strict=True):
-            view[axis] = slice(*bounds)
+        for axis, start, *bounds in zip(axes or range(count), starts or (), ends or (), steps or [1] * count, strict=True):
+            view[axis] = slice(max(start, -src.shape[axis]), *bounds)  # ONNX clamps a start to the first element
         yield call.outputs[0], src[tuple(view)]
 
 

@@ -38,7 +38,8 @@ def _starts(node: TypedNode) -> dict[int, tuple[int, int]]:
     strides = [1] * len(starts) if steps is None else steps
     found = {}
     for axis, start, end, step in zip(chosen, starts, ends, strides, strict=True):
-        first, _, stride = slice(start, end, step).indices(src.dims[axis])
+        size = src.dims[axis]
+        first, _, stride = slice(max(start, -size), end, step).indices(size)  # ONNX clamps a start to the first element
         found[axis] = (first, stride)
     return found
 

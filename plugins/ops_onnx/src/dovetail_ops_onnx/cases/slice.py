@@ -24,6 +24,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         ("backwards", x[:, ::-1], [_FAR], [-_FAR - 1], [1], [-1]),
         ("backwards_with_bounds", x[..., -2:0:-2], [-2], [0], [-1], [-2]),
         ("backwards_same_size", x[::-1, :, :], [-1], [-_FAR], [0], [-1]),
+        ("backwards_from_before_the_start", x[:, :1], [-9], [-_FAR], [1], [-1]),
+        ("backwards_from_the_start", x[:1], [-4], [-_FAR], [0], [-2]),
         ("empty", x[3:1], [3], [1], [0], None),
         ("start_past_the_end", x[:, 9:12], [9], [12], [1], None),
         ("everything", x, [0, 0], [9, 9], [0, 1], [1, 1]),
@@ -37,4 +39,5 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
             yield Case(f"{name}_since_1", Slice_1(), inputs[:4], (expected,), constants=constants)
     short = tuple(np.array([v], np.int32) for v in (1, 6, 2, 2))
     yield Case("int32_bounds", Slice(), (x, *short), (x[..., 1:6:2],), constants=(1, 2, 3, 4))
+    yield Case("backwards_batch_0", Slice(), (x[:0], *(np.array([v]) for v in (-9, -9, 0, -1))), (x[:0],), constants=(1, 2, 3, 4))
     yield Case("batch_0", Slice(), (x[:0], np.array([1]), np.array([3]), np.array([1])), (x[:0, 1:3],), constants=(1, 2, 3))
