@@ -41,10 +41,22 @@ class AlongAxis(_SameType):
 
 
 class Flattened(_SameType):
-    """Base of their older versions: the input is taken as a matrix, flattened before and from `axis`."""
+    """Base of their older versions: the input is taken as a matrix, flattened before and from `axis`.
+
+    A vector has no axis 1, which is the default: it is one row, as in the reference implementation of ONNX.
+    """
 
     axis: int = 1
 
+    def infer(self, X: TensorType) -> TensorType:
+        _row_axis(self.axis, X.rank)
+        return X.with_shape(X.dims)
+
     def reference(self, X: Array) -> Array:
-        rows = X.reshape(flattened(X.shape, check_axis(self.axis, X.ndim)))
+        rows = X.reshape(flattened(X.shape, _row_axis(self.axis, X.ndim)))
         return self.compute(rows, 1).reshape(X.shape)
+
+
+def _row_axis(axis: int, rank: int) -> int:
+    """The first axis of a row, counted from the front. Raises `ShapeError` for one out of range."""
+    return 0 if axis == rank == 1 else check_axis(axis, rank)

@@ -17,6 +17,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("middle_axis", Hardmax(axis=1), (x,), (middle,))
     flat = np.array([[[0, 1, 0], [0, 0, 0]], [[0, 0, 0], [1, 0, 0]]], np.float32)
     yield Case("version_1_flattens", Hardmax_1(), (x,), (flat,))
+    yield Case("version_1_vector", Hardmax_1(), (x[1, 0],), (last[1, 0],))
     nan = np.array([[2, np.nan, 3]], np.float16)
     yield Case("nan_float16", Hardmax(), (nan,), (np.array([[0, 1, 0]], np.float16),))
     yield Case("batch_0", Hardmax(), (x[:0],), (x[:0].copy(),))

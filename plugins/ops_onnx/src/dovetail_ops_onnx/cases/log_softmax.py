@@ -19,6 +19,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for axis in (1, 2, 0):
         want = _along(x.reshape(math.prod(x.shape[:axis]), -1), 1).reshape(x.shape)
         yield Case(f"version_1_axis_{axis}", LogSoftmax_1(axis=axis), (x,), (want,))
+    yield Case("version_1_vector", LogSoftmax_1(), (x[0, 0],), (_along(x[0, 0], 0),))
     big = np.array([[1000, 0], [-1000, -1000]], np.float32)
     want = np.array([[0, -1000], [-math.log(2), -math.log(2)]], np.float32)
     yield Case("large", LogSoftmax(), (big,), (want,))

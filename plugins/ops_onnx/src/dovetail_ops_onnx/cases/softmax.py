@@ -20,6 +20,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         rows = math.prod(x.shape[: axis % 3])
         want = _along(x.reshape(rows, -1), 1).reshape(x.shape)
         yield Case(f"version_1_axis_{axis}", Softmax_1(axis=axis), (x,), (want,))
+    yield Case("version_1_vector", Softmax_1(), (x[0, 0],), (_along(x[0, 0], 0),))
     odd = (rng.standard_normal((3, 129)) * 4).astype(np.float32)
     yield Case("odd_length", Softmax(), (odd,), (_along(odd, 1),))
     big = np.array([[1000, 1000, -1000], [-np.inf, 0, 0]], np.float32)
