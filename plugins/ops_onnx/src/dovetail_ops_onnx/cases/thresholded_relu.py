@@ -12,6 +12,8 @@ from dovetail_ops_onnx.thresholded_relu import ThresholdedRelu
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     """See `unary`; the default and another threshold."""
     yield from unary(rng, ThresholdedRelu(), lambda x: x * ((x > 1) | np.isnan(x)) if np.isfinite(x).all() else _slowly(x, 1))
+    special = np.array([np.nan, np.inf, -np.inf, 1, 1.5], np.float32)
+    yield Case("nan_and_infinities", ThresholdedRelu(), (special,), (np.array([np.nan, np.inf, 0, 0, 1.5], np.float32),))
     yield from unary(rng, ThresholdedRelu(alpha=-0.5), lambda x: _slowly(x, -0.5))
 
 
