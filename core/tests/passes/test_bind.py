@@ -7,9 +7,13 @@ import pytest
 from numpy.typing import NDArray
 
 from dovetail.errors import GraphError, OperatorError, UnknownOperator
-from dovetail.graph import Graph, GraphBuilder
+from dovetail.graph import Graph, GraphBuilder, Node
 from dovetail.op import NUMERIC, DType, Operator, UnboundOperator
 from dovetail.passes.bind import MAX_DEPTH, bind
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.if_ import If
+from dovetail_ops_onnx.loop import Loop
+from dovetail_ops_onnx.scan import Scan, Scan_8
 
 
 class Take(Operator):
@@ -105,3 +109,33 @@ def test_nesting_has_a_limit() -> None:
         graph = one("Body", body=graph)
     with pytest.raises(GraphError, match=f"more than {MAX_DEPTH} deep"):
         bind(graph, find)
+
+
+def _adds(inputs: int, outputs: int) -> Graph:
+    """A sub-graph of so many inputs and outputs."""
+    g = GraphBuilder("body")
+    names = [g.input(f"body{i}", "float32", ()) for i in range(inputs)] or [g.constant(np.float32(1))]
+    return g.graph([g.node(Add(), names[0], names[-1]) for _ in range(outputs)])
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "given"),
+    [
+        (If, 1, {"then_branch": _adds(0, 3), "else_branch": _adds(0, 2)}),
+        (Loop, 3, {"body": _adds(3, 3)}),
+        (Scan, 2, {"body": _adds(2, 2), "num_scan_inputs": 1}),
+        (Scan_8, 3, {"body": _adds(2, 2), "num_scan_inputs": 1}),
+    ],
+)
+def test_outputs_that_no_sub_graph_gives(op: type[Operator], inputs: int, given: dict[str, Any]) -> None:
+    """Each of these has two outputs at most."""
+    g = GraphBuilder()
+    names = [g.input(f"x{i}", "float32", (2,)) for i in range(inputs)]
+
+    def graph(count: int) -> Graph:
+        outputs = tuple(f"y{i}" for i in range(count))
+        return g.graph(names).replace(nodes=(Node("node7", UnboundOperator("", op.op_type, 11, given), tuple(names), outputs),))
+
+    assert isinstance(bind(graph(2), lambda *_: op).nodes[0].op, op)
+    with pytest.raises(OperatorError, match="node7.*has 3 outputs, its sub-graph gives 2"):
+        bind(graph(3), lambda *_: op)

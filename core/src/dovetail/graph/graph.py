@@ -171,6 +171,12 @@ class AbstractOperator:
         """
         raise OperatorError(f"{self.key} runs no sub-graphs")
 
+    def check_outputs(self, count: int) -> None:
+        """Raise `OperatorError` unless the sub-graphs give values for `count` outputs. Called when a node is bound.
+
+        The default accepts every count: for operators that do not define this, the results of `control` are checked.
+        """
+
     def chosen_graph(self, inputs: Sequence[NDArray[Any] | None]) -> "Graph | None":
         """The sub-graph that replaces the node where constant inputs select it; None by default.
 

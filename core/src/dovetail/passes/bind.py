@@ -58,7 +58,9 @@ def _bind_node(node: Node, op: UnboundOperator, find: Find, depth: int) -> tuple
         name = f"{node.name}.{attribute}"
         added[name] = as_constant(_as_array(value))
         _place(inputs, [port.name for port in cls.inputs].index(cls.legacy_attributes[attribute]), name)
-    return Node(node.name, cls.from_attributes(attributes), tuple(inputs), node.outputs, node.post_ops, node.origins), added
+    bound = cls.from_attributes(attributes)
+    bound.check_outputs(len(node.outputs))
+    return Node(node.name, bound, tuple(inputs), node.outputs, node.post_ops, node.origins), added
 
 
 def _as_array(value: Any) -> NDArray[Any]:

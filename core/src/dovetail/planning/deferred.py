@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import DataDependentShape
+from dovetail.errors import DataDependentShape, OperatorError
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import check_limit, infer_node
 from dovetail.evaluate.reference import run_reference, run_untyped
@@ -67,6 +67,8 @@ def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[
     with node_context(step.node):
         given = op.control(lambda graph, arguments: run(index_of[id(graph)], arguments), *values, *missing)
         given = given if isinstance(given, tuple) else (given,)
+        if len(given) < len(step.node.outputs):
+            raise OperatorError(f"control() gave {len(given)} outputs, the node has {len(step.node.outputs)}")
     return _apart([v for name, v in zip(step.node.outputs, given, strict=False) if name], values)
 
 

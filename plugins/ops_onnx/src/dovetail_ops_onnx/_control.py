@@ -7,7 +7,7 @@ import numpy as np
 from dovetail.op import Graph, OperatorError, TensorType
 from dovetail_ops_onnx._types import Array
 
-__all__ = ["check_arguments", "stacked"]
+__all__ = ["check_arguments", "check_outputs", "stacked"]
 
 
 def check_arguments(body: Graph, inputs: int, outputs: int) -> None:
@@ -16,6 +16,14 @@ def check_arguments(body: Graph, inputs: int, outputs: int) -> None:
         raise OperatorError(
             f"the body takes {len(body.inputs)} and gives {len(body.outputs)} values",
             hint=f"accepted: a body that takes {inputs} and gives at least {outputs}",
+        )
+
+
+def check_outputs(given: int, count: int) -> None:
+    """Raise `OperatorError` for a node with more outputs than the `given` ones of its sub-graph."""
+    if count > given:
+        raise OperatorError(
+            f"the node has {count} outputs, its sub-graph gives {given}", hint=f"accepted: at most {given} outputs"
         )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.op import Graph, Operator, OperatorError, RunGraph
+
+from dovetail_ops_onnx._control import check_outputs
 from dovetail_ops_onnx._types import BOOL, Array
 
 
@@ -25,6 +27,10 @@ class If(Operator):
         if cond is None or cond.size != 1:
             return None
         return self.then_branch if bool(cond.reshape(())) else self.else_branch
+
+    def check_outputs(self, count: int) -> None:
+        """Raise `OperatorError` unless both branches give `count` values or more."""
+        check_outputs(min(len(self.then_branch.outputs), len(self.else_branch.outputs)), count)
 
     def control(self, run: RunGraph, cond: Array, *_: Any) -> Any:
         """The outputs of the branch that `cond`, a single element, chooses."""

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.op import Graph, Operator, OperatorError, RunGraph
-from dovetail_ops_onnx._control import check_arguments, stacked
+from dovetail_ops_onnx._control import check_arguments, check_outputs, stacked
 
 
 class Loop(Operator):
@@ -18,6 +18,10 @@ class Loop(Operator):
     inputs = ("M?: int64", "cond?: bool", "v_initial*")
     outputs = ("v_final_and_scan_outputs*",)
     body: Graph
+
+    def check_outputs(self, count: int) -> None:
+        """Raise `OperatorError` unless the body gives `count` values or more after its condition."""
+        check_outputs(len(self.body.outputs) - 1, count)
 
     def control(self, run: RunGraph, limit: Any = None, cond: Any = None, *carried: Any) -> Any:
         """Carried values after the last iteration, then the stacked ones."""

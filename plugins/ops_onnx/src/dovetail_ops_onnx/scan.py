@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.op import Graph, Operator, OperatorError, RunGraph
-from dovetail_ops_onnx._control import check_arguments, stacked
+from dovetail_ops_onnx._control import check_arguments, check_outputs, stacked
 from dovetail_ops_onnx._types import Array
 
 
@@ -19,6 +19,10 @@ class Scan_8(Operator):
     body: Graph
     num_scan_inputs: int
     directions: tuple[int, ...] = ()
+
+    def check_outputs(self, count: int) -> None:
+        """Raise `OperatorError` unless the body gives `count` values or more."""
+        check_outputs(len(self.body.outputs), count)
 
     def control(self, run: RunGraph, lengths: Any, *values: Any) -> Any:
         """Final states, then stacked values, filled up with zeros after the end of shorter sequences."""
@@ -50,6 +54,10 @@ class Scan(Operator):
     scan_input_directions: tuple[int, ...] = ()
     scan_output_axes: tuple[int, ...] = ()
     scan_output_directions: tuple[int, ...] = ()
+
+    def check_outputs(self, count: int) -> None:
+        """Raise `OperatorError` unless the body gives `count` values or more."""
+        check_outputs(len(self.body.outputs), count)
 
     def control(self, run: RunGraph, *values: Any) -> Any:
         """Final states, then stacked values."""
