@@ -9,7 +9,7 @@ __all__ = ["boolean", "decimal", "dimension", "element_type", "integer", "intege
 _LARGEST = 2**63 - 1
 _INTEGER = re.compile(r"[-+]?[0-9]{1,19}", re.ASCII)
 _DECIMAL = re.compile(
-    r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?:inf|nan|infinity)", re.ASCII | re.IGNORECASE
+    r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?:inf|nan|infinity)", re.ASCII | re.IGNORECASE
 )
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 

@@ -64,7 +64,7 @@ _STRUCT: dict[int, str] = {
     DataType.FP32: "f",
     DataType.UINT32: "I",
 }
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)")
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)")
 _SEPARATORS = re.compile(r"[\s,;x\[\](){}]+")
 
 

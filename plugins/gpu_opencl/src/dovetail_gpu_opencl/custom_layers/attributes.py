@@ -14,7 +14,7 @@ from dovetail_gpu_opencl.custom_layers.spec import Define
 __all__ = ["attribute_text"]
 
 _INTEGER = r"[-+]?(?:0[xX][0-9a-fA-F]+|[0-9]+)"
-_NUMBER = rf"(?:{_INTEGER}|[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?f?|-?INFINITY|NAN)"
+_NUMBER = rf"(?:{_INTEGER}|[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?f?|-?INFINITY|NAN)"
 _WORDS = r"[\w .,+\-]*"
 """Text of a model where the `Define` has no type: words and numbers, with which no expression can be written."""
 _PATTERNS = {"int": _INTEGER, "float": _NUMBER, "": _WORDS}
