@@ -137,5 +137,5 @@ def test_outputs_that_no_sub_graph_gives(op: type[Operator], inputs: int, given:
         return g.graph(names).replace(nodes=(Node("node7", UnboundOperator("", op.op_type, 11, given), tuple(names), outputs),))
 
     assert isinstance(bind(graph(2), lambda *_: op).nodes[0].op, op)
-    with pytest.raises(OperatorError, match="node7.*has 3 outputs, its sub-graph gives 2"):
+    with pytest.raises(OperatorError, match=r"node7.*has 3 outputs, its sub-graph gives 2"):
         bind(graph(3), lambda *_: op)
