@@ -162,7 +162,9 @@ def _coordinates(a: Axis, mode: str, x: Floats) -> Floats:
     """
     length = x.dtype.type(a.scale) * x.dtype.type(a.size)
     if mode == "asymmetric":
-        return x / a.scale
+        # The ratio of two whole sizes is not rounded: with 7 elements made 2, element 1 is at 3.5, where rounding decides.
+        whole = a.size and a.scale == a.out / a.size
+        return (x.astype(np.float64) * a.size / a.out).astype(x.dtype) if whole else x / a.scale
     if mode == "align_corners":
         return x * (a.size - 1) / (length - 1) if length != 1 else np.zeros_like(x)
     if mode == "tf_half_pixel_for_nn":

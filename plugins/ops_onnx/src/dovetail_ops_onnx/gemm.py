@@ -15,6 +15,7 @@ from dovetail_ops_onnx._types import Array, Types
 class Gemm(Operator):
     """Y [M, N] = alpha * A' * B' + beta * C, A' [M, K] and B' [K, N] being A and B, transposed on request; C broadcasts.
 
+    With beta = 0, C is not read, as in BLAS: its NaN and infinities have no effect.
     Integers: the product wraps; scaling by alpha and beta other than 1 is computed in float64 and cut off.
     """
 
@@ -51,7 +52,7 @@ class Gemm(Operator):
         left, right = wide(A.T if self.transA else A), wide(B.T if self.transB else B)
         with np.errstate(all="ignore"):
             y = _scaled(np.matmul(left, right), self.alpha)
-            if C is not None:
+            if C is not None and self.beta:
                 y = y + _scaled(wide(C), self.beta)
         return rounded(y, A.dtype)
 

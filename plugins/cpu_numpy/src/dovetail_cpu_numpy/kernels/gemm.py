@@ -56,7 +56,7 @@ class Matmul(NumpyKernel):
             yield into(np.multiply, call.input(2), constant(op.beta, dst), out=call.scratch[0])
 
     def epilogue(self, call: Call) -> Iterable[Step]:
-        addend: Array | None = call.inputs[2] if len(call.inputs) > 2 else None
+        addend: Array | None = call.inputs[2] if len(call.inputs) > 2 and _beta(call.node) else None
         if call.state.addend is not None:
             addend = call.state.addend
         elif call.scratch:
@@ -75,7 +75,7 @@ def _beta(node: TypedNode) -> float:
 
 def _scaled_addend(node: TypedNode) -> Any:
     """The type of C when it has to be multiplied by beta, else None."""
-    return node.inputs[2] if len(node.inputs) > 2 and _beta(node) != 1 else None
+    return node.inputs[2] if len(node.inputs) > 2 and _beta(node) not in (0, 1) else None
 
 
 KERNELS = (Matmul(),)

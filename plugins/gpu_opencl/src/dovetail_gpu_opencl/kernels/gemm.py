@@ -19,7 +19,7 @@ def _product(node: TypedNode) -> Product | Refusal:
     operands: list[TensorType] = []
     if op.alpha != 1:
         chain.append(Eltwise("linear", op.alpha, 0.0))
-    if c is not None:
+    if c is not None and op.beta:
         chain.append(Sum(node.node.inputs[2], op.beta))
         operands.append(c)
     return Product(m, n, k, 1, left, right, tuple(chain), tuple(operands))

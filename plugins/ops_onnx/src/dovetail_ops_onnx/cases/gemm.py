@@ -26,6 +26,10 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("odd_sizes", Gemm(), (a, b), (_product(a, b),), atol=1e-5)
     yield Case("batch_0", Gemm(), (a[:0], b), (np.zeros((0, 17), np.float32),))
     yield Case("nothing_to_sum", Gemm(), (a[:, :0], b[:0], b[:1]), (np.repeat(b[:1], 33, axis=0),))
+    lost = np.array([np.nan, np.inf, -np.inf], np.float32)
+    yield Case("beta_0_does_not_read_c", Gemm(beta=0.0), (a[:2], b[:, :3], lost), (_product(a[:2], b[:, :3]),), atol=1e-5)
+    want = _product(a[:2], b[:, :3])
+    yield Case("beta_0_constant_c", Gemm(beta=0.0), (a[:2], b[:, :3], lost), (want,), constants=(2,), atol=1e-5)
     n, m = (rng.integers(-9, 9, shape).astype(np.int32) for shape in ((2, 3), (3, 4)))
     yield Case("int32", Gemm(), (n, m), (_product(n, m),))
     for dtype, rtol in ((np.float16, 3e-3), (np.float64, 1e-12)):

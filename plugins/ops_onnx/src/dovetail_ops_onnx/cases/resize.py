@@ -55,6 +55,11 @@ def _nearest() -> Iterator[Case]:
         op = Resize(coordinate_transformation_mode=coordinate, nearest_mode=rounding)
         want = np.array([values], np.float32)
         yield Case(f"nearest_{coordinate}_{rounding}", op, (x, None, None, np.array([1, 6])), (want,), constants=(3,))
+    seven = np.arange(7, dtype=np.float32)[None]
+    op = Resize(coordinate_transformation_mode="asymmetric", nearest_mode="round_prefer_ceil")
+    for size, values in ((2, [0, 4]), (4, [0, 2, 4, 5])):  # at 0, 3.5 and at 0, 1.75, 3.5, 5.25
+        want = np.array([values], np.float32)
+        yield Case(f"nearest_halves_7_to_{size}", op, (seven, None, None, np.array([1, size])), (want,), constants=(3,))
     half = np.array([1, 0.5], np.float32)
     yield Case("nearest_down", Resize(), (x, None, half), (np.array([[1, 3]], np.float32),), constants=(2,))
     yield Case("version_10_down", Resize_10(), (x, half), (np.array([[1, 3]], np.float32),), constants=(1,))
