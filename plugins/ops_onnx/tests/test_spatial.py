@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import OperatorError, ShapeError
-from dovetail_ops_onnx.spatial import AUTO_PADS, conv_geometry, conv_transpose_geometry
+from dovetail_ops_onnx.spatial import AUTO_PADS, ConvGeometry, conv_geometry, conv_transpose_geometry
 
 
 def _positions(size: int, kernel: int, step: int, gap: int, begin: int, end: int, ceil_mode: bool) -> int:
@@ -102,3 +102,24 @@ def test_every_auto_pad_is_taken() -> None:
     for auto_pad in AUTO_PADS:
         conv_geometry([5], [2], auto_pad=auto_pad)
         conv_transpose_geometry([5], [2], auto_pad=auto_pad)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 5])
+@pytest.mark.parametrize("dilation", [1, 3])
+@pytest.mark.parametrize("pads", [(0, 30), (30, 0), (17, 17), (4, 3)])
+def test_trimmed_windows_read_the_same_elements(stride: int, dilation: int, pads: tuple[int, int]) -> None:
+    """Kernel elements that are outside in every window are dropped; of the others the places stay."""
+
+    def places(g: ConvGeometry) -> list[list[int]]:
+        windows = [[o * stride - g.pads_begin[0] + k * dilation for k in range(g.kernel[0])] for o in range(g.output[0])]
+        return [[place for place in window if 0 <= place < 7] for window in windows]
+
+    geometry = conv_geometry((7,), (11,) if dilation == 1 else (4,), strides=(stride,), dilations=(dilation,), pads=pads)
+    assert places(geometry.trimmed) == places(geometry)
+    assert geometry.trimmed.output == geometry.output
+
+
+def test_trimmed_keeps_what_reaches_the_input() -> None:
+    wide = conv_geometry((10,), (10**8,), auto_pad="SAME_UPPER").trimmed
+    assert wide.kernel[0] < 30
+    assert wide.pads_begin[0] < 20

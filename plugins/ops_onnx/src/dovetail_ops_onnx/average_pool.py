@@ -37,10 +37,11 @@ class AveragePool(Pooling):
     def reference(self, X: Array) -> Array:
         geometry = self.geometry(TensorType.of(X))
         x = wide(X)
-        view = windows(x, geometry, 0)
+        window = geometry.trimmed
+        view = windows(x, window, 0)
         total = np.zeros((*X.shape[:2], *geometry.output), x.dtype)
         with np.errstate(all="ignore"):
-            for k in np.ndindex(*geometry.kernel):
+            for k in np.ndindex(*window.kernel):
                 total += view[(..., *k)]
             total /= functools.reduce(np.multiply.outer, self.counts(geometry))
         return rounded(total, X.dtype)
@@ -52,6 +53,6 @@ class AveragePool(Pooling):
         low = -g.pads_begin[axis] if self.count_include_pad else 0
         high = g.input[axis] + (g.pads_end[axis] if self.count_include_pad else 0)
         first = np.arange(g.output[axis]) * g.strides[axis] - g.pads_begin[axis]
-        places = first[:, None] + np.arange(g.kernel[axis]) * g.dilations[axis]
-        counted: NDArray[np.int64] = np.sum((places >= low) & (places < high), axis=1, dtype=np.int64)
-        return counted
+        step, last = g.dilations[axis], g.kernel[axis]
+        before, until = (np.clip(-((first - bound) // step), 0, last) for bound in (low, high))
+        return until - before

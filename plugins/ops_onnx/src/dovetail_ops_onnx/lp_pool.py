@@ -29,7 +29,7 @@ class LpPool(Pooling):
 
     def reference(self, X: Array) -> Array:
         """By windows."""
-        geometry = self.geometry(TensorType.of(X))
+        geometry = self.geometry(TensorType.of(X)).trimmed
         x = wide(X)
         view = windows(x, geometry, 0)
         total = np.zeros((*X.shape[:2], *geometry.output), x.dtype)

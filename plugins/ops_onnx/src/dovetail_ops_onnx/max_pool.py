@@ -32,7 +32,7 @@ class MaxPool(Pooling):
         return X.with_shape(shape), TensorType(DType.INT64, shape)
 
     def reference(self, X: Array) -> tuple[Array, Array]:
-        geometry = self.geometry(TensorType.of(X))
+        geometry = self.geometry(TensorType.of(X)).trimmed
         size = int(np.prod(geometry.input))
         places = np.arange(size).reshape(geometry.input, order="F" if self.storage_order else "C")
         values = windows(X, geometry, lowest(X.dtype))

@@ -37,10 +37,12 @@ class OneHot(Movement):
         count, axis = _depth(depth), check_axis(self.axis, indices.ndim + 1)
         whole = cast(indices, DType.INT64)
         positions = np.where(whole < 0, whole + count, whole)
-        classes = np.arange(count).reshape([-1 if at == axis else 1 for at in range(indices.ndim + 1)])
-        return np.asarray(np.where(np.expand_dims(positions, axis) == classes, values[1], values[0])).astype(
-            values.dtype, copy=False
-        )
+        y = np.full((*indices.shape[:axis], count, *indices.shape[axis:]), values[0], values.dtype)
+        if count:
+            chosen = np.where((positions >= 0) & (positions < count), values[1], values[0]).astype(values.dtype, copy=False)
+            at = np.clip(positions, 0, count - 1)
+            np.put_along_axis(y, np.expand_dims(at, axis), np.expand_dims(chosen, axis), axis)
+        return y
 
 
 def _depth(depth: Array) -> int:

@@ -14,6 +14,7 @@ __all__ = ["flat", "intermediates", "pool"]
 
 def _taps(g: ConvGeometry, axis: int) -> list[Reach]:
     """The kernel elements of an axis that read anything, those that every output position reads before the others."""
+    g = g.trimmed
     offsets = [k * g.dilations[axis] - g.pads_begin[axis] for k in range(g.kernel[axis])]
     taps = [Reach(g.output[axis], g.strides[axis], offset, g.input[axis]) for offset in offsets]
     return sorted((tap for tap in taps if tap.end > tap.first), key=lambda tap: not tap.is_full)
