@@ -143,6 +143,14 @@ CONTAINERS = (SequenceType, OptionalType, MapType)
 """The types of values that are not always arrays."""
 
 
+def array_bytes(array: NDArray[Any]) -> int:
+    """Bytes of an array's elements, those of its strings included, each distinct string object once."""
+    if array.dtype != object:
+        return array.nbytes
+    strings = {id(text): len(text) for text in array.flat if isinstance(text, str)}
+    return array.nbytes + sum(strings.values())
+
+
 def as_constant(array: Any) -> NDArray[Any]:
     """`array` as a read-only array that shares memory where it can."""
     constant: NDArray[Any] = np.asarray(array).view()

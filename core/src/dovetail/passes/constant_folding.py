@@ -15,7 +15,7 @@ from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.schedule import schedule
-from dovetail.graph.types import CONTAINERS, TensorType, as_constant
+from dovetail.graph.types import CONTAINERS, TensorType, array_bytes, as_constant
 from dovetail.passes.inline import chosen_branch, inlined
 
 __all__ = [
@@ -108,7 +108,7 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
         if folded is not None:
             outputs = tuple(TensorType.of(array, known=True) for array in folded)
             constants.update(zip(node.writes, folded, strict=True))
-            room -= sum(t.nbytes for t in outputs)
+            room -= sum(map(array_bytes, folded))
         elif outputs is not None:
             kept.append(node)
         else:
@@ -175,7 +175,8 @@ def _fold(
         return None
     values = [constants[name] if name else None for name in node.inputs]
     if outputs is not None:
-        return [as_constant(array) for array in run_reference(node, values, outputs)]
+        given = run_reference(node, values, outputs)
+        return [as_constant(array) for array in given] if sum(map(array_bytes, given)) <= room else None
     given = run_untyped(node, values)
-    fits = all(isinstance(v, np.ndarray) for v in given) and sum(v.nbytes for v in given) <= room
+    fits = all(isinstance(v, np.ndarray) for v in given) and sum(map(array_bytes, given)) <= room
     return [as_constant(array) for array in given] if fits else None

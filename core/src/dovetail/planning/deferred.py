@@ -12,6 +12,7 @@ from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph
 from dovetail.graph.types import MapType, OptionalType, SequenceType, TensorType, as_constant
+from dovetail.planning.held import HeldBytes
 from dovetail.planning.plan import HostStep, Signature
 
 __all__ = ["compute", "control", "owned", "signature", "typed_inputs"]
@@ -45,7 +46,9 @@ def compute(step: HostStep, values: Sequence[Any]) -> list[Any]:
     node = step.node
     plain = all(isinstance(v, np.ndarray) or not name for v, name in zip(values, node.inputs, strict=True))
     results = _typed(step, values) if plain else None
-    return _apart(run_untyped(node, values) if results is None else results, values)
+    results = run_untyped(node, values) if results is None else results
+    HeldBytes(node, step.limit).add(results)
+    return _apart(results, values)
 
 
 def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
@@ -60,12 +63,22 @@ def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
 
 
 def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[Any]], list[Any]]) -> list[Any]:
-    """The outputs of a node that runs sub-graphs; `run(index, arguments)` runs the one of that index."""
+    """The outputs of a node that runs sub-graphs; `run(index, arguments)` runs the one of that index.
+
+    Raises `OutOfMemory` naming the node when what the sub-graphs gave, as far as the operator keeps it, exceeds the limit.
+    """
     op = step.node.op
     index_of: Mapping[int, int] = {id(body.graph): index for index, body in enumerate(step.bodies)}
     missing = [None] * (sum(not port.variadic for port in op.inputs) - len(values))
+    held = HeldBytes(step.node, step.limit)
+
+    def run_counted(graph: Graph, arguments: Sequence[Any]) -> list[Any]:
+        results = run(index_of[id(graph)], arguments)
+        held.add(results)
+        return results
+
     with node_context(step.node):
-        given = op.control(lambda graph, arguments: run(index_of[id(graph)], arguments), *values, *missing)
+        given = op.control(run_counted, *values, *missing)
         given = given if isinstance(given, tuple) else (given,)
         if len(given) < len(step.node.outputs):
             raise OperatorError(f"control() gave {len(given)} outputs, the node has {len(step.node.outputs)}")

@@ -1,0 +1,42 @@
+"""Bytes that values on the host hold, so that loops, scans, sequences and strings cannot outgrow the limit."""
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import OutOfMemory
+from dovetail.graph import Node
+from dovetail.graph.types import array_bytes
+
+__all__ = ["HeldBytes"]
+
+
+class HeldBytes:
+    """The bytes of the arrays given to `add` that are still alive: what an operator drops no longer counts."""
+
+    def __init__(self, node: Node, limit: int) -> None:
+        self._node, self._limit = node, limit
+        self._alive: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._total = 0
+
+    def add(self, values: Iterable[Any]) -> None:
+        """Count arrays, and those in lists. Raises `OutOfMemory` naming the node when together they exceed the limit."""
+        for value in values:
+            for item in value if isinstance(value, list) else (value,):
+                if isinstance(item, np.ndarray) and id(item) not in self._alive:
+                    self._count(item)
+        if self._total > self._limit:
+            raise OutOfMemory(
+                f"node {self._node} holds values of {self._total:,} bytes; the limit is {self._limit:,}",
+                hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
+            )
+
+    def _count(self, array: np.ndarray[Any, Any]) -> None:
+        key, size = id(array), array_bytes(array)
+        self._alive[key] = weakref.ref(array, lambda _: self._drop(key)), size
+        self._total += size
+
+    def _drop(self, key: int) -> None:
+        self._total -= self._alive.pop(key)[1]
