@@ -8,6 +8,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from dovetail.device import DType, Eltwise, PostOp, Reason, Refusal, TensorType, TypedNode
@@ -15,13 +16,23 @@ from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
-from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.launch import Launch, Read, Scratch, Write
 from dovetail_gpu_opencl.narrow import VALUES, is_narrow
 from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, accumulator, assemble, stored, vector_at
 
-__all__ = ["Chain", "Expression", "as_chain", "elementwise_launch", "vector_width"]
+__all__ = ["Chain", "Expression", "Load", "as_chain", "elementwise_launch", "vector_width"]
 
 _LETTERS = "abcdefghijklmn"
+_AT_ONCE = 24
+"""Inputs of one launch of a fold: with the result, 200 of the 256 bytes of arguments that every OpenCL device takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """An input of a generated kernel: where it is read from, and its type."""
+
+    source: Read | Scratch
+    type: TensorType
 
 
 class Expression(CLKernel):
@@ -30,6 +41,7 @@ class Expression(CLKernel):
     Floating-point inputs are loaded as float (double for float64), others in their own type, bools as 0 and 1. `ints` is the
     expression where the first input is no floating-point number, None refuses these. With `fold` the expression is applied
     to the first two inputs, then to that result and the third, and so on; `last` is applied to the final `a`, with N inputs.
+    A fold of more than `_AT_ONCE` inputs takes several launches, with the result so far in a work buffer.
     Expressions that work on float8 as on float are `vectorizable`.
     """
 
@@ -67,20 +79,29 @@ class Expression(CLKernel):
         types = [t for t in node.inputs if t is not None]
         is_float = node.outputs[0].dtype.is_float and all(t.dtype.is_float for t in types)
         vec = vector_width(node.outputs[0], self.caps) if self._vectorizable and is_float else 1
-        return (elementwise_launch(self.caps, node, node.node.inputs, types, self._statements(text, len(types)), vec),)
+        loads = [Load(Read(name), tensor) for name, tensor in zip(node.node.inputs, types, strict=True)]
+        partial = _partial(node, types[0])
+        buffer = Scratch(f"scratch:{node.name}:0", partial.nbytes)
+        launches = []
+        while len(loads) > _AT_ONCE:
+            taken, loads = loads[:_AT_ONCE], [Load(buffer, partial), *loads[_AT_ONCE:]]
+            inner = dataclasses.replace(node, node=dataclasses.replace(node.node, post_ops=()), outputs=(partial,), operands=())
+            launches.append(elementwise_launch(self.caps, inner, taken, self._statements(text, len(taken)), vec, buffer))
+        last = self._statements(text, len(loads), self._last.replace("N", str(len(types))))
+        return (*launches, elementwise_launch(self.caps, node, loads, last, vec))
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         inputs = zip(node.node.inputs, node.inputs, strict=True)
         return [n for n, t in inputs if t is not None and is_like(t, node.outputs[0])] + list(super().in_place(node))
 
-    def _statements(self, text: str, count: int) -> str:
+    def _statements(self, text: str, count: int, last: str = "") -> str:
         if not self._fold:
             return f"const R s = {text};"
         # The running result is called `a` in the expression, the next input `b`; the loaded inputs have these names outside.
         step = "{{ const A x = s, y = {}; {{ const A a = x, b = y; s = {}; }} }}"
-        steps = " ".join(step.format(letter, text) for letter in _LETTERS[1:count])
-        last = f" {{ const A a = s; s = {self._last.replace('N', str(count))}; }}" if self._last else ""
-        return f"A s = a;{steps}{last}"
+        steps = " ".join(step.format(_name(index), text) for index in range(1, count))
+        end = f" {{ const A a = s; s = {last}; }}" if last else ""
+        return f"A s = a;{steps}{end}"
 
 
 class Chain(CLKernel):
@@ -105,7 +126,7 @@ class Chain(CLKernel):
         source = chained.inputs[index]
         assert source is not None
         vec = vector_width(node.outputs[0], self.caps)
-        return (elementwise_launch(self.caps, chained, [node.node.inputs[index]], [source], "const A s = a;", vec),)
+        return (elementwise_launch(self.caps, chained, [Load(Read(node.node.inputs[index]), source)], "const A s = a;", vec),)
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         found = as_chain(node)
@@ -142,14 +163,15 @@ def vector_width(result: TensorType, caps: Capabilities) -> int:
 
 
 def elementwise_launch(
-    caps: Capabilities, node: TypedNode, names: Sequence[str], types: Sequence[TensorType], statements: str, vec: int
+    caps: Capabilities, node: TypedNode, loads: Sequence[Load], statements: str, vec: int, written: Scratch | None = None
 ) -> Launch:
     """The launch of a generated kernel.
 
-    `names` and `types` are the values it loads, as `a`, `b`, ...; `statements` compute `s` from them, with `A` for the C type
-    of `a` and `R` for that of the result; the node's post-ops follow. Each work item computes `vec` elements.
+    It loads `loads` as `a`, `b`, ...; `statements` compute `s` from them, with `A` for the C type of `a` and `R` for that of the
+    result; the node's post-ops follow. Each work item computes `vec` elements, and writes them into `written`, else into the
+    node's output.
     """
-    result = node.outputs[0]
+    result, types = node.outputs[0], [load.type for load in loads]
     vec = 1 if any(is_narrow(t.dtype) for t in (result, *types)) else vec
     run_axes = _run_axes(result.dims, vec)
     chain = postops.epilogue(node, vec, run_axes)
@@ -165,7 +187,7 @@ def elementwise_launch(
         ).replace("const int o", "int o", 1)
     post_args = " POST_ARGS" if node.post_ops else ""
     kernel = f"__kernel void elementwise({parameters}__global {STORED_TYPES[result.dtype]}* dst{post_args}) {{\n{body}}}\n"
-    arguments = (*(Read(name) for name in names), Write(node.node.outputs[0]), *chain.arguments)
+    arguments = (*(load.source for load in loads), written or Write(node.node.outputs[0]), *chain.arguments)
     work, local = spread(ceil_div(result.size, vec), caps)
     source = assemble("", {"HALF_STORAGE": "half" in kernel + chain.source}, chain.source, kernel)
     # A quotient is a result that others round: what the device can do best is right, and memory sets the time here.
@@ -179,11 +201,13 @@ def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: i
     out = STORED_TYPES[result.dtype]
     width = str(vec) if vec > 1 else ""
     lines = []
-    for letter, index, tensor in zip(_LETTERS, range(len(types)), types, strict=False):
+    for index, tensor in enumerate(types):
         access = access_to(tensor, result, run_axes)
         assert access is not None
         c_type = accumulator(tensor.dtype) if tensor.dtype.is_float else VALUES.get(tensor.dtype, STORED_TYPES[tensor.dtype])
-        lines.append(f"const {c_type}{width} {letter} = {access.load(f'p{index}', STORED_TYPES[tensor.dtype], c_type, vec)};")
+        lines.append(
+            f"const {c_type}{width} {_name(index)} = {access.load(f'p{index}', STORED_TYPES[tensor.dtype], c_type, vec)};"
+        )
     # Doubles must not be rounded to float on their way to half.
     narrowed = result.dtype is DType.FLOAT16 and any(t.dtype is DType.FLOAT64 for t in types)
     kind = (
@@ -193,6 +217,17 @@ def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: i
     text = re.sub(r"\bA\b", lines[0].split()[1], text)
     value = ("POST_V(s, o)" if vec > 1 else "POST(s, o)") if node.post_ops else "s"
     return "{\n    " + "\n    ".join([*lines, text, _store(out, vec, value)]) + "\n  }\n"
+
+
+def _name(index: int) -> str:
+    """What expressions and statements call an input."""
+    return _LETTERS[index] if index < len(_LETTERS) else f"input{index}"
+
+
+def _partial(node: TypedNode, first: TensorType) -> TensorType:
+    """The type of a fold's result so far: of the result's shape, in the data type in which the fold computes."""
+    wide = DType.FLOAT64 if first.dtype is DType.FLOAT64 else DType.FLOAT32
+    return dataclasses.replace(node.outputs[0], dtype=wide if first.dtype.is_float else first.dtype, value=None)
 
 
 def _store(c_type: str, vec: int, value: str) -> str:

@@ -80,6 +80,10 @@ _BINARY = {
 }
 
 
+_MOST_OPERANDS = 64
+"""512 of the 1024 bytes of arguments that a kernel may have on every device of the full profile."""
+
+
 @dataclass(frozen=True, slots=True)
 class Epilogue:
     """Source to put before a kernel file, and the arguments to append to the kernel's own."""
@@ -94,6 +98,8 @@ def check(node: TypedNode) -> Refusal | None:
         return None
     if not node.outputs[0].dtype.is_float:
         return Refusal(Reason.POST_OP, f"the result is {node.outputs[0].dtype}; chains are computed on floating-point results")
+    if len(node.operands) > _MOST_OPERANDS:
+        return Refusal(Reason.POST_OP, f"the chain has {len(node.operands)} operands; accepted: at most {_MOST_OPERANDS}")
     for operand in node.operands:
         if not operand.dtype.is_float:
             return Refusal(Reason.POST_OP, f"an operand is {operand.dtype}")

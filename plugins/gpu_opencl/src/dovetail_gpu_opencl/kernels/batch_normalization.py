@@ -3,7 +3,7 @@
 import math
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
-from dovetail_gpu_opencl.elementwise import elementwise_launch, vector_width
+from dovetail_gpu_opencl.elementwise import Load, elementwise_launch, vector_width
 from dovetail_gpu_opencl.kernel import CLKernel, group_size
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
@@ -33,7 +33,8 @@ class Normalize(CLKernel):
         types = [_placed(t, node) for t in node.inputs if t is not None]
         same = len({accumulator(t.dtype) for t in types}) == 1
         vec = vector_width(result, self.caps) if same else 1
-        return (elementwise_launch(self.caps, node, node.node.inputs, types, statement, vec),)
+        loads = [Load(Read(name), tensor) for name, tensor in zip(node.node.inputs, types, strict=True)]
+        return (elementwise_launch(self.caps, node, loads, statement, vec),)
 
 
 def _placed(given: TensorType, node: TypedNode) -> TensorType:

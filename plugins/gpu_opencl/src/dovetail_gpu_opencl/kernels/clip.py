@@ -4,10 +4,10 @@ import numpy as np
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
-from dovetail_gpu_opencl.elementwise import as_chain, elementwise_launch
+from dovetail_gpu_opencl.elementwise import Load, as_chain, elementwise_launch
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._axis import NUMBERS
-from dovetail_gpu_opencl.launch import Launch
+from dovetail_gpu_opencl.launch import Launch, Read
 from dovetail_gpu_opencl.source import accumulator, literal
 
 __all__ = ["KERNELS"]
@@ -26,15 +26,14 @@ class Clip(CLKernel):
         return postops.check(node) if as_chain(node) is None else Refusal(Reason.OPERATOR, "a chain of post-ops")
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        types = [t for t in node.inputs if t is not None]
-        names = [name for name in node.node.inputs if name]
+        loads = [Load(Read(name), t) for name, t in zip(node.node.inputs, node.inputs, strict=True) if t is not None]
         low, high = (len(node.inputs) > i and node.inputs[i] is not None for i in (1, 2))
         steps = ["A s = a;"]
         bounds = _finite(node.outputs[0].dtype)
         for given, sign, bound, letter in ((low, "<", bounds[0], "b"), (high, ">", bounds[1], "c" if low else "b")):
             limit = f"(A){letter}" if given else bound
             steps += [f"s = s {sign} {limit} ? {limit} : s;"] if limit else []
-        return (elementwise_launch(self.caps, node, names, types, " ".join(steps), 1),)
+        return (elementwise_launch(self.caps, node, loads, " ".join(steps), 1),)
 
 
 def _finite(dtype: DType) -> tuple[str, str]:
