@@ -109,5 +109,5 @@ class TreeEnsemble(MachineLearningOperator):
         ends = np.flatnonzero(np.isnan(given))
         if len(nodes) != len(ends):
             raise OperatorError(f"attribute 'membership_values' has {len(ends)} lists; {len(nodes)} nodes look up in one")
-        starts = [0, *(ends + 1)]
-        return {int(node): given[begin:end] for node, begin, end in zip(nodes, starts, ends, strict=False)}
+        starts = [0, *(ends + 1)][:-1]
+        return {int(node): given[begin:end] for node, begin, end in zip(nodes, starts, ends, strict=True)}

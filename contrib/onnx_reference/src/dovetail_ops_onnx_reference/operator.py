@@ -23,12 +23,11 @@ class ReferenceOperator(Operator):
     def infer(self, *inputs: Any, **_: Any) -> Any:
         """The outputs' types by ONNX's shape inference. Raises `DataDependentShape` where it does not know them."""
         node = self._node([t is not None for t in inputs], self._count(inputs))
-        types = {name: _type_proto(t) for name, t in zip(node.input, inputs, strict=False) if t is not None}
-        data = {
-            name: onnx.numpy_helper.from_array(t.value, name)
-            for name, t in zip(node.input, inputs, strict=False)
-            if t is not None and t.value is not None
-        }
+        present = [
+            (name, t) for name, t in zip(node.input, inputs, strict=False) if t is not None
+        ]  # trailing ones may be missing
+        types = {name: _type_proto(t) for name, t in present}
+        data = {name: onnx.numpy_helper.from_array(t.value, name) for name, t in present if t.value is not None}
         schema = onnx.defs.get_schema(self.op_type, self.since, self.domain)
         try:
             found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=self._opsets())

@@ -68,6 +68,7 @@ def _by_rule(g: GraphBuilder, node: Node, rule: Derivative, gradients: Sequence[
     outputs = [Value(g, name) if name else None for name in node.outputs]
     given = rule(inputs, outputs, gradients)
     found = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    # A rule may leave out trailing inputs, and name some that the node leaves out.
     for value, gradient in zip(inputs, found, strict=False):
         if value is not None and gradient is not None and gradient.type != value.type.with_shape(value.dims):
             raise OperatorError(f"node {node}: the derivative by {value.name!r} is {gradient.type}; accepted: {value.type}")
@@ -81,6 +82,7 @@ def _by_composition(
     recorder = Recorder(g)
     written = compose(recorder, node.inputs)
     seeds: dict[str, Value] = {}
+    # A node may leave out trailing outputs of the composition.
     for name, gradient in zip(written, gradients, strict=False):
         if gradient is not None:
             seeds[name] = seeds[name] + gradient if name in seeds else gradient

@@ -36,5 +36,6 @@ class RecurrentOperator(TimVxOperator):
         x = inputs[0]
         assert x is not None
         names = [port.name.removeprefix("fw_").removeprefix("bw_") for port in self.inputs]
+        # Trailing inputs may be left out.
         weights = [t.size for name, t in zip(names, inputs, strict=False) if t is not None and name[0] in "WRA"]
         return 2 * math.prod(x.dims[:-1]) * sum(weights)

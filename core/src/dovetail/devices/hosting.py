@@ -84,6 +84,7 @@ class HostedKernel(Kernel):
         """
         given = padded([None if array is None else read_only(array) for array in inputs], node.op.inputs)
         results = padded(outputs, node.op.outputs)
+        # A configuration may leave out trailing ports.
         for port, dst in zip(config.outputs, results, strict=False):
             if port is not None and dst is not None and port.in_place >= 0:
                 source = given[port.in_place]

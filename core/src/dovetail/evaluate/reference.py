@@ -23,7 +23,8 @@ def run_reference(node: Node, values: Sequence[NDArray[Any] | None], outputs: Se
     with node_context(node, [None if v is None else TensorType.of(v) for v in values]), np.errstate(all="ignore"):
         given = node.op.reference(*padded_inputs(node, values))
         given = given if isinstance(given, tuple) else (given,)
-        present = [np.asarray(a) for name, a in zip(node.outputs, given, strict=False) if name]
+        _check_count(given, node)
+        present = [np.asarray(a) for name, a in zip(node.outputs, given, strict=False) if name]  # trailing ones may be left out
         for array, expected in zip(present, outputs, strict=True):
             if DType.of(array.dtype) is not expected.dtype or array.shape != expected.shape:
                 raise OperatorError(f"reference() gave {TensorType.of(array)}, infer() says {expected}")
@@ -41,10 +42,15 @@ def run_untyped(node: Node, values: Sequence[Any]) -> list[Any]:
             node.op.check(types, len(node.outputs))
         given = node.op.reference(*padded_inputs(node, values))
         given = given if isinstance(given, tuple) else (given,)
-        if len(given) < len(node.outputs):
-            raise OperatorError(f"reference() gave {len(given)} outputs, the node has {len(node.outputs)}")
+        _check_count(given, node)
     contained = (list, dict, type(None))
+    # A node may leave out trailing outputs; too few were refused above.
     return [v if isinstance(v, contained) else np.asarray(v) for n, v in zip(node.outputs, given, strict=False) if n]
+
+
+def _check_count(given: Sequence[Any], node: Node) -> None:
+    if len(given) < len(node.outputs):
+        raise OperatorError(f"reference() gave {len(given)} outputs, the node has {len(node.outputs)}")
 
 
 def node_reference(node: Node, values: Sequence[NDArray[Any] | None], operands: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:

@@ -91,6 +91,7 @@ def types_with_inputs(graph: Graph, given: Mapping[str, TensorType]) -> dict[str
     Where a symbol of a declared shape becomes a size, it does so in what is declared for all values. Where a number becomes
     another one, what is declared for values that are neither inputs nor constants is forgotten: it was for other shapes.
     """
+    # One of the two may have no shape; other ranks are refused before.
     pairs = [p for name, t in given.items() for p in zip(graph.types[name].shape or (), t.shape or (), strict=False)]
     stale = any(isinstance(declared, int) and declared != size for declared, size in pairs)
     sizes = {declared: size for declared, size in pairs if isinstance(declared, str)}

@@ -61,10 +61,10 @@ class HostConfig:
     @staticmethod
     def uniform(inputs: Types, outputs: Types, layout: Layout = PLAIN, *, in_place: int = -1) -> "HostConfig":
         """Every port with its own data type, all in one layout; output 0 in the memory of the input `in_place`."""
-        into = [in_place, *[-1] * len(outputs)]
+        into = [in_place, *[-1] * len(outputs)][: len(outputs)]
         return HostConfig(
             tuple(None if t is None else PortConfig(t.dtype, layout) for t in inputs),
-            tuple(None if t is None else PortConfig(t.dtype, layout, k) for t, k in zip(outputs, into, strict=False)),
+            tuple(None if t is None else PortConfig(t.dtype, layout, k) for t, k in zip(outputs, into, strict=True)),
         )
 
 
@@ -200,6 +200,7 @@ def _ports(kernel: HostKernel, config: HostConfig, inputs: Types, outputs: Types
 
 
 def _check_in_place(kernel: HostKernel, config: HostConfig, inputs: Types, outputs: Types) -> None:
+    # `_ports` has compared the counts: what only one of them has is left out.
     places = [(o, p, t) for o, (p, t) in enumerate(zip(config.outputs, outputs, strict=False)) if p is not None]
     sources = [p.in_place for _, p, _ in places if p.in_place >= 0]
     if len(set(sources)) < len(sources):

@@ -81,6 +81,7 @@ def _body(node: Node, view: Graph, scope: str) -> Graph | None:
         outputs = (given,) if isinstance(given, str) else tuple(given)
         if len(outputs) < len(node.outputs):
             raise OperatorError(f"compose_in() returned {len(outputs)} outputs, the node has {len(node.outputs)}")
+        # A node may leave out trailing outputs; too few were refused above.
         pairs = [(inner, name) for inner, name in zip(outputs, node.outputs, strict=False) if name]
         raw = g.graph(tuple(dict.fromkeys(inner for inner, _ in pairs)))
         check_defined(raw, view.types)

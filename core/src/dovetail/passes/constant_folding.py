@@ -152,6 +152,7 @@ def _late_types(node: Node, inputs: Sequence[TensorType | None]) -> dict[str, Te
     except OperatorError:  # such as DataDependentShape; what is wrong with the node is said when it runs
         return unknown
     outputs = given if isinstance(given, tuple) else (given,)
+    # A node may leave out trailing outputs.
     return unknown | {name: t for name, t in zip(node.outputs, outputs, strict=False) if name}
 
 

@@ -56,6 +56,7 @@ def _body(node: Node, graph: Graph, scope: str) -> Graph:
         outputs = composed(node.op, g, node.inputs)
         if len(outputs) < len(node.outputs):
             raise OperatorError(f"compose() returned {len(outputs)} outputs, the node has {len(node.outputs)}")
+        # A node may leave out trailing outputs; too few were refused above.
         pairs = [(inner, name) for inner, name in zip(outputs, node.outputs, strict=False) if name]
         raw = unfuse_post_ops(g.graph(tuple(dict.fromkeys(inner for inner, _ in pairs))))
         check_defined(raw, outer)

@@ -35,6 +35,7 @@ def inlined(node: Node, body: Graph, taken: Collection[str]) -> Graph:
     prefix = _free_prefix(node.name, {*own, *(n.name for n in body.nodes)}, taken)
     names = {name: prefix + name for name in own}
     copies = []
+    # A node may leave out trailing outputs of its body.
     for inner, name in zip(body.outputs, node.outputs, strict=False):
         if name and inner in body.producers and names[inner] == prefix + inner:
             names[inner] = name

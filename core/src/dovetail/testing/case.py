@@ -129,7 +129,7 @@ def fits_type(value: Any, expected: TensorType, *, exactly: bool = True) -> bool
 def _fits_shape(found: tuple[int, ...], expected: Shape | None) -> bool:
     if expected is None:
         return True
-    sizes = zip(found, expected, strict=False)
+    sizes = zip(found, expected, strict=True)
     return len(found) == len(expected) and all(got == want for got, want in sizes if isinstance(want, int))
 
 

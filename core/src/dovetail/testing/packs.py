@@ -285,6 +285,7 @@ def _check_case(case: Case) -> Verdict:
 
 def _require_passed(case: Case, what: str, outputs: Sequence[Any]) -> None:
     require(len(outputs) >= len(case.expected), f"{what} gives {len(outputs)} outputs, expected {len(case.expected)}")
+    # A case may expect the leading outputs only; too few were refused above.
     wrong = passed(case, [_as_value(got, type(want)) for got, want in zip(outputs, case.expected, strict=False)])
     require(not wrong, f"{what}: {wrong}")
 
@@ -350,6 +351,7 @@ def probe(cls: type[Operator]) -> bool:
             outputs = compute(op.reference, Case("probe", op, tuple(inputs), ()))
         except DovetailError:
             continue  # Nor are these: the reference says so in words of its own.
+        # Only outputs that the operator requires were inferred.
         for index, (given, want) in enumerate(zip(outputs, types, strict=False)):
             got = _as_value(given, list if isinstance(want, CONTAINERS) else np.ndarray)
             require(fits_type(got, want), f"output {index}: reference() gives {type_text(got)}, infer() says {want}")

@@ -217,6 +217,7 @@ def _formals(call: NodeTemplate, function: FunctionTemplate, scope: _Scope) -> d
             f"the call has {len(call.inputs)} inputs and {len(call.outputs)} outputs",
             hint=f"accepted by the local function: at most {len(function.inputs)} and {len(function.outputs)}",
         )
+    # A call may leave out trailing outputs and inputs.
     outputs = {f: a for f, a in zip(function.outputs, scope.names(call.outputs), strict=False) if a}
     inputs = dict.fromkeys(function.inputs, "") | dict(zip(function.inputs, scope.names(call.inputs), strict=False))
     return outputs | inputs
@@ -226,6 +227,7 @@ def _passed_through(call: NodeTemplate, function: FunctionTemplate, name: str, s
     """An Identity for each output of the function that is one of its inputs, because a value has one name only."""
     formals = _formals(call, function, scope)
     found = []
+    # A call may leave out trailing outputs.
     for formal, output in zip(function.outputs, scope.names(call.outputs), strict=False):
         if formal in function.inputs and output:
             own = f"{name}/Identity:{formal}"

@@ -245,7 +245,7 @@ def _input_type(item: ValueInfoProto, default: NDArray[Any] | None) -> TensorTyp
 
 def _check_default(name: str, declared: TensorType, actual: TensorType) -> None:
     dims = declared.shape if declared.shape is not None else actual.dims
-    fits = len(dims) == actual.rank and all(not isinstance(d, int) or d == a for d, a in zip(dims, actual.dims, strict=False))
+    fits = len(dims) == actual.rank and all(not isinstance(d, int) or d == a for d, a in zip(dims, actual.dims, strict=True))
     if declared.dtype is not actual.dtype or not fits:
         raise FormatError(f"input '{printable(name)}' is declared as {declared}; its initializer is {actual}")
 

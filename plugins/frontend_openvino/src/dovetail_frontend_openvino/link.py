@@ -128,6 +128,7 @@ class _Linking:
         return self.values[source]
 
     def _define(self, layer: Layer, values: Iterable[Value]) -> None:
+        # A port without a value is refused where an edge starts from it.
         for port, value in zip(layer.outputs, values, strict=False):
             self.values[layer.id, port.id] = value
 
@@ -195,6 +196,7 @@ class _Linking:
         """The values of the output ports. The last node of the layer gets its name, graph outputs get theirs."""
         made = {name for node in self.emitter.nodes[start:] for name in node.outputs}
         renamed = {}
+        # A port without a value is refused where an edge starts from it.
         for port, name in zip(layer.outputs, outputs, strict=False):
             if (layer.id, port.id) in exits and name in made and name not in renamed:
                 renamed[name] = exits[layer.id, port.id]
@@ -204,7 +206,9 @@ class _Linking:
             name = self.emitter.node_names.unique(layer.name)
             self.emitter.nodes[-1] = dataclasses.replace(last, name=name, origins=(name,))
         return [
-            Value(renamed.get(name, name), port.dtype, port.shape) for port, name in zip(layer.outputs, outputs, strict=False)
+            # Likewise.
+            Value(renamed.get(name, name), port.dtype, port.shape)
+            for port, name in zip(layer.outputs, outputs, strict=False)
         ]
 
     def _rename(self, start: int, renamed: Mapping[str, str]) -> None:

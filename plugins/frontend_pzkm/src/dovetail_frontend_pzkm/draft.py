@@ -135,6 +135,8 @@ class Draft:
             self.require(count <= _MAX_PORTS, f"a {kind} would have {count} {what}; accepted: at most {_MAX_PORTS}")
         described = CATALOGUE[kind]
         ports = described.inputs or ([f"input{i}" for i in range(len(names))] if len(names) > 1 else ["input"])
+        self.require(len(names) <= len(ports), f"a {kind} would have {len(names)} inputs; accepted: {', '.join(ports)}")
+        # A layer may leave out trailing inputs.
         given = tuple(Connect(port, True, self.tensors.id_of(name)) for port, name in zip(ports, names, strict=False))
         made = tuple(Connect(described.output, True, self.tensors.id_of(name)) for name in outputs)
         stored = write_attributes(described, dict(attributes or {}))

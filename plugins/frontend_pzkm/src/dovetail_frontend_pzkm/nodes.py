@@ -288,7 +288,7 @@ def _resize(d: Draft) -> Layer:
     mode = op.coordinate_transformation_mode
     d.require(mode == "asymmetric", f"coordinate_transformation_mode is {mode!r}; accepted: 'asymmetric'")
     scales = d.constant(2) if d.has(2) and d.type(2).size else np.ones(0)
-    exact = [a * s == b for a, b, s in zip(x.dims, y.dims, scales, strict=False)]
+    exact = [a * s == b for a, b, s in zip(x.dims, y.dims, scales, strict=True)] if scales.size else []
     d.require(all(exact), f"scales {scales.tolist()} do not give whole sizes")
     nearest = op.mode == "nearest" and op.nearest_mode == "floor"
     d.require(

@@ -124,6 +124,7 @@ class OwnKernel(CLKernel):
     def _refuse_sizes(self, kernel: OpenCLKernel, node: TypedNode) -> Refusal | None:
         _, local = kernel.work_sizes(node.inputs, node.outputs)
         most, limits = self.caps.max_work_group_size, self.caps.max_work_item_sizes
+        # A local size has as many dimensions as the kernel; the device has a limit for each of three.
         if local and (math.prod(local) > most or any(n > m for n, m in zip(local, limits, strict=False))):
             accepted = f"{most} work items in a group, {limits} in its dimensions"
             return Refusal(Reason.CAPABILITY, f"the local size is {local}; the device takes at most {accepted}")

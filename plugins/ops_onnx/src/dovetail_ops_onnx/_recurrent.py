@@ -104,6 +104,7 @@ class Recurrent(Operator, ABC):
         state = (batch, d, hidden) if self.layout else (d, batch, hidden)
         rows = self.gates * hidden
         wanted = [(d, rows, X.dims[2]), (d, rows, hidden), (d, 2 * rows), (batch,), state, state, (d, 3 * hidden)]
+        # GRU and RNN have neither the initial cell state nor the peepholes.
         for port, given, dims in zip(self.inputs[1:], (W, R, B, lens, *rest), wanted, strict=False):
             if given is not None and given.dims != dims:
                 raise ShapeError(f"input {port.name!r} is {given}; accepted for X {X}: shape {list(dims)}")
@@ -174,5 +175,6 @@ def _activation(name: str, parameters: Sequence[Iterator[float]]) -> Activation:
     if name.lower() not in known:
         raise OperatorError(f"unknown activation {name!r}", hint=did_you_mean(name, _ACTIVATIONS))
     function, defaults = _ACTIVATIONS[known[name.lower()]]
+    # A function takes two parameters, one, or none.
     values = [next(given, default) for given, default in zip(parameters, defaults, strict=False)]
     return lambda x: np.asarray(function(x, *values)).astype(x.dtype, copy=False)

@@ -90,7 +90,7 @@ def _widths(rank: int, pads: Sequence[int], axes: Sequence[int] | None) -> _Widt
     if len(pads) != 2 * len(chosen):
         raise ShapeError(f"pads is {list(pads)}; accepted: {2 * len(chosen)} numbers, all begins before all ends")
     widths = [(0, 0)] * rank
-    for axis, before, after in zip(chosen, pads, pads[len(chosen) :], strict=False):
+    for axis, before, after in zip(chosen, pads[: len(chosen)], pads[len(chosen) :], strict=True):
         widths[axis] = (before, after)
     return widths
 

@@ -35,6 +35,7 @@ class StepsKernel(NumpyKernel):
         op = node.op
         assert isinstance(op, GRU | LSTM)
         names = op.activations or op.defaults
+        # Names beyond those that the directions need mean nothing.
         if any(name.lower() != wanted.lower() for name, wanted in zip(names, op.defaults * op.directions, strict=False)):
             return Refusal(Reason.ATTRIBUTE, f"activations {', '.join(names)}; accepted: {', '.join(op.defaults)}")
         if op.clip is not None or getattr(op, "input_forget", False):

@@ -60,6 +60,7 @@ class Gru(StepsKernel):
         middle = (*sigmoid(both), *reset)
 
         def run() -> None:
+            # `repeat` has no end.
             for x, of_new, y in zip(xs[:, :, :two], xs[:, :, two:], repeat(h) if ys is None else ys, strict=False):
                 first()
                 np.add(both, x, both)

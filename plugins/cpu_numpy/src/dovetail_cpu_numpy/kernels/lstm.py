@@ -41,6 +41,7 @@ class Lstm(StepsKernel):
         )
 
         def run() -> None:
+            # `repeat` has no end.
             for x, y in zip(xs, repeat(h) if ys is None else ys, strict=False):
                 np.matmul(h, R, gates)
                 np.add(gates, x, gates)

@@ -29,7 +29,7 @@ class Padding(StridedCopy):
         chosen = range(src.ndim) if axes is None else [int(a) % src.ndim for a in value_of(axes.value)]
         into: list[Any] = [slice(None)] * src.ndim
         out = [*into]
-        for axis, before, after in zip(chosen, pads, pads[len(chosen) :], strict=False):
+        for axis, before, after in zip(chosen, pads[: len(chosen)], pads[len(chosen) :], strict=True):
             out[axis] = slice(max(-before, 0), src.shape[axis] - max(-after, 0))
             into[axis] = slice(max(before, 0), dst.shape[axis] - max(after, 0))
         fill = np.zeros((), src.dtype) if value is None else value_of(value.value).reshape(())

@@ -135,7 +135,10 @@ def _symmetric(call: Call) -> str:
     """Reflection that repeats the border, which ONNX lacks: each axis is gathered by index."""
     value = call.name(0)
     begins, ends = call.integers(1, "pads_begin"), call.integers(2, "pads_end")
-    for axis, pads in enumerate(zip(begins, ends, strict=False)):
+    if not len(begins) == len(ends) == call.rank(0):
+        found = f"pads_begin has {len(begins)} numbers, pads_end {len(ends)}"
+        raise FormatError(f"{found}, the input {call.rank(0)} axes", hint="accepted: one number for each axis")
+    for axis, pads in enumerate(zip(begins, ends, strict=True)):
         size = call.size(0, axis)
         if not all(0 <= pad <= size for pad in pads) or size > 2**20:
             raise FormatError(f"pads {pads} of axis {axis} with {size} elements", hint="accepted: 0 to the size of the axis")

@@ -131,6 +131,7 @@ def _strided_slice(s: Scope) -> None:
         )
     drop = [i for i in range(len(begin)) if s.attributes["shrinkAxisMask"] >> i & 1]
     cuts = [_cut(s, i, x.shape[i]) if i not in drop else _one(begin[i], x.shape[i]) for i in range(len(begin))]
+    # Axes after the last cut stay whole.
     shape = [len(range(*cut.indices(d))) for cut, d in zip(cuts, x.shape, strict=False)] + list(x.shape[len(cuts) :])
     inputs = (x, *_slice_inputs(s, cuts, x.shape))
     kept = [d for i, d in enumerate(shape) if i not in drop]
@@ -155,6 +156,7 @@ def _one(begin: int, size: int) -> slice:
 
 def _slice_inputs(s: Scope, cuts: list[slice], shape: tuple[int, ...]) -> list[Value]:
     """ONNX's starts, ends, axes and steps. An end before the first element is a large negative number."""
+    # Axes after the last cut stay whole.
     found = [cut.indices(size) for cut, size in zip(cuts, shape, strict=False)]
     ends = [end if end >= 0 else -(2**31) for _, end, _ in found]
     columns = {

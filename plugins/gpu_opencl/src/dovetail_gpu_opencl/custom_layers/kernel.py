@@ -98,6 +98,7 @@ class CustomLayerKernel(CLKernel):
             return None
         _, local = bound.work_sizes()
         most, limits = self.caps.max_work_group_size, self.caps.max_work_item_sizes
+        # A local size has as many dimensions as the kernel; the device has a limit for each of three.
         if local and (math.prod(local) > most or any(n > m for n, m in zip(local, limits, strict=False))):
             accepted = f"{most} work items in a group, {limits} in its dimensions"
             return Refusal(

@@ -107,6 +107,7 @@ class NormalizeChannels(NormalizeLines):
 
 def _broadcast(parameters: Sequence[TensorType | None], size: int, result: TensorType) -> dict[str, object]:
     found: dict[str, object] = {}
+    # Scale is always there, B may be left out.
     for name, given in zip(("SCALE_AT", "BIAS_AT"), (t for t in parameters if t is not None), strict=False):
         access = access_to(given, result)
         assert access is not None  # the operator has checked it

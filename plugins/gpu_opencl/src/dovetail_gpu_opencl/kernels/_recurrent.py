@@ -60,6 +60,7 @@ class Recurrence(CLKernel):
             "CLIP": False if op.clip is None else literal(op.clip, acc),
             "BEFORE_RESET": isinstance(op, GRU) and op.linear_before_reset,
             "INPUT_FORGET": isinstance(op, LSTM) and op.input_forget,
+            # RNN has one activation, GRU two, LSTM three.
             **{f"{name}(x)": f"({text})" for name, text in zip("FGH", activations, strict=False)},
         }
         source = assemble("recurrent.cl", defines)
@@ -93,6 +94,7 @@ def _activations(op: GRU | LSTM | RNN, acc: str) -> list[str]:
     found = []
     for name in names[: len(op.defaults) * op.directions]:
         text, defaults = _ACTIVATIONS[name.lower()]
+        # A function takes two parameters, one, or none.
         values = [next(given, default) for given, default in zip(parameters, defaults, strict=False)]
         found.append(text.format(*(literal(value, acc) for value in values)))
     return found

@@ -25,6 +25,7 @@ class AttentionKernel(CLKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         op = operator(node)
+        # Trailing inputs may be left out.
         for name, given in list(zip(_PORTS, node.inputs[3:], strict=False))[1:]:
             if given is not None:
                 return Refusal(Reason.ATTRIBUTE, f"the input {name}")

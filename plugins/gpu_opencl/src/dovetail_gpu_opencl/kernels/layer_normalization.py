@@ -24,6 +24,7 @@ class NormalizeRows(CLKernel):
         if len(node.outputs) > 1:
             return Refusal(Reason.ATTRIBUTE, "the outputs Mean and InvStdDev")
         size = _rows(node).size
+        # B may be left out.
         for name, given in zip(("Scale", "B"), node.inputs[1:], strict=False):
             if given is not None and given.size != size:
                 return Refusal(Reason.SHAPE, f"{name} is {given}; accepted: {size} elements, one for each of a row")

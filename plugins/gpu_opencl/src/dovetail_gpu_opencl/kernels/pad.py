@@ -71,7 +71,7 @@ def _begins(node: TypedNode) -> list[int]:
     named = node.inputs[3] if len(node.inputs) > 3 else None
     axes = range(rank) if named is None or named.value is None else named.value.reshape(-1).tolist()
     begins = [0] * rank
-    for axis, begin in zip(axes, _pads(node), strict=False):
+    for axis, begin in zip(axes, _pads(node)[: len(axes)], strict=True):
         begins[axis % rank] = begin
     return begins
 

@@ -70,7 +70,7 @@ def _greatest(
     zeros = fill == 0 and not any(own) and before is not None and type(before.op) is Relu and not before.post_ops
     inside = graph.types[pad.inputs[0]].dims[2:]
     # A window starts at or after -pad, so it reaches the input when it is longer than the pad; the same from the other end.
-    longest = zip(inside, op.kernel_shape, pads, pads[len(inside) :], strict=False)
+    longest = zip(inside, op.kernel_shape, pads[: len(inside)], pads[len(inside) :], strict=True)
     reaches = set(op.dilations or (1,)) == {1} and all(size and kernel > max(ends) for size, kernel, *ends in longest)
     if not reaches or not (fill == -np.inf or zeros):
         return None
