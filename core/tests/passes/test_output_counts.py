@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dovetail.evaluate.reference import run_reference
-from dovetail.op import FLOATS, Operator
 
 import dovetail
 from dovetail.errors import OperatorError
+from dovetail.evaluate.reference import run_reference
 from dovetail.graph.types import TensorType
+from dovetail.op import FLOATS, Operator
 
 
 class Halves(Operator):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from dovetail.device import Binary, Reason, TypedNode
 
 KINDS = pytest.mark.parametrize("kind", ["CPU", "GPU"])

@@ -3,8 +3,10 @@
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from dovetail.errors import UsageError
@@ -16,7 +18,7 @@ from dovetail.planning.report import PlanReport
 from dovetail.runtime.infer_request import InferRequest, Results
 from dovetail.runtime.inputs import InputReader
 
-__all__ = ["CompiledModel", "Shapes"]
+__all__ = ["CompiledModel", "Preparation", "Shapes", "finish_elsewhere"]
 
 log = logging.getLogger("dovetail")
 
@@ -24,33 +26,65 @@ Shapes = tuple[tuple[int, ...] | None, ...]
 """One shape for each input, in order; None for a sequence or an optional."""
 
 
+_worker = threading.local()
+"""`here` is true in the threads that run inferences in the background, and so in their callbacks."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """A model with the device chosen: the name of that, what makes plans for it, and how many of them are kept."""
+
+    device: str
+    make_plan: Callable[[Shapes], Plan]
+    plan_cache: int
+
+
 class CompiledModel:
     """A model ready to run, shared freely between threads. Made by `Core.compile_model`.
 
-    Calling it runs the model with a request of the calling thread: `compiled({"x": array})`.
+    Calling it runs the model with a request of the calling thread: `compiled({"x": array})`. It pickles as its specification, a
+    function that gives the preparation and its arguments, the model first: the other process opens its own device and compiles
+    on first use.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        device: str,
-        make_plan: Callable[[Shapes], Plan],
-        plan_cache: int,
-        specification: tuple[Any, ...],
-    ) -> None:
+    def __init__(self, model: Model, preparation: Preparation | None, specification: tuple[Any, ...]) -> None:
         self.model = model
-        self.device = device
         self.reader = InputReader(model)
-        self._plans: PlanCache[Shapes, Plan] = PlanCache(lambda shapes: self._planned(make_plan, shapes), plan_cache)
+        self._preparation = preparation
+        self._preparing = threading.Lock()
+        self._cache: PlanCache[Shapes, Plan] | None = None
         self._specification = specification
         self._lock = threading.Lock()
+        self._freeing = threading.Lock()
         self._local = threading.local()
+        self._requests: weakref.WeakSet[InferRequest] = weakref.WeakSet()
         self._pool: ThreadPoolExecutor | None = None
         self._home = 0
         self._closed = False
         static = self.reader.static_shapes
-        if static is not None:
+        if static is not None and preparation is not None:
             self.plan(static)
+
+    @property
+    def device(self) -> str:
+        """The name of the device. In an unpickled model the first use chooses it."""
+        return self._prepared().device
+
+    def _prepared(self) -> Preparation:
+        with self._preparing:
+            if self._preparation is None:
+                prepare, *arguments = self._specification
+                self._preparation = prepare(*arguments)
+            return self._preparation
+
+    @property
+    def _plans(self) -> PlanCache[Shapes, Plan]:
+        if self._cache is None:
+            prepared = self._prepared()
+            with self._preparing:
+                if self._cache is None:
+                    self._cache = PlanCache(lambda shapes: self._planned(prepared.make_plan, shapes), prepared.plan_cache)
+        return self._cache
 
     @property
     def inputs(self) -> Mapping[str, TensorType]:
@@ -60,7 +94,7 @@ class CompiledModel:
     @property
     def outputs(self) -> Mapping[str, TensorType | None]:
         """Output name -> type: of the latest plan, else as the model declares it, else None."""
-        latest = self._plans.latest
+        latest = None if self._cache is None else self._cache.latest
         while latest is not None and latest.tail is not None:
             latest = latest.following
         if latest is not None:
@@ -69,8 +103,11 @@ class CompiledModel:
 
     def plan(self, shapes: Shapes) -> Plan:
         """The plan for these input shapes, made now if there is none. The least recently used one goes when they are too many."""
-        with self._lock:
-            self._check_open()
+        self.check_open()
+        return self._plans.get(shapes)
+
+    def plan_of_run(self, shapes: Shapes) -> Plan:
+        """As `plan`, for a run that began before `close`, which waits for its end."""
         return self._plans.get(shapes)
 
     def _planned(self, make_plan: Callable[[Shapes], Plan], shapes: Shapes) -> Plan:
@@ -99,8 +136,11 @@ class CompiledModel:
 
     def create_infer_request(self) -> InferRequest:
         """A new request with buffers of its own. Raises `UsageError` after `close`."""
-        self._check_open()
-        return InferRequest(self)
+        with self._lock:
+            self.check_open()
+            request = InferRequest(self)
+            self._requests.add(request)
+        return request
 
     def __call__(self, inputs: Any = None) -> Results:
         """Run once. `inputs` is a mapping by name, a sequence in order, or a single array; see `InferRequest.infer`."""
@@ -113,24 +153,45 @@ class CompiledModel:
     def submit(self, work: Callable[[], Any]) -> Any:
         """Run `work` on this model's worker threads; returns its future."""
         with self._lock:
-            self._check_open()
+            self.check_open()
             if self._pool is None or self._home != os.getpid():
                 # A forked process has none of its parent's threads.
-                self._pool, self._home = ThreadPoolExecutor(thread_name_prefix="dovetail"), os.getpid()
+                pool = ThreadPoolExecutor(thread_name_prefix="dovetail", initializer=_enter_worker)
+                self._pool, self._home = pool, os.getpid()
             return self._pool.submit(work)
 
     def close(self) -> None:
-        """Free plans and threads after the work in progress. Any later use raises `UsageError`."""
+        """Refuse new runs, wait for those that have been started, and free plans, threads and the buffers of all requests.
+
+        Any later use of the model or of its requests raises `UsageError`. May be called more than once and from any thread:
+        each call returns when all is freed. In a callback it returns at once, and another thread waits and frees.
+        """
+        self.mark_closed()
+        finish_elsewhere(self._free)
+
+    def mark_closed(self) -> None:
+        """Refuse runs that start from now on, and free nothing yet."""
         with self._lock:
             self._closed = True
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown()
-        self._local = threading.local()
-        for plan in self._plans.clear():
-            plan.close()
+            requests = list(self._requests)
+        for request in requests:
+            request.mark_closed()
 
-    def _check_open(self) -> None:
+    def _free(self) -> None:
+        with self._freeing:
+            with self._lock:
+                pool, self._pool, requests = self._pool, None, list(self._requests)
+                mine = self._home in (0, os.getpid())
+            if pool is not None and mine:
+                pool.shutdown()
+            for request in requests:
+                request.close_after_run()
+            self._local = threading.local()
+            for plan in [] if self._cache is None else self._cache.clear():
+                plan.close()
+
+    def check_open(self) -> None:
+        """Raise `UsageError` after `close`."""
         if self._closed:
             raise UsageError(f"{self.model.source}: the compiled model was closed", hint="compile it again")
 
@@ -141,11 +202,13 @@ class CompiledModel:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A handle travels as what it was made from; the new process compiles for its own device.
-        return self._specification
+        # A handle travels as what it was made from; the new process compiles for its own device, when it first runs: a pool
+        # whose workers cannot unpickle a task waits for them for ever.
+        return _unpickled, self._specification
 
     def __repr__(self) -> str:
-        return f"<CompiledModel {self.model.source} on {self.device}>"
+        prepared = self._preparation
+        return f"<CompiledModel {self.model.source} {'not compiled yet' if prepared is None else f'on {prepared.device}'}>"
 
 
 def _full_report(plan: Plan) -> PlanReport:
@@ -153,3 +216,19 @@ def _full_report(plan: Plan) -> PlanReport:
     while later is not None:
         report, later = report.followed_by(later.report), later.following
     return report
+
+
+def finish_elsewhere(work: Callable[[], None]) -> None:
+    """Do `work`, which may wait for runs to end; in a callback of a run, which would wait for itself, in a thread of its own."""
+    if getattr(_worker, "here", False):
+        threading.Thread(target=work, name="dovetail-close").start()
+    else:
+        work()
+
+
+def _enter_worker() -> None:
+    _worker.here = True
+
+
+def _unpickled(*specification: Any) -> CompiledModel:
+    return CompiledModel(specification[1], None, specification)

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
@@ -27,7 +28,7 @@ from dovetail.planning.plan import Plan, Target
 from dovetail.planning.planner import Planner, Prepared
 from dovetail.planning.support import NodeSupport, ask
 from dovetail.plugins import PluginManager
-from dovetail.runtime.compiled_model import CompiledModel, Shapes
+from dovetail.runtime.compiled_model import CompiledModel, Preparation, Shapes, finish_elsewhere
 from dovetail.runtime.extensions import operators_in
 
 __all__ = ["Core"]
@@ -62,6 +63,7 @@ class Core:
         self._settings = {"plugins": plugins, "prefer": prefer, "config": config}
         self._properties = {name: dict(properties) for name, properties in self.plugins.config.devices.items()}
         self._opened: dict[tuple[str, int], tuple[DeviceInfo, Device]] = {}
+        self._compiled: weakref.WeakSet[CompiledModel] = weakref.WeakSet()
         self._lock = threading.RLock()
 
     # --- devices ---------------------------------------------------------------------------------------------------
@@ -201,20 +203,27 @@ class Core:
         if not isinstance(model, Model):
             model = self.read_model(model)
         given = _mapping(properties)
+        prepared = self.prepare(model, device, given)
+        compiled = CompiledModel(model, prepared, (_prepare, model, device, given, self._settings))
+        with self._lock:
+            self._compiled.add(compiled)
+        return compiled
+
+    def prepare(self, model: Model, device: str, given: Properties) -> Preparation:
+        """As `compile_model`, as far as opening the device and checking the properties."""
         names = self._resolve(device, CompileOptions.read(given).device)
         options = CompileOptions.read({**self._set_for(names[0]), **given})
         targets = self._targets(names, options.device, options.FALLBACK)
         name = targets[0].name if ":" not in device else device
-
         planner = self._planner(targets, options)
-        prepared = Prepared(planner, model.graph)
+        graph = Prepared(planner, model.graph)
 
         def plan(shapes: Shapes) -> Plan:
-            made = planner.plan(_specialised(prepared.graph, shapes), prepared.reports)
+            made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
             _log_fallbacks(model, made, targets[0].name)
             return made
 
-        return CompiledModel(model, name, plan, options.PLAN_CACHE, (_recompile, (model, device, given, self._settings)))
+        return Preparation(name, plan, options.PLAN_CACHE)
 
     def prescribed_by(self, device: str, domain: str, op_type: str, properties: Properties | None = None) -> str:
         """The (first) device, when under these properties it has a kernel of the user's for operators of this name; else `""`."""
@@ -315,11 +324,25 @@ class Core:
         raise UnknownOption(f"no {'' if word == 'AUTO' else word + ' '}device has all of these properties: {told}")
 
     def close(self) -> None:
-        """Close every device that was opened. Compiled models must not be used afterwards."""
+        """Close the compiled models, as `CompiledModel.close` does, then every device that was opened.
+
+        What was compiled raises `UsageError` afterwards. In a callback of a run it returns at once, and another thread closes
+        the devices when the runs have ended.
+        """
         with self._lock:
             opened, self._opened = list(self._opened.values()), {}
-        for _, device in opened:
-            device.close()
+            compiled = list(self._compiled)
+            self._compiled.clear()
+        for model in compiled:
+            model.mark_closed()
+
+        def free() -> None:
+            for model in compiled:
+                model.close()
+            for _, device in opened:
+                device.close()
+
+        finish_elsewhere(free)
 
     def __enter__(self) -> "Core":
         return self
@@ -370,5 +393,5 @@ def _require_file(path: Path) -> None:
         pass
 
 
-def _recompile(model: Model, device: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> CompiledModel:
-    return Core(**settings).compile_model(model, device, options)
+def _prepare(model: Model, device: str, properties: Properties, settings: Mapping[str, Any]) -> Preparation:
+    return Core(**settings).prepare(model, device, properties)

@@ -1,9 +1,10 @@
 """One inference at a time: blocking, in the background, or awaited."""
 
+import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from typing import Any, Protocol, SupportsIndex
+from typing import Any, NoReturn, Protocol, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,10 @@ from dovetail.runtime.inputs import InputReader
 from dovetail.runtime.plan_request import PlanRequest
 
 __all__ = ["InferRequest", "Results"]
+
+
+_RUNNING = "the request is running"
+_RUNNING_HINT = "wait() for it, or create a request for each thread"
 
 
 class Results(Mapping[Any, NDArray[Any]]):
@@ -88,6 +93,7 @@ class InferRequest:
         self._calling = 0
         self._results: Results | None = None
         self._closed = False
+        self._home = os.getpid()
 
     def infer(self, inputs: Any = None, *, share_outputs: bool = False) -> Results:
         """Run and wait. Returns the outputs, by name and by position.
@@ -96,11 +102,13 @@ class InferRequest:
         lie in the request's own memory, which the next run overwrites. Raises `InputError`, or `UsageError` when the
         request is running or closed.
         """
-        self._acquire()
-        try:
+        if self._closed or self._busy.locked():
+            self._refuse()
+        # `with`, because an interrupt between acquire() and try would keep the lock for ever.
+        with self._busy:
+            if self._closed:
+                self._refuse()
             return self._run(self._compiled.reader.read(inputs), share_outputs)
-        finally:
-            self._busy.release()
 
     def start_async(self, inputs: Any = None, userdata: Any = None) -> None:
         """Start a run in the background and return. Inputs are checked, and copied, before this returns.
@@ -111,6 +119,8 @@ class InferRequest:
         try:
             arrays = [owned(a) for a in self._compiled.reader.read(inputs)]
             self._userdata = userdata
+            if self._closed:
+                self._refuse()
             self._future = self._compiled.submit(lambda: self._run_async(arrays))
         except BaseException:
             self._busy.release()
@@ -169,21 +179,41 @@ class InferRequest:
 
     def close(self) -> None:
         """Free the request's buffers. Raises `UsageError` while it runs."""
-        self._acquire(allow_closed=True)
+        if not self._busy.acquire(blocking=False):
+            raise UsageError(_RUNNING, hint=_RUNNING_HINT)
         try:
             self._closed = True
-            if self._bound is not None:
-                self._bound.close()
-            self._bound = self._shapes = None
+            self._free()
         finally:
             self._busy.release()
 
-    def _acquire(self, allow_closed: bool = False) -> None:
-        if not self._busy.acquire(blocking=False):
-            raise UsageError("the request is running", hint="wait() for it, or create a request for each thread")
-        if self._closed and not allow_closed:
-            self._busy.release()
-            raise UsageError("the request was closed")
+    def mark_closed(self) -> None:
+        """Refuse runs that start from now on; for `CompiledModel.close`."""
+        self._closed = True
+
+    def close_after_run(self) -> None:
+        """Wait for the run in progress, and free the buffers; for `CompiledModel.close`."""
+        # A run of the process from which this one was forked never ends here.
+        if self._busy.acquire(blocking=self._home == os.getpid()):
+            try:
+                self._free()
+            finally:
+                self._busy.release()
+
+    def _free(self) -> None:
+        if self._bound is not None:
+            self._bound.close()
+        self._bound = self._shapes = None
+
+    def _acquire(self) -> None:
+        if self._closed or not self._busy.acquire(blocking=False):
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        self._compiled.check_open()
+        if self._closed:
+            raise UsageError("the request was closed", hint="create another one: compiled.create_infer_request()")
+        raise UsageError(_RUNNING, hint=_RUNNING_HINT)
 
     def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
         shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
@@ -195,7 +225,7 @@ class InferRequest:
         return self._results
 
     def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
-        bound = PlanRequest(self._compiled.plan(shapes))
+        bound = PlanRequest(self._compiled.plan_of_run(shapes))
         if self._bound is not None:
             self._bound.close()
         self._bound, self._shapes = bound, shapes

@@ -11,6 +11,7 @@ import pyopencl as cl
 from numpy.typing import NDArray
 
 from dovetail.device import DType, Executable, ExecutableRequest, Graph, MemoryPlan, NodeReport
+from dovetail.errors import UsageError
 from dovetail_gpu_opencl.buffers import Buffers, GuardedBuffers
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.failures import translated
@@ -64,10 +65,13 @@ class CLExecutable(Executable):
         self.buffers = self.new_buffers()
         self._constants: dict[int, Any] = {}
         self._arrays: list[NDArray[Any]] = []
+        self._closed = False
         self._upload()
 
     def create_request(self) -> ExecutableRequest:
         """A new request with queues, buffers and kernel objects of its own."""
+        if self._closed:
+            raise UsageError("this executable was closed", hint="compile the graph again")
         if self._options.DEBUG_BUFFERS:
             return DebugRequest(self)
         return InOrderRequest(self) if self._options.QUEUE == "IN_ORDER" else EventRequest(self)
@@ -79,10 +83,9 @@ class CLExecutable(Executable):
         return write_program(self, node, inputs, folder)
 
     def close(self) -> None:
-        """Drop the constants; the driver frees them when the last request is gone."""
+        """Drop the constants; they are freed when the last request is gone, whose kernels read them."""
         self.buffers = self.new_buffers()
-        self._constants.clear()
-        self._arrays.clear()
+        self._constants, self._arrays, self._closed = {}, [], True
 
     # --- for requests ----------------------------------------------------------------------------------------------
 
@@ -98,6 +101,10 @@ class CLExecutable(Executable):
     def constant(self, array: NDArray[Any]) -> Any:
         """The buffer of an uploaded array."""
         return self._constants[id(array)]
+
+    def constants(self) -> Mapping[int, Any]:
+        """All uploaded arrays. OpenCL keeps no buffer alive because a kernel has it as an argument: requests hold these."""
+        return self._constants
 
     def new_buffers(self) -> Buffers:
         """What buffers are made from: guarded ones when they are debugged."""

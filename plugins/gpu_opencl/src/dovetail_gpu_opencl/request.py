@@ -31,6 +31,7 @@ class CLRequest(ExecutableRequest):
         with translated("creating a command queue"):
             self._queue = self._make_queue()
         self._memory = executable.new_buffers()
+        self._constants = executable.constants()
         self._buffers = executable.allocate(self._memory)
         self._faults = np.zeros(max(1, len(executable.faults)), np.int32)
         self._fault_buffer: Any = self._memory.holding(self._faults, "fault flags", written=True)
@@ -51,6 +52,7 @@ class CLRequest(ExecutableRequest):
         self._downloads = ()
         self._uploads = ()
         self._buffers = {}
+        self._constants = {}
         self._fault_buffer = self._counter_buffer = None
         self._memory = self._executable.new_buffers()
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.op import Graph, Operator, OperatorError, RunGraph
-
 from dovetail_ops_onnx._control import check_outputs
 from dovetail_ops_onnx._types import BOOL, Array
 

@@ -1,0 +1,126 @@
+"""Models on OPENCL that are closed, while others run them or before they run; what is tried in another process has a limit."""
+
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.device import DeviceInfo
+from dovetail.errors import UsageError
+from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_ops_onnx.relu import Relu
+
+LIMIT = 120
+"""Seconds after which a process or thread counts as hanging."""
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+_MODEL = """
+import threading
+import numpy as np
+import dovetail
+from dovetail.errors import UsageError
+from dovetail_ops_onnx.mat_mul import MatMul
+
+w = np.arange(3 * 200, dtype=np.float32).reshape(3, 200)
+g = dovetail.GraphBuilder()
+x = g.input("x", "float32", [2, 3])
+model = g.model([g.node(MatMul(), x, g.constant(w), outputs=["y"])])
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+core = dovetail.Core(config=False)
+compiled = core.compile_model(model, {device!r})
+np.testing.assert_allclose(compiled(X)[0], X @ w)
+"""
+
+
+def in_a_process(device: str, text: str) -> str:
+    """What a program prints after these lines; it must end by itself, without an error."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MODEL.format(device=device) + text], capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    return done.stdout
+
+
+def test_infer_after_close(info: DeviceInfo) -> None:
+    """It was a segmentation fault: the kernels' arguments are constants that close() frees."""
+    text = """
+request = compiled.create_infer_request()
+request.infer(X)
+compiled.close()
+for run in (lambda: compiled(X), lambda: request.infer(X), lambda: request.start_async(X)):
+    try:
+        run()
+    except UsageError as error:
+        print(error.message)
+"""
+    assert in_a_process(info.name, text).count("the compiled model was closed") == 3
+
+
+@pytest.mark.parametrize("close", ["compiled.close", "core.close"])
+def test_close_while_threads_infer(info: DeviceInfo, close: str) -> None:
+    text = f"""
+ended, begun = [], threading.Barrier(5)
+def work():
+    compiled(X)
+    begun.wait()
+    while True:
+        try:
+            found = compiled(X)[0]
+        except UsageError as error:
+            ended.append(error.message)
+            return
+        np.testing.assert_allclose(found, X @ w)
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+begun.wait()
+{close}()
+for thread in threads:
+    thread.join()
+print(ended)
+"""
+    assert in_a_process(info.name, text).count("the compiled model was closed") == 4
+
+
+def test_a_request_outlives_the_executable(device: OpenCLDevice, bench: Any) -> None:
+    """As its docstring says: constants go with the last request. A new request is refused."""
+    w = np.arange(15, dtype=np.float32).reshape(3, 5)
+    graph, _ = bench.single(bench.op("MatMul"), [X, w], constants=(1,))
+    executable = device.compile(graph, {})
+    request = executable.create_request()
+    executable.close()
+    others = [device.compile(graph, {}).create_request().run([X]) for _ in range(20)]
+    assert len(others) == 20
+    np.testing.assert_allclose(request.run([X])[0], X @ w)
+    with pytest.raises(UsageError, match="this executable was closed"):
+        executable.create_request()
+    request.close()
+
+
+def test_close_in_a_callback(info: DeviceInfo) -> None:
+    core = dovetail.Core(config=False)
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", [2, 3])
+    compiled = core.compile_model(g.model([g.node(Relu(), x, outputs=["y"])]), info.name)
+    queue, done = dovetail.AsyncInferQueue(compiled, 8), threading.Event()
+
+    def callback(request: dovetail.InferRequest, index: int) -> None:
+        if index == 20:
+            compiled.close()
+            done.set()
+
+    queue.set_callback(callback)
+
+    def start_all() -> None:
+        for index in range(100_000):
+            queue.start_async(X, index)
+
+    with pytest.raises(UsageError, match="the compiled model was closed"):
+        start_all()
+    queue.wait_all()
+    assert done.is_set()
+    compiled.close()
