@@ -1,8 +1,10 @@
 """Models on OPENCL that are closed, while others run them or before they run; what is tried in another process has a limit."""
 
+import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,3 +126,66 @@ def test_close_in_a_callback(info: DeviceInfo) -> None:
     queue.wait_all()
     assert done.is_set()
     compiled.close()
+
+
+def test_daemon_threads_at_the_end(info: DeviceInfo) -> None:
+    """They aborted the process: a driver call that returns while the interpreter ends must not find it gone."""
+    text = """
+import time
+def work():
+    while True:
+        try:
+            compiled(X)
+        except dovetail.DovetailError as error:
+            print(error.message)
+            return
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.3)
+"""
+    assert in_a_process(info.name, text).splitlines() in ([], *(["the process is ending"] * n for n in (1, 2, 3)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_model_in_other_processes(info: DeviceInfo, method: str, tmp_path: Path) -> None:
+    """Handed to a pool: spawned processes compile when they run; forked ones refuse to run, and nobody waits for ever."""
+    program = tmp_path / "pool.py"
+    program.write_text(
+        f"""
+import multiprocessing, pickle, sys
+import numpy as np
+import dovetail
+from dovetail_ops_onnx.relu import Relu
+
+def work(compiled):
+    return repr(compiled), compiled(np.array([-1, 2, 3], np.float32))[0].tolist(), repr(compiled)
+
+if __name__ == "__main__":
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", [3])
+    compiled = dovetail.Core(config=False).compile_model(g.model([g.node(Relu(), x)]), {info.name!r})
+    compiled(np.ones(3, np.float32))
+    with multiprocessing.get_context({method!r}).Pool(2) as pool:
+        try:
+            for first, found, last in pool.map_async(work, [compiled, compiled]).get(90):
+                print("not compiled yet" in first, found, {info.name!r} in last)
+        except dovetail.DovetailError as error:
+            print(error)
+    if {method!r} == "fork":
+        context = multiprocessing.get_context("fork")
+        child = context.Process(target=work, args=(compiled,))  # inherited, not pickled
+        child.start()
+        child.join(60)
+        print("exit code", child.exitcode)
+"""
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 0, done.stderr
+    if method == "spawn":
+        assert done.stdout.splitlines() == ["True [0.0, 2.0, 3.0] True"] * 2
+    else:
+        assert "OpenCL was used before this process was forked" in done.stdout
+        assert "start processes by spawn or forkserver" in done.stdout
+        assert "exit code 1" in done.stdout
+        assert "OpenCL was used before this process was forked" in done.stderr

@@ -30,7 +30,6 @@ from dovetail.device import (
     plan_regions,
 )
 from dovetail.errors import CompileError, UsageError
-from dovetail_gpu_opencl import fork
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.custom_layers import CustomLayerKernel, load
 from dovetail_gpu_opencl.discovery import find_device
@@ -41,6 +40,7 @@ from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._tiles import Tuned
 from dovetail_gpu_opencl.launch import Launch, Scratch
+from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.matrix_units import allowed
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.own_kernel import OwnKernel
@@ -99,8 +99,14 @@ class OpenCLDevice(Device):
         return self._chosen(node).kernel.configurations(node)
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> CLExecutable:
-        """Compile a graph in schedule order. Raises `CompileError` naming the node, `DeviceError` in a forked process."""
-        fork.check()
+        """Compile a graph in schedule order.
+
+        Raises `CompileError` and `OutOfMemory` naming the node, `DeviceError` in a forked process and at the process's end.
+        """
+        with IN_USE, translated(f"compiling for {self.info.name}"):
+            return self._compiled(graph, options)
+
+    def _compiled(self, graph: Graph, options: Mapping[str, Any]) -> CLExecutable:
         chosen_options = Options.read({**self._options, **options})
         if chosen_options.QUEUE == "OUT_OF_ORDER" and not self.caps.out_of_order:
             raise DeviceError(f"{self.info.name} has no out-of-order queues", hint="leave out the option QUEUE")
@@ -115,13 +121,17 @@ class OpenCLDevice(Device):
         if chosen_options.TUNE:
             self._tune((chosen[name].kernel, node) for name, node in typed.items())
         stubs = {name for name, n in typed.items() if {n.op.op_type, n.op.key} & {*chosen_options.STUB}}
-        wanted = {name: () if name in stubs else chosen[name].kernel.launches(n) for name, n in typed.items()}
+        wanted = {name: () if name in stubs else self._launches(chosen[name].kernel, n) for name, n in typed.items()}
         launches = {name: [self._exact(x, typed[name]) for x in found if not x.is_empty] for name, found in wanted.items()}
         memory = plan_graph(graph, lambda n: _in_place(chosen, typed, n), lambda n: _scratch(launches[n.name]), plan=plan_regions)
         commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in launches[name]]
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
         reports = [dataclasses.replace(r, kernel="stub", from_operator=False) if r.name in stubs else r for r in reports]
         return CLExecutable(self._context, self._device, self.caps, graph, commands, reports, memory, chosen_options)
+
+    def _launches(self, kernel: CLKernel, node: TypedNode) -> tuple[Launch, ...]:
+        with translated(f"{self.info.name}, node {node.node}: preparing the kernel {kernel.name!r}"):
+            return kernel.launches(node)
 
     def _tune(self, nodes: Iterable[tuple[CLKernel, TypedNode]]) -> None:
         with translated(f"tuning {self.info.name}"):

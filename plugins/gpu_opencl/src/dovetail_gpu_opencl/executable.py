@@ -17,6 +17,7 @@ from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.hazards import Schedule, Span, Step, dependencies, in_lanes
 from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write
+from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.reorder import laid_out
 from dovetail_gpu_opencl.request import DebugRequest, EventRequest, InOrderRequest
@@ -66,15 +67,16 @@ class CLExecutable(Executable):
         self._constants: dict[int, Any] = {}
         self._arrays: list[NDArray[Any]] = []
         self._closed = False
-        self._upload()
+        with translated("uploading constants"):
+            self._upload()
 
     def create_request(self) -> ExecutableRequest:
         """A new request with queues, buffers and kernel objects of its own."""
         if self._closed:
             raise UsageError("this executable was closed", hint="compile the graph again")
-        if self._options.DEBUG_BUFFERS:
-            return DebugRequest(self)
-        return InOrderRequest(self) if self._options.QUEUE == "IN_ORDER" else EventRequest(self)
+        kind = EventRequest if self._options.QUEUE != "IN_ORDER" else InOrderRequest
+        with IN_USE, translated("creating a request"):
+            return DebugRequest(self) if self._options.DEBUG_BUFFERS else kind(self)
 
     def reproduce(self, node: str, inputs: Sequence[NDArray[Any]], folder: Path) -> Path:
         """Write `reproduce.py`, which needs only numpy and pyopencl, with sources and data beside it."""
@@ -192,7 +194,8 @@ class CLExecutable(Executable):
         if id(array) in self._constants:
             return
         self._arrays.append(array)  # ids stay unique while the array lives
-        host = np.ascontiguousarray(array) if array.size else np.zeros(1, array.dtype)
+        with translated(f"node {node}: laying out a constant of {array.nbytes} bytes"):
+            host = np.ascontiguousarray(array) if array.size else np.zeros(1, array.dtype)
         self._constants[id(array)] = self.buffers.holding(host, f"a constant of node {node}")
 
 

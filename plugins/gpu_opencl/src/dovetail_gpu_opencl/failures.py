@@ -25,8 +25,13 @@ def out_of_memory(error: cl.Error) -> bool:
     return error.code in _MEMORY_CODES
 
 
-def as_dovetail(error: cl.Error, what: str) -> DovetailError:
+def as_dovetail(error: cl.Error | MemoryError, what: str) -> DovetailError:
     """`OutOfMemory` when an allocation was refused, else `DeviceError`; `what` says what was being done, sizes included."""
+    if isinstance(error, MemoryError):
+        said = f": {error}" if str(error) else ""
+        return OutOfMemory(
+            f"{what}: the host ran out of memory{said}", hint="use a smaller batch, or free memory of this process"
+        )
     if out_of_memory(error):
         lost = " Some drivers say so of a kernel that went out of bounds, too: DEBUG_BUFFERS looks for it."
         hint = "use a smaller batch or another device." + (lost if error.code == cl.status_code.OUT_OF_RESOURCES else "")
@@ -36,8 +41,8 @@ def as_dovetail(error: cl.Error, what: str) -> DovetailError:
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Raise driver errors of the block as dovetail's."""
+    """Raise driver errors of the block as dovetail's, and NumPy's when the host has no memory left."""
     try:
         yield
-    except cl.Error as error:
+    except (cl.Error, MemoryError) as error:
         raise as_dovetail(error, what) from error

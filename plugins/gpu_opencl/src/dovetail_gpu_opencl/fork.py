@@ -7,7 +7,7 @@ from dovetail.device import DeviceError
 __all__ = ["HINT", "REASON", "check", "enter", "is_orphan"]
 
 REASON = "OpenCL was used before this process was forked, and its drivers do not work in a forked process"
-HINT = "start processes by spawn or forkserver, or fork before devices are looked for"
+HINT = "start processes by spawn or forkserver, or look for devices and compile in the forked processes only"
 
 _home: list[int] = []
 

@@ -57,9 +57,16 @@ class Programs:
         self.hits += 1
         return program
 
+    def _build_twice(self, source: str, options: list[str]) -> Any:
+        try:
+            return _quietly_build(cl.Program(self._context, source), options)
+        except cl.Error:
+            # Where many processes fill PoCL's empty cache at once, two of 72 failed to build a good kernel; so once more.
+            return _quietly_build(cl.Program(self._context, source), options)
+
     def _from_source(self, key: str, launch: Launch, options: list[str], node: str) -> Any:
         try:
-            program = _quietly_build(cl.Program(self._context, launch.source), options)
+            program = self._build_twice(launch.source, options)
         except cl.Error as error:
             if isinstance(error, cl.RuntimeError) and not out_of_memory(error):
                 raise CompileError(_build_message(launch, node, str(error)), hint=_build_hint(self._caps)) from None

@@ -13,7 +13,7 @@ from dovetail.device import ExecutableRequest
 from dovetail.errors import InferError, UsageError
 from dovetail_gpu_opencl.enqueue import calls, function
 from dovetail_gpu_opencl.failures import as_dovetail, translated
-from dovetail_gpu_opencl.fork import check
+from dovetail_gpu_opencl.lifetime import IN_USE
 
 if TYPE_CHECKING:
     from dovetail_gpu_opencl.executable import CLExecutable
@@ -25,7 +25,6 @@ class CLRequest(ExecutableRequest):
     """What all kinds of queue share."""
 
     def __init__(self, executable: "CLExecutable") -> None:
-        check()
         self._executable = executable
         graph = executable.graph
         with translated("creating a command queue"):
@@ -38,7 +37,8 @@ class CLRequest(ExecutableRequest):
         self._counters = np.zeros(max(1, executable.counters), np.int32)
         self._counter_buffer: Any = self._memory.holding(self._counters, "counters", written=True)
         self._uploads = tuple(None if not graph.types[n].size else self._buffers[n] for n in graph.inputs)
-        self._results = tuple(self._host_array(name) for name in graph.outputs)
+        with translated("allocating the outputs"):
+            self._results = tuple(self._host_array(name) for name in graph.outputs)
         pairs = zip(executable.downloads, self._results, strict=True)
         self._downloads = tuple((host, self._buffers[root]) for root, host in pairs if root)
         self._launches = tuple(self._bind_all())
@@ -57,17 +57,17 @@ class CLRequest(ExecutableRequest):
         self._memory = self._executable.new_buffers()
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-        """Upload, launch everything, download, wait. Raises `DeviceError` in a forked process."""
-        check()
+        """Upload, launch everything, download, wait. Raises `DeviceError` in a forked process, and at the process's end."""
         if self._fault_buffer is None:
             raise UsageError("this request was closed")
         progress = [0]
-        try:
-            self._enqueue_all(inputs, progress)
-        except cl.Error as error:
-            raise self._failure(error, progress[0]) from error
-        if self._executable.faults and self._faults.any():
-            self._raise_fault()
+        with IN_USE:
+            try:
+                self._enqueue_all(inputs, progress)
+            except (cl.Error, MemoryError) as error:
+                raise self._failure(error, progress[0]) from error
+            if self._executable.faults and self._faults.any():
+                self._raise_fault()
         return self._results
 
     @abstractmethod
