@@ -22,6 +22,10 @@
 #include "windows.cl"
 #include "post.cl"
 
+// The taps of a window that starts at `at`: the first one from 0 on, and how many start before `end`.
+#define FIRST(at, dilation) ((at) < 0 ? (-(at) + (dilation) - 1) / (dilation) : 0)
+#define END(at, dilation, end, taps) ((at) < (end) ? min(taps, ((end) - (at) - 1) / (dilation) + 1) : 0)
+
 #ifdef INDICES
 #define INDEX_ARG , __global long* restrict indices
 // The first of equal elements counts.
@@ -42,44 +46,38 @@ __kernel void pool(__global const T* restrict src, __global T* dst INDEX_ARG POS
 #else
   ACC acc = 0;
 #endif
-  int count = 0;
+  const int kz0 = FIRST(z0, DILATION_Z), kz1 = END(z0, DILATION_Z, ID, KD);
+  const int ky0 = FIRST(y0, DILATION_Y), ky1 = END(y0, DILATION_Y, IH, KH);
+  const int kx0 = FIRST(x0, DILATION_X), kx1 = END(x0, DILATION_X, IW, KW);
 #ifdef INDICES
   int place = -1;
 #endif
-  for (int kz = 0; kz < KD; ++kz)
-    for (int ky = 0; ky < KH; ++ky)
-      for (int kx = 0; kx < KW; ++kx) {
+  for (int kz = kz0; kz < kz1; ++kz)
+    for (int ky = ky0; ky < ky1; ++ky)
+      for (int kx = kx0; kx < kx1; ++kx) {
         const int z = z0 + kz * DILATION_Z, y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
-        const int inside = z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW;
-#ifdef COUNT_PADS
-        count += z < COUNT_D && y < COUNT_H && x < COUNT_W;
-#else
-        count += inside;
-#endif
-        if (inside) {
-          const ACC v = LOAD_T(s, (z * IH + y) * IW + x);
+        const ACC v = LOAD_T(s, (z * IH + y) * IW + x);
 #ifdef MAXIMUM
 #ifdef INDICES
 #ifdef COLUMNS
-          const int at = (x * IH + y) * ID + z;
+        const int at = (x * IH + y) * ID + z;
 #else
-          const int at = (z * IH + y) * IW + x;
+        const int at = (z * IH + y) * IW + x;
 #endif
-          if (BETTER(v, acc)) {
-            acc = v;
-            place = at;
-          }
+        if (BETTER(v, acc)) {
+          acc = v;
+          place = at;
+        }
 #else
-          acc = BETTER(v, acc) ? v : acc;
+        acc = BETTER(v, acc) ? v : acc;
 #endif
 #else
 #ifdef POWER
-          acc += pown(fabs(v), POWER);
+        acc += pown(fabs(v), POWER);
 #else
-          acc += v;
+        acc += v;
 #endif
 #endif
-        }
       }
 #ifdef INDICES
   indices[o] = place < 0 ? -1 : place + (long)plane * (ID * IH * IW);
@@ -89,6 +87,11 @@ __kernel void pool(__global const T* restrict src, __global T* dst INDEX_ARG POS
 #elif defined(POWER)
   STORE_T(dst, o, POST(pow(acc, (ACC)1 / POWER), o));
 #else
-  STORE_T(dst, o, POST(acc / (ACC)count, o));
+#ifdef COUNT_PADS
+  const ACC count = (ACC)END(z0, DILATION_Z, COUNT_D, KD) * END(y0, DILATION_Y, COUNT_H, KH) * END(x0, DILATION_X, COUNT_W, KW);
+#else
+  const ACC count = (ACC)max(kz1 - kz0, 0) * max(ky1 - ky0, 0) * max(kx1 - kx0, 0);
+#endif
+  STORE_T(dst, o, POST(acc / count, o));
 #endif
 }

@@ -1,10 +1,11 @@
 """What the pooling operators share."""
 
+import math
 from abc import abstractmethod
 
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import postops
-from dovetail_gpu_opencl.kernel import CLKernel, spread
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 from dovetail_gpu_opencl.source import accumulator, assemble, storage
@@ -13,7 +14,10 @@ from dovetail_ops_onnx.lp_pool import LpPool
 from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["PoolDirect", "geometry"]
+__all__ = ["MOST_TAPS", "PoolDirect", "geometry", "refuse_taps"]
+
+MOST_TAPS = 2**33
+"""Elements that one launch reads, some seconds on two cores."""
 
 
 class PoolDirect(CLKernel):
@@ -23,8 +27,11 @@ class PoolDirect(CLKernel):
     bfloat16_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
-        rank = geometry(node).rank
-        return None if rank <= MAX_SPATIAL else Refusal(Reason.SHAPE, f"{rank} spatial axes")
+        g = geometry(node)
+        if g.rank > MAX_SPATIAL:
+            return Refusal(Reason.SHAPE, f"{g.rank} spatial axes")
+        inside = (min(k, ceil_div(size, d)) for k, size, d in zip(g.kernel, g.input, g.dilations, strict=True))
+        return refuse_taps(node, math.prod(inside))
 
     @abstractmethod
     def mode(self, node: TypedNode) -> dict[str, object]:
@@ -40,6 +47,15 @@ class PoolDirect(CLKernel):
         written = [Write(name) for name in node.node.outputs if name]
         arguments = (Read(node.node.inputs[0]), *written, *chain.arguments)
         return (Launch("pool.cl", source, "pool", arguments, work, local),)
+
+
+def refuse_taps(node: TypedNode, taps: int) -> Refusal | None:
+    """Refuses a node of more than `MOST_TAPS` elements of windows of `taps` elements: nothing can end a launch."""
+    total = taps * node.outputs[0].size
+    if total <= MOST_TAPS:
+        return None
+    detail = f"{node.outputs[0].size} windows of {taps} elements are {total} in one launch; accepted: at most {MOST_TAPS}"
+    return Refusal(Reason.SHAPE, detail)
 
 
 def geometry(node: TypedNode) -> ConvGeometry:

@@ -8,7 +8,7 @@ from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, Ty
 from dovetail_gpu_opencl import postops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
-from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry
+from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry, refuse_taps
 from dovetail_gpu_opencl.kernels._spatial import WINDOW, interior, named, spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble
@@ -43,8 +43,8 @@ def _only_images_on_cpus(node: TypedNode, caps: Capabilities) -> Refusal | None:
         return Refusal(Reason.CAPABILITY, "made for CPUs")
     if len(node.outputs) > 1:
         return Refusal(Reason.ATTRIBUTE, "the output Indices")
-    rank = geometry(node).rank
-    return None if rank <= 2 else Refusal(Reason.SHAPE, f"{rank} spatial axes")
+    g = geometry(node)
+    return refuse_taps(node, math.prod(g.kernel)) if g.rank <= 2 else Refusal(Reason.SHAPE, f"{g.rank} spatial axes")
 
 
 class MaxPoolDirect(PoolDirect):
