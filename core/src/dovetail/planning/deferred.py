@@ -9,7 +9,6 @@ from dovetail.errors import DataDependentShape, OperatorError
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import check_limit, infer_node
 from dovetail.evaluate.reference import run_reference, run_untyped
-from dovetail.graph import Graph
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph
 from dovetail.graph.types import MapType, OptionalType, SequenceType, TensorType, as_constant

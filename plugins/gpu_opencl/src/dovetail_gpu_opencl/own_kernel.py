@@ -21,6 +21,7 @@ from dovetail.device import (
 )
 from dovetail.errors import OperatorError
 from dovetail.op import Port
+from dovetail_gpu_opencl.halves import only_loads_and_stores
 from dovetail_gpu_opencl.images import geometry, read_launch, refuse_image, write_launch
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Argument, Image, Launch, Null, Read, Scalar, Scratch, Write
@@ -49,6 +50,7 @@ class OwnKernel(CLKernel):
     dtypes = frozenset(C_TYPES)
     has_epilogue = False
     from_operator = True
+    half_by_load = True  # `_refuse` looks at the source
     arguments_hint = "the order is inputs, outputs, scratch buffers, scalars; what a node leaves out is NULL"
 
     def applies(self, node: TypedNode) -> Refusal | None:
@@ -118,6 +120,10 @@ class OwnKernel(CLKernel):
                 if refusal is not None:
                     return refusal
         text = kernel.define_lines(node.op, node.inputs, node.outputs) + kernel.source
+        halves = any(t is not None and t.dtype is DType.FLOAT16 for t in (*node.inputs, *node.outputs))
+        if halves and not self.caps.fp16 and (kernel.images or not only_loads_and_stores(text)):
+            detail = "float16 needs cl_khr_fp16, unless the source uses halves by vload_half and vstore_half alone"
+            return Refusal(Reason.CAPABILITY, detail)
         refusal = refuse_wide_vectors(text, self.caps)
         return self._refuse_sizes(kernel, node) if refusal is None else refusal
 
