@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from dovetail.errors import CompileError, UsageError
 from dovetail_gpu_opencl.launch import Launch
-from dovetail_gpu_opencl.program import BUILD_OPTIONS
+from dovetail_gpu_opencl.program import build_options
 
 __all__ = ["KernelDump"]
 
@@ -37,7 +37,7 @@ class KernelDump:
         self._write(op_type, launch, error.message.partition("\nsource:\n")[0])
 
     def _write(self, op_type: str, launch: Launch, log: str) -> None:
-        options = " ".join([*BUILD_OPTIONS, *launch.options])
+        options = " ".join(build_options(launch))
         digest = hashlib.sha256(f"{options}\0{launch.source}".encode()).hexdigest()[:12]
         name = f"program_{re.sub(r'[^0-9A-Za-z]', '_', op_type)}_{digest}.cl"
         said = f"Entry: {launch.entry}\nOptions: {options}\nBuild Log:\n{log.strip()}".replace("*/", "* /")

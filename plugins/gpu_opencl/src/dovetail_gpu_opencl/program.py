@@ -16,7 +16,7 @@ from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
 from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar
 from dovetail_gpu_opencl.linker import HINT, lacks
 
-__all__ = ["ARGUMENTS_TOLD", "CACHE_SECTION", "Programs", "check_signature", "check_source"]
+__all__ = ["ARGUMENTS_TOLD", "CACHE_SECTION", "Programs", "build_options", "check_signature", "check_source"]
 
 BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 CACHE_SECTION = "opencl"
@@ -25,6 +25,16 @@ ARGUMENTS_TOLD = "-cl-kernel-arg-info"
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MAY_HAVE_KERNELS = re.compile(r"(?<!-)\b(?:__)?kernel\b|#\s*include\b")
 _ABOUT, _PLACE = cl.kernel_arg_info, cl.kernel_arg_address_qualifier
+
+
+def build_options(launch: Launch) -> list[str]:
+    """The options that a launch's program is built with.
+
+    PoCL prints "2 warnings generated." for each build that has some: this package's kernels are built without warnings. Those of
+    users keep them in the build log, which DUMP_KERNELS writes.
+    """
+    quiet = () if ARGUMENTS_TOLD in launch.options else ("-w",)
+    return [*BUILD_OPTIONS, *quiet, *launch.options]
 
 
 class Programs:
@@ -39,7 +49,7 @@ class Programs:
 
     def get(self, launch: Launch, node: str) -> Any:
         """The program of a launch. Raises `CompileError` with node, file, build log and numbered source."""
-        options = [*BUILD_OPTIONS, *launch.options]
+        options = build_options(launch)
         key = cache_key(self._caps.identity, *options, launch.source)
         with self._lock:
             if key not in self._built:

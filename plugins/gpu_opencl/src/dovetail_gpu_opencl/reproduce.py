@@ -26,7 +26,7 @@ from dovetail_gpu_opencl.launch import (
     Scratch,
     Write,
 )
-from dovetail_gpu_opencl.program import BUILD_OPTIONS
+from dovetail_gpu_opencl.program import build_options
 from dovetail_gpu_opencl.reorder import laid_out
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _program(
 
 
 def _call(index: int, launch: Launch, files: _Files) -> str:
-    options = [*BUILD_OPTIONS, *launch.options]
+    options = build_options(launch)
     arguments = ", ".join(text for argument in launch.arguments for text in _argument(argument, files))
     call = f"    run({f'kernel{index}.cl'!r}, {options!r}, {launch.entry!r}, {launch.global_size!r}, {launch.local_size!r}, ["
     return f"{call}\n{textwrap.indent(arguments, '        ')}\n    ])"

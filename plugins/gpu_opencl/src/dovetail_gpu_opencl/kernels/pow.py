@@ -10,7 +10,7 @@ __all__ = ["KERNELS"]
 class IntegerPower(Expression):
     """By squaring, in 64 bits of which the result keeps its own."""
 
-    def _statements(self, text: str, count: int) -> str:
+    def _statements(self, text: str, count: int, last: str = "") -> str:
         loop = "ulong p = 1; for (ulong q = a, n = b < 0 ? 0 : b; n; n >>= 1, q *= q) if (n & 1) p *= q;"
         inverse = "a == 1 ? 1 : (a == -1 ? (b % 2 ? -1 : 1) : 0)"
         return f"{loop} const A s = b < 0 ? (A)({inverse}) : (A)p;"
