@@ -332,7 +332,6 @@ class Core:
         with self._lock:
             opened, self._opened = list(self._opened.values()), {}
             compiled = list(self._compiled)
-            self._compiled.clear()
         for model in compiled:
             model.mark_closed()
 
