@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dovetail.device import Reason, Refusal, TypedNode
 
+from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._pool import MOST_TAPS
 

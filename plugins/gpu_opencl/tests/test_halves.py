@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from dovetail.device import DeviceInfo, OpenCLKernel, Reason, Refusal, TypedNode
 from dovetail.op import FLOATS, Operator
-
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.halves import only_loads_and_stores
 

@@ -13,12 +13,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dovetail.plugins.records import HOST, KINDS, PluginRecord, normalized
-
-if TYPE_CHECKING:
-    from importlib_metadata import Distribution
 
 __all__ = ["index", "reinstall"]
 
@@ -28,6 +25,10 @@ _CASELESS_KINDS = ("devices", "frontends")
 
 _Fingerprint = tuple[tuple[str, int], ...]
 _cached: tuple[_Fingerprint, tuple[PluginRecord, ...]] | None = None
+
+
+class _Readable(Protocol):
+    def read_text(self, filename: str) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def _folder_reader(folder: str) -> Callable[[str], str]:
 def _copies_in_archive(entry: str, rank: int) -> Iterator[_Copy]:
     from importlib_metadata import distributions
 
-    def reader(distribution: "Distribution") -> Callable[[str], str]:
+    def reader(distribution: "_Readable") -> Callable[[str], str]:
         return lambda file: distribution.read_text(file) or ""
 
     for found in distributions(path=[entry]):

@@ -72,7 +72,13 @@ class CompiledPlans(Protocol):
         """Checks and converts inputs."""
 
     def plan(self, shapes: tuple[tuple[int, ...] | None, ...]) -> Plan:
-        """The plan for these input shapes."""
+        """The plan for these input shapes. Raises `UsageError` after `close`."""
+
+    def plan_of_run(self, shapes: tuple[tuple[int, ...] | None, ...]) -> Plan:
+        """As `plan`, for a run that began before `close`."""
+
+    def check_open(self) -> None:
+        """Raise `UsageError` after `close`."""
 
     def submit(self, work: Callable[[], Any]) -> Any:
         """Run `work` on a thread; returns its future."""

@@ -10,7 +10,6 @@ import threading
 import time
 
 from dovetail.device import DeviceError
-
 from dovetail_gpu_opencl import fork
 
 __all__ = ["IN_USE"]
