@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dovetail.command import Latency, measure, timed
 from dovetail.errors import DovetailError
-from dovetail.graph.model import Model
+from dovetail.graph import Model
 from dovetail.runtime import REFERENCE_DEVICE, CompiledModel, Core, NodePlacement
 
 __all__ = ["LIMIT", "CustomNode", "DeviceResult", "Digits", "custom_nodes", "load_digits", "read_demo_model", "run_devices"]
