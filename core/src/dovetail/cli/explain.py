@@ -1,4 +1,4 @@
-"""`dovetail explain`: how a model runs on a device, node by node, and why so; or in which order its nodes can run."""
+"""`dovetail explain`: how a model runs on a device, node by node, and why; what graph passes did; the order of nodes."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,25 +21,27 @@ Node = dict[str, Any]
 @click.argument("model")
 @device_option
 @click.option("--schedule", is_flag=True, help="Show the order in which nodes can run, instead of a plan; no device is asked.")
+@click.option("--passes", is_flag=True, help="Show what each graph pass did: nodes before and after, time and origin.")
 @click.option("--no-fusion", is_flag=True, help="Plan with FUSION=False: every node stands alone.")
 @extension_option
 @config_file_option
 @shape_option
 def command(
-    model: str, device: str, schedule: bool, no_fusion: bool, extensions: tuple[str, ...], config_files: tuple[str, ...],
-    shapes: tuple[str, ...], as_json: bool,
+    model: str, device: str, schedule: bool, passes: bool, no_fusion: bool, extensions: tuple[str, ...],
+    config_files: tuple[str, ...], shapes: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
-    """Show how MODEL runs on a device, and why so.
+    """Show how MODEL runs on a device, and why.
 
-    Each node of the plan, in the order in which they run: device, kernel and the package it comes from, memory layouts of what
-    it reads and writes, the nodes merged into it as post-ops and why the chain ends there, the place of its result in memory,
-    and what devices and kernels that were asked before answered. Dimensions that the model leaves open are 1 unless --shape
-    sets them. Nodes whose shapes depend on data are planned for random inputs.
+    Each node of the plan, in the order in which they run: device, kernel and the package it comes from, memory layouts of its
+    inputs and outputs, the nodes merged into it as post-ops and why the chain ends there, the place of its result in memory,
+    and the refusals of the devices and kernels that were asked before. Dimensions that the model leaves open are 1 unless
+    --shape sets them. Nodes whose shapes depend on data are planned for random inputs.
 
-    With --schedule: stages by peeling roots again and again. Every node of a stage needs only results of earlier stages. Nodes
-    are numbered from the inputs to the outputs; a row of the matrix tells which nodes read from the row's own. Below, what a
-    node would wait for if each stage waited for all of the one before: dpnum events from number dphead on; the table tells the
-    true producers, for which dovetail waits.
+    With --passes: each graph pass with the number of nodes before and after it, its time, and the package that brings it. The
+    property PASSES leaves passes out: PASSES="-fuse_attention".
+
+    With --schedule: stages of nodes. Every node of a stage needs only results of earlier stages; the table names the nodes that
+    it waits for.
 
     \b
     JSON: {"model", "device", "deferred", "partitions", "reorders",
@@ -52,6 +54,8 @@ def command(
     A value is {"name", "dtype", "shape", "layout", "offset", "bytes"}; the
     offset is null for constants. Memory is the planned peak of each request,
     deferred the number of nodes that are planned when data is there.
+    JSON with --passes: {"model", "device", "passes": [{"pass", "stage", "origin",
+           "before", "after", "seconds"}]}
     JSON with --schedule: {"model", "inputs": [], "outputs": [], "stages":
            [[{"node", "operator", "waits_for": [node]}]]}
     """
@@ -76,6 +80,15 @@ def command(
     compiled = core.compile_model(used, device, properties)
     if deferred := compiled.report().deferred:
         compiled(read_inputs(used.inputs, [RANDOM], seed=0))
+    if passes:
+        from dovetail.cli._passes import describe_passes, print_passes
+
+        found = {"model": model, "device": compiled.device, "passes": describe_passes(compiled.report())}
+        if as_json:
+            print_json(found)
+        else:
+            print_passes(found)
+        return
     described = {"model": model, "device": compiled.device, "deferred": deferred, **_plan(compiled.report())}
     if as_json:
         print_json(described)
