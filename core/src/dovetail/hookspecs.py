@@ -17,7 +17,7 @@ matched, so defaults, `*args` and keyword-only arguments are refused, as are wra
 another one does. No hook is called while a model runs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,8 @@ import pluggy
 
 if TYPE_CHECKING:
     from dovetail.devices.contract import Device, DeviceInfo, Unavailable
-    from dovetail.graph.graph import Graph
     from dovetail.graph.model import Model
+    from dovetail.passes.graph_pass import GraphPass
 
     # For the annotations of implementations, which import from here.
     from dovetail.plugins.registry import OpRegistry as OpRegistry
@@ -34,23 +34,6 @@ if TYPE_CHECKING:
 hookspec = pluggy.HookspecMarker("dovetail")
 hookimpl = pluggy.HookimplMarker("dovetail")
 """Marks a function of a plugin as the implementation of the hook of that name."""
-
-
-@hookspec(historic=True)
-def dovetail_configure(config: Mapping[str, Any]) -> None:
-    """Receive the configuration. For every kind of plugin.
-
-    Called on the thread that asked for the plugin, for each of its entry points and each `Core`, directly after the import
-    and before any other hook; a plugin that is loaded late gets it all the same. `config` is read-only, and empty when there
-    is no configuration file. It has the keys that the file has: `plugins` and `prefer` are tuples of names, `devices` maps
-    device types in capitals to their properties. Return nothing; raise to fail the plugin, as for a setting that makes no
-    sense::
-
-        @hookimpl
-        def dovetail_configure(config):
-            global cache_folder
-            cache_folder = config.get("devices", {}).get("ACME", {}).get("CACHE", "")
-    """
 
 
 @hookspec(firstresult=True)
@@ -86,11 +69,12 @@ def dovetail_device_open(info: "DeviceInfo", options: Mapping[str, Any]) -> "Dev
 
 @hookspec
 def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
-    """Register the operators of a domain. For `dovetail.ops` and `dovetail.overrides`.
+    """Register the operators of a domain. For `dovetail.ops`, `dovetail.overrides` and `dovetail.supplements`.
 
     Called once for each `Core`, when a model has a node of the domain, on the asking thread. `domain` is the entry name. Pass
-    each operator class to `registry.add`; it raises for a class of another domain. Nothing is registered if any of it
-    raises. Return nothing::
+    each operator class to `registry.add`; it raises for a class of another domain. `registry.add_package(name)` registers a
+    package whose modules are named by the stems of their operators and are imported when a model has one. Nothing is registered
+    if any of it raises. Return nothing::
 
         @hookimpl
         def dovetail_register_ops(registry, domain):
@@ -101,7 +85,7 @@ def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
 
 @hookspec
 def dovetail_register_translations(registry: "OpRegistry", domain: str) -> None:
-    """Teach model formats the operators of a domain in terms of others. For `dovetail.ops` and `dovetail.overrides`.
+    """Translate operators of a domain into others. For `dovetail.ops`, `dovetail.overrides` and `dovetail.supplements`.
 
     Called directly after `dovetail_register_ops`, on the same thread; a pack without operators of its own has this hook alone.
     `domain` is the entry name: in ONNX the domain of the node; in OpenVINO IR what a layer has as its version, `extension` for an
@@ -144,15 +128,17 @@ def dovetail_write_model(model: "Model", options: Mapping[str, Any]) -> bytes:
 
 
 @hookspec(firstresult=True)
-def dovetail_graph_passes(options: Mapping[str, Any]) -> "Sequence[Callable[[Graph], Graph]]":
-    """Give graph passes that run on every model before it is partitioned. For `dovetail.hooks`.
+def dovetail_graph_passes(options: Mapping[str, Any]) -> "Sequence[GraphPass]":
+    """Give graph passes that run on every model. For `dovetail.hooks`.
 
-    Called once for each compilation, on the compiling thread; `options` are those given to `compile_model`. Return pure
-    functions from graph to graph, in the order in which they shall run::
+    Called once for each compilation, on the compiling thread; `options` are the device's properties given to `compile_model`.
+    Return `GraphPass` objects, each with its stage, in the order in which they run; in a stage they follow the core's passes. A
+    pass that raises, or returns something that is not a valid graph with the same inputs and outputs, is an error that names
+    it::
 
         @hookimpl
         def dovetail_graph_passes(options):
-            return [remove_debug_nodes]
+            return [GraphPass("remove_debug_nodes", "recognise", remove_debug_nodes)]
     """
 
 

@@ -47,7 +47,7 @@ def test_every_hook_is_documented(hook: str) -> None:
 
 @pytest.mark.parametrize("hook", SPECS)
 def test_every_hook_is_called_somewhere(hook: str) -> None:
-    assert re.search(rf"hooks?\.{hook}(\.call_historic)?\(", SOURCES)
+    assert re.search(rf"hooks?\.{hook}\(", SOURCES)
 
 
 @pytest.mark.parametrize("hook", SPECS)
@@ -148,10 +148,10 @@ def test_methods_static_methods_and_namespaces_are_fine() -> None:
 
         @classmethod
         @hookimpl
-        def dovetail_configure(cls, config: Any) -> None: ...
+        def dovetail_read_model(cls, source: Any) -> None: ...
 
-    check_plugin(Plugin(), ["hooks"])
-    check_plugin(SimpleNamespace(dovetail_configure=hookimpl(eval("lambda: None"))), ["hooks"])
+    check_plugin(Plugin(), ["hooks", "frontends"])
+    check_plugin(SimpleNamespace(dovetail_add_commands=hookimpl(eval("lambda: None"))), ["hooks"])
 
 
 def test_data_modules_and_other_names_are_not_hooks() -> None:
@@ -160,5 +160,5 @@ def test_data_modules_and_other_names_are_not_hooks() -> None:
 
 def test_all_complaints_are_made_at_once() -> None:
     function = eval("lambda: None")
-    message = complaint(plugin(dovetail_typo=function, dovetail_configure=function), "devices")
+    message = complaint(plugin(dovetail_typo=function, dovetail_read_model=function), "devices")
     assert message.count(";") == 3

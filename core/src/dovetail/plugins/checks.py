@@ -11,13 +11,12 @@ from typing import Any
 
 from dovetail import hookspecs
 from dovetail.errors import PluginFailed, did_you_mean
-from dovetail.plugins.records import KINDS, PACKS
+from dovetail.plugins.records import PACKS
 
 __all__ = ["HOOKS", "check_plugin"]
 
 
 HOOKS: dict[str, tuple[str, ...]] = {
-    "dovetail_configure": KINDS,
     "dovetail_device_info": ("devices",),
     "dovetail_device_open": ("devices",),
     "dovetail_register_ops": PACKS,

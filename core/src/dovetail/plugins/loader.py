@@ -29,7 +29,7 @@ __all__ = ["Loader", "Staged"]
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A plugin that was imported, checked, configured and registered. `hooks` call its functions, and no other plugin's."""
+    """A plugin that was imported, checked and registered. `hooks` call its functions, and no other plugin's."""
 
     plugin: object
     hooks: Any
@@ -51,7 +51,7 @@ class Staged:
 class Loader:
     """Loads each plugin of a ledger at most once.
 
-    `config` is what `dovetail_configure` and `dovetail_device_info` receive, `objects` the plugins by id that are not installed.
+    `config` is what `dovetail_device_info` receives, `objects` the plugins by id that are not installed.
     """
 
     def __init__(self, ledger: Ledger, config: Mapping[str, Any], objects: Mapping[str, object]) -> None:
@@ -71,7 +71,7 @@ class Loader:
         if record.id in self._staged:
             return self._staged[record.id]
         try:
-            staged = _stage(record, self._kinds(record), self.config, self._objects.get(record.id))
+            staged = _stage(record, self._kinds(record), self._objects.get(record.id))
         except (Exception, SystemExit) as error:
             refusal = self._ledger.fail(record, error)
             raise refusal from refusal.__cause__
@@ -121,7 +121,7 @@ def _import(record: PluginRecord) -> object:
     return plugin
 
 
-def _stage(record: PluginRecord, kinds: Iterable[str], config: Mapping[str, Any], plugin: object | None = None) -> Staged:
+def _stage(record: PluginRecord, kinds: Iterable[str], plugin: object | None = None) -> Staged:
     """Load one plugin; `kinds` are those for which its distribution names the same module, `plugin` the object if it is at hand.
 
     Raises `PluginIncompatible` or `PluginFailed`.
@@ -134,7 +134,7 @@ def _stage(record: PluginRecord, kinds: Iterable[str], config: Mapping[str, Any]
     if (mismatch := api_mismatch(declared, record)) is not None:
         raise PluginIncompatible(mismatch[0], hint=mismatch[1])
     check_plugin(plugin, kinds)
-    hooks = _hooks_of(record, plugin, config)
+    hooks = _hooks_of(record, plugin)
     operators = _operators_of(record, hooks) if record.kind in PACKS else OpRegistry(record)
     return Staged(plugin, hooks, operators, _priority(plugin), imported - start, time.perf_counter() - imported)
 
@@ -147,12 +147,10 @@ def _priority(plugin: object) -> int:
     return declared
 
 
-def _hooks_of(record: PluginRecord, plugin: object, config: Mapping[str, Any]) -> Any:
+def _hooks_of(record: PluginRecord, plugin: object) -> Any:
     manager = _OwnNamesOnly("dovetail")
     manager.add_hookspecs(hookspecs)
-    manager.hook.dovetail_configure.call_historic(kwargs={"config": config})
-    with attributed(record, "dovetail_configure"):
-        manager.register(plugin, name=record.id)
+    manager.register(plugin, name=record.id)
     return manager.hook
 
 
