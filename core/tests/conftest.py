@@ -25,8 +25,11 @@ from dovetail.device import (
     TypedNode,
 )
 from dovetail.evaluate.reference import run_reference
+from dovetail.plugins.discovery import index
 
 Refuses = Callable[[TypedNode], bool]
+
+STANDARD_PACK = "dovetail-ops-onnx"
 
 
 class ToyRequest(ExecutableRequest):
@@ -94,8 +97,9 @@ def _no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def toy_core(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """`toy_core(A=refuses, B=refuses)` -> (Core with just these toy devices and nothing installed, list of those opened)."""
-    monkeypatch.setattr("dovetail.plugins.manager.index", lambda: ())
+    """`toy_core(A=refuses, B=refuses)` -> (Core with just these toy devices and the standard operators, list of those opened)."""
+    installed = tuple(record for record in index() if record.distribution == STANDARD_PACK)
+    monkeypatch.setattr("dovetail.plugins.manager.index", lambda: installed)
 
     def make(**devices: Refuses) -> tuple[dovetail.Core, list[ToyDevice]]:
         core = dovetail.Core()

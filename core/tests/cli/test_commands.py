@@ -231,7 +231,7 @@ def test_info(invoke_json: InvokeJson, linear: Path, device: str) -> None:
     assert 0 < told["activation_bytes"] <= told["activation_bytes_unshared"]
     rows = {row["operator"]: row for row in told["operators"]}
     provider = rows["MatMul"].pop("provider")
-    assert provider.startswith("dovetail ")
+    assert provider.startswith("dovetail-ops-onnx ")
     assert rows["MatMul"] == {"operator": "MatMul", "count": 1, "analyzed": 1, "flops": 48}
     (mine,) = (d for d in told["devices"] if d["device"] == device)
     assert (mine["error"], mine["accepted"], mine["nodes"], mine["refused"]) == (None, 3, 3, [])
@@ -309,9 +309,9 @@ def test_ops(invoke: Invoke, invoke_json: InvokeJson, device: str) -> None:
     by_name = {row["operator"]: row for row in rows}
     kind = device.partition(".")[0]
     assert [Path(file).name for file in by_name["Conv"]["kernels"][kind]] == ["conv.py"]
-    assert by_name["Conv"]["provider"].startswith("dovetail ")
+    assert by_name["Conv"]["provider"].startswith("dovetail-ops-onnx ")
     text = invoke("ops", "--device", kind).stdout
-    assert re.search(r"Conv +1 +dovetail \d\S+ +reference +kernel", text)
+    assert re.search(r"Conv +1 +dovetail-ops-onnx \d\S+ +reference +kernel", text)
 
 
 def test_ops_of_a_domain(invoke: Invoke, invoke_json: InvokeJson) -> None:
@@ -330,10 +330,10 @@ def test_where(invoke: Invoke, invoke_json: InvokeJson, device: str, asked: str)
     assert set(found) == {"operator", "provider", "stem", "since", "definition", "cases", "sources", "kernels"}
     assert (found["operator"], found["stem"]) == ("Conv", "conv")
     (definition,) = map(Path, found["definition"])
-    assert definition.parts[-3:] == ("dovetail", "ops", "conv.py")
+    assert definition.parts[-2:] == ("dovetail_ops_onnx", "conv.py")
     assert "class Conv(Operator)" in definition.read_text()
     (cases,) = map(Path, found["cases"])
-    assert cases.parts[-4:] == ("dovetail", "testing", "cases", "conv.py")
+    assert cases.parts[-3:] == ("dovetail_ops_onnx", "cases", "conv.py")
     (mine,) = (kernel for kernel in found["kernels"] if kernel["device"] == device.partition(".")[0])
     assert all(Path(file).is_file() for file in mine["files"])
     assert str(definition) in invoke("where", asked).stdout

@@ -83,7 +83,7 @@ def test_info_of_an_unknown_operator(invoke: Invoke) -> None:
     assert "no operator com.acme::Mystery is known" in done.stderr
     assert re.search(r"input \w+ +float32\[2\]", done.stdout)
     assert re.search(r"com.acme::Mystery +1 +\? +- +-", done.stdout)
-    assert re.search(r"Relu +1 +\? +- +dovetail ", done.stdout)
+    assert re.search(r"Relu +1 +\? +- +dovetail-ops-onnx ", done.stdout)
     told = json.loads(invoke("info", "m", "--json", code=1).stdout)
     assert (told["nodes"], told["devices"], told["flops"]) == (3, [], None)
     assert {row["operator"]: row["provider"] is None for row in told["operators"]} == {

@@ -7,12 +7,12 @@ import pytest
 
 from dovetail.errors import OperatorError
 from dovetail.graph import Graph, GraphBuilder, Node, TensorType
+from dovetail.internal.copy import Copy
 from dovetail.op import FLOATS, Operator
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.decompose import decompose
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
-from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.split import Split
 
@@ -136,7 +136,7 @@ def run(graph: Graph, x: np.ndarray[Any, Any]) -> list[Any]:
 def test_names_tell_the_way_and_nested_bodies_are_expanded() -> None:
     graph = decompose(typed(Both(), 3), never)
     assert {n.name for n in graph.nodes} >= {"top/shifted/shift", "top/relu"}
-    assert {n.op.key for n in graph.nodes} == {"Add", "Relu", "Identity"}
+    assert {n.op.key for n in graph.nodes} == {"Add", "Relu", "dovetail::Copy"}
     assert all(n.origins == ("top",) for n in graph.nodes)
 
 
@@ -228,7 +228,7 @@ def test_an_output_left_out_is_not_computed() -> None:
     g = GraphBuilder()
     g.node(Both(), g.input("x", "float32", [3]), name="top", outputs=["", "same", ""])
     graph = decompose(fold_constants(g.graph(["same"])), never)
-    assert [type(n.op) for n in graph.nodes] == [Identity]
+    assert [type(n.op) for n in graph.nodes] == [Copy]
     np.testing.assert_array_equal(run(graph, np.float32([1, -2, 3]))[0], [1, -2, 3])
 
 

@@ -53,6 +53,10 @@ class Site:
             (info / "direct_url.json").write_text(f'{{"url": "{editable.as_uri()}", "dir_info": {{"editable": true}}}}')
         return info
 
+    def standard_operators(self) -> None:
+        """Install the pack of the standard domain, whose modules are importable already."""
+        self.metadata("dovetail-ops-onnx", {"ops": {"ai.onnx": "dovetail_ops_onnx"}}, version="0.1.0")
+
     def module(self, name: str, source: str) -> None:
         """Write a module."""
         (self.folder / f"{name}.py").write_text(textwrap.dedent(source))
@@ -95,6 +99,21 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+PASS = "from dovetail.passes import GraphPass\n"
+
+
+def pass_source(*names: str, marker: str = "@hookimpl") -> str:
+    """The source of a plugin with passes that change nothing."""
+    given = ", ".join(f"GraphPass({name!r}, 'recognise', lambda graph, context: graph)" for name in names)
+    return f"{PASS}{marker}\ndef dovetail_graph_passes(options):\n    return [{given}]\n"
+
+
+@pytest.fixture
+def passes() -> Any:
+    """`pass_source` as a fixture."""
+    return pass_source
 
 
 DEVICE = """

@@ -221,11 +221,11 @@ def test_a_frontend(site: Any) -> None:
 
 
 def test_hooks(site: Any) -> None:
-    source = "@hookimpl\ndef dovetail_graph_passes(options):\n    return [{}]\n"
-    site.plugin("hooks", "good", source.format("lambda graph: graph"))
-    site.plugin(
-        "hooks", "bad", source.format("lambda graph: graph.replace(outputs=graph.outputs[::-1][:1] * len(graph.outputs))")
-    )
+    source = "from dovetail.passes import GraphPass\n@hookimpl\ndef dovetail_graph_passes(options):\n"
+    source += "    return [GraphPass('mine', 'recognise', lambda graph, context: {})]\n"
+    site.standard_operators()
+    site.plugin("hooks", "good", source.format("graph"))
+    site.plugin("hooks", "bad", source.format("graph.replace(outputs=graph.outputs[::-1][:1] * len(graph.outputs))"))
     assert run_command(site, "doctor", "good")[0] == 0
     code, found, _ = run_command(site, "doctor", "bad")
     assert code == 1

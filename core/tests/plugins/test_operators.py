@@ -30,26 +30,59 @@ def test_only_the_packs_of_the_domain_are_imported(site: Any, pack: Any) -> None
 
 
 @pytest.mark.parametrize("domain", ["", "ai.onnx"])
-def test_standard_operators_need_no_plugin(site: Any, domain: str) -> None:
+def test_standard_operators_come_from_a_pack_like_others(site: Any, domain: str) -> None:
     site.plugin("ops", "acme", "raise AssertionError('imported')")
+    site.standard_operators()
     manager = PluginManager()
     conv = manager.operator(domain, "Conv", 13)
     assert conv is ops.find("Conv", 13)
-    assert manager.provider(conv).startswith("dovetail ")
+    assert manager.provider(conv) == "dovetail-ops-onnx 0.1.0"
     assert conv in manager.operators(domain)
     assert all(operator.domain == "" for operator in manager.operators(domain))
 
 
-def test_a_pack_adds_to_the_standard_domain_and_replaces_nothing(site: Any, pack: Any) -> None:
-    site.plugin("ops", "ai.onnx", pack("", "Conv", "Novel"), name="more-ops")
+def test_without_the_pack_a_standard_operator_is_refused_with_what_helps(site: Any, pack: Any) -> None:
+    site.plugin("ops", "acme", pack("acme", "Twist"))
+    manager = PluginManager()
+    assert manager.operator("acme", "Twist", 1).op_type == "Twist"
+    with pytest.raises(UnknownOperator, match=r"ai.onnx::Conv is known; no op pack of domain 'ai.onnx' is installed") as caught:
+        manager.operator("", "Conv", 13)
+    assert "Install a package with an entry point 'ai.onnx' in the group dovetail.ops" in caught.value.hint
+
+
+def test_a_supplement_adds_to_a_domain_and_replaces_nothing(site: Any, pack: Any) -> None:
+    site.standard_operators()
+    site.plugin("supplements", "ai.onnx", pack("", "Conv", "Novel"), name="more-ops")
     manager = PluginManager()
     assert manager.operator("", "Conv", 13) is ops.find("Conv", 13)
-    assert manager.record("more-ops").state == "found", "not imported for an operator of dovetail's own"
+    assert manager.record("more-ops").state == "found", "imported for an operator that another pack defines"
     assert manager.provider(manager.operator("", "Novel", 13)) == "more-ops 1.0"
     assert manager.operator("", "Conv", 13) is ops.find("Conv", 13)
-    assert PluginManager(prefer=["more-ops"]).operator("", "Conv", 13) is ops.find("Conv", 13)
-    with pytest.raises(PluginError, match=r"to 'more-ops', which adds to the .* group dovetail\.overrides do\n.* dovetail 0"):
-        PluginManager(prefer={"Conv": "more-ops"}).operator("", "Conv", 13)
+    assert manager.provider(PluginManager(prefer=["more-ops"]).operator("", "Conv", 13)).startswith("session") is False
+    assert PluginManager(prefer={"Conv": "more-ops"}).operator("", "Conv", 13).__module__ == "more_ops"
+
+
+def test_a_package_of_modules_is_imported_module_by_module(site: Any) -> None:
+    site.plugin("ops", "lazy.dom", "def dovetail_register_ops(registry):\n    registry.add_package('lazy_ops')\n".replace(
+        "def ", "@hookimpl\ndef ", 1
+    ))  # fmt: skip
+    (site.folder / "lazy_ops").mkdir()
+    (site.folder / "lazy_ops" / "__init__.py").write_text("")
+    source = "from dovetail.op import Operator\nclass {0}(Operator):\n    domain = 'lazy.dom'\n"
+    source += "    def reference(self, X):\n        return X\n"
+    (site.folder / "lazy_ops" / "first_one.py").write_text(source.format("FirstOne"))
+    (site.folder / "lazy_ops" / "second.py").write_text(source.format("Second"))
+    (site.folder / "lazy_ops" / "broken.py").write_text("raise ValueError('boom')")
+    manager = PluginManager()
+    first = manager.operator("lazy.dom", "FirstOne", 1)
+    assert first.__module__ == "lazy_ops.first_one"
+    assert "lazy_ops.second" not in sys.modules
+    with pytest.raises(PluginFailed, match=r"importing lazy_ops.broken raised ValueError: boom"):
+        manager.operator("lazy.dom", "Broken", 1)
+    with pytest.raises(PluginFailed, match="boom"):
+        manager.operators("lazy.dom")
+    (site.folder / "lazy_ops" / "broken.py").unlink()
+    assert [cls.op_type for cls in PluginManager().operators("lazy.dom")] == ["FirstOne", "Second"]
 
 
 def test_the_newest_class_that_the_version_allows(site: Any) -> None:
@@ -134,6 +167,7 @@ def test_a_pack_that_cannot_be_had_says_what_to_do(site: Any, pack: Any) -> None
 
 
 def test_an_unknown_standard_operator_gets_a_suggestion(site: Any) -> None:
+    site.standard_operators()
     with pytest.raises(UnknownOperator, match=r"no operator ai.onnx::Convv is known") as caught:
         PluginManager().operator("", "Convv", 13)
     assert caught.value.hint.startswith("Did you mean 'Conv'?")
@@ -222,6 +256,7 @@ def test_several_owners_give_one_answer_whatever_the_hash_seed_and_the_order_of_
 
 
 def test_an_override_changes_nothing_until_it_is_preferred(site: Any, pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.standard_operators()
     site.plugin("overrides", "ai.onnx", pack("", "Conv"), name="fast-conv")
     assert PluginManager().operator("", "Conv", 13) is ops.find("Conv", 13)
     assert "fast_conv" not in sys.modules

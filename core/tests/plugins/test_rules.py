@@ -187,9 +187,10 @@ def test_pins(site: Any, pack: Any) -> None:
     assert dict(PluginManager(prefer=["acme"]).decide("acme", "Twist", 1).lost) == {"extra/overrides/acme": 4, "two/ops/acme": 6}
 
 
-def test_a_pin_to_the_built_in_class(site: Any, pack: Any) -> None:
+def test_a_pin_to_the_owner_of_the_domain(site: Any, pack: Any) -> None:
+    site.standard_operators()
     site.plugin("overrides", "ai.onnx", pack("", "Relu", "Abs"), name="fast")
-    manager = PluginManager(prefer=["fast", "Relu=dovetail"])
+    manager = PluginManager(prefer=["fast", "Relu=dovetail-ops-onnx"])
     assert manager.operator("", "Relu", 14) is Relu
     assert manager.provider(manager.operator("", "Abs", 13)) == "fast 1.0"
 

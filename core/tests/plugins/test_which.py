@@ -152,7 +152,11 @@ def test_custom_layers(site: Any, device: Any, arguments: tuple[str, ...]) -> No
     assert (other["winner"], other["custom_kernel"]) == ("a/ops/acme", None)
 
 
-def test_a_custom_layer_for_what_nothing_else_defines(site: Any, device: Any, here: Path) -> None:
+def test_a_custom_layer_for_what_nothing_else_defines(
+    site: Any, device: Any, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOVETAIL_TRUST_CONFIG", "1")
+    site.standard_operators()
     device("vpu", more=LAYERED)
     (here / "dovetail.yaml").write_text("devices: {VPU: {CONFIG_FILE: ['acme::Mystery']}}")
     told = which("acme::Mystery", "--device", "VPU")
@@ -178,12 +182,13 @@ def test_what_is_told_of_each_candidate(site: Any, npu: None) -> None:
 
 
 def test_one_definition(site: Any) -> None:
+    site.standard_operators()
     site.plugin("ops", "acme", scale(), name="a")
     told = which("acme::Scale")
     assert (told["winner"], told["rule"], told["reason"]) == ("a/ops/acme", 0, "there is no other definition")
     assert "There is no other definition." in run("which", "acme::Scale").stdout
     assert which("ai.onnx::Conv")["operator"] == "Conv"
-    assert which("Conv")["candidates"][0]["provider"].startswith("dovetail ")
+    assert which("Conv")["candidates"][0]["provider"].startswith("dovetail-ops-onnx ")
 
 
 def test_different_schemas_are_not_decided(site: Any) -> None:
@@ -209,7 +214,8 @@ def fast(site: Any) -> Path:
     return folder
 
 
-def test_an_override_that_is_not_in_use_is_shown_and_not_imported(fast: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_override_that_is_not_in_use_is_shown_and_not_imported(site: Any, fast: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.standard_operators()
     (idle,) = which("Relu")["idle"]
     assert (idle["plugin"], idle["state"], idle["defines"]) == ("fast-relu/overrides/ai.onnx", "opt-in", None)
     assert "not known: it has no manifest" in run("which", "Relu").stdout
@@ -221,8 +227,8 @@ def test_an_override_that_is_not_in_use_is_shown_and_not_imported(fast: Path, mo
     monkeypatch.setenv("DOVETAIL_PREFER", "fast-relu")
     told = which("Relu")
     assert (told["winner"], told["rule"], told["idle"]) == ("fast-relu/overrides/ai.onnx", 1, [])
-    assert told["candidates"][1]["choose"] == "DOVETAIL_PREFER=ai.onnx::Relu=dovetail"
-    monkeypatch.setenv("DOVETAIL_PREFER", "fast-relu,ai.onnx::Relu=dovetail")
+    assert told["candidates"][1]["choose"] == "DOVETAIL_PREFER=ai.onnx::Relu=dovetail-ops-onnx"
+    monkeypatch.setenv("DOVETAIL_PREFER", "fast-relu,ai.onnx::Relu=dovetail-ops-onnx")
     assert which("Relu")["winner"] == "dovetail"
 
 
@@ -237,7 +243,8 @@ def test_an_override_that_is_not_in_use_is_shown_and_not_imported(fast: Path, mo
         (("Conv", "--opset", "0"), 2, "--opset"),
     ],
 )
-def test_what_cannot_be_asked(npu: None, arguments: tuple[str, ...], code: int, message: str) -> None:
+def test_what_cannot_be_asked(site: Any, npu: None, arguments: tuple[str, ...], code: int, message: str) -> None:
+    site.standard_operators()
     assert message in run("which", *arguments, code=code).stderr
 
 
@@ -303,13 +310,14 @@ def test_model_formats_and_what_is_blocked(site: Any, monkeypatch: pytest.Monkey
 
 
 def test_a_preferred_override_is_a_decided_conflict_and_one_not_in_use_is_none(
-    fast: Path, monkeypatch: pytest.MonkeyPatch
+    site: Any, fast: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    site.standard_operators()
     assert conflicts() == {}
     monkeypatch.setenv("DOVETAIL_PREFER", "fast-relu")
     (found,) = conflicts().values()
     assert (found["name"], found["winner"], found["rule"]) == ("ai.onnx::Relu", "fast-relu 1.0", 1)
-    assert found["hint"] == "DOVETAIL_PREFER=ai.onnx::Relu=dovetail"
+    assert found["hint"] == "DOVETAIL_PREFER=ai.onnx::Relu=dovetail-ops-onnx"
 
 
 def test_a_pin_to_a_pack_without_the_operator_is_told(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,9 +142,10 @@ def test_close_waits_for_the_runs(
     for c in closing:
         c.result(LIMIT)
     compiled.close()
-    first_freed = min(watch.events.index(event) for event in ("request closed", "executable closed"))
-    assert watch.events[:first_freed].count("run ends") == 2
-    assert watch.events[first_freed:] == ["request closed", "request closed", "executable closed"]
+    ends, closed = ([i for i, event in enumerate(watch.events) if event == one] for one in ("run ends", "request closed"))
+    assert (len(ends), len(closed)) == (2, 2)
+    assert all(end < close for end, close in zip(ends, closed, strict=True)), watch.events
+    assert watch.events[-1] == "executable closed"
 
 
 def test_work_that_waits_in_a_queue_is_done(compiled: dovetail.CompiledModel, threads: ThreadPoolExecutor) -> None:

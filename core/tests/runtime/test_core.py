@@ -80,7 +80,7 @@ def test_hetero_gives_each_node_to_the_first_that_takes_it(toy_core: Any) -> Non
     assert report.partitions == 3
     assert report.memory == {"A.0": 24, "B.0": 12}
     assert set(report.seconds) == {"passes", "compile"}
-    assert report.nodes[0].provider == f"dovetail {dovetail.__version__}"
+    assert report.nodes[0].provider == f"dovetail-ops-onnx {dovetail.__version__}"
 
 
 def test_a_node_that_moves_to_another_device_is_logged(toy_core: Any, caplog: pytest.LogCaptureFixture) -> None:

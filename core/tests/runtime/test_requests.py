@@ -329,7 +329,8 @@ def test_threads_that_ask_for_the_same_new_shape_plan_once(toy_core: Any) -> Non
 
 
 def test_a_handle_pickles_as_what_it_was_made_from(slow: dovetail.CompiledModel) -> None:
-    rebuild, (copy, device, properties, settings) = slow.__reduce__()
+    rebuild, (prepare, copy, device, properties, settings) = slow.__reduce__()
+    assert callable(prepare)
     assert (device, properties) == ("A", {})
     assert settings == {"plugins": None, "prefer": (), "config": None}
     again = pickle.loads(pickle.dumps(copy))

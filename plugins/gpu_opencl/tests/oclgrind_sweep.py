@@ -33,9 +33,9 @@ from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels import _conv_winograd
-from dovetail_gpu_opencl.kernels.quantized import KERNELS as QUANTIZED
 from dovetail_gpu_opencl.kernels._tiles import Tiling
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
+from dovetail_gpu_opencl.kernels.quantized import KERNELS as QUANTIZED
 from dovetail_gpu_opencl.launch import Constant, Launch
 from dovetail_gpu_opencl.view import View
 from dovetail_ops_onnx import find

@@ -186,7 +186,8 @@ def _covered() -> frozenset[type]:
 
 
 _ELSEWHERE = "\n".join(
-    (Path(__file__).parents[3] / "core" / "tests" / "runtime" / name).read_text() for name in ("test_control_flow.py", "test_sequences.py")
+    (Path(__file__).parents[3] / "core" / "tests" / "runtime" / name).read_text()
+    for name in ("test_control_flow.py", "test_sequences.py")
 )
 """Cases hold arrays and need no runtime: sub-graphs and sequences are tested there."""
 

@@ -117,7 +117,8 @@ class Planner:
         return plan if continuation is None else self._with_tail(plan, continuation)
 
     def _on_device(self, part: Part, device: Device, notes: Notes) -> Part:
-        return replace(part, graph=self.run(part.graph, PER_DEVICE, self.context(notes, device)))
+        stages = PER_DEVICE if self.options.FUSION else [stage for stage in PER_DEVICE if stage != "fuse"]
+        return replace(part, graph=self.run(part.graph, stages, self.context(notes, device)))
 
     def _later(self, inner: Graph) -> PlanCache[Signature, Plan]:
         return PlanCache(lambda key: self.plan(typed_inputs(inner, key)), self.options.PLAN_CACHE)

@@ -155,12 +155,13 @@ class Operators:
             )
         hints = [_similar(op_type, {name for operator in known for name in _names(operator, domain)})] if known else []
         stopped = [r for r in self._packs(domain) if r.state != "loaded" and r.hint]
-        if domain and not known and stopped:
+        if not known and stopped:
             hints += [f"{r.distribution}: {r.hint.rstrip('.')}." for r in stopped]
-        elif domain and not known:
-            close = did_you_mean(domain, {record.key for record in self._packs(None)})
+        elif not known:
+            written = domain or STANDARD_DOMAIN
+            close = did_you_mean(written, {record.key for record in self._packs(None)})
             hints += [close] if close.startswith("Did") else []
-            hints.append(f"Install a package with an entry point {domain!r} in the group {HOST}.ops.")
+            hints.append(f"Install a package with an entry point {written!r} in the group {HOST}.ops.")
         hints.append("Or define the operator in a file and add it: core.add_extension('my_ops.py'), on the command line by -l.")
         error = UnknownOperator(f"no operator {printable(name)} is known{self._packs_in_words(domain)}", hint=" ".join(hints))
         error.__cause__ = next((self._ledger.refusal(r).__cause__ for r in self._packs(domain) if r.state == "failed"), None)
@@ -171,10 +172,8 @@ class Operators:
         if packs := self._packs(domain):
             states = ", ".join(f"{r.provider} ({r.state}{r.reason and ': '}{r.reason})" for r in packs)
             return f"; op packs of domain {domain or STANDARD_DOMAIN!r}: {states}"
-        if not domain:
-            return ""
         others = ", ".join(sorted({repr(record.key) for record in self._packs(None)}))
-        return f"; no op pack of domain {domain!r} is installed" + (f", only of {others}" if others else "")
+        return f"; no op pack of domain {domain or STANDARD_DOMAIN!r} is installed" + (f", only of {others}" if others else "")
 
 
 def _holding(

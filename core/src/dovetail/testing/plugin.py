@@ -9,6 +9,7 @@ from dovetail.cli import Program
 from dovetail.errors import PluginFailed
 from dovetail.operators.operator import Operator
 from dovetail.plugins import PluginRecord
+from dovetail.plugins.records import PACKS
 from dovetail.runtime import REFERENCE_DEVICE, Core
 from dovetail.testing._graphs import random_feeds, random_model
 from dovetail.testing._kit import Kit
@@ -30,7 +31,7 @@ def kit_for(record: PluginRecord, make_core: Callable[[], Core] | None = None, s
         return DeviceChecks(record.key.upper(), make_core, seed)
     if record.kind == "frontends":
         return FrontendChecks(record.key, make_core, seed)
-    if record.kind in ("ops", "overrides"):
+    if record.kind in PACKS:
 
         def provided(core: Core, cls: type[Operator]) -> bool:
             return core.plugins.provider(cls) == record.provider
