@@ -1,0 +1,168 @@
+"""Passes of plugins: what a wrong one does is an error that names it; those that need no shapes run once a model."""
+
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.errors import PluginError
+from dovetail.graph import DType, Graph, Node, TensorType
+from dovetail.hookspecs import hookimpl
+from dovetail.passes import STAGES, GraphPass, PassContext
+from dovetail.passes.pipeline import PASSES, pipeline
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.neg import Neg
+from dovetail_ops_onnx.relu import Relu
+
+Run = Callable[[Graph, PassContext], Any]
+
+
+def core_with(toy_core: Any, *passes: GraphPass) -> dovetail.Core:
+    """A session with one toy device and a plugin that gives these passes."""
+
+    @hookimpl
+    def dovetail_graph_passes(options: Any) -> tuple[GraphPass, ...]:
+        return passes
+
+    core, _ = toy_core(A=lambda node: False)
+    plugin = SimpleNamespace(dovetail_api="1.0", dovetail_graph_passes=dovetail_graph_passes)
+    core.plugins.register(plugin, name="acme-passes", kind="hooks", key="acme")
+    return core  # type: ignore[no-any-return]
+
+
+def model() -> dovetail.Model:
+    """y = relu(-x), z = -x."""
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", 3])
+    z = g.node(Neg(), x, name="turn")
+    return g.model([g.node(Relu(), z, name="rectify"), z])
+
+
+def raising(graph: Graph, context: PassContext) -> Graph:
+    raise KeyError("lost")
+
+
+def nothing(graph: Graph, context: PassContext) -> None:
+    return None
+
+
+def fewer_outputs(graph: Graph, context: PassContext) -> Graph:
+    return graph.replace(outputs=graph.outputs[:1])
+
+
+def undefined(graph: Graph, context: PassContext) -> Graph:
+    return graph.replace(nodes=graph.nodes[1:])
+
+
+def renamed_input(graph: Graph, context: PassContext) -> Graph:
+    return graph.replace(inputs=("other",), types={**graph.types, "other": graph.types["x"]})
+
+
+def retyped(graph: Graph, context: PassContext) -> Graph:
+    return graph.replace(types={**graph.types, graph.outputs[0]: TensorType(DType.FLOAT64, (2, 3))})
+
+
+def badly_typed(graph: Graph, context: PassContext) -> Graph:
+    x, (y, z) = graph.inputs[0], graph.outputs
+    wide = Node("wide", Add(), (x, "w"), ("wide:0",))
+    last = Node("last", Relu(), ("wide:0",), (y,))
+    nodes = (Node("turn", Neg(), (x,), (z,)), wide, last)
+    wrong = np.ones((5, 7), np.float32)
+    types = {name: t for name, t in graph.types.items() if name in (x, z)} | {"w": TensorType.of(wrong, known=True)}
+    return graph.replace(nodes=nodes, constants={"w": wrong}, types=types)
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (raising, "raised KeyError: 'lost'"),
+        (nothing, "returned NoneType, not a Graph"),
+        (fewer_outputs, "changed the outputs of the graph"),
+        (undefined, "made a graph that is not valid"),
+        (renamed_input, "changed the inputs of the graph"),
+        (retyped, "changed the output"),
+        (badly_typed, "made a graph that is not valid"),
+    ],
+)
+def test_a_wrong_pass_is_named_with_how_to_leave_it_out(toy_core: Any, run: Run, message: str) -> None:
+    core = core_with(toy_core, GraphPass("my_pass", "recognise", run))
+    compiled = core.compile_model(model(), "A")
+    x = np.float32([[1, -2, 3], [0, 5, -6]])
+    with pytest.raises(PluginError, match=rf"graph pass 'my_pass' of acme-passes.* {re.escape(message)}") as caught:
+        compiled({"x": x})
+    assert "PASSES='-my_pass'" in caught.value.hint
+    without = core.compile_model(model(), "A", {"PASSES": "-my_pass"})({"x": x})
+    np.testing.assert_array_equal(without[0], np.maximum(-x, 0))
+    np.testing.assert_array_equal(without[1], -x)
+
+
+def test_new_nodes_without_types_are_typed(toy_core: Any) -> None:
+    def twice(graph: Graph, context: PassContext) -> Graph:
+        y = graph.outputs[0]
+        last = next(node for node in graph.nodes if node.outputs == (y,))
+        inner = Node(last.name, last.op, last.inputs, ("inner",))
+        others = tuple(node for node in graph.nodes if node is not last)
+        types = {name: t for name, t in graph.types.items() if name != y}
+        return graph.replace(nodes=(*others, inner, Node("again", Relu(), ("inner",), (y,))), types=types)
+
+    core = core_with(toy_core, GraphPass("twice", "recognise", twice))
+    compiled = core.compile_model(model(), "A")
+    np.testing.assert_array_equal(compiled({"x": np.float32([[1, -2, 3]])})[0], [[0, 2, 0]])
+    assert [node.name for node in compiled.report().nodes] == ["turn", "rectify", "again"]
+    (row,) = (one for one in compiled.report().passes if one.name == "twice")
+    assert (row.stage, row.origin, row.before, row.after) == ("recognise", "acme-passes", 2, 3)
+
+
+def test_passes_that_need_no_shapes_run_once_a_model(toy_core: Any) -> None:
+    runs: list[str] = []
+
+    def noted(name: str) -> Run:
+        return lambda graph, context: (runs.append(name), graph)[1]
+
+    early = GraphPass("early", "bind", noted("early"), needs_shapes=False)
+    core = core_with(toy_core, early, GraphPass("late", "recognise", noted("late")))
+    compiled = core.compile_model(model(), "A")
+    for rows in (1, 2, 3):
+        compiled({"x": np.zeros((rows, 3), np.float32)})
+    assert runs == ["early", "late", "late", "late"]
+    for report in compiled.plans.values():
+        assert [one.name for one in report.passes][:3] == ["unfuse_post_ops", "declare_opaque", "bind"]
+
+
+def test_constants_are_folded_once_a_model(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that reads constants alone is computed once, however many input shapes there are."""
+    computed: list[int] = []
+    reference = Neg.reference
+
+    def counting(self: Neg, x: Any) -> Any:
+        computed.append(x.size)
+        return reference(self, x)
+
+    monkeypatch.setattr(Neg, "reference", counting)
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", 3])
+    y = g.node(Add(), x, g.node(Neg(), g.constant(np.float32([1, 2, 3]))))
+    core, _ = toy_core(A=lambda node: False)
+    compiled = core.compile_model(g.model([y]), "A")
+    for rows in (1, 2, 3):
+        np.testing.assert_array_equal(compiled({"x": np.zeros((rows, 3), np.float32)})[0], [[-1, -2, -3]] * rows)
+    assert computed == [3]
+
+
+def test_an_unknown_stage_is_refused() -> None:
+    with pytest.raises(PluginError, match="is for the stage 'recognize'") as caught:
+        GraphPass("mine", "recognize", lambda graph, context: graph)
+    assert "recognise" in caught.value.hint
+
+
+def test_the_pipeline_is_ordered_by_stage() -> None:
+    mine = GraphPass("mine", "simplify", lambda graph, context: graph, origin="acme")
+    order = [STAGES.index(one.stage) for one in pipeline([mine])]
+    assert order == sorted(order)
+    assert len(pipeline([mine])) == len(PASSES) + 2, "with fold_constants, which follows plugins' passes of its stage"
+    names = [one.name for one in pipeline([mine])]
+    assert len(set(names)) == len(names)
