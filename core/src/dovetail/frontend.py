@@ -26,11 +26,13 @@ from dovetail.graph.model import Model
 from dovetail.graph.source import ModelSource
 from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType, as_constant
 from dovetail.graph.validate import validate
+from dovetail.internal.copy import Copy
 from dovetail.names import printable
 from dovetail.operators.attributes import AttributeText
 
 __all__ = [
     "AttributeText",
+    "Copy",
     "DType",
     "Dim",
     "FormatError",

@@ -16,6 +16,7 @@ composition of other operators (`compose`) makes it fast::
 """
 
 from dovetail.errors import OperatorError, ShapeError
+from dovetail.evaluate.composition import evaluate_composition
 from dovetail.evaluate.error_function import erf
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
@@ -75,6 +76,7 @@ __all__ = [
     "classes_in",
     "dimensions",
     "erf",
+    "evaluate_composition",
     "operator",
     "stem_of",
     "stems_in",

@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from dovetail import frontend
 from dovetail.frontend import FormatError
+from dovetail.graph import source
 
 WEIGHTS = np.arange(6, dtype=np.float32).reshape(2, 3)
 Save = Callable[..., Path]
@@ -126,7 +126,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize("by_descriptor", [True, False])
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(read: Any, save: Save, monkeypatch: pytest.MonkeyPatch, name: str, by_descriptor: bool) -> None:
-    monkeypatch.setattr(frontend, "_WALKS_BY_DESCRIPTOR", by_descriptor)
+    monkeypatch.setattr(source, "_WALKS_BY_DESCRIPTOR", by_descriptor)
     entries, message = REFUSED[name]
     path = save(_external(**entries))
     folder = path.parent
@@ -145,7 +145,7 @@ def test_refused(read: Any, save: Save, monkeypatch: pytest.MonkeyPatch, name: s
 
 
 def test_without_descriptors_good_data_is_read_too(read: Any, save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frontend, "_WALKS_BY_DESCRIPTOR", False)
+    monkeypatch.setattr(source, "_WALKS_BY_DESCRIPTOR", False)
     np.testing.assert_array_equal(read(save(_external(location="data.bin", offset="4"))).graph.constants["w"], WEIGHTS)
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dovetail.frontend import FormatError, Graph, Model, Node, UsageError, printable
+from dovetail.frontend import Copy, FormatError, Graph, Model, Node, UsageError, printable
 from dovetail_frontend_pzkm.draft import Draft, Tensors
 from dovetail_frontend_pzkm.nodes import WRITERS, rsqrt
 from dovetail_frontend_pzkm.schema import Layer, PModel, Time
@@ -66,6 +66,8 @@ def _layers(graph: Graph, tensors: Tensors) -> Iterator[Layer]:
 
 def _written(draft: Draft, root: Node | None) -> Sequence[Layer]:
     op: Any = draft.op
+    if isinstance(op, Copy):
+        return (draft.layer("OutputLayer"),)
     if op.domain or op.op_type not in WRITERS:
         raise FormatError(f"there is no layer for {printable(op.key)}", hint=f"accepted: {', '.join(sorted(WRITERS))}")
     made = rsqrt(draft, root.inputs[0]) if root else WRITERS[op.op_type](draft)

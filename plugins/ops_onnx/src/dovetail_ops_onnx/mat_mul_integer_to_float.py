@@ -1,8 +1,9 @@
 """MatMulInteger with its sums converted to float32. Only a graph pass makes this operator; it is not part of the standard."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from dovetail.op import AbstractOperator, DType, GraphBuilder, Port, TensorType
+from dovetail.op import AbstractOperator, DType, GraphBuilder, Port, TensorType, evaluate_composition
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 
@@ -26,6 +27,15 @@ class MatMulIntegerToFloat(AbstractOperator):
         """MatMulInteger and Cast."""
         converted: str = g.node(Cast(to=DType.FLOAT32), g.node(MatMulInteger(), *inputs))
         return converted
+
+    def reference(self, *inputs: Any, **_: Any) -> Any:
+        """The composition by the references of its operators."""
+        return evaluate_composition(self, inputs)
+
+    @classmethod
+    def has_reference(cls) -> bool:
+        """False: devices run kernels of theirs or the composition."""
+        return False
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         """Those of MatMulInteger."""

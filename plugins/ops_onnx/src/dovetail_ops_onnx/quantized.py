@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.op import AbstractOperator, DType, GraphBuilder, Port, TensorType
+from dovetail.op import AbstractOperator, DType, GraphBuilder, Port, TensorType, evaluate_composition
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 
@@ -104,6 +104,15 @@ class Quantized(AbstractOperator):
             else:
                 value = g.node(step.op, *("" if i is None else value if i == PREVIOUS else real[i] for i in step.inputs))
         return value if self.result is None else _quantized(g, value, self.result)
+
+    def reference(self, *inputs: Any, **_: Any) -> Any:
+        """The composition by the references of its operators."""
+        return evaluate_composition(self, inputs)
+
+    @classmethod
+    def has_reference(cls) -> bool:
+        """False: devices run kernels of theirs or the composition."""
+        return False
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         step = self.steps[0]

@@ -10,7 +10,9 @@ from dovetail.graph import GraphBuilder
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.passes.constant_folding import fold_constants
 from dovetail_ops_onnx import find
-from dovetail_ops_onnx.passes.fuse_quantized import HeldDequantizeLinear, fuse_quantized, hold_quantized
+from dovetail_ops_onnx.passes.expand_quantized import expand_quantized
+from dovetail_ops_onnx.passes.fuse_integer_product import fuse_integer_products
+from dovetail_ops_onnx.passes.fuse_quantized import HeldDequantizeLinear, fuse_quantized, hold_quantized, release_quantized
 from dovetail_ops_onnx.quantized import Quantized, Scaling
 
 OPSET = 17
@@ -18,6 +20,13 @@ OPSET = 17
 
 def op(name, **attributes):
     return find(name, OPSET)(**attributes)
+
+
+def quantize(graph, keeps):
+    """The passes of the stage `quantize`, in order."""
+    for one in (fuse_integer_products, expand_quantized, fuse_quantized):
+        graph = one(graph, keeps)
+    return release_quantized(graph)
 
 
 class Builder(GraphBuilder):
@@ -71,7 +80,7 @@ def evaluated(graph, feeds):
 def fused(g, outputs, keeps=lambda node, graph: True, atol=0):
     """The graph after fusion, which must give the same as before; `atol` counts quanta."""
     before = fold_constants(hold_quantized(g.graph(outputs)))
-    after = drop_dead_nodes(fuse_quantized(before, keeps))
+    after = drop_dead_nodes(quantize(before, keeps))
     feeds = {n: g.rng.integers(0, 256, before.types[n].dims, np.uint8) for n in before.inputs}
     for one, other in zip(evaluated(before, feeds), evaluated(after, feeds), strict=True):
         np.testing.assert_allclose(one.astype(np.float32), other.astype(np.float32), rtol=0, atol=atol)
@@ -171,7 +180,7 @@ def test_without_a_kernel_everything_is_as_it_was_and_folded():
 def test_a_graph_without_quantization_comes_back():
     g = GraphBuilder()
     graph = fold_constants(g.graph([g.node(op("Relu"), g.input("x", "float32", (2, 3)))]))
-    assert fuse_quantized(graph, lambda node, _: True) is graph
+    assert quantize(graph, lambda node, _: True) is graph
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -206,4 +215,4 @@ def test_nodes_with_post_ops_stay():
     x = g.stored("x", (4, 3))
     y = g.node(op("Relu"), g.real(x), post_ops=PostOps().append_eltwise("square"))
     graph = fold_constants(hold_quantized(g.graph([g.store(y)])))
-    assert kinds(fuse_quantized(graph, lambda node, _: True)) == ["DequantizeLinear", "Relu", "QuantizeLinear"]
+    assert kinds(quantize(graph, lambda node, _: True)) == ["DequantizeLinear", "Relu", "QuantizeLinear"]
