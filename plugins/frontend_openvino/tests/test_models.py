@@ -1,6 +1,5 @@
 """Whole models, converted by openvino and saved with float32 and with compressed weights."""
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,21 +198,23 @@ def _light_input(core: Any, path: Path) -> list[Any]:
     return [_image(*tensor.dims)[0] for tensor in core.read_model(path).inputs.values()]
 
 
-@pytest.mark.parametrize("name", ["densenet121", "inception_v1", "resnet50", "shufflenet"])
-def test_light_models(name: str, core: Any, saved: Any, agree: Any) -> None:
-    path = saved(ov.convert_model(LIGHT / f"light_{name}.onnx"), compress=name != "inception_v1")
+def _without_softmax(model: ov.Model) -> ov.Model:
+    """The model up to what its last softmax reads.
+
+    All weights of these models are equal, and so are all classes but for rounding: a softmax of such large numbers is 0 or 1,
+    as the rounding falls.
+    """
+    last = [op for op in model.get_ordered_ops() if op.get_type_name() == "Softmax"][-1]
+    return ov.Model([last.input(0).get_source_output()], model.get_parameters(), "light")
+
+
+@pytest.mark.parametrize("name", ["inception_v1", "squeezenet"])
+def test_light_models_up_to_their_softmax(name: str, core: Any, saved: Any, agree: Any) -> None:
+    path = saved(_without_softmax(ov.convert_model(LIGHT / f"light_{name}.onnx")))
     agree(path, _light_input(core, path))
 
 
-def test_light_squeezenet(core: Any, saved: Any) -> None:
-    """All weights are equal. OpenVINO's CPU plugin gives 0.125 for a softmax of 1,000 equal numbers, onnxruntime 0.001."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import onnxruntime
-
-    source = LIGHT / "light_squeezenet.onnx"
-    path = saved(ov.convert_model(source), False)
-    feeds = _light_input(core, path)
-    session = onnxruntime.InferenceSession(source)
-    wanted = session.run(None, {session.get_inputs()[0].name: feeds[0]})[0]
-    np.testing.assert_allclose(core.compile_model(core.read_model(path), "NUMPY")(feeds)[0], wanted, rtol=1e-4)
+@pytest.mark.parametrize("name", ["densenet121", "resnet50", "shufflenet"])
+def test_light_models(name: str, core: Any, saved: Any, agree: Any) -> None:
+    path = saved(ov.convert_model(LIGHT / f"light_{name}.onnx"), compress=True)
+    agree(path, _light_input(core, path))
