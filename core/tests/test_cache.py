@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 import dovetail.cache
@@ -113,11 +114,9 @@ def test_an_entry_that_cannot_be_touched_is_still_read(tmp_path: Path, monkeypat
 
 
 def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless() -> Path:
-        raise RuntimeError("no home")
-
-    monkeypatch.delenv("DOVETAIL_CACHE_DIR", raising=False)
-    monkeypatch.setattr(Path, "home", homeless)
+    for name in ("DOVETAIL_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as for a user without an entry in the password database
     assert cache_folder() is None
     cache = FileCache("kernels")
     cache.put(A, b"1")
@@ -125,18 +124,22 @@ def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert not cache.keeps
 
 
-def test_folders_by_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_is_chosen_or_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path / "chosen"))
     assert cache_folder() == tmp_path / "chosen"
     monkeypatch.delenv("DOVETAIL_CACHE_DIR")
-    monkeypatch.setattr("dovetail.cache.sys.platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "dovetail"
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == tmp_path / ".cache" / "dovetail"
-    monkeypatch.setattr("dovetail.cache.sys.platform", "darwin")
-    assert cache_folder() == tmp_path / "Library" / "Caches" / "dovetail"
+    assert cache_folder() == platformdirs.user_cache_path("dovetail", appauthor=False, opinion=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the folders of Linux")
+def test_the_folder_on_linux(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("DOVETAIL_CACHE_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "xdg" / "dovetail"
+    for unset in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", unset)
+        assert cache_folder() == tmp_path / "me" / ".cache" / "dovetail"
 
 
 def test_the_least_recently_used_goes_first(tmp_path: Path) -> None:

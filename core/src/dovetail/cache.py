@@ -1,4 +1,4 @@
-"""Files that may be lost at any time: what a device compiled or measured, kept for the next process.
+"""Caches: files that may be lost at any time, with what a device compiled or measured for the next process, and `LruCache`.
 
 One section (a folder) for each kind of content, one file for each entry, named by the digest of everything that the content
 depends on. Processes share it without locks: an entry appears whole or not at all. Nothing that is wrong with the folder,
@@ -13,17 +13,19 @@ import logging
 import os
 import re
 import stat
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 from dovetail import __version__
 from dovetail.errors import UsageError
+from dovetail.lru import LruCache
 
-__all__ = ["LIMIT", "Entry", "FileCache", "cache_folder", "cache_key", "clear_cache", "list_cache"]
+__all__ = ["LIMIT", "Entry", "FileCache", "LruCache", "cache_folder", "cache_key", "clear_cache", "list_cache"]
 
 log = logging.getLogger(__name__)
 
@@ -54,16 +56,10 @@ def cache_folder() -> Path | None:
     if chosen:
         return Path(chosen)
     try:
-        home = Path.home()
+        found = user_cache_path("dovetail", appauthor=False, opinion=False)
     except RuntimeError:
         return None
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return base / "dovetail"
+    return found if found.is_absolute() else None  # older versions of platformdirs leave "~" where there is no home
 
 
 def cache_key(*parts: str) -> str:

@@ -1,9 +1,10 @@
 """Plans by what they were made for, the least recently used dropped first; shared by threads."""
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
+
+from dovetail.lru import LruCache
 
 __all__ = ["PlanCache"]
 
@@ -12,47 +13,40 @@ P = TypeVar("P")
 
 
 class PlanCache(Generic[K, P]):
-    """Makes a plan for a key on first use and keeps at most `size` of them."""
+    """Makes a plan for a key on first use, one at a time, and keeps at most `size` of them."""
 
     def __init__(self, make: Callable[[K], P], size: int) -> None:
         self._make = make
-        self.size = size
-        self._plans: OrderedDict[K, P] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: LruCache[K, P] = LruCache(size)
         self._planning = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        """How many plans are kept."""
+        return self._kept.size
 
     def get(self, key: K) -> P:
         """The plan for `key`, made now if there is none. A plan that is dropped lives on in the requests that use it."""
-        with self._lock:
-            plan = self._plans.get(key)
-            if plan is not None:
-                self._plans.move_to_end(key)
-                return plan
+        plan = self._kept.get(key)
+        if plan is not None:
+            return plan
         with self._planning:
-            with self._lock:
-                plan = self._plans.get(key)
+            plan = self._kept.get(key)  # another thread may have made it meanwhile
             if plan is None:
                 plan = self._make(key)
-                with self._lock:
-                    self._plans[key] = plan
-                    while len(self._plans) > self.size:
-                        self._plans.popitem(last=False)
+                self._kept.put(key, plan)
         return plan
 
     @property
     def latest(self) -> P | None:
         """The plan used last; None when there is none."""
-        with self._lock:
-            return next(reversed(self._plans.values()), None)
+        return self._kept.latest
 
     @property
     def plans(self) -> Mapping[K, P]:
         """The plans now kept, the latest used last."""
-        with self._lock:
-            return dict(self._plans)
+        return self._kept.copy()
 
     def clear(self) -> list[P]:
         """Forget the plans, and return them."""
-        with self._lock:
-            plans, self._plans = list(self._plans.values()), OrderedDict()
-        return plans
+        return self._kept.clear()

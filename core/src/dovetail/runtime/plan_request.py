@@ -1,12 +1,12 @@
 """The state of one inference for one plan, and for the plans that follow it."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dovetail.devices.contract import ExecutableRequest
+from dovetail.lru import LruCache
 from dovetail.planning.deferred import compute, control, owned, signature
 from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source
 from dovetail.planning.plan_cache import PlanCache
@@ -74,7 +74,7 @@ class Runner:
 
     def __init__(self, plans: PlanCache[Signature, Plan]) -> None:
         self._plans = plans
-        self._requests: OrderedDict[Signature, PlanRequest] = OrderedDict()
+        self._requests: LruCache[Signature, PlanRequest] = LruCache(plans.size, drop=PlanRequest.close)
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run the graph, planned for these values. A loop and no recursion: graphs may be cut into many parts."""
@@ -90,17 +90,14 @@ class Runner:
 
     def drop(self) -> list[PlanRequest]:
         """Forget the requests, and return them."""
-        requests, self._requests = list(self._requests.values()), OrderedDict()
-        return requests
+        return self._requests.clear()
 
     def _request(self, values: Sequence[Any]) -> PlanRequest:
         key = signature(values)
         request = self._requests.get(key)
         if request is None:
-            request = self._requests[key] = PlanRequest(self._plans.get(key))
-            while len(self._requests) > self._plans.size:
-                self._requests.popitem(last=False)[1].close()
-        self._requests.move_to_end(key)
+            request = PlanRequest(self._plans.get(key))
+            self._requests.put(key, request)
         return request
 
 

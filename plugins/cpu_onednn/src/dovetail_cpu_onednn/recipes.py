@@ -1,12 +1,11 @@
 """Recipes that were found are kept: models repeat their layers, and several steps of planning ask about the same node."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import wraps
 from typing import TypeVar
 
+from dovetail.cache import LruCache
 from dovetail.device import Eltwise, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import Unimplemented
 from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, Refused
@@ -33,22 +32,15 @@ class Recipes:
     """Answers by question, those that were not asked for the longest time dropped first; shared by threads."""
 
     def __init__(self) -> None:
-        self._answers: OrderedDict[Hashable, Recipe | Refusal | str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._answers: LruCache[Hashable, Recipe | Refusal | str] = LruCache(ROOM)
 
     def get(self, question: Hashable, find: Callable[[], Recipe]) -> Recipe:
         """The recipe, found now if it was not before for this number of threads. Raises what `find` raised."""
         key = library().planned_threads, question
-        with self._lock:
-            answer = self._answers.get(key)
-            if answer is not None:
-                self._answers.move_to_end(key)
+        answer = self._answers.get(key)
         if answer is None:
             answer = _found(find)
-            with self._lock:
-                self._answers[key] = answer
-                while len(self._answers) > ROOM:
-                    self._answers.popitem(last=False)
+            self._answers.put(key, answer)
         if isinstance(answer, Refusal):
             raise Refused(answer.reason, answer.detail)
         if isinstance(answer, str):
