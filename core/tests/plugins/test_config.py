@@ -2,16 +2,16 @@
 
 import os
 import pickle
+import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import platformdirs
 import pytest
 from click.testing import CliRunner
 
 import dovetail
-from dovetail import config as config_module
 from dovetail.cli import program
 from dovetail.config import FILE_NAME, Config, user_folder
 from dovetail.errors import DeviceNotFound, PluginNotFound, UsageError
@@ -106,21 +106,27 @@ def test_the_working_folder_goes_before_the_users_and_both_after_what_is_named(
     assert Config.load().values == {"plugins": ("-folder",)}
 
 
-def test_the_users_folder_is_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def on(platform: str, **environment: str) -> str:
-        monkeypatch.setattr(config_module, "sys", SimpleNamespace(platform=platform))
-        for name in ("XDG_CONFIG_HOME", "APPDATA"):
-            monkeypatch.delenv(name, raising=False)
-        for name, value in {"HOME": "/home/me", **environment}.items():
-            monkeypatch.setenv(name, value)
-        return user_folder().as_posix()
+def test_the_users_folder_is_the_platforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    assert user_folder() == platformdirs.user_config_path("dovetail", appauthor=False, roaming=True)
 
-    assert on("linux") == "/home/me/.config/dovetail"
-    assert on("linux", XDG_CONFIG_HOME="/etc/mine") == "/etc/mine/dovetail"
-    assert on("linux", XDG_CONFIG_HOME="relative") == "/home/me/.config/dovetail"
-    assert on("darwin") == "/home/me/Library/Application Support/dovetail"
-    assert on("win32", APPDATA="/home/me/Roaming") == "/home/me/Roaming/dovetail"
-    assert on("win32") == "/home/me/AppData/Roaming/dovetail"
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the folders of Linux")
+def test_the_users_folder_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/etc/mine")
+    assert user_folder() == Path("/etc/mine/dovetail")
+    for unset in ("", "relative"):
+        monkeypatch.setenv("XDG_CONFIG_HOME", unset)
+        assert user_folder() == Path("/home/me/.config/dovetail")
+
+
+def test_without_a_home_there_is_no_file_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_CONFIG_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as for a user without an entry in the password database
+    assert user_folder() is None
+    assert Config.load() == Config()
 
 
 @pytest.mark.parametrize("make", [lambda f: None, lambda f: f.mkdir(), os.mkfifo, lambda f: f.symlink_to("nowhere")])
@@ -185,35 +191,38 @@ REFUSED = {
     "unknown key": ("\nplugin: all", 2, "unknown key 'plugin'", "Did you mean 'plugins'?"),
     "not a mapping": ("- a\n- b", 1, "the configuration is a list; accepted: a mapping", ""),
     "just text": ("plugins", 1, "the configuration is text", ""),
-    "number as key": ("devices: {}\n1: 2", 2, "a key of the configuration is a number", "quotes"),
-    "list as key": ("? [a]\n: 2", 1, "a key of the configuration is a list", ""),
+    "number as key": ("devices: {}\n1: 2", 2, "a key is a number; accepted: text", "quotes"),
+    "list as key": ("? [a]\n: 2", 1, "a key is a list", ""),
     "plugins a mapping": ("plugins:\n  a: b", 2, "'plugins' is a mapping; accepted: a list of names", ""),
     "plugins a boolean": ("plugins: no", 1, "'plugins' is true or false", ""),
     "a number in plugins": ("plugins:\n- a\n- 3", 3, "a name under 'plugins' is a number; accepted: text", ""),
     "a list in prefer": ("prefer:\n- a\n- [b]", 3, "a name under 'prefer' is a list; accepted: text", ""),
     "prefer a number": ("prefer: 1", 1, "'prefer' is a number; accepted: a list of names, or a mapping", ""),
-    "a pin to a list": ("prefer:\n  Conv: [a]", 2, "'Conv' under 'prefer' is a list; accepted: the name of a plugin", ""),
+    "a pin to a list": ("prefer:\n  Conv: [a]", 2, "'Conv' under 'prefer' is a list; accepted: text", ""),
     "devices a list": ("devices: [ACME]", 1, "'devices' is a list; accepted: a mapping", ""),
+    "devices false": ("devices: no", 1, "'devices' is true or false; accepted: a mapping", ""),
     "properties a text": ("devices:\n  ACME: fast", 2, "the properties of ACME is text; accepted: a mapping", ""),
     "one device": ("devices:\n  ACME.1: {A: 1}", 2, "'ACME.1' is one device", "for a type: ACME"),
-    "device twice": ("devices:\n  acme: {A: 1}\n  ACME: {B: 1}", 3, "'ACME' stands twice in 'devices'", "dovetail.yaml:2"),
+    "device twice": ("devices:\n  acme: {A: 1}\n  ACME: {B: 1}", 3, "'ACME' is given twice", "dovetail.yaml:2"),
     "property a mapping": ("devices:\n  ACME:\n    A: {b: 1}", 3, "a property is a mapping; accepted: text, a number", ""),
     "property null": ("devices:\n  ACME:\n    A:", 3, "a property is nothing", ""),
-    "property a date": ("devices:\n  ACME:\n    A: 2026-01-02", 3, "a date is not accepted", "quotes"),
+    "a list with and without minus": ("plugins:\n- a\n- -b", 3, "names with and without a minus are mixed", "only a"),
+    "a text with and without minus": ("plugins: -a,b", 1, "names with and without a minus are mixed", "only a"),
+    "property a date": ("devices:\n  ACME:\n    A: 2026-01-02", 3, "the tag 'timestamp' is not accepted", "quotes"),
     "base 60": ("devices:\n  ACME:\n    A: 12:30", 3, "'12:30' is a number to base 60", "quotes"),
-    "huge number": ("devices:\n  ACME:\n    A: " + "9" * 9000, 3, "is no value", ""),
-    "key twice": ("plugins: a\nprefer: b\nplugins: c", 3, "'plugins' stands twice in the configuration", "dovetail.yaml:1"),
-    "property twice": ("devices:\n  ACME:\n    A: 1\n    A: 2", 4, "'A' stands twice in the properties of ACME", ""),
-    "tab": ("devices:\n\tACME:\n", 2, "a tab where YAML wants spaces", "spaces"),
+    "huge number": ("devices:\n  ACME:\n    A: " + "9" * 9000, 3, "is not a value", ""),
+    "key twice": ("plugins: a\nprefer: b\nplugins: c", 3, "'plugins' is given twice", "dovetail.yaml:1"),
+    "property twice": ("devices:\n  ACME:\n    A: 1\n    A: 2", 4, "'A' is given twice", "dovetail.yaml:3"),
+    "tab": ("devices:\n\tACME:\n", 2, "not YAML: found character '\\t'", ""),
     "unclosed": ("plugins: [a, b\n", 2, "not YAML", ""),
     "bad indentation": ("plugins: a\n  prefer: b", 2, "not YAML", ""),
-    "two documents": ("plugins: a\n---\nplugins: b", 2, "a second document begins", "---"),
+    "two documents": ("plugins: a\n---\nplugins: b", 2, "not YAML: but found another document", ""),
     "control character": ("plugins: a\nprefer: \x07", 2, "not YAML", ""),
-    "not UTF-8": (b"plugins: a\n# \xe9\n", 2, "not UTF-8 text (byte 0xe9)", "UTF-8"),
-    "UTF-16": ("plugins: a".encode("utf-16"), 1, "not UTF-8", ""),
-    "alias": ("plugins: &a [x]\nprefer: *a", 1, "anchors and aliases", "write the value out"),
-    "bomb": ("a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]", 1, "anchors and aliases", ""),
-    "merge key": ("devices:\n  <<: {A: 1}", 2, "the merge key << is not accepted", ""),
+    "not UTF-8": (b"plugins: a\n# \xe9\n", 2, "not YAML in UTF-8", ""),
+    "UTF-16": ("plugins: a".encode("utf-16"), 1, "not YAML in UTF-8", ""),
+    "alias": ("plugins: &a [x]\nprefer: *a", 1, "an alias (*) is not accepted", "write the value out"),
+    "bomb": ("a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]", 1, "an alias (*) is not accepted", ""),
+    "merge key": ("devices:\n  <<: {A: 1}", 2, "the tag 'merge' is not accepted", ""),
     "python object": ("plugins: !!python/object/apply:os.system ['exit 3']", 1, "the tag", ""),
     "own tag": ("plugins: !mine x", 1, "the tag '!mine' is not accepted", ""),
     "a set": ("plugins: !!set {a}", 1, "is not accepted", ""),
@@ -243,7 +252,7 @@ def test_the_largest_file_is_read_or_refused_without_hanging(folder: Path) -> No
     ("mapping", "message"),
     [
         ({"plugin": "all"}, "config=: unknown key 'plugin'"),
-        ({1: 2}, "config=: a key of the configuration is a number"),
+        ({1: 2}, "config=: a key is a number"),
         ({"devices": {"ACME": {"A": object}}}, "config=: a property is type"),
         ({"prefer": {"Conv": 1}}, "config=: 'Conv' under 'prefer' is a number"),
     ],
@@ -257,8 +266,12 @@ def test_a_mapping_is_checked_too(mapping: Any, message: str) -> None:
 def test_a_mapping_that_contains_itself() -> None:
     endless: dict[str, Any] = {}
     endless["devices"] = endless
-    with pytest.raises(UsageError, match="nested more than 8 deep"):
+    with pytest.raises(UsageError, match="a property is a mapping"):
         Config.load(endless)
+    levels: list[Any] = []
+    levels.append(levels)
+    with pytest.raises(UsageError, match="nested more than 8 deep"):
+        Config.load({"devices": {"ACME": {"LEVELS": levels}}})
 
 
 # --- what it does -----------------------------------------------------------------------------------------------------
