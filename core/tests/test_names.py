@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.names import stem_of, unique_name
+from dovetail.names import free_name, stem_of, unique_name
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,11 @@ def test_unique_names_are_numbered_and_taken() -> None:
     assert counts == {"a": 3, "b": 1}
     assert [unique_name("a", taken) for _ in range(2)] == ["a_4", "a_5"]
     assert len(taken) == 8
+
+
+def test_a_free_name_is_the_first_that_is_not_taken() -> None:
+    assert free_name("a", lambda name: False) == "a"
+    assert free_name("a", {"a", "a_1", "a_3"}.__contains__) == "a_2"
+    counts = {"a": 6}
+    assert free_name("a", {"a"}.__contains__, counts) == "a_7"
+    assert counts == {"a": 7}

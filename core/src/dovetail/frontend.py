@@ -27,7 +27,7 @@ from dovetail.graph.source import ModelSource
 from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType, as_constant
 from dovetail.graph.validate import validate
 from dovetail.internal.copy import Copy
-from dovetail.names import printable
+from dovetail.names import free_name, printable, unique_name
 from dovetail.operators.attributes import AttributeText
 
 __all__ = [
@@ -51,6 +51,8 @@ __all__ = [
     "UnboundOperator",
     "UsageError",
     "as_constant",
+    "free_name",
     "printable",
+    "unique_name",
     "validate",
 ]

@@ -3,22 +3,28 @@
 import functools
 import keyword
 import re
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-def unique_name(base: str, taken: set[str], counts: MutableMapping[str, int] | None = None) -> str:
-    """`base`, or the first of `base_1`, `base_2`, ... that is not in `taken`; it is in `taken` afterwards.
+def free_name(base: str, is_taken: Callable[[str], bool], counts: MutableMapping[str, int] | None = None) -> str:
+    """`base`, or the first of `base_1`, `base_2`, ... that is not taken.
 
     `counts` keeps the last number of each base, so that many equal names do not take quadratic time.
     """
     name, number = base, (counts or {}).get(base, 0)
-    while name in taken:
+    while is_taken(name):
         number += 1
         name = f"{base}_{number}"
     if counts is not None and name != base:
         counts[base] = number
+    return name
+
+
+def unique_name(base: str, taken: set[str], counts: MutableMapping[str, int] | None = None) -> str:
+    """The `free_name` that is not in `taken`; it is in `taken` afterwards."""
+    name = free_name(base, taken.__contains__, counts)
     taken.add(name)
     return name
 

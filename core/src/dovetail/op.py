@@ -24,7 +24,7 @@ from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Port, Ru
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp
 from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType
-from dovetail.names import stem_of
+from dovetail.names import free_name, stem_of, unique_name
 from dovetail.operators.decorator import operator
 from dovetail.operators.formula import Formula, dimensions
 from dovetail.operators.host_kernel import HostConfig, HostKernel, KernelRefused, PortConfig
@@ -77,7 +77,9 @@ __all__ = [
     "dimensions",
     "erf",
     "evaluate_composition",
+    "free_name",
     "operator",
     "stem_of",
     "stems_in",
+    "unique_name",
 ]

@@ -187,7 +187,7 @@ def test_text_for_devices_counts_only_in_a_file_that_somebody_named(
 
 # --- what is refused --------------------------------------------------------------------------------------------------
 
-REFUSED = {
+REFUSED: dict[str, tuple[str | bytes, int, str, str]] = {
     "unknown key": ("\nplugin: all", 2, "unknown key 'plugin'", "Did you mean 'plugins'?"),
     "not a mapping": ("- a\n- b", 1, "the configuration is a list; accepted: a mapping", ""),
     "just text": ("plugins", 1, "the configuration is text", ""),

@@ -9,17 +9,19 @@ from dovetail.graph.graph import Graph, Node
 from dovetail.graph.rewriting import rename_reads
 from dovetail.graph.types import TensorType
 from dovetail.internal.copy import Copy
+from dovetail.names import free_name
 
 __all__ = ["check_types", "free_scope", "write_to"]
 
 
 def free_scope(name: str, names: Sequence[str]) -> str:
     """`name`, or `name_1`, ... so that no name of the sorted `names` starts with the scope and a slash: exporters use slashes."""
-    count, scope = 0, name
-    while (at := bisect_left(names, f"{scope}/")) < len(names) and names[at].startswith(f"{scope}/"):
-        count += 1
-        scope = f"{name}_{count}"
-    return scope
+
+    def is_taken(scope: str) -> bool:
+        at = bisect_left(names, f"{scope}/")
+        return at < len(names) and names[at].startswith(f"{scope}/")
+
+    return free_name(name, is_taken)
 
 
 def check_types(pairs: Sequence[tuple[str, str]], inner: Mapping[str, TensorType], outer: Mapping[str, TensorType]) -> None:

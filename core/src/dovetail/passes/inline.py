@@ -1,7 +1,6 @@
 """Inline: the nodes of a sub-graph in the place of the node that holds it."""
 
 import dataclasses
-import itertools
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.rewriting import rename_reads
 from dovetail.internal.copy import Copy
+from dovetail.names import free_name
 
 __all__ = ["chosen_branch", "inlined"]
 
@@ -32,7 +32,8 @@ def inlined(node: Node, body: Graph, taken: Collection[str]) -> Graph:
     writes, or that is wanted twice, is copied by a Copy.
     """
     own = {*body.inputs, *body.constants, *body.producers}
-    prefix = _free_prefix(node.name, {*own, *(n.name for n in body.nodes)}, taken)
+    inner_names = {*own, *(n.name for n in body.nodes)}
+    prefix = free_name(node.name, lambda scope: any(f"{scope}/{name}" in taken for name in inner_names)) + "/"
     names = {name: prefix + name for name in own}
     copies = []
     # A node may leave out trailing outputs of its body.
@@ -52,14 +53,6 @@ def inlined(node: Node, body: Graph, taken: Collection[str]) -> Graph:
         constants={names[n]: array for n, array in body.constants.items()},
         types={names[n]: t for n, t in body.types.items() if n in own},
     )
-
-
-def _free_prefix(scope: str, names: Collection[str], taken: Collection[str]) -> str:
-    for count in itertools.count():
-        prefix = f"{scope}/" if count == 0 else f"{scope}_{count}/"
-        if not any(prefix + name in taken for name in names):
-            return prefix
-    raise AssertionError
 
 
 def _renamed(node: Node, names: Mapping[str, str], prefix: str, holder: Node) -> Node:

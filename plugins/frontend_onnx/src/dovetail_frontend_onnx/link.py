@@ -1,12 +1,11 @@
 """Templates to graphs: names nodes, expands local functions, and makes each operator."""
 
-import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from dovetail.frontend import FormatError, Graph, GraphError, Node, TensorType, UnboundOperator, printable
+from dovetail.frontend import FormatError, Graph, GraphError, Node, TensorType, UnboundOperator, free_name, printable
 from dovetail_frontend_onnx.context import Context, label, located
 from dovetail_frontend_onnx.messages import AttributeProto
 from dovetail_frontend_onnx.templates import Attribute, FunctionTemplate, GraphTemplate, NodeTemplate, Reference
@@ -109,10 +108,9 @@ class Linker:
         return nodes
 
     def _node_name(self, template: NodeTemplate, index: int, given: frozenset[str], scope: _Scope, unnamed: str) -> str:
-        wanted = name = scope.prefix + template.name if template.name else f"{unnamed}{template.op_type}_{index}"
-        while name in self._node_names or (not template.name and name in given):
-            self._counts[wanted] = self._counts.get(wanted, 0) + 1
-            name = f"{wanted}_{self._counts[wanted]}"
+        wanted = scope.prefix + template.name if template.name else f"{unnamed}{template.op_type}_{index}"
+        own = frozenset() if template.name else given
+        name = free_name(wanted, lambda found: found in self._node_names or found in own, self._counts)
         if template.name and name != wanted:
             self._renamed.append(name)
         self._node_names.add(name)
@@ -176,13 +174,13 @@ class Linker:
 
     def _prefix(self, name: str, function: FunctionTemplate) -> str:
         """`name/`, or with a number where that would give a value of this call the name of another value."""
-        for number in itertools.count():
-            prefix = f"{name}/" if number == 0 else f"{name}_{number}/"
-            self.context.spend(sum(_NAME_BYTES + len(prefix) + len(n) for n in function.values), _EXPANDING)
-            inner = {prefix + n for n in function.values}
-            if self.values.isdisjoint(inner):
-                break
-        self.values |= inner
+
+        def is_taken(scope: str) -> bool:
+            self.context.spend(sum(_NAME_BYTES + len(scope) + 1 + len(n) for n in function.values), _EXPANDING)
+            return any(f"{scope}/{n}" in self.values for n in function.values)
+
+        prefix = free_name(name, is_taken) + "/"
+        self.values.update(prefix + n for n in function.values)
         return prefix
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dovetail.frontend import DType, Graph, Node, TensorType, UnboundOperator, as_constant
+from dovetail.frontend import DType, Graph, Node, TensorType, UnboundOperator, as_constant, unique_name
 from dovetail_frontend_openvino.indices import MOST, computed, is_arithmetic
 
 __all__ = ["ONNX_VERSION", "Emitter", "Names"]
@@ -23,12 +23,7 @@ class Names:
 
     def unique(self, wanted: str) -> str:
         """`wanted`, or with a number behind it; taken from now on."""
-        name = wanted
-        while name in self._taken:
-            self._counts[wanted] = self._counts.get(wanted, 0) + 1
-            name = f"{wanted}_{self._counts[wanted]}"
-        self._taken.add(name)
-        return name
+        return unique_name(wanted, self._taken, self._counts)
 
 
 class Emitter:

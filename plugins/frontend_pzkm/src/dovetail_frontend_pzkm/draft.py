@@ -1,13 +1,13 @@
 """What the writing of one node works with: its operator, the values around it, and the layer that it becomes."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.frontend import DType, FormatError, Graph, Node, TensorType, printable
+from dovetail.frontend import DType, FormatError, Graph, Node, TensorType, free_name, printable
 from dovetail_frontend_pzkm.catalogue import CATALOGUE
 from dovetail_frontend_pzkm.schema import Connect, DataLayout, Layer, Tensor
 from dovetail_frontend_pzkm.schema import TensorType as Origin
@@ -36,23 +36,15 @@ class Tensors:
 
     def constant(self, name: str, array: NDArray[Any]) -> str:
         """Add a constant, under this name if no other value has it; returns its name."""
-        free = self._free(
-            name, self.found.keys() if name in self.graph.constants else self.graph.types.keys() | self.found.keys()
-        )
+        taken = self.found.keys() if name in self.graph.constants else self.graph.types.keys() | self.found.keys()
+        free = free_name(name, taken.__contains__)
         self._add(free, DType.of(array.dtype), array.shape, array)
         return free
 
     def value(self, name: str, tensor: TensorType) -> str:
         """Add a value that the graph does not have, under this name if no other has it; returns its name."""
-        free = self._free(name, self.graph.types.keys() | self.found.keys())
+        free = free_name(name, (self.graph.types.keys() | self.found.keys()).__contains__)
         self._add(free, tensor.dtype, tensor.dims, None)
-        return free
-
-    def _free(self, name: str, taken: Collection[str]) -> str:
-        free, number = name, 0
-        while free in taken:
-            number += 1
-            free = f"{name}_{number}"
         return free
 
     def _add(self, name: str, dtype: DType, shape: tuple[int, ...], array: NDArray[Any] | None) -> None:

@@ -12,6 +12,7 @@ from dovetail.frontend import (
     OutOfMemory,
     TensorType,
     printable,
+    unique_name,
     validate,
 )
 from dovetail_frontend_pzkm.catalogue import layer_type
@@ -91,7 +92,7 @@ def _tensors(stored: PModel, construction: Construction) -> dict[int, Value]:
         where = f"tensor {tensor.id} '{printable(tensor.name)}'"
         if tensor.id in found:
             raise FormatError(f"{where}: another tensor has the id {tensor.id}")
-        name = construction.fresh(tensor.name or f"tensor_{tensor.id}", construction.taken)
+        name = unique_name(tensor.name or f"tensor_{tensor.id}", construction.taken)
         try:
             found[tensor.id] = _value(tensor, name)
         except FormatError as error:
@@ -136,7 +137,7 @@ def _translate(layer: Layer, values: dict[int, Value], construction: Constructio
         outputs = _ports((), layer.output_id, values, "output")
         if _is_marker(layer, outputs, model_inputs):
             return
-        name = construction.fresh(layer.name or f"{layer.type}_{layer.id}", construction.node_names)
+        name = unique_name(layer.name or f"{layer.type}_{layer.id}", construction.node_names)
         made = [value for value in outputs if value is not None]
         if layer.type == "ConstantLayer" and made and made[0].array is not None:
             return  # the tensor is a constant as it is

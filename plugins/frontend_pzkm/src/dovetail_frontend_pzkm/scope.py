@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.frontend import DType, FormatError, Node, UnboundOperator, as_constant, printable
+from dovetail.frontend import DType, FormatError, Node, UnboundOperator, as_constant, printable, unique_name
 from dovetail_frontend_pzkm.schema import DataLayout, Layer
 
 __all__ = ["OPSET", "Construction", "Scope", "Value", "stripped"]
@@ -55,21 +55,11 @@ class Construction:
             return value.name
         form = (value.name, value.shape, id(value.array))
         if form not in self._forms:
-            name = self.fresh(value.name, self.taken) if value.name in self._used else value.name
+            name = unique_name(value.name, self.taken) if value.name in self._used else value.name
             self._used.add(value.name)
             self.constants[name] = as_constant(value.array)
             self._forms[form] = name, value.array  # kept, so that no other array gets its id
         return self._forms[form][0]
-
-    @staticmethod
-    def fresh(base: str, taken: set[str]) -> str:
-        """`base`, or the first of `base_1`, `base_2`, ... that is not taken; it is taken then."""
-        name, number = base, 0
-        while name in taken:
-            number += 1
-            name = f"{base}_{number}"
-        taken.add(name)
-        return name
 
 
 def stripped(shape: tuple[int, ...], least: int = 0) -> tuple[int, ...]:
@@ -130,8 +120,8 @@ class Scope:
         """Add a node inside the layer and return its output."""
         first = inputs[0]
         assert first is not None
-        name = self.graph.fresh(f"{self.name}/{op_type}", self.graph.node_names)
-        value = Value(self.graph.fresh(name, self.graph.taken), tuple(shape), dtype or first.dtype)
+        name = unique_name(f"{self.name}/{op_type}", self.graph.node_names)
+        value = Value(unique_name(name, self.graph.taken), tuple(shape), dtype or first.dtype)
         self._append(name, op_type, inputs, (value.name,), raw)
         return value
 
@@ -183,7 +173,7 @@ class Scope:
     def constant(self, name: str, array: Any) -> Value:
         """A constant that the file does not hold itself."""
         stored = np.asarray(array)
-        return Value(self.graph.fresh(name, self.graph.taken), stored.shape, DType.of(stored.dtype), stored)
+        return Value(unique_name(name, self.graph.taken), stored.shape, DType.of(stored.dtype), stored)
 
     def like(self, value: Value, role: str, number: float) -> Value:
         """A scalar of the value's data type."""
