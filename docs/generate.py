@@ -20,9 +20,12 @@ from pkgutil import iter_modules
 import click
 
 import dovetail.cli
-from dovetail import errors, hookspecs, ops, runtime
+import dovetail_ops_onnx as ops
+from dovetail import errors, hookspecs, runtime
 from dovetail.graph import DType
 from dovetail.op import Operator
+from dovetail.passes import GraphPass
+from dovetail.passes.pipeline import attributed_to, pipeline
 from dovetail.plugins import checks
 from dovetail_ops_onnx import _types
 
@@ -162,7 +165,7 @@ def authoring() -> str:
 AUTHORING_HEAD = """\
 The modules that packages import, and all of their names. Besides these, plugins import `dovetail.hookspecs` ([Hooks](hooks.md)),
 `dovetail.errors` ([Errors](errors.md)), the graph in `dovetail.graph`, and the classes of standard operators from
-`dovetail.ops` ([Operators](operators.md)). Everything else may change without notice.
+`dovetail_ops_onnx` ([Operators](operators.md)). Everything else may change without notice.
 """
 
 
@@ -371,7 +374,7 @@ The {count} operators of the standard domain `ai.onnx`. `dovetail ops` prints th
 def row(versions: list[type[Operator]], packages: list[DevicePackage]) -> list[str]:
     """The table row of one operator."""
     newest = versions[-1]
-    definition = ROOT / "core" / "src" / "dovetail" / "ops" / f"{newest.stem}.py"
+    definition = ROOT / "plugins" / "ops_onnx" / "src" / "dovetail_ops_onnx" / f"{newest.stem}.py"
     kernels = [package.kernels / f"{newest.stem}.py" for package in packages]
     return [
         linked(newest.op_type, definition),
@@ -429,6 +432,42 @@ def type_words(types: frozenset[DType]) -> str:
             words.append(word)
             left -= members
     return ", ".join([*words, *sorted(dtype.value for dtype in left)])
+
+
+# --- passes ----------------------------------------------------------------------------------------------------------
+
+
+def passes() -> str:
+    """passes.md: every graph pass of the core and of the packages of this repository, in the order in which they run."""
+    homes = {one.name: ("dovetail", ROOT / "core" / "README.md") for one in pipeline()}
+    added: list[GraphPass] = []
+    for project in sorted(ROOT.glob("*/*/pyproject.toml")):
+        metadata = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+        for module in metadata.get("entry-points", {}).get("dovetail.hooks", {}).values():
+            give = getattr(importlib.import_module(module), "dovetail_graph_passes", lambda options: ())
+            given = attributed_to(metadata["name"], give({}))
+            homes.update({one.name: (one.origin, project.with_name("README.md")) for one in given})
+            added += given
+    rows = [
+        (
+            f"`{one.name}`",
+            one.stage,
+            linked(*homes[one.name]),
+            "each set of input shapes" if one.needs_shapes else "the model",
+            "no" if one.essential else "yes",
+            (inspect.getdoc(one.run) or "").partition("\n")[0],
+        )
+        for one in pipeline(added)
+    ]
+    columns = ("Pass", "Stage", "Package", "Runs once for", "Can be left out", "What it does")
+    return f"# Graph passes\n\n{NOTE}\n{PASSES_HEAD}\n{table(columns, rows)}"
+
+
+PASSES_HEAD = """\
+The passes between reading a model and compiling its parts, in the order in which they run. Those of the stages `fuse` and
+`layout` run on each device's part of the model. `dovetail explain --passes MODEL` shows what each did to a model, the property
+`PASSES` leaves some out, and [Write graph passes](../how-to/write_graph_passes.md) shows how a package adds its own.
+"""
 
 
 # --- command line ----------------------------------------------------------------------------------------------------
@@ -504,6 +543,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": error_tree,
     "hooks.md": hooks,
     "operators.md": operators,
+    "passes.md": passes,
     "python.md": python_api,
 }
 

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-GENERATED = ("authoring.md", "cli.md", "errors.md", "hooks.md", "operators.md", "python.md")
+GENERATED = ("authoring.md", "cli.md", "errors.md", "hooks.md", "operators.md", "passes.md", "python.md")
 
 
 @cache
@@ -39,6 +39,13 @@ def test_every_generated_page_is_compared() -> None:
     assert set(generator().PAGES) == set(GENERATED)
 
 
+def test_every_pass_says_what_it_does() -> None:
+    lines = (REFERENCE / "passes.md").read_text(encoding="utf-8").splitlines()
+    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
+    assert {"`bind`", "`fuse_attention`", "`assign_layouts`"} <= {row[0] for row in cells}
+    assert [row[0] for row in cells if len(row) != 6 or not row[5].endswith(".")] == []
+
+
 def rows(page: str, heading: str) -> dict[str, list[str]]:
     """First cell -> the other cells, of the table below a heading of a reference page. Cells lose their backquotes."""
     section = (REFERENCE / page).read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
@@ -51,6 +58,7 @@ def test_properties_of_the_core() -> None:
 
     defaults = {f.name: str(f.default) for f in dataclasses.fields(CompileOptions) if f.name.isupper()}
     defaults["MEMORY_LIMIT"] = "the machine's memory"
+    defaults["PASSES"] = "those of `DOVETAIL_PASSES"  # `rows` strips the outer backquotes
     assert {name: cells[1] for name, cells in rows("properties.md", "Properties of the core").items()} == defaults
 
 

@@ -1,6 +1,7 @@
 """The pipeline: every pass of the core in the order in which they run, and where passes of plugins join in."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 from dovetail.errors import UsageError, did_you_mean
@@ -23,51 +24,65 @@ __all__ = ["PASSES", "attributed_to", "pipeline"]
 
 
 def _plain(function: Callable[[Graph], Graph]) -> Callable[[Graph, PassContext], Graph]:
-    return lambda graph, context: function(graph)
+    @functools.wraps(function)
+    def run(graph: Graph, context: PassContext) -> Graph:
+        return function(graph)
+
+    return run
 
 
 def _bind(graph: Graph, context: PassContext) -> Graph:
+    """Replace operators that are only named by instances of their classes, found by domain, type and version."""
     return bind(graph, context.definitions.find)
 
 
 def _declare(graph: Graph, context: PassContext) -> Graph:
+    """Give operators that a device prescribes, and that have no class, one that only that device runs."""
     return declare(graph, context.definitions.find, context.devices)
 
 
 def _fold_closed(graph: Graph, context: PassContext) -> Graph:
+    """Compute what depends on constants alone, for all input shapes at once."""
     return fold_closed(graph, context.budget, context.limit)
 
 
 def _compose_in_graph(graph: Graph, context: PassContext) -> Graph:
+    """Expand operators whose composition reads values of the graph around them, such as Gradient."""
     return compose_in_graph(graph, context.limit)
 
 
 def _type_and_fold(graph: Graph, context: PassContext) -> Graph:
+    """Infer types and compute what is constant, in one walk; what depends on data is left for the run."""
     known, context.notes.deferred = split(type_and_fold(graph, context.budget, context.limit))
     return known
 
 
 def _pin(graph: Graph, context: PassContext) -> Graph:
+    """Fix nodes that a device prescribes, so that no pass merges, expands or rewrites them."""
     return pin(graph, context.devices)
 
 
 def _choose_definitions(graph: Graph, context: PassContext) -> Graph:
+    """Choose the definition of each node where several packages define its operator."""
     chosen, rules = context.definitions.choose(graph, context.devices)
     context.notes.rules.update(rules)
     return chosen
 
 
 def _decompose(graph: Graph, context: PassContext) -> Graph:
+    """Expand operators with a composition, of which the device has no kernel."""
     return decompose(graph, context.keeps)
 
 
 def _check_sizes(graph: Graph, context: PassContext) -> Graph:
+    """Refuse values beyond the memory limit."""
     if context.limit is not None:
         check_sizes(graph, context.limit)
     return graph
 
 
 def _fuse_post_ops(graph: Graph, context: PassContext) -> Graph:
+    """Let nodes take over elementwise nodes that follow, as post-ops, as far as the device accepts them."""
     assert context.device is not None
     fused = fuse_post_ops(graph, context.device.supports)
     context.notes.stops.update(fused.stops)
@@ -75,11 +90,13 @@ def _fuse_post_ops(graph: Graph, context: PassContext) -> Graph:
 
 
 def _lower(graph: Graph, context: PassContext) -> Graph:
+    """Run the device's own pass."""
     assert context.device is not None
     return context.device.lower(graph)
 
 
 def _assign_layouts(graph: Graph, context: PassContext) -> Graph:
+    """Choose memory layouts for the least reordering, and insert Reorder nodes."""
     assert context.device is not None
     return assign_layouts(graph, context.device.configurations)
 

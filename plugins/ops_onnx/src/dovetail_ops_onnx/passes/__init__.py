@@ -1,5 +1,6 @@
 """The graph passes that know the operators of the standard: folding, quantized forms, and recognisers of exported forms."""
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,11 +23,19 @@ dovetail_api = "1.0"
 
 
 def _plain(function: Callable[[Graph], Graph]) -> Callable[[Graph, PassContext], Graph]:
-    return lambda graph, context: function(graph)
+    @functools.wraps(function)
+    def run(graph: Graph, context: PassContext) -> Graph:
+        return function(graph)
+
+    return run
 
 
 def _asking(function: Callable[[Graph, Callable[[Node, Graph], bool]], Graph]) -> Callable[[Graph, PassContext], Graph]:
-    return lambda graph, context: function(graph, context.keeps)
+    @functools.wraps(function)
+    def run(graph: Graph, context: PassContext) -> Graph:
+        return function(graph, context.keeps)
+
+    return run
 
 
 PASSES = (
