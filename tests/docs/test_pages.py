@@ -30,6 +30,8 @@ PAGES = (
     "how-to/explain_a_plan.md",
     "how-to/convert_models.md",
     "how-to/lower_precision.md",
+    "how-to/write_graph_passes.md",
+    "how-to/wrap_another_runtime.md",
     "reference/post_ops.md",
 )
 

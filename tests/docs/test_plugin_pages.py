@@ -15,7 +15,13 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("how-to/override_operator.md", "how-to/debug_dispatch.md", "how-to/add_commands.md", "reference/configuration.md")
+PAGES = (
+    "how-to/override_operator.md",
+    "how-to/debug_dispatch.md",
+    "how-to/add_commands.md",
+    "reference/configuration.md",
+    "tutorial/first_frontend.md",
+)
 FILE = re.compile(r"# (\S+\.\w+)\n")
 
 
