@@ -72,19 +72,12 @@ def test_formulas_of_post_ops(heading: str, table: str) -> None:
     assert found == getattr(post_ops, table)
 
 
-def test_properties_of_opencl() -> None:
-    from dovetail_gpu_opencl.options import Options
-
-    assert set(rows("properties.md", "Properties of OPENCL")) == {field.name for field in dataclasses.fields(Options)}
-
-
-def test_properties_of_numpy() -> None:
-    from dovetail.errors import UsageError
-    from dovetail_cpu_numpy.device import check_options
-
-    assert set(rows("properties.md", "Properties of NUMPY")) == {"STUB"}
-    with pytest.raises(UsageError, match="known: STUB"):
-        check_options({"QUEUE": "IN_ORDER"})
+@pytest.mark.parametrize(("device", "package"), [("NUMPY", "cpu_numpy"), ("ONEDNN", "cpu_onednn"), ("OPENCL", "gpu_opencl")])
+def test_properties_of_devices(device: str, package: str) -> None:
+    options = importlib.import_module(f"dovetail_{package}.options").Options
+    names = {field.name for field in dataclasses.fields(options)}
+    assert names
+    assert set(rows("properties.md", f"Properties of {device}")) == names
 
 
 def test_environment_variables() -> None:

@@ -39,7 +39,7 @@ def test_hooks():
 
 
 def test_unknown_option_of_compile(bench):
-    with pytest.raises(UsageError, match="known: STUB"):
+    with pytest.raises(UsageError, match="Known: STUB"):
         bench.device.compile(GraphBuilder().graph([]), {"SPEED": 11})
 
 

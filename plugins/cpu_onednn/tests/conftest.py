@@ -19,12 +19,16 @@ from dovetail_cpu_onednn.executable import OnednnExecutable
 
 Array = np.ndarray[Any, Any]
 
+WITHOUT_CASES = frozenset({"convert", "mat_mul_integer_to_float", "quantized", "reorder"})
+"""Kernels of operators that passes insert, so that no pack has cases: see test_precision.py, test_int8.py, test_layouts.py."""
+
 
 class Bench:
     """Builds executables for the tests, through the passes that concern a device."""
 
     device = OnednnDevice(infos()[0], {})
-    stems = sorted(m.name for m in pkgutil.iter_modules(dovetail_cpu_onednn.kernels.__path__) if not m.name.startswith("_"))
+    modules = {m.name for m in pkgutil.iter_modules(dovetail_cpu_onednn.kernels.__path__) if not m.name.startswith("_")}
+    stems = sorted(modules - WITHOUT_CASES)
 
     @staticmethod
     def cases(stem: str) -> list[Case]:

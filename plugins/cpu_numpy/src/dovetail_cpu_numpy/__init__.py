@@ -22,7 +22,8 @@ def dovetail_device_info(config: Mapping[str, Any]) -> list[DeviceInfo]:
 @hookimpl
 def dovetail_device_open(info: DeviceInfo, options: Mapping[str, Any]) -> Device:
     """Open NUMPY. It has no options: raises `UsageError` for any."""
-    from dovetail_cpu_numpy.device import NumpyDevice, check_options
+    from dovetail_cpu_numpy.device import NumpyDevice
+    from dovetail_cpu_numpy.options import Options
 
-    check_options(options)
+    Options.read(options)
     return NumpyDevice(info)

@@ -21,36 +21,28 @@ from dovetail.device import (
     TypedNode,
     choose,
 )
-from dovetail.errors import CompileError, UnknownOption, UsageError
+from dovetail.errors import CompileError
+from dovetail_cpu_numpy.elementwise import ChainKernel
 from dovetail_cpu_numpy.executable import NumpyExecutable, Placement
-from dovetail_cpu_numpy.generic import GENERIC
-from dovetail_cpu_numpy.hosted import hosted_kernels
+from dovetail_cpu_numpy.hosting import hosted_kernels
 from dovetail_cpu_numpy.kernel import NumpyKernel
+from dovetail_cpu_numpy.options import Options
+from dovetail_cpu_numpy.reference import ReferenceKernel
 from dovetail_cpu_numpy.stub import StubKernel
+from dovetail_cpu_numpy.view import ViewKernel
 
-__all__ = ["NumpyDevice", "check_options", "describe", "place"]
+__all__ = ["NumpyDevice", "describe", "place"]
 
 _TABLE: KernelTable[NumpyKernel] = KernelTable("dovetail_cpu_numpy.kernels", defined_in=("dovetail", "dovetail_ops_onnx"))
+
+_FOR_EVERY_OPERATOR: tuple[NumpyKernel, ...] = (ViewKernel(), ChainKernel(), ReferenceKernel())
+"""The kernels that are tried after those of an operator's stem."""
 
 
 def describe() -> DeviceInfo:
     """The device NUMPY of this machine."""
     details: dict[str, str | int] = {"numpy": np.__version__, "cpus": os.cpu_count() or 1}
     return DeviceInfo("NUMPY", "NUMPY", "CPU", f"NumPy on {platform.machine() or 'this CPU'}", priority=0, details=details)
-
-
-OPTIONS = ("STUB",)
-
-
-def check_options(options: Mapping[str, Any]) -> frozenset[str]:
-    """The operator types whose kernels are left out (`STUB`). Raises `UnknownOption` for any other option."""
-    unknown = [name for name in options if name not in OPTIONS]
-    if unknown:
-        raise UnknownOption(f"NUMPY has no option {', '.join(map(repr, unknown))}", hint=f"known: {', '.join(OPTIONS)}")
-    stubs = options.get("STUB", ())
-    if not isinstance(stubs, list | tuple) or not all(isinstance(one, str) for one in stubs):
-        raise UsageError(f"option STUB is {stubs!r}; accepted: a list of operator types")
-    return frozenset(stubs)
 
 
 class NumpyDevice(Device):
@@ -64,7 +56,7 @@ class NumpyDevice(Device):
 
     def configured(self, options: Mapping[str, Any]) -> "NumpyDevice":
         """The device itself. Raises `UsageError` for an unknown option before a model is looked at."""
-        check_options(options)
+        Options.read(options)
         return self
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
@@ -79,7 +71,7 @@ class NumpyDevice(Device):
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> NumpyExecutable:
         """Choose kernels, plan memory, prepare weights. Raises `CompileError` naming a refused node, `UsageError` for options."""
-        stubs = check_options(options)
+        stubs = {*Options.read(options).STUB}
         placements = [place(TypedNode.of(node, graph)) for node in graph.nodes]
         return NumpyExecutable(graph, tuple(_stubbed(p) if {p.node.op.op_type, p.node.op.key} & stubs else p for p in placements))
 
@@ -87,7 +79,7 @@ class NumpyDevice(Device):
 def _choose(node: TypedNode) -> Choice[NumpyKernel] | Refusal:
     if not node.is_static:
         return Refusal(Reason.DYNAMIC)
-    return choose((*_TABLE[node.op], *hosted_kernels(node.op), *GENERIC), node)
+    return choose((*_TABLE[node.op], *hosted_kernels(node.op), *_FOR_EVERY_OPERATOR), node)
 
 
 def _stubbed(placement: Placement) -> Placement:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dovetail.device import DType, Eltwise, PostOp, Reason, Refusal, TensorType, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
@@ -117,7 +117,7 @@ class Chain(CLKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         found = as_chain(node)
-        return None if found is None else postops.check(found[1])
+        return None if found is None else post_ops.check(found[1])
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         found = as_chain(node)
@@ -174,7 +174,7 @@ def elementwise_launch(
     result, types = node.outputs[0], [load.type for load in loads]
     vec = 1 if any(is_narrow(t.dtype) for t in (result, *types)) else vec
     run_axes = _run_axes(result.dims, vec)
-    chain = postops.epilogue(node, vec, run_axes)
+    chain = post_ops.epilogue(node, vec, run_axes)
     parameters = "".join(f"__global const {STORED_TYPES[t.dtype]}* p{i}, " for i, t in enumerate(types))
     single = _block(node, types, statements, 1, run_axes)
     if vec == 1:

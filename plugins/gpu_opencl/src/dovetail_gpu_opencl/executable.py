@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from dovetail.device import DType, Executable, ExecutableRequest, Graph, MemoryPlan, NodeReport
 from dovetail.errors import UsageError
-from dovetail_gpu_opencl.buffers import Buffers, GuardedBuffers
 from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.dependencies import Schedule, Span, Step, dependencies, in_lanes
 from dovetail_gpu_opencl.failures import translated
-from dovetail_gpu_opencl.hazards import Schedule, Span, Step, dependencies, in_lanes
 from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.lifetime import IN_USE
+from dovetail_gpu_opencl.memory import Buffers, GuardedBuffers
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.reorder import laid_out
 from dovetail_gpu_opencl.request import DebugRequest, EventRequest, InOrderRequest

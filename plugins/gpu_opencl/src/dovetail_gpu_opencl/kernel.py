@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from dovetail.device import PLAIN, Accepted, Binary, DType, Kernel, LayerConfig, Reason, Refusal, Sum, TensorType, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.launch import Launch
 from dovetail_gpu_opencl.source import STORED_TYPES, missing_capability
@@ -51,7 +51,7 @@ class CLKernel(Kernel):
         if refusal is None:  # not `or`: a refusal is false
             refusal = check_types(node, self.accepted, self.caps, self.computes, self.half_by_load)
         if refusal is None and node.post_ops:
-            refusal = postops.check(node) if self.has_epilogue else Refusal(Reason.POST_OP, f"{self.name} applies none")
+            refusal = post_ops.check(node) if self.has_epilogue else Refusal(Reason.POST_OP, f"{self.name} applies none")
         if refusal is None:
             refusal = self.check(node)
         return Accepted(self.title(node)) if refusal is None else refusal

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dovetail.device import LayerConfig, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Launch, copy
-from dovetail_cpu_numpy.layouts import logical
+from dovetail_cpu_numpy.reorder import logical
 
 __all__ = ["KERNELS"]
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import spread
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, sizes
 from dovetail_gpu_opencl.launch import Launch
@@ -34,7 +34,7 @@ class ConvDepthwiseWindows(ConvKernel):
         if not node.outputs[0].size:
             return ()
         batch, _, maps, groups = sizes(node)
-        numbers, chain = self.sizes(node) | {"C": groups}, postops.epilogue(node)
+        numbers, chain = self.sizes(node) | {"C": groups}, post_ops.epilogue(node)
         vec = self._vector(node.outputs[0].size, numbers["OW"])
         work, local = spread(numbers["OH"] * (numbers["OW"] // vec), self.caps)
         defines = {**self.types(node), **storage(node.outputs[0].dtype), **numbers, "VEC": vec, "GROUP": local[0]}

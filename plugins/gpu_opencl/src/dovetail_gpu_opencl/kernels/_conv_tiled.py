@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes
 from dovetail_gpu_opencl.kernels._tiles import Tiled, as_words, matrix_of, suffix, tiled_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
@@ -68,7 +68,7 @@ class ConvTiled(Tiled, ConvKernel):
         defines |= {"A_V": min(4, tiling.tile_m), "B_V": math.gcd(4, pixels, tiling.tile_n) if dense else 1}
         factors, bias = (Constant(weights), Read(names[0])), (Read(names[2]),) if has_bias(node) else ()
         dst = Write(node.node.outputs[0])
-        return tiled_launches(node, problem, tiling, defines, factors, bias, dst, postops.epilogue(node), self.caps.ptx)
+        return tiled_launches(node, problem, tiling, defines, factors, bias, dst, post_ops.epilogue(node), self.caps.ptx)
 
 
 def pack_by_depth(weights: NDArray[np.generic], groups: int) -> NDArray[np.generic]:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes, wide
 from dovetail_gpu_opencl.kernels._gemm import pack_columns
@@ -88,7 +88,7 @@ class ConvWinograd(RegisterTiled, ConvKernel):
         pad: tuple[Argument, ...] = (Read(names[0]), padded, *ints(*g.input, *g.pads_begin, ph, pw))
         way_in: tuple[Argument, ...] = (padded, tiled, *ints(channels, ph, pw, th, tw, tiles))
         weights = self._packed(node, tiling.vectors * lanes, acc)
-        chain = postops.epilogue(node)
+        chain = post_ops.epilogue(node)
         last = assemble("conv_winograd.cl", types, chain.source)
         bias = (Read(names[2]),) if has_bias(node) else ()
         way_out: tuple[Argument, ...] = (

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import DType, PostOp, Reason, Refusal, TensorType, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
@@ -89,7 +89,7 @@ class GemmKernel(CLKernel):
         product = self._product_of(node)
         if isinstance(product, Refusal):
             return product
-        refusal = postops.check(product.attach(node))
+        refusal = post_ops.check(product.attach(node))
         return self.fits(product) if refusal is None else refusal
 
     def fits(self, product: Product) -> Refusal | None:
@@ -138,7 +138,7 @@ class GemmRows(RegisterTiled, GemmKernel):
         problem, dtype = _problem(product), node.outputs[0].dtype
         tiling, lanes = self.tiling(problem), lanes_of(problem, self.caps)
         columns = tiling.vectors * lanes
-        chain = postops.epilogue(node, lanes, product.plane_axes)
+        chain = post_ops.epilogue(node, lanes, product.plane_axes)
         b_z = product.b.matrix
         defines = _types(product, node) | tiling.defines()
         defines |= {"VEC": lanes, "B_PACKED": packs(product)}
@@ -192,7 +192,7 @@ class GemmDirect(GemmKernel):
     dtypes = frozenset(C_TYPES) - {DType.BOOL}
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
-        chain = postops.epilogue(node)
+        chain = post_ops.epilogue(node)
         source = assemble("gemm_direct.cl", {**_defines(product, node), **storage(node.outputs[0].dtype)}, chain.source)
         work, local = spread(math.prod((product.m, product.n, product.batch)), self.caps)
         arguments = (*product.values(), Write(node.node.outputs[0]), *chain.arguments)

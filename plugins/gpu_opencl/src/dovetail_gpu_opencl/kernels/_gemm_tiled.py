@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import round_up
 from dovetail_gpu_opencl.kernels._gemm import GemmKernel, Matrix, Product
@@ -51,7 +51,7 @@ class GemmTiled(Tiled, GemmKernel):
             arguments,
             bias,
             Write(node.node.outputs[0]),
-            postops.epilogue(node),
+            post_ops.epilogue(node),
             self.caps.ptx,
         )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dovetail.device import DType, TensorType, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.launch import Argument, Null, Read
 from dovetail_gpu_opencl.source import C_TYPES, storage
@@ -103,7 +103,7 @@ def result_of(node: TypedNode, ports: Ports, caps: Capabilities, places: Places,
     dst = node.outputs[0].dtype
     defines: dict[str, object] = {"T": C_TYPES[dst], "RESULT_ARGS": ""}
     if ports.scales is None:
-        chain = postops.epilogue(node, vec)
+        chain = post_ops.epilogue(node, vec)
         defines["STORE_SUM(o, s, z, m, n)"] = f"(dst[o] = {'POST((float)(s), o)' if dst is DType.FLOAT32 else '(s)'})"
         if vec > 1:
             real = f"POST_V(convert_float{vec}(sums), o)" if dst is DType.FLOAT32 else "(sums)"

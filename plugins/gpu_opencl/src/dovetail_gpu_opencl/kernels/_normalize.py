@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail.device import DType, TensorType, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._axis import Lines
@@ -55,7 +55,7 @@ class NormalizeLines(CLKernel):
             "GROUP": group,
             **self.places(node),
         }
-        chain = postops.epilogue(node)
+        chain = post_ops.epilogue(node)
         statistics = [Write(name) if name else Null() for name in (*node.node.outputs[1:], "", "")[:2]]
         epsilon = Scalar((np.float64 if acc == "double" else np.float32)(getattr(node.op, "epsilon", 0.0)))
         arguments: tuple[Argument, ...] = (

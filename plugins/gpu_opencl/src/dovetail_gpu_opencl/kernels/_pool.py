@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
@@ -41,7 +41,7 @@ class PoolDirect(CLKernel):
         dtype, dims = node.outputs[0].dtype, node.outputs[0].dims
         acc = accumulator(dtype) if dtype.is_float else "int"
         defines = {**storage(dtype), "ACC": acc, "PLANES": dims[0] * dims[1], **spatial_defines(geometry(node))}
-        chain = postops.epilogue(node)
+        chain = post_ops.epilogue(node)
         source = assemble("pool.cl", {**defines, **self.mode(node)}, chain.source)
         work, local = spread(node.outputs[0].size, self.caps)
         written = [Write(name) for name in node.node.outputs if name]

@@ -21,9 +21,9 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv_integer import SPARSE, row_defines, windows_configurations, windows_launches
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result
 from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, is_sparse, pack_weights
+from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE, Steps, Unfit, given, relus_before, stored_bounds
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
-from dovetail_gpu_opencl.quantized import WHOLE, Steps, Unfit, given, relus_before, stored_bounds
 from dovetail_gpu_opencl.source import C_TYPES, assemble, vector_at
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.gemm import Gemm

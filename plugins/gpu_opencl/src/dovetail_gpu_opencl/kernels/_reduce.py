@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from numpy.typing import NDArray
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, group_size, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Write
@@ -84,7 +84,7 @@ class Reduce(CLKernel):
             "START": self.start(dst.dtype),
             "SHIFTED": self._shifted,
         }
-        chain = postops.epilogue(node)
+        chain = post_ops.epilogue(node)
         work, local = ((dst.size * group,), (group,)) if group > 1 else spread(dst.size, self.caps, 16)
         arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)
         source = assemble("reduce.cl", defines, chain.source)

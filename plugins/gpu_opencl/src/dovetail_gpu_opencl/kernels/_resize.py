@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import DType, Reason, Refusal, TypedNode, padded
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL
@@ -117,7 +117,7 @@ class Weighted(_Resize):
         defines = {**storage(dst.dtype), "ACC": acc}
         if dst.dtype.is_integer:
             defines["STORE_T(p, i, v)"] = f"((p)[i] = convert_{C_TYPES[dst.dtype]}_sat_rtz(v))"
-        chain = postops.epilogue(node)
+        chain = post_ops.epilogue(node)
         arguments = (
             Read(node.node.inputs[0]),
             _joined([line.index for line in lines]),

@@ -1,7 +1,7 @@
 """Softmax and LogSoftmax."""
 
 from dovetail.device import TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.kernels._rows import row_defines
@@ -31,7 +31,7 @@ class SoftmaxRows(CLKernel):
         rows = Lines.of(dst.dims, op.axis, to_end=isinstance(op, LogSoftmax_1 | Softmax_1))
         numbers = row_defines(rows, dst.dtype, self.caps)
         defines = {**storage(dst.dtype), "ACC": accumulator(dst.dtype), **numbers, "LOGARITHM": self._logarithm}
-        chain, group = postops.epilogue(node, numbers["VEC"]), numbers["GROUP"]
+        chain, group = post_ops.epilogue(node, numbers["VEC"]), numbers["GROUP"]
         arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)
         source = assemble("softmax.cl", defines, chain.source)
         return (Launch("softmax.cl", source, "softmax", arguments, (rows.count * group,), (group,)),)

@@ -14,7 +14,7 @@ from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, round_up
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.launch import Argument, Counters, Launch, Scratch
-from dovetail_gpu_opencl.postops import Epilogue
+from dovetail_gpu_opencl.post_ops import Epilogue
 from dovetail_gpu_opencl.source import assemble
 
 __all__ = [

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.elementwise import Load, as_chain, elementwise_launch
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._axis import NUMBERS
@@ -23,7 +23,7 @@ class Clip(CLKernel):
     dtypes = NUMBERS
 
     def check(self, node: TypedNode) -> Refusal | None:
-        return postops.check(node) if as_chain(node) is None else Refusal(Reason.OPERATOR, "a chain of post-ops")
+        return post_ops.check(node) if as_chain(node) is None else Refusal(Reason.OPERATOR, "a chain of post-ops")
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         loads = [Load(Read(name), t) for name, t in zip(node.node.inputs, node.inputs, strict=True) if t is not None]

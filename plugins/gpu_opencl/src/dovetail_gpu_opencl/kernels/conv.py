@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes, wide
 from dovetail_gpu_opencl.kernels._conv_depthwise import ConvDepthwiseWindows
@@ -50,7 +50,7 @@ class ConvRows(RegisterTiled, ConvKernel):
         batch, _, _, groups = sizes(node)
         columns = tiling.vectors * lanes
         packed = pack_weights(constant_weights(node), groups, columns, accumulator(node.outputs[0].dtype))
-        chain = postops.epilogue(node)
+        chain = post_ops.epilogue(node)
         numbers = self.sizes(node) | {"DOWN": tiling.down}
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X DOWN"
         defines = {**self.types(node), **tiling.defines(), "VEC": lanes}
@@ -91,7 +91,7 @@ class ConvDepthwise(ConvKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         batch, _, maps, groups = sizes(node)
         vec = self.caps.lanes(accumulator(node.outputs[0].dtype))
-        chain = postops.epilogue(node, vec)
+        chain = post_ops.epilogue(node, vec)
         numbers = self.sizes(node) | {"C": groups} | interior(geometry(node))
         defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec}
         rows = geometry(node).output[-2] if geometry(node).rank > 1 else 1
@@ -136,7 +136,7 @@ class ConvColumns(ConvKernel):
         numbers = self.sizes(node) | interior(geometry(node))
         defines = {**self.types(node), **{name: numbers[name] for name in WINDOW}, "VEC": vec, "MAPS": own}
         rows = geometry(node).output[-2] if geometry(node).rank > 1 else 1
-        chain = postops.epilogue(node, vec)
+        chain = post_ops.epilogue(node, vec)
         passed = named(numbers, "GROUPS C M IH IW OH OW PAD_Y PAD_X FIRST LAST")
         arguments = (*self.arguments(node, Constant(np.ascontiguousarray(weights))), *passed, *chain.arguments)
         source = assemble("conv_columns.cl", defines, chain.source)
@@ -153,7 +153,7 @@ class ConvDirect(ConvKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         size = node.outputs[0].size
-        chain = postops.epilogue(node)
+        chain = post_ops.epilogue(node)
         defines = {**self.types(node), **storage(node.outputs[0].dtype), **self.sizes(node), "SIZE": size}
         source = assemble("conv_direct.cl", defines, chain.source)
         work, local = spread(size, self.caps)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv import has_bias
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_arguments
@@ -38,7 +38,7 @@ class Gathered(CLKernel):
         weights, steps = _weights(node, maps, g.kernel_size)
         block = min(MAPS, 1 << (max(1, maps) - 1).bit_length())
         defines = {**storage(dst.dtype), "ACC": accumulator(dst.dtype), "HAS_BIAS": has_bias(node), "MAPS": block}
-        chain = postops.epilogue(node)
+        chain = post_ops.epilogue(node)
         names = node.node.inputs
         blocks = ceil_div(maps, block)
         arguments = (

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dovetail.device import DType, LayerConfig, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, Runs, layouts_of
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write
@@ -35,7 +35,7 @@ class Dequantize(CLKernel):
         x, scale = node.inputs[:2]
         assert x is not None
         assert scale is not None
-        dst, names, chain, runs = node.outputs[0], node.node.inputs, postops.epilogue(node), Runs.of(node)
+        dst, names, chain, runs = node.outputs[0], node.node.inputs, post_ops.epilogue(node), Runs.of(node)
         defines = {**storage(x.dtype, "Q"), **storage(scale.dtype, "S"), **storage(dst.dtype)}
         defines |= {
             "EXACT": "float" if x.dtype.is_float else "long" if x.dtype is DType.INT32 else "int",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS
@@ -49,7 +49,7 @@ class EinsumKernel(CLKernel):
             for macro, labels, index in (("BASE", kept, "o"), ("AT", gone, "r")):
                 strides = [_stride(label, term, t) for label in labels]
                 defines[f"{macro}_{i}({index})"] = f"({flat_index([sizes[x] for x in labels], strides, f'({index})')})"
-        chain = postops.epilogue(node)
+        chain = post_ops.epilogue(node)
         arguments = (*(Read(name) for name in node.node.inputs), Write(node.node.outputs[0]), *chain.arguments)
         work, local = spread(dst.size, self.caps)
         return (Launch("einsum.cl", assemble("einsum.cl", defines, chain.source), self.name, arguments, work, local),)

@@ -1,7 +1,7 @@
 """LayerNormalization."""
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.kernels._normalize import NormalizeSuffix
@@ -37,7 +37,7 @@ class NormalizeRows(CLKernel):
         has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
         epsilon = literal(node.op.epsilon, acc)
         defines = {**storage(dtype), "ACC": acc, "EPSILON": epsilon, "HAS_BIAS": has_bias, **numbers}
-        chain, group = postops.epilogue(node, numbers["VEC"]), numbers["GROUP"]
+        chain, group = post_ops.epilogue(node, numbers["VEC"]), numbers["GROUP"]
         names = node.node.inputs
         given = [Read(name) for name in names[: 3 if has_bias else 2]]
         arguments = (*given, Write(node.node.outputs[0]), *chain.arguments)

@@ -3,7 +3,7 @@
 import math
 
 from dovetail.device import TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
@@ -20,7 +20,7 @@ class Responses(CLKernel):
     bfloat16_by_load = True
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        op, dst, chain = node.op, node.outputs[0], postops.epilogue(node)
+        op, dst, chain = node.op, node.outputs[0], post_ops.epilogue(node)
         assert isinstance(op, LRN)
         acc = accumulator(dst.dtype)
         numbers = {"ALPHA": op.alpha / op.size, "BETA": op.beta, "BIAS": op.bias}

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry, refuse_taps
@@ -30,7 +30,7 @@ class MaxPoolRows(CLKernel):
         vec = self.caps.lanes(accumulator(dtype))
         numbers = spatial_defines(geometry(node)) | interior(geometry(node))
         defines = {"T": C_TYPES[dtype], "ACC": accumulator(dtype), "VEC": vec, **{name: numbers[name] for name in WINDOW}}
-        chain = postops.epilogue(node, vec)
+        chain = post_ops.epilogue(node, vec)
         passed = named(numbers, "IH IW OH OW PAD_Y PAD_X FIRST LAST")
         arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *passed, *chain.arguments)
         source = assemble("max_pool_rows.cl", defines, chain.source)

@@ -7,9 +7,9 @@ import numpy as np
 from dovetail.device import DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, Runs, layouts_of
+from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write
 from dovetail_gpu_opencl.narrow import VALUES, largest
-from dovetail_gpu_opencl.quantized import WHOLE
 from dovetail_gpu_opencl.source import C_TYPES, assemble, storage
 
 __all__ = ["KERNELS"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dovetail_gpu_opencl.hazards import Span, Step, dependencies, in_lanes
+from dovetail_gpu_opencl.dependencies import Span, Step, dependencies, in_lanes
 
 
 def span(start: int, end: int, buffer: str = "arena") -> Span:

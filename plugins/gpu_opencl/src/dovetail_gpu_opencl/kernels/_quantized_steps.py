@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import PLAIN, DType, Eltwise, PostOp, Sum, TensorType, TypedNode
-from dovetail_gpu_opencl import postops
+from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import Access, access_to
 from dovetail_gpu_opencl.launch import Argument, Constant, Read
 from dovetail_gpu_opencl.source import C_TYPES
@@ -135,7 +135,7 @@ class Steps:
         for post_op in chain:
             loads = dict.fromkeys(self.lines, "") if isinstance(post_op, Eltwise) else self.operand(int(post_op.operand))
             for vec, lines in self.lines.items():
-                lines.append(postops.statement(post_op, vector(vec), "float", iter([loads[vec]])))
+                lines.append(post_ops.statement(post_op, vector(vec), "float", iter([loads[vec]])))
         self.kinds += chain
 
     @property
@@ -160,7 +160,7 @@ class Steps:
     @property
     def source(self) -> str:
         """The functions."""
-        text = "#pragma OPENCL FP_CONTRACT OFF\n" + postops.vector_functions(self.kinds, "float", self.vec)
+        text = "#pragma OPENCL FP_CONTRACT OFF\n" + post_ops.vector_functions(self.kinds, "float", self.vec)
         for vec, name in ((1, "steps_1"), (self.vec, "steps_v")) if self.vec > 1 else ((1, "steps_1"),):
             v = vector(vec)
             text += f"static {v} {name}({v} s, const int o{self.parameters}) {{\n{''.join(self.lines[vec])}  return s;\n}}\n"

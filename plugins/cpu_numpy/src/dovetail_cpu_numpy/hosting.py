@@ -6,8 +6,8 @@ from dovetail import device
 from dovetail.device import AbstractOperator, HostConfig, HostKernel, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Launch
-from dovetail_cpu_numpy.layouts import laid_out, logical
 from dovetail_cpu_numpy.post_ops import bind_chain
+from dovetail_cpu_numpy.reorder import laid_out, logical
 
 __all__ = ["HostedKernel", "hosted_kernels"]
 

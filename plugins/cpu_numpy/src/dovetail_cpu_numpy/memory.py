@@ -1,0 +1,35 @@
+"""Host memory for the values of a request, and the bytes that arrays take in it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import DType, OutOfMemory, TensorType
+from dovetail_cpu_numpy.launch import Spec
+
+__all__ = ["ALIGNMENT", "arena", "nbytes", "packed"]
+
+ALIGNMENT = 64
+"""Bytes: each array starts at a multiple of it."""
+
+
+def arena(size: int) -> NDArray[np.uint8]:
+    """Uninitialised bytes that start at a multiple of `ALIGNMENT`. Raises `OutOfMemory`."""
+    try:
+        memory = np.empty(size + ALIGNMENT, np.uint8)
+    except MemoryError as error:
+        raise OutOfMemory(f"NUMPY: the host refuses {size} bytes for the values of one request") from error
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
+
+
+def nbytes(spec: Spec) -> int:
+    """The bytes of an array."""
+    shape, dtype = spec
+    return TensorType(DType.of(dtype), shape).nbytes
+
+
+def packed(specs: Sequence[Spec]) -> int:
+    """The bytes of arrays in sequence, each aligned."""
+    return sum(-(-nbytes(spec) // ALIGNMENT) * ALIGNMENT for spec in specs)
