@@ -5,7 +5,7 @@ import pytest
 
 from dovetail.device import PLAIN, DType, Layout, TensorType
 from dovetail.graph import GraphBuilder
-from dovetail_cpu_onednn.layouts import describe, padded_type, token_of, tokens
+from dovetail_cpu_onednn.descriptors import describe, padded_type, token_of, tokens
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat

@@ -11,6 +11,7 @@ from dovetail.errors import OutOfMemory
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Operator
 from dovetail_cpu_onednn import executable as executables
+from dovetail_cpu_onednn import request as requests
 from dovetail_cpu_onednn.binding import Onednn
 from dovetail_ops_onnx.conv import Conv
 
@@ -76,7 +77,7 @@ def no_memory(*args, **kwargs):
     raise MemoryError("Unable to allocate 8.00 TiB")
 
 
-@pytest.mark.parametrize("name", ["_moved", "_recipe"])
+@pytest.mark.parametrize("name", ["moved", "_recipe"])
 def test_compiling_names_the_node(bench, monkeypatch, name):
     g, y = convolution()
     monkeypatch.setattr(executables, name, no_memory)
@@ -94,7 +95,7 @@ def test_a_primitive_without_memory_names_the_node(bench, monkeypatch):
         bench.executable(g.graph([y]))
 
 
-@pytest.mark.parametrize("name", ["aligned", "_constant"])
+@pytest.mark.parametrize("name", ["aligned", "laid_out"])
 def test_compiling_names_the_device(bench, monkeypatch, name):
     g, y = convolution()
     monkeypatch.setattr(executables, name, no_memory)
@@ -105,7 +106,7 @@ def test_compiling_names_the_device(bench, monkeypatch, name):
 def test_a_request_names_the_device(bench, monkeypatch):
     g, y = convolution()
     executable = bench.executable(g.graph([y]))
-    monkeypatch.setattr(executables, "aligned", no_memory)
+    monkeypatch.setattr(requests, "aligned", no_memory)
     with pytest.raises(OutOfMemory, match=r"^ONEDNN: .*8\.00 TiB"):
         executable.create_request()
 

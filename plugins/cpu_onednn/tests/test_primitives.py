@@ -198,7 +198,7 @@ def test_layouts_go_through(core, channels):
 def test_constants_are_reordered_once(core, monkeypatch):
     """Weights go into the primitive's layout when the model is compiled: no request and no run moves them again."""
     moved = []
-    monkeypatch.setattr(executables, "_moved", lambda *args, done=executables._moved: moved.append(args[0].shape) or done(*args))
+    monkeypatch.setattr(executables, "moved", lambda *args, done=executables.moved: moved.append(args[0].shape) or done(*args))
     rng = np.random.default_rng(4)
     w = [rng.standard_normal(s).astype(np.float32) for s in ((32, 16, 3, 3), (24, 32, 1, 1))]
     g = GraphBuilder()

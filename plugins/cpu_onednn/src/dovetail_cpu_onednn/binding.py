@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from dovetail.errors import DeviceError, DovetailError, OutOfMemory
-from dovetail_cpu_onednn.memory import require_room
+from dovetail_cpu_onednn.memory import require_free_memory
 
 __all__ = [
     "Alg",
@@ -398,7 +398,7 @@ class Onednn:
         return self._chosen("concat", [self._engine.pointer, dst.pointer, len(sources), axis, array, self._plain.pointer])
 
     def _chosen(self, name: str, given: Sequence[Any]) -> PrimitiveDesc:
-        require_room()
+        require_free_memory()
         desc = self._make(PrimitiveDesc, "primitive_desc", *given, create=f"{name}_primitive_desc_create")
         text = c_char_p()
         self._call("primitive_desc_query", desc.pointer, _IMPL_INFO, 0, byref(text))
@@ -417,7 +417,7 @@ class Onednn:
 
     def primitive(self, desc: PrimitiveDesc) -> Primitive:
         """Make a primitive; the library compiles it or takes it from its cache. Raises `OutOfMemory`."""
-        require_room()
+        require_free_memory()
         return self._make(Primitive, "primitive", desc.pointer)
 
     # --- execution -------------------------------------------------------------------------------------------------

@@ -21,19 +21,25 @@ from dovetail.device import (
     choose,
 )
 from dovetail.errors import CompileError
-from dovetail_cpu_onednn.bound import HostedKernel, hosted_kernels
+from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
-from dovetail_cpu_onednn.generic import GENERIC
+from dovetail_cpu_onednn.hosting import HostedKernel, hosted_kernels
 from dovetail_cpu_onednn.kernel import OnednnKernel, PrimitiveKernel
-from dovetail_cpu_onednn.library import Options, default_threads, library, load
-from dovetail_cpu_onednn.memory import naming
+from dovetail_cpu_onednn.library import default_threads, library, load
+from dovetail_cpu_onednn.memory import naming_out_of_memory
+from dovetail_cpu_onednn.options import Options
 from dovetail_cpu_onednn.precision import lower
+from dovetail_cpu_onednn.reference import ReferenceKernel
+from dovetail_cpu_onednn.view import ViewKernel
 
 __all__ = ["OnednnDevice", "infos", "place"]
 
 _TABLE: KernelTable[OnednnKernel] = KernelTable(
     "dovetail_cpu_onednn.kernels", defined_in=("dovetail", "dovetail_cpu_onednn", "dovetail_ops_onnx")
 )
+
+_FOR_EVERY_OPERATOR: tuple[OnednnKernel, ...] = (ViewKernel(), ElementwiseKernel(), ReferenceKernel())
+"""The kernels that are tried after those of an operator's stem."""
 
 
 def infos() -> Sequence[DeviceInfo] | Unavailable:
@@ -54,9 +60,9 @@ class OnednnDevice(Device):
 
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any]) -> None:
         self.info = info
-        read = Options(options)
-        _require(read.library)
-        self._threads = read.threads or default_threads()
+        read = Options.read(options)
+        _require(read.LIBRARY)
+        self._threads = read.INFERENCE_NUM_THREADS or default_threads()
         self._precision = _precision(read, "f32")
 
     def configured(self, options: Mapping[str, Any]) -> "OnednnDevice":
@@ -64,9 +70,9 @@ class OnednnDevice(Device):
 
         Raises `UsageError` for options, `DeviceUnavailable` for a second library and for what the CPU lacks.
         """
-        read, found = Options(options), copy(self)
-        _require(read.library)
-        found._threads = read.threads or self._threads
+        read, found = Options.read(options), copy(self)
+        _require(read.LIBRARY)
+        found._threads = read.INFERENCE_NUM_THREADS or self._threads
         found._precision = _precision(read, self._precision)
         return found
 
@@ -80,13 +86,13 @@ class OnednnDevice(Device):
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Everything with static shapes and a reference, unless a post-op does not fit."""
-        with naming(node.node):
+        with naming_out_of_memory(node.node):
             choice = self._choose(node)
         return choice if isinstance(choice, Refusal) else Accepted(choice.label, choice.kernel.from_operator)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts that the primitive chooses; those in which there is a fast one for kernels that take several."""
-        with naming(node.node):
+        with naming_out_of_memory(node.node):
             choice = self._choose(node)
             return (LayerConfig.uniform(node, PLAIN),) if isinstance(choice, Refusal) else choice.kernel.configurations(node)
 
@@ -95,9 +101,9 @@ class OnednnDevice(Device):
 
         Raises `CompileError` naming a refused node, `UsageError` for options, `OutOfMemory`.
         """
-        threads = Options(options).threads or self._threads
+        threads = Options.read(options).INFERENCE_NUM_THREADS or self._threads
         library().set_threads(threads)
-        with naming():
+        with naming_out_of_memory():
             return OnednnExecutable(graph, tuple(place(TypedNode.of(node, graph)) for node in graph.nodes), threads)
 
     def _choose(self, node: TypedNode) -> Choice[OnednnKernel] | Refusal:
@@ -113,7 +119,7 @@ def _require(path: str) -> None:
 
 
 def _precision(options: Options, default: str) -> str:
-    found = options.precision or default
+    found = options.INFERENCE_PRECISION_HINT or default
     if found == "bf16" and not library().has_bfloat16:
         raise DeviceUnavailable(
             "ONEDNN: INFERENCE_PRECISION_HINT is 'bf16', and this CPU has no instructions for bfloat16 (AVX512_BF16 or AMX), or "
@@ -126,7 +132,7 @@ def _precision(options: Options, default: str) -> str:
 def _choose(node: TypedNode) -> Choice[OnednnKernel] | Refusal:
     if not node.is_static:
         return Refusal(Reason.DYNAMIC)
-    return choose((*_TABLE[node.op], *hosted_kernels(node.op), *GENERIC), node)
+    return choose((*_TABLE[node.op], *hosted_kernels(node.op), *_FOR_EVERY_OPERATOR), node)
 
 
 def place(node: TypedNode) -> Placement:

@@ -1,7 +1,7 @@
 """What every kernel of this device is: it says of a node by which primitives it runs, with what memory."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from dovetail.device import PLAIN, Accepted, DType, Kernel, LayerConfig, Layout, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimplemented
-from dovetail_cpu_onednn.guard import is_tame
-from dovetail_cpu_onednn.layouts import token_of, tokens
+from dovetail_cpu_onednn.descriptors import token_of, tokens
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.ranges import clips, keeps_finite
+from dovetail_cpu_onednn.nan.bounds import has_clip, stays_finite
+from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
 
 __all__ = [
     "LOW",
@@ -114,6 +114,10 @@ class OnednnKernel(Kernel):
         """The values whose memory output 0 may take over, where nobody needs them any more."""
         return ()
 
+    def types_in_memory(self, node: TypedNode) -> Mapping[str, TensorType]:
+        """The values for which the kernel needs more memory than their types take, each with a type of that size."""
+        return {}
+
     def is_guarded(self, node: TypedNode) -> bool:
         """Whether references have to run instead for some data, as `safety` tells."""
         return False
@@ -122,7 +126,7 @@ class OnednnKernel(Kernel):
         """For guarded kernels: a call that tells whether they are right for the data at hand. Here: whether input 0 holds neither
         NaN nor plus infinity. `array` gives a value as it lies in memory.
         """
-        return is_tame(array(node.node.inputs[0]), stream)
+        return holds_no_nan_or(array(node.node.inputs[0]), stream)
 
 
 class PrimitiveKernel(OnednnKernel):
@@ -179,7 +183,7 @@ class PrimitiveKernel(OnednnKernel):
     def _checked(self, node: TypedNode) -> Recipe:
         """The recipe, if it is worth it: not by a slow implementation, nor by a slower one because of the post-ops."""
         require_data(node, self.dtypes, self.parameters)
-        if clips(node) and not keeps_finite(node):
+        if has_clip(node) and not stays_finite(node):
             raise Refused(Reason.POST_OP, "oneDNN's clip loses NaN, and what comes before it may make NaN of any numbers")
         found = self.recipe(node, True, False)
         if found.name.startswith("ref") or "+ ref" in found.name:

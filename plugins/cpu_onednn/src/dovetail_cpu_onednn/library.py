@@ -5,16 +5,14 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from dovetail.device import DeviceUnavailable, Unavailable
-from dovetail.errors import UnknownOption, UsageError
 from dovetail_cpu_onednn.binding import Onednn
 
-__all__ = ["ENVIRONMENT", "Options", "default_threads", "library", "load"]
+__all__ = ["ENVIRONMENT", "default_threads", "library", "load"]
 
 ENVIRONMENT = "DOVETAIL_ONEDNN_LIBRARY"
 """The environment variable that names the shared library."""
@@ -123,25 +121,6 @@ def _short_spins() -> Iterator[None]:
         yield
     finally:
         del os.environ["GOMP_SPINCOUNT"]
-
-
-class Options:
-    """The properties of ONEDNN: `INFERENCE_NUM_THREADS`, `LIBRARY`, and `INFERENCE_PRECISION_HINT`, which is f32 or bf16."""
-
-    KNOWN = ("INFERENCE_NUM_THREADS", "INFERENCE_PRECISION_HINT", "LIBRARY")
-
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        if unknown := set(given) - set(self.KNOWN):
-            raise UnknownOption(
-                f"ONEDNN has no option {', '.join(sorted(map(repr, unknown)))}", hint=f"known: {', '.join(self.KNOWN)}"
-            )
-        self.threads: int | None = given.get("INFERENCE_NUM_THREADS")
-        self.library: str = str(given.get("LIBRARY", ""))
-        if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
-            raise UsageError(f"INFERENCE_NUM_THREADS is {self.threads!r}; accepted: a positive integer")
-        self.precision: str = given.get("INFERENCE_PRECISION_HINT", "")
-        if "INFERENCE_PRECISION_HINT" in given and self.precision not in ("f32", "bf16"):
-            raise UsageError(f"INFERENCE_PRECISION_HINT is {self.precision!r}; accepted by ONEDNN: 'f32', 'bf16'")
 
 
 def default_threads() -> int:

@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 from dovetail.device import Node, OutOfMemory
 
-__all__ = ["ALIGNMENT", "aligned", "naming", "refused", "require_room"]
+__all__ = ["ALIGNMENT", "aligned", "naming_out_of_memory", "refused", "require_free_memory"]
 
 ALIGNMENT = 64
-ROOM_TO_COMPILE = 64 << 20
+COMPILE_BYTES = 64 << 20
 """Bytes of address space that must be free before a primitive is chosen or made. Each of its kernels starts with 256 KiB; those
 of a convolution by small matrix products are dozens. With this much, limits of the address space at seven points from 0.2 to
 80 MB left the process usable after elementwise primitives, matrix products and convolutions of 16 to 300 channels."""
 
 
 @contextmanager
-def naming(node: Node | None = None) -> Iterator[None]:
-    """Raise `OutOfMemory` for a `MemoryError`, and for an `OutOfMemory` without a place, naming ONEDNN and the node."""
+def naming_out_of_memory(node: Node | None = None) -> Iterator[None]:
+    """Raise `OutOfMemory` that names ONEDNN and the node, for a `MemoryError` or an `OutOfMemory` that names neither."""
     try:
         yield
     except (MemoryError, OutOfMemory) as error:
@@ -42,13 +42,13 @@ def aligned(size: int) -> NDArray[np.uint8]:
     return memory[start : start + size]
 
 
-def require_room() -> None:
-    """Raise `OutOfMemory` unless the host has `ROOM_TO_COMPILE`.
+def require_free_memory() -> None:
+    """Raise `OutOfMemory` unless the host has `COMPILE_BYTES`.
 
     oneDNN 3.2 does not survive less. Choosing an implementation may crash; and Xbyak, by which it writes code, notes a refused
     allocation in a variable of the process and never clears it, so that every primitive fails from then on.
     """
     try:
-        mmap.mmap(-1, ROOM_TO_COMPILE).close()
+        mmap.mmap(-1, COMPILE_BYTES).close()
     except OSError:
-        raise OutOfMemory(f"oneDNN: the host refuses {ROOM_TO_COMPILE} bytes, in which primitives are compiled") from None
+        raise OutOfMemory(f"oneDNN: the host refuses {COMPILE_BYTES} bytes, in which primitives are compiled") from None

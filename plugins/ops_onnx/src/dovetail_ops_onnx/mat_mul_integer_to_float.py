@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dovetail.op import AbstractOperator, DType, GraphBuilder, Port, TensorType, evaluate_composition
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import AbstractOperator, DType, GraphBuilder, Port, TensorType
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.mat_mul_integer import MatMulInteger
 
@@ -28,14 +31,9 @@ class MatMulIntegerToFloat(AbstractOperator):
         converted: str = g.node(Cast(to=DType.FLOAT32), g.node(MatMulInteger(), *inputs))
         return converted
 
-    def reference(self, *inputs: Any, **_: Any) -> Any:
-        """The composition by the references of its operators."""
-        return evaluate_composition(self, inputs)
-
-    @classmethod
-    def has_reference(cls) -> bool:
-        """False: devices run kernels of theirs or the composition."""
-        return False
+    def reference(self, *inputs: NDArray[Any] | None) -> NDArray[Any]:
+        """The sums as float32."""
+        return MatMulInteger().reference(*inputs).astype(np.float32)
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         """Those of MatMulInteger."""

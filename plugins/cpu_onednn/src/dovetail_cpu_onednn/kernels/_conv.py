@@ -7,10 +7,10 @@ from math import gcd
 
 from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc
-from dovetail_cpu_onednn.chain import attach
+from dovetail_cpu_onednn.descriptors import BLOCKED, blocked, describe, number_of, plain_strides, undecided
 from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, given, is_constant, relaid
-from dovetail_cpu_onednn.layouts import BLOCKED, blocked, describe, number_of, plain_strides, undecided
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import attach
 from dovetail_cpu_onednn.recipes import kept
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_transpose import ConvTranspose

@@ -6,16 +6,16 @@ from functools import partial
 import numpy as np
 
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, quiet
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._ufunc import NUMBERS
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, quiet
 from dovetail_ops_onnx.reduce_max import ReduceMax
 from dovetail_ops_onnx.reduce_min import ReduceMin
 
 __all__ = ["ExtremeKernel"]
 
 
-class ExtremeKernel(BoundKernel):
+class ExtremeKernel(PythonKernel):
     """By `numpy.maximum` or `numpy.minimum`, over constant axes."""
 
     name = "ufunc"

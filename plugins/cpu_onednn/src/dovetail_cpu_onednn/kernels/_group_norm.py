@@ -4,10 +4,10 @@ import math
 
 from dovetail.device import TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg
-from dovetail_cpu_onednn.chain import BINARY, attach
+from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import Argument, Recipe, Stage, given
-from dovetail_cpu_onednn.layouts import plain
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import BINARY, attach
 
 __all__ = ["group_norm"]
 

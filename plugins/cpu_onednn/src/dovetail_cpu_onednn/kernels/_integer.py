@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import S32, Arg
-from dovetail_cpu_onednn.int8 import SHIFT, value_argument
+from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import Argument, Refused, Stage, given
-from dovetail_cpu_onednn.layouts import number_of, plain
+from dovetail_cpu_onednn.kernels._quantized import SHIFT, value_argument
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["constant_weights", "zero_point"]

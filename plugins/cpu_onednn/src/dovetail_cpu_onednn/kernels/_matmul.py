@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from dovetail.device import TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc
-from dovetail_cpu_onednn.chain import Appended, Chain, attach
+from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import Argument, Recipe, given, is_constant
-from dovetail_cpu_onednn.layouts import number_of, plain
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import Appended, Chain, attach
 
 __all__ = ["Product", "collapse", "product"]
 

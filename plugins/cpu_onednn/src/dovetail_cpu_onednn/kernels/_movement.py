@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 
 from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.bound import Array, BoundKernel, Call
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel
 
 __all__ = ["StridedCopy"]
 
 
-class StridedCopy(BoundKernel):
+class StridedCopy(PythonKernel):
     """Pairs of (destination, source), both views, copied one after the other."""
 
     name = "copy"

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, Stream
-from dovetail_cpu_onednn.chain import attach
-from dovetail_cpu_onednn.guard import is_tame
+from dovetail_cpu_onednn.descriptors import describe
 from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, Recipe, Refused, given
 from dovetail_cpu_onednn.kernels._conv import padding
-from dovetail_cpu_onednn.layouts import describe
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
+from dovetail_cpu_onednn.post_ops import attach
 from dovetail_ops_onnx.spatial import ConvGeometry
 
 __all__ = ["MaximumKernel", "PoolKernel", "whole"]
@@ -62,7 +62,7 @@ class MaximumKernel(PoolKernel):
 
     def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
         """Whether the input holds neither NaN nor minus infinity."""
-        return is_tame(array(node.node.inputs[0]), stream, -math.inf)
+        return holds_no_nan_or(array(node.node.inputs[0]), stream, -math.inf)
 
 
 def whole(node: TypedNode) -> ConvGeometry:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dovetail.device import Accepted, DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc, PrimitiveDesc
+from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given, value_of
-from dovetail_cpu_onednn.layouts import plain
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM

@@ -2,10 +2,10 @@
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
-from dovetail_cpu_onednn.chain import attach
+from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, given
-from dovetail_cpu_onednn.layouts import plain
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import attach
 from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.reduce_prod import ReduceProd
 from dovetail_ops_onnx.reduce_sum import ReduceSum

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from dovetail.device import Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
-from dovetail_cpu_onednn.chain import attach, is_one_element_a_channel
+from dovetail_cpu_onednn.descriptors import describe
 from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, given
-from dovetail_cpu_onednn.layouts import describe
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import attach, is_one_element_a_channel
 from dovetail_ops_onnx.resize import Resize, Resize_10
 from dovetail_ops_onnx.upsample import Upsample
 

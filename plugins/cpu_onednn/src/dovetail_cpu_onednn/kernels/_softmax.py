@@ -4,8 +4,8 @@ import math
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg
+from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, Stage, given
-from dovetail_cpu_onednn.layouts import number_of, plain
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["SoftmaxKernel"]

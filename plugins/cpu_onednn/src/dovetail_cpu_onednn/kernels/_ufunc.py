@@ -7,7 +7,7 @@ import numpy as np
 
 from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
 from dovetail.op import INTEGERS
-from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, number, quiet
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, number, quiet
 
 __all__ = ["BOOL", "FLOATS", "NUMBERS", "ArithmeticKernel", "UfuncKernel"]
 
@@ -19,7 +19,7 @@ BOOL = frozenset({DType.BOOL})
 FLOATS = frozenset({DType.FLOAT32, DType.FLOAT64})
 
 
-class UfuncKernel(BoundKernel):
+class UfuncKernel(PythonKernel):
     """dst = ufunc(input 0, input 1, ...), folded from the left; inputs have a data type in `accepted`, and any shapes."""
 
     name = "ufunc"

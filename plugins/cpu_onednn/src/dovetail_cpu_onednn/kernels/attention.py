@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import F32, INFERENCE, Alg, Arg, MemoryDesc, Stream
-from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended
+from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
 from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, Stage, given
-from dovetail_cpu_onednn.layouts import number_of, plain, plain_strides
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended
 from dovetail_ops_onnx.attention import Attention_23, Sizes
 
 _OPTIONAL = 3

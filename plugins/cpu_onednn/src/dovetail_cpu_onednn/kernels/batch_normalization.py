@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, Flag, Stream
-from dovetail_cpu_onednn.chain import attach
-from dovetail_cpu_onednn.doubts import has_no_nan
+from dovetail_cpu_onednn.descriptors import describe, plain
 from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, given
-from dovetail_cpu_onednn.layouts import describe, plain
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.nan.fused_steps import has_no_nan
+from dovetail_cpu_onednn.post_ops import attach
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
 
 

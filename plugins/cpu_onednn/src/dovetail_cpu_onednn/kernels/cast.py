@@ -7,9 +7,9 @@ import numpy as np
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail.op import INTEGERS
-from dovetail_cpu_onednn.bound import Array, Call
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
+from dovetail_cpu_onednn.python_kernel import Array, Call
 
 _WHOLE = INTEGERS | {DType.BOOL}
 _WIDE = frozenset({DType.FLOAT32, DType.FLOAT64})

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
-from dovetail_cpu_onednn.bound import Array
+from dovetail_cpu_onednn.descriptors import describe
 from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, Recipe, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
-from dovetail_cpu_onednn.layouts import describe
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.python_kernel import Array
 from dovetail_ops_onnx.concat import Concat
 
 

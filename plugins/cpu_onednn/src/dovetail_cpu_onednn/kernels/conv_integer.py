@@ -2,11 +2,11 @@
 
 from dovetail.device import DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
-from dovetail_cpu_onednn.int8 import INT8, require_int8
+from dovetail_cpu_onednn.descriptors import describe, undecided
 from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._conv import padding, weights_of
 from dovetail_cpu_onednn.kernels._integer import constant_weights, zero_point
-from dovetail_cpu_onednn.layouts import describe, undecided
+from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.conv_integer import ConvInteger
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from dovetail.device import PLAIN, LayerConfig, TypedNode
 from dovetail_cpu_onednn.binding import Arg
+from dovetail_cpu_onednn.descriptors import describe, tokens
 from dovetail_cpu_onednn.kernel import LOW, Argument, OnednnKernel, PrimitiveKernel, Recipe, Stage, given
-from dovetail_cpu_onednn.layouts import describe, tokens
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["KERNELS"]

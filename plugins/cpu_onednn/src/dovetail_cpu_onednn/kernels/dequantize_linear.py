@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from dovetail.device import DType, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
-from dovetail_cpu_onednn.int8 import INT8
 from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.kernels._quantized import INT8
 from dovetail_cpu_onednn.kernels._scaling import between_layouts, scaled_reorder
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
 

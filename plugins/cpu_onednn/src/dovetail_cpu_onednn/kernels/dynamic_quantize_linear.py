@@ -8,14 +8,15 @@ import numpy as np
 
 from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail_cpu_onednn.binding import U8, Arg
-from dovetail_cpu_onednn.bound import Array, BoundKernel, Call, ReferenceKernel, number
-from dovetail_cpu_onednn.chain import BINARY, ELTWISE
+from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import given
-from dovetail_cpu_onednn.layouts import plain
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, number
+from dovetail_cpu_onednn.reference import ReferenceKernel
 
 
-class DynamicQuantize(BoundKernel):
+class DynamicQuantize(PythonKernel):
     """x / scale, rounded, plus the zero point, in one pass after the one that finds the range."""
 
     name = "dynamic int8"

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 
 from dovetail.device import TypedNode
-from dovetail_cpu_onednn.bound import Array
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
+from dovetail_cpu_onednn.python_kernel import Array
 
 
 class ExpandCopy(StridedCopy):

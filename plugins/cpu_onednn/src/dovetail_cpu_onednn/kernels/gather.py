@@ -7,14 +7,14 @@ import numpy as np
 
 from dovetail.device import Accepted, DType, Reason, Refusal, TypedNode
 from dovetail.errors import InferError
-from dovetail_cpu_onednn.bound import Array, BoundKernel, Call
 from dovetail_cpu_onednn.kernel import given
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel
 from dovetail_ops_onnx.gather import Gather
 
 _INDEX = np.dtype(np.intp)
 
 
-class Take(BoundKernel):
+class Take(PythonKernel):
     """`numpy.take` into the result, in its mode that wraps: after the check that is what negative indices mean.
 
     Its mode that raises would copy the result once more.

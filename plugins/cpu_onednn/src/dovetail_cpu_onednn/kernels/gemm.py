@@ -1,11 +1,11 @@
 """Gemm: oneDNN's matmul, scaling and C as bias or post-ops."""
 
 from dovetail.device import Reason, TypedNode
-from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended
+from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import LOW, PrimitiveKernel, Recipe, Refused, given
 from dovetail_cpu_onednn.kernels._matmul import Product, product
-from dovetail_cpu_onednn.layouts import number_of, plain
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended
 from dovetail_cpu_onednn.recipes import kept
 from dovetail_ops_onnx.gemm import Gemm
 

@@ -2,10 +2,10 @@
 
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, Flag
-from dovetail_cpu_onednn.chain import attach
+from dovetail_cpu_onednn.descriptors import describe, plain
 from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, given
-from dovetail_cpu_onednn.layouts import describe, plain
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import attach
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
 
 

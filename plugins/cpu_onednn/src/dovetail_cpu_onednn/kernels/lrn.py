@@ -2,8 +2,8 @@
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
+from dovetail_cpu_onednn.descriptors import describe
 from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, Stage, given
-from dovetail_cpu_onednn.layouts import describe
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.lrn import LRN
 

@@ -1,9 +1,9 @@
 """MatMul: oneDNN's matmul."""
 
 from dovetail.device import TypedNode
+from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import LOW, PrimitiveKernel, Recipe, given
 from dovetail_cpu_onednn.kernels._matmul import Product, collapse, product
-from dovetail_cpu_onednn.layouts import number_of, plain
 from dovetail_cpu_onednn.recipes import kept
 
 

@@ -2,13 +2,13 @@
 
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg
-from dovetail_cpu_onednn.chain import attach
-from dovetail_cpu_onednn.int8 import INT8, require_int8
+from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, given
 from dovetail_cpu_onednn.kernels._integer import constant_weights, zero_point
 from dovetail_cpu_onednn.kernels._matmul import collapse
-from dovetail_cpu_onednn.layouts import number_of, plain
+from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import attach
 
 
 class IntegerMatMul(PrimitiveKernel):

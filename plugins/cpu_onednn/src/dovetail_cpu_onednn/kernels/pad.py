@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.bound import Array
 from dovetail_cpu_onednn.kernel import given, value_of
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
+from dovetail_cpu_onednn.python_kernel import Array
 from dovetail_ops_onnx.pad import Pad
 
 

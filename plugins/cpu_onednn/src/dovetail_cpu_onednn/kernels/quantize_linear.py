@@ -6,10 +6,10 @@ import numpy as np
 
 from dovetail.device import PLAIN, DType, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
-from dovetail_cpu_onednn.int8 import INT8
+from dovetail_cpu_onednn.descriptors import tokens
 from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.kernels._quantized import INT8
 from dovetail_cpu_onednn.kernels._scaling import between_layouts, quotient, scaled_reorder
-from dovetail_cpu_onednn.layouts import tokens
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
 
 

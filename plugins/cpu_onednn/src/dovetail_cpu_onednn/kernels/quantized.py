@@ -1,7 +1,7 @@
 """Float operators between quantized values."""
 
-from dovetail_cpu_onednn.int8 import AnyLayoutQuantizedKernel, QuantizedKernel
 from dovetail_cpu_onednn.kernel import OnednnKernel
+from dovetail_cpu_onednn.kernels._quantized import AnyLayoutQuantizedKernel, QuantizedKernel
 
 __all__ = ["KERNELS"]
 

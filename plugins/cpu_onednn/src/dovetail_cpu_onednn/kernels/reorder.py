@@ -1,16 +1,17 @@
 """Reorder: a primitive for the data types of oneDNN, copies in NumPy for all others."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
-from dovetail.device import Accepted, LayerConfig, Reason, Refusal, TypedNode
+from dovetail.device import Accepted, LayerConfig, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import Arg
-from dovetail_cpu_onednn.bound import Array, BoundKernel, Call
+from dovetail_cpu_onednn.descriptors import DATA_TYPES, describe, padded_type
 from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Stage, given
-from dovetail_cpu_onednn.layouts import DATA_TYPES, describe, in_whole_blocks, logical
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel
+from dovetail_cpu_onednn.reorder import in_whole_blocks, logical
 
 __all__ = ["KERNELS"]
 
@@ -30,6 +31,9 @@ class ReorderKernel(PrimitiveKernel):
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)
 
+    def types_in_memory(self, node: TypedNode) -> Mapping[str, TensorType]:
+        return {node.node.outputs[0]: padded_type(in_whole_blocks(given(node, 0), node.outputs[0])[1])}
+
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         src, dst = map(describe, in_whole_blocks(given(node, 0), node.outputs[0]))
         pd = library().describe_reorder(src, dst)
@@ -37,7 +41,7 @@ class ReorderKernel(PrimitiveKernel):
         return Recipe((Stage(pd, arguments),))
 
 
-class MoveKernel(BoundKernel):
+class MoveKernel(PythonKernel):
     """From one order of the dimensions to another, for data types that the primitive does not take: a copy between views."""
 
     name = "reorder"

@@ -2,10 +2,10 @@
 
 from dovetail.device import Reason
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, PrimitiveDesc
-from dovetail_cpu_onednn.chain import ELTWISE
 from dovetail_cpu_onednn.kernel import Refused
 from dovetail_cpu_onednn.kernels._recurrent import BACKWARD, Recurrent, RecurrentKernel, Roles
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import ELTWISE
 
 _ACTIVATIONS = {"tanh": "tanh", "sigmoid": "logistic"}
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_cpu_onednn.bound import Array
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
+from dovetail_cpu_onednn.python_kernel import Array
 
 
 class SliceCopy(StridedCopy):

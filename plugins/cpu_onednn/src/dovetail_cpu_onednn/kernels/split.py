@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from dovetail.device import TypedNode
-from dovetail_cpu_onednn.bound import Array
 from dovetail_cpu_onednn.kernel import given
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
+from dovetail_cpu_onednn.python_kernel import Array
 from dovetail_ops_onnx.split import Split
 
 

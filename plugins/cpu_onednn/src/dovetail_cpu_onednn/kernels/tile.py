@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from dovetail.device import TypedNode
-from dovetail_cpu_onednn.bound import Array
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
+from dovetail_cpu_onednn.python_kernel import Array
 
 
 class Tiles(StridedCopy):

@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 
 from dovetail.device import TypedNode
-from dovetail_cpu_onednn.bound import Array, Call
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
+from dovetail_cpu_onednn.python_kernel import Array, Call
 
 
 class MaskedCopy(StridedCopy):

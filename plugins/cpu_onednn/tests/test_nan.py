@@ -10,8 +10,8 @@ import dovetail
 from dovetail.device import TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Binary, Eltwise, HostConfig, HostKernel, Layout, Operator
-from dovetail_cpu_onednn import guard, ranges
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.nan import bounds, scan
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
 from dovetail_ops_onnx.conv import Conv
@@ -19,6 +19,7 @@ from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.greater import Greater
 from dovetail_ops_onnx.hard_swish import HardSwish
 from dovetail_ops_onnx.max_pool import MaxPool
+from dovetail_ops_onnx.p_relu import PRelu
 
 BLOCKS = "nChw16c" if library()._has_isa(0x27) else "nChw8c"
 """The layout of this CPU's convolutions: a block has as many channels as a vector has floats. 0x27 is oneDNN's avx512_core."""
@@ -109,12 +110,12 @@ def test_in_the_layout_of_the_neighbours(value, layout, channels):
 @pytest.mark.parametrize("bad", [np.inf, -np.inf])
 def test_what_is_tame(dtype, shape, bad):
     data = np.zeros(shape, dovetail.DType(dtype).numpy)
-    is_tame = guard.is_tame(data, library().stream(), bad)
-    assert is_tame()
+    holds_no_nan_or = scan.holds_no_nan_or(data, library().stream(), bad)
+    assert holds_no_nan_or()
     for value, tame in ((np.nan, False), (-np.nan, False), (bad, False), (-bad, True), (-3.0, True)):
         for place in (0, data.size // 2 + 1, data.size - 1):
             data.flat[place] = value
-            assert is_tame() is tame, (value, place)
+            assert holds_no_nan_or() is tame, (value, place)
             data.flat[place] = 0
 
 
@@ -173,10 +174,10 @@ def test_clips_keep_nan():
 def test_which_data_clips_look_at(bench):
     g, y, _ = inverted_residual(np.random.default_rng(3))
     executable = bench.executable(g.graph([y]))
-    watched = {name: list(names) for name, names in executable.watched.items()}
-    (first,) = watched.pop("first")
+    clip_checks = {name: list(names) for name, names in executable.clip_checks.items()}
+    (first,) = clip_checks.pop("first")
     assert executable.graph.types[first].dims == (1, 3, 6, 7)
-    assert watched == {"depthwise": [], "middle": [], "wide": []}
+    assert clip_checks == {"depthwise": [], "middle": [], "wide": []}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -185,7 +186,7 @@ def test_what_is_usual(bench, dtype):
     g = GraphBuilder()
     name = g.input("x", dtype, data.shape)
     graph = bench.inferred(g.graph([g.node(Add(), name, name)]))
-    look = ranges.is_usual(TypedNode.of(graph.nodes[0], graph), None, lambda name: data)
+    look = bounds.are_moderate(TypedNode.of(graph.nodes[0], graph), None, lambda name: data)
     for value, usual in ((0.0, True), (-9e11, True), (9e11, True), (-2e12, False), (2e12, False), *((v, False) for v in SPECIAL)):
         data[1, 2] = value
         assert look() is usual, value
@@ -208,8 +209,8 @@ def test_infinities_in_activations(bench, algorithm, channels):
     large = g.node(Greater(), active(g, name, channels, Eltwise(algorithm)), g.constant(np.float32(-9)))
     added = active(g, active(g, name, channels), channels, Binary("add", active(g, name, channels)), Eltwise(algorithm))
     executable = bench.executable(g.graph([pooled, large, added]))
-    assert len(executable.looks) == 1
-    assert executable.last_looks == executable.graph.outputs[::2]
+    assert len(executable.nan_checks) == 1
+    assert executable.final_nan_checks == executable.graph.outputs[::2]
     request, infinity = executable.create_request(), -np.inf if algorithm == "relu" else np.inf
     request.run([x])
     assert request._strict is None
@@ -274,3 +275,21 @@ def test_relu_of_batch_normalization_by_special_parameters(index, value):
     with np.errstate(invalid="ignore"):
         want = np.maximum((x.astype(np.float64) - mean) / np.sqrt(variance + 0.25) * scale + bias, 0)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("slope", [*SPECIAL, 0.25])
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_slopes_of_prelu_that_are_not_finite(slope, is_constant):
+    """A positive element keeps its value, whatever its slope."""
+    x = spoilt(np.random.default_rng(6), (2, 5, 7, 9), np.inf)
+    slopes = np.full((5, 1, 1), 0.5, np.float32)
+    slopes[2] = slope
+    g = GraphBuilder()
+    name = g.input("x", "float32", x.shape)
+    given = g.constant(slopes) if is_constant else g.input("slopes", "float32", slopes.shape)
+    with dovetail.Core().compile_model(g.model([g.node(PRelu(), name, given)]), "ONEDNN", {"FALLBACK": False}) as compiled:
+        (got,) = compiled([x] if is_constant else [x, slopes]).values()
+        (node,) = compiled.report().nodes
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(got, np.where(x >= 0, x, slopes * x))
+    assert (node.kernel == "ref") is (is_constant and not np.isfinite(slope))

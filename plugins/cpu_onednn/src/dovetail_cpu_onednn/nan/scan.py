@@ -1,4 +1,4 @@
-"""Whether an array holds a NaN or one of the infinities, found without dragging it through the cache of one core."""
+"""Searches arrays for NaN and infinity. Large ones by oneDNN with all threads, whose caches then keep their part."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, Launch, Stream
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["is_tame"]
+__all__ = ["holds_no_nan_or"]
 
 LARGE = 1 << 14
 """Elements from which on threads share the work. A maximum over 200,000 by NumPy takes 20 us, and then 150 us more in the
@@ -22,35 +22,35 @@ PIECES, LANES = 16, 32
 elements, one takes 10.0, and sums of rows by the reduction 9.8 (one thread; with AVX2 8.4, 10.2 and 16.5)."""
 
 
-def is_tame(data: NDArray[Any], stream: Stream, bad: float = math.inf) -> Callable[[], bool]:
-    """A call that is True when the contiguous float32 or bfloat16 array holds neither NaN nor `bad`, one of the infinities.
+def holds_no_nan_or(data: NDArray[Any], stream: Stream, infinity: float = math.inf) -> Callable[[], bool]:
+    """A call that returns True when the contiguous float32 or bfloat16 array holds neither NaN nor `infinity` (inf or -inf).
 
-    It may be False for finite values whose sum overflows.
+    It may return False for finite values whose sum overflows.
     """
     if data.dtype != np.float32:
-        return _bits(data, bad)
+        return _bits(data, infinity)
     flat = data.reshape(-1)
     if flat.size < LARGE:
-        return partial(_is_tame, flat, bad)
+        return partial(_holds_no_nan_or, flat, infinity)
     height = flat.size // (PIECES * LANES)
     end = height * PIECES * LANES
-    # The means, and behind them what is left over.
+    # The means, followed by the remaining elements.
     seen = np.empty(PIECES * LANES + flat.size - end, np.float32)
     means, rest = seen[: PIECES * LANES], seen[PIECES * LANES :]
     launch = _means(flat, means, height, stream)
 
-    def ask() -> bool:
+    def check() -> bool:
         library().check(launch.call(), "primitive_execute")
         if rest.size:
             np.copyto(rest, flat[end:])
-        return _is_tame(seen, bad)
+        return _holds_no_nan_or(seen, infinity)
 
-    return ask
+    return check
 
 
-def _is_tame(data: NDArray[Any], bad: float) -> bool:
+def _holds_no_nan_or(data: NDArray[Any], infinity: float) -> bool:
     # A mean of a NaN, or of infinities of both signs, is NaN, which no comparison is true of.
-    return bool(data.max() < bad) if bad > 0 else bool(data.min() > bad)
+    return bool(data.max() < infinity) if infinity > 0 else bool(data.min() > infinity)
 
 
 def _means(flat: NDArray[Any], means: NDArray[Any], height: int, stream: Stream) -> Launch:
@@ -68,9 +68,9 @@ def _means(flat: NDArray[Any], means: NDArray[Any], height: int, stream: Stream)
     return Launch(launch.call, (launch, scratch))
 
 
-def _bits(data: NDArray[Any], bad: float) -> Callable[[], bool]:
+def _bits(data: NDArray[Any], infinity: float) -> Callable[[], bool]:
     # NumPy compares bfloat16 one by one, but bits fast: infinity is 7F80, NaN what lies above it with either sign.
     bits, signed = data.view(np.uint16), data.view(np.int16)
-    if bad > 0:
+    if infinity > 0:
         return lambda: bool(signed.max() < 0x7F80 and bits.max() <= 0xFF80)
     return lambda: bool(signed.max() <= 0x7F80 and bits.max() < 0xFF80)

@@ -1,4 +1,4 @@
-"""The kernels that serve every operator, tried after those of its stem: a view, elementwise primitives, the reference."""
+"""Operators that are a chain of post-ops over one of their inputs: an elementwise or binary primitive with post-ops."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,39 +7,22 @@ from dovetail.device import (
     ANY,
     BYXF,
     PLAIN,
-    Accepted,
     Binary,
-    DType,
     Eltwise,
     LayerConfig,
     Layout,
     PostOp,
     Reason,
-    Refusal,
     TensorType,
     TypedNode,
 )
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
-from dovetail_cpu_onednn.bound import ReferenceKernel
-from dovetail_cpu_onednn.chain import BINARY, attach, eltwise_kind, is_one_element_a_channel
-from dovetail_cpu_onednn.kernel import LOW, Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given, relaid
-from dovetail_cpu_onednn.layouts import describe, number_of, plain
+from dovetail_cpu_onednn.descriptors import describe, number_of, plain
+from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, Stage, given, relaid
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import BINARY, attach, eltwise_kind, is_one_element_a_channel
 
-__all__ = ["GENERIC", "ElementwiseKernel", "ViewKernel"]
-
-
-class ViewKernel(OnednnKernel):
-    """An operator whose output is its input under another shape: the memory plan gives both the same bytes."""
-
-    name = "view"
-
-    def supports(self, node: TypedNode) -> Accepted | Refusal:
-        if not node.op.is_view or node.inputs[0] is None or node.inputs[0].dtype is DType.STRING:
-            return Refusal(Reason.OPERATOR, "moves or computes data")
-        if node.post_ops or node.node.writes != node.node.outputs[:1]:
-            return Refusal(Reason.OPERATOR, "has more to do than a view")
-        return Accepted(self.name)
+__all__ = ["ElementwiseKernel"]
 
 
 LOSES_NAN = frozenset({"relu", "clip", "exp", "hardsigmoid", "hardswish", "gelu_erf", "gelu_tanh", "elu", "swish"})
@@ -165,6 +148,3 @@ def _chain_of(node: TypedNode) -> tuple[int, tuple[PostOp, ...]]:
                 if post_ops:
                     return index, post_ops
     raise Refused(Reason.OPERATOR, "is no chain of post-ops over an input of the result's type")
-
-
-GENERIC: tuple[OnednnKernel, ...] = (ViewKernel(), ElementwiseKernel(), ReferenceKernel())

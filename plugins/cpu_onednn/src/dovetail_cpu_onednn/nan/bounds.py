@@ -1,4 +1,4 @@
-"""How large values can become, which tells where a fused clip, that loses NaN, cannot meet any."""
+"""Bounds of values, to find where a fused clip, which loses NaN, never receives any."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
@@ -9,39 +9,39 @@ from numpy.typing import NDArray
 
 from dovetail.device import Binary, DType, Eltwise, PostOp, Prelu, Sum, TensorType, TypedNode
 
-__all__ = ["USUAL", "clips", "is_usual", "keeps_finite", "watched"]
+__all__ = ["MODERATE", "are_moderate", "clip_checks", "has_clip", "stays_finite"]
 
 LARGEST = 1e37
 """Sums of numbers whose absolute values add up to less stay finite in float32, in whatever order and rounding."""
 
-USUAL = 1e12
-"""What data is looked at for where nothing else is known: no product of two such matrices comes near `LARGEST`."""
+MODERATE = 1e12
+"""The bound that a run checks where no better one is known: products of two such matrices stay below `LARGEST`."""
 
 Bound = Callable[[str], float]
-"""The largest absolute value that a value has, by its name; infinity where there may be NaN too."""
+"""Value name -> bound of its absolute elements; infinity where it may hold NaN."""
 
 _NO_LARGER = frozenset({"abs", "gelu_erf", "gelu_tanh", "hardswish", "relu", "swish"})
 _WITHIN_ONE = frozenset({"logistic", "tanh"})
 
 
-def clips(node: TypedNode) -> bool:
-    """Whether there is a clip among the post-ops."""
+def has_clip(node: TypedNode) -> bool:
+    """Whether the post-ops include a clip."""
     return any(_is_clip(p) for p in node.post_ops)
 
 
-def keeps_finite(node: TypedNode) -> bool:
-    """Whether no clip in the node's chain meets infinity or NaN as long as all its data is `USUAL`."""
-    return _reach(node, lambda _: USUAL)[0] < LARGEST
+def stays_finite(node: TypedNode) -> bool:
+    """Whether no clip in the node's chain receives infinity or NaN while all its data is below `MODERATE`."""
+    return _bounds_of(node, lambda _: MODERATE)[0] < LARGEST
 
 
-def watched(nodes: Sequence[TypedNode], constants: Mapping[str, NDArray[Any]]) -> dict[str, tuple[str, ...] | None]:
-    """For each node with a clip, nodes in order of execution: the values that have to be looked at for whether they are `USUAL`.
+def clip_checks(nodes: Sequence[TypedNode], constants: Mapping[str, NDArray[Any]]) -> dict[str, tuple[str, ...] | None]:
+    """For each node with a clip, the values that a run compares with `MODERATE`. Nodes in order of execution.
 
-    There are none where weights and the limits of former clips tell that already, provided that all looks before found usual
-    values. None instead of names: constants are so large that a look does not help.
+    Empty where weights and the limits of earlier clips already bound them, provided that all earlier checks of the run passed.
+    None where the constants are so large that no check helps.
     """
     found: dict[str, tuple[str, ...] | None] = {}
-    if not any(clips(node) for node in nodes):
+    if not any(has_clip(node) for node in nodes):
         return found
     bounds: MutableMapping[str, float] = {}
 
@@ -51,35 +51,35 @@ def watched(nodes: Sequence[TypedNode], constants: Mapping[str, NDArray[Any]]) -
         return bounds[name]
 
     for node in nodes:
-        peak, last = _reach(node, bound)
-        if clips(node):
-            unknown = tuple(name for name in _data(node, constants) if bound(name) > USUAL) if peak >= LARGEST else ()
-            bounds.update(dict.fromkeys(unknown, USUAL))
-            peak, last = _reach(node, bound)
+        peak, last = _bounds_of(node, bound)
+        if has_clip(node):
+            unknown = tuple(name for name in _data(node, constants) if bound(name) > MODERATE) if peak >= LARGEST else ()
+            bounds.update(dict.fromkeys(unknown, MODERATE))
+            peak, last = _bounds_of(node, bound)
             found[node.name] = unknown if peak < LARGEST else None
         bounds[node.node.outputs[0]] = last
     return found
 
 
-def is_usual(node: TypedNode, names: Iterable[str] | None, array: Callable[[str], NDArray[Any]]) -> Callable[[], bool]:
-    """A call that tells whether the values, by default all that the node computes with, are `USUAL`. NaN is not."""
+def are_moderate(node: TypedNode, names: Iterable[str] | None, array: Callable[[str], NDArray[Any]]) -> Callable[[], bool]:
+    """A call that returns whether the values, by default all data of the node, are below `MODERATE`. NaN is not."""
     names = _data(node, {}) if names is None else names
-    looks = [_is_usual(array(name)) for name in dict.fromkeys(names)]
-    return lambda: all(look() for look in looks)
+    checks = [_is_moderate(array(name)) for name in dict.fromkeys(names)]
+    return lambda: all(check() for check in checks)
 
 
-def _is_usual(data: NDArray[Any]) -> Callable[[], bool]:
-    return lambda: _largest(data) < USUAL
+def _is_moderate(data: NDArray[Any]) -> Callable[[], bool]:
+    return lambda: _largest(data) < MODERATE
 
 
 def _data(node: TypedNode, constants: Mapping[str, NDArray[Any]]) -> list[str]:
-    """The names of what the node computes with that is not constant, and of floating point."""
+    """The names of the node's floating-point inputs and operands that are not constant."""
     pairs = zip((*node.node.inputs, *node.node.operands), (*node.inputs, *node.operands), strict=True)
     return [name for name, t in pairs if t is not None and t.value is None and _is_float(t) and name not in constants]
 
 
-def _reach(node: TypedNode, bound: Bound) -> tuple[float, float]:
-    """Bounds of the absolute values: of all that is computed up to the last clip, and of the result."""
+def _bounds_of(node: TypedNode, bound: Bound) -> tuple[float, float]:
+    """Two bounds of absolute values: of everything computed up to the last clip, and of the result."""
     value = _head(node, bound)
     peak, seen = 0.0, value
     operands = iter(node.node.operands)
@@ -92,7 +92,7 @@ def _reach(node: TypedNode, bound: Bound) -> tuple[float, float]:
 
 
 def _head(node: TypedNode, bound: Bound) -> float:
-    """The operator itself. Infinity where it may make NaN of usual numbers, or is of others' making."""
+    """The bound of the operator's own result. Infinity where it may turn moderate numbers into NaN, or declares no magnitude."""
     pairs = zip(node.node.inputs, node.inputs, strict=True)
     sizes = [bound(name) if _is_float(t) else math.inf if t.dtype.is_float else 0.0 for name, t in pairs if t is not None]
     op = node.op

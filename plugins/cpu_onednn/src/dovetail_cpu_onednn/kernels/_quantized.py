@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import PLAIN, DType, LayerConfig, Layout, Reason, TensorType, TypedNode
+from dovetail.device import PLAIN, AbstractOperator, DType, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg, MemoryDesc
-from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended, is_one_element_a_channel
-from dovetail_cpu_onednn.epilogue import Epilogue, single_scale
+from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecided
 from dovetail_cpu_onednn.kernel import (
     AnyLayoutKernel,
     Argument,
@@ -31,10 +30,14 @@ from dovetail_cpu_onednn.kernel import (
 from dovetail_cpu_onednn.kernels._conv import padding, weights_of
 from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._pool import whole
-from dovetail_cpu_onednn.layouts import describe, number_of, plain, undecided
+from dovetail_cpu_onednn.kernels._quantized_chain import Epilogue, single_scale
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended, is_one_element_a_channel
+from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep
 
 __all__ = ["INT8", "SHIFT", "AnyLayoutQuantizedKernel", "QuantizedKernel", "require_int8", "value_argument"]
@@ -65,9 +68,9 @@ class QuantizedKernel(PrimitiveKernel):
     dtypes = INT8 | {DType.FLOAT32}
 
     @property
-    def builders(self) -> Mapping[str, Builder]:
-        """Operator -> what makes the recipe."""
-        return {"Conv": _convolution, "Gemm": _gemm, "MatMul": _mat_mul}
+    def builders(self) -> Mapping[type[AbstractOperator], Builder]:
+        """Main operator -> the function that makes the recipe."""
+        return {Conv: _convolution, Gemm: _gemm, MatMul: _mat_mul}
 
     def chain(self, node: TypedNode) -> tuple[str, ...]:
         assert isinstance(node.op, Quantized)
@@ -78,8 +81,8 @@ class QuantizedKernel(PrimitiveKernel):
         if node.post_ops:
             raise Refused(Reason.POST_OP, "what is stored quantized takes none")
         require_int8()
-        build = self.builders.get(node.op.main.key)
-        if build is None or node.op.main.package != "dovetail_ops_onnx":
+        build = self.builders.get(type(node.op.main))
+        if build is None:
             raise Refused(Reason.OPERATOR, f"no int8 primitive for {node.op.main.key}")
         return build(node, node.op, free)
 
@@ -88,9 +91,9 @@ class AnyLayoutQuantizedKernel(QuantizedKernel, AnyLayoutKernel):
     """Sums and means, in the layout in which the data lies."""
 
     @property
-    def builders(self) -> Mapping[str, Builder]:
-        """Operator -> what makes the recipe."""
-        return {"Add": _sum, "GlobalAveragePool": _mean}
+    def builders(self) -> Mapping[type[AbstractOperator], Builder]:
+        """Main operator -> the function that makes the recipe."""
+        return {Add: _sum, GlobalAveragePool: _mean}
 
     def _config(self, node: TypedNode, layout: Layout) -> LayerConfig:
         rank = node.outputs[0].rank

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from dovetail.device import Binary, DType, Eltwise, PostOp, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import Arg, MemoryDesc, PrimitiveDesc
-from dovetail_cpu_onednn.chain import BINARY, ELTWISE, Appended, eltwise_kind
+from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecided
 from dovetail_cpu_onednn.kernel import Argument, Refused, given
-from dovetail_cpu_onednn.layouts import describe, number_of, plain, undecided
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended, eltwise_kind
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
+from dovetail_ops_onnx.relu import Relu
 
 __all__ = ["Epilogue", "single_scale"]
 
@@ -164,7 +165,7 @@ def _inputs(node: TypedNode, op: Quantized) -> Iterable[tuple[int, tuple[TensorT
 
 
 def _is_relu(step: QuantizedStep | Scaling) -> bool:
-    return isinstance(step, QuantizedStep) and step.op.key == "Relu"
+    return isinstance(step, QuantizedStep) and isinstance(step.op, Relu)
 
 
 def _gives_halves(factors: Array) -> bool:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from dovetail.device import Binary, Eltwise, PostOp, Prelu, Reason, Sum, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import Arg, Attr, MemoryDesc, PrimitiveDesc
+from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecided
 from dovetail_cpu_onednn.kernel import Argument, Refused, Stage
-from dovetail_cpu_onednn.layouts import describe, number_of, plain, undecided
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["BINARY", "ELTWISE", "Chain", "attach", "eltwise_kind", "is_one_element_a_channel"]

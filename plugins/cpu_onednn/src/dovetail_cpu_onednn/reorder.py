@@ -1,0 +1,69 @@
+"""Moves values between memory layouts: constants and arrays of the host."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import PLAIN, DType, TensorType, read_only
+from dovetail_cpu_onednn.binding import Arg, MemoryDesc
+from dovetail_cpu_onednn.descriptors import describe, padded_type, plain
+from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.memory import aligned
+
+__all__ = ["in_whole_blocks", "laid_out", "logical", "moved", "pack", "unpacked"]
+
+Array = NDArray[Any]
+
+
+def laid_out(array: Array, tensor: TensorType) -> Array:
+    """A constant in the layout of its type."""
+    found = np.ascontiguousarray(array).reshape(array.shape)
+    if tensor.layout == PLAIN:
+        return found
+    if tensor.dtype is not DType.FLOAT32:
+        return np.ascontiguousarray(found.transpose(tensor.order))
+    wanted = describe(tensor)
+    return moved(found, plain(found.shape), wanted, aligned(library().nbytes(wanted)))
+
+
+def moved(array: Array, src: MemoryDesc, dst: MemoryDesc, memory: Array) -> Array:
+    """The memory, with a constant in another layout written to it."""
+    lib = library()
+    args = ((Arg.SRC, src, array.ctypes.data), (Arg.DST, dst, memory.ctypes.data))
+    lib.execute(lib.describe_reorder(src, dst), args)
+    return memory
+
+
+def in_whole_blocks(src: TensorType, dst: TensorType) -> tuple[TensorType, TensorType]:
+    """The types as which a reorder moves data: of whole blocks of channels, where those too many lie past a plain result.
+
+    Ten channels of 52 x 52 out of blocks of 16 take 4.4 us so, and 19 us exactly (one thread).
+    """
+    filled = padded_type(src)
+    if dst.layout != PLAIN or src.dims[0] != 1 or not src.dims[1] < filled.dims[1] < 2 * src.dims[1]:
+        return src, dst
+    return filled, TensorType(dst.dtype, filled.dims)
+
+
+def logical(array: NDArray[Any], tensor: TensorType) -> NDArray[Any]:
+    """A view of an array in a permuted layout, with the dimensions of `tensor`."""
+    return array if tensor.layout == PLAIN else array.transpose(np.argsort(tensor.order))
+
+
+def unpacked(array: Array, tensor: TensorType) -> Array:
+    """The value in its own dimensions, of memory in any layout."""
+    if not tensor.layout.block:
+        return read_only(logical(array, tensor))
+    batch, blocks, *rest, block = array.shape
+    return np.moveaxis(array, -1, 2).reshape(batch, blocks * block, *rest)[:, : tensor.dims[1]]
+
+
+def pack(value: Array, dst: Array, tensor: TensorType) -> None:
+    if not tensor.layout.block:
+        np.copyto(logical(dst, tensor), value)
+        return
+    batch, blocks, *rest, block = dst.shape
+    whole = np.zeros((batch, blocks * block, *rest), dst.dtype)
+    whole[:, : tensor.dims[1]] = value
+    np.copyto(dst, np.moveaxis(whole.reshape(batch, blocks, block, *rest), 2, -1))

@@ -1,0 +1,267 @@
+"""One inference at a time: an arena, and a flat tuple of executions bound to it."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dovetail.device import ExecutableRequest, Node, OutOfMemory, TypedNode
+from dovetail.errors import DovetailError, InferError
+from dovetail_cpu_onednn.binding import Arg, Launch, Memory, Stream
+from dovetail_cpu_onednn.kernel import Argument
+from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.memory import aligned, refused
+from dovetail_cpu_onednn.nan.bounds import are_moderate
+from dovetail_cpu_onednn.nan.fused_steps import has_no_nan, may_make_nan
+from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, number
+from dovetail_cpu_onednn.reference import reference_call
+
+if TYPE_CHECKING:
+    from dovetail_cpu_onednn.executable import OnednnExecutable, Placement, Prepared
+
+__all__ = ["CLOSED", "OnednnRequest"]
+
+CLOSED = "ONEDNN: the compiled model or the request was closed"
+
+
+class OnednnRequest(ExecutableRequest):
+    """One arena, and the executions bound to it. `strict`: nodes that may make NaN of infinities run as references."""
+
+    def __init__(self, executable: "OnednnExecutable", strict: bool = False) -> None:
+        binder = _Binder(executable, strict)
+        self._executable = executable
+        self._strict: OnednnRequest | None = None
+        self._arena = binder.arena
+        self._bound: _Bound | None = self._bind(binder)
+
+    @staticmethod
+    def _bind(binder: "_Binder") -> "_Bound":
+        executable = binder.executable
+        graph = executable.graph
+        bound = [(launch, p.node.node) for p in executable.placements for launch in binder.launches(p)]
+        if bound:
+            bound += [(launch, bound[-1][1]) for launch in binder.nan_checks(executable.final_nan_checks)]
+        outputs = tuple(binder.array(name) for name in graph.outputs)
+        # What only primitives read need not be copied: they get the caller's address at every run.
+        borrowed = {name: binder.readers.get(name, []) for name in graph.inputs if name not in binder.arrays}
+        return _Bound(
+            calls=tuple(launch.call if isinstance(launch, Launch) else launch for launch, _ in bound),
+            nodes=tuple(node for _, node in bound),
+            in_python=any(not isinstance(launch, Launch) for launch, _ in bound),
+            outputs=outputs,
+            borrowed=tuple((i, tuple(borrowed[n])) for i, n in enumerate(graph.inputs) if n in borrowed),
+            copied=tuple((i, binder.array(n)) for i, n in enumerate(graph.inputs) if n not in borrowed),
+            binder=binder,
+            kept=[launch for launch, _ in bound],
+        )
+
+    def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        """Copy the inputs in, execute every primitive.
+
+        Raises `InferError` naming the node in which something failed, or because the request is closed; `OutOfMemory`.
+        """
+        bound = self._bound
+        if bound is None:
+            raise InferError(CLOSED)
+        try:
+            self._run(bound, inputs)
+            return self._run_strictly(inputs) if bound.binder.with_nan else bound.outputs
+        except MemoryError as error:
+            raise refused(error) from error
+
+    def _run(self, bound: "_Bound", inputs: Sequence[Array]) -> None:
+        # The number of threads belongs to the calling thread, whichever that is.
+        lib = library()
+        lib.set_threads(self._executable.threads)
+        bound.binder.large.clear()
+        for index, staging in bound.copied:
+            np.copyto(staging, inputs[index])
+        for index, memories in bound.borrowed:
+            for memory in memories:
+                lib.set_address(memory, inputs[index].ctypes.data)
+        bound.binder.with_nan.clear()
+        if not bound.in_python:
+            self._call_all(bound)
+        else:
+            # The state belongs to the thread and takes a while to set, so it is set once a run. NaN is a result like others.
+            with np.errstate(all="ignore"):
+                self._call_all(bound)
+
+    def _run_strictly(self, inputs: Sequence[Array]) -> Sequence[Array]:
+        """The run again, in other memory: the first may have made NaN of infinities."""
+        strict = self._strict
+        if strict is None:
+            strict = self._strict = OnednnRequest(self._executable, strict=True)
+        return strict.run(inputs)
+
+    def _call_all(self, bound: "_Bound") -> None:
+        step = 0
+        try:
+            for step, call in enumerate(bound.calls):  # noqa: B007  # the step is what an error names
+                status = call()
+                if status:
+                    library().check(status, "primitive_execute")
+        except Exception as error:
+            raise self._located(error, bound.nodes[step]) from error
+
+    def close(self) -> None:
+        """Let go of the arena and of everything bound to it, at once or at the end of the run in progress."""
+        self._bound = self._strict = None
+        self._arena = np.empty(0, np.uint8)
+
+    def _located(self, error: Exception, node: Node) -> InferError:
+        if isinstance(error, MemoryError | OutOfMemory):
+            return refused(error, node)
+        if isinstance(error, DovetailError):
+            return InferError(f"ONEDNN, node {node}: {error.message}", hint=error.hint)
+        return InferError(f"ONEDNN, node {node}: {type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """All that a run uses. Whoever holds it may run: what primitives read and write lives as long.
+
+    `borrowed` are inputs that only primitives read, which get the caller's address; `copied` those that have a place of their
+    own. `kept` are the launches, whose calls hold bare addresses.
+    """
+
+    calls: tuple[Call, ...]
+    nodes: tuple[Node, ...]
+    in_python: bool
+    outputs: tuple[Array, ...]
+    borrowed: tuple[tuple[int, tuple[Memory, ...]], ...]
+    copied: tuple[tuple[int, Array], ...]
+    binder: "_Binder"
+    kept: Sequence[object]
+
+
+class _Binder:
+    """The values of one request in its arena, as arrays and as memory objects.
+
+    `readers` maps each block of memory to its memory objects; `arrays` are the blocks that are used as arrays. `large` are the
+    nodes whose clip was not safe for the numbers of this run, `with_nan` the values in which NaN was found.
+    """
+
+    def __init__(self, executable: "OnednnExecutable", strict: bool) -> None:
+        self.executable = executable
+        # Kept here, because `close` takes them from the executable.
+        self._prepared, self._constants = executable.held()
+        self._is_strict = strict
+        self._types = executable.graph.types
+        self.arena = aligned(executable.memory.peak)
+        self._stream: Stream = library().stream()
+        self.readers: dict[str, list[Memory]] = {}
+        self.arrays: set[str] = set()
+        self.large: list[str] = []
+        self.with_nan: list[str] = []
+
+    def launches(self, placement: "Placement") -> Iterator[Launch | Call]:
+        """All that a node does, in order."""
+        yield from self.nan_checks(self.executable.nan_checks.get(placement.node.name, ()))
+        prepared = self._prepared.get(placement.node.name)
+        if prepared is not None and self._is_strict and may_make_nan(placement.node):
+            yield reference_call(placement.node, self.array)
+        elif prepared is not None and (checks := self._checks(placement)):
+            yield self._guarded(placement, checks, [self._launch(placement.node, one) for one in prepared])
+        elif prepared is not None:
+            for one in prepared:
+                yield self._number(placement.node, one) if one.stage.is_number else self._launch(placement.node, one)
+        elif isinstance(placement.kernel, PythonKernel):
+            yield from placement.kernel.bind(placement.node, self.array)
+
+    def nan_checks(self, names: Sequence[str]) -> Iterator[Launch]:
+        """Calls that search values for NaN."""
+        for name in () if self._is_strict else names:
+            yield self._nan_check(name, has_no_nan(self.array(name), self._stream))
+
+    def _nan_check(self, name: str, has_no_nan: Callable[[], bool]) -> Launch:
+        def check() -> int:
+            if not has_no_nan():
+                self.with_nan.append(name)
+            return 0
+
+        return Launch(check, ())
+
+    def array(self, name: str) -> Array:
+        """A value as it lies in memory."""
+        plan, found = self.executable.memory, self._types[name]
+        root, dims = plan.storage[name], found.memory_dims
+        if root in self._constants:
+            return self._constants[root].view(found.dtype.numpy).reshape(dims)
+        self.arrays.add(root)
+        start = plan.offsets[root]
+        return self.arena[start : start + math.prod(dims) * found.dtype.itemsize].view(found.dtype.numpy).reshape(dims)
+
+    def _address(self, name: str) -> int:
+        root = self.executable.memory.storage[name]
+        if root in self._constants:
+            return int(self._constants[root].ctypes.data)
+        return int(self.arena.ctypes.data) + self.executable.memory.offsets[root]
+
+    def _launch(self, node: TypedNode, prepared: "Prepared") -> Launch:
+        lib = library()
+        bound = [(a.arg, self._memory(node, a, prepared)) for a in prepared.stage.arguments]
+        if prepared.scratchpad:
+            offset = self.executable.memory.offsets[f"scratch:{node.name}:0"]
+            address = int(self.arena.ctypes.data) + offset
+            bound.append((Arg.SCRATCHPAD, lib.memory(lib.scratchpad_md(prepared.stage.desc), address)))
+        return lib.launch(prepared.primitive, self._stream, bound)
+
+    def _memory(self, node: TypedNode, argument: Argument, prepared: "Prepared") -> Memory:
+        if argument.arg in prepared.constants:
+            return library().memory(argument.wanted or argument.desc, int(prepared.constants[argument.arg].ctypes.data))
+        if argument.place == "scratch":
+            offset = self.executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
+            return library().memory(argument.desc, int(self.arena.ctypes.data) + offset)
+        names = {"input": node.node.inputs, "output": node.node.outputs, "operand": node.node.operands}[argument.place]
+        name = names[argument.index]
+        memory = library().memory(argument.desc, self._address(name))
+        self.readers.setdefault(self.executable.memory.storage[name], []).append(memory)
+        return memory
+
+    def _number(self, node: TypedNode, prepared: "Prepared") -> Call:
+        """The copy of a single number: 0.1 us so, 2 us by a primitive."""
+        src, dst = prepared.stage.arguments
+        start = self.executable.memory.offsets[f"scratch:{node.name}:{dst.index + 1}"]
+        source, copy = number(self.array(node.node.inputs[src.index])), number(self.arena[start : start + 4].view(np.int32))
+
+        def run() -> None:
+            copy[0] = source[0]
+
+        return run
+
+    def _checks(self, placement: "Placement") -> list[Callable[[], bool]]:
+        """What must be true of the data for the primitives to be right."""
+        node, found = placement.node, []
+        if placement.kernel.is_guarded(node):
+            found.append(placement.kernel.safety(node, self.array, self._stream))
+        if node.name in self.executable.clip_checks:
+            found.append(self._clip_check(node, self.executable.clip_checks[node.name]))
+        return found
+
+    def _clip_check(self, node: TypedNode, names: Sequence[str] | None) -> Callable[[], bool]:
+        known, all_data = are_moderate(node, names or (), self.array), are_moderate(node, None, self.array)
+        large, constants_are_large = self.large, names is None
+
+        def check() -> bool:
+            # The bounds of earlier values hold only while all earlier checks of this run were true.
+            found = not constants_are_large and (all_data() if large else known())
+            if not found:
+                large.append(node.name)
+            return found
+
+        return check
+
+    def _guarded(self, placement: "Placement", checks: Sequence[Callable[[], bool]], launches: Sequence[Launch]) -> Launch:
+        """The primitives, or references for data that they get wrong."""
+        reference = reference_call(placement.node, self.array)
+        is_safe = checks[0] if len(checks) == 1 else lambda: all(check() for check in checks)
+        calls = tuple(launch.call for launch in launches)
+
+        def run() -> int:
+            # Several statuses of which one is not 0 are an error whichever it is.
+            return max(call() for call in calls) if is_safe() else reference() or 0
+
+        return Launch(run, launches)
