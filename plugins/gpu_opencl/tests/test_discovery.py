@@ -15,15 +15,16 @@ from dovetail_gpu_opencl import discovery, dovetail_device_info, dovetail_device
 from dovetail_gpu_opencl.capabilities import WIDEST_VECTOR, Capabilities, identity_of
 
 
-def test_names_are_numbered_and_unique(infos: Sequence[DeviceInfo]) -> None:
-    assert [info.name for info in infos] == [f"OPENCL.{i}" for i in range(len(infos))]
+def test_names_are_numbered_in_order(infos: Sequence[DeviceInfo]) -> None:
+    numbers = [int(info.name.removeprefix("OPENCL.")) for info in infos]
+    assert numbers == sorted(set(numbers))
     assert all(info.type == "OPENCL" and info.full_name and info.details["driver"] for info in infos)
 
 
-def _fake(name: str, kind: int, platform: str = "Acme") -> SimpleNamespace:
-    about = SimpleNamespace(name=platform, version="1")
+def _fake(name: str, kind: int, platform: str = "Acme", platform_version: str = "1", version: str = "1") -> SimpleNamespace:
+    about = SimpleNamespace(name=platform, version=platform_version)
     return SimpleNamespace(
-        name=name, type=kind, platform=about, driver_version="1", max_compute_units=1, global_mem_size=1, version="1"
+        name=name, type=kind, platform=about, driver_version="1", max_compute_units=1, global_mem_size=1, version=version
     )
 
 
@@ -82,6 +83,66 @@ def test_pocl_is_believed_where_the_libraries_are(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(linker, "outlives", lambda *_: pytest.fail("a process was started"))
     _platforms(monkeypatch, [POCL])
     assert not isinstance(dovetail_device_info({}), Unavailable)
+
+
+def _pocl(version: str, target: str, name: str = "pthread-AMD EPYC") -> SimpleNamespace:
+    return _fake(name, cl.device_type.CPU, POCL.platform.name, f"OpenCL 3.0 {version}  Linux", f"OpenCL 3.0 PoCL HSTR: {target}")
+
+
+UNKNOWN = "pthread-x86_64-unknown-linux-gnu-generic"
+
+
+@pytest.fixture
+def linked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with the libraries that PoCL links with."""
+    monkeypatch.setattr(linker, "lacks", lambda identity: "")
+
+
+@pytest.mark.parametrize("version", ["PoCL 3.0-rc2", "PoCL 3.0", "pocl 1.8"])
+@pytest.mark.usefixtures("linked")
+def test_a_driver_that_is_older_than_the_cpu_is_unavailable(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(cl, "Context", lambda *_: pytest.fail("a context was created"))
+    _platforms(monkeypatch, [_pocl(version, UNKNOWN)])
+    found = dovetail_device_info({})
+    assert isinstance(found, Unavailable)
+    assert found.reason.startswith(f"the driver of pthread-AMD EPYC, PoCL {version[5:8]}, is older than this CPU")
+    assert "pocl-opencl-icd" in found.hint
+
+
+@pytest.mark.usefixtures("linked")
+def test_a_driver_that_is_older_than_the_cpu_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = _pocl("PoCL 3.1+debian", "pthread-x86_64-pc-linux-gnu-skylake-avx512", "pthread-skylake-avx512-AMD EPYC")
+    _platforms(monkeypatch, [_pocl("PoCL 3.0", UNKNOWN)], [good])
+    discovery._log_once.cache_clear()
+    with caplog.at_level("INFO", logger="dovetail.opencl"):
+        for _ in range(2):
+            found = dovetail_device_info({})
+            assert not isinstance(found, Unavailable)
+            assert [(i.name, i.full_name) for i in found] == [("OPENCL.1", good.name)]
+    (message,) = caplog.messages
+    assert message.startswith("OPENCL.0 is left out: the driver of pthread-AMD EPYC, PoCL 3.0")
+    assert "pocl-opencl-icd" in message
+
+
+@pytest.mark.parametrize(
+    ("version", "target"),
+    [
+        ("PoCL 3.1", UNKNOWN),
+        ("PoCL 5.0", UNKNOWN),
+        ("PoCL 3.0", "pthread-x86_64-pc-linux-gnu-znver3"),
+        ("PoCL 3.0", "pthread-aarch64-unknown-linux-gnu-generic"),
+        ("Acme 3.0", UNKNOWN),
+    ],
+)
+@pytest.mark.usefixtures("linked")
+def test_drivers_that_can_compile_for_the_cpu_are_listed(monkeypatch: pytest.MonkeyPatch, version: str, target: str) -> None:
+    """LLVM knows the CPU `generic` for ARM, and later versions of PoCL name another one for x86."""
+    _platforms(monkeypatch, [_pocl(version, target)])
+    found = dovetail_device_info({})
+    assert not isinstance(found, Unavailable)
+    assert [i.name for i in found] == ["OPENCL.0"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /sys")

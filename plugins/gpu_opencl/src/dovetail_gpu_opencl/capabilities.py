@@ -11,6 +11,8 @@ __all__ = ["Capabilities"]
 
 _POCL = "Portable Computing Language"
 
+_POCL_VERSION = re.compile(r"pocl (\d+)\.(\d+)", re.IGNORECASE)
+
 _MANY_REGISTERS = re.compile(
     r"avx512|aarch64|arm64|cannonlake|icelake|tigerlake|rocketlake|rapids|cascadelake|cooperlake|znver[45]"
 )
@@ -108,6 +110,18 @@ def target_of(device: Any) -> str:
     """
     found = re.search(r"HSTR: [a-z]+-([a-z0-9_]+)-.*?-(?:gnu[a-z0-9]*|musl|darwin[0-9.]*)-(.+)", device.version)
     return f"{found[1]}-{found[2].strip()}" if found and device.platform.name == _POCL else ""
+
+
+def refused_cpu(device: Any) -> str:
+    """The driver, such as `PoCL 3.0`, where its compiler does not know this machine's CPU and refuses every build; else empty.
+
+    PoCL up to 3.0 passes `generic` to its compiler for an x86 CPU that its LLVM does not know, and no x86 CPU has that name.
+    Its device is then called `pthread-<model>` instead of `pthread-<LLVM's name>-<model>`. Later versions pass `x86-64`.
+    """
+    version = _POCL_VERSION.search(device.platform.version)
+    if device.platform.name != _POCL or version is None or target_of(device) != "x86_64-generic":
+        return ""
+    return f"PoCL {version[1]}.{version[2]}" if (int(version[1]), int(version[2])) <= (3, 0) else ""
 
 
 def _power_of_two(number: int) -> int:

@@ -1,6 +1,7 @@
 """Finds the devices of all OpenCL platforms, without creating a context."""
 
 import functools
+import logging
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pyopencl as cl
 
 from dovetail.device import DeviceInfo, Unavailable
 from dovetail_gpu_opencl import fork, linker
-from dovetail_gpu_opencl.capabilities import identity_of, kind_of, needs_linker
+from dovetail_gpu_opencl.capabilities import identity_of, kind_of, needs_linker, refused_cpu
 
 __all__ = ["TYPE", "device_infos", "find_device"]
 
@@ -19,6 +20,10 @@ TYPE = "OPENCL"
 _RANK = {"GPU": 0, "CPU": 1, "ACCELERATOR": 2}
 _PRIORITY = {"GPU": 200, "CPU": 10, "ACCELERATOR": 50}
 _NO_DEVICE_HINT = 'install the driver of your GPU, or run on the CPU: pip install "dovetail-gpu-opencl[pocl]"'
+
+_NEWER_POCL = "install the PoCL of your distribution: apt-get install pocl-opencl-icd (Debian, Ubuntu), dnf install pocl (Fedora)"
+
+_log = logging.getLogger("dovetail.opencl")
 
 _CPUS = "/sys/devices/system/cpu"
 """Where PoCL's library for the machine's topology looks on Linux; without it PoCL ends the process that asks for devices."""
@@ -29,7 +34,8 @@ _ENDS_HINT = "give this container or sandbox its /sys, or name another driver by
 def device_infos() -> Sequence[DeviceInfo] | Unavailable:
     """`OPENCL.0`, `OPENCL.1`, ...: GPUs before CPUs before others, then in the order of platforms and of their devices.
 
-    A device that cannot build kernels is left out, but keeps its number, so that the names of the others do not change.
+    A device that cannot build kernels is left out, and logged once in a process. It keeps its number, so that the names of the
+    others do not change.
     """
     if fork.is_orphan():
         return Unavailable(fork.REASON, fork.HINT)
@@ -38,10 +44,13 @@ def device_infos() -> Sequence[DeviceInfo] | Unavailable:
     devices = _devices()
     if not devices:
         return Unavailable("no OpenCL platform with a device was found", _NO_DEVICE_HINT)
-    lacking = [_lacks(device) for device in devices]
-    if all(lacking):
-        return Unavailable(f"the driver of {devices[0].name} {lacking[0]}", linker.HINT)
-    return [_describe(index, device) for index, device in enumerate(devices) if not lacking[index]]
+    reasons = [_unusable(device) for device in devices]
+    if reasons[0] is not None and all(reasons):
+        return reasons[0]
+    for index, reason in enumerate(reasons):
+        if reason is not None:
+            _log_once(f"{TYPE}.{index} is left out: {reason.reason}; {reason.hint}")
+    return [_describe(index, device) for index, device in enumerate(devices) if reasons[index] is None]
 
 
 def find_device(name: str) -> Any:
@@ -75,8 +84,19 @@ def _asking_ends_a_process() -> bool:
     return done.returncode < 0
 
 
-def _lacks(device: Any) -> str:
-    return linker.lacks(identity_of(device)) if needs_linker(device) else ""
+def _unusable(device: Any) -> Unavailable | None:
+    """Why no kernel can be built for the device, asked without a context; None when kernels can be built."""
+    if driver := refused_cpu(device):
+        return Unavailable(
+            f"the driver of {device.name}, {driver}, is older than this CPU and refuses to compile for it", _NEWER_POCL
+        )
+    lacking = linker.lacks(identity_of(device)) if needs_linker(device) else ""
+    return Unavailable(f"the driver of {device.name} {lacking}", linker.HINT) if lacking else None
+
+
+@functools.cache
+def _log_once(message: str) -> None:
+    _log.info(message)
 
 
 def _describe(index: int, device: Any) -> DeviceInfo:

@@ -31,9 +31,9 @@ class MatMulIntegerToFloat(AbstractOperator):
         converted: str = g.node(Cast(to=DType.FLOAT32), g.node(MatMulInteger(), *inputs))
         return converted
 
-    def reference(self, *inputs: NDArray[Any] | None) -> NDArray[Any]:
+    def reference(self, a: NDArray[Any], b: NDArray[Any], *zero_points: NDArray[Any] | None) -> NDArray[Any]:
         """The sums as float32."""
-        return MatMulInteger().reference(*inputs).astype(np.float32)
+        return MatMulInteger().reference(a, b, *zero_points).astype(np.float32)
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         """Those of MatMulInteger."""
