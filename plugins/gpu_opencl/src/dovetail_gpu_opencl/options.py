@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 from dovetail.errors import UnknownOption, UsageError, did_you_mean
 
@@ -37,14 +37,14 @@ class Options:
     TUNE: bool = False
     INFERENCE_PRECISION_HINT: str = "f32"
 
-    @staticmethod
-    def read(given: Mapping[str, Any]) -> "Options":
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Self:
         """Options from properties. Raises `UnknownOption` for a name, `UsageError` for a value."""
-        known = [field.name for field in fields(Options)]
+        known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
                 raise UnknownOption(f"OPENCL has no option {name!r}", hint=did_you_mean(name, known))
-        options = Options(**given)
+        options = cls(**given)
         if options.QUEUE not in QUEUES:
             raise UsageError(f"option QUEUE is {options.QUEUE!r}; accepted: {', '.join(QUEUES)}")
         for name in ("DEBUG_BUFFERS", "TUNE"):
