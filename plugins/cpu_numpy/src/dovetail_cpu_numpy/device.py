@@ -1,4 +1,4 @@
-"""The device: which kernel runs a node, and compilation."""
+"""The device NUMPY: chooses kernels and compiles graphs."""
 
 import os
 import platform
@@ -55,7 +55,7 @@ class NumpyDevice(Device):
         self.info = info
 
     def configured(self, options: Mapping[str, Any]) -> "NumpyDevice":
-        """The device itself. Raises `UsageError` for an unknown option before a model is looked at."""
+        """The device itself. Raises `UsageError` for an unknown option before a model is read."""
         Options.read(options)
         return self
 
@@ -65,7 +65,7 @@ class NumpyDevice(Device):
         return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.name, choice.kernel.from_operator)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        """What the kernel that runs the node takes: its own for host kernels, any for elementwise ones, else everything plain."""
+        """The layouts of the kernel that runs the node: declared for host kernels, any for elementwise ones, else plain."""
         choice = _choose(node)
         return (LayerConfig.uniform(node, PLAIN),) if isinstance(choice, Refusal) else choice.kernel.configurations(node)
 

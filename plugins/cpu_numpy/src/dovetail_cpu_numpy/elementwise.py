@@ -21,7 +21,7 @@ class _Chain:
 
 
 class ChainKernel(NumpyKernel):
-    """An operator that says how it is a chain of post-ops (`Operator.post_ops`)."""
+    """An operator that declares a chain of post-ops (`Operator.post_ops`)."""
 
     name = "post_ops"
     elementwise = True
@@ -29,7 +29,7 @@ class ChainKernel(NumpyKernel):
     def refuse(self, node: TypedNode) -> Refusal | None:
         chain = _chain_of(node)
         if chain is None:
-            return Refusal(Reason.OPERATOR, "is no chain of post-ops over an input of the result's type")
+            return Refusal(Reason.OPERATOR, "not a chain of post-ops over an input of the result's type")
         return next((r for p in chain.post_ops if (r := refuse_result(p, node.outputs[0])) is not None), None)
 
     def in_place(self, node: TypedNode) -> Sequence[int]:

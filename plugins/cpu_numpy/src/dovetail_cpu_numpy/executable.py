@@ -26,7 +26,7 @@ class Placement:
 
     @property
     def in_place(self) -> Sequence[str]:
-        """The inputs whose memory output 0 may take over: those that the kernel names and that are of its type."""
+        """The inputs in whose memory output 0 may be written: those that the kernel names and that have its type."""
         if not self.node.node.outputs[0]:
             return ()
         result, given = self.node.outputs[0], self.node.inputs
@@ -47,7 +47,7 @@ class Placement:
 
     @property
     def report(self) -> NodeReport:
-        """What the plan says of the node."""
+        """The plan's report on the node."""
         node = self.node.node
         chain = tuple(p.algorithm if p.kind in ("eltwise", "binary") else p.kind for p in node.post_ops)  # type: ignore[union-attr]
         return NodeReport(node.name, node.op.key, self.kernel.name, self.kernel.from_operator, chain, node.origins, self.refusals)
@@ -69,5 +69,5 @@ class NumpyExecutable(Executable):
             self.states = tuple(p.kernel.prepare(p.node) for p in placements)
 
     def create_request(self) -> "NumpyRequest":
-        """A request with an arena of its own. Raises `OutOfMemory`."""
+        """A new request with a separate arena. Raises `OutOfMemory`."""
         return NumpyRequest(self)

@@ -1,4 +1,4 @@
-"""Runs a kernel for the host that an operator brings along in its class (`HostKernel`)."""
+"""Runs the host kernels that an operator's class provides (`HostKernel`)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -49,7 +49,7 @@ class HostedKernel(device.HostedKernel, NumpyKernel):
 
 
 def _constant(call: Call, index: int) -> Array:
-    """A constant input as it lies in memory; planning may know a value that only a node before this one computes."""
+    """A constant input in its layout; planning may know a value that only an earlier node computes."""
     tensor = call.node.given(index)
     assert tensor.value is not None
     return laid_out(tensor.value, tensor)

@@ -1,4 +1,4 @@
-"""What every kernel of this device is: asked whether it accepts, prepared once a model, bound once a request."""
+"""The base of all kernels: each is asked whether it accepts a node, prepared once a model, and bound once a request."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -19,9 +19,9 @@ BLAS = frozenset({DType.FLOAT32, DType.FLOAT64})
 class Call:
     """The arrays of one node in one request.
 
-    Arrays lie as the layout of their type says: [N, C, H, W] in NHWC is an array of shape [N, H, W, C]. `inputs` has None for
-    those left out. `scratch` are the arrays that the kernel declared, `chain_scratch` those of the
-    post-ops (in the same memory), `state` is what `prepare` returned.
+    The axes of arrays follow the layout of their type: [N, C, H, W] in NHWC is an array of shape [N, H, W, C]. `inputs` has None
+    for those left out. `scratch` are the arrays that the kernel declared, `chain_scratch` those of the post-ops (in the same
+    memory), `state` is the result of `prepare`.
     """
 
     node: TypedNode
@@ -62,7 +62,7 @@ class NumpyKernel(Kernel):
 
     @abstractmethod
     def refuse(self, node: TypedNode) -> Refusal | None:
-        """Why this kernel does not run the node, its post-ops left aside; None when it does."""
+        """Why this kernel does not run the node, regardless of its post-ops; None when it does."""
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts in which the kernel takes a node that it accepted, the best first."""
@@ -73,7 +73,7 @@ class NumpyKernel(Kernel):
         return None
 
     def in_place(self, node: TypedNode) -> Sequence[int]:
-        """The inputs whose memory output 0 may take over, where they are of its type and nobody needs them any more."""
+        """The inputs in whose memory output 0 may be written, if they have its type and no later node reads them."""
         return ()
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
@@ -81,7 +81,7 @@ class NumpyKernel(Kernel):
         return ()
 
     def prepare(self, node: TypedNode) -> Any:
-        """What all requests share, such as weights in another order. Constants are in `node.inputs[i].value`."""
+        """The state that all requests share, such as weights in another order. Constants are in `node.inputs[i].value`."""
         return None
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Bound calls: the only thing that a run consists of."""
+"""Bound calls, of which a run consists."""
 
 from collections.abc import Callable
 from functools import partial

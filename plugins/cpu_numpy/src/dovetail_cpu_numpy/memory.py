@@ -31,5 +31,5 @@ def nbytes(spec: Spec) -> int:
 
 
 def packed(specs: Sequence[Spec]) -> int:
-    """The bytes of arrays in sequence, each aligned."""
+    """The bytes of arrays placed one after the other, each aligned."""
     return sum(-(-nbytes(spec) // ALIGNMENT) * ALIGNMENT for spec in specs)

@@ -1,4 +1,4 @@
-"""Memory layouts: arrays lie as their layout says, and here are views of them in the order of the operator's dimensions."""
+"""Converts between an array in memory, whose axes follow its layout, and the operator's order of dimensions."""
 
 import numpy as np
 
@@ -9,12 +9,12 @@ __all__ = ["laid_out", "logical"]
 
 
 def logical(array: Array, tensor: TensorType) -> Array:
-    """A view of an array as it lies in memory with the dimensions of `tensor`."""
+    """A view, with the dimensions of `tensor`, of an array whose axes follow the layout."""
     return array if tensor.layout == PLAIN else array.transpose(np.argsort(tensor.order))
 
 
 def laid_out(array: Array, tensor: TensorType) -> Array:
-    """A constant with the dimensions of `tensor` as it is to lie in memory: C-contiguous and read-only, copied if need be."""
+    """The constant with its axes in the order of the layout of `tensor`: C-contiguous and read-only, copied where needed."""
     found = np.asarray(array if tensor.layout == PLAIN else array.transpose(tensor.order), order="C")
     found.flags.writeable = False
     return found

@@ -67,7 +67,7 @@ class NumpyRequest(ExecutableRequest):
             raise self._located(error, operator.length_hint(launches)) from error
 
     def close(self) -> None:
-        """Let go of the arena."""
+        """Free the arena."""
         self._inputs = self._launches = self._nodes = self._outputs = ()
 
     def _located(self, error: Exception, remaining: int) -> InferError:
@@ -109,13 +109,13 @@ class _Arrays:
         if root in self._constants:
             return self._constants[root].view(found.dtype.numpy).reshape(found.memory_dims)
         if found.dtype is DType.STRING:
-            # References to Python objects cannot lie among bytes.
+            # An arena of bytes cannot hold references to Python objects.
             owner = self._strings.setdefault(root, np.full(found.memory_dims, "", object))
             return owner.reshape(found.memory_dims)
         return self._typed(self._plan.offsets[root], (found.memory_dims, found.dtype.numpy))
 
     def call(self, placement: "Placement", state: Any) -> Call:
-        """What a kernel needs to bind the node."""
+        """The arrays and the state with which a kernel binds the node."""
         node = placement.node
         offset = self._plan.offsets.get(f"scratch:{node.name}:0", 0)
         return Call(

@@ -1,4 +1,4 @@
-"""Kernels that do nothing, in the place of others: to see what faster ones would give."""
+"""Kernels that do nothing, to measure how much a faster kernel could save."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +10,7 @@ __all__ = ["StubKernel"]
 
 
 class StubKernel(NumpyKernel):
-    """Takes a node as the kernel that it stands for does, memory included, and leaves its outputs as they lie."""
+    """Replaces another kernel: accepts the same nodes, takes the same memory, and does not write the outputs."""
 
     name = "stub"
 

@@ -17,7 +17,7 @@ class ViewKernel(NumpyKernel):
     def refuse(self, node: TypedNode) -> Refusal | None:
         if not node.op.is_view:
             return Refusal(Reason.OPERATOR, "moves or computes data")
-        # With post-ops the output gets memory of its own; further outputs have to be written.
+        # With post-ops the output needs separate memory; further outputs have to be written.
         if node.post_ops or node.node.writes != node.node.outputs[:1]:
             return Refusal(Reason.OPERATOR, "has more to do than a view")
         return None

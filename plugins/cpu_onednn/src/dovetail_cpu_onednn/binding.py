@@ -309,7 +309,7 @@ class Onednn:
 
     @property
     def planned_threads(self) -> int:
-        """What this thread said last, 0 if nothing: the implementations that oneDNN chooses depend on it."""
+        """The number that this thread set last, 0 if none: the implementations that oneDNN chooses depend on it."""
         return int(getattr(self._planned, "threads", 0))
 
     def forked(self) -> None:
@@ -349,7 +349,7 @@ class Onednn:
         return bool(self._f["memory_desc_equal"](one.pointer, other.pointer))
 
     def arg_md(self, desc: PrimitiveDesc, arg: int, dims: Sequence[int]) -> MemoryDesc:
-        """What a primitive wants as its argument `arg`, of which the dimensions are known."""
+        """The descriptor that a primitive takes as its argument `arg`, of known dimensions."""
         found = self._arg_md(desc.pointer, _EXEC_ARG_MD, arg)
         copy = self._make(MemoryDesc, "memory_desc", found, create="memory_desc_clone")
         dtype = c_int()
@@ -431,7 +431,7 @@ class Onednn:
         return self._make(Memory, "memory", desc.pointer, self._engine.pointer, c_void_p(address))
 
     def set_address(self, memory: Memory, address: int) -> None:
-        """Let a memory lie elsewhere from now on; the caller keeps that alive."""
+        """Move a memory object to another address; the caller keeps the memory alive."""
         self._call("memory_set_data_handle", memory.pointer, address)
 
     def launch(self, primitive: Primitive, stream: Stream, arguments: Sequence[tuple[int, Memory]]) -> "Launch":
@@ -458,7 +458,7 @@ class Onednn:
         self.check(self._f[name](*args), name)
 
     def check(self, status: int, name: str) -> None:
-        """Raise the error that a status stands for."""
+        """Raise the error of a status that is not success."""
         if status:
             text = f"oneDNN: dnnl_{name}: {_STATUS.get(status, f'status {status}')}"
             raise _ERRORS.get(status, OnednnError)(text)

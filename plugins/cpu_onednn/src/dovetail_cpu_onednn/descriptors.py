@@ -54,7 +54,7 @@ def plain(dims: Sequence[int], dtype: int = F32) -> MemoryDesc:
 
 
 def describe(tensor: TensorType) -> MemoryDesc:
-    """The descriptor of a value as it lies in memory."""
+    """The descriptor of a value in its layout."""
     if tensor.layout == PLAIN:
         return plain(tensor.dims, number_of(tensor.dtype))
     return _in_layout(tensor.dims, tensor.layout, number_of(tensor.dtype))
@@ -79,7 +79,7 @@ def _in_layout(dims: tuple[int, ...], layout: Layout, dtype: int) -> MemoryDesc:
 
 @cache
 def tokens(rank: int) -> tuple[Layout, ...]:
-    """The layouts, plain first, in which tensors of a rank may lie."""
+    """The layouts that tensors of a rank may have, plain first."""
     return (PLAIN, BYXF, *(blocked(rank, block) for block in BLOCKED)) if 3 <= rank <= 5 else (PLAIN,)
 
 

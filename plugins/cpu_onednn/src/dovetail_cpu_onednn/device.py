@@ -1,4 +1,4 @@
-"""The device: which kernel runs a node, and compilation."""
+"""The device ONEDNN: chooses kernels and compiles graphs."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -43,7 +43,7 @@ _FOR_EVERY_OPERATOR: tuple[OnednnKernel, ...] = (ViewKernel(), ElementwiseKernel
 
 
 def infos() -> Sequence[DeviceInfo] | Unavailable:
-    """The device of this machine, or why there is none."""
+    """The device of this machine, or the reason why it is unavailable."""
     found = load()
     if isinstance(found, Unavailable):
         return found

@@ -30,7 +30,7 @@ LOSES_NAN = frozenset({"relu", "clip", "exp", "hardsigmoid", "hardswish", "gelu_
 
 
 class ElementwiseKernel(PrimitiveKernel):
-    """An operator that says how it is a chain of post-ops: the first step is a primitive, the others are its post-ops."""
+    """An operator that declares a chain of post-ops: the first step is a primitive, the others are its post-ops."""
 
     name = "elementwise"
     dtypes = LOW
@@ -147,4 +147,4 @@ def _chain_of(node: TypedNode) -> tuple[int, tuple[PostOp, ...]]:
                 post_ops = node.op.post_ops(node.inputs, node.node.inputs, index)
                 if post_ops:
                     return index, post_ops
-    raise Refused(Reason.OPERATOR, "is no chain of post-ops over an input of the result's type")
+    raise Refused(Reason.OPERATOR, "not a chain of post-ops over an input of the result's type")

@@ -25,7 +25,7 @@ __all__ = ["OnednnExecutable", "Placement", "Prepared"]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A node with the kernel that runs it, what that is called, and why those before it in the list do not."""
+    """A node with the kernel that runs it, the kernel's label, and the refusals of the kernels before it in the list."""
 
     node: TypedNode
     kernel: OnednnKernel
@@ -34,7 +34,7 @@ class Placement:
 
     @property
     def in_place(self) -> Sequence[str]:
-        """The values whose memory output 0 may take over."""
+        """The values in whose memory output 0 may be written."""
         result = self.node.outputs[0] if self.node.node.outputs[0] else None
         types = dict(
             zip((*self.node.node.inputs, *self.node.node.operands), (*self.node.inputs, *self.node.operands), strict=True)
@@ -43,7 +43,7 @@ class Placement:
 
     @property
     def report(self) -> NodeReport:
-        """What the plan says of the node."""
+        """The plan's report on the node."""
         node = self.node.node
         chain = self.kernel.chain(self.node)
         return NodeReport(node.name, node.op.key, self.label, self.kernel.from_operator, chain, node.origins, self.refusals)
@@ -78,7 +78,7 @@ class OnednnExecutable(Executable):
             size = max((library().scratchpad(s.desc) for s in recipe.stages), default=0)
             return (size, *recipe.scratch) if size or recipe.scratch else ()
 
-        # In which memory a result lies decides between a sum in place and a binary post-op, so there is a plan before.
+        # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
         storage = share_storage(sized, lambda n: takes[n.name])
         for p in placements:
             if isinstance(p.kernel, PrimitiveKernel):
@@ -106,7 +106,7 @@ class OnednnExecutable(Executable):
         self._is_closed = False
 
     def create_request(self) -> "OnednnRequest":
-        """A request with an arena of its own. Raises `OutOfMemory`, and `InferError` after `close`."""
+        """A new request with a separate arena. Raises `OutOfMemory`, and `InferError` after `close`."""
         with naming_out_of_memory():
             request = OnednnRequest(self)
         with self._lock:
@@ -116,14 +116,14 @@ class OnednnExecutable(Executable):
         raise InferError(CLOSED)
 
     def held(self) -> tuple[Mapping[str, tuple[Prepared, ...]], Mapping[str, Array]]:
-        """What is prepared for each node, and the constants. Raises `InferError` after `close`."""
+        """The prepared primitives of each node, and the constants. Raises `InferError` after `close`."""
         with self._lock:
             if self._is_closed:
                 raise InferError(CLOSED)
             return self.prepared, self.constants
 
     def close(self) -> None:
-        """Let go of primitives and constants, and close all requests; a run in progress ends with what it holds."""
+        """Free primitives and constants, and close all requests; a run in progress keeps what it uses until it ends."""
         with self._lock:
             self._is_closed = True
             requests, self._requests = list(self._requests), weakref.WeakSet()
@@ -181,7 +181,7 @@ def _whole(size: int) -> int:
 
 
 def _moves(stage: Stage) -> Sequence[Argument]:
-    """The constants that the primitive takes from memory of its own."""
+    """The constants that are copied into the layout that the primitive takes."""
     lib = library()
     return [a for a in stage.arguments if a.content is not None or (a.wanted is not None and not lib.equal(a.desc, a.wanted))]
 

@@ -1,4 +1,4 @@
-"""What every kernel of this device is: it says of a node by which primitives it runs, with what memory."""
+"""The base of all kernels, and the recipes by which they run nodes: primitives and the memory of their arguments."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Refused(Exception):  # an answer, not an error
-    """Thrown inside of a kernel: it does not run the node."""
+    """Raised inside a kernel that does not run the node."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
@@ -42,8 +42,8 @@ class Refused(Exception):  # an answer, not an error
 class Argument:
     """One memory of a primitive: `place` is `input`, `output` or `operand` (of a post-op), `index` which one of the node's.
 
-    `desc` tells how the value lies there. `wanted` is what the primitive takes, for constants: they are brought into it once.
-    `flexible`: the layout may be other than plain. `content` makes the constant where it is not the input as it stands. In the
+    `desc` is the layout of the value. `wanted` is the one that the primitive takes, for constants: they are copied into it once.
+    `flexible`: the layout may be other than plain. `content` makes the constant where it differs from the input. In the
     place `scratch` is number `index` of the recipe's work buffers.
     """
 
@@ -58,7 +58,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Stage:
-    """One primitive with its arguments. `unless_shared`: left out when the result lies in the memory of that operand.
+    """One primitive with its arguments. `unless_shared`: left out when the result shares the memory of that operand.
 
     `is_number`: it copies a single number from an input to a work buffer in int32, which NumPy does in its place.
     """
@@ -71,7 +71,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The stages that compute a node. `shared` is the operand whose memory the result must take over, if there is one.
+    """The stages that compute a node. `shared` is the operand in whose memory the result must be written, if there is one.
 
     `scratch` has the bytes of work buffers besides the primitives' own.
     """
@@ -111,7 +111,7 @@ class OnednnKernel(Kernel):
         return (LayerConfig.uniform(node, PLAIN),)
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
-        """The values whose memory output 0 may take over, where nobody needs them any more."""
+        """The values in whose memory output 0 may be written, if no later node reads them."""
         return ()
 
     def types_in_memory(self, node: TypedNode) -> Mapping[str, TensorType]:
@@ -119,12 +119,13 @@ class OnednnKernel(Kernel):
         return {}
 
     def is_guarded(self, node: TypedNode) -> bool:
-        """Whether references have to run instead for some data, as `safety` tells."""
+        """Whether references have to run instead for some data; `safety` checks it."""
         return False
 
     def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
-        """For guarded kernels: a call that tells whether they are right for the data at hand. Here: whether input 0 holds neither
-        NaN nor plus infinity. `array` gives a value as it lies in memory.
+        """For guarded kernels: a call that returns whether they are right for the current data. `array` gives a value in its layout.
+
+        The default checks that input 0 holds neither NaN nor plus infinity.
         """
         return holds_no_nan_or(array(node.node.inputs[0]), stream)
 
@@ -138,14 +139,14 @@ class PrimitiveKernel(OnednnKernel):
     dtypes: ClassVar[frozenset[DType]] = frozenset({DType.FLOAT32})
     """The data types that the primitives take, in any mixture for which oneDNN has an implementation."""
     overwrites: ClassVar[bool] = False
-    """True when output 0 may take over the memory of input 0."""
+    """True when output 0 may be written into the memory of input 0."""
 
     @abstractmethod
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         """How the node runs. Raises `Refused`, or `Unimplemented` when oneDNN has nothing for it.
 
         `free`: memory layouts are for the primitive to choose; else they are those of the node's types. `shared`: the first
-        operand that is as large as the result lies where the result does.
+        operand that is as large as the result shares its memory.
         """
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
@@ -174,7 +175,7 @@ class PrimitiveKernel(OnednnKernel):
         return (node.node.operands[found.shared],)
 
     def _accepted(self, name: str, node: TypedNode) -> Accepted:
-        """What reports call an implementation on this node: not all names of oneDNN tell the data type."""
+        """The name of an implementation in reports: not all names of oneDNN include the data type."""
         dtypes = {t.dtype for t in (*node.inputs, *node.outputs) if t is not None}
         if DType.BFLOAT16 in dtypes and "bf16" not in name:
             return Accepted(f"{name} bf16")
@@ -240,7 +241,7 @@ def value_of(array: NDArray[Any] | None) -> NDArray[Any]:
 
 
 class AnyLayoutKernel(PrimitiveKernel):
-    """A kernel that takes the data as it lies, as long as oneDNN has a fast implementation for that."""
+    """A kernel that takes the data in any layout for which oneDNN has a fast implementation."""
 
     data: ClassVar[int | None] = 1
     """How many of the first inputs are data; the rest are parameters, which are plain. None: all."""

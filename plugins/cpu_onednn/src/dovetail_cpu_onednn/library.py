@@ -23,7 +23,7 @@ HINT = f"pip install onednn-cpu-gomp, or name libdnnl.so.3 (3.2 or later) by the
 USED_HINT = f"name the library before the first model is compiled for ONEDNN, or for the whole process by {ENVIRONMENT}"
 
 SPINS = "2000"
-"""How often an idle thread of libgomp looks for work before it sleeps. Many times keep a core busy, which costs more than waking
+"""How often an idle thread of libgomp polls for work before it sleeps. Many times keep a core busy, which costs more than waking
 up as soon as anything else runs there; few times let a thread sleep between two primitives. On two cores, of which another
 program took one, MobileNetV2 took 9.8 ms with 1000, 12.7 with 2000, 15.3 with 3000, 27 to 38 with 30000 (medians, onnxruntime
 14.4); with both cores free, a model of 0.12 ms took up to 0.44 after a pause with 1000, and 0.12 to 0.13 with 2000 and more.
@@ -41,7 +41,7 @@ def load(path: str = "") -> Onednn | Unavailable:
     """The library at `path`, else the one that is loaded, else that of the environment variable, of the Python environment, or
     of the system.
 
-    A process computes with one. Another `path` replaces a library that was only looked at; after `library` gave it to a kernel,
+    A process computes with one. Another `path` replaces a library that was only loaded; after `library` gave it to a kernel,
     asking for another one is an error.
     """
     with _lock:
@@ -112,7 +112,7 @@ def _open(path: str) -> Onednn | str:
 
 @contextmanager
 def _short_spins() -> Iterator[None]:
-    """Let libgomp find `SPINS` in the environment when it is loaded, unless the user has an opinion."""
+    """Let libgomp find `SPINS` in the environment when it is loaded, unless the user has set it."""
     if "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ:
         yield
         return

@@ -1,4 +1,4 @@
-"""Post-ops as oneDNN's: which it has, in what order, and the memory that they read."""
+"""Translates chains of post-ops into oneDNN's: algorithms, order, and the operands that they read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Chain:
         return library().attr(self.appended)
 
     def arguments(self, desc: PrimitiveDesc) -> tuple[Argument, ...]:
-        """What the chain reads, as the primitive wants it."""
+        """The operands of the chain, in the layouts that the primitive takes."""
         found = []
         for arg, index, md, flexible in self.reads:
             wanted = library().arg_md(desc, arg, md.dims) if flexible else md
@@ -179,7 +179,7 @@ def _append(
 
 
 def _takes_over(chain: Chain, post_op: PostOp, operand: TensorType, result: TensorType, shared: bool) -> bool:
-    """Whether oneDNN's sum adds the operand, in whose memory the result then lies."""
+    """Whether oneDNN's sum adds the operand; the result is then written into the operand's memory."""
     adds = isinstance(post_op, Sum) or (isinstance(post_op, Binary) and post_op.algorithm == "add" and shared)
     return adds and chain.shared is None and operand == result
 

@@ -17,7 +17,7 @@ in which an element is read, rounded and written (ResNet's first convolution has
 
 
 def lower(graph: Graph, accepts: Accepts) -> Graph:
-    """The graph with products, and whatever lies between them, in bfloat16. Inputs and outputs keep their types.
+    """The graph with products, and the nodes between them, in bfloat16. Inputs and outputs keep their types.
 
     Low are convolutions and matrix products that are worth the conversion of their inputs, and nodes that read a low value, each
     if `accepts` it so. Sums are float32 within a primitive; constants stay float32, but that kernels round their weights.

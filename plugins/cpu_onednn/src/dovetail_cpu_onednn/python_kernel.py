@@ -21,7 +21,7 @@ class PythonKernel(OnednnKernel):
 
     @abstractmethod
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
-        """What each run calls. `array` gives a value as it lies in memory; the content of constants is there already."""
+        """The calls of each run. `array` gives a value in its layout; constants already have their content."""
 
 
 def number(array: Array) -> MutableSequence[Any]:

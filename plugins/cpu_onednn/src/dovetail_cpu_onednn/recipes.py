@@ -1,4 +1,4 @@
-"""Recipes that were found are kept: models repeat their layers, and several steps of planning ask about the same node."""
+"""Caches recipes: models repeat their layers, and several steps of planning ask about the same node."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -18,7 +18,7 @@ ROOM = 512
 
 
 def alike(node: TypedNode) -> tuple[Hashable, ...]:
-    """What nodes have in common that a primitive computes in the same way: all but names, and the content of constants."""
+    """A key that is equal for nodes that one primitive computes in the same way: all but names and the content of constants."""
     chain = tuple(p if isinstance(p, Eltwise) else replace(p, operand="") for p in node.post_ops)
     types = tuple(tuple(map(_type, side)) for side in (node.inputs, node.outputs, node.operands))
     return (node.op.key, *(getattr(node.op, name) for name in node.op.attributes), chain, types)
@@ -66,7 +66,7 @@ Find = Callable[[K, TypedNode, bool, bool], Recipe]
 
 
 def kept(find: Find[K]) -> Find[K]:
-    """A method `recipe` that does the work once for nodes that are alike: for those that look at no constant's content."""
+    """Cache the results of a method `recipe` for nodes that are alike. The method must not read the content of constants."""
 
     @wraps(find)
     def recipe(self: K, node: TypedNode, free: bool, shared: bool) -> Recipe:

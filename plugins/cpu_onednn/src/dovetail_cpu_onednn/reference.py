@@ -65,7 +65,7 @@ def _store(results: Sequence[object], index: int, dst: Array) -> None:
 
 
 def reference_call(node: TypedNode, array: Callable[[str], Array]) -> Call:
-    """The node with its post-ops, by references, in the layouts of its types: for data that its primitive gets wrong."""
+    """The node with its post-ops, by references, in the layouts of its types: for data that its primitive computes wrongly."""
     head, dst, result = node.node, array(node.node.outputs[0]), node.outputs[0]
     sources = [(array(n), t) if n and t else None for n, t in zip(head.inputs, node.inputs, strict=True)]
     operands = [(array(n), t) for n, t in zip(head.operands, node.operands, strict=True)]

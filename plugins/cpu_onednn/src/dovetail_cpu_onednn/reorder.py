@@ -36,7 +36,7 @@ def moved(array: Array, src: MemoryDesc, dst: MemoryDesc, memory: Array) -> Arra
 
 
 def in_whole_blocks(src: TensorType, dst: TensorType) -> tuple[TensorType, TensorType]:
-    """The types as which a reorder moves data: of whole blocks of channels, where those too many lie past a plain result.
+    """The types as which a reorder moves data: whole blocks of channels, if the excess is written past a plain result.
 
     Ten channels of 52 x 52 out of blocks of 16 take 4.4 us so, and 19 us exactly (one thread).
     """

@@ -27,7 +27,7 @@ CLOSED = "ONEDNN: the compiled model or the request was closed"
 
 
 class OnednnRequest(ExecutableRequest):
-    """One arena, and the executions bound to it. `strict`: nodes that may make NaN of infinities run as references."""
+    """One arena, and the executions bound to it. `strict`: nodes that may turn infinity into NaN run as references."""
 
     def __init__(self, executable: "OnednnExecutable", strict: bool = False) -> None:
         binder = _Binder(executable, strict)
@@ -90,7 +90,7 @@ class OnednnRequest(ExecutableRequest):
                 self._call_all(bound)
 
     def _run_strictly(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        """The run again, in other memory: the first may have made NaN of infinities."""
+        """Repeat the run, in other memory: the first one may have turned infinity into NaN."""
         strict = self._strict
         if strict is None:
             strict = self._strict = OnednnRequest(self._executable, strict=True)
@@ -107,7 +107,7 @@ class OnednnRequest(ExecutableRequest):
             raise self._located(error, bound.nodes[step]) from error
 
     def close(self) -> None:
-        """Let go of the arena and of everything bound to it, at once or at the end of the run in progress."""
+        """Free the arena and everything bound to it, at once or at the end of the run in progress."""
         self._bound = self._strict = None
         self._arena = np.empty(0, np.uint8)
 
@@ -121,7 +121,7 @@ class OnednnRequest(ExecutableRequest):
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """All that a run uses. Whoever holds it may run: what primitives read and write lives as long.
+    """Everything that a run uses. While a thread holds it, the memory that primitives read and write stays alive.
 
     `borrowed` are inputs that only primitives read, which get the caller's address; `copied` those that have a place of their
     own. `kept` are the launches, whose calls hold bare addresses.
@@ -185,7 +185,7 @@ class _Binder:
         return Launch(check, ())
 
     def array(self, name: str) -> Array:
-        """A value as it lies in memory."""
+        """A value in its layout."""
         plan, found = self.executable.memory, self._types[name]
         root, dims = plan.storage[name], found.memory_dims
         if root in self._constants:
@@ -222,7 +222,7 @@ class _Binder:
         return memory
 
     def _number(self, node: TypedNode, prepared: "Prepared") -> Call:
-        """The copy of a single number: 0.1 us so, 2 us by a primitive."""
+        """Copies a single number by Python: 0.1 us, and 2 us by a primitive."""
         src, dst = prepared.stage.arguments
         start = self.executable.memory.offsets[f"scratch:{node.name}:{dst.index + 1}"]
         source, copy = number(self.array(node.node.inputs[src.index])), number(self.arena[start : start + 4].view(np.int32))
@@ -233,7 +233,7 @@ class _Binder:
         return run
 
     def _checks(self, placement: "Placement") -> list[Callable[[], bool]]:
-        """What must be true of the data for the primitives to be right."""
+        """The checks that the data must pass for the primitives to be right."""
         node, found = placement.node, []
         if placement.kernel.is_guarded(node):
             found.append(placement.kernel.safety(node, self.array, self._stream))

@@ -1,4 +1,4 @@
-"""What the convolution kernels share: sizes, the two-dimensional geometry, the epilogue, and copies of shifted rows."""
+"""Shared by the convolution kernels: sizes, the two-dimensional geometry, the epilogue, and copies of shifted rows."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -83,7 +83,7 @@ def place(dst: Array, src: Array, rows: Reach, columns: Reach) -> Iterator[Launc
 
 
 def _inside(dst: Array, src: Array, row_stride: int, columns: Reach) -> Iterator[Launch]:
-    """The columns inside of rows that all lie inside. Columns outside may be overwritten."""
+    """The columns of the input, for rows that are all in the input. Columns outside may be overwritten."""
     width, shift = src.shape[-1], columns.offset
     if row_stride == columns.stride == 1 and dst.shape[-1] == width and abs(shift) < width:
         # One run a plane instead of one a row; what wraps round into the next row falls on columns outside.

@@ -23,7 +23,7 @@ class _Planes:
     """The padded input, split into planes that hold every stride-th row and column.
 
     So every kernel element reads one contiguous run of a plane. A row of the run is `width` long, some columns more than
-    the output has; those hold garbage and are left out at the end. Behind each plane lie `columns.extra` more elements,
+    the output has; those hold garbage and are left out at the end. After each plane there are `columns.extra` more elements,
     because the last run reads that far.
     """
 

@@ -12,7 +12,7 @@ from dovetail_cpu_numpy.launch import Launch, copy, into
 __all__ = ["BOOL", "NUMBERS", "UfuncKernel"]
 
 NUMBERS = BLAS | INTEGERS
-"""Data types with NumPy arithmetic of their own; integers wrap."""
+"""Data types in which NumPy computes without conversion; integers wrap."""
 
 BOOL = frozenset({DType.BOOL})
 

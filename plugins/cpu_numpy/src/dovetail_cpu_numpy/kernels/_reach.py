@@ -1,4 +1,4 @@
-"""Which part of an axis a shifted or strided view reads, and which falls on padding."""
+"""The part of an axis that a shifted or strided view reads from the input, and the part that falls on padding."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ __all__ = ["Reach"]
 class Reach:
     """Which of `count` positions along an axis read the input: position i reads element `offset + i * stride`.
 
-    Positions from `first` up to `end` lie inside the input of `size` elements, the others in the padding.
+    Positions from `first` up to `end` read the input of `size` elements, the others read padding.
     """
 
     count: int
@@ -29,7 +29,7 @@ class Reach:
 
     @property
     def is_full(self) -> bool:
-        """True when all positions lie inside."""
+        """True when all positions read the input."""
         return self.end - self.first == self.count
 
     @property

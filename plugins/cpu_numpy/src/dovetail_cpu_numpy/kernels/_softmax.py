@@ -1,4 +1,4 @@
-"""What Softmax and LogSoftmax share: the view as [outer, n, inner], and the shifted exponentials."""
+"""Shared by Softmax and LogSoftmax: the view as [outer, n, inner], and the shifted exponentials."""
 
 import math
 from collections.abc import Iterator, Sequence

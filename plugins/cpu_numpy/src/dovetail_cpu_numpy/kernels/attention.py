@@ -16,7 +16,7 @@ _MASK = 3
 
 
 class Heads(NumpyKernel):
-    """Q, K, V and Y are views [batch, heads, length, size] of what lies there, which BLAS reads and writes by strides.
+    """Q, K, V and Y are views [batch, heads, length, size] of the values in memory, which BLAS reads and writes by strides.
 
     Query heads that share a key-value head broadcast over it.
     """
@@ -44,7 +44,7 @@ class Heads(NumpyKernel):
         return (((*rows, s.head), dtype), ((*rows, s.total), dtype), ((*rows, 1), dtype))
 
     def prepare(self, node: TypedNode) -> Any:
-        """What positions hide, as numbers to add; None for nothing."""
+        """The mask of positions that are hidden, as numbers to add; None where all are visible."""
         s, op = _sizes(node), _op(node)
         seen = op.visible(s)
         return None if seen.all() else np.where(seen, 0, -np.inf).astype(node.outputs[0].dtype.numpy)

@@ -39,7 +39,7 @@ class Matmul(NumpyKernel):
         return ((scaled.dims, scaled.dtype.numpy),) if scaled is not None and scaled.value is None else ()
 
     def prepare(self, node: TypedNode) -> "_Prepared":
-        """What constants give."""
+        """The state that depends only on constants."""
         scaled, b = _scaled_addend(node), node.inputs[1]
         addend = None if scaled is None or scaled.value is None else scaled.value * constant(_beta(node), scaled.value)
         assert b is not None

@@ -13,7 +13,7 @@ from dovetail_ops_onnx.gru import GRU
 
 
 class Gru(StepsKernel):
-    """The gates z and r lie side by side, the hidden one after them. The recurrent bias of that is added in each step."""
+    """The gates z and r are adjacent in memory, followed by the hidden gate, whose recurrent bias is added in each step."""
 
     gates = 3
     states = 1

@@ -12,7 +12,7 @@ from dovetail_cpu_numpy.launch import Array, Launch
 
 
 class Lstm(StepsKernel):
-    """The gates i, o, f and the cell input c lie side by side: one product and one sigmoid for three gates a step."""
+    """The gates i, o, f and the cell input c are adjacent in memory: one product and one sigmoid for three gates a step."""
 
     gates = 4
     states = 2

@@ -23,7 +23,7 @@ FEW_CHANNELS = 4
 
 
 def activation(node: TypedNode, place: str, free: bool) -> MemoryDesc:
-    """Input 0 or output 0: `any` while layouts are chosen, else as it lies."""
+    """Input 0 or output 0: `any` while layouts are chosen, else its layout."""
     tensor = given(node, 0) if place == "input" else node.outputs[0]
     return undecided(tensor) if free else describe(tensor)
 
@@ -62,7 +62,7 @@ class ConvKernel(PrimitiveKernel):
     algorithm = 0
 
     def padding_end(self, g: ConvGeometry) -> Sequence[int]:
-        """What oneDNN calls padding_r."""
+        """The padding at the end, oneDNN's padding_r."""
         return padding(g)
 
     @kept
@@ -94,7 +94,7 @@ class ConvKernel(PrimitiveKernel):
         return found
 
     def _throughout(self, layout: Layout, node: TypedNode) -> LayerConfig:
-        """Everything in one layout, for the sake of neighbours that lie so."""
+        """All operands in one layout, to avoid reorders between neighbours."""
         src, dst = given(node, 0), node.outputs[0]
         operands = tuple(layout if operand.dims == dst.dims else PLAIN for operand in node.operands)
         config = LayerConfig((layout, *(PLAIN,) * (len(node.inputs) - 1)), (layout,), operands, min(src.nbytes, dst.nbytes) // 2)

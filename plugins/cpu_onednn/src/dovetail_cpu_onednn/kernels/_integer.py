@@ -1,4 +1,4 @@
-"""What the operators with int32 sums share: constant weights, and zero points that are computed while a model runs."""
+"""Shared by the operators with int32 sums: constant weights, and zero points that are computed while a model runs."""
 
 import numpy as np
 from numpy.typing import NDArray

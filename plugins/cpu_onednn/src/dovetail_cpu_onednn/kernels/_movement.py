@@ -1,4 +1,4 @@
-"""Operators that copy between an array and strided views of others, in any data type: what oneDNN's reorder is no help with."""
+"""Operators that copy between an array and strided views of others, in any data type, which oneDNN's reorder does not support."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Pooling in whichever layout the data lies."""
+"""Pooling in the layout that the data has."""
 
 import math
 from abc import abstractmethod

@@ -1,6 +1,6 @@
 """Quantized operators by int8 primitives: scales and offsets folded into weights' scales and bias, the rest into post-ops.
 
-In memory lie u8 and s8; sums are s32; what follows is float32 with one rounding where the graph quantizes. A convolution or
+Memory holds u8 and s8; sums are s32; later steps are float32 with one rounding where the graph quantizes. A convolution or
 product that is quantized at once computes as the standard and onnxruntime do: the bias is added to the sum in whole numbers,
 (x_scale * w_scale) / y_scale multiplies that in float32, it is rounded, and the zero point comes last. That order costs up to
 4 % against folding all into scale and bias, and makes results equal but for sums of more than 24 bits.
@@ -88,7 +88,7 @@ class QuantizedKernel(PrimitiveKernel):
 
 
 class AnyLayoutQuantizedKernel(QuantizedKernel, AnyLayoutKernel):
-    """Sums and means, in the layout in which the data lies."""
+    """Sums and means, in the layout that the data has."""
 
     @property
     def builders(self) -> Mapping[type[AbstractOperator], Builder]:
@@ -147,7 +147,7 @@ def _own_inputs(op: Quantized) -> int:
 
 @dataclass(frozen=True)
 class _Parameters:
-    """What goes into a primitive besides data: masks for its attributes, steps before its chain, and the numbers themselves."""
+    """The inputs of a primitive besides data: masks for its attributes, steps before its chain, and the numbers themselves."""
 
     masks: tuple[tuple[str, int, int], ...]
     before: tuple[Appended, ...]

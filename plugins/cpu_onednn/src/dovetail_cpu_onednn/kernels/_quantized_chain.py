@@ -1,4 +1,4 @@
-"""What a primitive does with quantized values behind its sum: post-ops that scale, round, add and store."""
+"""The steps of a quantized operator after its sum, as post-ops of the primitive: scale, round, add and store."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -42,11 +42,11 @@ class Epilogue:
     ) -> "Epilogue":
         """All steps but the first, and the quantization of the result.
 
-        `units` (float32) are the real numbers that one stands for in what is computed; `sums`: that is a sum of products. `dims`
+        `units` (float32) are the real values of one unit of the computed number; `sums`: that number is a sum of products. `dims`
         are those in which the result is computed, if in others.
         """
         chain = Epilogue(free, dims)
-        # Relu is the same before and after a multiplication, so it may stand between the sum and its quantization.
+        # Relu gives the same before and after a multiplication, so it may come between the sum and its quantization.
         at = next((i for i, step in enumerate(op.steps[1:]) if not _is_relu(step)), len(op.steps) - 1)
         first = (*op.steps[1:], op.result)[at]
         exact = sums and isinstance(first, Scaling)
@@ -101,7 +101,7 @@ class Epilogue:
         types = [None if i is None else result if i < 0 else real[i] for i in step.inputs]
         chain = step.op.post_ops(types, names, names.index("-1"))
         if chain is None:
-            raise Refused(Reason.POST_OP, f"{step.op.key} is none")
+            raise Refused(Reason.POST_OP, f"{step.op.key} is not a chain of post-ops")
         for post_op in chain:
             if isinstance(post_op, Eltwise):
                 self._eltwise(post_op)
@@ -144,7 +144,7 @@ class Epilogue:
         return plain(dims, number)
 
     def arguments(self, pd: PrimitiveDesc, shift: int = 0) -> list[Argument]:
-        """What the chain reads, `shift` steps before it."""
+        """The operands of the chain, which has `shift` steps before it."""
         lib, found = library(), []
         for position, index, desc in self.reads:
             arg = Arg.post_op(position + shift, Arg.SRC_1)
@@ -169,7 +169,7 @@ def _is_relu(step: QuantizedStep | Scaling) -> bool:
 
 
 def _gives_halves(factors: Array) -> bool:
-    """Whether whole numbers times these can lie half-way between two: they have few bits. For others it is chance."""
+    """Whether products of these and whole numbers can be exact halves: only factors of few bits give such systematically."""
     mantissas, _ = np.frexp(np.asarray(factors, np.float64))
     return bool((mantissas * 4096 % 1 == 0).any())
 

@@ -160,7 +160,7 @@ def _transposed(value: Array, order: Sequence[int], dims: tuple[int, ...]) -> Ar
 
 
 def is_default(op: Recurrent) -> bool:
-    """Whether every activation is that of the standard's equations, without parameters of its own."""
+    """Whether every activation is the default one of the standard, without alpha and beta."""
     return tuple(name.lower() for name in op.activations or ()) in ((), tuple(n.lower() for n in op.defaults * op.directions))
 
 

@@ -45,7 +45,7 @@ class ResamplingKernel(AnyLayoutKernel):
         algorithm = _ALGORITHMS[sampling.mode]
         pd = library().describe("resampling_forward", INFERENCE, algorithm, None, src, dst, attr=chain.attr)
         if node.post_ops and "simple" in pd.implementation:
-            # Ten times as slow, and wrong where channels lie last: it reads operands of the chain as if they were plain.
+            # Ten times as slow, and wrong with channels last: it reads operands of the chain as if they were plain.
             raise Refused(Reason.POST_OP, "oneDNN has only its simple implementation for it")
         if is_one_element_a_channel(y.dims) and any(t.size > 1 for t in node.operands):
             raise Refused(Reason.POST_OP, f"oneDNN's resampling reads operands of {y} wrongly; accepted: one number")

@@ -1,4 +1,4 @@
-"""Elementwise operators that are one NumPy ufunc: those that oneDNN has not, has for float32 alone, or loses NaN in."""
+"""Elementwise operators that are one NumPy ufunc: oneDNN lacks them, has them for float32 only, or loses NaN in them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -12,7 +12,7 @@ from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, number,
 __all__ = ["BOOL", "FLOATS", "NUMBERS", "ArithmeticKernel", "UfuncKernel"]
 
 NUMBERS = INTEGERS | {DType.FLOAT32, DType.FLOAT64}
-"""Data types with NumPy arithmetic of their own; integers wrap."""
+"""Data types in which NumPy computes without conversion; integers wrap."""
 
 BOOL = frozenset({DType.BOOL})
 

@@ -1,4 +1,4 @@
-"""Attention: two matrix products on the heads where they lie, and a softmax in place between them."""
+"""Attention: two matrix products on the heads in their places, and a softmax in place between them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ _OPTIONAL = 3
 
 
 class Heads(PrimitiveKernel):
-    """Heads are read and written by strides: nothing is transposed. The scores lie in a work buffer.
+    """Heads are read and written by strides: nothing is transposed. A work buffer holds the scores.
 
     A NaN or an infinity in the scores becomes NaN in its row, as it should. A row that the mask leaves no key would too, so
     then the composition runs.
@@ -40,7 +40,7 @@ class Heads(PrimitiveKernel):
         q, v = _rows(packed, s, s.queries, s.head, read[0]), _rows(packed, s, s.keys, s.v_head, read[2])
         dims = (s.batch, s.heads, s.queries, s.total)
         stages = _scores(op.factor(s), (q, _columns(packed, s, read[1]), plain(dims)), _bias(node, op, s))
-        # The scores are float32; in bfloat16 the weights lie in a buffer of their own.
+        # The scores are float32; in bfloat16 the weights have a separate buffer.
         rows, weights, at = (dims[0] * dims[1] * dims[2], dims[3]), plain(dims, read[2]), int(read[2] != F32)
         softmax = lib.describe("softmax_forward", INFERENCE, Alg.SOFTMAX_ACCURATE, plain(rows), plain(rows, read[2]), 1)
         both = (Argument(Arg.SRC, "scratch", 0, plain(rows)), Argument(Arg.DST, "scratch", at, plain(rows, read[2])))
@@ -94,14 +94,14 @@ def _scores(factor: float, operands: tuple[MemoryDesc, MemoryDesc, MemoryDesc], 
 
 
 def _rows(packed: bool, s: Sizes, length: int, size: int, dtype: int) -> MemoryDesc:
-    """Heads [batch, heads, length, size] as they lie."""
+    """The heads [batch, heads, length, size] by strides."""
     dims = (s.batch, s.heads, length, size)
     strides = (length * s.heads * size, size, s.heads * size, 1) if packed else plain_strides(dims)
     return library().strided(dims, strides, dtype)
 
 
 def _columns(packed: bool, s: Sizes, dtype: int) -> MemoryDesc:
-    """The keys transposed, [batch, heads, size, length], as they lie."""
+    """The keys transposed, [batch, heads, size, length], by strides."""
     dims, n = (s.batch, s.heads, s.head, s.keys), s.keys * s.head
     strides = (s.heads * n, s.head, 1, s.heads * s.head) if packed else (s.heads * n, n, 1, s.head)
     return library().strided(dims, strides, dtype)
@@ -112,7 +112,7 @@ def _mask(node: TypedNode) -> Any:
 
 
 def _bias(node: TypedNode, op: Attention_23, s: Sizes) -> Argument | None:
-    """What is added to the scores: the mask, or what positions hide."""
+    """The numbers that are added to the scores: the mask, or that of hidden positions."""
     seen, mask = op.visible(s), _mask(node)
     arg = Arg.post_op(1, Arg.SRC_1)
     if mask is None:

@@ -1,4 +1,4 @@
-"""Concat: oneDNN's concat, in the layout in which all inputs lie."""
+"""Concat: oneDNN's concat, in the layout that all inputs have."""
 
 from collections.abc import Callable, Iterable
 

@@ -69,7 +69,7 @@ def _means(flat: NDArray[Any], means: NDArray[Any], height: int, stream: Stream)
 
 
 def _bits(data: NDArray[Any], infinity: float) -> Callable[[], bool]:
-    # NumPy compares bfloat16 one by one, but bits fast: infinity is 7F80, NaN what lies above it with either sign.
+    # NumPy compares bfloat16 one by one, but bits fast: infinity is 7F80, and NaN is above it with either sign.
     bits, signed = data.view(np.uint16), data.view(np.int16)
     if infinity > 0:
         return lambda: bool(signed.max() < 0x7F80 and bits.max() <= 0xFF80)
