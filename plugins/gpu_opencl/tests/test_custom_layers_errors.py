@@ -38,7 +38,7 @@ def wrong(
         ('global="X-4,Y"', "global='X-4,Y' gives (0, 3)"),
         ('global="X*1000000000*Y"', "leaves the range of 32-bit integers"),
         ('global="X" local="X-5"', "local='X-5' gives (-1,)"),
-        ('global="Y" local="2"', "the global size (3,) is no multiple of the local size (2,)"),
+        ('global="Y" local="2"', "the global size (3,) is not a multiple of the local size (2,)"),
         ('global="X" dim="input,1"', "dim is input 1; the node has 1 input"),
     ],
 )

@@ -206,8 +206,8 @@ def test_malformed(old: str, new: str, line: int, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("", 1, "there is no custom layer"),
-        ("<!-- nothing -->", 1, "there is no custom layer"),
+        ("", 1, "the file has no custom layer"),
+        ("<!-- nothing -->", 1, "the file has no custom layer"),
         ("<Layers/>", 1, "<Layers> at the top"),
         (f"<A>{GOOD}<B/></A>", 13, "<B> at the top"),
         (GOOD + GOOD, 13, "a second layer 'Twist'; the first is in line 1"),
@@ -324,7 +324,7 @@ def test_from_a_resource_of_a_package(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(FormatError, match=r"other\.xml"):
         registry.load("twist_package:other.xml")
     for name in ("no_such_package", "twist_package.no_such_part", "json.decoder"):
-        with pytest.raises(UsageError, match=f"there is no package '{name}'"):
+        with pytest.raises(UsageError, match=f"the package '{name}' is not installed"):
             registry.load(f"{name}:l.xml")
 
 

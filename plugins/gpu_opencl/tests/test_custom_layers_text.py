@@ -212,7 +212,7 @@ def test_attributes_that_are_no_text(xml: str, value: Any, said: str) -> None:
 
 
 def test_an_attribute_that_the_node_has_not() -> None:
-    with pytest.raises(OperatorError, match=r"f\.xml:2: 'A' wants the attribute 'b', which the node has not") as raised:
+    with pytest.raises(OperatorError, match=r"f\.xml:2: 'A' needs the attribute 'b', which the node lacks") as raised:
         defined('<Define name="A" param="b"/>', a=3)
     assert "attributes of the node: a" in str(raised.value)
 

@@ -123,7 +123,7 @@ class OnednnKernel(Kernel):
         return False
 
     def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
-        """For guarded kernels: a call that returns whether they are right for the current data. `array` gives a value in its layout.
+        """A call that returns whether a guarded kernel is right for the current data. `array` gives a value in its layout.
 
         The default checks that input 0 holds neither NaN nor plus infinity.
         """

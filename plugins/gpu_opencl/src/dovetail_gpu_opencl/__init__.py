@@ -17,7 +17,7 @@ dovetail_api = "1.0"
 
 @hookimpl
 def dovetail_device_info(config: Mapping[str, Any]) -> Sequence[DeviceInfo] | Unavailable:
-    """All OpenCL devices, or why there is none."""
+    """All OpenCL devices, or the reason why none is available."""
     driver_caches.provide()
     try:
         from dovetail_gpu_opencl.discovery import device_infos

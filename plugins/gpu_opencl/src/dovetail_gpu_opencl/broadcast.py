@@ -69,7 +69,7 @@ def flat_index(dims: Sequence[int], strides: Sequence[int], name: str = "o") -> 
 
 
 def _merged(dims: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Axes as (size, stride) with those joined that lie in one run of memory."""
+    """Axes as (size, stride), with contiguous ones joined."""
     joined: list[tuple[int, int]] = []
     for size, stride in zip(dims, strides, strict=True):
         if size == 1:

@@ -1,4 +1,4 @@
-"""What a device can do, queried once. The only file that looks at names of platforms and vendors."""
+"""The capabilities of a device, queried once. The only file that reads names of platforms and vendors."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""The device: chooses kernels, builds programs, makes executables."""
+"""The device OPENCL: chooses kernels, builds programs, compiles graphs."""
 
 import copy
 import dataclasses
@@ -52,10 +52,10 @@ __all__ = ["OpenCLDevice"]
 
 
 class OpenCLDevice(Device):
-    """One OpenCL device with a context of its own.
+    """One OpenCL device and its context.
 
-    For its options see `Options`. `caps` replaces what the device says of itself: for tests that choose kernels of another kind
-    of device.
+    For its options see `Options`. `caps` replaces the capabilities that the device reports: for tests that choose kernels of
+    another kind of device.
     """
 
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any] | None = None, caps: Capabilities | None = None) -> None:
@@ -95,7 +95,7 @@ class OpenCLDevice(Device):
         return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.title(node), choice.kernel.from_operator)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        """What the operator's own kernel declares, any layout for elementwise kernels, else everything plain."""
+        """The layouts that the operator's kernel declares, any layout for elementwise kernels, else plain."""
         return self._chosen(node).kernel.configurations(node)
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> CLExecutable:
@@ -209,7 +209,7 @@ def _with_images(caps: Capabilities, context: Any) -> Capabilities:
 
 def _report(node: TypedNode, choice: Choice[CLKernel]) -> NodeReport:
     kernel = choice.kernel
-    # Kernels for all operators say OPERATOR of one that is not theirs: nothing to tell.
+    # Kernels for all operators answer OPERATOR where they do not apply: not worth a line.
     tried = tuple((name, refusal) for name, refusal in choice.refusals if refusal.reason is not Reason.OPERATOR)
     return NodeReport(
         node.name,

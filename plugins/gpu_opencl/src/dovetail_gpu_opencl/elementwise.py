@@ -39,7 +39,7 @@ class Expression(CLKernel):
     """A C expression over the inputs `a`, `b`, `c`, ... which broadcast to the output.
 
     Floating-point inputs are loaded as float (double for float64), others in their own type, bools as 0 and 1. `ints` is the
-    expression where the first input is no floating-point number, None refuses these. With `fold` the expression is applied
+    expression where the first input is not of floating point; None refuses these. With `fold` the expression is applied
     to the first two inputs, then to that result and the third, and so on; `last` is applied to the final `a`, with N inputs.
     A fold of more than `_AT_ONCE` inputs takes several launches, with the result so far in a work buffer.
     Expressions that work on float8 as on float are `vectorizable`.
@@ -136,7 +136,7 @@ class Chain(CLKernel):
 
 
 def as_chain(node: TypedNode) -> tuple[int, TypedNode] | None:
-    """The input that the node's operator is a chain over, and the node with that chain before its own; None when it is none."""
+    """The input that the node's operator is a chain over, and the node with that chain before its own; else None."""
     if len(node.outputs) != 1:
         return None
     names = node.node.inputs
@@ -220,7 +220,7 @@ def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: i
 
 
 def _name(index: int) -> str:
-    """What expressions and statements call an input."""
+    """The name of an input in expressions and statements."""
     return _LETTERS[index] if index < len(_LETTERS) else f"input{index}"
 
 

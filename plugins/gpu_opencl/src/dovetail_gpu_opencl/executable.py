@@ -71,7 +71,7 @@ class CLExecutable(Executable):
             self._upload()
 
     def create_request(self) -> ExecutableRequest:
-        """A new request with queues, buffers and kernel objects of its own."""
+        """A new request with separate queues, buffers and kernel objects."""
         if self._closed:
             raise UsageError("this executable was closed", hint="compile the graph again")
         kind = EventRequest if self._options.QUEUE != "IN_ORDER" else InOrderRequest
@@ -109,7 +109,7 @@ class CLExecutable(Executable):
         return self._constants
 
     def new_buffers(self) -> Buffers:
-        """What buffers are made from: guarded ones when they are debugged."""
+        """The allocator of buffers: with guard bytes when buffers are debugged."""
         if self._options.DEBUG_BUFFERS:
             return GuardedBuffers(self.context, self.caps.max_allocation, before=self.caps.kind == "CPU")
         return Buffers(self.context, self.caps.max_allocation)

@@ -33,7 +33,7 @@ def as_dovetail(error: cl.Error | MemoryError, what: str) -> DovetailError:
             f"{what}: the host ran out of memory{said}", hint="use a smaller batch, or free memory of this process"
         )
     if out_of_memory(error):
-        lost = " Some drivers say so of a kernel that went out of bounds, too: DEBUG_BUFFERS looks for it."
+        lost = " Some drivers also report this when a kernel accesses memory out of bounds: DEBUG_BUFFERS finds that."
         hint = "use a smaller batch or another device." + (lost if error.code == cl.status_code.OUT_OF_RESOURCES else "")
         return OutOfMemory(f"{what}: the device ran out of memory or other resources ({error})", hint=hint)
     return DeviceError(f"{what}: {error}")

@@ -1,4 +1,4 @@
-"""OpenCL drivers do not survive a fork: their threads and their way to the device stay behind, and calls may never return."""
+"""OpenCL drivers do not survive a fork: their threads and connections to the device are lost, and calls may never return."""
 
 import os
 
@@ -7,7 +7,7 @@ from dovetail.device import DeviceError
 __all__ = ["HINT", "REASON", "check", "enter", "is_orphan"]
 
 REASON = "OpenCL was used before this process was forked, and its drivers do not work in a forked process"
-HINT = "start processes by spawn or forkserver, or look for devices and compile in the forked processes only"
+HINT = "start processes by spawn or forkserver, or list devices and compile in the forked processes only"
 
 _home: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Runs the OpenCL kernel that an operator brings along in its class (`OpenCLKernel`)."""
+"""Runs the OpenCL kernels that an operator's class provides (`OpenCLKernel`)."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -50,11 +50,11 @@ class OwnKernel(CLKernel):
     dtypes = frozenset(C_TYPES)
     has_epilogue = False
     from_operator = True
-    half_by_load = True  # `_refuse` looks at the source
+    half_by_load = True  # `_refuse` reads the source
     arguments_hint = "the order is inputs, outputs, scratch buffers, scalars; what a node leaves out is NULL"
 
     def applies(self, node: TypedNode) -> Refusal | None:
-        return None if _sources(node) else Refusal(Reason.OPERATOR, f"{node.op.key} brings no OpenCL kernel")
+        return None if _sources(node) else Refusal(Reason.OPERATOR, f"{node.op.key} provides no OpenCL kernel")
 
     def check(self, node: TypedNode) -> Refusal | None:
         found = self._source(node)
@@ -171,7 +171,7 @@ def _check_ports(kernel: OpenCLKernel, *sides: Sequence[Port]) -> None:
                 raise OperatorError(f"{kernel.origin}: {what} name the port {name!r}", hint=f"known ports: {', '.join(known)}")
     for name in kernel.images:
         if kernel.layout_of(name) == ANY:
-            raise OperatorError(f"{kernel.origin}: the image {name!r} has the layout ANY", hint="give it a layout of its own")
+            raise OperatorError(f"{kernel.origin}: the image {name!r} has the layout ANY", hint="give it a layout")
 
 
 def _dims(kernel: OpenCLKernel, place: _Place) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ _DTYPES = (DType.FLOAT32, DType.FLOAT16)
 
 
 def geometry(kind: str, dims: Sequence[int]) -> tuple[int, int, int | None]:
-    """Width, height and slices for a shape as it lies in memory.
+    """Width, height and slices for a shape in memory.
 
     The last dimension is the width. An image2d_array_t has the one before it as height and all others as slices; an image2d_t
     has all but the last as height, and None as slices.

@@ -66,7 +66,7 @@ class CLKernel(Kernel):
         return None
 
     def check(self, node: TypedNode) -> Refusal | None:
-        """What this kernel asks beyond data types and post-ops."""
+        """The requirements of this kernel besides data types and post-ops."""
         return None
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
@@ -74,7 +74,7 @@ class CLKernel(Kernel):
         return (LayerConfig.elementwise(node) if self.elementwise else LayerConfig.uniform(node, PLAIN),)
 
     def title(self, node: TypedNode) -> str:
-        """What reports call the kernel for a node that it accepted."""
+        """The name of the kernel in reports, for a node that it accepted."""
         return self.name
 
     @abstractmethod
@@ -82,14 +82,14 @@ class CLKernel(Kernel):
         """The launches that compute a node that `supports` accepted, in order."""
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
-        """Values whose memory output 0 may take over: by default the post-op operands that are read where they are written."""
+        """Values in whose memory output 0 may be written: by default post-op operands that are read at the element written."""
         result = node.outputs[0]
         operands = zip((p for p in node.post_ops if hasattr(p, "operand")), node.operands, strict=True)
         return [p.operand for p, t in operands if isinstance(p, Sum | Binary) and is_like(t, result)]
 
 
 def is_like(operand: TensorType, result: TensorType) -> bool:
-    """True when element i of the operand lies where element i of the result lies."""
+    """True when the operand's elements have the positions of the result's."""
     return operand.dtype is result.dtype and operand.size == result.size
 
 

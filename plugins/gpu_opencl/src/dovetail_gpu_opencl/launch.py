@@ -152,7 +152,7 @@ class Launch:
 
     @property
     def is_empty(self) -> bool:
-        """True when there is no work item."""
+        """True when it has no work items."""
         return 0 in self.global_size
 
     @property

@@ -20,7 +20,7 @@ __kernel void probe(__global float *x) {
 
 
 def lacks(identity: str) -> str:
-    """What the driver of the device of this identity needs and has not; empty when it can link.
+    """The part that the driver of this device needs and lacks; empty when it can link.
 
     Where the libraries are not in their usual place, it is tried, once in a process.
     """

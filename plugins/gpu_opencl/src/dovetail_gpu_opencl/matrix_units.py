@@ -1,4 +1,4 @@
-"""Whether the device's matrix units work through inline PTX: tried in a process of its own, because a fault poisons a process.
+"""Whether the device's matrix units work through inline PTX: tried in a separate process, because a fault breaks the process.
 
 `python -m dovetail_gpu_opencl.matrix_units OPENCL.0 f16` multiplies two matrices and exits with 0 when the product is right.
 """
@@ -34,8 +34,8 @@ def allowed(caps: Capabilities, name: str, precision: str) -> Capabilities:
         reason = _tried(name, precision).encode()
         cache.put(key, reason)
     if reason:
-        told = reason.decode(errors="replace")
-        raise DeviceError(f"{name}: matrix units do not work with {precision}: {told}", hint="leave out INFERENCE_PRECISION_HINT")
+        text = reason.decode(errors="replace")
+        raise DeviceError(f"{name}: matrix units do not work with {precision}: {text}", hint="leave out INFERENCE_PRECISION_HINT")
     return dataclasses.replace(caps, matrix=precision)
 
 

@@ -1,4 +1,4 @@
-"""Allocates buffers; with guard bytes on both sides when bugs in kernels are looked for."""
+"""Allocates buffers, with guard bytes on both sides to find bugs in kernels."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ class Buffers:
 
 
 class GuardedBuffers(Buffers):
-    """Each buffer lies inside a larger one, between bytes that no kernel may touch.
+    """Each buffer is part of a larger one, between bytes that no kernel may touch.
 
     Those bytes, and what a new buffer holds, are NaN in every floating-point type: who reads them can see it in the result.
     Without `before` there are none before the start: that takes sub-buffers, which NVIDIA's driver keeps apart from the buffer

@@ -1,4 +1,4 @@
-"""Data types that OpenCL C has not, kept in bytes and shorts: bfloat16, floats of 8 and 4 bits, integers of 4 and 2 bits.
+"""Data types that OpenCL C lacks, stored in bytes and shorts: bfloat16, floats of 8 and 4 bits, integers of 4 and 2 bits.
 
 Each has a C name, a typedef of what holds it, and two functions: `from_<name>` to float (or char, uchar) and `to_<name>`, which
 rounds to the nearest, halves to even. Numbers that are too large become the infinity, without one NaN, without both the largest

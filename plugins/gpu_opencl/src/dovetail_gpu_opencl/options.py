@@ -18,15 +18,15 @@ class Options:
     """`QUEUE`: how commands are ordered: one after the other, in one queue by their events, or in several queues.
 
     `CONFIG_FILE`: custom layers from XML (`dovetail_gpu_opencl.custom_layers`). `DUMP_KERNELS`: a folder for the source of every
-    program, none if empty. `STUB`: operator types whose kernels are left out, so that their results are whatever lies there: to
-    see what faster ones would give.
+    program, none if empty. `STUB`: operator types whose kernels are left out, to measure how much faster ones could
+    save; their results are not written.
 
     `INFERENCE_PRECISION_HINT`: `f32`, or the format (`tf32`, `bf16`, `f16`) that factors of products may be rounded to for
     matrix units; sums stay f32. Products of float16 values are exact either way, so for them each of the three means the same.
 
     `TUNE`: before compiling, time the candidates of every problem that this machine has not tuned, and keep the fastest.
 
-    `DEBUG_BUFFERS`: put guard bytes round every buffer and look at them after every launch; nodes run one after the other.
+    `DEBUG_BUFFERS`: put guard bytes round every buffer and check them after every launch; nodes run one after the other.
     """
 
     QUEUE: str = "IN_ORDER"

@@ -16,7 +16,7 @@ from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, literal
 
 __all__ = ["Epilogue", "check", "epilogue", "statement", "vector_functions"]
 
-# `s` is the value, `V` its C type (float, float8, double ...), `a` and `b` stand for alpha and beta, numbers in braces are
+# `s` is the value, `V` its C type (float, float8, double ...), `a` and `b` are alpha and beta, numbers in braces are
 # written in the precision of V. Comparisons are such that NaN stays NaN and infinities do not meet zeros.
 _ELTWISE = {
     "abs": "fabs(s)",

@@ -1,4 +1,4 @@
-"""Kernels at which some drivers end the process, tried in a process of its own.
+"""Tries kernels on which some drivers abort the process, in a separate process.
 
 `python -m dovetail_gpu_opencl.probes IDENTITY SOURCE` prints `right` when the device of that identity compiles and runs the
 source: a kernel `probe` of four work items, which puts x * x + 1 in the place of 64 floats x.

@@ -128,7 +128,7 @@ def _not_in_source(launch: Launch, node: str, names: Sequence[str]) -> CompileEr
 
 
 def _misfit(kernel: Any, index: int, argument: Argument) -> str:
-    """What the kernel declares, and what would be right; empty where that fits, or where the driver does not tell."""
+    """The declared and the expected arguments; empty where they agree, or where the driver does not report them."""
     try:
         name, place = (kernel.get_arg_info(index, what) for what in (_ABOUT.TYPE_NAME, _ABOUT.ADDRESS_QUALIFIER))
     except cl.Error:

@@ -1,4 +1,4 @@
-"""Constants in the memory layout that the plan wants."""
+"""Converts constants to the memory layout that the plan chose."""
 
 from typing import Any
 
@@ -11,5 +11,5 @@ __all__ = ["laid_out"]
 
 
 def laid_out(array: NDArray[Any], tensor: TensorType) -> NDArray[Any]:
-    """A constant with the dimensions of `tensor` as it lies in memory; the same object if that is how it lies already."""
+    """The constant with its axes in the order of the layout of `tensor`; the same object for the plain layout."""
     return array if tensor.layout == PLAIN else np.ascontiguousarray(array.transpose(tensor.order))

@@ -1,4 +1,4 @@
-"""A node's kernels as a program of their own: sources, real inputs, launches, and the results that are expected."""
+"""Writes a node's kernels as a separate program: sources, real inputs, launches, and the expected results."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -68,7 +68,7 @@ def write_program(executable: "CLExecutable", name: str, inputs: Sequence[Array]
 
 
 class _Values:
-    """Runs the executable command by command, to look at values before memory is used again."""
+    """Runs the executable command by command, to read values before their memory is reused."""
 
     def __init__(self, executable: "CLExecutable", inputs: Sequence[Array]) -> None:
         self._executable = executable
@@ -80,7 +80,7 @@ class _Values:
                 cl.enqueue_copy(self._queue, self._buffers[value], np.ascontiguousarray(array))
 
     def around(self, node: Node) -> tuple[dict[str, Array], dict[str, Array]]:
-        """What the node reads, and what it wrote, as memory has them."""
+        """The inputs of the node and its results, in their layouts."""
         from dovetail_gpu_opencl.executable import Flags, bind
 
         before: dict[str, Array] = {}
@@ -151,7 +151,7 @@ class _Files:
             return id(argument.array)
         if isinstance(argument, Read | Write):
             root = self._executable.root(argument.value)
-            # Values that lie in one place are one buffer here, too: the node may work in place.
+            # Values that share memory share a buffer here, too: the node may work in place.
             return self._executable.memory.offsets.get(root, root)
         assert isinstance(argument, Scratch | Image)
         return argument.value

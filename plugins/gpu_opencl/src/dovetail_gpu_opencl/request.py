@@ -22,7 +22,7 @@ __all__ = ["DebugRequest", "EventRequest", "InOrderRequest"]
 
 
 class CLRequest(ExecutableRequest):
-    """What all kinds of queue share."""
+    """The base of requests for all kinds of queue."""
 
     def __init__(self, executable: "CLExecutable") -> None:
         self._executable = executable
@@ -95,7 +95,7 @@ class CLRequest(ExecutableRequest):
     def _failure(self, error: Any, launched: int) -> Exception:
         commands = self._executable.commands
         where = f"node {commands[launched].node}" if launched < len(commands) else "waiting for the results"
-        with contextlib.suppress(cl.Error):  # the queue may be lost; the first error is the one to tell
+        with contextlib.suppress(cl.Error):  # the queue may be lost; the first error is the one to report
             self._finish()
         with contextlib.suppress(cl.Error):
             self._reset_faults()  # a node that still ran may have set one
@@ -106,7 +106,7 @@ class CLRequest(ExecutableRequest):
         self._queue.finish()
 
     def _reset_faults(self) -> None:
-        # From zeros of its own: after a failure a download into the flags may still be under way.
+        # From separate zeros: after a failure a download into the flags may still be under way.
         cl.enqueue_copy(self._queue, self._fault_buffer, np.zeros_like(self._faults))
         self._faults[:] = 0
 
@@ -157,7 +157,7 @@ class InOrderRequest(CLRequest):
         for call in self._calls:
             if enqueue(*call):
                 progress[0] = self._calls.index(call)
-                # Once more by pyopencl, which knows how to tell what is wrong.
+                # Once more by pyopencl, which raises the error with its reason.
                 cl.enqueue_nd_range_kernel(self._queue, *self._launches[progress[0]])
 
 
@@ -210,7 +210,7 @@ class EventRequest(CLRequest):
 
 
 class DebugRequest(CLRequest):
-    """Nodes run one after the other, and after each launch the guard bytes of the buffers that it was given are looked at."""
+    """Nodes run one after the other, and after each launch the guard bytes of its buffers are checked."""
 
     def __init__(self, executable: "CLExecutable") -> None:
         super().__init__(executable)

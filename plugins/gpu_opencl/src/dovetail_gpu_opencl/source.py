@@ -45,7 +45,7 @@ C_TYPES = {
 """Bools are bytes of 0 and 1, as in NumPy."""
 
 STORED_TYPES = {**C_TYPES, **NARROW}
-"""What elements in memory are called, the types included that are computed in others (narrow.py)."""
+"""Data type -> C type of elements in memory, including those that are computed in another type (narrow.py)."""
 
 MOVABLE = frozenset(d for d in DType if d is not DType.STRING)
 """The data types that have bytes to move."""

@@ -32,14 +32,14 @@ _TOLERANCE = {DType.FLOAT16: 4e-3, DType.FLOAT32: 2e-5, DType.FLOAT64: 1e-12}
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What one candidate took, in microseconds; None when its result was wrong."""
+    """The time of one candidate in microseconds; None when its result was wrong."""
 
     tiling: Parameters
     microseconds: float | None
 
 
 def tune(context: Any, device: Any, caps: Capabilities, nodes: Iterable[tuple[Tuned[Any], TypedNode]]) -> int:
-    """Tune every distinct problem of the nodes that this machine has not tuned yet. Returns how many those were.
+    """Tune every distinct problem of the nodes that this machine has not tuned yet. Returns their number.
 
     Logs a line for each at level INFO. Raises `CompileError` and pyopencl's errors as building and running do.
     """
@@ -135,7 +135,7 @@ class _Bench:
         return kernel, launch
 
     def result(self, bound: Sequence[tuple[Any, Launch]]) -> NDArray[Any]:
-        """What the launches compute, in memory that held NaN before."""
+        """The results of the launches, in memory that held NaN before."""
         cl.enqueue_fill_buffer(self._queue, self._output, np.array([255], np.uint8), 0, self._result.nbytes)
         self._run(bound)
         cl.enqueue_copy(self._queue, self._result, self._output)

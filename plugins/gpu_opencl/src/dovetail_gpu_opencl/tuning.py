@@ -46,7 +46,7 @@ class Tunings:
             return self._own.get(problem) or self._shipped.get(problem)
 
     def found_here(self, problem: str) -> bool:
-        """True when the tuner of this machine has looked at the problem."""
+        """True when the tuner of this machine has measured the problem."""
         with self._lock:
             return problem in self._own
 
@@ -57,7 +57,7 @@ class Tunings:
             self._cache.put(self._key, json.dumps(self._own, sort_keys=True).encode())
 
     def table(self) -> Table:
-        """What the tuner has found on this machine."""
+        """The results of the tuner on this machine."""
         with self._lock:
             return dict(self._own)
 

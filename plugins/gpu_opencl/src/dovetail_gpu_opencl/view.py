@@ -9,7 +9,7 @@ __all__ = ["View"]
 
 
 class View(CLKernel):
-    """Reshape and its kin: the output is the input's memory."""
+    """Reshape and similar operators: the output uses the input's memory."""
 
     name = "view"
     dtypes = MOVABLE

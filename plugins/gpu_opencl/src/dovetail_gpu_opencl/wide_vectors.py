@@ -1,4 +1,4 @@
-"""Vectors of 512 bits, at which some drivers end the process: asked in a process of its own, once for each driver."""
+"""Vectors of 512 bits, on which some drivers abort the process: tried in a separate process, once for each driver."""
 
 import functools
 import re

@@ -54,7 +54,7 @@ class CustomLayerKernel(CLKernel):
 
     def applies(self, node: TypedNode) -> Refusal | None:
         found = self._layers.find(node.op.domain, node.op.op_type)
-        return Refusal(Reason.OPERATOR, f"there is no custom layer for {node.op.key}") if found is None else None
+        return Refusal(Reason.OPERATOR, f"no custom layer for {node.op.key}") if found is None else None
 
     def check(self, node: TypedNode) -> Refusal | None:
         bound = self._bound(node)
@@ -173,12 +173,12 @@ class _Bound:
                 raise OperatorError(f"{work.place}: {what}={text!r} gives {numbers}", hint="accepted: positive numbers")
         if local_size and any(g % n for g, n in zip(global_size, local_size, strict=True)):
             raise OperatorError(
-                f"{work.place}: the global size {global_size} is no multiple of the local size {local_size}",
+                f"{work.place}: the global size {global_size} is not a multiple of the local size {local_size}",
                 hint="round it up, as in ((X+31)/32)*32, and let the kernel leave out what is too much",
             )
 
     def tensors(self) -> list[TensorText]:
-        """What is defined: each input and output of the node, then arrays that are attributes."""
+        """The defines: each input and output of the node, then arrays that are attributes."""
         inputs = [(f"INPUT{i}", (False, i), t) for i, t in enumerate(self.node.inputs)]
         outputs = [(f"OUTPUT{i}", (True, i), t) for i, t in self._outputs()]
         arrays = [found for found in self._data.values() if not isinstance(found, str)]

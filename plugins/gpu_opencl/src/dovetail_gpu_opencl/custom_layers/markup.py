@@ -30,7 +30,7 @@ class Element:
 
 
 def malformed(file: str, line: int, what: str, accepted: str = "") -> FormatError:
-    """The error for something that stands in a line of a file."""
+    """The error for a line of a file."""
     return FormatError(f"{file}:{line}: {what}", hint=f"accepted: {accepted}" if accepted else "")
 
 
@@ -48,13 +48,13 @@ def decoded(content: bytes, file: str) -> str:
 
 def parse(text: str, file: str) -> Sequence[Element]:
     """The elements at the top of a file: any number, although XML proper has one. Raises `FormatError` with file and line."""
-    # The added element stands in the first line, so that lines are those of the file.
+    # The added element is in the first line, so that line numbers are those of the file.
     declaration = _DECLARATION.match(text)
     blank = re.sub(r"[^\n]", " ", declaration[0]) if declaration else ""
     try:
         content = f"<roots>{blank}{text[len(blank) :]}</roots>".encode()
     except UnicodeEncodeError as error:
-        raise malformed(file, text.count("\n", 0, error.start) + 1, "a character that is no character") from None
+        raise malformed(file, text.count("\n", 0, error.start) + 1, "bytes that are not a character") from None
     builder = _Builder(file)
     try:
         builder.parser.Parse(content, True)

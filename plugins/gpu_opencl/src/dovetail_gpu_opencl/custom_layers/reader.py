@@ -21,7 +21,7 @@ _MOST_ARGUMENTS = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What may stand in an element: attributes, and children with the least and greatest number of each."""
+    """The content that an element may have: attributes, and children with the least and greatest number of each."""
 
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ def read(origin: Origin, *, may_be_empty: bool = False) -> Sequence[Layer]:
             raise malformed(file, around.line, what, f"<CustomLayer>, or one element around all. {_closest(around.name)}")
         roots = around.children
     if not roots and not may_be_empty:
-        raise malformed(file, 1, "there is no custom layer", "<CustomLayer> elements")
+        raise malformed(file, 1, "the file has no custom layer", "<CustomLayer> elements")
     seen: dict[str, int] = {}
     layers = []
     for root in roots:

@@ -90,7 +90,7 @@ class ResourceOrigin(Origin):
             if folder.is_dir():
                 return folder
         raise UsageError(
-            f"CONFIG_FILE {self.name!r}: there is no package {self._package!r}", hint="give an installed one, or a path"
+            f"CONFIG_FILE {self.name!r}: the package {self._package!r} is not installed", hint="give an installed one, or a path"
         )
 
 

@@ -88,5 +88,5 @@ class Layer:
 
     @property
     def title(self) -> str:
-        """What reports call it."""
+        """The name in reports."""
         return f"custom layer {self.name} ({self.file})"

@@ -17,9 +17,9 @@ ORDERS = {"BFYX": (0, 1, 2, 3), "BYXF": (0, 2, 3, 1), "YXFB": (2, 3, 1, 0), "FYX
 
 @dataclass(frozen=True, slots=True)
 class TensorText:
-    """What is defined for a tensor. All arrays are in the order B, F, Y, X, whatever the format; sizes are in elements.
+    """The defines of a tensor. All arrays are in the order B, F, Y, X, whatever the format; sizes are in elements.
 
-    `dims` are at least four; more have the format BFYX, which stands for "in the order of the dimensions". `any_format` says
+    `dims` are at least four; more have the format BFYX, which means "in the order of the dimensions". `any_format` says
     that the layer takes the tensor as it comes. `lower` and `upper` are the padding before and after each dimension, none if
     empty.
     """
@@ -78,7 +78,7 @@ def assemble(
     global_size: Sequence[int],
     local_size: Sequence[int],
 ) -> str:
-    """The whole source of a node. Raises `OperatorError` for an attribute that is missing or is no text."""
+    """The whole source of a node. Raises `OperatorError` for an attribute that is missing or is not text."""
     inputs = sum(tensor.name.startswith("INPUT") for tensor in tensors)
     lines = [
         "// Custom Layer Built-ins",
@@ -106,7 +106,7 @@ def _user_define(define: Define, attributes: Mapping[str, Any]) -> str:
     elif define.param and value is None:
         known = ", ".join(name for name, given in attributes.items() if given is not None) or "none"
         raise OperatorError(
-            f"{define.place}: {define.name!r} wants the attribute {define.param!r}, which the node has not",
+            f"{define.place}: {define.name!r} needs the attribute {define.param!r}, which the node lacks",
             hint=f"give the Define a default; attributes of the node: {known}",
         )
     shown = f"({define.type}) {{{value or ''}}}" if define.type.endswith("[]") else value or ""

@@ -21,7 +21,7 @@ def value_type(dtype: DType) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """`count` lines of `size` elements which lie `inner` apart; line l begins at l / inner * (size * inner) + l % inner."""
+    """`count` lines of `size` elements at a stride of `inner`; line l begins at l / inner * (size * inner) + l % inner."""
 
     count: int
     size: int

@@ -1,4 +1,4 @@
-"""What the kernels of convolutions share."""
+"""Shared by the kernels of convolutions."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ __all__ = ["ConvKernel", "constant_weights", "geometry", "has_bias", "problem_ke
 
 
 class ConvKernel(CLKernel):
-    """What all convolution kernels but the matrix product share: their defines and arguments."""
+    """The base of all convolution kernels but the matrix product: defines and arguments."""
 
     max_spatial = 2
 
@@ -63,7 +63,7 @@ def constant_weights(node: TypedNode) -> NDArray[Any]:
 
 
 def problem_key(start: str, node: TypedNode) -> str:
-    """What tables of tuned parameters call the problem: everything that its speed depends on."""
+    """The key of the problem in tables of tuned parameters: everything on which its speed depends."""
     batch, channels, maps, groups = sizes(node)
     g = geometry(node)
     parts = (groups, channels, maps, *g.input, "kernel", *g.kernel, "strides", *g.strides, "pads", *g.pads_begin)

@@ -18,7 +18,7 @@ class ConvDepthwiseWindows(ConvKernel):
     name = "conv_depthwise_windows"
     half_by_load = True
     taps = 64
-    """At most so many weights a channel: they and what they see lie in registers."""
+    """At most so many weights a channel: registers hold them and their inputs."""
 
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "GPU":

@@ -20,7 +20,7 @@ SPARSE = "groups of few channels; vectors along these would be mostly empty"
 
 
 class IntegerConv(CLKernel):
-    """What both kernels share."""
+    """The base of both kernels."""
 
     half_by_load = True
     has_epilogue = False
@@ -52,7 +52,7 @@ class IntegerConv(CLKernel):
         return {"GROUPS": groups, "C": channels, "M": maps, **spatial_defines(self.geometry(node))}
 
     def result(self, node: TypedNode) -> Result:
-        """What becomes of the sums."""
+        """The steps after the sums."""
         maps = Lines("n", self.weights(node).dims[0], "n")
         return result_of(node, self.ports, self.caps, Places(ONE, maps, ONE), self.vec)
 
@@ -78,7 +78,7 @@ class IntegerConvRows(IntegerConv):
             return Refusal(Reason.CAPABILITY, "made for CPUs")
         zero = given(node, self.ports.second_zero)
         if self.weights(node).value is None or (zero is not None and zero.value is None):
-            return Refusal(Reason.ATTRIBUTE, "the weights or their zero points are no constant")
+            return Refusal(Reason.ATTRIBUTE, "the weights or their zero points are not constant")
         maps, channels = self.weights(node).dims[:2]
         if is_sparse(self.sizes(node)["GROUPS"], channels, maps):
             return Refusal(Reason.SHAPE, SPARSE)
@@ -117,7 +117,7 @@ def windows_configurations(node: TypedNode) -> Sequence[LayerConfig]:
 
 
 def row_defines(x: str, w: str, *, has_zero: bool = True, has_bias: bool) -> dict[str, object]:
-    """What integer_rows.cl is told of inputs with one zero point, and of weights from which theirs is subtracted."""
+    """The arguments of integer_rows.cl for inputs with one zero point, and weights from which theirs is subtracted."""
     zero = "x_zero[0]" if has_zero else "0"
     return {"X": x, "W": w, "B": w, "X_ZERO(z, m)": zero, "B_ZERO(z, n)": "0", "HAS_BIAS": has_bias}
 

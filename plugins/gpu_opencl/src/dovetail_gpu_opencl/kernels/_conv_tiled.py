@@ -29,12 +29,12 @@ class ConvTiled(Tiled, ConvKernel):
         if maps // groups < 4:
             return Refusal(Reason.SHAPE, f"{maps // groups} output channels a group; a tile would be empty")
         if node.given(1).value is None:
-            return Refusal(Reason.ATTRIBUTE, "the weights are no constant")
+            return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
         refusal = super().check(node)
         return self.refusal(self._problem(node)) if refusal is None else refusal
 
     def problem(self, node: TypedNode) -> Problem | None:
-        """What a tiling is chosen for; None when nothing is computed."""
+        """The problem for which a tiling is chosen; None when nothing is computed."""
         return self._problem(node) if node.outputs[0].size else None
 
     def _problem(self, node: TypedNode) -> Problem:

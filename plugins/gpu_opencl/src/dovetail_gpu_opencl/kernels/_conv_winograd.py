@@ -38,7 +38,7 @@ class ConvWinograd(RegisterTiled, ConvKernel):
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
         if node.given(1).value is None:
-            return Refusal(Reason.ATTRIBUTE, "the weights are no constant")
+            return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
         g, (_, _, maps, groups) = geometry(node), sizes(node)
         if (*g.kernel,) != (3, 3) or {*g.strides, *g.dilations, groups} != {1}:
             return Refusal(Reason.ATTRIBUTE, "no windows of 3 x 3 in steps of 1 in one group")

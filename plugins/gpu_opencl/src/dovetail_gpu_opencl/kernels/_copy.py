@@ -15,7 +15,7 @@ from dovetail_gpu_opencl.source import MOVABLE, assemble
 __all__ = ["WORDS", "Move", "MoveKernel"]
 
 WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "uint2", 16: "uint4"}
-"""What elements of so many bytes are moved as; their data type does not matter."""
+"""Bytes of an element -> the C type as which it is moved, whatever its data type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Move:
     dst_offset: int = 0
 
     def launch(self, itemsize: int, caps: Capabilities) -> Launch:
-        """The launch; runs of elements that lie together on both sides are moved as wider words."""
+        """The launch; runs of elements that are contiguous on both sides are moved as wider words."""
         width = self._word(itemsize)
         dims, src, dst = _divided(self.dims, self.src_strides, self.dst_strides, width)
         defines = {

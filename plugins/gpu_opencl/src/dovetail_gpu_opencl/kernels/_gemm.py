@@ -93,7 +93,7 @@ class GemmKernel(CLKernel):
         return self.fits(product) if refusal is None else refusal
 
     def fits(self, product: Product) -> Refusal | None:
-        """What this kernel asks of the product."""
+        """The requirements of this kernel on the product."""
         return None
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
@@ -122,16 +122,16 @@ class GemmRows(RegisterTiled, GemmKernel):
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
         if not packs(product) and (product.b.column != 1 or not any(self.possible(_problem(product)))):
-            return Refusal(Reason.LAYOUT, "the second factor is no constant, and transposed or narrow")
+            return Refusal(Reason.LAYOUT, "the second factor is not constant, and transposed or narrow")
         return None
 
     def problem(self, node: TypedNode) -> Problem | None:
-        """What a tiling is chosen for; None when nothing is computed."""
+        """The problem for which a tiling is chosen; None when nothing is computed."""
         product = self.product(node)
         return None if 0 in (product.m, product.n, product.batch) else _problem(product)
 
     def least_columns(self, problem: Problem) -> int:
-        """Columns that are not packed are loaded as they lie: a tile must not be wider than a line."""
+        """Columns that are not packed are loaded from their places: a tile must not be wider than a line."""
         return 0 if problem.key.endswith(PACKED) else problem.n
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:

@@ -19,7 +19,7 @@ __all__ = ["IntegerDirect", "IntegerRows"]
 
 
 class IntegerGemm(CLKernel):
-    """What both kernels share."""
+    """The base of both kernels."""
 
     half_by_load = True
     dtypes = EIGHT_BITS | {DType.INT32, DType.FLOAT32, DType.FLOAT16}
@@ -48,7 +48,7 @@ class IntegerGemm(CLKernel):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a kernel file calls the sizes of a product."""
+    """The names of the sizes of a product in a kernel file."""
 
     m: str = "M"
     n: str = "N"
@@ -79,7 +79,7 @@ DIRECT, IN_ROWS = Names(), Names("OW", "M", "C")
 
 
 class IntegerRows(IntegerGemm):
-    """For CPUs: integer_rows.cl. A second factor that is no constant is packed in every run."""
+    """For CPUs: integer_rows.cl. A second factor that is not constant is packed in every run."""
 
     name = "gemm_integer_rows"
 

@@ -30,7 +30,7 @@ class GemmTiled(Tiled, GemmKernel):
         return self.refusal(_problem(product, self.caps))
 
     def problem(self, node: TypedNode) -> Problem | None:
-        """What a tiling is chosen for; None when nothing is computed."""
+        """The problem for which a tiling is chosen; None when nothing is computed."""
         product = self.product(node)
         return None if 0 in (product.m, product.n, product.batch) else _problem(product, self.caps)
 

@@ -1,4 +1,4 @@
-"""What kernels for products of 8-bit integers share: their inputs, zero points, and what becomes of the exact sums."""
+"""Shared by kernels for products of 8-bit integers: inputs, zero points, and the steps after the exact sums."""
 
 from dataclasses import dataclass
 
@@ -46,7 +46,7 @@ QUANTIZED_PORTS = Ports(3, 2, 5, (1, 4, 6), 7, 8)
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Rows or columns that may have parameters of their own: `line` is the C expression of one of `count` in a matrix, `overall`
+    """Rows or columns that may have separate parameters: `line` is the C expression of one of `count` in a matrix, `overall`
     that of one in all matrices."""
 
     line: str
@@ -93,7 +93,7 @@ def read(node: TypedNode, index: int) -> Argument:
 
 
 def result_of(node: TypedNode, ports: Ports, caps: Capabilities, places: Places, vec: int = 1) -> Result:
-    """What becomes of the sums of a node: stored as they are, converted to float with a chain, or quantized.
+    """The steps after the sums of a node: store them unchanged, convert them to float with a chain, or quantize them.
 
     With `vec` there is `STORE_SUMS(o, sums, n)` besides, for vectors of so many sums, where the result is not quantized.
 

@@ -24,9 +24,9 @@ _FILE = "integer_rows.cl"
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What is added up: the sizes of a convolution by the names that kernels use, and how many images there are.
+    """The sizes of the sums: those of a convolution by the names that kernels use, and the number of images.
 
-    `plain`: channels of the result lie apart, as in NCHW; else they are innermost.
+    `plain`: channels of the result are outer, as in NCHW; else they are innermost.
     """
 
     numbers: Mapping[str, int]
@@ -51,13 +51,13 @@ class Sums:
 
     @property
     def taps(self) -> int:
-        """Elements of the kernel whose inputs lie side by side: a row of it, or one."""
+        """Elements of the kernel whose inputs are adjacent in memory: a row of it, or one."""
         joined = self.numbers["GROUPS"] == 1 and self.numbers["DILATION_X"] == 1
         return self.numbers["KW"] if joined else 1
 
     @property
     def is_depthwise(self) -> bool:
-        """Whether each channel is a group of its own."""
+        """Whether each channel is a separate group."""
         return self.numbers["C"] == 1 and 1 < self.numbers["GROUPS"] == self.numbers["M"]
 
     def pack(self, weights: NDArray[np.integer]) -> tuple[Argument, str]:
@@ -109,7 +109,7 @@ def _smallest(weights: NDArray[np.integer]) -> tuple[Argument, str]:
 
 
 def is_sparse(groups: int, channels: int, maps: int) -> bool:
-    """Whether groups are so small that vectors would be mostly empty; those of one channel have a kernel of their own."""
+    """Whether groups are so small that vectors would be mostly empty; those of one channel have a separate kernel."""
     return groups > 1 and channels < COLUMNS and maps // groups < VECTOR and not channels == maps // groups == 1
 
 

@@ -1,4 +1,4 @@
-"""What the pooling operators share."""
+"""Shared by the pooling operators: types, geometry and attributes."""
 
 import math
 from abc import abstractmethod

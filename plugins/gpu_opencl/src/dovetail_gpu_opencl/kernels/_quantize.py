@@ -18,7 +18,7 @@ STORED = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, *NARROW}
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Elements that lie together and share their parameters, and where these are.
+    """Contiguous elements that share their parameters, and the positions of these.
 
     `places` are inner, axis, block and three strides: element o has the parameters at
     o / (inner * axis) * outer_stride + o / inner % axis / block * block_stride + o % inner * inner_stride.

@@ -34,7 +34,7 @@ __all__ = ["QuantizedConv", "QuantizedElementwise", "QuantizedMatMul"]
 
 
 class QuantizedKernel(CLKernel):
-    """What the kernels share."""
+    """The base of the kernels."""
 
     has_epilogue = False
     dtypes = EIGHT_BITS | {DType.FLOAT32}
@@ -48,7 +48,7 @@ class QuantizedKernel(CLKernel):
 
     @abstractmethod
     def parts(self, node: TypedNode) -> object:
-        """What launches are made of. Raises `Unfit`."""
+        """The parts of the launches. Raises `Unfit`."""
 
     def chain(self, node: TypedNode) -> tuple[str, ...]:
         return self.op(node).chain
@@ -64,7 +64,7 @@ class QuantizedKernel(CLKernel):
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """A source and constant weights whose channels lie along `axis`; `units` is what one of the sums is for each of them."""
+    """A source and constant weights whose channels are along `axis`; `units` is the real value of 1 in each channel's sum."""
 
     node: TypedNode
     op: Quantized
@@ -77,7 +77,7 @@ class Factors:
         """Raises `Unfit`."""
         tensor, source, own = given(node, 1), op.scalings[0], op.scalings[1]
         if tensor.value is None or source is None or own is None:
-            raise Unfit("factors that are not both quantized, or a second one that is no constant")
+            raise Unfit("factors that are not both quantized, or a second one that is not constant")
         if max(own.scale.size, own.zero_point.size) > 1 and own.axis % tensor.rank != axis:
             raise Unfit(f"scales of the weights along axis {own.axis}; accepted: {axis}")
         channels = tensor.dims[axis]
@@ -102,7 +102,7 @@ class Factors:
 
     @property
     def counts(self) -> NDArray[np.int32] | None:
-        """The bias in units of the sums; None where these are no whole numbers. float32 has blurred what was stored in int32."""
+        """The bias in units of the sums; None where these are not whole numbers. float32 may have rounded the stored int32."""
         with np.errstate(all="ignore"):
             counts = self.bias / self.units
             whole = np.rint(counts)
@@ -129,7 +129,7 @@ def _bias(node: TypedNode, op: Quantized, channels: int) -> NDArray[np.float64]:
 
 
 def result_of(factors: Factors, caps: Capabilities, vec: int) -> tuple[Result, Argument]:
-    """What becomes of the sums, by vectors too where `vec` is not 1, and the bias that they begin with. Raises `Unfit`."""
+    """The steps after the sums, for vectors too where `vec` is not 1, and the bias that starts the sums. Raises `Unfit`."""
     node, op = factors.node, factors.op
     steps, (relus, scaling) = Steps(node, op, vec), relus_before(op)
     at = 1 + relus if scaling is not None else 0
@@ -303,7 +303,7 @@ class QuantizedMatMul(QuantizedKernel):
 
 
 class QuantizedElementwise(QuantizedKernel):
-    """What is computed element by element, in any layout: quantized_elementwise.cl."""
+    """Quantized operators that are computed element by element, in any layout: quantized_elementwise.cl."""
 
     name = "quantized_elementwise"
     elementwise = True

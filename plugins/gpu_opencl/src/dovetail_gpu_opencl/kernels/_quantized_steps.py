@@ -1,6 +1,6 @@
-"""What follows in a quantized operator, as C: from sums or elements over steps that each round once to what is stored.
+"""Generates the C code of a quantized operator's steps, each of which rounds once, from sums or elements to stored numbers.
 
-The statements compute in float, one rounding for each operator as in the graph that they stand for, so contraction is off. All
+The statements compute in float, one rounding for each operator as in the original graph, so contraction is off. All
 numbers come as arguments: operators with steps of the same kinds share a program, which drivers for CPUs take long to build.
 """
 
@@ -32,7 +32,7 @@ class Unfit(Exception):
 
 
 def given(node: TypedNode, index: int) -> TensorType:
-    """The type of an input, which is there."""
+    """The type of an input that is present."""
     found = node.inputs[index]
     assert found is not None
     return found
@@ -70,7 +70,7 @@ class Steps:
         self.lines = {1: [], self.vec: []}
 
     def add(self, *steps: QuantizedStep | Scaling) -> None:
-        """What the operator does next. Raises `Unfit`."""
+        """Append the operator's next step. Raises `Unfit`."""
         for step in steps:
             if isinstance(step, Scaling):
                 self.round(step)
@@ -153,7 +153,7 @@ class Steps:
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """What is passed for them."""
+        """The arguments of the kernel for them."""
         numbers: NDArray[np.float32] = np.array(self.numbers or [0], np.float32)
         return (Constant(numbers), *(Read(self.node.node.inputs[i]) for i in dict.fromkeys(self.operands)))
 
@@ -168,7 +168,7 @@ class Steps:
 
 
 def elementwise_access(tensor: TensorType, result: TensorType) -> Access | None:
-    """How to read an operand; what has the result's shape lies in its layout."""
+    """The access to an operand; one of the result's shape has the result's layout."""
     if tensor.size == 1:
         return Access("0", "same")
     if tensor.dims == result.dims:

@@ -18,7 +18,7 @@ __all__ = ["GlobalPool", "Reduce"]
 
 @runtime_checkable
 class _Reduction(Protocol):
-    """What the operators ReduceL1 to ReduceSumSquare have in common."""
+    """The common attributes of the operators ReduceL1 to ReduceSumSquare."""
 
     def reduced_axes(self, rank: int, axes: NDArray[Any] | None) -> tuple[int, ...]:
         """The axes to reduce, counted from the front, in order."""
@@ -55,7 +55,7 @@ class Reduce(CLKernel):
             return Refusal(Reason.CAPABILITY, f"{node.outputs[0].dtype} needs cl_khr_fp64 here")
         axes = node.inputs[1] if len(node.inputs) > 1 else None
         unknown = axes is not None and axes.value is None and axes.size > 0
-        return Refusal(Reason.DYNAMIC, "axes are no constant") if unknown else None
+        return Refusal(Reason.DYNAMIC, "axes are not constant") if unknown else None
 
     def axes(self, node: TypedNode) -> Sequence[int]:
         """The axes that are reduced."""

@@ -22,7 +22,7 @@ class RegisterTiling:
     down: int = 1
 
     def defines(self) -> dict[str, object]:
-        """What is compiled in; `down` is an argument."""
+        """The defines of the source; `down` is an argument."""
         return {"ROWS": self.rows, "VECTORS": self.vectors}
 
     def work(self, rows: int, columns: int) -> tuple[int, int]:
@@ -44,7 +44,7 @@ _DEFAULTS = ((1, 8), (1, 4), (8, 1), (4, 1))
 _BETTER = 0.8
 """A default besides the first must be estimated to take so much of its time."""
 _WORSE = 1.4
-"""What a table says is not believed where the cost model finds it so much slower than the default."""
+"""An entry of a table is ignored where the cost model finds it slower than the default by this factor."""
 _LATENCY = 8
 """Sums that must be under way at once for the arithmetic units to be busy."""
 
@@ -96,7 +96,7 @@ def default_tiling(problem: Problem, caps: Capabilities, least_columns: int, sca
 
 
 class RegisterTiled(Tuned[RegisterTiling]):
-    """What the kernels share: the choice of a tiling."""
+    """The base of tiled kernels: chooses a tiling."""
 
     scatters = False
 

@@ -23,7 +23,7 @@ __all__ = ["RESIZE"]
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One axis: `index` [out, taps], -1 in the first tap where the output lies outside; `weights` [out, taps], None for ones."""
+    """One axis: `index` [out, taps], -1 in the first tap where the output is outside; `weights` [out, taps], None for ones."""
 
     size: int
     index: NDArray[np.int32]
@@ -45,11 +45,11 @@ class _Line:
 
 
 class _Resize(CLKernel):
-    """What both kernels share: up to three neighbouring axes, the others before and after them taken as one each."""
+    """The base of both kernels: up to three neighbouring axes; the axes before and after them count as one each."""
 
     def check(self, node: TypedNode) -> Refusal | None:
         if any(t is not None and t.value is None and t.size for t in node.inputs[1:]):
-            return Refusal(Reason.DYNAMIC, "roi, scales or sizes are no constants")
+            return Refusal(Reason.DYNAMIC, "roi, scales or sizes are not constant")
         first, last = _span(node)
         if last - first > MAX_SPATIAL:
             return Refusal(Reason.SHAPE, f"axes {first} to {last - 1} are resampled; accepted: {MAX_SPATIAL} neighbouring ones")

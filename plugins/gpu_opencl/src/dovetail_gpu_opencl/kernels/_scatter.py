@@ -29,7 +29,7 @@ _JOIN = {
 class Plan:
     """Where updates go, in slices of `inner` elements; `shape`, `rank`, `bound` and `step` as in scatter.cl.
 
-    Updates of different lines never meet: there are `lines`, each of `size` updates which lie `apart` apart.
+    Updates of different lines never meet: there are `lines`, each of `size` updates at a stride of `apart`.
     """
 
     elements: bool

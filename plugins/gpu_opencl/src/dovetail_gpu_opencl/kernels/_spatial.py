@@ -1,4 +1,4 @@
-"""What convolution and pooling share: geometry as defines."""
+"""Shared by convolution and pooling: the geometry as defines."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ __all__ = ["MAX_SPATIAL", "WINDOW", "interior", "named", "spatial_arguments", "s
 
 MAX_SPATIAL = 3
 WINDOW = ("KH", "KW", "STRIDE_Y", "STRIDE_X", "DILATION_Y", "DILATION_X")
-"""What kernels of rows (image_rows.cl) have compiled in; other sizes are arguments."""
+"""The defines of kernels of rows (image_rows.cl); other sizes are arguments."""
 _AXES = (("D", "Z"), ("H", "Y"), ("W", "X"))
 
 

@@ -32,7 +32,7 @@ __all__ = [
 
 
 MATRIX_FORMATS = ("f32", "tf32", "bf16", "f16")
-"""What factors are rounded to for matrix units, by the number that tiles.cl gives it; the first is without them."""
+"""The formats of factors on matrix units, in the order of their numbers in tiles.cl; the first is without matrix units."""
 
 
 def matrix_of(dtype: DType, caps: Capabilities) -> int:
@@ -43,7 +43,7 @@ def matrix_of(dtype: DType, caps: Capabilities) -> int:
 
 
 def suffix(matrix: int) -> str:
-    """What keys of problems end in when matrix units multiply."""
+    """The suffix of the keys of problems that matrix units compute."""
     return f" {MATRIX_FORMATS[matrix]}" if matrix else ""
 
 
@@ -280,7 +280,7 @@ def _estimate_plain(problem: Problem, tiling: Tiling, caps: Capabilities) -> flo
 
 
 class Tiled(Tuned[Tiling]):
-    """What the tiled kernels share: the choice of a tiling."""
+    """The base of tiled kernels: chooses a tiling."""
 
     def refusal(self, problem: Problem) -> Refusal | None:
         """Why the device runs no tiling of the problem."""

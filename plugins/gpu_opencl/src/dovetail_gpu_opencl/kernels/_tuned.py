@@ -1,4 +1,4 @@
-"""What kernels with tunables share: the problem that parameters are chosen for, and the choice."""
+"""The base of kernels with tunable parameters: the problem, and the choice of parameters for it."""
 
 import copy
 from abc import abstractmethod
@@ -49,7 +49,7 @@ class Tuned(CLKernel, Generic[P]):
 
     @abstractmethod
     def problem(self, node: TypedNode) -> Problem | None:
-        """What parameters are chosen for; None when nothing is computed."""
+        """The problem for which parameters are chosen; None when nothing is computed."""
 
     @abstractmethod
     def possible(self, problem: Problem) -> Iterable[P]:
@@ -60,7 +60,7 @@ class Tuned(CLKernel, Generic[P]):
         """How long it is likely to take, in any unit."""
 
     def candidates(self, problem: Problem) -> Sequence[P]:
-        """What a tuner tries, those first that are likely to be fast."""
+        """The candidates of the tuner, those first that are likely to be fast."""
         return sorted(set(self.possible(problem)), key=lambda p: self.cost(problem, p))
 
     def default(self, problem: Problem) -> P:

@@ -8,7 +8,7 @@ __all__ = ["WithAttributes"]
 
 
 class WithAttributes(Expression):
-    """A C expression over `a` for floating-point inputs, in which `{name}` stands for the attribute of that name, a number."""
+    """A C expression over `a` for floating-point inputs, with the attributes (numbers) in the places `{name}`."""
 
     def __init__(self, template: str) -> None:
         super().__init__(None)

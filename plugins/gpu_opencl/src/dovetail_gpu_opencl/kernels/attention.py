@@ -12,12 +12,12 @@ __all__ = ["KERNELS"]
 _LANES, _ROWS = 32, 4
 _MOST_QUERIES = 128
 _PRIVATE_BYTES = 256 * 1024
-"""What a work item on a CPU may have on its stack."""
+"""Bytes that a work item on a CPU may have on its stack."""
 _PORTS = ("attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
 
 
 class AttentionKernel(CLKernel):
-    """What both kernels share: which nodes they take, and their defines."""
+    """The base of both kernels: the nodes that they take, and their defines."""
 
     dtypes = FLOATS | {DType.BOOL}
     has_epilogue = False

@@ -30,11 +30,11 @@ class ConvRows(RegisterTiled, ConvKernel):
         if self.caps.kind != "CPU":
             return Refusal(Reason.CAPABILITY, "made for CPUs")
         if node.given(1).value is None:
-            return Refusal(Reason.ATTRIBUTE, "the weights are no constant")
+            return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
         return super().check(node)
 
     def problem(self, node: TypedNode) -> Problem | None:
-        """What a tiling is chosen for; None when nothing is computed."""
+        """The problem for which a tiling is chosen; None when nothing is computed."""
         if not node.outputs[0].size:
             return None
         batch, channels, maps, groups = sizes(node)
@@ -125,7 +125,7 @@ class ConvColumns(ConvKernel):
         if maps // groups > self.maps:
             return Refusal(Reason.SHAPE, f"{maps // groups} output channels a group; vectors along these are faster")
         if node.given(1).value is None:
-            return Refusal(Reason.ATTRIBUTE, "the weights are no constant")
+            return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
         return super().check(node)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:

@@ -56,7 +56,7 @@ class EinsumKernel(CLKernel):
 
 
 def _stride(label: str, term: Sequence[str], t: TensorType) -> int:
-    """What one step along a label is in an input: nothing where it broadcasts, the sum along a diagonal."""
+    """The stride of a label in an input: 0 where it broadcasts, the sum of strides along a diagonal."""
     steps = zip(term, t.dims, strides_of(t.dims), strict=True)
     return sum(step for own, size, step in steps if own == label and size > 1)
 

@@ -47,7 +47,7 @@ class Loss(CLKernel):
             weight,
             Write(node.node.outputs[0]),
             *ints(target.size, classes, math.prod(scores.dims[2:])),
-            Fault(f"a target is no class; accepted: 0 to {classes - 1}, or ignore_index"),
+            Fault(f"a target is not a class; accepted: 0 to {classes - 1}, or ignore_index"),
         )
         source = assemble(f"{self.name}.cl", defines)
         work, local = spread(target.size, self.caps) if reduction == "none" else ((group,), (group,))

@@ -14,7 +14,7 @@ from dovetail_ops_onnx.pad import Pad, Pad_2
 
 __all__ = ["KERNELS"]
 
-# The source coordinate for a coordinate `c` that may lie outside 0 to {n} - 1; {p} is 2 * ({n} - 1).
+# The source coordinate for a coordinate `c` that may be outside 0 to {n} - 1; {p} is 2 * ({n} - 1).
 _FOLDED = {
     "constant": "c",
     "edge": "clamp(c, 0, {n} - 1)",
@@ -33,7 +33,7 @@ class PadKernel(CLKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         if any(t is not None and t.value is None for i, t in enumerate(node.inputs) if i in (1, 3)):
-            return Refusal(Reason.DYNAMIC, "pads or axes are no constants")
+            return Refusal(Reason.DYNAMIC, "pads or axes are not constant")
         assert isinstance(node.op, Pad | Pad_2)
         if node.op.mode != "constant" and min(_pads(node), default=0) < 0:
             return Refusal(Reason.ATTRIBUTE, f"negative pads in mode {node.op.mode}")

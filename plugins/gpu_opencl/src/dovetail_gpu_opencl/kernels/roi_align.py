@@ -40,7 +40,7 @@ class RoiAlignKernel(CLKernel):
             *(Read(name) for name in node.node.inputs),
             Write(node.node.outputs[0]),
             *ints(dst.size, *x.dims, sampling.height, sampling.width),
-            Fault(f"a box is no finite number, or its batch out of range; accepted: 0 to {x.dims[0] - 1}"),
+            Fault(f"a box is not finite, or its batch is out of range; accepted: 0 to {x.dims[0] - 1}"),
         )
         work, local = spread(dst.size, self.caps)
         source = assemble("roi_align.cl", defines)

@@ -14,7 +14,7 @@ class Slice(MoveKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         if any(t is not None and t.value is None for t in node.inputs[1:]):
-            return Refusal(Reason.DYNAMIC, "starts, ends, axes or steps are no constants")
+            return Refusal(Reason.DYNAMIC, "starts, ends, axes or steps are not constant")
         return None
 
     def moves(self, node: TypedNode) -> Sequence[Move]:

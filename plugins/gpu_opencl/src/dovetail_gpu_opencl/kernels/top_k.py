@@ -13,7 +13,7 @@ __all__ = ["KERNELS"]
 
 
 class TopKKernel(CLKernel):
-    """What both kernels share."""
+    """The base of both kernels."""
 
     dtypes = NUMBERS
     half_by_load = True
