@@ -84,6 +84,19 @@ class CompiledPlans(Protocol):
         """Run `work` on a thread; returns its future."""
 
 
+class _Background:
+    """A run in the background: its future once it is submitted, and whether its part of the request's work has ended."""
+
+    def __init__(self) -> None:
+        self.future: Future[Results] | None = None
+        self.ended = False
+
+    @property
+    def running(self) -> bool:
+        """True until the run has ended, its callback left aside, or was cancelled."""
+        return not self.ended and not (self.future is not None and self.future.cancelled())
+
+
 class InferRequest:
     """The state of one inference. Used by one thread at a time; different requests run independently."""
 
@@ -93,7 +106,7 @@ class InferRequest:
         self._bound: PlanRequest | None = None
         self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
         self._busy = threading.Lock()
-        self._future: Future[Results] | None = None
+        self._background: _Background | None = None
         self._callback: Callable[[Any], None] | None = None
         self._userdata: Any = None
         self._calling = 0
@@ -108,12 +121,11 @@ class InferRequest:
         lie in the request's own memory, which the next run overwrites. Raises `InputError`, or `UsageError` when the
         request is running or closed.
         """
-        if self._closed or self._busy.locked():
+        if self._busy.locked():
             self._refuse()
         # `with`, because an interrupt between acquire() and try would keep the lock for ever.
         with self._busy:
-            if self._closed:
-                self._refuse()
+            self._require_idle()
             return self._run(self._compiled.reader.read(inputs), share_outputs)
 
     def start_async(self, inputs: Any = None, userdata: Any = None) -> None:
@@ -121,49 +133,53 @@ class InferRequest:
 
         Raises as `infer` does; errors of the run itself are raised by `wait`.
         """
-        self._acquire()
+        if self._busy.locked():
+            self._refuse()
+        run = _Background()
         try:
-            arrays = [owned(a) for a in self._compiled.reader.read(inputs)]
-            self._userdata = userdata
-            if self._closed:
-                self._refuse()
-            self._future = self._compiled.submit(lambda: self._run_async(arrays))
+            # The worker waits for the lock, so that an interrupt leaves a request that is idle, or one whose run ends.
+            with self._busy:
+                self._require_idle()
+                arrays = [owned(a) for a in self._compiled.reader.read(inputs)]
+                self._userdata = userdata
+                self._background = run
+                run.future = self._compiled.submit(lambda: self._run_async(arrays, run))
         except BaseException:
-            self._busy.release()
+            run.ended = True
             raise
-        self._future.add_done_callback(self._release_cancelled)
+
+    @property
+    def is_running(self) -> bool:
+        """True while a run is in progress or waits for a worker."""
+        return self._busy.locked() or (self._background is not None and self._background.running)
 
     def cancel(self) -> bool:
         """Withdraw the run started last, if no worker has begun it: True, and `wait` raises `InferError`.
 
         A run that has begun goes on to its end. Cancelling a task that awaits the request does the same.
         """
-        if self._future is None:
-            raise UsageError("cancel() before start_async()")
-        return self._future.cancel()
+        return self._future_for("cancel()").cancel()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the run started last, at most `timeout` seconds; True when it has ended. Raises the run's error, if any."""
-        if self._future is None:
-            raise UsageError("wait() before start_async()")
+        future = self._future_for("wait()")
         if self._calling == threading.get_ident():
             raise UsageError("wait() in the request's own callback would wait for itself", hint="the results are there already")
         try:
-            self._future.result(timeout)
+            future.result(timeout)
         except CancelledError:
             raise _cancelled(self._compiled) from None
         except TimeoutError:
-            if not self._future.done():
+            if not future.done():
                 return False
             raise
         return True
 
     def __await__(self) -> Generator[Any, None, Results]:
-        if self._future is None:
-            raise UsageError("await before start_async()")
+        future = self._future_for("await")
         import asyncio  # here, because programs that never await need not load it, nor ssl and sockets with it
 
-        return asyncio.wrap_future(self._future).__await__()
+        return asyncio.wrap_future(future).__await__()
 
     def set_callback(self, callback: Callable[[Any], None] | None) -> None:
         """Call `callback(userdata)` on a worker thread after each asynchronous run that succeeds, before `wait` returns."""
@@ -171,10 +187,8 @@ class InferRequest:
 
     def then(self, done: Callable[[BaseException | None], None]) -> None:
         """Call `done(error or None)` when the run started last has ended; at once if it has."""
-        if self._future is None:
-            raise UsageError("then() before start_async()")
         compiled = self._compiled
-        self._future.add_done_callback(lambda f: done(_cancelled(compiled) if f.cancelled() else f.exception()))
+        self._future_for("then()").add_done_callback(lambda f: done(_cancelled(compiled) if f.cancelled() else f.exception()))
 
     @property
     def results(self) -> Results:
@@ -185,13 +199,11 @@ class InferRequest:
 
     def close(self) -> None:
         """Free the request's buffers. Raises `UsageError` while it runs."""
-        if not self._busy.acquire(blocking=False):
+        if self.is_running:
             raise UsageError(_RUNNING, hint=_RUNNING_HINT)
-        try:
+        with self._busy:
             self._closed = True
             self._free()
-        finally:
-            self._busy.release()
 
     def mark_closed(self) -> None:
         """Refuse runs that start from now on; for `CompiledModel.close`."""
@@ -211,8 +223,14 @@ class InferRequest:
             self._bound.close()
         self._bound = self._shapes = None
 
-    def _acquire(self) -> None:
-        if self._closed or not self._busy.acquire(blocking=False):
+    def _future_for(self, asking: str) -> "Future[Results]":
+        if self._background is None or self._background.future is None:
+            raise UsageError(f"{asking} before start_async()")
+        return self._background.future
+
+    def _require_idle(self) -> None:
+        """With the lock: raise `UsageError` for a request that is closed, or has a run that waits for a worker."""
+        if self._closed or (self._background is not None and self._background.running):
             self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -232,15 +250,18 @@ class InferRequest:
 
     def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
         bound = PlanRequest(self._compiled.plan_of_run(shapes))
-        if self._bound is not None:
-            self._bound.close()
-        self._bound, self._shapes = bound, shapes
+        # Forgotten before it is closed: an interrupt must not leave a closed one for the next run.
+        stale, self._bound = self._bound, None
+        if stale is not None:
+            stale.close()
+        self._shapes, self._bound = shapes, bound
 
-    def _run_async(self, arrays: Sequence[NDArray[Any]]) -> Results:
+    def _run_async(self, arrays: Sequence[NDArray[Any]], run: _Background) -> Results:
         try:
-            results = self._run(arrays, share_outputs=False)
+            with self._busy:
+                results = self._run(arrays, share_outputs=False)
         finally:
-            self._busy.release()
+            run.ended = True
         if self._callback is not None:
             self._calling = threading.get_ident()
             try:
@@ -248,10 +269,6 @@ class InferRequest:
             finally:
                 self._calling = 0
         return results
-
-    def _release_cancelled(self, future: "Future[Results]") -> None:
-        if future.cancelled():
-            self._busy.release()
 
 
 def _cancelled(compiled: CompiledPlans) -> InferError:

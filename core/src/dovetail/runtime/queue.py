@@ -1,9 +1,9 @@
 """A pool of requests that keeps a device busy."""
 
 import os
-import queue
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from dovetail.errors import UsageError
@@ -30,14 +30,11 @@ class AsyncInferQueue:
             raise UsageError(f"jobs is {jobs!r}; accepted: a positive number, or 0 for two a core")
         count = jobs or 2 * (os.cpu_count() or 1)
         self._requests = tuple(compiled.create_infer_request() for _ in range(count))
-        self._idle: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._idle = set(range(count))
         self._callback: Callable[[InferRequest, Any], None] | None = None
         self._errors: list[BaseException] = []
         self._lock = threading.Condition()
         self._local = threading.local()
-        self._running = 0
-        for index in range(count):
-            self._idle.put(index)
 
     def set_callback(self, callback: Callable[[InferRequest, Any], None]) -> None:
         """Call `callback(request, userdata)` on a worker thread after each run that succeeds; the request is idle afterwards.
@@ -52,16 +49,18 @@ class AsyncInferQueue:
         Raises `InputError` for bad inputs at once. In a callback it raises `UsageError` instead of waiting: callbacks that wait
         for each other's requests would do so for ever.
         """
-        index = self._idle_request()
-        request = self._requests[index]
-        with self._lock:
-            self._running += 1
+        index = -1
         try:
+            with self._lock:
+                self._wait_for_idle()
+                index = min(self._idle)  # named before it is taken, so that no interrupt loses a request
+                self._idle.remove(index)
+            request = self._requests[index]
             request.start_async(inputs, userdata)
+            request.then(lambda error: self._ended(index, userdata, error))
         except BaseException:
-            self._finish(index, None)
+            self._give_back(index)
             raise
-        request.then(lambda error: self._ended(index, userdata, error))
 
     def wait_all(self) -> None:
         """Wait until every run has ended. Raises the first error of a run or callback, and forgets them all.
@@ -73,27 +72,34 @@ class AsyncInferQueue:
                 "wait_all() in a callback of the queue would wait for itself", hint="call it where the runs are started"
             )
         with self._lock:
-            self._lock.wait_for(lambda: self._running == 0)
+            self._lock.wait_for(lambda: len(self._idle) == len(self._requests))
             errors, self._errors = self._errors, []
         if errors:
             raise errors[0]
 
     def is_ready(self) -> bool:
         """True when a request is idle, so that `start_async` would not wait."""
-        return not self._idle.empty()
+        return bool(self._idle)
 
     @property
     def _in_callback(self) -> bool:
         return bool(getattr(self._local, "in_callback", False))
 
-    def _idle_request(self) -> int:
-        if not self._in_callback:
-            return self._idle.get()
-        try:
-            return self._idle.get_nowait()
-        except queue.Empty:
+    def _wait_for_idle(self) -> None:
+        if self._in_callback and not self._idle:
             hint = "keep the work in a list, and start it where the others are started"
-            raise UsageError("start_async() in a callback of the queue, all of whose requests are busy", hint=hint) from None
+            raise UsageError("start_async() in a callback of the queue, all of whose requests are busy", hint=hint)
+        self._lock.wait_for(lambda: bool(self._idle))
+
+    def _give_back(self, index: int) -> None:
+        """After an error or an interrupt: the request is idle now, or when a run that had begun already has ended."""
+        if index < 0:
+            return
+        request = self._requests[index]
+        if request.is_running:
+            request.then(partial(self._finish, index))
+        else:
+            self._finish(index, None)
 
     def _ended(self, index: int, userdata: Any, error: BaseException | None) -> None:
         if error is None and self._callback is not None:
@@ -108,10 +114,9 @@ class AsyncInferQueue:
 
     def _finish(self, index: int, error: BaseException | None) -> None:
         with self._lock:
-            self._running -= 1
             if error is not None:
                 self._errors.append(error)
-            self._idle.put(index)
+            self._idle.add(index)
             self._lock.notify_all()
 
     def __len__(self) -> int:

@@ -1,0 +1,171 @@
+"""Ctrl-C at any moment of a run leaves requests and queues that work."""
+
+import linecache
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.op import FLOATS, Operator
+
+TIMED = """
+import signal, sys, time
+import numpy as np
+import dovetail
+from dovetail.op import FLOATS, Operator
+
+class AddOne(Operator):
+    "X + 1."
+
+    domain, inputs, types = "test", ("X: T",), {"T": FLOATS}
+
+    def reference(self, X):
+        return X + X.dtype.type(1)
+
+g = dovetail.GraphBuilder()
+model = g.model([g.node(AddOne(), g.input("x", "float32", ["N"]), outputs=["y"])])
+compiled = dovetail.Core().compile_model(model, "NUMPY")
+
+def run(count):
+    np.testing.assert_array_equal(compiled(np.zeros(count, np.float32))["y"], 1)
+
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+run(1), run(2), run(3)
+start = time.perf_counter()
+for index in range(50):
+    run(1 + index % 3)
+longest = 2 * (time.perf_counter() - start) / 50
+
+interrupted = 0
+for index in range(3000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1e-6 + longest * ((index * 0.618034) % 1))
+        run(1 + index % 3)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        interrupted += 1
+    for again in (1, 2):  # shapes that the request had, and others
+        run(again)
+assert interrupted > 100, interrupted
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no interval timers")
+def test_a_signal_during_a_call_breaks_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(TIMED)
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+class AddOne(Operator):
+    """X + 1."""
+
+    domain = "test"
+    inputs = ("X: T",)
+    types = {"T": FLOATS}
+
+    def reference(self, X: Any) -> Any:
+        return X + X.dtype.type(1)
+
+
+@pytest.fixture
+def compiled(toy_core: Any) -> dovetail.CompiledModel:
+    core, _ = toy_core(A=lambda node: False)
+    g = dovetail.GraphBuilder()
+    made: dovetail.CompiledModel = core.compile_model(
+        g.model([g.node(AddOne(), g.input("x", "float32", ["N"]), outputs=["y"])]), "A"
+    )
+    return made
+
+
+class Interrupts:
+    """Raises `KeyboardInterrupt` in this thread at the n-th line that is run in the package's `runtime` folder.
+
+    Not where a `with` statement ends: Python handles no signal between the last line of the block and the release of a lock.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self._entered: set[tuple[int, int]] = set()
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Any:
+        if f"dovetail{'/'}runtime" not in frame.f_code.co_filename.replace("\\", "/"):
+            return None
+        if event == "line" and not self._is_end_of_with(frame):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self
+
+    def _is_end_of_with(self, frame: FrameType) -> bool:
+        place = id(frame), frame.f_lineno
+        again = place in self._entered
+        self._entered.add(place)
+        return again and linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
+
+
+def interrupted_everywhere(run: Callable[[], None], check: Callable[[], None]) -> int:
+    """Run again and again, each time interrupted one line later, until it comes to its end; the number of interrupts."""
+    for number in range(1, 2000):
+        interrupts = Interrupts(number)
+        sys.settrace(interrupts)
+        try:
+            run()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        check()
+        if interrupts.left > 0:
+            return number - 1
+    raise AssertionError("it does not come to its end")
+
+
+def test_an_interrupt_at_any_line_of_a_call(compiled: dovetail.CompiledModel) -> None:
+    def run() -> None:
+        compiled(np.zeros(3, np.float32))
+
+    def check() -> None:
+        for count in (2, 3, 1):
+            np.testing.assert_array_equal(compiled(np.zeros(count, np.float32))["y"], np.ones(count))
+
+    assert interrupted_everywhere(run, check) > 20
+
+
+def test_an_interrupt_at_any_line_of_start_async(compiled: dovetail.CompiledModel) -> None:
+    request = compiled.create_infer_request()
+
+    def run() -> None:
+        request.start_async(np.zeros(3, np.float32))
+
+    def check() -> None:
+        while request.is_running:  # a run that was submitted goes on
+            pass
+        request.start_async(np.zeros(2, np.float32))
+        assert request.wait(10)
+        np.testing.assert_array_equal(request.results["y"], [1, 1])
+
+    assert interrupted_everywhere(run, check) > 15
+
+
+def test_an_interrupt_at_any_line_of_a_queue(compiled: dovetail.CompiledModel) -> None:
+    queue = dovetail.AsyncInferQueue(compiled, 1)
+    answers: list[int] = []
+    queue.set_callback(lambda request, userdata: answers.append(userdata))
+
+    def run() -> None:
+        queue.start_async(np.zeros(3, np.float32), 1)
+
+    def check() -> None:
+        queue.start_async(np.zeros(2, np.float32), 2)
+        queue.wait_all()
+        assert answers[-1] == 2 and queue.is_ready()
+
+    assert interrupted_everywhere(run, check) > 25
