@@ -9,6 +9,7 @@ import click
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
 from dovetail.cli._output import count, duration, narrow, print_json, print_table, remark, size
+from dovetail.cli._subgraphs import subgraphs_of
 
 if TYPE_CHECKING:
     from dovetail.devices.refusals import Refusal
@@ -35,7 +36,8 @@ def command(
     Each node of the plan, in the order in which they run: device, kernel and the package it comes from, memory layouts of its
     inputs and outputs, the nodes merged into it as post-ops and why the chain ends there, the place of its result in memory,
     and the refusals of the devices and kernels that were asked before. Dimensions that the model leaves open are 1 unless
-    --shape sets them. Nodes whose shapes depend on data are planned for random inputs.
+    --shape sets them. Nodes whose shapes depend on data, and those of sub-graphs, are planned for random inputs: a sub-graph
+    that these do not run is not shown.
 
     With --passes: each graph pass with the number of nodes before and after it, its time, and the package that brings it. The
     property PASSES leaves passes out: PASSES="-fuse_attention".
@@ -78,7 +80,8 @@ def command(
         properties["CONFIG_FILE"] = list(config_files)
     used = closed(reshaped(read, shapes))
     compiled = core.compile_model(used, device, properties)
-    if deferred := compiled.report().deferred:
+    deferred = compiled.report().deferred
+    if deferred or subgraphs_of(used.graph):
         compiled(read_inputs(used.inputs, [RANDOM], seed=0))
     if passes:
         from dovetail.cli._passes import describe_passes, print_passes
@@ -109,7 +112,7 @@ def _plan(report: "PlanReport") -> dict[str, Any]:
 def _node(node: "NodePlacement") -> Node:
     stop = node.post_op_stop
     return {
-        "node": node.name,
+        "node": node.path,
         "operator": node.op,
         "device": node.device,
         "kernel": node.kernel,

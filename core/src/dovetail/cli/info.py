@@ -9,6 +9,7 @@ import click
 from dovetail.cli._command import asked_config_file_option, extension_option, shape_option
 from dovetail.cli._command import command as make_command
 from dovetail.cli._output import count, print_json, print_table, remark, size
+from dovetail.cli._subgraphs import print_subgraphs, subgraphs_of
 
 if TYPE_CHECKING:
     from dovetail.graph.graph import AbstractOperator, Graph, Node
@@ -45,6 +46,7 @@ def command(
            "nodes", "parameters", "parameter_bytes", "flops",
            "activation_bytes", "activation_bytes_unshared",
            "operators": [{"operator", "count", "analyzed", "flops", "provider"}],
+           "subgraphs": [{"path", "operators": {operator: number}}],
            "devices": [{"device", "provider", "error", "accepted", "nodes",
              "operators": [{"operator", "way", "kernels": [], "provider",
                "nodes"}],
@@ -95,6 +97,7 @@ def _analyzed(core: "Core", read: "Model", used: "Model", graph: "Graph", proper
         "flops": _sum([_flops(node, graph) for node in graph.nodes]),
         **_activations(graph),
         "operators": _operators(core, read, graph),
+        "subgraphs": subgraphs_of(read.graph),
         "devices": [_support(core, used, graph, device, properties) for device in core.available_devices],
     }
 
@@ -115,7 +118,7 @@ def _only_read(core: "Core", model: "Model") -> dict[str, Any]:
             provider = None
         rows.append({"operator": key, "count": number, "analyzed": 0, "flops": None, "provider": provider})
     unknown = dict.fromkeys(("flops", "activation_bytes", "activation_bytes_unshared"))
-    return {"output_types": {name: _declared(model, name) for name in model.outputs}, **unknown, "operators": rows, "devices": []}
+    return {"output_types": {name: _declared(model, name) for name in model.outputs}, **unknown, "operators": rows, "subgraphs": subgraphs_of(model.graph), "devices": []}
 
 
 def _declared(model: "Model", name: str) -> dict[str, Any] | None:
@@ -170,8 +173,12 @@ def _parameters(graph: "Graph") -> dict[str, int]:
 def _flops(node: "Node", graph: "Graph") -> int | None:
     from dovetail.devices.typed_node import TypedNode
 
-    typed, op = TypedNode.of(node, graph), _known(node)
-    return None if op is None or not typed.is_static else int(op.flops(typed.inputs, typed.outputs))
+    op = _known(node)
+    # What follows a shape that only data tells, and what sub-graphs compute, is known only at run time.
+    if op is None or op.subgraphs or not graph.types.keys() >= {*node.reads, *node.writes}:
+        return None
+    typed = TypedNode.of(node, graph)
+    return int(op.flops(typed.inputs, typed.outputs)) if typed.is_static else None
 
 
 def _sum(numbers: Sequence[int | None]) -> int | None:
@@ -182,7 +189,8 @@ def _sum(numbers: Sequence[int | None]) -> int | None:
 def _activations(graph: "Graph") -> dict[str, int | None]:
     from dovetail.devices.memory import plan_graph
 
-    if not all(t.is_static for t in graph.types.values()):
+    written = {name for node in graph.nodes for name in node.writes}
+    if not graph.types.keys() >= written or not all(t.is_static for t in graph.types.values()):
         return {"activation_bytes": None, "activation_bytes_unshared": None}
     plan = plan_graph(graph, lambda node: node.inputs if node.op.in_place else ())
     return {"activation_bytes": plan.peak, "activation_bytes_unshared": plan.unshared}
@@ -269,6 +277,7 @@ def _print(described: dict[str, Any]) -> None:
     devices = described["devices"]
     columns = ["operator", ">count", ">FLOPs", ">share", *(d["device"] for d in devices), "defined by"]
     print_table("Operators", columns, [_operator_row(row, described) for row in described["operators"]])
+    print_subgraphs(described["subgraphs"])
     if devices:
         print_table("Devices", ("device", "served by", ">nodes"), [_device_row(device) for device in devices])
     for device in devices:
@@ -318,7 +327,7 @@ def _properties(described: dict[str, Any]) -> list[tuple[str, str]]:
         *((f"output {name}", _output_text(described["output_types"][name], described)) for name in described["outputs"]),
         ("nodes", count(described["nodes"])),
         ("parameters", f"{count(described['parameters'])} ({size(described['parameter_bytes'])})"),
-        ("FLOPs", "not known" if described["flops"] is None else count(described["flops"])),
+        ("FLOPs", _when_known(described) if described["flops"] is None else count(described["flops"])),
         ("activation memory", _activation_text(described)),
     ]
 

@@ -127,9 +127,14 @@ class AbstractOperator:
         return f"{self.domain}::{self.op_type}" if self.domain else self.op_type
 
     @property
+    def named_subgraphs(self) -> "Mapping[str, Graph]":
+        """The attributes that are graphs, by name."""
+        return {}
+
+    @property
     def subgraphs(self) -> "tuple[Graph, ...]":
         """The attributes that are graphs."""
-        return ()
+        return tuple(self.named_subgraphs.values())
 
     def replace(self, **values: Any) -> Self:
         """The operator with some attributes changed."""
@@ -244,9 +249,9 @@ class UnboundOperator(AbstractOperator):
     raw: Mapping[str, Any] = field()
 
     @property
-    def subgraphs(self) -> "tuple[Graph, ...]":
-        """The raw attributes that are graphs."""
-        return tuple(v for v in self.raw.values() if isinstance(v, Graph))
+    def named_subgraphs(self) -> "Mapping[str, Graph]":
+        """The raw attributes that are graphs, by name."""
+        return {name: value for name, value in self.raw.items() if isinstance(value, Graph)}
 
     def describe(self) -> str:
         """The raw attribute names."""

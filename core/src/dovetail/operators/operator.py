@@ -122,9 +122,14 @@ class Operator(AbstractOperator):
     # --- what the runtime asks -------------------------------------------------------------------------------------
 
     @property
+    def named_subgraphs(self) -> Mapping[str, Graph]:
+        """The attributes that are graphs, by name."""
+        return {name: graph for name in self._graphs if (graph := getattr(self, name)) is not None}
+
+    @property
     def subgraphs(self) -> tuple[Graph, ...]:
         """The attributes that are graphs."""
-        return tuple(v for name in self._graphs if (v := getattr(self, name)) is not None) if self._graphs else ()
+        return tuple(self.named_subgraphs.values()) if self._graphs else ()
 
     @classmethod
     def translation(cls, domain: str, op_type: str) -> Translation | None:

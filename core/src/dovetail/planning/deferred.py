@@ -5,17 +5,18 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.errors import DataDependentShape, OperatorError
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import check_limit, infer_node
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
-from dovetail.graph.graph import Graph
+from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import MapType, OptionalType, SequenceType, TensorType, as_constant
 from dovetail.planning.held import HeldBytes
 from dovetail.planning.plan import HostStep, Signature
 
-__all__ = ["compute", "control", "owned", "signature", "typed_inputs"]
+__all__ = ["compute", "control", "kernel_on_host", "owned", "signature", "typed_inputs", "why_on_host"]
 
 
 def signature(values: Sequence[Any]) -> Signature:
@@ -39,6 +40,18 @@ def typed_inputs(graph: Graph, key: Signature) -> Graph:
         else:
             types[name] = TensorType(*item)
     return graph.replace(types=types)
+
+
+def why_on_host(node: Node) -> str:
+    """Why no device gets the node, in words."""
+    if node.op.has_control():
+        return "it runs sub-graphs: the host steps through them, and gives their nodes to the devices"
+    return "its output shapes depend on data"
+
+
+def kernel_on_host(node: Node) -> str:
+    """How the host runs the node, as reports name it."""
+    return "control flow" if node.op.has_control() else REFERENCE_KERNEL
 
 
 def compute(step: HostStep, values: Sequence[Any]) -> list[Any]:

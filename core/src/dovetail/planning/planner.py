@@ -9,7 +9,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dovetail.devices.contract import Device, Executable
-from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.refusals import Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.errors import CompileError, OutOfMemory, UnsupportedNode
@@ -20,7 +19,7 @@ from dovetail.internal.reorder import Reorder
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.defer import Continuation
 from dovetail.passes.graph_pass import PER_DEVICE, STAGES, Definitions, GraphPass, Notes, PassContext, PassReport, run_passes
-from dovetail.planning.deferred import typed_inputs
+from dovetail.planning.deferred import kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
 from dovetail.planning.partition import Part, partition
 from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Step, Tail, Target
@@ -199,14 +198,13 @@ def _require_host(continuation: Continuation, targets: Sequence[Target]) -> None
     if not any(target.name == REFERENCE_DEVICE for target in targets):
         node = continuation.ready[0]
         raise UnsupportedNode(
-            f"no device runs node {node}: {Refusal(Reason.DYNAMIC, 'its output shapes depend on data, or it runs sub-graphs')}",
+            f"no device runs node {node}: {Refusal(Reason.DYNAMIC, why_on_host(node))}",
             hint=f"let FALLBACK be True: {REFERENCE_DEVICE} runs it",
         )
 
 
 def _on_host(node: Node, provider: str) -> NodePlacement:
-    kernel = "control flow" if node.op.has_control() else REFERENCE_KERNEL
-    return NodePlacement(node.name, node.op.key, REFERENCE_DEVICE, kernel, provider, node.origins)
+    return NodePlacement(node.name, node.op.key, REFERENCE_DEVICE, kernel_on_host(node), provider, node.origins)
 
 
 def _require_homes(graph: Graph, placed: Placed) -> None:

@@ -1,7 +1,7 @@
 """The plan report: device, kernel and reason for each node, and what each pass did."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dovetail.devices.refusals import Refusal
 from dovetail.graph.types import TensorType
@@ -31,6 +31,7 @@ class NodePlacement:
     device or kernel that was asked before and its answer; `post_op_stop` is the node that could not be fused into this one.
     `rule` is the number of the rule of `dovetail.plugins.rules` that chose among several definitions of the operator, 0 when
     there was one; `dovetail plugins which` tells of the others. `inputs` are the values read, operands of post-ops last.
+    `holder` is, for a node of a sub-graph, the node that runs it and its attribute: `choose/then_branch`.
     """
 
     name: str
@@ -45,10 +46,20 @@ class NodePlacement:
     rule: int = 0
     inputs: tuple[ValuePlacement, ...] = ()
     outputs: tuple[ValuePlacement, ...] = ()
+    holder: str = ""
+
+    def held_by(self, holder: str) -> "NodePlacement":
+        """The same for a node of a sub-graph: `holder` is where that is, in the graph to which the report belongs."""
+        return replace(self, holder=f"{holder}/{self.holder}" if self.holder else holder)
+
+    @property
+    def path(self) -> str:
+        """The name, for a node of a sub-graph after the holder: `choose/then_branch/relu1`."""
+        return f"{self.holder}/{self.name}" if self.holder else self.name
 
     def __str__(self) -> str:
         """Node, operator, device, kernel with post-ops, and package: `conv1 (Conv) on ACME.0 by direct + relu of npu 1.0`."""
-        return f"{self.name} ({self.op}) on {self.device} by {' + '.join((self.kernel, *self.post_ops))} of {self.provider}"
+        return f"{self.path} ({self.op}) on {self.device} by {' + '.join((self.kernel, *self.post_ops))} of {self.provider}"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dovetail.devices.typed_node import TypedNode
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.internal.opaque import OpaqueOperator
 from dovetail.passes.graph_pass import Notes
+from dovetail.planning.deferred import kernel_on_host, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE
 from dovetail.planning.plan import Target
 from dovetail.planning.planner import Planner
@@ -87,8 +88,8 @@ def _definer(node: Node, provider_of: Providers) -> str:
 def _later(node: Node, targets: Sequence[Target], provider_of: Providers) -> NodeSupport:
     """Data decides about the node: it runs on the host."""
     if not any(target.name == REFERENCE_DEVICE for target in targets):
-        return NodeSupport(targets[-1].name, "", (), "", Refusal(Reason.DYNAMIC, "its output shapes depend on data"))
-    return NodeSupport(REFERENCE_DEVICE, "reference", (REFERENCE_KERNEL,), _definer(node, provider_of))
+        return NodeSupport(targets[-1].name, "", (), "", Refusal(Reason.DYNAMIC, why_on_host(node)))
+    return NodeSupport(REFERENCE_DEVICE, "reference", (kernel_on_host(node),), _definer(node, provider_of))
 
 
 def _joined(origin: Node | None, parts: Sequence[tuple[Node, NodeSupport]], provider_of: Providers) -> NodeSupport:

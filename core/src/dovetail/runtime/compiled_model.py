@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dovetail.errors import UsageError
@@ -14,7 +14,7 @@ from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
 from dovetail.planning.plan import Plan
 from dovetail.planning.plan_cache import PlanCache
-from dovetail.planning.report import PlanReport
+from dovetail.planning.report import NodePlacement, PlanReport
 from dovetail.runtime.infer_request import InferRequest, Results
 from dovetail.runtime.inputs import InputReader
 
@@ -119,7 +119,8 @@ class CompiledModel:
     def report(self, shapes: Mapping[str, Sequence[int]] | None = None) -> PlanReport:
         """The report of the plan for `shapes` (input name -> dimensions), or of the latest plan.
 
-        Of nodes whose shapes only data tells it has what was planned for them in the last run, see `PlanReport.deferred`.
+        Of nodes whose shapes only data tells, and of sub-graphs, it has what was planned for them in the last run: see
+        `PlanReport.deferred` and `NodePlacement.holder`.
         Raises `UsageError` when the model has open dimensions and has not run yet.
         """
         if shapes is not None:
@@ -212,10 +213,27 @@ class CompiledModel:
 
 
 def _full_report(plan: Plan) -> PlanReport:
-    report, later = plan.report, plan.following
+    """The report of the plan, with the sub-graphs as they ran last, and the plans that were made last for what follows."""
+    report, later = _with_bodies(plan), plan.following
     while later is not None:
-        report, later = report.followed_by(later.report), later.following
+        report, later = report.followed_by(_with_bodies(later)), later.following
     return report
+
+
+def _with_bodies(plan: Plan) -> PlanReport:
+    """The report of one plan: after each node that runs sub-graphs their nodes, as they were planned last."""
+    steps = {} if plan.tail is None else {step.node.name: step for step in plan.tail.steps}
+    nodes: list[NodePlacement] = []
+    for node in plan.report.nodes:
+        nodes.append(node)
+        step = steps.get(node.name)
+        bodies = () if step is None else zip(step.node.op.named_subgraphs, step.bodies, strict=True)
+        for attribute, body in bodies:
+            ran = body.plans.latest
+            if ran is not None:
+                holder = f"{node.name}/{attribute}"
+                nodes += [inner.held_by(holder) for inner in _full_report(ran).nodes]
+    return plan.report if len(nodes) == len(plan.report.nodes) else replace(plan.report, nodes=tuple(nodes))
 
 
 def finish_elsewhere(work: Callable[[], None]) -> None:
