@@ -187,3 +187,32 @@ def test_made_up_inputs() -> None:
     assert not probe(NeedsAxis)
     with pytest.raises(ConformanceFailure, match=r"reference\(\) gives float32\[3, 2\], infer\(\) says float32\[2, 3\]"):
         probe(variant(reference=lambda self, X: X.T))
+
+
+class Positive(Twice):
+    """The elements above zero, in order: a shape that only the data tells, as docs/how-to/dynamic_shapes.md has it."""
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X.with_shape((None,))
+
+    def reference(self, X: NDArray[Any]) -> NDArray[Any]:
+        return X[X > 0]
+
+    @classmethod
+    def cases(cls, rng: np.random.Generator) -> Iterator[Case]:
+        x = np.array([[1, -2, 3], [-4, 5, 6]], np.float32)
+        yield Case("float32", cls(), (x,), (np.array([1, 3, 5, 6], np.float32),))
+
+
+class WrongRank(Positive):
+    """Infers a matrix."""
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X.with_shape((None, None))
+
+
+def test_shapes_from_data_are_compared_where_they_are_known(make_core: Any) -> None:
+    found = results(Positive, make_core, "operators", "cases")
+    assert found["positive-float32"].outcome is Outcome.PASSED, found["positive-float32"].detail
+    assert probe(Positive)
+    assert "infer() gives float32[?, ?]" in failure(WrongRank, "wrong_rank-float32")

@@ -327,7 +327,7 @@ def _properties(described: dict[str, Any]) -> list[tuple[str, str]]:
         *((f"output {name}", _output_text(described["output_types"][name], described)) for name in described["outputs"]),
         ("nodes", count(described["nodes"])),
         ("parameters", f"{count(described['parameters'])} ({size(described['parameter_bytes'])})"),
-        ("FLOPs", _when_known(described) if described["flops"] is None else count(described["flops"])),
+        ("FLOPs", _flops_when_known(described) if described["flops"] is None else count(described["flops"])),
         ("activation memory", _activation_text(described)),
     ]
 
@@ -352,6 +352,12 @@ def _output_text(known: dict[str, Any] | None, described: dict[str, Any]) -> str
 
 def _when_known(described: dict[str, Any]) -> str:
     return "known only at run time" if described["devices"] else "not known"
+
+
+def _flops_when_known(described: dict[str, Any]) -> str:
+    """Data decides about the size of values, and about sub-graphs; what a user's kernel costs is never known."""
+    by_data = described["activation_bytes"] is None or described["subgraphs"]
+    return _when_known(described) if by_data else "not known"
 
 
 def _activation_text(described: dict[str, Any]) -> str:
