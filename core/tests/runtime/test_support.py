@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import dovetail
-from dovetail.device import Accepted, Refusal, TypedNode
-from dovetail.errors import UnknownOption, UsageError
+from dovetail.device import Accepted, DeviceInfo, Refusal, TypedNode
+from dovetail.errors import DeviceError, DeviceUnavailable, DovetailError, UnknownOption, UsageError
 from dovetail.graph import GraphBuilder, Model
 from dovetail.op import Operator
 from dovetail_ops_onnx.relu import Relu
@@ -109,7 +110,7 @@ def test_auto_takes_the_best_device_that_has_the_properties(
         assert choosing.compile_model(model(), word, {"FUSION": False}).device == "A.0"
         assert not caplog.records
         assert choosing.compile_model(model(), word, {"FUSION": False, "FILE": "y"}).device == "B.0"
-    assert f"{word.upper()} takes B.0: A has no option 'FILE'" in caplog.text
+    assert f"{word.upper()} takes B.0, not A.0: A has no option 'FILE'" in caplog.text
 
 
 def test_a_value_that_makes_no_sense_is_no_reason_to_look_further(choosing: dovetail.Core) -> None:
@@ -129,3 +130,46 @@ def test_properties_that_no_device_has(choosing: dovetail.Core) -> None:
 def test_a_device_that_was_named_is_not_replaced(choosing: dovetail.Core) -> None:
     with pytest.raises(UnknownOption, match="A has no option 'FILE'"):
         choosing.compile_model(model(), "A", {"FILE": "y"})
+
+
+def _broken(core: dovetail.Core, device: str, error: Exception) -> None:
+    """A device of the highest priority whose open raises."""
+
+    @dovetail.hookimpl
+    def dovetail_device_info(config: Any) -> list[DeviceInfo]:
+        return [DeviceInfo(device, device, "CPU", "broken", 100)]
+
+    @dovetail.hookimpl
+    def dovetail_device_open(info: DeviceInfo, options: Any) -> Any:
+        raise error
+
+    plugin = SimpleNamespace(
+        dovetail_api="1.0", dovetail_device_info=dovetail_device_info, dovetail_device_open=dovetail_device_open
+    )
+    core.plugins.register(plugin, name=f"acme-{device.lower()}", kind="devices", key=device.lower())
+
+
+@pytest.mark.parametrize("error", [RuntimeError("driver says no"), DeviceError("driver says no")], ids=["foreign", "own"])
+def test_auto_goes_on_to_the_next_device_when_one_cannot_be_opened(
+    toy_core: Any, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    core, _ = toy_core(A=lambda node: False)
+    _broken(core, "BROKEN", error)
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Relu(), g.input("x", "float32", [2]))])
+    compiled = core.compile_model(model, "AUTO")
+    assert compiled.device == "A.0"
+    (skipped,) = compiled.report().passed_over.items()
+    assert skipped[0] == "BROKEN" and "driver says no" in skipped[1]
+    assert "AUTO takes A.0, not BROKEN" in caplog.text
+    with pytest.raises(DovetailError, match="driver says no"):
+        core.compile_model(model, "BROKEN")
+
+
+def test_auto_says_so_when_no_device_can_be_opened(toy_core: Any) -> None:
+    core, _ = toy_core()
+    _broken(core, "BROKEN", RuntimeError("no driver"))
+    _broken(core, "WORSE", RuntimeError("no hardware"))
+    g = dovetail.GraphBuilder()
+    with pytest.raises(DeviceUnavailable, match="(?s)no driver.*no hardware"):
+        core.compile_model(g.model([g.node(Relu(), g.input("x", "float32", [2]))]))

@@ -47,6 +47,7 @@ def command(
 
     \b
     JSON: {"model", "device", "deferred", "partitions", "reorders",
+           "passed_over": {device: reason},
            "memory": {device: bytes}, "seconds": {step: seconds},
            "nodes": [{"node", "operator", "device", "kernel", "provider",
              "rule", "origins": [], "post_ops": [],
@@ -101,6 +102,7 @@ def command(
 
 def _plan(report: "PlanReport") -> dict[str, Any]:
     return {
+        "passed_over": dict(report.passed_over),
         "partitions": report.partitions,
         "reorders": report.reorders,
         "memory": dict(report.memory),
@@ -159,6 +161,8 @@ def _print(described: dict[str, Any]) -> None:
     if ruled := [(n["node"], n["kernel"], n["provider"], f"{n['rule']}: {RULES[n['rule']]}") for n in nodes if n["rule"]]:
         print_table("Chosen among several definitions", ("node", "kernel", "from", "by rule"), ruled)
         remark("`dovetail plugins which OP` tells of the others.")
+    if described["passed_over"]:
+        print_table("Devices passed over", ("device", "why"), list(described["passed_over"].items()))
     print_table("In all", ("property", "value"), _totals(described))
 
 

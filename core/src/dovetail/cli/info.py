@@ -118,7 +118,13 @@ def _only_read(core: "Core", model: "Model") -> dict[str, Any]:
             provider = None
         rows.append({"operator": key, "count": number, "analyzed": 0, "flops": None, "provider": provider})
     unknown = dict.fromkeys(("flops", "activation_bytes", "activation_bytes_unshared"))
-    return {"output_types": {name: _declared(model, name) for name in model.outputs}, **unknown, "operators": rows, "subgraphs": subgraphs_of(model.graph), "devices": []}
+    return {
+        "output_types": {name: _declared(model, name) for name in model.outputs},
+        **unknown,
+        "operators": rows,
+        "subgraphs": subgraphs_of(model.graph),
+        "devices": [],
+    }
 
 
 def _declared(model: "Model", name: str) -> dict[str, Any] | None:

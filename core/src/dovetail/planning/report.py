@@ -68,6 +68,7 @@ class PlanReport:
 
     `reorders` is the number of nodes that only change a memory layout. `deferred` is the number of the model's nodes that
     are planned when the data is there that tells their shapes; `CompiledModel.report` adds what was planned last for them.
+    `passed_over` has the devices that AUTO, or a kind, would have taken before the one it took, with the reason.
     """
 
     nodes: tuple[NodePlacement, ...]
@@ -77,6 +78,7 @@ class PlanReport:
     reorders: int = 0
     deferred: int = 0
     passes: tuple[PassReport, ...] = ()
+    passed_over: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """A line for each node."""
@@ -94,4 +96,5 @@ class PlanReport:
             self.reorders + later.reorders,
             later.deferred,
             self.passes,
+            self.passed_over,
         )

@@ -13,7 +13,17 @@ from dovetail._files import check_target, write_file
 from dovetail.config import ConfigSource
 from dovetail.devices.contract import Device, DeviceInfo
 from dovetail.devices.refusals import Refusal
-from dovetail.errors import DeviceError, DeviceNotFound, PluginError, UnknownFormat, UnknownOption, UsageError, did_you_mean
+from dovetail.errors import (
+    DeviceError,
+    DeviceNotFound,
+    DeviceUnavailable,
+    DovetailError,
+    PluginError,
+    UnknownFormat,
+    UnknownOption,
+    UsageError,
+    did_you_mean,
+)
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.model import Model, types_with_inputs
 from dovetail.graph.rewriting import drop_dead_nodes
@@ -211,7 +221,7 @@ class Core:
 
     def prepare(self, model: Model, device: str, given: Properties) -> Preparation:
         """As `compile_model`, as far as opening the device and checking the properties."""
-        names = self._resolve(device, CompileOptions.read(given).device)
+        names, passed_over = self._resolve(device, CompileOptions.read(given).device)
         options = CompileOptions.read({**self._set_for(names[0]), **given})
         targets = self._targets(names, options.device, options.FALLBACK)
         name = targets[0].name if ":" not in device else device
@@ -221,7 +231,7 @@ class Core:
         def plan(shapes: Shapes) -> Plan:
             made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
             _log_fallbacks(model, made, targets[0].name)
-            return made
+            return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
 
         return Preparation(name, plan, options.PLAN_CACHE)
 
@@ -233,7 +243,7 @@ class Core:
     def _asked(self, device: str, properties: Properties | None) -> tuple[list[Target], CompileOptions]:
         """Devices that are only asked, without one to fall back to."""
         given = _mapping(properties)
-        names = self._resolve(device, CompileOptions.read(given).device)
+        names, _ = self._resolve(device, CompileOptions.read(given).device)
         options = CompileOptions.read({**self._set_for(names[0]), **given})
         return self._targets(names, options.device, fallback=False), options
 
@@ -280,7 +290,8 @@ class Core:
         loaded = (r for r in self.plugins.records() if (r.kind, r.key.lower(), r.state) == ("devices", key, "loaded"))
         return next(loaded).provider
 
-    def _resolve(self, device: str, options: Properties) -> list[str]:
+    def _resolve(self, device: str, options: Properties) -> tuple[list[str], Mapping[str, str]]:
+        """The devices meant, and for a kind or AUTO those that were passed over, with the reason."""
         if not isinstance(device, str):
             raise UsageError(f"a device cannot be a {type(device).__name__}", hint="accepted: a name, such as 'AUTO'")
         head, _, tail = device.strip().partition(":")
@@ -289,14 +300,14 @@ class Core:
             names = [self.plugins.device_info(part.strip()).name for part in tail.split(",") if part.strip()]
             if not names:
                 raise UsageError(f"{device!r} lists no devices", hint="write HETERO:A,B")
-            return list(dict.fromkeys(names))
+            return list(dict.fromkeys(names)), {}
         if tail:
             raise UsageError(f"unknown virtual device {head!r}", hint="known: AUTO, HETERO:A,B")
         if word in ("AUTO", "CPU", "GPU", "NPU"):
-            return [self._best(word, options)]
-        return [self.plugins.device_info(device).name]
+            return self._best(word, options)
+        return [self.plugins.device_info(device).name], {}
 
-    def _best(self, word: str, options: Properties) -> str:
+    def _best(self, word: str, options: Properties) -> tuple[list[str], Mapping[str, str]]:
         fitting = [info for info in self.devices if word in ("AUTO", info.kind)]
         if not fitting:
             found = ", ".join(f"{i.name} ({i.kind})" for i in self.devices) or "none"
@@ -304,24 +315,30 @@ class Core:
         for record in self.plugins.records():
             if word == "AUTO" and record.kind == "devices" and record.state in ("failed", "unavailable"):
                 log.warning("AUTO takes %s: %s is %s (%s)", fitting[0].name, record.id, record.state, record.reason)
-        return self._having(word, fitting, options) if options else fitting[0].name
+        name, passed_over = self._first_that_opens(word, fitting, options)
+        for skipped, reason in passed_over.items():
+            log.warning("%s takes %s, not %s: %s", word, name, skipped, reason)
+        return [name], passed_over
 
-    def _having(self, word: str, fitting: Sequence[DeviceInfo], options: Properties) -> str:
-        """The first device that has these properties of devices."""
-        lacking: list[UnknownOption] = []
+    def _first_that_opens(self, word: str, fitting: Sequence[DeviceInfo], options: Properties) -> tuple[str, Mapping[str, str]]:
+        """The first device that can be opened and has these properties of devices, and why not those before it."""
+        errors: dict[str, DovetailError] = {}
         for info in fitting:
             try:
                 self._target(info.name, CompileOptions.read({**self._set_for(info.name), **options}).device)
-            except UnknownOption as error:
-                lacking.append(error)
+            except (DeviceError, PluginError, UnknownOption) as error:
+                if isinstance(error, UnknownOption) and not options:
+                    raise  # of the configuration for this very device
+                errors[info.name] = error
                 continue
-            if lacking:
-                log.warning("%s takes %s: %s", word, info.name, "; ".join(error.message for error in lacking))
-            return info.name
-        if len(lacking) == 1:
-            raise lacking[0]
-        told = "; ".join(f"{error.message} ({error.hint})" for error in lacking)
-        raise UnknownOption(f"no {'' if word == 'AUTO' else word + ' '}device has all of these properties: {told}")
+            return info.name, {name: error.message for name, error in errors.items()}
+        if len(errors) == 1:
+            raise next(iter(errors.values()))
+        told = "; ".join(f"{error.message} ({error.hint})" if error.hint else error.message for error in errors.values())
+        kind = "" if word == "AUTO" else f"{word} "
+        if all(isinstance(error, UnknownOption) for error in errors.values()):
+            raise UnknownOption(f"no {kind}device has all of these properties: {told}")
+        raise DeviceUnavailable(f"no {kind}device can be used: {told}")
 
     def close(self) -> None:
         """Close the compiled models, as `CompiledModel.close` does, then every device that was opened.
