@@ -1,4 +1,8 @@
-"""Every case of every standard operator against its definition: check, infer, reference, views, identities and post-ops."""
+"""Every case of every standard operator against its definition, one test each.
+
+A test checks the inferred types and content, the reference on read-only and on strided inputs, and, for the operators that are
+one, views, identities, in-place results and post-ops.
+"""
 
 import functools
 import math
@@ -20,7 +24,6 @@ _SEED = 20180906
 
 
 _CASES = list(standard_cases(np.random.default_rng(_SEED)))
-_every_case = pytest.mark.parametrize("case", [case for _, case in _CASES], ids=[f"{stem}-{case.name}" for stem, case in _CASES])
 
 
 def _types(case: Case) -> list[TensorType | None]:
@@ -63,51 +66,50 @@ def _strided(array: NDArray[Any] | None) -> NDArray[Any] | None:
     return view
 
 
-@_every_case
-def test_types_are_accepted_and_inferred(case: Case) -> None:
+@pytest.mark.parametrize("case", [case for _, case in _CASES], ids=[f"{stem}-{case.name}" for stem, case in _CASES])
+def test_case(case: Case) -> None:
+    _check_types(case)
+    _check_known_content(case)
+    _check_reference(case)
+    assert passed(case, _computed(case, [_strided(a) for a in case.inputs])) == "", "with strided inputs"
+    if case.op.is_view or case.op.is_identity(_types(case), _inferred(case)):
+        _check_same_bytes(case)
+    if case.op.in_place:
+        assert case.expected[0].dtype in [a.dtype for a in case.inputs if a is not None], "in_place"
+    _check_post_ops(case)
+
+
+def _check_types(case: Case) -> None:
+    """The input types are accepted, and the output types are inferred. A dimension of None is known when the data is."""
     case.op.check(_types(case), len(case.expected))
     for inferred, expected in zip(_inferred(case), case.expected, strict=True):
         dims = (
             expected.shape
             if inferred.shape is None
             else tuple(e if d is None else d for d, e in zip(inferred.shape, expected.shape, strict=True))
-        )  # None: known when the data is
+        )
         assert TensorType(inferred.dtype, dims) == TensorType.of(expected)
 
 
-@_every_case
-def test_the_reference_gives_the_expected_values(case: Case) -> None:
-    before = [_read_only(a) for a in case.inputs]
-    outputs = _computed(case, before)
-    assert passed(case, outputs) == ""
-    assert all(a is None or np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(before, case.inputs, strict=True))
-
-
-@_every_case
-def test_the_reference_takes_arrays_that_are_not_contiguous(case: Case) -> None:
-    assert passed(case, _computed(case, [_strided(a) for a in case.inputs])) == ""
-
-
-@_every_case
-def test_content_that_infer_claims_to_know_is_right(case: Case) -> None:
+def _check_known_content(case: Case) -> None:
+    """What `infer` claims to know of the content is right."""
     for inferred, expected in zip(_inferred(case), case.expected, strict=True):
         if inferred.value is not None:
             np.testing.assert_array_equal(inferred.value, expected)
 
 
-@_every_case
-def test_views_and_identities_keep_the_bytes(case: Case) -> None:
-    types = _types(case)
-    if case.op.is_view or case.op.is_identity(types, _inferred(case)):
-        assert case.inputs[0] is not None
-        assert case.expected[0].dtype == case.inputs[0].dtype
-        assert case.expected[0].tobytes() == case.inputs[0].tobytes()
+def _check_reference(case: Case) -> None:
+    """The reference gives the expected values and leaves its read-only inputs as they are."""
+    before = [_read_only(a) for a in case.inputs]
+    assert passed(case, _computed(case, before)) == ""
+    assert all(a is None or np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(before, case.inputs, strict=True))
 
 
-@_every_case
-def test_in_place_results_have_the_type_of_an_input(case: Case) -> None:
-    if case.op.in_place:
-        assert case.expected[0].dtype in [a.dtype for a in case.inputs if a is not None]
+def _check_same_bytes(case: Case) -> None:
+    """A view or an identity keeps the bytes of its first input."""
+    assert case.inputs[0] is not None
+    assert case.expected[0].dtype == case.inputs[0].dtype
+    assert case.expected[0].tobytes() == case.inputs[0].tobytes()
 
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -165,8 +167,8 @@ def _applied(chain: Sequence[PostOp], s: NDArray[Any], operands: dict[str, NDArr
     return s
 
 
-@_every_case
-def test_post_ops_say_the_same_as_the_reference(case: Case) -> None:
+def _check_post_ops(case: Case) -> None:
+    """The post-ops that the operator gives for an input compute what the case expects."""
     types, names = _types(case), tuple("" if a is None else f"x{i}" for i, a in enumerate(case.inputs))
     operands = {f"x{i}": a.astype(np.float64) for i, a in enumerate(case.inputs) if a is not None and a.dtype.kind in "fV"}
     for chained, given in enumerate(case.inputs):
@@ -203,3 +205,18 @@ def test_cases_stand_in_the_file_of_their_stem_under_names_of_their_own() -> Non
     assert [(stem, case.op.stem) for stem, case in _CASES if stem != case.op.stem] == []
     named = [(stem, case.name) for stem, case in _CASES]
     assert sorted(set(named)) == sorted(named)
+
+
+def test_each_property_has_cases() -> None:
+    """Views, identities, in-place operators, known content and post-ops are among the cases."""
+    cases = [case for _, case in _CASES]
+    named = [tuple("" if a is None else f"x{i}" for i, a in enumerate(case.inputs)) for case in cases]
+    chained = [
+        any(case.op.post_ops(_types(case), names, i) is not None for i, a in enumerate(case.inputs) if a is not None)
+        for case, names in zip(cases, named, strict=True)
+    ]
+    assert sum(case.op.is_view for case in cases) > 40
+    assert sum(case.op.is_identity(_types(case), _inferred(case)) for case in cases) > 30
+    assert sum(bool(case.op.in_place) for case in cases) > 400
+    assert sum(t.value is not None for case in cases for t in _inferred(case)) > 15
+    assert sum(chained) > 200
