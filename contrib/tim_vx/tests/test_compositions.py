@@ -1,8 +1,7 @@
 """What composed operators promise, shown on those of the pack: a native kernel wins over the composition, at any depth."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,24 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 import dovetail
-from dovetail.device import (
-    REFERENCE_KERNEL,
-    Accepted,
-    Device,
-    DeviceInfo,
-    Executable,
-    ExecutableRequest,
-    Graph,
-    MemoryPlan,
-    NodeReport,
-    Reason,
-    Refusal,
-    TypedNode,
-    run_reference,
-)
+from dovetail.device import REFERENCE_KERNEL, Accepted, DeviceInfo, Refusal, TypedNode
 from dovetail.errors import OperatorError
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, OpenCLKernel, Operator
+from dovetail.testing import ReferenceDevice, register_device
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_tim_vx import BidirectionalSequenceRnnExt, RNNCell, UnidirectionalSequenceRnn
 from dovetail_ops_tim_vx.cases._sequences import BACKWARD, FORWARD, WAY, X, extended
@@ -81,62 +67,19 @@ class Looping(Operator):
         return g.node(Looping(), g.node(RNNCell(), x, x, "", "", x))
 
 
-class CellDevice(Device):
-    """Runs references, and has a kernel of its own, `native`, for RNNCell."""
-
-    info = DeviceInfo("CELLS", "CELLS", "CPU", "RNN cells")
+class CellDevice(ReferenceDevice):
+    """Runs references, and names a kernel, `native`, for RNNCell."""
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
-        if node.post_ops:
-            return Refusal(Reason.POST_OP, "has none")
-        return Accepted("native" if isinstance(node.op, RNNCell) else REFERENCE_KERNEL)
-
-    def compile(self, graph: Graph, options: Mapping[str, Any]) -> "CellExecutable":
-        return CellExecutable(graph)
-
-
-class CellExecutable(Executable):
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.memory = MemoryPlan(peak=0)
-        self.reports = tuple(
-            NodeReport(n.name, n.op.key, "native" if isinstance(n.op, RNNCell) else REFERENCE_KERNEL) for n in graph.nodes
-        )
-
-    def create_request(self) -> "CellRequest":
-        return CellRequest(self.graph)
-
-
-class CellRequest(ExecutableRequest):
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-
-    def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
-        values = {**self.graph.constants, **dict(zip(self.graph.inputs, inputs, strict=True))}
-        for node in self.graph.nodes:
-            types = [self.graph.types[name] for name in node.writes]
-            results = run_reference(node, [values[name] if name else None for name in node.inputs], types)
-            values.update(zip(node.writes, results, strict=True))
-        return [values[name] for name in self.graph.outputs]
+        answer = super().supports(node)
+        return Accepted("native") if answer and isinstance(node.op, RNNCell) else answer
 
 
 @pytest.fixture
 def cells() -> dovetail.Core:
     """A session with CELLS beside what is installed."""
-
-    @dovetail.hookimpl
-    def dovetail_device_info(config: Mapping[str, Any]) -> list[DeviceInfo]:
-        return [CellDevice.info]
-
-    @dovetail.hookimpl
-    def dovetail_device_open(info: DeviceInfo, options: Mapping[str, Any]) -> Device:
-        return CellDevice()
-
-    plugin = SimpleNamespace(
-        dovetail_api="1.0", dovetail_device_info=dovetail_device_info, dovetail_device_open=dovetail_device_open
-    )
     core = dovetail.Core()
-    core.plugins.register(plugin, name="cells", kind="devices", key="cells")
+    register_device(core, DeviceInfo("CELLS", "CELLS", "CPU", "RNN cells"), CellDevice)
     return core
 
 

@@ -1,8 +1,8 @@
 """Toy devices that behave, and toy devices that do exactly one thing wrong."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 import dovetail
 from dovetail.device import (
     Accepted,
-    Device,
     DeviceInfo,
     DType,
     Executable,
@@ -27,6 +26,7 @@ from dovetail.device import (
     plan_graph,
 )
 from dovetail.evaluate.reference import run_reference
+from dovetail.testing import ReferenceDevice, register_device
 from dovetail.testing.check import Result
 from dovetail.testing.devices import DeviceChecks
 
@@ -98,19 +98,22 @@ class ToyExecutable(Executable):
         return ToyRequest(self.graph, self.memory, self.faults, self.shared)
 
 
-class ToyDevice(Device):
+class ToyDevice(ReferenceDevice):
+    """Refuses what `claims` leaves out, and does what `faults` names."""
+
     def __init__(self, info: DeviceInfo, claims: Callable[[TypedNode], bool], faults: frozenset[str]) -> None:
-        self.info, self.claims, self.faults = info, claims, faults
+        super().__init__(info, lambda node: not claims(node))
+        self.faults = faults
         self.asked = 0
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         self.asked += 1
-        if node.post_ops and "ignores_post_ops" not in self.faults:
-            return Refusal(Reason.POST_OP, "a toy has none")
         if "changes_its_mind" in self.faults and self.asked % 2 == 0:
             return Refusal(Reason.MEMORY, "just now")
-        if not self.claims(node):
-            return Refusal(Reason.OPERATOR, "" if "silent" in self.faults else node.op.key)
+        bare = dataclasses.replace(node, node=dataclasses.replace(node.node, post_ops=()))
+        answer = super().supports(bare if "ignores_post_ops" in self.faults else node)
+        if isinstance(answer, Refusal):
+            return Refusal(answer.reason, "") if "silent" in self.faults else answer
         return Accepted("toy")
 
     def compile(self, graph: Graph, options: Mapping[str, Any]) -> ToyExecutable:
@@ -124,19 +127,7 @@ def everything(node: TypedNode) -> bool:
 def make_core(claims: Callable[[TypedNode], bool] = everything, faults: Sequence[str] = ()) -> dovetail.Core:
     """A session that has one toy device, TOY, in place of all that is installed."""
     core = dovetail.Core()
-
-    @dovetail.hookimpl
-    def dovetail_device_info(config: Mapping[str, Any]) -> list[DeviceInfo]:
-        return [DeviceInfo("TOY", "TOY", "CPU", "a toy")]
-
-    @dovetail.hookimpl
-    def dovetail_device_open(info: DeviceInfo, options: Mapping[str, Any]) -> ToyDevice:
-        return ToyDevice(info, claims, frozenset(faults))
-
-    plugin = SimpleNamespace(
-        dovetail_api="1.0", dovetail_device_info=dovetail_device_info, dovetail_device_open=dovetail_device_open
-    )
-    core.plugins.register(plugin, name="toy", kind="devices", key="toy")
+    register_device(core, DeviceInfo("TOY", "TOY", "CPU", "a toy"), lambda info: ToyDevice(info, claims, frozenset(faults)))
     return core
 
 

@@ -94,7 +94,7 @@ def test_no_reference_is_refused(bench):
     node = typed(Composed(), TensorType(DType.FLOAT32, (3,)))
     assert bench.device.supports(node) == Refusal(Reason.OPERATOR, "test::Composed")
     g = GraphBuilder()
-    graph = bench.inferred(g.graph([g.node(Composed(), g.input("x", "float32", (3,)), name="odd")]))
+    graph = bench.typed(g.graph([g.node(Composed(), g.input("x", "float32", (3,)), name="odd")]))
     with pytest.raises(CompileError, match=r"NUMPY refuses node 'odd' \(test::Composed\): no kernel"):
         bench.device.compile(graph, {})
 

@@ -101,7 +101,7 @@ def test_random_graphs(bench, seed, fusion):
     rng = np.random.default_rng(seed)
     graph = random_graph(rng)
     feeds = [rng.standard_normal((SIDE, SIDE)).astype(np.float32) for _ in range(2)]
-    typed = bench.inferred(graph)
+    typed = bench.typed(graph)
     executable = bench.device.compile(fuse_post_ops(typed, bench.device.supports).graph if fusion else typed, {})
     for got, want in zip(bench.run_twice(executable, feeds), references(graph, feeds), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * max(1.0, np.abs(want).max()))
@@ -111,7 +111,7 @@ def test_random_graphs_share_memory_and_fuse(bench):
     """The graphs above do exercise what they are for: memory written in place, and chains."""
     shared = chained = 0
     for seed in range(60):
-        typed = bench.inferred(random_graph(np.random.default_rng(seed)))
+        typed = bench.typed(random_graph(np.random.default_rng(seed)))
         executable = bench.device.compile(fuse_post_ops(typed, bench.device.supports).graph, {})
         nodes = {name: p for p in executable.placements for name in p.node.node.writes}
         storage = executable.memory.storage

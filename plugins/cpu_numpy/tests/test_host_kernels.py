@@ -348,7 +348,7 @@ def test_a_layout_that_does_not_fit_is_refused(core: dovetail.Core) -> None:
 
 def test_a_graph_without_the_layout_pass_is_refused(bench: Any) -> None:
     with pytest.raises(CompileError, match="'nhwc_only' takes it in other memory layouts"):
-        bench.executable(bench.single(Picky(), [np.zeros((1, 2, 3, 4), np.float32)]))
+        bench.executable(bench.single(Picky(), [np.zeros((1, 2, 3, 4), np.float32)])[0])
 
 
 class Accumulator(HostKernel):

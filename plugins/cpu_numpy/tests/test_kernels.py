@@ -15,7 +15,7 @@ def accepted(bench, stem, kernel):
     for case in bench.cases(stem):
         fixed = dataclasses.replace(case, constants=tuple(i for i, x in enumerate(case.inputs) if i and x is not None))
         for variant in (case, fixed):
-            graph = bench.inferred(variant.model().graph)
+            graph = bench.typed(variant.model().graph)
             if kernel.supports(TypedNode.of(graph.nodes[0], graph)):
                 found.append((variant, graph))
     return found

@@ -108,5 +108,5 @@ def test_what_is_left_to_the_reference(bench, op, more):
     count = len(type(op).inputs)
     names = ["" if a is None else g.input(f"x{i}", a.dtype.name, a.shape) for i, a in enumerate(arrays[:count])]
     g.node(op, *names, outputs=["y"], name="n")
-    graph = bench.inferred(g.graph(["y"]))
+    graph = bench.typed(g.graph(["y"]))
     assert bench.device.supports(TypedNode.of(graph.nodes[0], graph)).kernel == "ref"

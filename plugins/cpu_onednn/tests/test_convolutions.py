@@ -39,7 +39,7 @@ def some(*shape):
 def test_one_channel_or_element(bench, op, shape, weights):
     """Plain data that are channels-last data too are no reason for oneDNN's reference, nor for its copies of windows."""
     x, w = some(*shape), some(*weights) / 4
-    graph = bench.inferred(bench.single(op, [x, w], constants=[1]))
+    graph = bench.single(op, [x, w], constants=[1])[0]
     node = TypedNode.of(graph.nodes[0], graph)
     chosen = KERNELS[0].recipe(node, True, False)
     for config in KERNELS[0].configurations(node):
@@ -124,7 +124,7 @@ def test_what_is_not_of_whole_channels(shape):
 )
 def test_channels_last(bench, op, others, last):
     """Whatever holds for whole channels is computed with channels last as well, by another implementation than the reference."""
-    graph = bench.inferred(bench.single(op, [some(3, 24, 9, 7), *others], constants=[1]))
+    graph = bench.single(op, [some(3, 24, 9, 7), *others], constants=[1])[0]
     node = TypedNode.of(graph.nodes[0], graph)
     found = [config for config in bench.device.configurations(node) if config.outputs[0] in (BYXF, ANY)]
     assert bool(found) is last

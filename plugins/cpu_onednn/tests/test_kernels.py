@@ -16,7 +16,7 @@ def variants(bench, stem):
     for case in bench.cases(stem):
         fixed = dataclasses.replace(case, constants=tuple(i for i, x in enumerate(case.inputs) if i and x is not None))
         for variant in (case, fixed):
-            graph = bench.inferred(variant.model().graph)
+            graph = bench.typed(variant.model().graph)
             answer = bench.device.supports(TypedNode.of(graph.nodes[0], graph))
             if answer and answer.kernel not in ("ref", "view"):
                 found.append((variant, graph))
@@ -27,7 +27,7 @@ def test_cases(bench, stem):
     cases = variants(bench, stem)
     assert cases or (stem.endswith("_integer") and not library().has_int8), f"no case of {stem} runs by a primitive"
     for case, graph in cases:
-        outputs = bench.run(bench.executable(graph), [case.feeds()[n] for n in graph.inputs])
+        outputs = bench.run_twice(bench.executable(graph), [case.feeds()[n] for n in graph.inputs])
         assert not (wrong := passed(case, outputs)), f"{case.name}: {wrong}"
 
 
@@ -91,7 +91,7 @@ def test_post_ops(bench, operator, name):
         if not bench.device.supports(TypedNode.of(node, graph)):
             continue
         accepted += 1
-        (got,) = bench.run(bench.executable(graph), [case.feeds()[n] for n in graph.inputs])
+        (got,) = bench.run_twice(bench.executable(graph), [case.feeds()[n] for n in graph.inputs])
         np.testing.assert_allclose(
             got, expected(chain, want.astype(np.float64), operands), rtol=2e-4, atol=2e-4, err_msg=case.name
         )

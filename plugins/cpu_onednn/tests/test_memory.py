@@ -121,6 +121,6 @@ class Large(Operator):
 
 
 def test_a_run_names_the_node(bench):
-    executable = bench.executable(bench.single(Large(), [np.ones(3, np.float32)]))
-    with pytest.raises(OutOfMemory, match=r"^ONEDNN, node 'n'.*no memory"):
+    executable = bench.executable(bench.single(Large(), [np.ones(3, np.float32)])[0])
+    with pytest.raises(OutOfMemory, match=r"^ONEDNN, node 'node'.*no memory"):
         executable.create_request().run([np.ones(3, np.float32)])

@@ -131,8 +131,8 @@ def test_primitives(core, bench, name, constant):
     op, shape, parameters = CASES[name]
     arrays = arrays_of(name, shape, parameters)
     fixed = [i for i, a in enumerate(arrays) if i and a is not None and (constant or not isinstance(parameters[i - 1], tuple))]
-    graph = bench.single(op, arrays, constants=fixed)
-    typed = bench.inferred(graph)
+    graph = bench.single(op, arrays, constants=fixed)[0]
+    typed = bench.typed(graph)
     kernel = bench.device.supports(TypedNode.of(typed.nodes[0], typed)).kernel
     assert (kernel == "ref") is (name in REFERENCES or (name == "prelu_one" and not constant)), kernel
     # The scales of resampling are numbers of float32, wherever the data is.

@@ -1,7 +1,7 @@
 """Opened devices, and a bench to build small graphs and run them without the runtime."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.device import DeviceInfo, Graph, Node, PostOp, TensorType, TypedNode, Unavailable
-from dovetail.graph import GraphBuilder
+from dovetail.device import DeviceInfo, Graph, Node, TensorType, TypedNode, Unavailable
 from dovetail.op import Operator
+from dovetail.testing import KernelBench
 from dovetail_gpu_opencl import dovetail_device_info
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel
@@ -22,7 +22,10 @@ _INFOS: Sequence[DeviceInfo] = [] if isinstance(_FOUND, Unavailable) else _FOUND
 
 
 class Bench:
-    """Builds typed graphs and runs them on a device."""
+    """`KernelBench` for tests that run on several devices: the device is an argument of `run`."""
+
+    single = staticmethod(KernelBench.single)
+    typed = staticmethod(KernelBench.typed)
 
     def op(self, name: str, version: int = 24, **attributes: Any) -> Operator:
         """A standard operator."""
@@ -30,55 +33,9 @@ class Bench:
         assert found is not None, name
         return found(**attributes)
 
-    def typed(self, graph: Graph) -> Graph:
-        """The graph with the types that its operators infer."""
-        types = dict(graph.types)
-        for node in graph.nodes:
-            inferred = node.op.infer(*(types[name] if name else None for name in node.inputs))
-            results = inferred if isinstance(inferred, tuple) else (inferred,)
-            types.update({name: t for name, t in zip(node.outputs, results, strict=False) if name})
-        return graph.replace(types=types)
-
-    def single(
-        self,
-        op: Operator,
-        inputs: Sequence[NDArray[Any] | None],
-        constants: Sequence[int] = (),
-        outputs: int = 1,
-        post_ops: Sequence[PostOp] = (),
-        operands: Mapping[str, NDArray[Any]] | None = None,
-    ) -> tuple[Graph, list[NDArray[Any]]]:
-        """A graph of one node, and the arrays for its inputs. Operands of post-ops are graph inputs of their names."""
-        g = GraphBuilder()
-        names, feeds = [], []
-        for index, array in enumerate(inputs):
-            if array is None:
-                names.append("")
-            elif index in constants:
-                names.append(g.constant(array, name=f"x{index}"))
-            else:
-                names.append(g.input(f"x{index}", array.dtype.name, array.shape))
-                feeds.append(array)
-        for name, array in (operands or {}).items():
-            g.input(name, array.dtype.name, array.shape)
-            feeds.append(array)
-        written = [f"y{i}" for i in range(outputs)]
-        g.node(op, *names, outputs=written, name="node")
-        graph = self.typed(g.graph(written))
-        node = dataclasses.replace(graph.nodes[0], post_ops=tuple(post_ops))
-        return graph.replace(nodes=(node,)), feeds
-
     def run(self, device: OpenCLDevice, graph: Graph, feeds: Sequence[NDArray[Any]], **options: Any) -> list[NDArray[Any]]:
-        """Compile, run once, close."""
-        for node in graph.nodes:
-            answer = device.supports(TypedNode.of(node, graph))
-            assert answer, f"{node}: {answer}"
-        executable = device.compile(graph, options)
-        request = executable.create_request()
-        results = [array.copy() for array in request.run([np.ascontiguousarray(array) for array in feeds])]
-        request.close()
-        executable.close()
-        return results
+        """Compile, run twice, close."""
+        return KernelBench(device).run(graph, feeds, **options)
 
     def accepted(self, device: OpenCLDevice, graph: Graph, node: Node) -> list[str]:
         """The names of all kernels that take the node."""

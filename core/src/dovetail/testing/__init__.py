@@ -7,7 +7,8 @@ A package's own tests take it in with one class::
     class TestConformance(DeviceConformance):
         device = "ACME"
 
-`dovetail plugins test NAME` runs the same checks without pytest. What is here is loaded on first use, so that a module of
+`dovetail plugins test NAME` runs the same checks without pytest. Tests of kernels build their graphs on a `KernelBench`, tests of
+what surrounds a device run on a `ReferenceDevice`. What is here is loaded on first use, so that a module of
 operators that imports `Case` pays for no more than that.
 """
 
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING
 from dovetail.testing.case import Case, passed
 
 if TYPE_CHECKING:
+    from dovetail.testing.bench import KernelBench
     from dovetail.testing.check import Check, Outcome, Result
     from dovetail.testing.conformance import DeviceConformance, FrontendConformance, OpPackConformance
+    from dovetail.testing.reference_device import ReferenceDevice, register_device
     from dovetail.testing.report import Report, run_checks
 
 __all__ = [
@@ -26,11 +29,14 @@ __all__ = [
     "Check",
     "DeviceConformance",
     "FrontendConformance",
+    "KernelBench",
     "OpPackConformance",
     "Outcome",
+    "ReferenceDevice",
     "Report",
     "Result",
     "passed",
+    "register_device",
     "run_checks",
 ]
 
@@ -38,10 +44,13 @@ _HOMES = {
     "Check": "check",
     "DeviceConformance": "conformance",
     "FrontendConformance": "conformance",
+    "KernelBench": "bench",
     "OpPackConformance": "conformance",
     "Outcome": "check",
+    "ReferenceDevice": "reference_device",
     "Report": "report",
     "Result": "check",
+    "register_device": "reference_device",
     "run_checks": "report",
 }
 

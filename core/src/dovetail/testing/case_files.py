@@ -1,16 +1,18 @@
 """Cases in files: `<package>/cases/<stem>.py` holds `cases(rng)`, an iterable of `Case`."""
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Iterator
 
 import numpy as np
 
+from dovetail.errors import UsageError
 from dovetail.plugins.discovery import index
 from dovetail.plugins.records import STANDARD_DOMAIN
 from dovetail.testing.case import Case
 
-__all__ = ["cases_in", "standard_cases"]
+__all__ = ["cases_in", "cases_of", "standard_cases"]
 
 
 def cases_in(package: str, rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
@@ -22,8 +24,20 @@ def cases_in(package: str, rng: np.random.Generator) -> Iterator[tuple[str, Case
                 yield module.name, case
 
 
+def cases_of(stem: str, rng: np.random.Generator) -> Iterator[Case]:
+    """The cases of one standard operator. Raises `UsageError` when no installed pack has a file for this stem."""
+    for package in _standard_packs():
+        if importlib.util.find_spec(f"{package}.cases.{stem}"):
+            yield from importlib.import_module(f"{package}.cases.{stem}").cases(rng)
+            return
+    raise UsageError(f"no installed pack of the standard operators has cases for {stem!r}")
+
+
 def standard_cases(rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
     """Every case of the installed packs that define the standard domain, with the stem of its file."""
-    for record in index():
-        if (record.kind, record.key) == ("ops", STANDARD_DOMAIN):
-            yield from cases_in(record.value, rng)
+    for package in _standard_packs():
+        yield from cases_in(package, rng)
+
+
+def _standard_packs() -> list[str]:
+    return [record.value for record in index() if (record.kind, record.key) == ("ops", STANDARD_DOMAIN)]
