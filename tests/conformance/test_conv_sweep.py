@@ -1,6 +1,6 @@
 """Conv on every device over kernel x stride x dilation x pads x groups x size, against a plain float64 implementation.
 
-A seeded sample is the default; `DOVETAIL_ALL_CONVS=1` runs every configuration, `DOVETAIL_SEED` draws another sample.
+A seeded sample is the default; `DOVETAIL_EXHAUSTIVE=1` runs every configuration, `DOVETAIL_SEED` draws another sample.
 """
 
 import itertools
@@ -76,7 +76,7 @@ def _configurations() -> list[Config]:
     for axis, groups in itertools.product(AXES, GROUPS):
         width = (AXES[rng.integers(len(AXES))],) if rng.random() < 0.8 else ()
         found.append(Config(*groups, (axis, *width), bool(rng.integers(2))))
-    if os.environ.get("DOVETAIL_ALL_CONVS"):
+    if os.environ.get("DOVETAIL_EXHAUSTIVE") == "1":
         return found
     return [found[i] for i in rng.choice(len(found), 10 * NODES, replace=False)]
 

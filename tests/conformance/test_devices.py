@@ -1,6 +1,7 @@
 """The conformance kit on the devices that `DOVETAIL_TEST_DEVICES` names, such as a second OpenCL device.
 
-The first device of each type is not among them: the packages' own tests run the kit on it.
+The first device of each type is not among them: the packages' own tests run the kit on it. A sample of the kit runs, all of it
+with `DOVETAIL_EXHAUSTIVE=1`.
 """
 
 import os
@@ -18,7 +19,8 @@ PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 
 for name in filter(None, os.environ.get("DOVETAIL_TEST_DEVICES", "").split(",")):
     title = f"Test{name.replace('.', '_')}"
-    globals()[title] = type(title, (DeviceConformance,), {"device": name, "__module__": __name__})
+    members = {"device": name, "__module__": __name__, "pytestmark": [pytest.mark.exhaustive(0.15)]}
+    globals()[title] = type(title, (DeviceConformance,), members)
 
 
 def test_every_device_is_tested_by_its_package() -> None:

@@ -137,6 +137,7 @@ def _computed(model: bytes, image: Any, output: str | None = None) -> Any:
     return session.run([output or session.get_outputs()[0].name], {session.get_inputs()[0].name: image})[0]
 
 
+@pytest.mark.exhaustive(0.25, device="OPENCL")  # compiles kernels for minutes
 def test_random_weights(core: dovetail.Core, device: str, copy: Copy) -> None:
     with core.compile_model(core.read_model(copy.model, format="onnx"), device, {"FALLBACK": False}) as compiled:
         found = compiled(copy.image)[0]

@@ -7,7 +7,7 @@ import functools
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,9 @@ LEAST_OWN = 1800
 """Node cases that must pass without it."""
 PACK = "dovetail-ops-onnx-reference"
 COMPILED = ("test_squeezenet", "test_shufflenet")
-"""The light models that run on OPENCL unless DOVETAIL_ALL_CASES is set: each of the others compiles kernels for minutes."""
+"""The light models that run on OPENCL unless DOVETAIL_EXHAUSTIVE is set: each of the others compiles kernels for minutes."""
+NODES_COMPILED = 160
+"""The node cases that run on OPENCL unless DOVETAIL_EXHAUSTIVE is set, another sample for each DOVETAIL_SEED."""
 OUTCOMES = {
     "passed": "the outputs are ONNX's",
     "refused": "the device refuses a node with a reason",
@@ -204,12 +206,26 @@ def known(core: dovetail.Core, domain: str, op_type: str, version: int) -> bool:
     return not provider.startswith(PACK)
 
 
+def chosen(kind: str, device: str, sampled: Callable[[Sequence[Any], int], Sequence[Any]]) -> Iterable[BackendCase]:
+    """The cases that run: all, but a sample on OPENCL, which compiles kernels for each of them."""
+    if not device.startswith("OPENCL") or os.environ.get("DOVETAIL_EXHAUSTIVE") == "1" or kind not in ("node", "light"):
+        return cases(kind)
+    if kind == "light":
+        return (case for case in cases(kind) if case.name in COMPILED)
+    return sampled(node_cases(), NODES_COMPILED)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_backend_cases(core: dovetail.Core, device: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_backend_cases(
+    core: dovetail.Core,
+    device: str,
+    kind: str,
+    sampled: Callable[[Sequence[Any], int], Sequence[Any]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     counts: Counter[str] = Counter()
     failures = []
-    chosen = COMPILED if kind == "light" and device.startswith("OPENCL") and not os.environ.get("DOVETAIL_ALL_CASES") else ()
-    for case in (case for case in cases(kind) if not chosen or case.name in chosen):
+    for case in chosen(kind, device, sampled):
         outcome = run(core, device, case)
         reason = excluded().get(case.name)
         if reason is not None and not reason.startswith("chance"):

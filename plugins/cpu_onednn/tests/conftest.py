@@ -14,15 +14,12 @@ from dovetail_cpu_onednn.device import OnednnDevice, infos
 from dovetail_cpu_onednn.executable import OnednnExecutable
 
 
-WITHOUT_CASES = frozenset({"convert", "mat_mul_integer_to_float", "quantized", "reorder"})
-"""Kernels of operators that passes insert, so that no pack has cases: see test_precision.py, test_int8.py, test_layouts.py."""
-
-
 class Bench(KernelBench):
     """Executables of ONEDNN, through the passes that concern a device."""
 
-    modules = {m.name for m in pkgutil.iter_modules(dovetail_cpu_onednn.kernels.__path__) if not m.name.startswith("_")}
-    stems = sorted(modules - WITHOUT_CASES)
+    stems = sorted(m.name for m in pkgutil.iter_modules(dovetail_cpu_onednn.kernels.__path__) if not m.name.startswith("_"))
+    internal = frozenset({"convert", "mat_mul_integer_to_float", "quantized", "reorder"})
+    """Stems of operators that only passes insert: they have no cases; test_int8.py, test_precision.py and test_layouts.py run them."""
 
     def executable(self, graph: Graph, *, fuse: bool = False) -> OnednnExecutable:
         """The graph compiled, with layouts assigned and, if asked for, post-ops fused."""
@@ -44,4 +41,4 @@ def bench() -> Bench:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stem" in metafunc.fixturenames:
-        metafunc.parametrize("stem", Bench.stems)
+        metafunc.parametrize("stem", [stem for stem in Bench.stems if stem not in Bench.internal])

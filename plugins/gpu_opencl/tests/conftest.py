@@ -88,7 +88,12 @@ def infos() -> Sequence[DeviceInfo]:
     return _INFOS
 
 
-@pytest.fixture(scope="session", params=[info.name for info in _INFOS] or ["none"])
+SECOND = pytest.mark.exhaustive(0.1)
+"""Of tests on a second device of this machine a sample runs."""
+_NAMES = [pytest.param(info.name, marks=[SECOND] if at else []) for at, info in enumerate(_INFOS)]
+
+
+@pytest.fixture(scope="session", params=_NAMES or ["none"])
 def info(request: pytest.FixtureRequest, infos: Sequence[DeviceInfo]) -> DeviceInfo:
     return next(i for i in infos if i.name == request.param)
 

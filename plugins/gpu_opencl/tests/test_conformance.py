@@ -1,9 +1,16 @@
 """The conformance kit: what OPENCL accepts is right, and what it refuses has a reason."""
 
-from dovetail.testing import DeviceConformance
+import pytest
+
+from dovetail.testing import Check, DeviceConformance
 
 
 class TestConformance(DeviceConformance):
     """Every case of every standard operator, and what a device owes its callers besides."""
 
     device = "OPENCL"
+
+    @pytest.mark.exhaustive(0.2)  # each case compiles programs
+    def test_operators(self, check: Check) -> None:
+        """A case of a standard operator."""
+        super().test_operators(check)
