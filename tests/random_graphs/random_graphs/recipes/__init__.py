@@ -1,0 +1,5 @@
+"""Recipes by family; importing this registers them."""
+
+from random_graphs.recipes import elementwise, moving, networks, quantized, reducing, sequences, windows
+
+__all__ = ["elementwise", "moving", "networks", "quantized", "reducing", "sequences", "windows"]
