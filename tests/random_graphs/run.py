@@ -10,7 +10,6 @@ import argparse
 import sys
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,11 @@ import onnx
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import dovetail
 from random_graphs.comparison import Difference, compare
 from random_graphs.generator import generate
 from random_graphs.graph import RandomGraph
+
+import dovetail
 
 
 def minimised(core: dovetail.Core, graph: RandomGraph, difference: Difference, device: str) -> RandomGraph:
@@ -43,7 +43,9 @@ def write(graph: RandomGraph, folder: Path, name: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.onnx"
     onnx.save(graph.model(), path)
-    np.savez(path.with_suffix(".npz"), **{k: a.view(np.uint16) if a.dtype.name == "bfloat16" else a for k, a in graph.inputs.items()})
+    np.savez(
+        path.with_suffix(".npz"), **{k: a.view(np.uint16) if a.dtype.name == "bfloat16" else a for k, a in graph.inputs.items()}
+    )
     return path
 
 
@@ -69,7 +71,9 @@ def main() -> int:
             path = write(minimised(core, graph, difference, options.device), options.out, f"{op}_{seed}")
             print(f"seed {seed} opset {graph.opset} {op}: {difference.text}\n  {path}", flush=True)
     seconds = time.perf_counter() - started
-    print(f"{options.graphs} graphs on {options.device} in {seconds:.1f} s: {compared.total()} nodes of {len(compared)} operators")
+    print(
+        f"{options.graphs} graphs on {options.device} in {seconds:.1f} s: {compared.total()} nodes of {len(compared)} operators"
+    )
     print(f"no peer decides: {dict(unchecked.most_common())}")
     print(f"differences: {dict(failures.most_common())}")
     return 1 if failures else 0

@@ -56,7 +56,8 @@ def test_info_lists_sub_graphs_and_says_why_devices_do_not_get_their_holder(invo
         "choose/else_branch": {"Abs": 1},
     }
     (detail,) = {node["detail"] for device in told["devices"] for node in device["refused"]}
-    assert "sub-graphs" in detail and "depend on data" not in detail
+    assert "sub-graphs" in detail
+    assert "depend on data" not in detail
     assert "choose/then_branch" in invoke("info", choosing).stdout
 
 
@@ -78,4 +79,5 @@ def test_explain_runs_a_model_with_sub_graphs(invoke: Invoke, choosing: Path) ->
     nodes = json.loads(invoke("explain", choosing, "-d", "NUMPY", "--json").stdout)["nodes"]
     assert nodes[0]["kernel"] == "control flow"
     assert {node["node"].rpartition("/")[0] for node in nodes[1:]} <= {"choose/then_branch", "choose/else_branch"}
-    assert len(nodes) > 1 and all(node["device"] == "NUMPY" and node["kernel"] for node in nodes)
+    assert len(nodes) > 1
+    assert all(node["device"] == "NUMPY" and node["kernel"] for node in nodes)

@@ -17,6 +17,7 @@ from dovetail_cpu_numpy.kernel import NumpyKernel
 
 Array = np.ndarray[Any, Any]
 
+
 class Bench(KernelBench):
     """Executables of NUMPY whose kernels the test may choose."""
 

@@ -70,7 +70,8 @@ def _typed(node: NodeProto, opset: int, inputs: Arrays, outputs: Sequence[NDArra
         return False
     types = {info.name: info.type.tensor_type.elem_type for info in inferred.graph.value_info}
     return all(
-        types.get(name) in (None, 0, helper.np_dtype_to_tensor_dtype(a.dtype)) for name, a in zip(written(node), outputs, strict=True)
+        types.get(name) in (None, 0, helper.np_dtype_to_tensor_dtype(a.dtype))
+        for name, a in zip(written(node), outputs, strict=True)
     )
 
 

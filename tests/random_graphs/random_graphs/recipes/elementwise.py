@@ -8,10 +8,41 @@ from onnx import helper, numpy_helper
 from random_graphs.builder import Builder, Draft, recipe
 from random_graphs.data import FLOATS, INTS, random_array, random_shape
 
-_UNARY = (
-    "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor HardSwish Identity IsNaN Log Mish Neg Not Reciprocal Relu "
-    "Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh BitwiseNot"
-).split()
+_UNARY = [
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "Ceil",
+    "Cos",
+    "Cosh",
+    "Erf",
+    "Exp",
+    "Floor",
+    "HardSwish",
+    "Identity",
+    "IsNaN",
+    "Log",
+    "Mish",
+    "Neg",
+    "Not",
+    "Reciprocal",
+    "Relu",
+    "Round",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Softplus",
+    "Softsign",
+    "Sqrt",
+    "Tan",
+    "Tanh",
+    "BitwiseNot",
+]
 
 
 @recipe(*_UNARY)
@@ -45,9 +76,6 @@ def binary(b: Builder) -> Draft:
     name = b.value(b.types())
     pair = [name, b.like(name, _partner(b, name))]
     return Draft(pair[:: b.one([1, -1])])
-
-
-
 
 
 def _nonzero(b: Builder, name: str) -> str:

@@ -97,11 +97,16 @@ def split(b: Builder) -> Draft:
 
 @recipe("Pad")
 def pad(b: Builder) -> Draft:
-    name = b.value(b.types(), (1, 2, 3, 4), fits=lambda a: 0 not in a.shape and a.size < 500, shape=lambda rank: (2, 4, 3, 5)[:rank])
+    name = b.value(
+        b.types(), (1, 2, 3, 4), fits=lambda a: 0 not in a.shape and a.size < 500, shape=lambda rank: (2, 4, 3, 5)[:rank]
+    )
     shape = b.array(name).shape
     mode = b.one(["constant", "constant", "reflect", "edge", *(["wrap"] if b.version >= 19 else [])])
     most = [d - 1 if mode == "reflect" else min(d, 3) if mode == "wrap" else 3 for d in shape]
-    pads = [b.integer(-1 if mode == "constant" and d > 2 and b.version > 2 else 0, max(0, m)) for d, m in zip(shape * 2, most * 2)]
+    pads = [
+        b.integer(-1 if mode == "constant" and d > 2 and b.version > 2 else 0, max(0, m))
+        for d, m in zip(shape * 2, most * 2, strict=False)
+    ]
     if b.has("pads"):
         return Draft([name], {"pads": pads, "mode": mode, "value": 1.5 if mode == "constant" else None})
     dtype = b.array(name).dtype
@@ -166,7 +171,12 @@ def scatter_elements(b: Builder) -> Draft:
     if b.array(name).dtype == np.bool_:
         reduction = "none"
     # With "none" the order of repeated indices is open.
-    order = np.apply_along_axis(b.rng.permutation, axis, np.arange(size).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))]) + np.zeros(b.array(name).shape, np.int64))
+    order = np.apply_along_axis(
+        b.rng.permutation,
+        axis,
+        np.arange(size).reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])
+        + np.zeros(b.array(name).shape, np.int64),
+    )
     places = np.take(order, range(shape[axis]), axis)
     indices = b.data(places.astype(b.one([np.int32, np.int64]))) if reduction == "none" else _indices(b, size, shape)
     updates = b.fresh(b.array(name).dtype, shape)
@@ -191,7 +201,9 @@ def tensor_scatter(b: Builder) -> Draft:
     batch, length, width = b.array(name).shape
     count = b.integer(1, length)
     first = b.data(b.rng.integers(0, length - count + 1, batch).astype(np.int64)) if b.chance(0.7) else ""
-    return Draft([name, b.fresh(b.array(name).dtype, (batch, count, width)), first], {"axis": 1, "mode": b.one(["linear", "circular"])})
+    return Draft(
+        [name, b.fresh(b.array(name).dtype, (batch, count, width)), first], {"axis": 1, "mode": b.one(["linear", "circular"])}
+    )
 
 
 @recipe("Shape")

@@ -23,7 +23,11 @@ def gemm(b: Builder) -> Draft:
     turn_a, turn_b, columns = b.integer(0, 1), b.integer(0, 1), b.integer(1, 5)
     rows, inner = b.array(name).shape[:: -1 if turn_a else 1]
     other = b.like(name, (columns, inner) if turn_b else (inner, columns))
-    bias = b.like(name, b.one([(columns,), (rows, columns), (1, columns), (rows, 1), (1,)])) if b.version < 11 or b.chance(0.7) else ""
+    bias = (
+        b.like(name, b.one([(columns,), (rows, columns), (1, columns), (rows, 1), (1,)]))
+        if b.version < 11 or b.chance(0.7)
+        else ""
+    )
     floats = b.array(name).dtype.kind not in "iu"
     numbers = {"alpha": b.one([None, 0.5]), "beta": b.one([None, 0.25, 0.0])} if floats else {}
     return Draft([name, other, bias], {"transA": turn_a, "transB": turn_b, **numbers})
@@ -101,7 +105,9 @@ def _recurrent(b: Builder, gates: int) -> Draft:
     length, n, size, hidden = b.integer(1, 4), b.integer(1, 3), b.integer(1, 4), b.integer(1, 3)
     dtype, direction = b.one(b.types()), b.one(["forward", "reverse", "bidirectional"])
     ways = 2 if direction == "bidirectional" else 1
-    x, w, r = (b.fresh(dtype, s, special=0) for s in ((length, n, size), (ways, gates * hidden, size), (ways, gates * hidden, hidden)))
+    x, w, r = (
+        b.fresh(dtype, s, special=0) for s in ((length, n, size), (ways, gates * hidden, size), (ways, gates * hidden, hidden))
+    )
     bias = b.fresh(dtype, (ways, 2 * gates * hidden), special=0) if b.chance(0.6) else ""
     lengths = b.data(b.rng.integers(1, length + 1, n).astype(np.int32)) if b.chance(0.3) else ""
     start = b.fresh(dtype, (ways, n, hidden), special=0) if b.chance(0.5) else ""

@@ -71,4 +71,6 @@ def conv_integer(b: Builder) -> Draft:
     channels, maps = b.integer(1, 3), b.integer(1, 3)
     x, w = b.fresh(np.dtype(np.uint8), (b.integer(0, 2), channels, 5, 4)), b.fresh(b.one(b.types(1)), (maps, channels, 2, 3))
     zero = b.data(np.array(2, np.uint8)) if b.chance(0.6) else ""
-    return Draft([x, w, zero], {"kernel_shape": [2, 3], "strides": [b.integer(1, 2), 1], "pads": [b.integer(0, 1) for _ in range(4)]})
+    return Draft(
+        [x, w, zero], {"kernel_shape": [2, 3], "strides": [b.integer(1, 2), 1], "pads": [b.integer(0, 1) for _ in range(4)]}
+    )

@@ -4,7 +4,7 @@ import numpy as np
 
 from random_graphs.builder import Builder, Draft, recipe
 
-_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
+_REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]
 
 
 @recipe(*(f"Reduce{name}" for name in _REDUCTIONS))
@@ -69,10 +69,12 @@ def unique(b: Builder) -> Draft:
 @recipe("Einsum")
 def einsum(b: Builder) -> Draft:
     name = b.value(b.types(), (2,))
-    rows, columns = b.array(name).shape
+    _rows, columns = b.array(name).shape
     kind = b.integer(0, 3)
     if kind == 0:
-        return Draft([name, b.like(name, (columns, 3))], {"equation": b.one(["ij,jk->ik", "ij,jk", "ij,jk->ki", "...j,jk->...k"])})
+        return Draft(
+            [name, b.like(name, (columns, 3))], {"equation": b.one(["ij,jk->ik", "ij,jk", "ij,jk->ki", "...j,jk->...k"])}
+        )
     if kind == 1:
         return Draft([name, b.like(name)], {"equation": b.one(["ij,ij->", "ij,ij->i", "ij,ij->ji"])})
     return Draft([name], {"equation": b.one(["ij->ji", "ij->j", "ij->", "ba"])})
@@ -80,9 +82,7 @@ def einsum(b: Builder) -> Draft:
 
 @recipe("Det")
 def det(b: Builder) -> Draft:
-    square = b.value(
-        b.types(), (2, 3), fits=lambda a: a.shape[-1] == a.shape[-2] > 0, shape=lambda rank: (2, 3, 3)[-rank:]
-    )
+    square = b.value(b.types(), (2, 3), fits=lambda a: a.shape[-1] == a.shape[-2] > 0, shape=lambda rank: (2, 3, 3)[-rank:])
     return Draft([square])
 
 

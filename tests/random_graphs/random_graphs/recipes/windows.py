@@ -13,7 +13,11 @@ def _image(b: Builder, dims: int, *, batch0: bool = True) -> str:
         b.types(),
         (dims + 2,),
         fits=lambda a: min(a.shape[2:]) >= 4 and a.size < 600 and a.shape[1] > 0 and (batch0 or a.shape[0] > 0),
-        shape=lambda _: (b.integer(0, 2) if batch0 and b.chance(0.2) else 2, b.integer(1, 4), *(b.integer(4, 8) for _ in range(dims))),
+        shape=lambda _: (
+            b.integer(0, 2) if batch0 and b.chance(0.2) else 2,
+            b.integer(1, 4),
+            *(b.integer(4, 8) for _ in range(dims)),
+        ),
     )
 
 
@@ -74,7 +78,9 @@ def max_pool(b: Builder) -> Draft:
     dims = b.integer(1, 3)
     attributes = _window(b, dims, ceil=True)
     outputs = 2 if b.version >= 8 and b.chance(0.3) and "auto_pad" not in attributes else 1
-    return Draft([_image(b, dims)], {**attributes, "storage_order": b.integer(0, 1) if outputs == 2 and dims == 2 else None}, outputs)
+    return Draft(
+        [_image(b, dims)], {**attributes, "storage_order": b.integer(0, 1) if outputs == 2 and dims == 2 else None}, outputs
+    )
 
 
 @recipe("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
@@ -139,7 +145,12 @@ def roi_align(b: Builder) -> Draft:
     boxes = np.concatenate([start, start + b.rng.uniform(1, 4, (count, 2))], axis=1).astype(dtype)
     batch = b.data(b.rng.integers(0, b.array(name).shape[0], count).astype(np.int64))
     half = b.one([None, "half_pixel", "output_half_pixel"])
-    attributes = {"output_height": b.integer(1, 3), "output_width": 2, "sampling_ratio": 2, "coordinate_transformation_mode": half}
+    attributes = {
+        "output_height": b.integer(1, 3),
+        "output_width": 2,
+        "sampling_ratio": 2,
+        "coordinate_transformation_mode": half,
+    }
     return Draft([name, b.data(boxes), batch], attributes)
 
 
