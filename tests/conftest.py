@@ -1,6 +1,8 @@
 """What tests of installed packages share: distributions built from this repository, and environments to install them into."""
 
+import fcntl
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -52,15 +54,23 @@ def new_environment() -> Callable[[Path], Environment]:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | Path], tuple[Path, Path]]:
-    """`built("core")` -> (wheel, sdist) of a folder of the repository, or of any other. Each is built once.
+    """`built("core")` -> (wheel, sdist) of a folder of the repository, or of any other. Each is built once for all workers.
 
     The wheel is built from the sdist, as `python -m build` does.
     """
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
     @cache
     def build(folder: str | Path) -> tuple[Path, Path]:
-        out = tmp_path_factory.mktemp("dist")
-        run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT / folder)
+        out = shared / "dist" / re.sub(r"\W+", "_", str(ROOT / folder))
+        out.parent.mkdir(exist_ok=True)
+        with out.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not out.exists():
+                part = out.with_suffix(".part")
+                run(sys.executable, "-m", "build", "--no-isolation", "--outdir", part, ROOT / folder)
+                part.rename(out)
         (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
         return wheel, sdist
 
