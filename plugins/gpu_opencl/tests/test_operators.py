@@ -207,7 +207,7 @@ def test_boxes_and_writes_out_of_range(wrong: int, device: OpenCLDevice, bench: 
     """A box of an image that is not there, a box without an end, an update behind the cache."""
     image, box = np.ones((3, 1, 4, 4), np.float32), np.array([[0, 0, 2, 2]], np.float32)
     for boxes, batch in ((box, wrong), (np.full_like(box, np.inf), 0)):
-        with pytest.raises(InferError, match="batch out of range; accepted: 0 to 2"):
+        with pytest.raises(InferError, match="batch is out of range; accepted: 0 to 2"):
             run(bench, device, bench.op("RoiAlign"), image, boxes, np.array([batch]))
     for mode, most in (("linear", 2), ("circular", 4)):
         start = max(wrong, most + 1) if wrong > 0 else wrong

@@ -11,10 +11,10 @@ from dovetail_cpu_onednn.binding import Unimplemented
 from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, Refused
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["RECIPES", "Recipes", "alike", "kept"]
+__all__ = ["RECIPES", "Recipes", "alike", "cached_recipe"]
 
 ROOM = 512
-"""Recipes that are kept. A network of convolutions asks for about a hundred."""
+"""The largest number of cached recipes. A network of convolutions asks for about a hundred."""
 
 
 def alike(node: TypedNode) -> tuple[Hashable, ...]:
@@ -65,7 +65,7 @@ K = TypeVar("K", bound=PrimitiveKernel)
 Find = Callable[[K, TypedNode, bool, bool], Recipe]
 
 
-def kept(find: Find[K]) -> Find[K]:
+def cached_recipe(find: Find[K]) -> Find[K]:
     """Cache the results of a method `recipe` for nodes that are alike. The method must not read the content of constants."""
 
     @wraps(find)

@@ -11,7 +11,7 @@ from dovetail_cpu_onednn.descriptors import BLOCKED, blocked, describe, number_o
 from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, given, is_constant, relaid
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import attach
-from dovetail_cpu_onednn.recipes import kept
+from dovetail_cpu_onednn.recipes import cached_recipe
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.spatial import ConvGeometry
@@ -65,7 +65,7 @@ class ConvKernel(PrimitiveKernel):
         """The padding at the end, oneDNN's padding_r."""
         return padding(g)
 
-    @kept
+    @cached_recipe
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         src, dst = (activation(node, place, free) for place in ("input", "output"))
         found = self._recipe(node, src, dst, free, shared)

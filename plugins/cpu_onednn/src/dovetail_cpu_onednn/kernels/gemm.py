@@ -6,7 +6,7 @@ from dovetail_cpu_onednn.kernel import LOW, PrimitiveKernel, Recipe, Refused, gi
 from dovetail_cpu_onednn.kernels._matmul import Product, product
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended
-from dovetail_cpu_onednn.recipes import kept
+from dovetail_cpu_onednn.recipes import cached_recipe
 from dovetail_ops_onnx.gemm import Gemm
 
 
@@ -16,7 +16,7 @@ class GemmProduct(PrimitiveKernel):
     name = "matmul"
     dtypes = LOW
 
-    @kept
+    @cached_recipe
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         op = node.op
         assert isinstance(op, Gemm)

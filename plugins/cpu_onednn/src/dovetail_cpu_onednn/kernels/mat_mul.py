@@ -4,7 +4,7 @@ from dovetail.device import TypedNode
 from dovetail_cpu_onednn.descriptors import number_of, plain
 from dovetail_cpu_onednn.kernel import LOW, PrimitiveKernel, Recipe, given
 from dovetail_cpu_onednn.kernels._matmul import Product, collapse, product
-from dovetail_cpu_onednn.recipes import kept
+from dovetail_cpu_onednn.recipes import cached_recipe
 
 
 class MatrixProduct(PrimitiveKernel):
@@ -13,7 +13,7 @@ class MatrixProduct(PrimitiveKernel):
     name = "matmul"
     dtypes = LOW
 
-    @kept
+    @cached_recipe
     def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
         types = (given(node, 0), given(node, 1), node.outputs[0])
         shapes = collapse(types[0].dims, types[1].dims)
