@@ -3,7 +3,7 @@
 import functools
 import keyword
 import re
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -34,6 +34,15 @@ def stem_of(op_type: str) -> str:
     """`BatchNormalization` -> `batch_normalization`, `LSTM` -> `lstm`, `IsNaN` -> `is_nan`, `And` -> `and_` (a keyword)."""
     stem = _WORD.sub("_", op_type.replace("NaN", "Nan")).lower()
     return f"{stem}_" if keyword.iskeyword(stem) else stem
+
+
+def some(names: Iterable[str], limit: int = 4) -> str:
+    """The first names, for use in a message: `a, b and 7 more`. Each is `printable`."""
+    known = list(names)
+    # Of one more than the limit the name is as short as the number.
+    shown = known if len(known) <= limit + 1 else known[:limit]
+    more = f" and {len(known) - len(shown)} more" if len(shown) < len(known) else ""
+    return ", ".join(printable(name) for name in shown) + more
 
 
 def printable(text: str | bytes, limit: int = 100) -> str:

@@ -59,7 +59,9 @@ def choose(kernels: Sequence[K], node: TypedNode) -> Choice[K] | Refusal:
             return Choice(kernel, tuple(refusals), answer.kernel)
         refusals.append((kernel.name, answer))
     telling = [refusal for _, refusal in refusals if refusal.reason is not Reason.OPERATOR]
-    return telling[-1] if telling else Refusal(Reason.OPERATOR, node.op.key)
+    if telling:
+        return telling[-1]
+    return refusals[-1][1] if refusals else Refusal(Reason.OPERATOR, node.op.key)
 
 
 class KernelTable(Generic[K]):

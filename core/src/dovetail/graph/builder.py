@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dovetail.errors import GraphError
+from dovetail.errors import GraphError, did_you_mean
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.model import Model
 from dovetail.graph.post_ops import PostOp, PostOps
 from dovetail.graph.types import Dim, TensorType, as_constant
-from dovetail.names import unique_name
+from dovetail.names import printable, some, unique_name
 
 __all__ = ["GraphBuilder"]
 
@@ -75,6 +75,12 @@ class GraphBuilder:
         with a number so many, named by the builder; with names those (`""` leaves an optional output out).
         `post_ops` (a `PostOps`, which is copied) are applied to output 0 before it is stored; their operands are names of values.
         """
+        for value in inputs:
+            if not isinstance(value, str):
+                raise GraphError(
+                    f"node {name or op.stem!r} reads {value!r:.60} ({type(value).__name__})",
+                    hint="inputs are names: those that input, constant and node return, one for each output",
+                )
         unique = self._unique(name or op.stem)
         given = () if isinstance(outputs, int) else tuple(outputs)
         count = outputs if isinstance(outputs, int) else max(1, sum(not port.optional for port in op.outputs))
@@ -91,8 +97,15 @@ class GraphBuilder:
         return Graph(tuple(self._nodes), tuple(self._inputs), tuple(outputs), dict(self._constants), dict(self._types), name)
 
     def model(self, outputs: Sequence[str], name: str = "graph") -> Model:
-        """The graph so far as a model."""
+        """The graph so far as a model. Raises `GraphError` for an output that nothing defines."""
+        for output in outputs:
+            if not isinstance(output, str) or (output not in self._taken and output not in self._types):
+                raise GraphError(f"the output {output!r:.60} is not defined", hint=did_you_mean(str(output), self._taken))
         return Model(self.graph(outputs, name), source=f"<{name}>")
+
+    def __repr__(self) -> str:
+        scope = f" {printable(self._scope)}" if self._scope else ""
+        return f"<GraphBuilder{scope}: {len(self._nodes)} nodes, inputs {some(self._inputs) or 'none'}>"
 
     def _output_names(self, node: str, count: int) -> tuple[str, ...]:
         if count == 1:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from dovetail.errors import OperatorError, UnknownOperator
 from dovetail.graph.post_ops import Eltwise, PostOp
 from dovetail.graph.types import TensorType
-from dovetail.names import printable
+from dovetail.names import printable, some
 
 __all__ = ["AbstractOperator", "Graph", "KernelSource", "Magnitude", "Node", "Port", "RunGraph", "UnboundOperator"]
 
@@ -258,7 +259,7 @@ class UnboundOperator(AbstractOperator):
         return ", ".join(self.raw)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Node:
     """One application of an operator. Values are named by strings; `""` is an optional input or output left out.
 
@@ -291,8 +292,12 @@ class Node:
     def __str__(self) -> str:
         return f"'{printable(self.name)}' ({printable(self.op.key)})"
 
+    def __repr__(self) -> str:
+        chain = "".join(f" + {getattr(p, 'algorithm', p.kind)}" for p in self.post_ops)
+        return f"<Node {self}{chain}: {some(self.inputs)} -> {some(self.outputs)}>"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """Nodes with the values between them.
 
@@ -306,6 +311,18 @@ class Graph:
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     types: Mapping[str, TensorType] = field(default_factory=dict)
     name: str = "graph"
+
+    def __repr__(self) -> str:
+        return f"<Graph {printable(self.name)}: {self.summary}>"
+
+    @property
+    def summary(self) -> str:
+        """`3 nodes (2 Conv, Relu), x: float32[N, 3] -> y`: the most frequent operators, and the first inputs and outputs."""
+        counts = Counter(node.op.key for node in self.nodes)
+        operators = some(key if number == 1 else f"{number} {key}" for key, number in counts.most_common())
+        inputs = some(f"{name}: {self.types[name]}" if name in self.types else name for name in self.inputs)
+        nodes = f"{len(self.nodes)} nodes ({operators})" if self.nodes else "no nodes"
+        return f"{nodes}, {inputs or 'no inputs'} -> {some(self.outputs) or 'no outputs'}"
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # without the cached maps

@@ -12,11 +12,12 @@ from dovetail.errors import UsageError, did_you_mean
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.post_ops import PostOp, PostOps
 from dovetail.graph.types import Dim, TensorType, as_constant
+from dovetail.names import printable
 
 __all__ = ["Model", "types_with_inputs"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """What a frontend returns: a graph whose operators are named but not yet looked up, and where it came from.
 
@@ -38,6 +39,9 @@ class Model:
     def outputs(self) -> tuple[str, ...]:
         """Output names, in order."""
         return self.graph.outputs
+
+    def __repr__(self) -> str:
+        return f"<Model {printable(self.source)}: {self.graph.summary}>"
 
     def reshape(self, shapes: Mapping[str, Sequence[Dim]]) -> "Model":
         """A copy whose inputs have other shapes: input name -> dimensions (a number, a symbol, or None).

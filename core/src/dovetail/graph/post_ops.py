@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
 from dovetail.errors import UsageError, did_you_mean
+from dovetail.names import printable
 
 __all__ = [
     "BINARY_ALGORITHMS",
@@ -162,6 +163,9 @@ class PostOps:
         self._chain.append(post_op)
         return self
 
+    def __repr__(self) -> str:
+        return f"<PostOps: {' + '.join(map(_shown, self._chain)) or 'none'}>"
+
     def __len__(self) -> int:
         return len(self._chain)
 
@@ -176,6 +180,11 @@ class PostOps:
         """The parameters of post-op `index` by name. Raises `IndexError` past the end."""
         post_op = self._chain[index]
         return {name: getattr(post_op, name) for name in post_op.__slots__}
+
+
+def _shown(post_op: PostOp) -> str:
+    name = getattr(post_op, "algorithm", post_op.kind)
+    return str(name) if isinstance(post_op, Eltwise) else f"{name}({printable(post_op.operand)})"
 
 
 def _known(algorithm: str, table: dict[str, str], kind: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from dovetail._files import check_target, write_file
 from dovetail.config import ConfigSource
@@ -359,6 +359,17 @@ class Core:
                 device.close()
 
         finish_elsewhere(free)
+
+    def __repr__(self) -> str:
+        with self._lock:
+            opened = ", ".join(info.name for info, _ in self._opened.values())
+        return f"<Core: {len(self.plugins.records())} plugins, devices opened: {opened or 'none'}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Core does not pickle: it holds opened devices. Make one in each process, or pickle the CompiledModel, which the "
+            "other process compiles for its own devices"
+        )
 
     def __enter__(self) -> "Core":
         return self

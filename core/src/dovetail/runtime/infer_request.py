@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dovetail.errors import InferError, UsageError, did_you_mean
 from dovetail.graph.model import Model
+from dovetail.names import printable
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan
 from dovetail.runtime.inputs import InputReader
@@ -51,6 +52,9 @@ class Results(Mapping[Any, NDArray[Any]]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._names)
 
     def __repr__(self) -> str:
         return f"Results({', '.join(f'{n}: {_kind(a)}' for n, a in zip(self._names, self._arrays, strict=True))})"
@@ -113,6 +117,10 @@ class InferRequest:
         self._results: Results | None = None
         self._closed = False
         self._home = os.getpid()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "running" if self.is_running else "idle"
+        return f"<InferRequest of {printable(self._compiled.model.source)}, {state}>"
 
     def infer(self, inputs: Any = None, *, share_outputs: bool = False) -> Results:
         """Run and wait. Returns the outputs, by name and by position.

@@ -119,6 +119,9 @@ class AsyncInferQueue:
             self._idle.add(index)
             self._lock.notify_all()
 
+    def __repr__(self) -> str:
+        return f"<AsyncInferQueue of {len(self)} requests, {len(self) - len(self._idle)} in use>"
+
     def __len__(self) -> int:
         return len(self._requests)
 

@@ -1,0 +1,77 @@
+"""What objects look like in a notebook: a line, whatever their size and their names."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.errors import GraphError
+from dovetail.op import GraphBuilder
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.split import Split
+
+HOSTILE = "\x1b[31m" + "x" * 5000
+
+
+def builder(nodes: int, name: str = "x") -> tuple[GraphBuilder, str]:
+    g = GraphBuilder()
+    x = g.input(name, "float32", ["N", 3])
+    for index in range(nodes):
+        x = g.node(Add(), x, x) if index else g.node(Relu(), x)
+    return g, x
+
+
+def test_a_large_model_is_a_line_with_its_operators() -> None:
+    g, y = builder(500)
+    model = g.model([y])
+    assert repr(model) == "<Model <graph>: 500 nodes (499 Add, Relu), x: float32[N, 3] -> add_498:0>"
+    assert repr(model.graph) == "<Graph graph: 500 nodes (499 Add, Relu), x: float32[N, 3] -> add_498:0>"
+    assert repr(model.graph.nodes[1]) == "<Node 'add' (Add): relu:0, relu:0 -> add:0>"
+    assert repr(g) == "<GraphBuilder: 500 nodes, inputs x>"
+    chain = dovetail.PostOps().append_sum("before").append_eltwise("relu")
+    assert repr(chain) == "<PostOps: sum(before) + relu>"
+    assert repr(model.with_post_ops("relu", dovetail.PostOps().append_eltwise("tanh")).graph.nodes[0]) == (
+        "<Node 'relu' (Relu) + tanh: x -> relu:0>"
+    )
+
+
+def test_hostile_names_are_escaped_and_cut() -> None:
+    g, y = builder(2, HOSTILE)
+    model = g.model([y], HOSTILE)
+    for shown in map(repr, (model, model.graph, model.graph.nodes[0], g)):
+        assert len(shown) < 700 and "\x1b" not in shown and "\\x1b[31m" in shown
+
+
+def test_sessions_requests_and_results(toy_core: Any) -> None:
+    core, _ = toy_core(A=lambda node: False)
+    assert repr(core) == "<Core: 1 plugins, devices opened: none>"
+    g, y = builder(1)
+    compiled = core.compile_model(g.model([y]), "A")
+    request = compiled.create_infer_request()
+    assert repr(request) == "<InferRequest of <graph>, idle>"
+    found = request.infer(np.zeros((1, 3), np.float32))
+    assert found._ipython_key_completions_() == ["relu:0"]
+    request.close()
+    assert repr(request) == "<InferRequest of <graph>, closed>"
+    assert repr(core) == "<Core: 1 plugins, devices opened: A.0>"
+    assert repr(dovetail.AsyncInferQueue(compiled, 3)) == "<AsyncInferQueue of 3 requests, 0 in use>"
+
+
+def test_a_core_says_that_it_does_not_pickle(toy_core: Any) -> None:
+    core, _ = toy_core()
+    with pytest.raises(TypeError, match="a Core does not pickle.*CompiledModel"):
+        pickle.dumps(core)
+
+
+def test_names_that_nothing_defines_are_refused_when_the_graph_is_built() -> None:
+    g, y = builder(1)
+    with pytest.raises(GraphError, match="(?s)the output 'relu:1' is not defined.*Did you mean 'relu:0'"):
+        g.model(["relu:1"])
+    with pytest.raises(GraphError, match="reads 1.5 \\(float\\)"):
+        g.node(Add(), y, 1.5)  # type: ignore[arg-type]
+    parts = g.node(Split(num_outputs=2), y, outputs=2)
+    with pytest.raises(GraphError, match="reads \\('split:0', 'split:1'\\) \\(tuple\\)"):
+        g.node(Relu(), parts)
