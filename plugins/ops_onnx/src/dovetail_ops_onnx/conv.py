@@ -4,15 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.op import FLOATS, Operator, OperatorError, ShapeError, TensorType
+from dovetail.op import FLOATS, ShapeError, TensorType
+from dovetail_ops_onnx._convolution import Convolution
 from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._numerics import rounded
 from dovetail_ops_onnx._types import Array, Types
-from dovetail_ops_onnx._windows import spatial_dims, windows
+from dovetail_ops_onnx._windows import windows
 from dovetail_ops_onnx.spatial import ConvGeometry, conv_geometry
 
 
-class Conv(Operator):
+class Conv(Convolution):
     """Y [N, M, O1, ...] = X [N, C, D1, ...] convolved with W [M, C / group, K1, ...], plus B [M]."""
 
     inputs = ("X: T", "W: T", "B?: T")
@@ -20,27 +21,11 @@ class Conv(Operator):
     propagates_nan = True
     magnitude = "sum_of_products"
     types = {"T": FLOATS}
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] | None = None
-    group: int = 1
-    kernel_shape: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.group < 1:
-            raise OperatorError(f"attribute 'group' is {self.group}; accepted: 1 or more")
 
     def geometry(self, X: TensorType, W: TensorType) -> ConvGeometry:
         """Pads, strides, dilations and output dimensions for these types. Raises `ShapeError` for types that do not fit."""
-        dims = spatial_dims(X)
-        if W.rank != X.rank:
-            raise ShapeError(f"the weights W are {W} for X {X}; accepted: weights of the same rank")
-        if self.kernel_shape is not None and self.kernel_shape != W.dims[2:]:
-            raise OperatorError(f"attribute 'kernel_shape' is {self.kernel_shape}, but the weights W are {W}")
-        return conv_geometry(
-            dims, W.dims[2:], strides=self.strides, dilations=self.dilations, pads=self.pads, auto_pad=self.auto_pad
-        )
+        dims, kernel = self.window(X, W)
+        return conv_geometry(dims, kernel, strides=self.strides, dilations=self.dilations, pads=self.pads, auto_pad=self.auto_pad)
 
     def infer(self, X: TensorType, W: TensorType, B: TensorType | None = None) -> TensorType:
         geometry = self.geometry(X, W)

@@ -2,33 +2,20 @@
 
 from collections.abc import Sequence
 
-from dovetail.op import DType, Operator, TensorType
+from dovetail.op import DType, TensorType
 from dovetail_ops_onnx._elementwise import scalar
+from dovetail_ops_onnx._integer_convolution import IntegerConvolution
 from dovetail_ops_onnx._quantize import EIGHT_BITS, check_channels, per_channel, shifted, wrapped
 from dovetail_ops_onnx._types import Array, Types
-from dovetail_ops_onnx.conv import Conv
 
 
-class ConvInteger(Operator):
+class ConvInteger(IntegerConvolution):
     """y = (x - x_zero_point) convolved with (w - w_zero_point), in int32. Padding is x_zero_point."""
 
     since = 10
     inputs = ("x: T1", "w: T2", "x_zero_point?: T1", "w_zero_point?: T2")
     outputs = ("y: int32",)
     types = {"T1": EIGHT_BITS, "T2": EIGHT_BITS}
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] | None = None
-    group: int = 1
-    kernel_shape: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        self.conv()
-
-    def conv(self) -> Conv:
-        """The convolution over real numbers with these attributes."""
-        return Conv(**{name: getattr(self, name) for name in Conv.attributes})
 
     def infer(
         self, x: TensorType, w: TensorType, x_zero_point: TensorType | None = None, w_zero_point: TensorType | None = None

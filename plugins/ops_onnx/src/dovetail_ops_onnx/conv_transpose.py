@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.op import FLOATS, Operator, OperatorError, ShapeError, TensorType
+from dovetail.op import FLOATS, ShapeError, TensorType
+from dovetail_ops_onnx._convolution import Convolution
 from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._numerics import rounded
 from dovetail_ops_onnx._types import Array, Types
-from dovetail_ops_onnx._windows import spatial_dims
 from dovetail_ops_onnx.spatial import ConvGeometry, conv_transpose_geometry
 
 
-class ConvTranspose(Operator):
+class ConvTranspose(Convolution):
     """Y [N, M, O1, ...]: each element of X [N, C, D1, ...] adds its multiple of W [C, M / group, K1, ...] to Y, plus B [M]."""
 
     inputs = ("X: T", "W: T", "B?: T")
@@ -20,29 +20,15 @@ class ConvTranspose(Operator):
     propagates_nan = True
     magnitude = "sum_of_products"
     types = {"T": FLOATS}
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] | None = None
-    group: int = 1
-    kernel_shape: tuple[int, ...] | None = None
     output_padding: tuple[int, ...] | None = None
     output_shape: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.group < 1:
-            raise OperatorError(f"attribute 'group' is {self.group}; accepted: 1 or more")
 
     def geometry(self, X: TensorType, W: TensorType) -> ConvGeometry:
         """Pads, strides, dilations and output dimensions for these types. Raises `ShapeError` for types that do not fit."""
-        dims = spatial_dims(X)
-        if W.rank != X.rank:
-            raise ShapeError(f"the weights W are {W} for X {X}; accepted: weights of the same rank")
-        if self.kernel_shape is not None and self.kernel_shape != W.dims[2:]:
-            raise OperatorError(f"attribute 'kernel_shape' is {self.kernel_shape}, but the weights W are {W}")
+        dims, kernel = self.window(X, W)
         return conv_transpose_geometry(
             dims,
-            W.dims[2:],
+            kernel,
             strides=self.strides,
             dilations=self.dilations,
             pads=self.pads,

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.op import DType, Operator, ShapeError, TensorType
+from dovetail.op import DType, ShapeError, TensorType
 from dovetail_ops_onnx._elementwise import scalar
+from dovetail_ops_onnx._integer_convolution import IntegerConvolution
 from dovetail_ops_onnx._quantize import EIGHT_BITS, check_channels, per_channel, requantized, shifted
 from dovetail_ops_onnx._types import Array, Types
-from dovetail_ops_onnx.conv import Conv
 
 
-class QLinearConv(Operator):
+class QLinearConv(IntegerConvolution):
     """y = saturate(round(sum * x_scale * w_scale / y_scale) + y_zero_point), halves to even.
 
     sum is the convolution of (x - x_zero_point) with (w - w_zero_point) plus B [M], exact, in units of x_scale * w_scale.
@@ -32,19 +32,6 @@ class QLinearConv(Operator):
     )
     outputs = ("y: T3",)
     types = {"T1": EIGHT_BITS, "T2": EIGHT_BITS, "T3": EIGHT_BITS, "T4": frozenset({DType.INT32})}
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] | None = None
-    group: int = 1
-    kernel_shape: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        self.conv()
-
-    def conv(self) -> Conv:
-        """The convolution over real numbers with these attributes."""
-        return Conv(**{name: getattr(self, name) for name in Conv.attributes})
 
     def infer(
         self,
