@@ -11,6 +11,7 @@ from dovetail.devices.kernels import REFERENCE_KERNEL, Choice, Kernel, KernelTab
 from dovetail.devices.memory import MemoryPlan, plan_graph, plan_memory, plan_regions, share_storage
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
+from dovetail.devices.work_budget import WorkBudget, check_work, current_budget
 from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.reference import node_reference, run_reference
@@ -77,7 +78,10 @@ __all__ = [
     "TensorType",
     "TypedNode",
     "Unavailable",
+    "WorkBudget",
+    "check_work",
     "choose",
+    "current_budget",
     "node_context",
     "node_reference",
     "padded",

@@ -23,7 +23,9 @@ __all__ = [
     "PluginFailed",
     "PluginIncompatible",
     "PluginNotFound",
+    "RunCancelled",
     "ShapeError",
+    "TimeLimitExceeded",
     "UnknownFormat",
     "UnknownOperator",
     "UnknownOption",
@@ -143,6 +145,18 @@ class OutOfMemory(InferError):
     """An allocation was refused by the host or device, or would exceed the budget."""
 
     code = "DT402"
+
+
+class TimeLimitExceeded(InferError):
+    """A run, or the planning for a set of input shapes, took longer than the property TIME_LIMIT allows."""
+
+    code = "DT403"
+
+
+class RunCancelled(InferError):
+    """A run that was withdrawn or ended by `InferRequest.cancel`."""
+
+    code = "DT404"
 
 
 class DeviceError(DovetailError):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.errors import InferError, InputError, OperatorError, UsageError
+from dovetail.errors import InferError, InputError, OperatorError, RunCancelled, UsageError
 from dovetail.graph import Model
 from dovetail.op import FLOATS, Operator
 from dovetail_ops_onnx.relu import Relu
@@ -168,7 +168,7 @@ def test_a_run_that_has_not_begun_can_be_cancelled(slow: dovetail.CompiledModel)
     assert request.cancel()
     with pytest.raises(InferError, match=r"the run was cancelled before it began"):
         request.wait()
-    assert [type(error) for error in ended] == [InferError]
+    assert [type(error) for error in ended] == [RunCancelled]
     release.set()
     request.start_async({"x": x(3, 4)}, "second")
     request.wait()

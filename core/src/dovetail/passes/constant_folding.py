@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.devices.work_budget import check_work
 from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import check_limit, infer_node, padded_inputs
@@ -95,6 +96,7 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
     waiting = deque(graph.nodes)
     while waiting:
         node = waiting.popleft()
+        check_work(node)
         branch = chosen_branch(node, constants)
         if branch is not None:
             body = inlined(node, branch, {*types, *late, *graph.producers, *(n.name for n in graph.nodes)})

@@ -15,7 +15,7 @@ REFERENCE_DEVICE = ESSENTIAL[1].upper()
 """It runs every operator by its reference, so it takes what another device refuses."""
 
 
-_KINDS = {"FUSION": bool, "FALLBACK": bool, "PLAN_CACHE": int, "MEMORY_LIMIT": int, "PASSES": str}
+_KINDS = {"FUSION": bool, "FALLBACK": bool, "PLAN_CACHE": int, "MEMORY_LIMIT": int, "TIME_LIMIT": float, "PASSES": str}
 
 
 def meant_for_core(options: Mapping[str, Any]) -> str | None:
@@ -36,7 +36,8 @@ class CompileOptions:
 
     `FUSION`: merge elementwise nodes into the node before them. `FALLBACK`: run on the reference device what the chosen one
     refuses; off, a refusal is an error. `PLAN_CACHE`: how many input shapes keep their plan. `MEMORY_LIMIT`: bytes that one
-    value, and all values of a request together, may have at most, by default the machine's memory. `PASSES`: graph passes to
+    value, and all values of a request together, may have at most, by default the machine's memory. `TIME_LIMIT`: seconds that a
+    run, or the planning for a set of input shapes, may take, by default without limit. `PASSES`: graph passes to
     leave out, `-fuse_attention,-fold_pad`, by default those of the environment variable `DOVETAIL_PASSES`. `device` holds the
     other properties.
     """
@@ -45,6 +46,7 @@ class CompileOptions:
     FALLBACK: bool = True
     PLAN_CACHE: int = 16
     MEMORY_LIMIT: int = field(default_factory=_physical_memory)
+    TIME_LIMIT: float | None = None
     PASSES: str = field(default_factory=lambda: os.environ.get("DOVETAIL_PASSES", ""))
     device: Mapping[str, Any] = field(default_factory=dict)
 
@@ -58,10 +60,14 @@ class CompileOptions:
         return CompileOptions(**own, device={k: v for k, v in given.items() if k not in own})
 
 
-_ACCEPTED = {bool: "True or False", int: "a positive integer", str: "a string"}
+_ACCEPTED = {bool: "True or False", int: "a positive integer", float: "a positive number of seconds", str: "a string"}
 
 
 def _checked(name: str, value: Any, kind: type[Any]) -> Any:
-    if not isinstance(value, kind) or (kind is int and (isinstance(value, bool) or value < 1)):
+    if kind is float:
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    else:
+        fits = isinstance(value, kind) and not (kind is int and (isinstance(value, bool) or value < 1))
+    if not fits:
         raise UsageError(f"property {name} is {value!r}; accepted: {_ACCEPTED[kind]}")
     return value

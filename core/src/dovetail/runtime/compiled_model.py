@@ -32,11 +32,13 @@ _worker = threading.local()
 
 @dataclass(frozen=True)
 class Preparation:
-    """A model with the device chosen: the name of that, what makes plans for it, and how many of them are kept."""
+    """A model with the device chosen: the name of that, what makes plans for it, how many of them are kept, and the seconds
+    that a run may take."""
 
     device: str
     make_plan: Callable[[Shapes], Plan]
     plan_cache: int
+    time_limit: float | None = None
 
 
 class CompiledModel:
@@ -76,6 +78,11 @@ class CompiledModel:
                 prepare, *arguments = self._specification
                 self._preparation = prepare(*arguments)
             return self._preparation
+
+    @property
+    def time_limit(self) -> float | None:
+        """The seconds that a run may take; None when there is no limit."""
+        return (self._preparation or self._prepared()).time_limit
 
     @property
     def _plans(self) -> PlanCache[Shapes, Plan]:

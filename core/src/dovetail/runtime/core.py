@@ -13,6 +13,7 @@ from dovetail._files import check_target, write_file
 from dovetail.config import ConfigSource
 from dovetail.devices.contract import Device, DeviceInfo
 from dovetail.devices.refusals import Refusal
+from dovetail.devices.work_budget import limited
 from dovetail.errors import (
     DeviceError,
     DeviceNotFound,
@@ -227,13 +228,15 @@ class Core:
         name = targets[0].name if ":" not in device else device
         planner = self._planner(targets, options)
         graph = Prepared(planner, model.graph)
+        limit = options.TIME_LIMIT
 
         def plan(shapes: Shapes) -> Plan:
-            made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
+            with limited(limit):
+                made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
             _log_fallbacks(model, made, targets[0].name)
             return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
 
-        return Preparation(name, plan, options.PLAN_CACHE)
+        return Preparation(name, plan, options.PLAN_CACHE, limit)
 
     def prescribed_by(self, device: str, domain: str, op_type: str, properties: Properties | None = None) -> str:
         """The (first) device, when under these properties it has a kernel of the user's for operators of this name; else `""`."""

@@ -9,7 +9,8 @@ from typing import Any, NoReturn, Protocol, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.errors import InferError, UsageError, did_you_mean
+from dovetail.devices.work_budget import WorkBudget
+from dovetail.errors import RunCancelled, UsageError, did_you_mean
 from dovetail.graph.model import Model
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
@@ -81,6 +82,10 @@ class CompiledPlans(Protocol):
     def plan_of_run(self, shapes: tuple[tuple[int, ...] | None, ...]) -> Plan:
         """As `plan`, for a run that began before `close`."""
 
+    @property
+    def time_limit(self) -> float | None:
+        """The seconds that a run may take; None when there is no limit."""
+
     def check_open(self) -> None:
         """Raise `UsageError` after `close`."""
 
@@ -115,6 +120,7 @@ class InferRequest:
         self._userdata: Any = None
         self._calling = 0
         self._results: Results | None = None
+        self._budget: WorkBudget | None = None
         self._closed = False
         self._home = os.getpid()
 
@@ -134,7 +140,9 @@ class InferRequest:
         # `with`, because an interrupt between acquire() and try would keep the lock for ever.
         with self._busy:
             self._require_idle()
-            return self._run(self._compiled.reader.read(inputs), share_outputs)
+            arrays = self._compiled.reader.read(inputs)
+            self._budget = WorkBudget(self._compiled.time_limit)
+            return self._run(arrays, share_outputs)
 
     def start_async(self, inputs: Any = None, userdata: Any = None) -> None:
         """Start a run in the background and return. Inputs are checked, and copied, before this returns.
@@ -150,6 +158,7 @@ class InferRequest:
                 self._require_idle()
                 arrays = [owned(a) for a in self._compiled.reader.read(inputs)]
                 self._userdata = userdata
+                self._budget = WorkBudget(self._compiled.time_limit)
                 self._background = run
                 run.future = self._compiled.submit(lambda: self._run_async(arrays, run))
         except BaseException:
@@ -162,11 +171,20 @@ class InferRequest:
         return self._busy.locked() or (self._background is not None and self._background.running)
 
     def cancel(self) -> bool:
-        """Withdraw the run started last, if no worker has begun it: True, and `wait` raises `InferError`.
+        """End the run in progress, from any thread: True if there was one, and it raises `RunCancelled`.
 
-        A run that has begun goes on to its end. Cancelling a task that awaits the request does the same.
+        A run that no worker has begun is withdrawn. One that has begun ends before its next node, iteration of a loop or part
+        on another device; one that was in its last node ends with results. Cancelling a task that awaits the request does the
+        same. Raises `UsageError` before the first run.
         """
-        return self._future_for("cancel()").cancel()
+        if self._budget is None:
+            raise UsageError("cancel() before any run")
+        background = self._background
+        if background is not None and background.future is not None and background.future.cancel():
+            return True
+        if running := self.is_running:
+            self._budget.cancel()
+        return running
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the run started last, at most `timeout` seconds; True when it has ended. Raises the run's error, if any."""
@@ -187,7 +205,11 @@ class InferRequest:
         future = self._future_for("await")
         import asyncio  # here, because programs that never await need not load it, nor ssl and sockets with it
 
-        return asyncio.wrap_future(future).__await__()
+        try:
+            return (yield from asyncio.wrap_future(future).__await__())
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
 
     def set_callback(self, callback: Callable[[Any], None] | None) -> None:
         """Call `callback(userdata)` on a worker thread after each asynchronous run that succeeds, before `wait` returns."""
@@ -248,11 +270,13 @@ class InferRequest:
         raise UsageError(_RUNNING, hint=_RUNNING_HINT)
 
     def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
+        assert self._budget is not None
         shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
-        if shapes != self._shapes or self._bound is None:
-            self._rebind(shapes)
-        assert self._bound is not None
-        outputs = self._bound.run(arrays)
+        with self._budget:
+            if shapes != self._shapes or self._bound is None:
+                self._rebind(shapes)
+            assert self._bound is not None
+            outputs = self._bound.run(arrays)
         self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
         return self._results
 
@@ -279,5 +303,5 @@ class InferRequest:
         return results
 
 
-def _cancelled(compiled: CompiledPlans) -> InferError:
-    return InferError(f"{compiled.model.source}: the run was cancelled before it began", hint="call start_async() again")
+def _cancelled(compiled: CompiledPlans) -> RunCancelled:
+    return RunCancelled(f"{compiled.model.source}: the run was cancelled before it began", hint="call start_async() again")

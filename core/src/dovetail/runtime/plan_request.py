@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from dovetail.devices.contract import ExecutableRequest
+from dovetail.devices.work_budget import check_work, current_budget
+from dovetail.errors import TimeLimitExceeded
 from dovetail.lru import LruCache
 from dovetail.planning.deferred import compute, control, owned, signature
 from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source
@@ -38,11 +40,14 @@ class PlanRequest:
 
     def _advance(self, values: Sequence[Any]) -> list[Any]:
         """Run the plan: its outputs, or the inputs of the rest."""
+        budget = current_budget()
         slots: list[Any] = [*values, *[None] * (self.plan.slots - self.plan.inputs)]
         for run, reads, writes in self._calls:
             for slot, array in zip(writes, run([slots[i] for i in reads]), strict=True):
                 slots[slot] = array
         for step in self._tail:
+            if budget is not None:
+                budget.check(step.node)
             for slot, value in zip(step.writes, self._host(step, slots), strict=True):
                 slots[slot] = value
         return [_value(o, slots) for o in self.plan.outputs]
@@ -51,11 +56,17 @@ class PlanRequest:
         values = [_value(source, slots) for source in step.reads]
         if not step.node.op.has_control():
             return compute(step, values)
-        return control(step, values, lambda index, arguments: self._body(step, index, arguments, slots))
+        try:
+            return control(step, values, lambda index, arguments: self._body(step, index, arguments, slots))
+        except TimeLimitExceeded as error:
+            if f"node {step.node}" not in error.message:  # a node of a sub-graph was running
+                error.message += f"; it is in a sub-graph of node {step.node}"
+            raise
 
     def _body(self, step: HostStep, index: int, arguments: Sequence[Any], slots: Sequence[Any]) -> list[Any]:
         body: Body = step.bodies[index]
         captured = [_value(source, slots) for source in body.captures]
+        check_work(step.node)
         # What the caller keeps must outlive the next run of the same body.
         return [owned(v) for v in self._bodies[step.node.name, index].run([*arguments, *captured])]
 

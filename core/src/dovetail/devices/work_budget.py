@@ -1,0 +1,77 @@
+"""How long a run may take: a deadline and a request to stop, checked between nodes and iterations."""
+
+import threading
+import time
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from dovetail.errors import RunCancelled, TimeLimitExceeded
+from dovetail.graph.graph import Node
+
+__all__ = ["WorkBudget", "check_work", "current_budget", "limited"]
+
+
+class _Running(threading.local):
+    budget: "WorkBudget | None" = None
+
+
+_RUNNING = _Running()
+
+
+class WorkBudget:
+    """The budget of one run; in a `with` statement, that of the calling thread until the statement ends.
+
+    `seconds` count from there; None sets no limit. `cancel` may be called from any thread.
+    """
+
+    __slots__ = ("_cancelled", "_deadline", "_outer", "_seconds")
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = seconds
+        self._deadline: float | None = None
+        self._cancelled = False
+        self._outer: WorkBudget | None = None
+
+    def __enter__(self) -> "WorkBudget":
+        if self._seconds is not None:
+            self._deadline = time.perf_counter() + self._seconds
+        self._outer, _RUNNING.budget = _RUNNING.budget, self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _RUNNING.budget, self._outer = self._outer, None
+
+    def cancel(self) -> None:
+        """Let the next `check` raise `RunCancelled`."""
+        self._cancelled = True
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether `check` would raise."""
+        return self._cancelled or (self._deadline is not None and time.perf_counter() > self._deadline)
+
+    def check(self, node: Node) -> None:
+        """Raise `RunCancelled` or `TimeLimitExceeded`, which names the node, when the run has to end."""
+        if self._cancelled:
+            raise RunCancelled(f"the run was cancelled at node {node}", hint="start it again")
+        if self._deadline is not None and time.perf_counter() > self._deadline:
+            raise TimeLimitExceeded(
+                f"node {node}: the time limit of {self._seconds:g} seconds has passed",
+                hint="raise the property TIME_LIMIT (seconds), or look for a loop that does not end",
+            )
+
+
+def current_budget() -> WorkBudget | None:
+    """The budget of the calling thread's run; None outside a run."""
+    return _RUNNING.budget
+
+
+def limited(seconds: float | None) -> AbstractContextManager[Any]:
+    """A budget of so many seconds for the `with` statement, unless the calling thread's run has one already."""
+    return WorkBudget(seconds) if _RUNNING.budget is None else nullcontext()
+
+
+def check_work(node: Node) -> None:
+    """As `WorkBudget.check` of the current budget; nothing outside a run. For whatever takes long inside one node."""
+    if (budget := _RUNNING.budget) is not None:
+        budget.check(node)

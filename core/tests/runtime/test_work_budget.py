@@ -1,0 +1,144 @@
+"""TIME_LIMIT, cancel() and Ctrl-C end runs between nodes and between iterations; the request is usable afterwards."""
+
+import _thread
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.errors import RunCancelled, TimeLimitExceeded, UsageError
+from dovetail.graph import Graph, Model
+from dovetail.op import FLOATS, Operator
+from dovetail_ops_onnx.identity import Identity
+from dovetail_ops_onnx.loop import Loop
+from dovetail_ops_onnx.neg import Neg
+
+ENTERED = threading.Event()
+
+
+class Report(Operator):
+    """The input; the first run of it sets an event, so that a test knows that the model runs."""
+
+    domain = "test"
+    inputs = ("X: T",)
+    types = {"T": FLOATS}
+
+    def reference(self, X: Any) -> Any:
+        ENTERED.set()
+        return X
+
+
+@pytest.fixture(autouse=True)
+def _not_entered() -> None:
+    ENTERED.clear()
+
+
+def _body() -> Graph:
+    g = dovetail.GraphBuilder()
+    _, going, x = g.input("i", "int64", []), g.input("going", "bool", []), g.input("v", "float32", [2])
+    seen = g.node(Report(), x, name="report")
+    return g.graph([g.node(Identity(), going, name="still"), g.node(Neg(), seen, name="turn")], "body")
+
+
+def _model() -> Model:
+    """Runs for ever where `going` is true; gives x where it is false."""
+    g = dovetail.GraphBuilder()
+    going, x = g.input("going", "bool", []), g.input("x", "float32", [2])
+    return g.model([g.node(Loop(body=_body()), "", going, x, name="endless", outputs=["y"])])
+
+
+def _feeds(going: bool) -> dict[str, Any]:
+    return {"going": np.array(going), "x": np.array([1, 2], np.float32)}
+
+
+@pytest.fixture
+def compile_with() -> Callable[..., dovetail.CompiledModel]:
+    def compile_model(**properties: Any) -> dovetail.CompiledModel:
+        return dovetail.Core().compile_model(_model(), "NUMPY", properties)
+
+    return compile_model
+
+
+def _usable(request: Any) -> bool:
+    return bool(request.infer(_feeds(False))["y"].tolist() == [1, 2])
+
+
+@pytest.mark.parametrize("seconds", [0.2, 1])
+def test_an_endless_loop_ends_at_the_time_limit(compile_with: Any, seconds: float) -> None:
+    request = compile_with(TIME_LIMIT=seconds).create_infer_request()
+    for _ in range(2):
+        with pytest.raises(
+            TimeLimitExceeded, match=rf"node 'endless' \(Loop\).*{seconds:g} seconds|{seconds:g} .*'endless'"
+        ) as caught:
+            request.infer(_feeds(True))
+        assert caught.value.code == "DT403"
+        assert _usable(request)
+
+
+def test_a_run_in_the_background_is_cancelled(compile_with: Any) -> None:
+    request = compile_with().create_infer_request()
+    request.start_async(_feeds(True))
+    ENTERED.wait()
+    assert request.cancel()
+    with pytest.raises(RunCancelled, match=r"the run was cancelled at node '"):
+        request.wait()
+    assert not request.cancel()
+    assert _usable(request)
+
+
+def test_another_thread_cancels_a_blocking_run(compile_with: Any) -> None:
+    request = compile_with().create_infer_request()
+    cancelling = threading.Thread(target=lambda: ENTERED.wait() and request.cancel())
+    cancelling.start()
+    with pytest.raises(RunCancelled):
+        request.infer(_feeds(True))
+    cancelling.join()
+    assert _usable(request)
+
+
+def test_a_cancelled_task_ends_its_run(compile_with: Any) -> None:
+    request = compile_with().create_infer_request()
+
+    async def run() -> None:
+        request.start_async(_feeds(True))
+        await asyncio.to_thread(ENTERED.wait)
+
+        async def results() -> Any:
+            return await request
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(results(), 0.01)
+
+    asyncio.run(run())
+    with pytest.raises(RunCancelled):
+        request.wait()
+    assert _usable(request)
+
+
+def test_an_interrupt_ends_a_loop(compile_with: Any) -> None:
+    request = compile_with().create_infer_request()
+    interrupting = threading.Thread(target=lambda: ENTERED.wait() and _thread.interrupt_main())
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        request.infer(_feeds(True))
+    interrupting.join()
+    assert _usable(request)
+
+
+def test_planning_ends_at_the_time_limit() -> None:
+    g = dovetail.GraphBuilder()
+    value = g.input("x", "float32", [2])
+    for i in range(50):
+        value = g.node(Neg(), value, name=f"n{i}")
+    with pytest.raises(TimeLimitExceeded, match=r"node 'n\d+' \(Neg\): the time limit of 1e-09 seconds has passed"):
+        dovetail.Core().compile_model(g.model([value]), "NUMPY", {"TIME_LIMIT": 1e-9})
+
+
+@pytest.mark.parametrize("value", [0, -1.5, True, "2", None])
+def test_time_limits_that_are_refused(compile_with: Any, value: Any) -> None:
+    with pytest.raises(UsageError, match=r"property TIME_LIMIT is .*; accepted: a positive number of seconds"):
+        compile_with(TIME_LIMIT=value)
