@@ -153,7 +153,8 @@ def _may_take(graph: Graph, node: Node, root: str, storage: Mapping[str, str], a
     if not node.outputs[0]:
         return False
     if node.op.is_view and not node.post_ops:
-        return True
+        # A view with further outputs, such as the mask of Dropout, is run, and what runs writes no constant.
+        return root not in graph.constants or node.writes == node.outputs[:1]
     if root in graph.inputs or root in graph.constants or alive_until[root] > step:
         return False
     others = [storage[name] for name in node.reads]

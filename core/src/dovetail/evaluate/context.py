@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from dovetail.errors import DovetailError, OperatorError, UsageError
+from dovetail.errors import DovetailError, OperatorError, OutOfMemory, UsageError
 from dovetail.graph.graph import Node
 from dovetail.graph.types import TensorType
 
@@ -24,6 +24,9 @@ def node_context(node: Node, inputs: Sequence[TensorType | None] = ()) -> Iterat
         raise OperatorError(f"node {node}{_given(inputs)}: {error.message}", hint=error.hint) from error
     except DovetailError:
         raise
+    except MemoryError as error:
+        text = str(error) or "the host has no memory left"
+        raise OutOfMemory(f"node {node}{_given(inputs)}: {text}", hint="use smaller inputs or batches") from error
     except Exception as error:
         raise OperatorError(f"node {node}{_given(inputs)}: the operator raised {type(error).__name__}: {error}") from error
 

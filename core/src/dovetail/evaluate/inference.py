@@ -8,7 +8,7 @@ from dovetail.evaluate.context import node_context
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
 
-__all__ = ["check_limit", "check_sizes", "infer_node", "padded_inputs"]
+__all__ = ["check_limit", "check_sizes", "counted", "infer_node", "least_bytes", "padded_inputs"]
 
 
 def padded_inputs(node: Node, inputs: Sequence[Any]) -> list[Any]:
@@ -42,11 +42,21 @@ def check_sizes(graph: Graph, limit: int) -> None:
         check_limit(node, [graph.types[name] for name in node.writes], limit)
 
 
+def least_bytes(t: TensorType) -> int:
+    """The bytes of a tensor, with axes of size 0 counted as 1: what computes an empty tensor still works along its other axes."""
+    return t.nbytes or TensorType(t.dtype, tuple(d or 1 for d in t.dims)).nbytes
+
+
+def counted(t: TensorType) -> str:
+    """The addition to a message about `least_bytes`."""
+    return "" if t.nbytes else " (with 1 for the axes of size 0)"
+
+
 def check_limit(node: Node, outputs: Sequence[TensorType], limit: int | None) -> None:
     """Raise `OutOfMemory` naming the node for an output of more than `limit` bytes."""
     for t in outputs:
-        if limit is not None and t.nbytes > limit:
+        if limit is not None and (nbytes := least_bytes(t)) > limit:
             raise OutOfMemory(
-                f"node {node} asks for a tensor {t} of {t.nbytes:,} bytes; the limit is {limit:,}",
+                f"node {node} asks for a tensor {t} of {nbytes:,} bytes{counted(t)}; the limit is {limit:,}",
                 hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
             )

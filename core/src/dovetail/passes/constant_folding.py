@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dovetail.devices.work_budget import check_work
 from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
 from dovetail.evaluate.context import node_context
-from dovetail.evaluate.inference import check_limit, infer_node, padded_inputs
+from dovetail.evaluate.inference import check_limit, counted, infer_node, least_bytes, padded_inputs
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
@@ -89,6 +89,7 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
     `OperatorError` or `ShapeError` naming the node, and `OutOfMemory` for a value over the limit.
     """
     graph = schedule(graph)
+    _check_inputs(graph, limit)  # first: inference may allocate as much as one axis of an input
     types, constants, kept = dict(graph.types), dict(graph.constants), []
     late = {name: types[name] for name in graph.inputs if not types[name].is_static}
     deferred: list[Node] = []
@@ -118,16 +119,15 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
             late.update(_late_types(node, inputs))
             continue
         types.update(zip(node.writes, outputs, strict=True))
-    _check_inputs(graph, limit)
     return Typed(graph.replace(nodes=tuple(kept), constants=constants, types=types), tuple(deferred), late)
 
 
 def _check_inputs(graph: Graph, limit: int | None) -> None:
     for name in graph.inputs:
         t = graph.types[name]
-        if limit is not None and t.is_static and t.nbytes > limit:
+        if limit is not None and t.is_static and (nbytes := least_bytes(t)) > limit:
             raise OutOfMemory(
-                f"input {name!r} is {t}, which takes {t.nbytes:,} bytes; the limit is {limit:,}",
+                f"input {name!r} is {t}, which takes {nbytes:,} bytes{counted(t)}; the limit is {limit:,}",
                 hint="raise it with the property MEMORY_LIMIT (bytes) if the machine has that much",
             )
 

@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from dovetail.op import FLOATS, GraphBuilder, Operator, TensorType
+from dovetail.op import FLOATS, DType, GraphBuilder, Operator, TensorType
 from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._numerics import rounded
 from dovetail_ops_onnx._shapes import check_axes
 from dovetail_ops_onnx._types import Array
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.reduce_mean import ReduceMean
@@ -36,16 +37,19 @@ class MeanVarianceNormalization(Operator):
         """In two passes."""
         x, axes = wide(X), check_axes(self.axes, X.ndim)
         with np.errstate(all="ignore"):
-            centred = x - x.mean(axes, keepdims=True)
-            deviation = np.sqrt(np.mean(np.square(centred), axes, keepdims=True))
+            count = x.dtype.type(np.prod([x.shape[axis] for axis in axes]))  # np.mean warns of 0 elements
+            centred = x - x.sum(axes, keepdims=True) / count
+            deviation = np.sqrt(np.square(centred).sum(axes, keepdims=True) / count)
             return rounded(centred / (deviation + x.dtype.type(_EPSILON)), X.dtype)
 
     def compose(self, g: GraphBuilder, x: str) -> str:
-        """Means, a root and a quotient."""
+        """Means, a root and a quotient. Types of 16 bits are computed in float32, where squares do not overflow."""
         given = g.type_of(x)
         assert given is not None
+        inner = DType.FLOAT64 if given.dtype is DType.FLOAT64 else DType.FLOAT32
+        x = x if given.dtype is inner else g.node(Cast(to=inner), x)
         axes = g.constant(np.array(check_axes(self.axes, given.rank), np.int64))
         centred = g.node(Sub(), x, g.node(ReduceMean(), x, axes))
         deviation = g.node(Sqrt(), g.node(ReduceMean(), g.node(Mul(), centred, centred), axes))
-        name: str = g.node(Div(), centred, g.node(Add(), deviation, g.constant(_EPSILON, given.dtype)))
-        return name
+        name: str = g.node(Div(), centred, g.node(Add(), deviation, g.constant(_EPSILON, inner)))
+        return name if given.dtype is inner else str(g.node(Cast(to=given.dtype), name))

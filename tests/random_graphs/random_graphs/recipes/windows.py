@@ -1,16 +1,18 @@
 """Convolutions, pools and what resamples images."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from random_graphs.builder import Builder, Draft, recipe
+from random_graphs.data import FLOATS
 
 
-def _image(b: Builder, dims: int, *, batch0: bool = True) -> str:
+def _image(b: Builder, dims: int, *, batch0: bool = True, types: Sequence[np.dtype[Any]] = ()) -> str:
     """[N, C, D1, ...] with sizes of 4 to 8, mostly one that is there."""
     return b.value(
-        b.types(),
+        types or b.types(),
         (dims + 2,),
         fits=lambda a: min(a.shape[2:]) >= 4 and a.size < 600 and a.shape[1] > 0 and (batch0 or a.shape[0] > 0),
         shape=lambda _: (
@@ -122,7 +124,8 @@ def resize(b: Builder) -> Draft:
 
 @recipe("GridSample")
 def grid_sample(b: Builder) -> Draft:
-    name = _image(b, 2, batch0=False)
+    # Both peers compute floats only: onnx.reference gives zeros for integers.
+    name = _image(b, 2, batch0=False, types=FLOATS)
     shape = (b.array(name).shape[0], b.integer(1, 4), b.integer(1, 4), 2)
     grid = b.rng.uniform(-1.4, 1.4, shape).astype(b.array(name).dtype if b.version < 20 else np.float32)
     modes = ["linear", "nearest", "cubic"] if b.version >= 20 else ["bilinear", "nearest", "bicubic"]

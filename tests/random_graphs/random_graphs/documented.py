@@ -1,0 +1,76 @@
+"""Differences that docs/reference/onnx_differences.md describes, and what onnx.reference gets wrong."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, helper
+
+from random_graphs.data import FLOATS
+from random_graphs.graph import Arrays
+
+__all__ = ["reason"]
+
+Applies = Callable[[NodeProto, Arrays], bool]
+
+
+def reason(node: NodeProto, inputs: Arrays) -> str:
+    """The documented reason for which this node may differ from its peers on these inputs; "" when there is none."""
+    return next((text for applies, text in _CASES.get(node.op_type, ()) if applies(node, inputs)), "")
+
+
+def _has_nan(node: NodeProto, inputs: Arrays) -> bool:
+    return any(a.dtype in FLOATS and bool(np.isnan(a.astype(np.float64)).any()) for a in inputs.values())
+
+
+def _unusual(node: NodeProto, inputs: Arrays) -> bool:
+    """NaN or infinities."""
+    return any(a.dtype in FLOATS and not np.isfinite(a.astype(np.float64)).all() for a in inputs.values())
+
+
+def _integers(node: NodeProto, inputs: Arrays) -> bool:
+    return inputs[node.input[0]].dtype.kind in "iu"
+
+
+def _large_integers(node: NodeProto, inputs: Arrays) -> bool:
+    """Integers whose squares or sums are beyond their type, or beyond the 53 bits of float64."""
+    return any(a.dtype.kind in "iu" and a.size and float(np.abs(a.astype(np.float64)).max()) > 100 for a in inputs.values())
+
+
+def _one_element(node: NodeProto, inputs: Arrays) -> bool:
+    return bool(inputs[node.input[0]].reshape(()) == 1)
+
+
+def _axis_of_one(node: NodeProto, inputs: Arrays) -> bool:
+    return 1 in inputs[node.input[1]][2:]
+
+
+def _not_sorted(node: NodeProto, inputs: Arrays) -> bool:
+    return not _attributes(node).get("sorted", 1)
+
+
+def _always(node: NodeProto, inputs: Arrays) -> bool:
+    return True
+
+
+def _attributes(node: NodeProto) -> Mapping[str, Any]:
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+
+_CASES: dict[str, Sequence[tuple[Applies, str]]] = {
+    "MaxPool": [(_has_nan, "NaN wins over every number")],
+    "MaxRoiPool": [(_has_nan, "NaN wins over every number")],
+    "ThresholdedRelu": [(_has_nan, "NaN stays NaN")],
+    **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow"), [(_one_element, "one element has the angle 0")]),
+    **dict.fromkeys(("Erf", "ReduceLogSum", "ReduceLogSumExp"), [(_integers, "computed in float64 and truncated")]),
+    **dict.fromkeys(("Gemm", "MatMul", "ReduceMean", "ReduceL2"), [(_large_integers, "integers beyond their type wrap")]),
+    "AffineGrid": [(_axis_of_one, "an axis of one element is at -1")],
+    "LRN": [(_has_nan, "NaN affects the channels whose region has it")],
+    "OneHot": [(_unusual, "onnx.reference multiplies the values by 0")],
+    "QLinearMatMul": [(_always, "rounded once; the peers round the product of the scales")],
+    "QLinearConv": [(_always, "rounded once; the peers round the product of the scales")],
+    "QuantizeLinear": [(_large_integers, "saturates; onnx.reference wraps")],
+    "Resize": [(_integers, "truncated; onnx.reference rounds"), (_unusual, "a neighbour of weight 0 does not count")],
+    "Unique": [(_not_sorted, "order of first appearance; onnx.reference sorts")],
+    "Clip": [(_unusual, "a bound that is left out is the finite limit of the type")],
+}
