@@ -1,4 +1,4 @@
-"""The bases of convolutions: their attributes, and what ties the weights to the input."""
+"""The base of convolutions: its attributes, and what ties the weights to the input."""
 
 from dovetail.op import Operator, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._windows import spatial_dims
