@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dovetail.device import PLAIN, DType, TensorType, read_only
 from dovetail_cpu_onednn.binding import Arg, MemoryDesc
-from dovetail_cpu_onednn.descriptors import describe, padded_type, plain
+from dovetail_cpu_onednn.descriptors import describe, number_of, padded_type, plain
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import aligned
 
@@ -21,10 +21,10 @@ def laid_out(array: Array, tensor: TensorType) -> Array:
     found = np.ascontiguousarray(array).reshape(array.shape)
     if tensor.layout == PLAIN:
         return found
-    if tensor.dtype is not DType.FLOAT32:
+    if tensor.dtype is not DType.FLOAT32 and tensor.layout.is_permutation:
         return np.ascontiguousarray(found.transpose(tensor.order))
     wanted = describe(tensor)
-    return moved(found, plain(found.shape), wanted, aligned(library().nbytes(wanted)))
+    return moved(found, plain(found.shape, number_of(tensor.dtype)), wanted, aligned(library().nbytes(wanted)))
 
 
 def moved(array: Array, src: MemoryDesc, dst: MemoryDesc, memory: Array) -> Array:
