@@ -3,6 +3,7 @@
 import _thread
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -136,6 +137,37 @@ def test_planning_ends_at_the_time_limit() -> None:
         value = g.node(Neg(), value, name=f"n{i}")
     with pytest.raises(TimeLimitExceeded, match=r"node 'n\d+' \(Neg\): the time limit of 1e-09 seconds has passed"):
         dovetail.Core().compile_model(g.model([value]), "NUMPY", {"TIME_LIMIT": 1e-9})
+
+
+class Sleep(Operator):
+    """The input, after 20 ms."""
+
+    domain = "test"
+    inputs = ("X: T",)
+    types = {"T": FLOATS}
+
+    def reference(self, X: Any) -> Any:
+        ENTERED.set()
+        time.sleep(0.02)
+        return X
+
+
+def test_a_run_ends_between_two_nodes_of_a_device() -> None:
+    g = dovetail.GraphBuilder()
+    value = g.input("x", "float32", [2])
+    for i in range(200):
+        value = g.node(Sleep(), value, name=f"n{i}")
+    model = g.model([value])
+    x = np.zeros(2, np.float32)
+    with pytest.raises(TimeLimitExceeded, match=r"node 'n\d+' \(test::Sleep\): the time limit of 0.2 seconds has passed"):
+        dovetail.Core().compile_model(model, "NUMPY", {"TIME_LIMIT": 0.2, "PLAN_CACHE": 1})(x)
+    request = dovetail.Core().compile_model(model, "NUMPY").create_infer_request()
+    ENTERED.clear()
+    request.start_async(x)
+    ENTERED.wait()
+    assert request.cancel()
+    with pytest.raises(RunCancelled, match=r"the run was cancelled at node 'n\d+'"):
+        request.wait()
 
 
 @pytest.mark.parametrize("value", [0, -1.5, True, "2", None])

@@ -23,6 +23,9 @@ Found = list[NDArray[Any]] | None
 _REFUSED: set[tuple[Any, ...]] = set()
 """Operators with data types that onnxruntime has no kernel for."""
 
+_CRASHES = ("GroupNormalization", "InstanceNormalization")
+"""Operators whose kernels in onnxruntime end the process when an input has no elements."""
+
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -105,7 +108,7 @@ def onnxruntime_outputs(nodes: Sequence[NodeProto], opset: int, inputs: Sequence
 
     `types` has an array of the data type of each output.
     """
-    taken = [i for i, node in enumerate(nodes) if _signature(node, opset, inputs[i]) not in _REFUSED]
+    taken = [i for i, node in enumerate(nodes) if not _is_refused(node, opset, inputs[i])]
     try:
         results = iter(_session([nodes[i] for i in taken], opset, [inputs[i] for i in taken], types))
         return [next(results) if i in taken else None for i in range(len(nodes))]
@@ -114,8 +117,7 @@ def onnxruntime_outputs(nodes: Sequence[NodeProto], opset: int, inputs: Sequence
 
 
 def _alone(node: NodeProto, opset: int, inputs: Arrays, types: Arrays | None = None) -> Found:
-    key = _signature(node, opset, inputs)
-    if key in _REFUSED:
+    if _is_refused(node, opset, inputs):
         return None
     if types is None:
         types = _inferred(node, opset, inputs)
@@ -125,7 +127,7 @@ def _alone(node: NodeProto, opset: int, inputs: Arrays, types: Arrays | None = N
         return _session([node], opset, [inputs], types)[0]
     except Exception as error:
         if "NOT_IMPLEMENTED" in str(error) or "INVALID_GRAPH" in str(error) or type(error).__name__ == "NotImplemented":
-            _REFUSED.add(key)
+            _REFUSED.add(_signature(node, opset, inputs))
         return None
 
 
@@ -138,6 +140,11 @@ def _inferred(node: NodeProto, opset: int, inputs: Arrays) -> Arrays | None:
     if not all(types.get(name) for name in written(node)):
         return None
     return {name: np.zeros(0, helper.tensor_dtype_to_np_dtype(types[name])) for name in written(node)}
+
+
+def _is_refused(node: NodeProto, opset: int, inputs: Arrays) -> bool:
+    crashes = node.op_type in _CRASHES and any(a.size == 0 for a in inputs.values())
+    return crashes or _signature(node, opset, inputs) in _REFUSED
 
 
 def _signature(node: NodeProto, opset: int, inputs: Arrays) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import DType, ExecutableRequest, Node, OutOfMemory
+from dovetail.device import DType, ExecutableRequest, Node, OutOfMemory, current_budget
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_numpy.kernel import Call
 from dovetail_cpu_numpy.launch import Array, Launch, Spec
@@ -59,12 +59,16 @@ class NumpyRequest(ExecutableRequest):
     def _run(self, inputs: Sequence[NDArray[Any]]) -> None:
         for staging, given in zip(self._inputs, inputs, strict=True):
             np.copyto(staging, given)
-        launches = iter(self._launches)
+        launches, budget = iter(self._launches), current_budget()
         try:
             for launch in launches:
                 launch()
+                if budget is not None and budget.exhausted:
+                    break
         except Exception as error:
             raise self._located(error, operator.length_hint(launches)) from error
+        if budget is not None and (remaining := operator.length_hint(launches)):
+            budget.check(self._nodes[-remaining - 1])
 
     def close(self) -> None:
         """Free the arena."""

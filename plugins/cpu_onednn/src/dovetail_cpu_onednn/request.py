@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dovetail.device import ExecutableRequest, Node, OutOfMemory, TypedNode
+from dovetail.device import ExecutableRequest, Node, OutOfMemory, TypedNode, current_budget
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, Stream
 from dovetail_cpu_onednn.kernel import Argument
@@ -97,14 +97,18 @@ class OnednnRequest(ExecutableRequest):
         return strict.run(inputs)
 
     def _call_all(self, bound: "_Bound") -> None:
-        step = 0
+        step, budget = 0, current_budget()
         try:
             for step, call in enumerate(bound.calls):  # noqa: B007  # the step is what an error names
                 status = call()
                 if status:
                     library().check(status, "primitive_execute")
+                if budget is not None and budget.exhausted:
+                    break
         except Exception as error:
             raise self._located(error, bound.nodes[step]) from error
+        if budget is not None and step + 1 < len(bound.calls):
+            budget.check(bound.nodes[step])
 
     def close(self) -> None:
         """Free the arena and everything bound to it, at once or at the end of the run in progress."""
