@@ -1,6 +1,7 @@
 """What objects look like in a notebook: a line, whatever their size and their names."""
 
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,14 @@ def test_hostile_names_are_escaped_and_cut() -> None:
     g, y = builder(2, HOSTILE)
     model = g.model([y], HOSTILE)
     for shown in map(repr, (model, model.graph, model.graph.nodes[0], g)):
-        assert len(shown) < 700 and "\x1b" not in shown and "\\x1b[31m" in shown
+        assert len(shown) < 700
+        assert "\x1b" not in shown
+        assert "\\x1b[31m" in shown
 
 
 def test_sessions_requests_and_results(toy_core: Any) -> None:
     core, _ = toy_core(A=lambda node: False)
-    assert repr(core) == "<Core: 1 plugins, devices opened: none>"
+    assert re.fullmatch(r"<Core: \d+ plugins, devices opened: none>", repr(core))
     g, y = builder(1)
     compiled = core.compile_model(g.model([y]), "A")
     request = compiled.create_infer_request()
@@ -62,15 +65,15 @@ def test_sessions_requests_and_results(toy_core: Any) -> None:
 
 def test_a_core_says_that_it_does_not_pickle(toy_core: Any) -> None:
     core, _ = toy_core()
-    with pytest.raises(TypeError, match="a Core does not pickle.*CompiledModel"):
+    with pytest.raises(TypeError, match=r"a Core does not pickle.*CompiledModel"):
         pickle.dumps(core)
 
 
 def test_names_that_nothing_defines_are_refused_when_the_graph_is_built() -> None:
     g, y = builder(1)
-    with pytest.raises(GraphError, match="(?s)the output 'relu:1' is not defined.*Did you mean 'relu:0'"):
+    with pytest.raises(GraphError, match=r"(?s)the output 'relu:1' is not defined.*Did you mean 'relu:0'"):
         g.model(["relu:1"])
-    with pytest.raises(GraphError, match="reads 1.5 \\(float\\)"):
+    with pytest.raises(GraphError, match=r"reads 1.5 \(float\)"):
         g.node(Add(), y, 1.5)  # type: ignore[arg-type]
     parts = g.node(Split(num_outputs=2), y, outputs=2)
     with pytest.raises(GraphError, match="reads \\('split:0', 'split:1'\\) \\(tuple\\)"):

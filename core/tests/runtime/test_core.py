@@ -14,6 +14,7 @@ from dovetail.errors import CompileError, DeviceNotFound, UnsupportedNode, Usage
 from dovetail.graph import Model
 from dovetail.op import Operator, UnboundOperator
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
+from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.expand import Expand
 from dovetail_ops_onnx.reduce_max import ReduceMax
@@ -193,8 +194,11 @@ def test_device_properties_reach_the_device(toy_core: Any, monkeypatch: pytest.M
 
 def test_a_tensor_over_the_memory_limit_is_refused_before_it_is_made(toy_core: Any) -> None:
     core, _ = toy_core(A=nothing)
-    with pytest.raises(dovetail.DovetailError, match=r"node 'relu' .* asks for .* 4,000,000 bytes; the limit is 1,000"):
-        core.compile_model(chain(1_000_000), "A", {"MEMORY_LIMIT": 1000})
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", [200])
+    model = g.model([g.node(Concat(axis=0), x, x, name="double")])
+    with pytest.raises(dovetail.DovetailError, match=r"node 'double' .* asks for .* 1,600 bytes; the limit is 1,000"):
+        core.compile_model(model, "A", {"MEMORY_LIMIT": 1000})
 
 
 @pytest.mark.parametrize("size", [1_000_000, 2**62])

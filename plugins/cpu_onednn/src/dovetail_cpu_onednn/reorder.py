@@ -60,6 +60,7 @@ def unpacked(array: Array, tensor: TensorType) -> Array:
 
 
 def pack(value: Array, dst: Array, tensor: TensorType) -> None:
+    """Write a value, in its own dimensions, to memory in the layout of `tensor`; channels beyond its own become zero."""
     if not tensor.layout.block:
         np.copyto(logical(dst, tensor), value)
         return

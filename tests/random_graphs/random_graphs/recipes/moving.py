@@ -104,7 +104,8 @@ def pad(b: Builder) -> Draft:
     mode = b.one(["constant", "constant", "reflect", "edge", *(["wrap"] if b.version >= 19 else [])])
     most = [d - 1 if mode == "reflect" else min(d, 3) if mode == "wrap" else 3 for d in shape]
     pads = [
-        b.integer(-1 if mode == "constant" and d > 2 and b.version > 2 else 0, max(0, m)) for d, m in zip(shape * 2, most * 2)
+        b.integer(-1 if mode == "constant" and d > 2 and b.version > 2 else 0, max(0, m))
+        for d, m in zip(shape * 2, most * 2, strict=True)
     ]
     if b.has("pads"):
         return Draft([name], {"pads": pads, "mode": mode, "value": 1.5 if mode == "constant" else None})
