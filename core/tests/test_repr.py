@@ -59,7 +59,7 @@ def test_sessions_requests_and_results(toy_core: Any) -> None:
     assert found._ipython_key_completions_() == ["relu:0"]
     request.close()
     assert repr(request) == "<InferRequest of <graph>, closed>"
-    assert repr(core) == "<Core: 1 plugins, devices opened: A.0>"
+    assert re.fullmatch(r"<Core: \d+ plugins, devices opened: A.0>", repr(core))
     assert repr(dovetail.AsyncInferQueue(compiled, 3)) == "<AsyncInferQueue of 3 requests, 0 in use>"
 
 
