@@ -10,21 +10,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = [
-    "core",
-    "plugins/cpu_numpy",
-    "plugins/cpu_onednn",
-    "plugins/gpu_opencl",
-    "plugins/frontend_onnx",
-    "plugins/frontend_openvino",
-    "plugins/frontend_pzkm",
-    "contrib/tim_vx",
-    "contrib/onnx_reference",
-    "contrib/onnxruntime_contrib",
-    "contrib/onnx_ml",
-    "contrib/onnx_training",
-    "contrib/demo",
-]
+FOLDERS = (p.parent for d in ("plugins", "contrib") for p in ROOT.glob(f"{d}/*/pyproject.toml"))
+PACKAGES = ["core", *sorted(str(folder.relative_to(ROOT)) for folder in FOLDERS)]
 
 Build = Callable[[str], tuple[Path, Path]]
 
@@ -45,24 +32,25 @@ def test_wheel_and_sdist_hold_what_they_need(built: Build, package: str) -> None
 
 def test_each_wheel_works_in_a_clean_environment(built: Build, new_environment: Callable[[Path], Any], tmp_path: Path) -> None:
     env = new_environment(tmp_path / "env")
-    core, numpy_device, onednn, opencl, onnx, _, pzkm, tim_vx, *_ = (built(p)[0] for p in PACKAGES)
+    wheels = {package.rpartition("/")[2]: built(package)[0] for package in PACKAGES}
 
     def plugins() -> dict[str, str]:
         listed = json.loads(env.dovetail("plugins", "list", "--json", cwd=tmp_path).stdout)
         return {p["id"]: p["state"] for p in listed["plugins"]}
 
-    env.install(core)
+    env.install(wheels["core"])
     assert plugins() == {}
-    env.install(numpy_device)
-    assert set(plugins()) == {"dovetail-cpu-numpy/devices/numpy"}
-    env.install(onnx, pzkm)
+    env.install(wheels["ops_onnx"], wheels["cpu_numpy"])
+    standard = {"dovetail-ops-onnx/ops/ai.onnx", "dovetail-ops-onnx/hooks/onnx-forms"}
+    assert set(plugins()) == {*standard, "dovetail-cpu-numpy/devices/numpy"}
+    env.install(wheels["frontend_onnx"], wheels["frontend_pzkm"])
     refused = env.dovetail("demo", cwd=tmp_path, ok=False)
     assert refused.returncode == 2
     assert "There is no command 'demo'" in refused.stderr
     assert "dovetail.hooks" in refused.stderr
-    env.install(tim_vx, built("contrib/demo")[0])
+    env.install(wheels["tim_vx"], wheels["demo"])
     env.dovetail("demo", cwd=tmp_path)
-    env.install(f"{opencl}[pocl]", onednn)
+    env.install(f"{wheels['gpu_opencl']}[pocl]", wheels["cpu_onednn"])
     demo = json.loads(env.dovetail("demo", "--json", cwd=tmp_path).stdout)
     types = {d["device"].split(".")[0] for d in demo["devices"]}
     assert types == {"NUMPY", "ONEDNN", "OPENCL"}
@@ -77,3 +65,36 @@ def test_each_wheel_works_in_a_clean_environment(built: Build, new_environment: 
     devices = json.loads(env.dovetail("devices", "--json", cwd=tmp_path).stdout)
     assert {d["name"] for d in devices["devices"]} == {"NUMPY", "ONEDNN"}
     env.dovetail("demo", cwd=tmp_path)
+
+
+WITHOUT = """
+import sys
+import numpy as np
+import dovetail
+from dovetail.op import Operator, TensorType
+
+class Twice(Operator):
+    domain = "acme"
+    inputs = ("x: float32",)
+    outputs = ("y: float32",)
+    def infer(self, x: TensorType) -> TensorType:
+        return x
+    def reference(self, x):
+        return x * np.float32(2)
+
+g = dovetail.GraphBuilder()
+model = g.model([g.node(Twice(), g.input("x", "float32", ["N", 3]))])
+x = np.random.default_rng(7).standard_normal((5, 3)).astype(np.float32)
+np.testing.assert_array_equal(dovetail.Core().compile_model(model, "NUMPY")(x)[0], x + x)
+assert not any(name.startswith("dovetail_ops_onnx") for name in sys.modules)
+"""
+
+
+def test_without_the_standard_operators(built: Build, new_environment: Callable[[Path], Any], tmp_path: Path) -> None:
+    """The core knows no operator pack: what does not need `dovetail-ops-onnx` works when it is not installed."""
+    env = new_environment(tmp_path / "env")
+    env.install(*(built(package)[0] for package in ("core", "plugins/ops_onnx", "plugins/cpu_numpy")))
+    env.uninstall("dovetail-ops-onnx")
+    listed = json.loads(env.dovetail("plugins", "list", "--json", cwd=tmp_path).stdout)["plugins"]
+    assert [(p["id"], p["state"]) for p in listed] == [("dovetail-cpu-numpy/devices/numpy", "found")]
+    env.python("-c", WITHOUT, cwd=tmp_path)

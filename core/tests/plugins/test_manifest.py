@@ -165,3 +165,20 @@ def test_a_plugin_in_process_has_none(site: Any) -> None:
     from dovetail.plugins.in_process import Registration
 
     assert manifest_path(Registration.of(object(), kind="ops", key="acme", name="json").record) == ""
+
+
+def test_modules_registered_by_file_name_are_listed(site: Any) -> None:
+    folder = package(
+        site, "lazy_ops", "@hookimpl\ndef dovetail_register_ops(registry, domain):\n    registry.add_package(__name__)\n"
+    )
+    (folder / "twist.py").write_text("from dovetail.op import Operator\nclass Twist(Operator):\n    domain = 'lazy'\n")
+    site.metadata("lazy-ops", {"ops": {"lazy": "lazy_ops"}})
+    run("manifest", "lazy-ops")
+    assert read_manifest(PluginManager().record("lazy")) == ("lazy::Twist-1",)
+    (folder / "turn.py").write_text("from dovetail.op import Operator\nclass Turn(Operator):\n    domain = 'lazy'\n")
+    (said,) = check_manifest(PluginManager().load("lazy"))
+    assert "it lacks lazy::Turn-1" in said
+    (folder / "tumble.py").write_text("import absent_module\n")
+    failed = PluginManager().load("lazy")
+    assert failed.state == "failed"
+    assert "importing lazy_ops.tumble" in failed.reason

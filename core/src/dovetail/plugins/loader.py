@@ -87,6 +87,15 @@ class Loader:
         )
         return staged
 
+    def load_whole(self, record: PluginRecord) -> None:
+        """As `load`, with the modules of operators that a model would import one by one; raises as `load` for any of them."""
+        operators = self.load(record).operators
+        try:
+            provides = tuple(map(operator_name, operators.all()))
+        except DovetailError as error:
+            raise self._ledger.fail(record, error) from error
+        self._ledger.put(replace(self._ledger.now(record), provides=provides or record.provides))
+
     def staged(self, record: PluginRecord) -> Staged | None:
         """The plugin if it is loaded already."""
         return self._staged.get(record.id)

@@ -271,14 +271,15 @@ class PluginManager:
             self._operators.forget()
 
     def load(self, name: str) -> PluginRecord:
-        """Load one plugin by id, distribution or entry name, list its devices if it has some, and return its record.
+        """Load one plugin by id, distribution or entry name, list its devices or operators, and return its record.
 
         What goes wrong with the plugin does not raise: the record tells it. Raises as `record` for the name.
         """
         record = self.record(name)
         with self._lock:
-            if self._loader.load_if_possible(record) is not None and record.kind == "devices":
-                with suppress(DovetailError):
+            with suppress(DovetailError):
+                self._loader.load_whole(record)
+                if record.kind == "devices":
                     self._devices.info(record.key)
             return self._ledger.now(record)
 

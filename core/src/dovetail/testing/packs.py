@@ -81,8 +81,8 @@ class OpPackChecks(Kit):
 
     def _manifest(self) -> Verdict:
         """The static manifests of the loaded packs of the domain, where there are any, list what the packs register."""
-        packs = (r for r in self.core.plugins.records() if r.kind in PACKS and r.key == self.domain and r.state == "loaded")
-        wrong = [text for record in packs for text in check_manifest(record)]
+        packs = [r for r in self.core.plugins.records() if r.kind in PACKS and r.key == self.domain and r.state == "loaded"]
+        wrong = [text for record in packs for text in check_manifest(self.core.plugins.load(record.id))]
         require(not wrong, "; ".join(wrong))
         return PASSED
 
