@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from dovetail.names import printable, shortened, some, visible
+
 __all__ = [
     "CompileError",
     "DataDependentShape",
@@ -35,18 +37,24 @@ __all__ = [
 ]
 
 
+_LONGEST = 8_000
+"""Characters of a message; the logs of compilers have thousands."""
+
+
 class DovetailError(Exception):
     """Base of everything that dovetail raises on purpose.
 
-    `str(error)` is the message followed by the hint on a line of its own.
+    `str(error)` is the message followed by the hint on a line of its own. In both, control characters are escaped, and what is
+    very long is cut.
     """
 
     code: ClassVar[str] = "DT000"
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        # Names in it may come from a file that somebody else made.
+        self.message = visible(shortened(message, _LONGEST), "\n\t")
+        self.hint = visible(shortened(hint, _LONGEST), "\n\t")
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
@@ -213,6 +221,10 @@ class PluginConflict(PluginError):
     code = "DT605"
 
 
+_LISTED = 50
+"""Known words that a suggestion lists."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`"Did you mean 'x'?"` for the closest known word, or the sorted list of all known words, or `""` if there are none.
 
@@ -220,7 +232,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """
     names = sorted(known)
     folded = {name.casefold(): name for name in reversed(names)}
-    close = difflib.get_close_matches(word.casefold(), folded, n=1)
+    close = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.65)
     if close:
-        return f"Did you mean {folded[close[0]]!r}?"
-    return f"Known: {', '.join(names)}." if names else ""
+        return f"Did you mean '{printable(folded[close[0]])}'?"
+    return f"Known: {some(names, _LISTED)}." if names else ""

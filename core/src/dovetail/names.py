@@ -3,6 +3,7 @@
 import functools
 import keyword
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, MutableMapping
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -45,11 +46,26 @@ def some(names: Iterable[str], limit: int = 4) -> str:
     return ", ".join(printable(name) for name in shown) + more
 
 
+def visible(text: str, kept: str = "") -> str:
+    """`text` with control, direction-changing and other unprintable characters as escapes, but for those in `kept`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in kept else _escape(c) for c in text)
+
+
+def _escape(char: str) -> str:
+    return " " if unicodedata.category(char) == "Zs" else char.encode("unicode_escape").decode()
+
+
+def shortened(text: str, limit: int) -> str:
+    """`text`, or its beginning and how long the whole is."""
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text):,} characters)"
+
+
 def printable(text: str | bytes, limit: int = 100) -> str:
     """`text` from a file for use in a message: control and other unprintable characters escaped, long text shortened.
 
     Example: `printable("a\\x1b[31m")` -> `"a\\\\x1b[31m"`.
     """
     decoded = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
-    shown = decoded if len(decoded) <= limit else f"{decoded[:limit]}... ({len(decoded)} characters)"
-    return shown if shown.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
+    return visible(shortened(decoded, limit))

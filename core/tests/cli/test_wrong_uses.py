@@ -98,6 +98,12 @@ def test_closed_streams_are_no_error(folder: Path, linear: Path) -> None:
     assert subprocess.run(["sh", "-c", command, sys.executable], cwd=folder, timeout=600).returncode == 0
 
 
+def test_python_runs_the_package(folder: Path, linear: Path) -> None:
+    command = [sys.executable, "-m", "dovetail", "info", MODEL, "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=True)
+    assert json.loads(done.stdout)["model"] == MODEL
+
+
 def test_interrupts_end_a_command_without_traceback(folder: Path, linear: Path) -> None:
     # Raised from within, and with Python's handler: a process that runs in the background may ignore interrupts.
     code = (
@@ -107,4 +113,4 @@ def test_interrupts_end_a_command_without_traceback(folder: Path, linear: Path) 
     )
     command = [sys.executable, "-c", code + PROGRAM[-1], "run", MODEL, *RANDOM]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
-    assert (done.returncode, done.stderr.strip()) == (1, "Aborted!")
+    assert (done.returncode, done.stderr.strip()) == (130, "Interrupted.")

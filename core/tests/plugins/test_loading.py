@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import textwrap
 import pickle
 import sys
 from types import ModuleType, SimpleNamespace
@@ -26,11 +27,26 @@ def test_a_broken_import_stays_in_its_record(site: Any, pack: Any, caplog: pytes
     assert record.reason == (
         "importing fake_ops_bad_dom raised ModuleNotFoundError: No module named 'a_module_that_is_not_there'"
     )
-    assert record.hint == "if the installation is damaged: pip install --force-reinstall fake-ops-bad-dom"
+    missing = "a_module_that_is_not_there"
+    assert record.hint == f"install what provides the module {missing}, for example: pip install {missing.replace('_', '-')}"
     assert "a_module_that_is_not_there" in record.traceback
     assert "Traceback" in record.traceback
     assert [r.levelno for r in caplog.records] == [logging.WARNING]
     assert broken in caplog.text
+
+
+def test_another_failure_of_an_import_may_be_the_installations(site: Any) -> None:
+    broken = site.plugin("ops", "bad.dom", "from math import no_such_name")
+    manager = PluginManager()
+    manager.operators()
+    assert manager.record(broken).hint == "if the installation is damaged: pip install --force-reinstall fake-ops-bad-dom"
+
+
+def test_what_a_plugin_prints_at_import_is_not_on_stdout(site: Any, pack: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    site.plugin("ops", "loud.dom", "print('hello from the pack')\n" + textwrap.dedent(pack("loud.dom", "Twist")))
+    assert {operator.op_type for operator in PluginManager().operators("loud.dom")} == {"Twist"}
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "hello from the pack\n")
 
 
 @pytest.mark.parametrize("crash", ["raise RuntimeError('boom')", "import sys; sys.exit('boom')", "raise RecursionError('boom')"])

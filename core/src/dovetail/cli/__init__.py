@@ -17,8 +17,13 @@ from typing import Any
 import click
 
 from dovetail.errors import DovetailError, PluginFailed, did_you_mean
+from dovetail.names import shortened, visible
 
 __all__ = ["Program", "main", "program"]
+
+
+_LONGEST = 8_000
+"""Characters of a message."""
 
 
 class _Failure(click.ClickException):
@@ -78,10 +83,18 @@ class Program(click.Group):
         ctx.obj = {"debug": False}
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # click would end with 1; 128 + SIGINT is what shells expect of an interrupted program.
+            click.echo("Interrupted.", err=True)
+            raise click.exceptions.Exit(130) from None
         except (DovetailError, OSError, MemoryError) as error:
             if ctx.obj["debug"] or getattr(error, "errno", None) == errno.EPIPE:
                 raise
             raise _Failure(_told(error)) from error
+        except click.ClickException as error:
+            # Words of the user, and names from the model that he gave.
+            error.message = visible(shortened(error.message, _LONGEST), "\n")
+            raise
 
     @cached_property
     def _plugin_commands(self) -> None:

@@ -4,12 +4,13 @@ import json
 import math
 import shutil
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import click
+
+from dovetail.names import visible
 
 __all__ = [
     "clean",
@@ -50,14 +51,7 @@ def clean(text: object, *, keep_lines: bool = False) -> str:
 
     `keep_lines` leaves newlines alone.
     """
-    shown = str(text)
-    if shown.isprintable():
-        return shown
-    return "".join(c if c.isprintable() or (keep_lines and c == "\n") else _escape(c) for c in shown)
-
-
-def _escape(char: str) -> str:
-    return " " if unicodedata.category(char) == "Zs" else char.encode("unicode_escape").decode()
+    return visible(str(text), "\n" if keep_lines else "")
 
 
 def print_json(data: object) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail.graph.dtype import DType
 from dovetail.graph.layout import PLAIN, Layout
+from dovetail.names import printable
 
 __all__ = ["CONTAINERS", "Dim", "MapType", "OptionalType", "SequenceType", "Shape", "TensorType"]
 
@@ -97,7 +98,7 @@ class TensorType:
             return f"{TensorType(self.dtype, self.shape)}@{self.layout}"
         if self.shape is None:
             return f"{self.dtype}[...]"
-        return f"{self.dtype}[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+        return f"{self.dtype}[{', '.join('?' if d is None else printable(str(d)) for d in self.shape)}]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ without a word, and it reads the metadata of every distribution at each call.
 
 import importlib
 import inspect
+import sys
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -121,13 +123,24 @@ class Loader:
 def _import(record: PluginRecord) -> object:
     """Import what the entry point names. Raises `PluginFailed`."""
     module, _, attribute = record.value.partition(":")
-    with attributed(
-        record, f"importing {record.value}", hint=f"if the installation is damaged: {reinstall(record.distribution)}"
-    ):
-        plugin: object = importlib.import_module(module)
-        for name in filter(None, attribute.split(".")):
-            plugin = getattr(plugin, name)
+    try:
+        with attributed(record, f"importing {record.value}"):
+            plugin: object = importlib.import_module(module)
+            for name in filter(None, attribute.split(".")):
+                plugin = getattr(plugin, name)
+    except PluginFailed as error:
+        hint = error.hint or _import_hint(record, error.__cause__)
+        raise PluginFailed(error.message, hint=hint) from error.__cause__
     return plugin
+
+
+def _import_hint(record: PluginRecord, cause: BaseException | None) -> str:
+    """What to do about an import that failed: install the module that is missing, or the plugin anew."""
+    own = record.value.partition(":")[0].partition(".")[0]
+    missing = (cause.name or "").partition(".")[0] if isinstance(cause, ModuleNotFoundError) else ""
+    if missing and missing != own:
+        return f"install what provides the module {missing}, for example: pip install {missing.replace('_', '-')}"
+    return f"if the installation is damaged: {reinstall(record.distribution)}"
 
 
 def _stage(record: PluginRecord, kinds: Iterable[str], plugin: object | None = None) -> Staged:
@@ -137,7 +150,9 @@ def _stage(record: PluginRecord, kinds: Iterable[str], plugin: object | None = N
     """
     start = time.perf_counter()
     if plugin is None:
-        plugin = _import(record)
+        # The output of this program is no plugin's: it may be JSON that another one reads.
+        with redirect_stdout(sys.stderr):
+            plugin = _import(record)
     imported = time.perf_counter()
     declared = inspect.getattr_static(plugin, "dovetail_api", None)
     if (mismatch := api_mismatch(declared, record)) is not None:

@@ -12,6 +12,7 @@ from typing import Any
 from dovetail.errors import UsageError
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
+from dovetail.names import printable
 from dovetail.planning.plan import Plan
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport
@@ -120,7 +121,7 @@ class CompiledModel:
     def _planned(self, make_plan: Callable[[Shapes], Plan], shapes: Shapes) -> Plan:
         plan = make_plan(shapes)
         seconds = sum(plan.report.seconds.values())
-        log.info("%s: planned for %s on %s in %.3f s", self.model.source, shapes, self.device, seconds)
+        log.info("%s: planned for %s on %s in %.3f s", printable(self.model.source), shapes, self.device, seconds)
         return plan
 
     def report(self, shapes: Mapping[str, Sequence[int]] | None = None) -> PlanReport:

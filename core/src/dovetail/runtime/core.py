@@ -30,6 +30,7 @@ from dovetail.graph.model import Model, types_with_inputs
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.internal.copy import Copy
+from dovetail.names import printable, visible
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
@@ -412,7 +413,8 @@ def _log_fallbacks(model: Model, plan: Plan, chosen: str) -> None:
     moved = [n for n in plan.report.nodes if n.device != chosen and n.refusals]
     for node in moved:
         device, refusal = node.refusals[0]
-        log.warning("%s: node %s (%s) runs on %s; %s: %s", model.source, node.name, node.op, node.device, device, refusal)
+        known = [printable(text) for text in (model.source, node.name, node.op)]
+        log.warning("%s: node %s (%s) runs on %s; %s: %s", *known, node.device, device, visible(str(refusal)))
 
 
 def _require_file(path: Path) -> None:

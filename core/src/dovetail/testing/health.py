@@ -5,6 +5,7 @@ What is found is told line by line as JSON, so that it is known how far a proces
 
 import contextlib
 import importlib
+import io
 import json
 import os
 import sys
@@ -15,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail.names import printable
 from dovetail.plugins import PluginManager, PluginRecord
 from dovetail.runtime import REFERENCE_DEVICE, Core
 from dovetail.testing._kit import Kit
@@ -57,7 +59,11 @@ def examine(plugin: str, tell: Tell) -> None:
     manager = PluginManager(plugins=plugin, prefer=(plugin,))
     record = manager.record(plugin)
     tell({"stage": f"importing {record.value}"})
-    tell({"facts": {"import_seconds": _timed_import(record)}})
+    seconds, printed = _timed_import(record)
+    tell({"facts": {"import_seconds": seconds}})
+    if printed:
+        reason = f"it prints while it is imported: {printable(printed)}"
+        tell(_finding("WARN", reason, "authors: log it with the module logging, or leave it out"))
     tell({"stage": "registering its hooks" + (" and probing its devices" if record.kind == "devices" else "")})
     record = manager.load(plugin)
     tell({"facts": {"state": record.state, "provides": record.provides}})
@@ -82,15 +88,19 @@ def _finding(level: str, reason: str, hint: str = "") -> dict[str, str]:
     return {"level": level, "reason": reason, "hint": hint}
 
 
-def _timed_import(record: PluginRecord) -> float:
-    """Seconds that importing the plugin's module takes. A failure is left to the manager, which tells it better."""
+def _timed_import(record: PluginRecord) -> tuple[float, str]:
+    """Seconds that importing the plugin's module takes, and what it prints on stdout.
+
+    A failure is left to the manager, which explains it better.
+    """
     _mark(BEGIN_IMPORT)
+    printed = io.StringIO()
     start = time.perf_counter()
-    with contextlib.suppress(Exception, SystemExit):
+    with contextlib.redirect_stdout(printed), contextlib.suppress(Exception, SystemExit):
         importlib.import_module(record.value.partition(":")[0])
     seconds = time.perf_counter() - start
     _mark(END_IMPORT)
-    return seconds
+    return seconds, printed.getvalue().strip()
 
 
 def _mark(line: str) -> None:

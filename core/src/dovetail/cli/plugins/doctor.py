@@ -162,9 +162,9 @@ def _take_imports(found: Diagnosis, told: str) -> None:
     found.facts["heavy_imports"] = {name: seconds for seconds, name in heavy}
     seconds = found.facts.get("import_seconds", 0.0)
     if seconds > SLOW_SECONDS:
-        blamed = ", ".join(f"{name} {duration(s)}" for s, name in heavy[:5])
+        slowest = ", ".join(f"{name} {duration(s)}" for s, name in heavy[:5]) or "no module in particular"
         hint = "authors: import what is slow inside the hook that needs it"
-        found.find("WARN", f"importing it takes {duration(seconds)}: {blamed}", hint)
+        found.find("WARN", f"importing it takes {duration(seconds)}: {slowest}", hint)
 
 
 def _take_end(found: Diagnosis, code: int | None, told: str, timeout: float) -> None:
