@@ -10,7 +10,11 @@ import pytest
 from click.testing import Result
 from onnx import helper
 
+import dovetail
 from dovetail.cli.compare import _distance
+from dovetail.errors import UnknownOption
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.tanh import Tanh
 
 Invoke = Callable[..., Result]
 InvokeJson = Callable[..., Any]
@@ -135,3 +139,38 @@ def test_distances_of_other_types() -> None:
     assert _distance([np.zeros(2)], []) == (INF, INF)
     assert _distance(None, None) == (0.0, 0.0)
     assert _distance(None, np.zeros(1)) == (INF, INF)
+
+
+def test_custom_layers_go_to_the_devices_that_take_them(invoke: Invoke, chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, given = dovetail.Core(), []
+    compile_model = core.compile_model
+
+    def recording(model: Any, device: str, properties: Any = None) -> Any:
+        given.append((device, properties))
+        if properties and device == "AUTO":
+            raise UnknownOption("no such option")
+        return compile_model(model, device)
+
+    monkeypatch.setattr(core, "compile_model", recording)
+    monkeypatch.setattr("dovetail.cli._models.make_core", lambda extensions=(): core)
+    invoke("compare", chain, "-c", "mine.xml")
+    layers = {"CONFIG_FILE": ["mine.xml"]}
+    assert given == [("AUTO", layers), ("AUTO", None), ("NUMPY", layers)]
+
+
+def test_nodes_are_compared_without_repeating_warnings(
+    invoke: Invoke, chain: Path, toy_core: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    core, _ = toy_core(A=lambda node: node.op.op_type == "Tanh", NUMPY=lambda node: False)
+    model = _model()
+    monkeypatch.setattr(core, "read_model", lambda path: model)
+    monkeypatch.setattr("dovetail.cli._models.make_core", lambda extensions=(): core)
+    invoke("compare", chain, "-d", "A", "--nodes")
+    assert [message for message in caplog.messages if "runs on NUMPY" in message] == [
+        "<graph>: node tanh (Tanh) runs on NUMPY.0; A.0: no kernel for this operator: Tanh"
+    ]
+
+
+def _model() -> Any:
+    g = dovetail.GraphBuilder()
+    return g.model([g.node(Relu(), g.node(Tanh(), g.input("x", "float32", [2])))])

@@ -2,9 +2,9 @@
 
 import gc
 import logging
-import textwrap
 import pickle
 import sys
+import textwrap
 from types import ModuleType, SimpleNamespace
 from typing import Any
 

@@ -330,3 +330,16 @@ def test_a_pack_may_not_serve_a_domain_that_it_neither_owns_nor_translates(site:
     manager = PluginManager()
     with pytest.raises(UnknownOperator, match=r"has domain 'acme', but the entry point owns 'com.other'"):
         manager.operator("com.other", "twisted", 1)
+
+
+def test_without_the_pack_of_standard_operators_the_error_says_what_to_install(site: Any) -> None:
+    with pytest.raises(UnknownOperator) as caught:
+        PluginManager().operator("", "Conv", 13)
+    assert caught.value.hint.startswith("Install a package with an entry point 'ai.onnx' in the group dovetail.ops.")
+
+
+def test_a_pack_whose_hook_raises_is_not_told_to_install_itself(site: Any) -> None:
+    site.plugin("ops", "com.acme", "@hookimpl\ndef dovetail_register_ops(registry, domain):\n    raise ValueError('why')")
+    with pytest.raises(UnknownOperator, match="(?s)fake-ops-com-acme 1.0 \\(failed: .*why") as caught:
+        PluginManager().operator("com.acme", "Twist", 1)
+    assert "Install a package" not in caught.value.hint

@@ -123,8 +123,6 @@ def test_neither_reference_nor_composition() -> None:
     [
         ({"entry": "twise"}, "no kernel 'twise'"),
         ({"entry": {"float23": "twice"}}, "float23"),
-        ({"entry": "twice", "scalars": (("faktor", "float"),)}, "'faktor' is no attribute"),
-        ({"entry": "twice", "scalars": (("factor", "int"),)}, "is int; the attribute must be one of int"),
         ({"entry": "twice", "layouts": {"Z": "BYXF"}}, "layouts names"),
     ],
 )

@@ -1,13 +1,15 @@
 """`dovetail compare`: the results of a model on two devices, output by output or node by node."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dovetail.cli._command import asked_config_file_option, extension_option, seed_option, shape_option
 from dovetail.cli._command import command as make_command
-from dovetail.cli._command import extension_option, seed_option, shape_option
 from dovetail.cli._output import print_json, print_table, progress, remark, value_type
 from dovetail.errors import DovetailError
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dovetail.graph.model import Model
-    from dovetail.runtime import Core
+    from dovetail.runtime import CompiledModel, Core
 
     Array = NDArray[Any]
 
@@ -41,11 +43,12 @@ _TOLERANCE = 1e-3
     help="The largest relative difference that is no failure.",
 )
 @extension_option
+@asked_config_file_option
 @shape_option
 @seed_option
 def command(
     model: str, devices: tuple[str, ...], given: tuple[str, ...], nodes: bool, tolerance: float, extensions: tuple[str, ...],
-    shapes: tuple[str, ...], seed: int, as_json: bool,
+    config_files: tuple[str, ...], shapes: tuple[str, ...], seed: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Run MODEL on two devices and show how far the results are apart.
 
@@ -74,9 +77,14 @@ def command(
     read = closed(reshaped(core.read_model(model), shapes))
     inputs = read_inputs(read.inputs, given or ([RANDOM] if read.inputs else []), seed)
     pair = (*(devices or ("AUTO",)), REFERENCE_DEVICE)[:2]
-    first, second = (core.compile_model(read, device) for device in pair)
+    first, second = (_compiled(core, read, device, config_files) for device in pair)
     names = (first.device, second.device)
-    results = _each_node(core, read, names, inputs) if nodes else _outputs(read, first(inputs), second(inputs))
+    with _warned_once() if nodes else nullcontext():
+        results = (
+            list(_each_node(core, read, names, inputs, config_files))
+            if nodes
+            else list(_outputs(read, first(inputs), second(inputs)))
+        )
     values = [_difference(read, *result, tolerance) for result in results]
     differing = next((value["name"] for value in values if not value["agree"]), None)
     described = {
@@ -101,7 +109,7 @@ def _outputs(model: "Model", got: Mapping[str, "Array"], want: Mapping[str, "Arr
 
 
 def _each_node(
-    core: "Core", model: "Model", devices: Sequence[str], inputs: Mapping[str, "Array"]
+    core: "Core", model: "Model", devices: Sequence[str], inputs: Mapping[str, "Array"], config_files: Sequence[str]
 ) -> Iterator[tuple[str, "Array", "Array"]]:
     """The value of every node that one can have as an output, in schedule order."""
     from dovetail.graph.schedule import schedule
@@ -113,17 +121,39 @@ def _each_node(
             advance(1)
             cut = replace(model, graph=graph.replace(outputs=(name,)))
             try:
-                got, want = (_run(core, cut, device, inputs) for device in devices)
+                got, want = (_run(core, cut, device, inputs, config_files) for device in devices)
             except DovetailError as error:
                 remark(f"{name} is left out: {error}")
             else:
                 yield name, got, want
 
 
-def _run(core: "Core", model: "Model", device: str, inputs: Mapping[str, "Array"]) -> "Array":
+def _compiled(core: "Core", model: "Model", device: str, config_files: Sequence[str]) -> "CompiledModel":
+    """With the custom layers, where the device has the property for them."""
+    from dovetail.errors import UnknownOption
+
+    if config_files:
+        with suppress(UnknownOption):
+            return core.compile_model(model, device, {"CONFIG_FILE": list(config_files)})
+    return core.compile_model(model, device)
+
+
+@contextmanager
+def _warned_once() -> Iterator[None]:
+    """The model is compiled for each of its nodes; what was logged for the whole of it is not repeated for the parts."""
+    logger = logging.getLogger("dovetail")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _run(core: "Core", model: "Model", device: str, inputs: Mapping[str, "Array"], config_files: Sequence[str]) -> "Array":
     from copy import deepcopy  # sequences are lists of arrays
 
-    with core.compile_model(model, device) as compiled:
+    with _compiled(core, model, device, config_files) as compiled:
         return deepcopy(compiled(inputs)[0])
 
 

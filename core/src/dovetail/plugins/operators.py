@@ -157,7 +157,7 @@ class Operators:
         stopped = [r for r in self._packs(domain) if r.state != "loaded" and r.hint]
         if not known and stopped:
             hints += [f"{r.distribution}: {r.hint.rstrip('.')}." for r in stopped]
-        elif not known:
+        elif not known and not self._packs(domain):
             written = domain or STANDARD_DOMAIN
             close = did_you_mean(written, {record.key for record in self._packs(None)})
             hints += [close] if close.startswith("Did") else []

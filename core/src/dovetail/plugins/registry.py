@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from dovetail.errors import PluginError
 from dovetail.names import stem_of
+from dovetail.operators.definition import check_definition
 from dovetail.operators.operator import Operator
 from dovetail.operators.packages import classes_in, stems_in
 from dovetail.operators.stand_in import stand_in
@@ -15,11 +16,15 @@ __all__ = ["OpRegistry", "check_operator", "operator_name"]
 
 
 def check_operator(operator: object) -> type[Operator]:
-    """The argument, when it is an operator class. Raises `PluginError` for anything else."""
+    """The argument, when it is an operator class.
+
+    Raises `PluginError` for anything else, `OperatorError` for a class that no node could use.
+    """
     if not (isinstance(operator, type) and issubclass(operator, Operator)) or operator is Operator:
         raise PluginError(
             f"{operator!r} is not an operator class", hint="pass a subclass of dovetail.op.Operator, not an instance"
         )
+    check_definition(operator)
     return operator
 
 

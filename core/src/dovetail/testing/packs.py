@@ -33,9 +33,6 @@ __all__ = ["OpPackChecks", "cases_of", "definition_checks", "probe", "reference_
 
 Array = NDArray[Any]
 
-_ATTRIBUTE_TYPES = {"float": ("int", "float", "bool"), "int": ("int", "bool"), "uint": ("int", "bool")}
-"""C type of a scalar -> the attribute types that can be passed as one."""
-
 
 class OpPackChecks(Kit):
     """The checks of the operators of a domain. The session is opened, and the pack loaded, when `checks` is first asked for.
@@ -224,16 +221,6 @@ def _check_opencl_kernel(cls: type[Operator], kernel: OpenCLKernel, ports: set[s
         require(re.search(rf"\b{re.escape(entry)}\b", kernel.source), f"{kernel.origin}: the source has no kernel {entry!r}")
     for dtype in () if isinstance(kernel.entry, str) else kernel.entry:
         DType.of(dtype)
-    for attribute, c_type in kernel.scalars:
-        spec = cls.attributes.get(attribute)
-        require(
-            spec is not None, f"{kernel.origin}: the scalar {attribute!r} is no attribute; there are {', '.join(cls.attributes)}"
-        )
-        accepted = _ATTRIBUTE_TYPES[c_type]
-        fits = spec is not None and spec.type_name in accepted
-        require(
-            fits, f"{kernel.origin}: the scalar {attribute!r} is {c_type}; the attribute must be one of {', '.join(accepted)}"
-        )
     for word, named in (("layouts", kernel.layouts), ("images", kernel.images)):
         unknown = sorted(set(named) - ports)
         require(not unknown, f"{kernel.origin}: {word} names {unknown}; the ports are {', '.join(sorted(ports))}")

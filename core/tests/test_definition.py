@@ -1,0 +1,60 @@
+"""What is wrong with a class for every node is said when it is registered."""
+
+import re
+from typing import Any
+
+import pytest
+
+import dovetail
+from dovetail.errors import OperatorError
+from dovetail.op import FLOATS, OpenCLKernel, Operator, TensorType
+
+
+class Base(Operator):
+    domain = "com.acme"
+    inputs = ("X: T", "Y?: T")
+    types = {"T": FLOATS}
+    factor: float = 1.0
+    name: str = ""
+
+    def reference(self, X: Any, Y: Any) -> Any:
+        return X
+
+
+def kernel(*scalars: tuple[str, str]) -> tuple[OpenCLKernel, ...]:
+    return (OpenCLKernel(source="", entry="k", scalars=scalars),)
+
+
+def one(self: Any, X: TensorType) -> TensorType:
+    return X
+
+
+def three(self: Any, X: TensorType, Y: TensorType, Z: TensorType) -> TensorType:
+    return X
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"infer": one}, "com.acme::Wrong: infer() takes 1 inputs; the class has 2 (X, Y)\n  write def infer(self, X, Y)"),
+        ({"reference": three}, "reference() takes 3 inputs; the class has 2 (X, Y)"),
+        ({"inputs": ("parts*: T",), "infer": one, "reference": lambda self, *a: a[0]}, "'parts' is variadic\n  write def infer"),
+        ({"kernels": kernel(("faktor", "float"))}, "the scalar 'faktor' is not an attribute\n  Did you mean 'factor'?"),
+        ({"kernels": kernel(("name", "int"))}, "the scalar 'name' is int, the attribute str"),
+    ],
+)
+def test_a_class_that_no_node_could_use(toy_core: Any, body: dict[str, Any], message: str) -> None:
+    core, _ = toy_core()
+    with pytest.raises(OperatorError, match=re.escape(message)):
+        core.add_extension(type("Wrong", (Base,), body))
+
+
+def test_defaults_and_variadic_arguments_are_accepted(toy_core: Any) -> None:
+    core: dovetail.Core = toy_core()[0]
+    body = {
+        "infer": lambda self, X, Y=None: X,
+        "reference": lambda self, *inputs: inputs[0],
+        "kernels": kernel(("factor", "float")),
+    }
+    (added,) = core.add_extension(type("Right", (Base,), body))
+    assert added.op_type == "Right"
