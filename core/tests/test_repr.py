@@ -76,5 +76,5 @@ def test_names_that_nothing_defines_are_refused_when_the_graph_is_built() -> Non
     with pytest.raises(GraphError, match=r"reads 1.5 \(float\)"):
         g.node(Add(), y, 1.5)  # type: ignore[arg-type]
     parts = g.node(Split(num_outputs=2), y, outputs=2)
-    with pytest.raises(GraphError, match="reads \\('split:0', 'split:1'\\) \\(tuple\\)"):
+    with pytest.raises(GraphError, match=r"reads \('split:0', 'split:1'\) \(tuple\)"):
         g.node(Relu(), parts)

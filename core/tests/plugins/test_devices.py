@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import dovetail
+from dovetail.cli._devices import describe_devices
 from dovetail.errors import (
     DeviceError,
     DeviceNotFound,
@@ -251,3 +253,12 @@ def test_errors_of_a_frontend(site: Any) -> None:
     with pytest.raises(PluginFailed, match=r"returned None, which is not a dovetail.graph.Model"):
         manager.read_model(b"", "none", {})
     assert manager.record("bad").state == "loaded", "the file may be at fault"
+
+
+def test_the_command_lists_a_device_with_two_providers_once(device: Any) -> None:
+    for name in ("two", "one"):
+        device("acme", name=name)
+    (missing,) = describe_devices(dovetail.Core())["missing"]
+    assert (missing["device"], missing["state"]) == ("ACME", "conflict")
+    assert missing["plugin"] == "one/devices/acme, two/devices/acme"
+    assert describe_devices(dovetail.Core(prefer=["two"]))["missing"] == []

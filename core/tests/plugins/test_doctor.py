@@ -85,9 +85,11 @@ def install(site: Any, kind: str = "devices", **modules: str) -> None:
 def test_a_plugin_that_prints_at_import(site: Any) -> None:
     install(site, loud=device("loud").replace("import numpy", "print('hello from it')\n    import numpy"))
     code, found, _ = run_command(site, "info", "loud")
-    assert code == 0 and found["fakes/devices/loud"]["state"] == "loaded"
+    assert code == 0
+    assert found["fakes/devices/loud"]["state"] == "loaded"
     code, found, _ = run_command(site, "doctor", "fakes", "--timeout", "600")
-    assert code == 0 and found["fakes/devices/loud"]["verdict"] == "WARN"
+    assert code == 0
+    assert found["fakes/devices/loud"]["verdict"] == "WARN"
     assert "it prints while it is imported: hello from it" in reasons(found["fakes/devices/loud"])
 
 

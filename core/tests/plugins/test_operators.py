@@ -340,6 +340,6 @@ def test_without_the_pack_of_standard_operators_the_error_says_what_to_install(s
 
 def test_a_pack_whose_hook_raises_is_not_told_to_install_itself(site: Any) -> None:
     site.plugin("ops", "com.acme", "@hookimpl\ndef dovetail_register_ops(registry, domain):\n    raise ValueError('why')")
-    with pytest.raises(UnknownOperator, match="(?s)fake-ops-com-acme 1.0 \\(failed: .*why") as caught:
+    with pytest.raises(UnknownOperator, match=r"(?s)fake-ops-com-acme 1\.0 \(failed: .*why") as caught:
         PluginManager().operator("com.acme", "Twist", 1)
     assert "Install a package" not in caught.value.hint

@@ -92,9 +92,9 @@ class Program(click.Group):
                 raise
             raise _Failure(_told(error)) from error
         except click.ClickException as error:
-            # Words of the user, and names from the model that he gave.
-            error.message = visible(shortened(error.message, _LONGEST), "\n")
-            raise
+            # It has words of the user, and names from the model that he gave.
+            text = visible(shortened(error.format_message(), _LONGEST), "\n")
+            raise (click.UsageError(text, error.ctx) if isinstance(error, click.UsageError) else _Failure(text)) from error
 
     @cached_property
     def _plugin_commands(self) -> None:

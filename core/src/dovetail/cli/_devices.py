@@ -1,11 +1,13 @@
 """What the commands tell of devices, and of device plugins that have none."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli._output import print_table, styled
+from dovetail.errors import DovetailError, PluginConflict
 
 if TYPE_CHECKING:
+    from dovetail.plugins import PluginRecord
     from dovetail.runtime import Core
 
 __all__ = ["describe_devices", "print_devices"]
@@ -28,12 +30,21 @@ def describe_devices(core: "Core") -> dict[str, list[dict[str, Any]]]:
         }
         for info in found
     ]
-    missing = [
-        {"plugin": r.id, "device": r.key.upper(), "state": r.state, "reason": r.reason, "hint": r.hint}
-        for r in records
-        if r.state != "loaded"
-    ]
+    unserved = sorted({record.key for record in records} - {*providers})
+    missing = [_missing(core, key, [record for record in records if record.key == key]) for key in unserved]
     return {"devices": devices, "missing": missing}
+
+
+def _missing(core: "Core", key: str, records: "Sequence[PluginRecord]") -> dict[str, Any]:
+    """Why no plugin serves a device type, in one row however many provide it."""
+    told = {"plugin": ", ".join(r.id for r in records), "device": key.upper()}
+    try:
+        record = core.plugins.owner("devices", key)
+    except PluginConflict as error:
+        return {**told, "state": "conflict", "reason": error.message, "hint": error.hint}
+    except DovetailError:
+        record = records[0]
+    return {**told, "state": record.state, "reason": record.reason, "hint": record.hint}
 
 
 def print_devices(described: Mapping[str, list[dict[str, Any]]]) -> None:

@@ -1,5 +1,6 @@
 """`dovetail ops`: the operators that are known, and how each can run."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,10 +9,12 @@ from dovetail.cli._command import command as make_command
 from dovetail.cli._command import extension_option
 from dovetail.cli._output import print_json, print_table
 from dovetail.errors import DeviceNotFound, did_you_mean
+from dovetail.plugins.records import STANDARD_DOMAIN, plain_domain
 
 if TYPE_CHECKING:
     from dovetail.cli._kernel_files import DevicePackage
     from dovetail.operators.operator import Operator
+    from dovetail.operators.translation import Translation
     from dovetail.plugins import PluginManager
 
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 def command(domain: str | None, device: str | None, extensions: tuple[str, ...], as_json: bool) -> None:
     """List the operators of dovetail and of all op packs.
 
-    There is one row for each version of a definition.
+    There is one row for each version of a definition, and one for each other name that models may give it.
 
     "kernel" under a device says that its package has a file for the operator. Every operator runs on every device: otherwise
     by a kernel source or a composition that its definition brings along, or by its NumPy reference on the reference device.
@@ -69,20 +72,34 @@ def _chosen(packages: "list[DevicePackage]", device: str | None) -> "list[Device
 
 def _describe(manager: "PluginManager", domain: str | None, packages: "list[DevicePackage]") -> list[dict[str, Any]]:
     from dovetail.cli._kernel_files import operator_key
+    from dovetail.operators.stand_in import target
 
     stems = {operator.stem for operator in manager.operators()}
-    return [
+    rows = [
         {
-            "operator": operator_key(operator),
-            "domain": operator.domain,
+            "operator": operator_key(operator) if name is None else f"{name.domain or STANDARD_DOMAIN}::{name.op_type}",
+            "domain": operator.domain if name is None else name.domain,
             "since": operator.since,
             "stem": operator.stem,
             "provider": manager.provider(operator),
-            "brings": brought(operator),
+            "brings": brought(operator) if name is None else [f"another name of {target(operator)}"],
             "kernels": {package.device: package.kernels(operator.stem, stems) for package in packages},
         }
-        for operator in sorted(_of_domain(manager, domain), key=lambda o: (o.domain, o.op_type, o.since))
+        for operator in _of_domain(manager, domain)
+        for name in _names_in(operator, domain)
     ]
+    return sorted(rows, key=lambda row: (row["domain"], row["operator"], row["since"]))
+
+
+def _names_in(operator: "type[Operator]", domain: str | None) -> "Iterator[Translation | None]":
+    """None for the operator's own name, and the translations by which a model of the domain writes it otherwise."""
+    wanted = None if domain is None else plain_domain(domain)
+    if wanted in (None, operator.domain):
+        yield None
+    from dovetail.operators.stand_in import is_stand_in
+
+    if not is_stand_in(operator):
+        yield from (t for t in operator.translations if wanted in (None, plain_domain(t.domain)))
 
 
 def _of_domain(manager: "PluginManager", domain: str | None) -> "tuple[type[Operator], ...]":
