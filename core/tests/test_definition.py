@@ -7,7 +7,7 @@ import pytest
 
 import dovetail
 from dovetail.errors import OperatorError
-from dovetail.op import FLOATS, OpenCLKernel, Operator, TensorType
+from dovetail.op import FLOATS, OpenCLKernel, Operator, TensorType, operator
 
 
 class Base(Operator):
@@ -58,3 +58,12 @@ def test_defaults_and_variadic_arguments_are_accepted(toy_core: Any) -> None:
     }
     (added,) = core.add_extension(type("Right", (Base,), body))
     assert added.op_type == "Right"
+
+
+@pytest.mark.parametrize("infer", [lambda X: X, lambda X, factor: X, lambda X, Y: X])
+def test_an_inference_function_with_other_arguments(infer: Any) -> None:
+    with pytest.raises(OperatorError, match="operator scaled: infer cannot be called as the function is"):
+
+        @operator("com.acme", infer=infer)
+        def scaled(X: Any, Y: Any = None, *, factor: float = 1.0) -> Any:
+            return X * factor

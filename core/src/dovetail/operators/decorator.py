@@ -48,6 +48,8 @@ def operator(
 
     def decorate(function: Function) -> type[Any]:
         signature = Signature(function, reserved=dir(Operator))
+        if infer is not None:
+            signature.require_same(infer)
         declared = outputs if infer else [o if ":" in o else f"{o}: T" for o in outputs]
         op_type = name or "".join(word[:1].upper() + word[1:] for word in function.__name__.split("_"))
         body = {
@@ -91,6 +93,17 @@ class Signature:
                 raise self._error(a, "is an attribute without a type", f"annotate it: {a.name}: float")
         self.annotations = {a.name: a.annotation for a in attributes}
         self.defaults = {a.name: a.default for a in attributes if a.default is not a.empty}
+
+    def require_same(self, infer: Function) -> None:
+        """Raise `OperatorError` for an inference function that cannot be called with the arguments of the function."""
+        try:
+            inspect.signature(infer).bind(*self.ports, **dict.fromkeys(self.annotations))
+        except TypeError as error:
+            inputs, attributes = ", ".join(port.partition(":")[0] for port in self.ports), ", ".join(self.annotations)
+            raise OperatorError(
+                f"operator {self._function}: infer cannot be called as the function is: {error}",
+                hint=f"it has the same arguments: inputs {inputs or 'none'}; attributes {attributes or 'none'}",
+            ) from None
 
     def _port(self, argument: inspect.Parameter) -> str:
         if argument.kind is argument.VAR_KEYWORD:
