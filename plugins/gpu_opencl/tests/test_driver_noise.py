@@ -19,6 +19,6 @@ def test_warnings_are_not_printed(device: OpenCLDevice, capfd: pytest.CaptureFix
 
 def test_kernels_of_users_keep_their_warnings() -> None:
     ours = Launch("own.cl", "", "own", (), (1,))
-    theirs = Launch("user.cl", "", "user", (), (1,), None, (program.ARGUMENTS_TOLD,))
+    theirs = Launch("user.cl", "", "user", (), (1,), None, (program.ARGUMENT_INFO,))
     assert "-w" in program.build_options(ours)
     assert "-w" not in program.build_options(theirs)

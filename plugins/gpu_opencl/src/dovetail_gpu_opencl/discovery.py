@@ -37,7 +37,7 @@ def device_infos() -> Sequence[DeviceInfo] | Unavailable:
     A device that cannot build kernels is left out, and logged once in a process. It keeps its number, so that the names of the
     others do not change.
     """
-    if fork.is_orphan():
+    if fork.is_forked():
         return Unavailable(fork.REASON, fork.HINT)
     if sys.platform == "linux" and not os.path.isdir(_CPUS) and _asking_ends_a_process():
         return Unavailable(f"an OpenCL driver ends the process that asks for its devices: there is no {_CPUS}", _ENDS_HINT)

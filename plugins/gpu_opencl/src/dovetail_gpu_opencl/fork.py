@@ -4,7 +4,7 @@ import os
 
 from dovetail.device import DeviceError
 
-__all__ = ["HINT", "REASON", "check", "enter", "is_orphan"]
+__all__ = ["HINT", "REASON", "check", "enter", "is_forked"]
 
 REASON = "OpenCL was used before this process was forked, and its drivers do not work in a forked process"
 HINT = "start processes by spawn or forkserver, or list devices and compile in the forked processes only"
@@ -19,12 +19,12 @@ def enter() -> None:
     check()
 
 
-def is_orphan() -> bool:
+def is_forked() -> bool:
     """Whether drivers were called in the process from which this one was forked."""
     return bool(_home) and _home[0] != os.getpid()
 
 
 def check() -> None:
     """Raise `DeviceError` instead of calling a driver that might never return."""
-    if is_orphan():
+    if is_forked():
         raise DeviceError(REASON, hint=HINT)

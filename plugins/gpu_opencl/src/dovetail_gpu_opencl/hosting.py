@@ -25,7 +25,7 @@ from dovetail_gpu_opencl.halves import only_loads_and_stores
 from dovetail_gpu_opencl.images import geometry, read_launch, refuse_image, write_launch
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Argument, Image, Launch, Null, Read, Scalar, Scratch, Write
-from dovetail_gpu_opencl.program import ARGUMENTS_TOLD
+from dovetail_gpu_opencl.program import ARGUMENT_INFO
 from dovetail_gpu_opencl.source import C_TYPES
 from dovetail_gpu_opencl.wide_vectors import refuse_wide_vectors
 
@@ -83,7 +83,7 @@ class OwnKernel(CLKernel):
         buffers = [Scratch(f"scratch:{node.name}:{i}", size) for i, size in enumerate(scratch)]
         arguments = (*inputs, *outputs, *buffers, *numbers)
         before = [write_launch(p.value, a) for p, a in zip(_inputs(node), inputs, strict=True) if isinstance(a, Image)]
-        options = (ARGUMENTS_TOLD, *kernel.options)
+        options = (ARGUMENT_INFO, *kernel.options)
         after = [read_launch(a, p.value) for p, a in zip(_outputs(node), outputs, strict=True) if isinstance(a, Image)]
         return (*before, Launch(kernel.origin, text, entry, arguments, work, local, options), *after)
 

@@ -4,7 +4,7 @@ import functools
 import glob
 import shutil
 
-from dovetail_gpu_opencl.probes import outlives
+from dovetail_gpu_opencl.probes import survives
 
 __all__ = ["HINT", "lacks"]
 
@@ -31,4 +31,4 @@ def lacks(identity: str) -> str:
 
 @functools.cache
 def _links(identity: str) -> bool:
-    return outlives(identity, _PROBE)
+    return survives(identity, _PROBE)

@@ -16,11 +16,11 @@ from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
 from dovetail_gpu_opencl.launch import Argument, Image, Launch, Scalar
 from dovetail_gpu_opencl.linker import HINT, lacks
 
-__all__ = ["ARGUMENTS_TOLD", "CACHE_SECTION", "Programs", "build_options", "check_signature", "check_source"]
+__all__ = ["ARGUMENT_INFO", "CACHE_SECTION", "Programs", "build_options", "check_signature", "check_source"]
 
 BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 CACHE_SECTION = "opencl"
-ARGUMENTS_TOLD = "-cl-kernel-arg-info"
+ARGUMENT_INFO = "-cl-kernel-arg-info"
 """The option that `check_signature` needs to see what kind each argument is."""
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MAY_HAVE_KERNELS = re.compile(r"(?<!-)\b(?:__)?kernel\b|#\s*include\b")
@@ -33,7 +33,7 @@ def build_options(launch: Launch) -> list[str]:
     PoCL prints "2 warnings generated." for each build that has some: this package's kernels are built without warnings. Those of
     users keep them in the build log, which DUMP_KERNELS writes.
     """
-    quiet = () if ARGUMENTS_TOLD in launch.options else ("-w",)
+    quiet = () if ARGUMENT_INFO in launch.options else ("-w",)
     return [*BUILD_OPTIONS, *quiet, *launch.options]
 
 

@@ -3,7 +3,7 @@
 // LARGEST: the largest, else the smallest. A work item computes a line, or with GROUP > 1 a work group does, over local memory.
 // NDRange: (lines, rounded up to the local size), or (lines * GROUP) with local size GROUP, a power of two.
 //
-// Layout: element i of a line l lies at l / inner * (size * inner) + l % inner + i * inner of src.
+// Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner of src.
 //
 // Tunables: GROUP.
 #ifndef T
@@ -36,7 +36,7 @@ __kernel void arg(__global const T* restrict src, __global long* restrict dst, c
   if (line >= lines) return;
 #endif
   __global const T* s = src + line / inner * (size * inner) + line % inner;
-  // Lanes past the end of a short line stand at its first element: they change nothing.
+  // Lanes past the end of a short line read its first element, which changes nothing.
   int place = lane < size ? lane : 0;
   VALUE best = LOAD_T(s, place * inner);
   for (int i = lane + GROUP; i < size; i += GROUP) {

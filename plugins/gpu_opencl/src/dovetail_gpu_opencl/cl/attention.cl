@@ -1,7 +1,7 @@
 // Attention for GPUs: dst = softmax(SCALE * q k' + mask) v for each head, in one pass over the keys (Milakov and Gimelshein, 2018).
 //
 // A work group of LANES x LOCAL_Q items computes BLOCK_Q = ROWS * LOCAL_Q queries of one head. It goes through blocks of BLOCK_K =
-// LANES * KEYS keys, which lie in local memory with their values: an item takes ROWS queries and every LANES-th key, later every
+// LANES * KEYS keys, which are in local memory with their values: an item takes ROWS queries and every LANES-th key, later every
 // LANES-th element of the result.
 // NDRange: (ceil(QUERIES / BLOCK_Q) * LANES * LOCAL_Q, HEADS, batch), local size (LANES * LOCAL_Q, 1, 1).
 //
@@ -25,7 +25,7 @@
 // Rows of keys are padded so that neighbouring keys start in other banks.
 #define PITCH (WIDTH + 4 > BLOCK_Q ? WIDTH + 4 : BLOCK_Q)
 #define COLS ((DV + LANES - 1) / LANES)
-// Four elements of ACC that lie side by side, aligned as such.
+// Four adjacent elements of ACC, aligned as such.
 #define ALIGNED(size, s, h, b) ((size) % 4 == 0 && (s) % 4 == 0 && (h) % 4 == 0 && (b) % 4 == 0)
 #ifdef HALF_STORAGE
 #define LOAD4(p) vloada_half4(0, p)

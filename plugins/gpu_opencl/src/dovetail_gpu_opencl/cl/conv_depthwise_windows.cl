@@ -1,7 +1,7 @@
 // Depthwise convolution in two dimensions for GPUs: dst[n][m] = post(bia[m] + src[n][m / (M / C)] convolved with wei[m]).
 //
 // A work item computes VEC elements that follow each other along x. It first loads all that their windows see, from places within
-// the plane, so that no load waits for another one or for a branch; what lies outside counts as zero.
+// the plane, so that no load waits for another one or for a branch; elements outside count as zero.
 // NDRange: (OH * ceil(OW / VEC) rounded up to the local size, M, N), local size (GROUP, 1, 1).
 //
 // Layout: src [N][C][IH][IW] and dst [N][M][OH][OW] dense; wei [M][KH][KW]; bia [M].

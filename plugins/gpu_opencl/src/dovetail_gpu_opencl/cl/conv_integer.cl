@@ -1,5 +1,5 @@
 // Convolution of 8-bit integers in up to three dimensions, any groups: dst[n][m][z][y][x] = result of
-// bia[m] + sum over c, kz, ky, kx of (src - X_ZERO) * (wei - W_ZERO(m)), exact; what lies outside counts as X_ZERO.
+// bia[m] + sum over c, kz, ky, kx of (src - X_ZERO) * (wei - W_ZERO(m)), exact; elements outside count as X_ZERO.
 //
 // A work item computes one output element in int, which wraps.
 // NDRange: (output elements, rounded up to the local size); SIZE is the number of output elements.

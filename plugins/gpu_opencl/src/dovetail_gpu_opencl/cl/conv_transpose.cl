@@ -3,7 +3,7 @@
 //
 // A work item computes MAPS output channels at one place. NDRange: (batch * groups * ceil(maps / MAPS) * od * oh * ow, rounded up).
 //
-// Layout: src and dst dense NCDHW (missing axes of size 1); weight c of the whole input, m of a group and k lie at
+// Layout: src and dst dense NCDHW (missing axes of size 1); weight c of the whole input, m of a group and k are at
 // c * step_c + m * step_m + k * step_k. bia [groups * maps] with HAS_BIAS.
 //
 // Tunables: MAPS; the local size.

@@ -3,7 +3,7 @@
 // A work item computes RUN elements of a run, which share their parameters.
 // NDRange: (length / RUN, rounded up to the local size, number of runs); runs of one element change places: (runs, 1).
 //
-// Layout: element o is the element o % length of its run. Its parameters lie at o / (inner * axis) * outer_stride +
+// Layout: element o is the element o % length of its run. Its parameters are at o / (inner * axis) * outer_stride +
 // o / inner % axis / block * block_stride + o % inner * inner_stride. EXACT: the type of the difference.
 //
 // Tunables: RUN, the local size.

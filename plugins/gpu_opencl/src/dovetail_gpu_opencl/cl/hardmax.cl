@@ -2,7 +2,7 @@
 //
 // A work item computes a line. NDRange: (lines, rounded up to the local size).
 //
-// Layout: element i of a line l lies at l / inner * (size * inner) + l % inner + i * inner.
+// Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner.
 //
 // Tunables: the local size.
 #ifndef T

@@ -1,5 +1,5 @@
 // Sums of products of 8-bit integers for CPUs, exact: dst[z][p][n] = result of bia[n] + sum over taps and c of (src - X_ZERO) * wei.
-// Convolutions in one and two dimensions, what lies outside counting as X_ZERO; a product of matrices is one of 1 x 1 in an image
+// Convolutions in one and two dimensions, with X_ZERO outside the input; a product of matrices is one of 1 x 1 in an image
 // of one row, whose pixels are the rows of the first factor and whose channels are K.
 //
 // integer_rows: a work item computes ROWS pixels (p counts an image row by row) and COLS output channels of one group, in vectors
@@ -7,7 +7,7 @@
 // pairs of these multiply pairs of weights, and the sums of both are added in int, which wraps. No local memory.
 // NDRange: (ceil(OH * OW / ROWS), GROUPS * ceil(M / GROUPS / COLS), images), local size 1.
 //
-// integer_depthwise: the same where each channel is a group of its own: a work item computes one pixel for all channels, in vectors
+// integer_depthwise: the same where each channel is a separate group: a work item computes one pixel for all channels, in vectors
 // along them. NDRange: (OH * OW, images), local size 1. Arguments as for integer_rows; wei [KH][KW][M].
 //
 // channels_last: src [N][C][P] as dst [N][P][C]. NDRange: (ceil(P / 16), N), local size 1.
@@ -16,7 +16,7 @@
 //
 // Layout: src [images][IH][IW][GROUPS * C], channels innermost; dst has O_P elements from pixel to pixel and O_N from channel to
 // channel, M * OH * OW from image to image. wei of W (char or short) with the zero points subtracted, packed as
-// [GROUPS][ceil(M / GROUPS / COLS)][KH][KW / TAPS][ceil(TAPS * C / 2)][COLS][2], padded with zeros; TAPS * C elements lie together
+// [GROUPS][ceil(M / GROUPS / COLS)][KH][KW / TAPS][ceil(TAPS * C / 2)][COLS][2], padded with zeros; TAPS * C elements are contiguous
 // in src. A_BATCH(z) and WEI_AT(z) are the first elements of an image and its weights, B_BATCH(z) that of a matrix b. bia [M] of int.
 // X_ZERO(z, m) is the zero point of pixel m, read from x_zero, and B_ZERO(z, n) that of a column, read from b_zero; both may be
 // NULL. STORE_SUM(o, s, z, m, n) makes element o of dst of the sum s for pixel m and channel n; STORE_SUMS(o, sums, n), which need

@@ -4,7 +4,7 @@
 // NDRange: (size, rounded up to the local size), or (GROUP) with local size GROUP, a power of two.
 //
 // Layout: src [N][classes][inner], target [N][inner]; weight [classes] may be NULL. Targets equal to IGNORED count nothing; others
-// that are no class are taken as 0 and set faults[fault] to 1.
+// that are not a class are taken as 0 and set faults[fault] to 1.
 //
 // Tunables: GROUP.
 #ifndef T

@@ -5,7 +5,7 @@
 // A work item computes a line, or with GROUP > 1 a work group does, over local memory.
 // NDRange: (lines, rounded up to the local size), or (lines * GROUP) with local size GROUP, a power of two.
 //
-// Layout: element i of a line l lies at l / inner * (size * inner) + l % inner + i * inner; its scale and bias (HAS_SCALE, HAS_BIAS)
+// Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner; its scale and bias (HAS_SCALE, HAS_BIAS)
 // at l % period * step + i / span, or where SCALE_AT and BIAS_AT say. means and factors [lines] may be NULL.
 //
 // Tunables: GROUP.

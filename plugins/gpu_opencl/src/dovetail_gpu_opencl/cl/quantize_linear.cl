@@ -4,7 +4,7 @@
 // A work item computes RUN elements of a run, which share their parameters.
 // NDRange: (length / RUN, rounded up to the local size, number of runs); runs of one element change places: (runs, 1).
 //
-// Layout: element o is the element o % length of its run. Its parameters lie at o / (inner * axis) * outer_stride +
+// Layout: element o is the element o % length of its run. Its parameters are at o / (inner * axis) * outer_stride +
 // o / inner % axis / block * block_stride + o % inner * inner_stride. PRECISE(x): x as the numerator, the scale and the quotient are rounded. WHOLE(x): the quotient as a
 // whole number, where the result is one. SATURATED(x): x in the range of Q.
 //

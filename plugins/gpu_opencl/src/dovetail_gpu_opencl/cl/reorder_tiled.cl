@@ -16,7 +16,7 @@
 
 __kernel __attribute__((reqd_work_group_size(TILE, STEP, 1)))
 void reorder(__global const T* restrict src, __global T* restrict dst, int rows, int cols) {
-  __local T tile[TILE][TILE + 1];  // one more, so that a column lies in different banks
+  __local T tile[TILE][TILE + 1];  // one more, so that the elements of a column are in different banks
   const int lane = get_local_id(0), first = get_local_id(1);
   const int i = get_group_id(1) * TILE, j = get_group_id(0) * TILE;
   src += get_group_id(2) * (size_t)rows * cols;

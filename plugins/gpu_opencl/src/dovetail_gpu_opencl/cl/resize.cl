@@ -3,7 +3,7 @@
 // A work item computes one element. NDRange: (outer * oz * oy * ox * inner, rounded up to the local size).
 //
 // Layout: index and wei have tz, ty, tx entries for each output element of an axis, for z, then y, then x. A first entry of -1
-// stands for an element outside: it becomes fill[0].
+// marks an element outside: it becomes fill[0].
 //
 // Tunables: the local size.
 #ifndef T

@@ -4,7 +4,7 @@
 //
 // Layout: src dense [N][C][H][W]; rois dense [regions][4]: x1, y1, x2, y2 in elements after SCALE; dst dense [regions][C][OH][OW].
 // RATIO: samples of a bin along an axis, 0: one for each element that it covers. SHIFT is taken off the boxes; without SHIFT they
-// have at least one element. MAX takes the largest weighted neighbour, as the operator is defined. A box that is no number, or a
+// have at least one element. MAX takes the largest weighted neighbour, as the operator is defined. A box that is not finite, or a
 // batch that is not there, sets faults[fault] to 1.
 //
 // Tunables: the local size.

@@ -1,7 +1,7 @@
 // dst = data with updates at the places that an index says. One kernel for each step:
 //
 // Without a reduction (CLAIMS): scatter_start copies the data and forgets all claims; scatter_claim lets the last update of each place
-// claim it (the largest number wins, in whatever order they come); scatter_put writes the updates whose claims stand.
+// claim it (the largest number wins, in whatever order they come); scatter_put writes the updates whose claims were kept.
 // With one: scatter_widen copies the data into VALUEs; scatter_reduce joins the updates that may meet, one after the other, in one
 // work item; scatter_round makes Ts of VALUEs of another type.
 //

@@ -1,6 +1,6 @@
 // dst = post(exp(src - largest) / sum of exp(src - largest)) along rows; LOGARITHM: its logarithm.
 //
-// A work group of GROUP items computes a row of SIZE elements which lie INNER apart; VEC > 1 (only with INNER 1) takes vectors.
+// A work group of GROUP items computes a row of SIZE elements at a stride of INNER; VEC > 1 (only with INNER 1) takes vectors.
 // NDRange: (rows * GROUP), local size GROUP, a power of two.
 //
 // Tunables: GROUP; VEC (at most 8, see capabilities.py).

@@ -69,7 +69,7 @@
 #define B_LOADS LOADS(TILE_N * TILE_K / B_V)
 #define WHOLE(elements) ((elements) % ITEMS == 0)
 
-// The last elements of a row that is no multiple of the vector are never loaded as one: A_V and B_V divide what lies densely.
+// The last elements of a row that is not a multiple of the vector are never loaded as one: A_V and B_V divide what lies densely.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
 #if SPLITS == 1
     __global const T* restrict a, __global const T* restrict b BIAS_ARG, __global T* dst POST_ARGS
@@ -276,7 +276,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
   if (slice > 0) return;
 #endif
 
-  // Results in runs of VN that lie side by side.
+  // Results in runs of VN that are adjacent.
 #pragma unroll
   for (int r = 0; r < RESULTS; r += VN) {
     const int i = r / WORK_N, m = m0 + i / VM * (LOCAL_M * VM) + ly * VM + i % VM;
@@ -295,7 +295,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
       if (n + c < N) to[c] = acc[r + c];
 #endif
 #elif RUN % VN == 0
-    // VN pixels or columns that start at a multiple of VN lie side by side, aligned.
+    // VN pixels or columns that start at a multiple of VN are adjacent and aligned.
     if (n < N) {
       const int o = DST(z, m, n);
       ACC v[VN] __attribute__((aligned(16)));

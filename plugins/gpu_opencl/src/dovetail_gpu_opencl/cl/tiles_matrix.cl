@@ -2,7 +2,7 @@
 //
 // Factors are rounded to TF32 (MATRIX 1), BF16 (2) or FP16 (3, exact where T is half); sums are f32. Local memory holds words of
 // 32 bits: a rounded element, or PACK = 2 neighbours along k in 16 bits, the lower in the low half. A factor with A_WORDS or
-// B_WORDS lies in global memory as such words, dense along x, element k at row k / PACK, of zeros where k is odd and ends.
+// B_WORDS is in global memory as such words, dense along x, element k at row k / PACK, of zeros where k is odd and ends.
 //
 // A work group computes a tile of TILE_M x TILE_N for one of SPLITS parts of k. Slices of both factors of depth TILE_K go through
 // registers, loaded while the slice before is worked on, to local memory, of which there are BUFFERS. A sub-group of 32 items
@@ -56,7 +56,7 @@ static uint rounded(const float low, const float high) {
       : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                                      \
       : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b)[0]), "r"((b)[1]))
 #endif
-// What lies in registers between global and local memory: halves as they are, other elements as float.
+// Values in registers between global and local memory: halves as they are, other elements as float.
 #if defined(HALF_STORAGE) && MATRIX == 3
 #define REG ushort
 #define LOAD_REG(v, p) (*(__global const WIDE(ushort, v)*)(p))
@@ -153,7 +153,7 @@ static uint rounded(const float low, const float high) {
 #else
 #define B_OFFSET(n, k, p) (min(n0 + n, N - 1) * B_N + (k) + (p) * B_V)
 #endif
-// The element along k that a part starts with: what lies behind k is not loaded.
+// The element along k that a part starts with: elements beyond k are not loaded.
 #ifdef A_ACROSS
 #define A_AHEAD(p) (p)
 #else
@@ -191,7 +191,7 @@ static uint rounded(const float low, const float high) {
 #define B_WORD(low, high) WORD_OF(low, high)
 #endif
 #define TOTAL (TILE_M * TILE_N)
-// Results that an item takes at once out of local memory: pixels or columns that lie side by side, aligned.
+// Results that an item takes at once out of local memory: pixels or columns that are adjacent and aligned.
 #if RUN % 4 == 0 && TOTAL % (ITEMS * 4) == 0
 #define VO 4
 #elif RUN % 2 == 0 && TOTAL % (ITEMS * 2) == 0

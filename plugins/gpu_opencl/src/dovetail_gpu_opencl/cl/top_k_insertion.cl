@@ -4,7 +4,7 @@
 // A work item computes a line: it keeps the best elements so far in order and puts each new one that belongs there in its place.
 // NDRange: (lines, rounded up to the local size).
 //
-// Layout: element i of a line l lies at l / inner * (size * inner) + l % inner + i * inner of src.
+// Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner of src.
 //
 // Tunables: the local size.
 #ifndef T

@@ -4,7 +4,7 @@
 // A work item takes an element, counts the elements of its line that come before it, and writes it to that place.
 // NDRange: (lines * size, rounded up to the local size).
 //
-// Layout: element i of a line l lies at l / inner * (size * inner) + l % inner + i * inner of src.
+// Layout: element i of a line l is at l / inner * (size * inner) + l % inner + i * inner of src.
 //
 // Tunables: the local size.
 #ifndef T

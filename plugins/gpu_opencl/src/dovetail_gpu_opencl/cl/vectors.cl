@@ -1,4 +1,4 @@
-// Vectors of VEC elements of T or ACC that lie anywhere in memory, computed as VACC; none with VEC 1.
+// Vectors of VEC elements of T or ACC at any address, computed as VACC; none with VEC 1.
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)
 #if VEC > 1

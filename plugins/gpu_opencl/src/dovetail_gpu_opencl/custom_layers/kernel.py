@@ -27,7 +27,7 @@ from dovetail_gpu_opencl.custom_layers.spec import DataArgument, Layer, TensorAr
 from dovetail_gpu_opencl.custom_layers.text import ORDERS, TensorText, assemble
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write
-from dovetail_gpu_opencl.program import ARGUMENTS_TOLD
+from dovetail_gpu_opencl.program import ARGUMENT_INFO
 from dovetail_gpu_opencl.source import C_TYPES
 from dovetail_gpu_opencl.wide_vectors import refuse_wide_vectors
 
@@ -80,7 +80,7 @@ class CustomLayerKernel(CLKernel):
             text = self._text(layer, node.name, (attributes_of(node.op), bound.tensors(), work, local or ()))
             arguments = bound.arguments()
         words = layer.options.split()
-        options = " ".join([ARGUMENTS_TOLD, *([] if _DOUBLE in words else [_SINGLE]), *(w for w in words if w != _DOUBLE)])
+        options = " ".join([ARGUMENT_INFO, *([] if _DOUBLE in words else [_SINGLE]), *(w for w in words if w != _DOUBLE)])
         return (Launch(layer.place, text, layer.entry, arguments, work, local, (options,)),)
 
     def _text(self, layer: Layer, node: str, rest: tuple[Any, ...]) -> str:
