@@ -28,7 +28,7 @@ from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Graph, Node, Reorder
 from dovetail.graph import GraphBuilder
 from dovetail.op import OpenCLKernel, Operator
 from dovetail.testing import Case, passed
-from dovetail_gpu_opencl import buffers, dovetail_device_info
+from dovetail_gpu_opencl import dovetail_device_info, memory
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
@@ -493,7 +493,7 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
     info = found[0] if isinstance(found, Sequence) else None
     if info is None or "Oclgrind" not in info.full_name:
         raise RuntimeError(f"this is not Oclgrind's device: {found}")
-    setattr(buffers, "cl", KeepBuffers())  # noqa: B010  # for mypy, which knows what a module is
+    setattr(memory, "cl", KeepBuffers())  # noqa: B010  # for mypy, which knows what a module is
     for module, name, value in CHANGED:
         setattr(module, name, value)
     own = OpenCLDevice(info)

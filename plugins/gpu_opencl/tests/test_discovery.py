@@ -80,7 +80,7 @@ def test_pocl_that_cannot_link_is_left_out(monkeypatch: pytest.MonkeyPatch, foun
 def test_pocl_is_believed_where_the_libraries_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linker.shutil, "which", lambda name: "/bin/ld")
     monkeypatch.setattr(linker.glob, "iglob", lambda pattern: iter(["/usr/lib/gcc/x86_64-linux-gnu/12/libgcc.a"]))
-    monkeypatch.setattr(linker, "survives", lambda *_: pytest.fail("a process was started"))
+    monkeypatch.setattr(linker, "runs_correctly", lambda *_: pytest.fail("a process was started"))
     _platforms(monkeypatch, [POCL])
     assert not isinstance(dovetail_device_info({}), Unavailable)
 
@@ -160,7 +160,7 @@ def test_a_driver_that_ends_the_process_that_asks_it(monkeypatch: pytest.MonkeyP
 
 
 def test_the_probe_of_the_linker_is_right_where_it_can_link(info: DeviceInfo) -> None:
-    assert probes.survives(identity_of(discovery.find_device(info.name)), linker._PROBE)
+    assert probes.runs_correctly(identity_of(discovery.find_device(info.name)), linker._PROBE)
 
 
 def test_no_platform() -> None:

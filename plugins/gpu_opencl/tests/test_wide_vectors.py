@@ -12,7 +12,7 @@ from dovetail.device import DeviceInfo, Refusal, TensorType, TypedNode
 from dovetail.op import OpenCLKernel, Operator
 from dovetail_gpu_opencl import matrix_units, wide_vectors
 from dovetail_gpu_opencl.device import OpenCLDevice
-from dovetail_gpu_opencl.probes import survives
+from dovetail_gpu_opencl.probes import runs_correctly
 from dovetail_gpu_opencl.wide_vectors import refuse_wide_vectors, survives
 
 X = np.arange(64, dtype=np.float32)
@@ -82,7 +82,7 @@ def test_the_answer_is_kept(info: DeviceInfo, kept: Path, monkeypatch: pytest.Mo
         asked.append(identity)
         return False
 
-    monkeypatch.setattr(wide_vectors, "survives", ends)
+    monkeypatch.setattr(wide_vectors, "runs_correctly", ends)
     for _ in range(2):
         survives.cache_clear()
         assert not survives("some driver")
@@ -94,12 +94,12 @@ def test_the_answer_is_kept(info: DeviceInfo, kept: Path, monkeypatch: pytest.Mo
 
 
 def test_a_probe_that_dies_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not survives("no device has this identity", "")
+    assert not runs_correctly("no device has this identity", "")
     monkeypatch.setattr("sys.executable", "/no/such/python")
-    assert not survives("whichever", "")
+    assert not runs_correctly("whichever", "")
 
 
-@pytest.mark.parametrize("probe", [lambda: survives("no device", ""), lambda: matrix_units._tried("OPENCL.99", "f16")])
+@pytest.mark.parametrize("probe", [lambda: runs_correctly("no device", ""), lambda: matrix_units._tried("OPENCL.99", "f16")])
 def test_a_probe_imports_nothing_from_the_working_folder(probe: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "numpy.py").write_text("open('imported', 'w')\n")
     monkeypatch.chdir(tmp_path)

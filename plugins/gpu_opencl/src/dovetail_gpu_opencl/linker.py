@@ -4,7 +4,7 @@ import functools
 import glob
 import shutil
 
-from dovetail_gpu_opencl.probes import survives
+from dovetail_gpu_opencl.probes import runs_correctly
 
 __all__ = ["HINT", "lacks"]
 
@@ -31,4 +31,4 @@ def lacks(identity: str) -> str:
 
 @functools.cache
 def _links(identity: str) -> bool:
-    return survives(identity, _PROBE)
+    return runs_correctly(identity, _PROBE)

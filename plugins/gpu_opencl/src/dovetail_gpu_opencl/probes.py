@@ -12,13 +12,13 @@ import pyopencl as cl
 
 from dovetail_gpu_opencl.capabilities import identity_of
 
-__all__ = ["survives"]
+__all__ = ["runs_correctly"]
 
 _SECONDS = 60
 
 
-def survives(identity: str, source: str) -> bool:
-    """Whether a process survives running the source on the device of this identity (`Capabilities.identity`), and computes right."""
+def runs_correctly(identity: str, source: str) -> bool:
+    """Whether the device of this identity (`Capabilities.identity`) runs the source without a crash and correctly."""
     command = [sys.executable, "-P", "-m", __name__, identity, source]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)

@@ -6,7 +6,7 @@ import re
 from dovetail.cache import FileCache, cache_key
 from dovetail.device import Reason, Refusal
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.probes import survives
+from dovetail_gpu_opencl.probes import runs_correctly
 
 __all__ = ["refuse_wide_vectors", "survives"]
 
@@ -38,6 +38,6 @@ def survives(identity: str) -> bool:
     cache, key = FileCache("opencl-probes"), cache_key(identity, _PROBE)
     known = cache.get(key)
     if known is None:
-        known = b"1" if survives(identity, _PROBE) else b"0"
+        known = b"1" if runs_correctly(identity, _PROBE) else b"0"
         cache.put(key, known)
     return known == b"1"
