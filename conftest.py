@@ -28,8 +28,13 @@ QUICK = (
     "tests/architecture",
 )
 """Folders of the tier `quick`: no kernel is compiled, nothing is installed, no other runtime is started."""
-SLOW: tuple[str, ...] = ()
-"""Files in those folders that take more than a few seconds."""
+SLOW = (
+    "core/tests/cli",
+    "core/tests/testing",
+    "core/tests/plugins/test_doctor.py",
+    "core/tests/runtime/test_endurance.py",
+)
+"""What is left out of them: it starts processes, runs every device, or takes more than a few seconds."""
 
 
 def pytest_configure() -> None:
@@ -49,8 +54,10 @@ def pytest_report_header() -> str:
 
 
 def _is_quick(path: Path) -> bool:
-    relative = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
-    return relative not in SLOW and any(relative.startswith(f"{folder}/") for folder in QUICK)
+    def is_in(listed: str) -> bool:
+        return path.is_relative_to(ROOT / listed)
+
+    return any(map(is_in, QUICK)) and not any(map(is_in, SLOW))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
