@@ -33,6 +33,10 @@ SLOW = (
     "core/tests/testing",
     "core/tests/plugins/test_doctor.py",
     "core/tests/runtime/test_endurance.py",
+    "plugins/ops_onnx/tests/test_onnx_cases.py",
+    "plugins/frontend_onnx/tests/test_onnx_models.py",
+    "plugins/frontend_pzkm/tests/test_malformed.py",
+    "plugins/frontend_pzkm/tests/test_mutations.py",
 )
 """What is left out of them: it starts processes, runs every device, or takes more than a few seconds."""
 
