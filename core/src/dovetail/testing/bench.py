@@ -17,6 +17,7 @@ from dovetail.graph.types import TensorType
 from dovetail.testing._arrays import same
 from dovetail.testing.case import Case
 from dovetail.testing.case_files import cases_of
+from dovetail.testing.check import require
 
 __all__ = ["KernelBench"]
 
@@ -95,16 +96,16 @@ class KernelBench:
     # --- runs ------------------------------------------------------------------------------------------------------
 
     def executable(self, graph: Graph, **options: Any) -> Executable:
-        """The graph compiled. Raises `AssertionError` as `require_accepted` does."""
+        """The graph compiled. Raises `ConformanceFailure` as `require_accepted` does."""
         graph = self.typed(graph)
         self.require_accepted(graph)
         return self.device.compile(graph, options)
 
     def require_accepted(self, graph: Graph) -> None:
-        """Raise `AssertionError` with the refusal of a node that the device does not take."""
+        """Raise `ConformanceFailure`, an `AssertionError`, with the refusal of a node that the device does not take."""
         for node in graph.nodes:
             answer = self.device.supports(TypedNode.of(node, graph))
-            assert answer, f"{node}: {answer}"
+            require(answer, f"{node}: {answer}")
 
     def run(self, graph: Graph, feeds: Sequence[Array], **options: Any) -> list[Array]:
         """The outputs of the graph: compiled, run as `run_twice` does, closed."""
