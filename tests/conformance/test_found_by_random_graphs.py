@@ -51,3 +51,12 @@ def test_a_constant_image_of_bfloat16(core: dovetail.Core, device: str) -> None:
     rows = np.array([1, 2, 3, 3, 3, 3, 2, 1])  # elements of the kernel that reach each row of the output
     expected = 4.0 * np.multiply.outer(rows, rows) + bias.astype(np.float64).reshape(1, 4, 1, 1)
     np.testing.assert_allclose(y.astype(np.float64), np.broadcast_to(expected, (2, 4, 8, 8)), rtol=1e-2)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_zeros_beside_an_infinity_at_the_border(core: dovetail.Core, device: str, mode: str) -> None:
+    x = np.full((1, 1, 4, 4), np.inf, np.float32)
+    grid = np.full((1, 1, 2, 2), 9, np.float32)  # both places are outside, far from all elements
+    node = helper.make_node("GridSample", ["x", "g"], ["y"], mode=mode)
+    (y,) = run(core, device, [node], {}, {"x": x, "g": grid}, ["y"])
+    np.testing.assert_array_equal(y, np.zeros((1, 1, 1, 2), np.float32))

@@ -50,7 +50,7 @@ def compare(core: dovetail.Core, graph: RandomGraph, device: str) -> Outcome:
     found = {**graph.inputs, **graph.constants, **results}
     inputs = [{name: found[name] for name in read(node)} for node in graph.nodes]
     theirs = peers.onnxruntime_outputs(graph.nodes, graph.opset, inputs, graph.values)
-    texts = [_check(graph, n, given, found, ort) for n, given, ort in zip(graph.nodes, inputs, theirs, strict=True)]
+    texts = [_check(graph, n, given, found, ort, device) for n, given, ort in zip(graph.nodes, inputs, theirs, strict=True)]
     pairs = list(zip(graph.nodes, texts, strict=True))
     return Outcome(
         tuple(Difference(node, text) for node, text in pairs if text),
@@ -90,7 +90,7 @@ def _named(graph: RandomGraph, error: DovetailError) -> NodeProto | None:
     return next((n for n in graph.nodes if f"'{n.name}'" in str(error) or getattr(error, "node", None) == n.name), None)
 
 
-def _check(graph: RandomGraph, node: NodeProto, inputs: Arrays, found: Arrays, ort: peers.Found) -> str | None:
+def _check(graph: RandomGraph, node: NodeProto, inputs: Arrays, found: Arrays, ort: peers.Found, device: str) -> str | None:
     """A text when the node differs from all peers, an empty one when it agrees with one, None when there is none."""
     got = [found[name] for name in written(node)]
     unchanged = all(equal_bits(a, graph.values[name]) for name, a in inputs.items())
@@ -109,7 +109,7 @@ def _check(graph: RandomGraph, node: NodeProto, inputs: Arrays, found: Arrays, o
     if _any_agrees(got, candidates):
         return ""
     given = {name: outputs for name, outputs in candidates.items() if outputs is not None}
-    if not given or documented.reason(node, inputs):
+    if not given or documented.reason(node, inputs, device):
         return None
     # The peers disagree: onnx.reference in float64 is right only as far as its formula is.
     theirs = [outputs for name, outputs in given.items() if name != "float64"]

@@ -14,9 +14,14 @@ __all__ = ["reason"]
 Applies = Callable[[NodeProto, Arrays], bool]
 
 
-def reason(node: NodeProto, inputs: Arrays) -> str:
+def reason(node: NodeProto, inputs: Arrays, device: str) -> str:
     """The documented reason for which this node may differ from its peers on these inputs; "" when there is none."""
+    if device.startswith("ONEDNN") and node.op_type in _WINDOWS and _unusual(node, inputs):
+        return "oneDNN multiplies what is beside a window by 0"
     return next((text for applies, text in _CASES.get(node.op_type, ()) if applies(node, inputs)), "")
+
+
+_WINDOWS = ("Conv", "ConvTranspose")
 
 
 def _has_nan(node: NodeProto, inputs: Arrays) -> bool:
@@ -71,6 +76,7 @@ _CASES: dict[str, Sequence[tuple[Applies, str]]] = {
     "OneHot": [(_unusual, "onnx.reference multiplies the values by 0")],
     "MeanVarianceNormalization": [(_constant_rows, "variance 0; onnxruntime's is a difference that may be negative")],
     "QuantizeLinear": [(_large_integers, "saturates; onnx.reference wraps")],
+    "RoiAlign": [(_unusual, "onnx.reference multiplies an element by the weight 0")],
     "Resize": [(_integers, "truncated; onnx.reference rounds"), (_unusual, "a neighbour of weight 0 does not count")],
     "Unique": [(_not_sorted, "order of first appearance; onnx.reference sorts")],
     "Clip": [(_unusual, "a bound that is left out is the finite limit of the type")],

@@ -60,7 +60,9 @@ class GridSample(Operator):
             for chosen in itertools.product(*taps):
                 index, inside = _joined([tap[:2] for tap in chosen], sizes)
                 weight = math.prod(tap[2] for tap in chosen)
-                total += np.take_along_axis(flat, index[:, None], 2).astype(inner) * np.where(inside, weight, 0)[:, None]
+                # Zeros are added for elements outside, also where an infinity is at the border.
+                found = np.where(inside[:, None], np.take_along_axis(flat, index[:, None], 2).astype(inner), inner.type(0))
+                total += found * weight[:, None]
         return rounded(total.astype(inner), X.dtype).reshape(shape)
 
     def _taps(self, given: Array, size: int) -> list[tuple[Array, Array, Array]]:

@@ -46,7 +46,7 @@ static REAL cubic(const REAL d) {
   return d <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
-// The elements of an axis for a place, and their weights; those outside have none where there are zeros.
+// The elements of an axis for a place, and their weights; those outside have the index -1 where there are zeros.
 static void taps_of(const REAL given, const int size, int* index, REAL* weight) {
 #ifdef ALIGN
   REAL at = (given + 1) / 2 * (size - 1);
@@ -78,7 +78,7 @@ static void taps_of(const REAL given, const int size, int* index, REAL* weight) 
     const REAL back = outside ? brought_back(own, size) : own;
     index[i] = (int)clamp(back, (REAL)0, (REAL)(size - 1));
 #if PADDING == 0
-    if (outside) weight[i] = 0;
+    if (outside) index[i] = -1;
 #endif
   }
 }
@@ -102,7 +102,7 @@ __kernel void grid_sample(__global const T* restrict src, __global const G* rest
     const int plane = (n * C + c) * (D * H * W), o = (n * C + c) * places + p;
 #if TAPS == 1
     const int at = plane + (index[0][0] * H + index[1][0]) * W + index[2][0];
-    const int inside = weight[0][0] * weight[1][0] * weight[2][0] != 0;
+    const int inside = index[0][0] >= 0 && index[1][0] >= 0 && index[2][0] >= 0;
     STORE_T(dst, o, inside ? LOAD_T(src, at) : 0);
 #else
     ACC sum = 0;
@@ -110,6 +110,7 @@ __kernel void grid_sample(__global const T* restrict src, __global const G* rest
       for (int y = 0; y < (AXES > 1 ? TAPS : 1); ++y)
 #pragma unroll
         for (int x = 0; x < TAPS; ++x) {
+          if (index[0][z] < 0 || index[1][y] < 0 || index[2][x] < 0) continue;  // not 0 times what is at the border
           const REAL w = weight[0][z] * weight[1][y] * weight[2][x];
           sum += (ACC)LOAD_T(src, plane + (index[0][z] * H + index[1][y]) * W + index[2][x]) * (ACC)w;
         }
