@@ -60,3 +60,10 @@ def test_zeros_beside_an_infinity_at_the_border(core: dovetail.Core, device: str
     node = helper.make_node("GridSample", ["x", "g"], ["y"], mode=mode)
     (y,) = run(core, device, [node], {}, {"x": x, "g": grid}, ["y"])
     np.testing.assert_array_equal(y, np.zeros((1, 1, 1, 2), np.float32))
+
+
+@pytest.mark.parametrize("op_type", ["Conv", "ConvTranspose"])
+def test_zero_times_infinity_with_a_single_weight(core: dovetail.Core, device: str, op_type: str) -> None:
+    x = np.array([1, np.inf, -2, np.nan]).reshape(1, 1, 4)
+    (y,) = run(core, device, [helper.make_node(op_type, ["x", "w"], ["y"])], {"w": np.zeros((1, 1, 1))}, {"x": x}, ["y"])
+    np.testing.assert_array_equal(y, np.array([0, np.nan, 0, np.nan]).reshape(1, 1, 4))

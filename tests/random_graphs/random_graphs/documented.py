@@ -77,7 +77,10 @@ _CASES: dict[str, Sequence[tuple[Applies, str]]] = {
     "MeanVarianceNormalization": [(_constant_rows, "variance 0; onnxruntime's is a difference that may be negative")],
     "QuantizeLinear": [(_large_integers, "saturates; onnx.reference wraps")],
     "RoiAlign": [(_unusual, "onnx.reference multiplies an element by the weight 0")],
-    "Resize": [(_integers, "truncated; onnx.reference rounds"), (_unusual, "a neighbour of weight 0 does not count")],
+    **dict.fromkeys(
+        ("Resize", "Upsample"),
+        ((_integers, "truncated; onnx.reference rounds"), (_unusual, "a neighbour of weight 0 does not count")),
+    ),
     "Unique": [(_not_sorted, "order of first appearance; onnx.reference sorts")],
     "Clip": [(_unusual, "a bound that is left out is the finite limit of the type")],
 }

@@ -1,5 +1,6 @@
 """Conv: convolution (cross-correlation) over any number of spatial axes. https://onnx.ai/onnx/operators/onnx__Conv.html"""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -44,13 +45,15 @@ class Conv(Convolution):
         maps, channels = W.shape[:2]
         y = np.empty((X.shape[0], maps, *geometry.output), wide(X[:0]).dtype)
         view = windows(wide(X), geometry, 0)
-        kernel_axes = tuple(range(-geometry.rank, 0))
+        size = channels * math.prod(W.shape[2:])
         with np.errstate(all="ignore"):
             for g in range(self.group):
                 own = slice(g * maps // self.group, (g + 1) * maps // self.group)
                 part = view[:, g * channels : (g + 1) * channels]
-                product = np.tensordot(part, wide(W[own]), axes=((1, *kernel_axes), (1, *kernel_axes)))
-                y[:, own] = np.moveaxis(product, -1, 1)
+                # np.matmul, because np.tensordot gives 0 for 0 times infinity where one factor has a single element.
+                rows = np.moveaxis(part, 1, 1 + geometry.rank).reshape(X.shape[0], math.prod(geometry.output), size)
+                product = np.matmul(wide(W[own]).reshape(maps // self.group, size), rows.swapaxes(1, 2))
+                y[:, own] = product.reshape(X.shape[0], maps // self.group, *geometry.output)
             if B is not None:
                 y += wide(B).reshape(-1, *(1,) * geometry.rank)
         return rounded(y, X.dtype)

@@ -1,5 +1,6 @@
 """ConvTranspose: transposed convolution. https://onnx.ai/onnx/operators/onnx__ConvTranspose.html"""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -60,9 +61,11 @@ class ConvTranspose(Convolution):
         with np.errstate(all="ignore"):
             for part in range(self.group):
                 own = slice(part * (W.shape[0] // self.group), (part + 1) * (W.shape[0] // self.group))
+                columns = x[:, own].reshape(len(x), W.shape[0] // self.group, math.prod(g.input))
                 for k in np.ndindex(*g.kernel):
-                    product = np.tensordot(x[:, own], w[(own, slice(None), *k)], axes=((1,), (0,)))
-                    y[(slice(None), slice(part * maps, (part + 1) * maps), *_places(g, k))] += np.moveaxis(product, -1, 1)
+                    # np.matmul, because np.tensordot gives 0 for 0 times infinity where one factor has a single element.
+                    product = np.matmul(w[(own, slice(None), *k)].T, columns).reshape(len(x), maps, *g.input)
+                    y[(slice(None), slice(part * maps, (part + 1) * maps), *_places(g, k))] += product
             if B is not None:
                 y += wide(B).reshape(-1, *(1,) * g.rank)
         wanted = (slice(b, b + o) for b, o in zip(g.pads_begin, g.output, strict=True))
