@@ -57,3 +57,33 @@ def test_sizes_that_come_with_the_data(core: dovetail.Core, build: Any, node: No
 def _small(sizes: Any, factor: int = 5) -> Any:
     """Sizes of the same kind that ask for little."""
     return np.where(sizes > 4, 4 * factor, sizes).astype(sizes.dtype)
+
+
+@pytest.mark.parametrize("op_type", ["AveragePool", "Conv", "GlobalAveragePool", "MaxPool", "Size"])
+@pytest.mark.parametrize("size", [2**40, 2**62])
+def test_inputs_that_no_machine_holds(core: dovetail.Core, build: Any, op_type: str, size: int) -> None:
+    kernel = {"kernel_shape": [3]} if op_type.endswith("Pool") and op_type[0] != "G" else {}
+    node = helper.make_node(op_type, ["x", "w"] if op_type == "Conv" else ["x"], ["y"], "reads", **kernel)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, size])
+    weights = numpy_helper.from_array(np.ones((1, 1, 3), np.float32), "w")
+    model = build([node], [x], [helper.make_empty_tensor_value_info("y")], [weights])
+    for device in ("NUMPY", "ONEDNN"):
+        with pytest.raises(OutOfMemory, match=rf"input 'x' is float32\[1, 1, {size}\], which takes .* bytes; the limit is"):
+            core.compile_model(core.read_model(model.SerializeToString(), format="onnx"), device)
+
+
+@pytest.mark.parametrize("size", [2**40, 2**62])
+@pytest.mark.parametrize("op_type", ["Tile", "Expand", "Resize", "Reshape", "ConstantOfShape"])
+def test_empty_results_of_enormous_shapes(core: dovetail.Core, build: Any, op_type: str, size: int) -> None:
+    inputs = {"Resize": ["x", "", "", "s"], "ConstantOfShape": ["s"]}.get(op_type, ["x", "s"])
+    shape = {"Tile": [1, size, 1, 1], "Resize": [0, 1, size, 4]}.get(op_type, [0, size, 4, 4])
+    attributes = {"allowzero": 1} if op_type == "Reshape" else {}
+    node = helper.make_node(op_type, inputs, ["y"], "grow", **attributes)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [0, 1, 4, 4])
+    sizes = helper.make_tensor_value_info("s", TensorProto.INT64, [4])
+    model = build([node], [x, sizes], [helper.make_empty_tensor_value_info("y")], opset_imports=[helper.make_opsetid("", 21)])
+    compiled = core.compile_model(core.read_model(model.SerializeToString(), format="onnx"), "NUMPY")
+    with pytest.raises(
+        OutOfMemory, match=r"node 'grow' .* asks for a tensor .* bytes \(with 1 for the axes of size 0\); the limit is"
+    ):
+        compiled({"x": np.zeros((0, 1, 4, 4), np.float32), "s": np.array(shape)})
