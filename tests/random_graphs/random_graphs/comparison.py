@@ -17,7 +17,7 @@ from random_graphs.graph import Arrays, RandomGraph, equal_bits, read, written
 __all__ = ["Difference", "Outcome", "compare"]
 
 TOLERANCE = {"float64": 1e-6, "float32": 2e-4, "float16": 1e-2, "bfloat16": 6e-2}
-"""Relative to the greatest finite magnitude of the expected values and 1; that of the less precise of two types counts."""
+"""Relative to the greatest finite magnitude of the expected values and 1; the least precise type of inputs and outputs counts."""
 
 
 @dataclass(frozen=True)
@@ -95,18 +95,19 @@ def _check(graph: RandomGraph, node: NodeProto, inputs: Arrays, found: Arrays, o
     got = [found[name] for name in written(node)]
     unchanged = all(equal_bits(a, graph.values[name]) for name, a in inputs.items())
     candidates = {"onnxruntime": ort}
+    least = max((TOLERANCE[a.dtype.name] for a in inputs.values() if a.dtype in FLOATS), default=0.0)
     if unchanged and all(equal_bits(g, graph.values[name]) for g, name in zip(got, written(node), strict=True)):
         return ""  # bit by bit what the peer gave that the generator asked
-    if _any_agrees(got, candidates) or _rounded_apart(node, got, ort):
+    if _any_agrees(got, candidates, least) or _rounded_apart(node, got, ort):
         return ""
     candidates["onnx.reference"] = peers.reference(node, graph.opset, inputs)
-    if _any_agrees(got, candidates):
+    if _any_agrees(got, candidates, least):
         return ""
     candidates["float64"] = peers.widened(node, graph.opset, inputs)
-    if _any_agrees(got, candidates):
+    if _any_agrees(got, candidates, least):
         return ""
     candidates["onnxruntime in float32"] = peers.in_float32(node, graph.opset, inputs)
-    if _any_agrees(got, candidates):
+    if _any_agrees(got, candidates, least):
         return ""
     given = {name: outputs for name, outputs in candidates.items() if outputs is not None}
     if not given or documented.reason(node, inputs, device):
@@ -125,12 +126,15 @@ def _rounded_apart(node: NodeProto, got: Sequence[NDArray[Any]], ort: peers.Foun
     return bool(np.all(np.abs(got[0].astype(np.int64) - ort[0].astype(np.int64)) <= 1))
 
 
-def _any_agrees(got: Sequence[NDArray[Any]], candidates: dict[str, peers.Found]) -> bool:
-    return any(outputs is not None and not _difference(got, outputs) for outputs in candidates.values())
+def _any_agrees(got: Sequence[NDArray[Any]], candidates: dict[str, peers.Found], least: float) -> bool:
+    return any(outputs is not None and not _difference(got, outputs, least) for outputs in candidates.values())
 
 
-def _difference(got: Sequence[NDArray[Any]], want: Sequence[NDArray[Any]]) -> str:
-    """What differs first between two lists of outputs; a result in float32 or float64 is rounded to the type."""
+def _difference(got: Sequence[NDArray[Any]], want: Sequence[NDArray[Any]], least: float = 0.0) -> str:
+    """What differs first between two lists of outputs; a result in float32 or float64 is rounded to the type.
+
+    `least` is the least tolerance, whatever the types are.
+    """
     for i, (g, w) in enumerate(zip(got, want, strict=True)):
         if g.shape != w.shape:
             return f"output {i} is {g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}"
@@ -138,7 +142,7 @@ def _difference(got: Sequence[NDArray[Any]], want: Sequence[NDArray[Any]]) -> st
             return f"output {i} is {g.dtype}, expected {w.dtype}"
         with np.errstate(all="ignore"):
             fits = (
-                _close(g, w.astype(g.dtype), max(TOLERANCE[g.dtype.name], TOLERANCE[w.dtype.name]))
+                _close(g, w.astype(g.dtype), max(least, TOLERANCE[g.dtype.name], TOLERANCE[w.dtype.name]))
                 if g.dtype in FLOATS
                 else g == w
             )
