@@ -59,7 +59,7 @@ class GridSample(Operator):
         with np.errstate(all="ignore"):
             for chosen in itertools.product(*taps):
                 index, inside = _joined([tap[:2] for tap in chosen], sizes)
-                weight = math.prod(tap[2] for tap in chosen)
+                weight = np.asarray(math.prod(tap[2] for tap in chosen))
                 # Zeros are added for elements outside, also where an infinity is at the border.
                 found = np.where(inside[:, None], np.take_along_axis(flat, index[:, None], 2).astype(inner), inner.type(0))
                 total += found * weight[:, None]
