@@ -12,8 +12,9 @@ __all__ = ["check_limit", "check_sizes", "counted", "infer_node", "least_bytes",
 
 
 def padded_inputs(node: Node, inputs: Sequence[Any]) -> list[Any]:
-    """The inputs with None for each port at the end that the node does not mention."""
-    return [*inputs, *[None] * (len(node.op.inputs) - len(inputs))]
+    """The inputs with None for each port at the end that the node does not mention; a variadic port may have none at all."""
+    fixed = sum(not port.variadic for port in node.op.inputs)
+    return [*inputs, *[None] * (fixed - len(inputs))]
 
 
 def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -71,8 +71,9 @@ def check_ports(cls: Any, inputs: Sequence[TensorType | None], outputs: int) -> 
             raise OperatorError(f"takes at most {len(cls.inputs)} inputs, got {len(inputs)}")
         if given is not None:
             _check_type(cls, port, given.dtype, bound)
-        elif not port.optional and not port.variadic:
-            raise OperatorError(f"input {port.name!r} is required and was left out")
+        elif not port.optional:
+            what = f"value {index - len(cls.inputs) + 2} of input" if port.variadic else "input"
+            raise OperatorError(f"{what} {port.name!r} is required and was left out")
     for port in cls.inputs[len(inputs) :]:
         if not port.optional and not port.variadic:
             raise OperatorError(f"input {port.name!r} is required; got {len(inputs)} inputs")
