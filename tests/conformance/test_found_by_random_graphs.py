@@ -67,3 +67,13 @@ def test_zero_times_infinity_with_a_single_weight(core: dovetail.Core, device: s
     x = np.array([1, np.inf, -2, np.nan]).reshape(1, 1, 4)
     (y,) = run(core, device, [helper.make_node(op_type, ["x", "w"], ["y"])], {"w": np.zeros((1, 1, 1))}, {"x": x}, ["y"])
     np.testing.assert_array_equal(y, np.array([0, np.nan, 0, np.nan]).reshape(1, 1, 4))
+
+
+@pytest.mark.parametrize("bound", ["low", "high"])
+def test_clip_of_bfloat16_by_one_limit_that_is_an_input(core: dovetail.Core, device: str, bound: str) -> None:
+    x = np.array([-3, -0.5, 0.5, 3], ml_dtypes.bfloat16)
+    names = ["x", "b"] if bound == "low" else ["x", "", "b"]
+    feeds = {"x": x, "b": np.array(0.25, ml_dtypes.bfloat16)}
+    (y,) = run(core, device, [helper.make_node("Clip", names, ["y"])], {}, feeds, ["y"])
+    expected = [0.25, 0.25, 0.5, 3] if bound == "low" else [-3, -0.5, 0.25, 0.25]
+    np.testing.assert_array_equal(y.astype(np.float64), expected)

@@ -40,8 +40,9 @@ def _finite(dtype: DType) -> tuple[str, str]:
     """C literals of the lowest and highest finite number; empty for integers, which have no others."""
     if not dtype.is_float:
         return "", ""
-    found = np.finfo(dtype.numpy)
-    return literal(float(found.min), accumulator(dtype)), literal(float(found.max), accumulator(dtype))
+    # np.finfo does not know bfloat16: 8 bits of precision, the exponents of float32.
+    largest = float.fromhex("0x1.fep127") if dtype is DType.BFLOAT16 else float(np.finfo(dtype.numpy).max)
+    return literal(-largest, accumulator(dtype)), literal(largest, accumulator(dtype))
 
 
 KERNELS = (Clip(),)
