@@ -62,4 +62,4 @@ def _check_translations(namespace: dict[str, Any]) -> None:
     for domain, names in (("com.vendor", {"swish_v1", "swish_gate", "leaky"}), ("extension", {"VendorSwish", "VendorSwishGate"})):
         registry = OpRegistry(SimpleNamespace(key=domain))  # type: ignore[arg-type]  # of the record only the key is looked at
         namespace["dovetail_register_translations"](registry, domain)
-        assert {cls.op_type for cls in registry.operators} == names
+        assert {cls.op_type for cls in registry.added} == names

@@ -22,7 +22,7 @@ def test_cases(core: dovetail.Core, case: Case, device: str) -> None:
 def test_the_pack_is_not_loaded_for_other_operators() -> None:
     manager = PluginManager(config=False)
     manager.operator("", "LayerNormalization", 17)
-    name = "dovetail-ops-onnxruntime-contrib/ops/ai.onnx"
+    name = "dovetail-ops-onnxruntime-contrib/supplements/ai.onnx"
     assert manager.record(name).state == "found"
     assert manager.provider(manager.operator("", "SimplifiedLayerNormalization", 17)).startswith("dovetail-ops-onnxruntime")
     assert manager.record(name).state == "loaded"

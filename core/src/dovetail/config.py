@@ -3,7 +3,6 @@
 Nothing in the file is executed and nothing in it can grow: plain scalars, lists and mappings only, no tags, anchors or aliases.
 """
 
-import logging
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -106,6 +105,8 @@ def _without_text(config: Config) -> Config:
     ignored = [f"{device} {name}" for device, given in config.devices.items() for name in given if name not in kept[device]]
     if not ignored:
         return config
+    import logging  # here, because listing plugins reads the configuration and needs no more
+
     logging.getLogger(__name__).warning(
         "%s: ignored, because text could name a file to load, and the file was only found in the working folder: %s; "
         "name it, as in --config dovetail.yaml, or set DOVETAIL_TRUST_CONFIG=1, if you trust it",

@@ -229,7 +229,7 @@ def test_an_override_that_is_not_in_use_is_shown_and_not_imported(site: Any, fas
     assert (told["winner"], told["rule"], told["idle"]) == ("fast-relu/overrides/ai.onnx", 1, [])
     assert told["candidates"][1]["choose"] == "DOVETAIL_PREFER=ai.onnx::Relu=dovetail-ops-onnx"
     monkeypatch.setenv("DOVETAIL_PREFER", "fast-relu,ai.onnx::Relu=dovetail-ops-onnx")
-    assert which("Relu")["winner"] == "dovetail"
+    assert which("Relu")["winner"] == "dovetail-ops-onnx/ops/ai.onnx"
 
 
 @pytest.mark.parametrize(

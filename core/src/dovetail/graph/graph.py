@@ -120,7 +120,7 @@ class AbstractOperator:
     @property
     def package(self) -> str:
         """The top-level package that defines the operator: `dovetail_ops_tim_vx`. Kernels of devices go by package and stem."""
-        return type(self).__module__.partition(".")[0]
+        return (type(self).__module__ or "").partition(".")[0]  # None for a class that exec made
 
     @property
     def key(self) -> str:

@@ -37,25 +37,18 @@ class OpaqueOperator(AbstractOperator):
     outputs = (Port("outputs", variadic=True),)
 
     def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
-        """The declared types, with the sizes that the inputs give to declared symbols.
-
-        Raises `ShapeError` where no type is declared, or where the inputs differ from those declared.
-        """
-        sizes: dict[str, int] = {}
+        """The declared types. Raises `ShapeError` where there are none, or where the inputs differ from those declared."""
         for index, (given, declared) in enumerate(zip(inputs, self.declared, strict=False)):
             if given is not None and declared is not None and not _agree(given, declared):
                 raise ShapeError(
                     f"no class infers the types of {self.key}; the model declares {declared} for input {index}", hint=_HINT
                 )
-            if given is not None and declared is not None:
-                sizes.update(_sizes(given, declared))
-        results = [result and _with_sizes(result, sizes) for result in self.results]
-        for index, result in enumerate(results):
+        for index, result in enumerate(self.results):
             if result is not None and not result.is_static:
                 what = "nothing" if result.shape is None else str(result)
                 message = f"no class infers the types of {self.key}, and the model declares {what} for output {index}"
                 raise ShapeError(message, hint=_HINT)
-        return tuple(TensorType(DType.FLOAT32, ()) if result is None else result for result in results)
+        return tuple(TensorType(DType.FLOAT32, ()) if result is None else result for result in self.results)
 
     def describe(self) -> str:
         """The raw attributes."""
@@ -84,19 +77,6 @@ class PinnedOperator(OpaqueOperator):
     def describe(self) -> str:
         """The attributes that differ from their defaults."""
         return self.known.describe()
-
-
-def _sizes(given: TensorType, declared: TensorType) -> dict[str, int]:
-    """The sizes of the declared symbols."""
-    pairs = zip(declared.shape or (), given.shape or (), strict=False)
-    return {symbol: size for symbol, size in pairs if isinstance(symbol, str) and isinstance(size, int)}
-
-
-def _with_sizes(tensor: TensorType, sizes: Mapping[str, int]) -> TensorType:
-    """The type with numbers in place of the symbols that have one."""
-    if tensor.shape is None:
-        return tensor
-    return tensor.with_shape(tuple(sizes.get(d, d) if isinstance(d, str) else d for d in tensor.shape))
 
 
 def _agree(given: TensorType, declared: TensorType) -> bool:

@@ -1,7 +1,8 @@
 """Opaque: nodes for which the user gave a device a kernel stand as they are, whatever other passes would make of them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dovetail.devices.contract import Device
 from dovetail.devices.typed_node import TypedNode
@@ -12,7 +13,7 @@ from dovetail.graph.types import TensorType
 from dovetail.internal.opaque import OpaqueOperator, PinnedOperator
 from dovetail.passes.bind import Find
 
-__all__ = ["declare", "pin"]
+__all__ = ["declare", "declare_shapes", "pin"]
 
 
 def declare(graph: Graph, find: Find, devices: Sequence[Device]) -> Graph:
@@ -41,11 +42,27 @@ def _declared(node: Node, graph: Graph, find: Find) -> Node:
             return node
     except UnknownOperator:
         pass
+    return dataclasses.replace(node, op=_opaque(op.domain, op.op_type, op.raw, node, graph))
+
+
+def _opaque(domain: str, op_type: str, raw: Mapping[str, Any], node: Node, graph: Graph) -> OpaqueOperator:
     inputs = tuple(graph.types.get(name) for name in node.inputs)
     outputs = tuple(graph.types.get(name, TensorType(DType.FLOAT32, None)) if name else None for name in node.outputs)
-    return dataclasses.replace(
-        node, op=OpaqueOperator(domain=op.domain, op_type=op.op_type, raw=op.raw, declared=inputs, results=outputs)
-    )
+    return OpaqueOperator(domain=domain, op_type=op_type, raw=raw, declared=inputs, results=outputs)
+
+
+def declare_shapes(graph: Graph) -> Graph:
+    """The graph with declared operators whose types have the sizes that the graph declares for its input shapes."""
+    if not any(type(node.op) is OpaqueOperator for node in graph.nodes):
+        return graph
+    return graph.replace(nodes=tuple(_with_shapes(node, graph) for node in graph.nodes))
+
+
+def _with_shapes(node: Node, graph: Graph) -> Node:
+    op = node.op
+    if type(op) is not OpaqueOperator:
+        return node
+    return dataclasses.replace(node, op=_opaque(op.domain, op.op_type, op.raw, node, graph))
 
 
 def pin(graph: Graph, devices: Sequence[Device]) -> Graph:

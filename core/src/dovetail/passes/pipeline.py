@@ -17,7 +17,7 @@ from dovetail.passes.drop_identities import drop_identities
 from dovetail.passes.fuse_post_ops import fuse_post_ops
 from dovetail.passes.graph_pass import STAGES, GraphPass, PassContext
 from dovetail.passes.layout import assign_layouts
-from dovetail.passes.opaque import declare, pin
+from dovetail.passes.opaque import declare, declare_shapes, pin
 from dovetail.passes.unfuse_post_ops import unfuse_post_ops
 
 __all__ = ["PASSES", "attributed_to", "pipeline"]
@@ -105,6 +105,7 @@ PASSES: tuple[GraphPass, ...] = (
     GraphPass("unfuse_post_ops", "bind", _plain(unfuse_post_ops), needs_shapes=False, essential=True),
     GraphPass("declare_opaque", "bind", _declare, needs_shapes=False, essential=True),
     GraphPass("bind", "bind", _bind, needs_shapes=False, essential=True),
+    GraphPass("declare_opaque_shapes", "type", _plain(declare_shapes), essential=True),
     GraphPass("compose_in_graph", "type", _compose_in_graph, essential=True),
     GraphPass("type_and_fold", "type", _type_and_fold, essential=True),
     GraphPass("pin_opaque", "type", _pin, essential=True),
