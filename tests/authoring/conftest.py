@@ -1,4 +1,4 @@
-"""A clean environment with the core, two devices and two model formats, as an author of packages has it."""
+"""A clean environment with the core, the standard operators, two devices and two model formats, as an author of packages has it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -11,6 +11,7 @@ Build = Callable[[str], tuple[Path, Path]]
 
 PACKAGES = {
     "core": "[testing]",
+    "plugins/ops_onnx": "",
     "plugins/cpu_numpy": "",
     "plugins/gpu_opencl": "[pocl]",
     "plugins/frontend_onnx": "",
