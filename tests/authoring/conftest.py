@@ -1,4 +1,4 @@
-"""A clean environment with the core, the standard operators, two devices and two model formats, as an author of packages has it."""
+"""A clean environment with the core, the operators, two devices and two model formats, as an author of packages has it."""
 
 import json
 from collections.abc import Callable, Iterator
