@@ -365,7 +365,7 @@ The {count} operators of the standard domain `ai.onnx`. `dovetail ops` prints th
 - **Can be**: a *post-op* (of floating-point type) is taken over by the node before it, or runs in the device's elementwise
   kernel; a *view* moves nothing; a *composition* is expanded into other operators where the device has no kernel for it;
   *control flow* runs sub-graphs, and chooses them on the host.
-- **{devices}** link to the device's own kernels for the operator. Where there are none, a node that is no post-op,
+- **{devices}** link to the device's own kernels for the operator. Where there are none, a node that is not a post-op,
   view or composition runs by its NumPy reference on NUMPY. A kernel may refuse a data type or an attribute:
   `dovetail info MODEL` says which nodes of a model a device refuses, and why.
 """

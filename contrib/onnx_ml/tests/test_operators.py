@@ -75,7 +75,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("LinearClassifier", "'PROBIT' for two classes", {"coefficients": [1.0], **TWO, "post_transform": "PROBIT"}),
     ("ZipMap", "a score for each of the 3 labels", {"classlabels_int64s": [1, 2, 3]}),
     ("ZipMap", "0 labels that are numbers and 0 strings", {}),
-    ("OneHotEncoder", "has 0.0, which is no category; accepted: .5.", {"cats_int64s": [5], "zeros": 0}),
+    ("OneHotEncoder", "has 0.0, which is not a category; accepted: .5.", {"cats_int64s": [5], "zeros": 0}),
     ("SVMRegressor", "'kernel_type' 'CUBE'", {"kernel_type": "CUBE"}),
     ("SVMRegressor", "'post_transform' is 'LOGISTIC'; accepted: NONE", {"post_transform": "LOGISTIC"}),
     ("SVMClassifier", "'rho' has 1 numbers; accepted: 3", {"vectors_per_class": [1, 1, 1], "rho": [0.0], **THREE}),
@@ -101,7 +101,7 @@ def test_what_is_refused(one_node: Any, op_type: str, message: str, attributes: 
 def test_maps_that_do_not_fit_are_refused(one_node: Any) -> None:
     with pytest.raises(DovetailError, match=r"CastMap\).*has the key 7; accepted: 0 to 2"):
         one_node("CastMap", [{7: np.float32(1)}], map_form="SPARSE", max_map=3)
-    with pytest.raises(DovetailError, match=r"CastMap\).*'x', which is no number"):
+    with pytest.raises(DovetailError, match=r"CastMap\).*'x', which is not a number"):
         one_node("CastMap", [{1: "x"}])
 
 

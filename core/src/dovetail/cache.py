@@ -71,7 +71,7 @@ class FileCache:
     """One section. Safe between threads and processes; the entries used least recently go when it outgrows its limit.
 
     `folder` is that of all sections, by default `cache_folder()`; `limit` is in bytes. Raises `UsageError` when the variable
-    `DOVETAIL_CACHE_LIMIT` is no number, and nothing else ever.
+    `DOVETAIL_CACHE_LIMIT` is not a number, and nothing else ever.
     """
 
     def __init__(self, section: str, folder: Path | None = None, limit: int | None = None) -> None:

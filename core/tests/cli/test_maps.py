@@ -62,8 +62,8 @@ def test_compare_takes_them(invoke_json: Any, doubling: list[str]) -> None:
     ("source", "content", "message"),
     [
         ("random", "", "no random values are defined for map(string, float32)"),
-        ("bad.json", "[3]", "is no map(string, float32) in JSON"),
-        ("bad.json", "[" * 100_000, "is no map(string, float32) in JSON"),
+        ("bad.json", "[3]", "is not a map(string, float32) in JSON"),
+        ("bad.json", "[" * 100_000, "is not a map(string, float32) in JSON"),
         ("bad.json", '{"a": "b"}', "has the value 'b' (str)"),
     ],
     ids=["random", "list", "deep", "text"],

@@ -74,7 +74,7 @@ def test_what_exists_is_left_alone(invoke: Invoke, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("op-pack", "My Ops!"), "'My Ops!' is no name for a package; accepted: letters, digits, and - _ . between them\n"
+        (("op-pack", "My Ops!"), "'My Ops!' is not a name for a package; accepted: letters, digits, and - _ . between them\n"
                                  "  Did you mean 'my-ops'?"),
         (("op-pack", "../up"), "Did you mean 'up'?"),
         (("op-pack", "-"), "for example: acme-ops"),
@@ -83,8 +83,8 @@ def test_what_exists_is_left_alone(invoke: Invoke, tmp_path: Path) -> None:
         (("device", "json"), "the module name 'json', which is taken"),
         (("device", "Dovetail"), "the module name 'dovetail', which is taken"),
         (("op-pack", "NumPy"), "the module name 'numpy', which is taken\n  for example: acme-NumPy"),
-        (("op-pack", "x-ops", "--domain", "a b"), "'a b' is no operator domain"),
-        (("op-pack", "x-ops", "--domain", ""), "'' is no operator domain"),
+        (("op-pack", "x-ops", "--domain", "a b"), "'a b' is not an operator domain"),
+        (("op-pack", "x-ops", "--domain", ""), "'' is not an operator domain"),
         (("op-pack", "x-ops", "--domain", "ai.onnx"), "the domain 'ai.onnx' belongs to the ONNX standard"),
         (("op-pack", "x-ops", "--domain", "tim.vx"), "'tim.vx' belongs to dovetail-ops-tim-vx"),
         (("device", "x", "--type", "my dev"), "Did you mean 'MY_DEV'?"),

@@ -63,7 +63,7 @@ def test_remarks_and_progress_stay_off_stdout(capsys: pytest.CaptureFixture[str]
         advance(2)
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == "wrote it\n"  # no bar either: stderr is no terminal here
+    assert captured.err == "wrote it\n"  # no bar either: stderr is not a terminal here
 
 
 @pytest.mark.parametrize(

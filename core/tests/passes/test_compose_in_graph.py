@@ -135,7 +135,7 @@ def test_waiting_for_each_other_is_an_error() -> None:
     ("how", "message"),
     [
         ("count", r"node 'wrong' .*compose_in\(\) returned 1 outputs, the node has 2"),
-        ("unknown", r"node 'wrong' .*'nowhere', which is no input"),
+        ("unknown", r"node 'wrong' .*'nowhere', which is not an input"),
         ("type", r"node 'wrong' .*output 1: .* gives float32\[\], infer\(\) says float32\[2\]"),
     ],
 )

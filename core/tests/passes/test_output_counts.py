@@ -1,4 +1,4 @@
-"""A reference that gives fewer outputs than the node has is named, and is no error of `zip`."""
+"""A reference that gives fewer outputs than the node has is named, and is not an error of `zip`."""
 
 from typing import Any
 

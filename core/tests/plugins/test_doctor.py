@@ -178,7 +178,7 @@ CASES = """
 )
 def test_packs(site: Any, shape: str, more: str, verdict: str, reason: str) -> None:
     site.metadata("fakes", {"ops": {"com.acme": "fake_pack"}})
-    # What an operator refuses in words of its own is no fault.
+    # What an operator refuses in words of its own is not a fault.
     result = "(_ for _ in ()).throw(OperatorError('values out of range'))" if more == "PICKY" else "X.T"
     site.module("fake_pack", PACK.format(shape=shape, more="" if more == "PICKY" else more, result=result))
     code, found, _ = run_command(site, "doctor", "com.acme")

@@ -1,4 +1,4 @@
-"""Threads: each request runs with its own number of them, oneDNN's calls let other threads go on, and forks are no trap."""
+"""Threads: each request runs with its own number of them, oneDNN's calls let other threads go on, and forks are not a trap."""
 
 import itertools
 import os

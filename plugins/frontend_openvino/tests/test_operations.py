@@ -49,7 +49,7 @@ def test_compressed_weights(name: str, saved: Any, agree: Any) -> None:
 
 
 def test_computed_parameters_of_activations(core: Any, saved: Any) -> None:
-    """Selu and HardSigmoid with parameters that are no constants, which openvino's CPU plugin refuses."""
+    """Selu and HardSigmoid with parameters that are not constants, which openvino's CPU plugin refuses."""
     import openvino as ov
 
     x, alpha, beta = (np.float32(v) for v in ([-2.0, -0.5, 0.5, 2.0], 1.5, 0.25))

@@ -1,6 +1,6 @@
 """What the tests of custom layers share: kernels and XML as text, models as a frontend makes them, and compiling for one device.
 
-Test modules are no package, so they load this file by its place.
+Test modules are not a package, so they load this file by its place.
 """
 
 from collections.abc import Mapping, Sequence

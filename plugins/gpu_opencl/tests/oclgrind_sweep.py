@@ -328,7 +328,7 @@ def _exact(case: Case) -> Case:
     return dataclasses.replace(case, expected=(expected,))
 
 
-# --- what is no operator -----------------------------------------------------------------------------------------------------
+# --- what is not an operator ----------------------------------------------------------------------------------------------------
 
 
 class ThroughImages(Operator):

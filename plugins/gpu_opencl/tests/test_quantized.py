@@ -130,7 +130,7 @@ PRODUCTS = [(1, 1, 1), (5, 15, 17), (6, 16, 256), (7, 17, 257), (13, 70, 600)]
 
 @pytest.mark.parametrize("quantizes", [True, False])
 def test_products(quantizes: bool, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
-    """Gemm with a bias that is no multiple of a unit, alpha and beta; the result float32 or quantized."""
+    """Gemm with a bias that is not a multiple of a unit, alpha and beta; the result float32 or quantized."""
     device = kind_device("CPU")
     for m, n, k in PRODUCTS:
         a, b = bytes_of(rng, m, k, dtype=np.int8), bytes_of(rng, n, k)

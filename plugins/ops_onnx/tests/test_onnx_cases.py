@@ -79,7 +79,7 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
 def _array(value: Any) -> NDArray[Any]:
     array = onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
     if not isinstance(array, (np.ndarray, np.generic)):
-        raise TypeError(f"{type(value).__name__} is no tensor")
+        raise TypeError(f"{type(value).__name__} is not a tensor")
     return np.asarray(array)
 
 

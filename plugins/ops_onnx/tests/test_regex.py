@@ -40,7 +40,7 @@ def test_matches(pattern: str, whole: list[str], other: list[str]) -> None:
     ],
 )
 def test_what_is_no_expression(pattern: str, message: str) -> None:
-    with pytest.raises(OperatorError, match="attribute 'pattern' is no regular expression of RE2") as caught:
+    with pytest.raises(OperatorError, match="attribute 'pattern' is not a regular expression of RE2") as caught:
         RegexFullMatch(pattern=pattern)
     assert message in caught.value.message
 

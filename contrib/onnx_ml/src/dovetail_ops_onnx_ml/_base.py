@@ -47,7 +47,7 @@ def table(X: Array, features: int | None = None, what: str = "") -> Array:
 
 
 def rows(values: Sequence[float], count: int, name: str) -> Array:
-    """An attribute as a matrix of `count` rows. Raises `OperatorError` when its length is no multiple."""
+    """An attribute as a matrix of `count` rows. Raises `OperatorError` when its length is not a multiple."""
     if count < 1 or len(values) % count:
         raise OperatorError(f"attribute {name!r} has {len(values)} numbers; accepted: a multiple of {count}")
     return np.array(values, np.float64).reshape(count, -1)

@@ -30,13 +30,13 @@ class CastMap(MachineLearningOperator):
             raise OperatorError(f"attribute 'max_map' is {self.max_map}; accepted: 1 or more")
 
     def infer(self, X: TensorType) -> TensorType:
-        """The length of dense vectors is that of the map. Raises `OperatorError` for what is no map from int64."""
+        """The length of dense vectors is that of the map. Raises `OperatorError` for what is not a map from int64."""
         if not isinstance(X, MapType) or X.keys is not DType.INT64:
             raise OperatorError(f"input 'X' is {X}; accepted: a map from int64")
         return TensorType(_TARGETS[self.cast_to], (1, self.max_map if self.map_form == "SPARSE" else None))
 
     def reference(self, X: Any) -> Array:
-        """Raises `OperatorError` for a key that is no place, and a string that is no number."""
+        """Raises `OperatorError` for a key that is no place, and a string that is not a number."""
         pairs = sorted(X.items())
         values = [self._cast(value) for _, value in pairs]
         target = _TARGETS[self.cast_to]
@@ -55,4 +55,4 @@ class CastMap(MachineLearningOperator):
         try:
             return float(value) if self.cast_to == "TO_FLOAT" else int(float(value))
         except (ValueError, OverflowError):
-            raise OperatorError(f"input 'X' has the value {value!r:.60}, which is no number") from None
+            raise OperatorError(f"input 'X' has the value {value!r:.60}, which is not a number") from None

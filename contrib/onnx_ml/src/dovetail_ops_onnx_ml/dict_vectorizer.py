@@ -23,7 +23,7 @@ class DictVectorizer(MachineLearningOperator):
     string_vocabulary: tuple[str, ...] = ()
 
     def infer(self, X: TensorType) -> TensorType:
-        """The type of the map's values. Raises `OperatorError` for what is no map from such words."""
+        """The type of the map's values. Raises `OperatorError` for what is not a map from such words."""
         words = classes_of(self.int64_vocabulary, self.string_vocabulary)
         if not isinstance(X, MapType) or X.keys is not DType.of(words.dtype):
             raise OperatorError(f"input 'X' is {X}; accepted: a map from {DType.of(words.dtype)}")

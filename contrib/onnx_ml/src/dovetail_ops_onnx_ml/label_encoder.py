@@ -39,7 +39,7 @@ class LabelEncoder_1(MachineLearningOperator):  # noqa: N801  # <op_type>_<since
 
 
 class _Encoder(MachineLearningOperator):
-    """Each key becomes the value beside it; what is no key the default. Of equal keys the first counts; NaN is no key."""
+    """Each key becomes the value beside it; what is not a key the default. Of equal keys the first counts; NaN is not a key."""
 
     inputs = ("X: T1",)
     outputs = ("Y: T2",)

@@ -36,7 +36,7 @@ class OneHotEncoder(MachineLearningOperator):
         places = np.array([place.get(x, -1) for x in given.tolist()], np.int64)
         if not self.zeros and np.any(places < 0):
             other = X.reshape(-1)[places < 0].tolist()[0]
-            raise OperatorError(f"input 'X' has {other!r:.60}, which is no category; accepted: {cats.tolist()[:20]}")
+            raise OperatorError(f"input 'X' has {other!r:.60}, which is not a category; accepted: {cats.tolist()[:20]}")
         y = np.zeros((X.size, len(cats)), np.float32)
         known = places >= 0
         y[known, places[known]] = 1

@@ -48,7 +48,7 @@ class MatMulNBits(MicrosoftOperator):
         return -(-self.K // self.block_size)
 
     def infer(self, A: TensorType, B: TensorType, scales: TensorType, *rest: TensorType | None) -> TensorType:
-        """A with N as its last dimension. Raises `OperatorError` for weights that are no constants."""
+        """A with N as its last dimension. Raises `OperatorError` for weights that are not constants."""
         zeros, index, bias = rest
         if not A.rank or A.dims[-1] != self.K:
             raise ShapeError(f"input 'A' is {A}; accepted: [..., {self.K}]")

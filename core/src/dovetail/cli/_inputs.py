@@ -140,7 +140,7 @@ def _read_json(path: Path, name: str, tensor: "TensorType") -> Any:
         rows = loaded if one is not tensor else [loaded]
         maps = [{kind(key): value for key, value in row.items()} for row in rows]
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path} is no {tensor} in JSON: {error}", hint='accepted: {"key": number, ...}') from error
+        raise InputError(f"{path} is not a {tensor} in JSON: {error}", hint='accepted: {"key": number, ...}') from error
     return maps if one is not tensor else maps[0]
 
 

@@ -40,7 +40,7 @@ _TOLERANCE = 1e-3
     type=click.FloatRange(min=0),
     default=_TOLERANCE,
     show_default=True,
-    help="The largest relative difference that is no failure.",
+    help="The largest relative difference that is not a failure.",
 )
 @extension_option
 @asked_config_file_option

@@ -155,7 +155,7 @@ def _module(name: str) -> str:
     if not _DISTRIBUTION.fullmatch(name):
         close = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-._").lower()
         hint = f"Did you mean {close!r}?" if close else "for example: acme-ops"
-        raise UsageError(f"{name!r} is no name for a package; accepted: letters, digits, and - _ . between them", hint=hint)
+        raise UsageError(f"{name!r} is not a name for a package; accepted: letters, digits, and - _ . between them", hint=hint)
     module = re.sub(r"[-._]+", "_", name).lower()
     if not module.isidentifier() or keyword.iskeyword(module):
         raise UsageError(
@@ -167,7 +167,7 @@ def _module(name: str) -> str:
 
 
 def _is_installed(module: str, name: str) -> bool:
-    """Whether a package that is no plugin of this name brings the module: the new one would be installed in its place."""
+    """Whether a package that is not a plugin of this name brings the module: the new one would be installed in its place."""
     found = find_spec(module)  # of a name without dots: nothing is imported
     return found is not None and found.origin is not None and not any(_is_from(record, name) for record in _records())
 
@@ -175,7 +175,8 @@ def _is_installed(module: str, name: str) -> bool:
 def _check_domain(domain: str) -> None:
     if not _DOMAIN.fullmatch(domain):
         raise UsageError(
-            f"{domain!r} is no operator domain; accepted: letters, digits, and . - _ between them", hint="for example: com.acme"
+            f"{domain!r} is not an operator domain; accepted: letters, digits, and . - _ between them",
+            hint="for example: com.acme",
         )
     if domain == "ai.onnx" or domain.startswith("ai.onnx."):
         raise UsageError(f"the domain {domain!r} belongs to the ONNX standard", hint="choose one of your own, such as com.acme")
@@ -185,7 +186,7 @@ def _check_type(device_type: str) -> None:
     if not _TYPE.fullmatch(device_type):
         close = re.sub(r"[^A-Z0-9_]+", "_", device_type.upper()).strip("_0123456789")
         hint = f"Did you mean {close!r}?" if close else "for example: ACME"
-        raise UsageError(f"{device_type!r} is no device type; accepted: capitals, digits and _, a capital first", hint=hint)
+        raise UsageError(f"{device_type!r} is not a device type; accepted: capitals, digits and _, a capital first", hint=hint)
     if device_type in _VIRTUAL:
         raise UsageError(
             f"{device_type!r} has a meaning of its own where a device is named", hint=f"for example: ACME_{device_type}"

@@ -32,7 +32,7 @@ def check_defined(body: Graph, outer: Mapping[str, object]) -> None:
     defined = {*outer, *body.constants, *body.producers}
     for name in body.outputs:
         if name not in defined:
-            raise OperatorError(f"compose() returned {name!r}, which is no input, no constant and no node's output")
+            raise OperatorError(f"compose() returned {name!r}, which is not an input, a constant or the output of a node")
 
 
 def evaluate_composition(op: AbstractOperator, values: Sequence[NDArray[Any] | None]) -> tuple[NDArray[Any], ...]:

@@ -157,7 +157,7 @@ def _open_by_names(folder: Path, parts: list[str]) -> int:
 def _file(descriptor: int) -> io.FileIO:
     try:
         return io.FileIO(descriptor, "rb")
-    except OSError:  # a folder, which can be opened but is no file
+    except OSError:  # a folder, which can be opened but is not a file
         os.close(descriptor)
         raise
 

@@ -95,7 +95,7 @@ def _check_reads(graph: Graph) -> None:
                 raise GraphError(f"{reader} reads '{printable(name)}', which nothing defines")
     name = next(name for name in graph.outputs if name in missing)
     raise GraphError(
-        f"the graph output '{printable(name)}' is not produced by any node", hint="it is no input or constant either"
+        f"the graph output '{printable(name)}' is not produced by any node", hint="it is not an input or constant either"
     )
 
 

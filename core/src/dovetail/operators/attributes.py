@@ -92,7 +92,7 @@ def _spec(cls: type, item: "dataclasses.Field[Any]", hint: Any) -> AttributeSpec
     if name is None:
         raise OperatorError(
             f"operator {cls.__qualname__}: attribute {item.name!r} has type {hint}",
-            hint=f"accepted: {', '.join(_READERS)}, each also with '| None'; write ClassVar[...] for what is no attribute",
+            hint=f"accepted: {', '.join(_READERS)}, each also with '| None'; write ClassVar[...] for what is not an attribute",
         )
     required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
     default = None if required else item.default

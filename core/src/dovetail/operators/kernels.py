@@ -158,4 +158,4 @@ def _check_sizes(origin: str, global_size: tuple[int, ...], local_size: tuple[in
     if local_size is not None and len(local_size) != len(global_size):
         raise UsageError(f"{origin}: the local size {local_size} does not fit the global size {global_size}")
     if local_size is not None and any(g % n for g, n in zip(global_size, local_size, strict=True)):
-        raise UsageError(f"{origin}: the global size {global_size} is no multiple of the local size {local_size}")
+        raise UsageError(f"{origin}: the global size {global_size} is not a multiple of the local size {local_size}")

@@ -63,7 +63,7 @@ def _only_reader(node: Node, graph: Graph) -> Node | None:
 
 
 def _extended(node: Node, follower: Node, graph: Graph, position: Mapping[str, int], index: int) -> Node | Refusal | None:
-    """The node with the follower in its chain; None when that is no post-op, a refusal when it is and cannot be one here."""
+    """The node with the follower in its chain; None when that is not a post-op, a refusal when it is and cannot be one here."""
     value = node.writes[0]
     if follower.post_ops or len(follower.writes) != 1 or follower.inputs.count(value) != 1:
         return None

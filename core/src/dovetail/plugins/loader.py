@@ -150,7 +150,7 @@ def _stage(record: PluginRecord, kinds: Iterable[str], plugin: object | None = N
     """
     start = time.perf_counter()
     if plugin is None:
-        # The output of this program is no plugin's: it may be JSON that another one reads.
+        # The output of this program is not a plugin's: it may be JSON that another one reads.
         with redirect_stdout(sys.stderr):
             plugin = _import(record)
     imported = time.perf_counter()
@@ -164,7 +164,7 @@ def _stage(record: PluginRecord, kinds: Iterable[str], plugin: object | None = N
 
 
 def _priority(plugin: object) -> int:
-    """What the plugin declares as `dovetail_priority`; 0 when it does not. Raises `PluginFailed` for what is no integer."""
+    """What the plugin declares as `dovetail_priority`; 0 when it does not. Raises `PluginFailed` for what is not an integer."""
     declared = inspect.getattr_static(plugin, "dovetail_priority", 0)
     if type(declared) is not int:
         raise PluginFailed(f"dovetail_priority is {declared!r}", hint="write an integer, as dovetail_priority = 10")

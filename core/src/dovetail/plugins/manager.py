@@ -229,7 +229,7 @@ class PluginManager:
     def add_operator(self, operator: type["Operator"], origin: str) -> None:
         """Add an operator class of this session; it goes before every pack. `origin` is named in reports.
 
-        Raises `PluginError` for what is no operator class.
+        Raises `PluginError` for what is not an operator class.
         """
         with self._lock:
             self._operators.add(operator, origin)

@@ -22,7 +22,7 @@ _SIZE_LIMIT = 1 << 20
 
 
 def manifest_path(record: PluginRecord) -> str:
-    """Where the plugin's manifest is or would be; `""` for a plugin that is no package (a single file, or not installed).
+    """Where the plugin's manifest is or would be; `""` for a plugin that is not a package (a single file, or not installed).
 
     Finds the top-level package without importing it and goes down by folder names.
     """
@@ -67,7 +67,7 @@ def read_manifest(record: PluginRecord) -> tuple[str, ...] | None:
             raise ValueError(f"its format is {content['format']!r}, known is {_FORMAT}")
         listed = content["plugins"][f"{record.kind}/{record.key}"]
         if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-            raise TypeError(f"the operators of {record.kind}/{record.key} are no list of names")
+            raise TypeError(f"the operators of {record.kind}/{record.key} are not a list of names")
     except KeyError as error:
         raise _unusable(path, f"it has no {error.args[0]!r}", record) from None
     except (OSError, ValueError, TypeError, RecursionError) as error:

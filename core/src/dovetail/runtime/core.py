@@ -93,7 +93,7 @@ class Core:
     def set_property(self, device: str, properties: Properties) -> None:
         """Set properties that later compilations for this device type use, unless they give their own.
 
-        Raises `UsageError` for properties that are no mapping, `DeviceNotFound` for a type that no installed plugin provides.
+        Raises `UsageError` for properties that are not a mapping, `DeviceNotFound` for a type that no installed plugin provides.
         """
         given, name = _mapping(properties), device.upper().split(".")[0]
         known = [record.key.upper() for record in self.plugins.records() if record.kind == "devices"]
@@ -146,7 +146,7 @@ class Core:
         """Write a model as the file `target`, in the format of its suffix or in `format`. An existing file is replaced.
 
         Names, constants and metadata are kept; operators are those of `analyze`. Nothing is written when anything is refused.
-        Raises `UsageError` for inputs with open dimensions, a folder that is not there or a target that is no file,
+        Raises `UsageError` for inputs with open dimensions, a folder that is not there or a target that is not a file,
         `UnknownFormat` when no installed frontend writes the format, `FormatError` naming what it cannot hold, `OSError`.
         """
         path = Path(fspath(target))

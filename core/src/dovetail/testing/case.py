@@ -95,7 +95,7 @@ class Case:
 
 
 def _type_of(value: Any) -> TensorType:
-    """The type of a value that tells it. Raises `ValueError` for an empty one, `AttributeError` for what is no value."""
+    """The type of a value that tells it. Raises `ValueError` for an empty one, `AttributeError` for what is not a value."""
     if isinstance(value, dict):
         (key, plain), *_ = value.items()
         return MapType(_element_type(plain), None, keys=_element_type(key))

@@ -166,9 +166,9 @@ class FrontendConformance(_Conformance):
         return FrontendChecks(cls.format, cls.core, cls.seed)
 
     def test_malformed(self, check: Check) -> None:
-        """Content that is no model raises `FormatError` or `GraphError`."""
+        """Content that is not a model raises `FormatError` or `GraphError`."""
         check()
 
     def test_files(self, check: Check) -> None:
-        """Paths that are no file, and unknown options."""
+        """Paths that are not a file, and unknown options."""
         check()

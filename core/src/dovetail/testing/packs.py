@@ -197,7 +197,7 @@ def _check_definition(cls: type[Operator]) -> Verdict:
         )
     names = [port.name for port in cls.inputs]
     for attribute, name in cls.legacy_attributes.items():
-        require(name in names, f"legacy_attributes maps {attribute!r} to {name!r}, which is no input")
+        require(name in names, f"legacy_attributes maps {attribute!r} to {name!r}, which is not an input")
     if not any(spec.required for spec in cls.attributes.values()):
         op = cls.from_attributes({})
         require(

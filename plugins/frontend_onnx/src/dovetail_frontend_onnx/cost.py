@@ -116,7 +116,7 @@ def _cost(content: bytes, limit: int) -> int:
 
 
 _FIXED = {1: 8, 5: 4}
-"""Bytes of the numbers that are no varints."""
+"""Bytes of the numbers that are not varints."""
 
 
 def _numbers(packed: bytes) -> int:

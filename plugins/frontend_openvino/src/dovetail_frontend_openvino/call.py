@@ -127,7 +127,7 @@ class Call:
         return int(self._single(self.integers(index, what), index, what))
 
     def scalar(self, index: int, what: str) -> float | None:
-        """The only number of a constant input, or None when it is no constant."""
+        """The only number of a constant input, or None when it is not a constant."""
         found = self.known(index)
         return None if found is None else float(self._single(found.reshape(-1).tolist(), index, what))
 

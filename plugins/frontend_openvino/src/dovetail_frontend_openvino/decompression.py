@@ -40,7 +40,7 @@ def decompressed(net: Net) -> Net:
 
 
 def _chain(net: Net, sources: dict[int, list[int]], end: Layer) -> set[int]:
-    """The layers in float16 from which `end` is computed; empty when one of them is no constant or of another kind."""
+    """The layers in float16 from which `end` is computed; empty when one of them is not a constant or of another kind."""
     found: set[int] = set()
     waiting = list(sources.get(end.id, ()))
     while waiting:

@@ -114,7 +114,7 @@ def _dims(text: str) -> tuple[int, ...]:
 
 def _booleans(array: NDArray[Any]) -> NDArray[Any]:
     if array.size and int(array.view(np.uint8).max()) > 1:
-        array = array.view(np.uint8) != 0  # another byte than 0 or 1 is no bool that NumPy may hold
+        array = array.view(np.uint8) != 0  # another byte than 0 or 1 is not a bool that NumPy may hold
     return array
 
 

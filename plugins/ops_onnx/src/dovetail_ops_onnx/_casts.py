@@ -21,7 +21,7 @@ def cast(x: Array, to: DType, *, saturate: bool = True, round_mode: str = "up") 
     Float to integer truncates toward zero; NaN becomes 0, and what is out of range the nearest bound (the rule of OpenCL's
     saturated conversions), but for 4- and 2-bit types, which keep the low bits as integers do. `saturate` and `round_mode` are
     those of ONNX, for 8-bit floats.
-    Raises `OperatorError` for a string that is no number.
+    Raises `OperatorError` for a string that is not a number.
     """
     source = DType.of(x.dtype)
     if source is to:

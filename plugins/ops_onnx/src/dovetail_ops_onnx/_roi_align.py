@@ -43,7 +43,7 @@ class RoiSampling:
         if np.any((batches < 0) | (batches >= len(X))):
             raise OperatorError(f"input 'batch_indices' has values outside 0 to {len(X) - 1}")
         if not np.all(np.isfinite(rois.astype(np.float64))):
-            raise OperatorError("input 'rois' has values that are no finite numbers")
+            raise OperatorError("input 'rois' has values that are not finite numbers")
         y = np.zeros((len(rois), X.shape[1], self.height, self.width), wide(X).dtype)
         with np.errstate(all="ignore"):
             for n, batch in enumerate(batches):

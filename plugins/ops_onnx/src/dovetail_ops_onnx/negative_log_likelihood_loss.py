@@ -34,7 +34,7 @@ class NegativeLogLikelihoodLoss(Operator):
         return x.with_shape(target.dims if self.reduction == "none" else ())
 
     def reference(self, x: Array, target: Array, weight: Array | None = None) -> Array:
-        """The loss. Raises `OperatorError` for a target that is no class."""
+        """The loss. Raises `OperatorError` for a target that is not a class."""
         classes = x.shape[1]
         ignored = np.zeros(target.shape, np.bool_) if self.ignore_index is None else target == self.ignore_index
         if np.any(~ignored & ((target < 0) | (target >= classes))):

@@ -14,7 +14,7 @@ from dovetail_ops_onnx._types import Array, Types
 class QuantizeLinear(Operator):
     """y = saturate(round(x / y_scale) + y_zero_point), halves to even; to floats without the rounding.
 
-    The quotient is rounded to `precision`, by default the type of y_scale (float32 where that is no float to compute in).
+    The quotient is rounded to `precision`, by default the type of y_scale (float32 where that is not a float to compute in).
     The type of y is that of the zero point, else `output_dtype`, else uint8.
     """
 

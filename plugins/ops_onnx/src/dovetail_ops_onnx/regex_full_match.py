@@ -53,4 +53,4 @@ def _compiled(pattern: str) -> Any:
     except re2.error as error:
         reason = error.args[0] if error.args else error
         said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        raise OperatorError(f"attribute 'pattern' is no regular expression of RE2: {str(said)[:200]}") from None
+        raise OperatorError(f"attribute 'pattern' is not a regular expression of RE2: {str(said)[:200]}") from None

@@ -26,7 +26,7 @@ def translation(layer: Layer) -> Callable[[Call], Outputs] | None:
     """How to express a layer of a standard operator set; None for one that is not known, which may be a pack's or a custom layer.
 
     Types are compared without case: IR 10 has `ReLU` and `Relu`. Raises `FormatError` for one that is refused for a reason, and
-    for one that is not known and has sub-graphs, or whose type is no name.
+    for one that is not known and has sub-graphs, or whose type is not a name.
     """
     kind = layer.type.lower()
     found = _BY_LOWER_CASE.get(kind)

@@ -22,7 +22,7 @@ def _space_to_batch(call: Call) -> str:
     padded = call.op("Pad", call.name(0), call.const([*before, *after]))
     sizes = [call.size(0, i + 1) + before[i + 1] + after[i + 1] for i in range(len(blocks))]
     if any(size % block for size, block in zip(sizes, blocks, strict=True)):
-        raise FormatError(f"the padded sizes {sizes} are no multiples of the block {list(blocks)}")
+        raise FormatError(f"the padded sizes {sizes} are not multiples of the block {list(blocks)}")
     inner = [size // block for size, block in zip(sizes, blocks, strict=True)]
     cut = call.op("Reshape", padded, call.const([-1, *(n for pair in zip(inner, blocks, strict=True) for n in pair)]))
     count = len(blocks)

@@ -69,7 +69,7 @@ class Pattern:
 
     def matches(self, graph: Graph, value: str, so_far: Match) -> Iterator[Match]:
         """Every way in which `value` is what the pattern says, on top of what is bound already."""
-        raise TypeError(f"{type(self).__name__} is no pattern")
+        raise TypeError(f"{type(self).__name__} is not a pattern")
 
     def __or__(self, other: "Pattern") -> "Or":
         return Or((self, other))
