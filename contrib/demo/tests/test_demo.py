@@ -24,7 +24,7 @@ VOID = {"meta", "img", "br", "link", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """What a page consists of; raises when tags do not nest."""
+    """The elements of a page; raises when tags do not nest."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)

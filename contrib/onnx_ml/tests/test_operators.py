@@ -1,4 +1,4 @@
-"""What onnxruntime does not take, or does otherwise: maps of other types, labels of two classes, and what is refused."""
+"""Cases that onnxruntime refuses or treats differently: maps of other types, labels of two classes, and what is refused."""
 
 import subprocess
 import sys

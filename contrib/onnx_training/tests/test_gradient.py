@@ -29,7 +29,7 @@ X = np.array([1.0, -2.0, 0.5], np.float32)
 
 
 def run(core: dovetail.Core, model: Model, feeds: dict[str, Array], device: str = "NUMPY") -> dict[str, Array]:
-    """What the model gives."""
+    """The outputs of the model."""
     with core.compile_model(model, device) as compiled:
         return dict(compiled(feeds))
 

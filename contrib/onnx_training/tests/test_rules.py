@@ -205,7 +205,7 @@ FLAT = [case(name, real(5)) for name in ("Floor", "Ceil", "Round", "Sign")]
 
 
 def values(core: dovetail.Core, model: Model, feeds: dict[str, Array], device: str = "NUMPY") -> dict[str, Array]:
-    """What the model gives."""
+    """The outputs of the model."""
     with core.compile_model(model, device) as compiled:
         return dict(compiled(feeds))
 

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run gave: the outputs by position, and the plan."""
+    """The result of a run: the outputs by position, and the plan."""
 
     outputs: tuple[Array, ...]
     report: PlanReport

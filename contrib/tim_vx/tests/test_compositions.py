@@ -1,4 +1,4 @@
-"""What composed operators promise, shown on those of the pack: a native kernel wins over the composition, at any depth."""
+"""Properties of composed operators, tested on those of the pack: a native kernel wins over the composition, at any depth."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What these tests share: a bench whose kernels are chosen by the test."""
+"""Shared by these tests: a bench whose kernels are chosen by the test."""
 
 import importlib
 import pkgutil

@@ -69,7 +69,7 @@ class General(HostKernel):
 
 
 class Half(Operator):
-    """What each kernel computes differs, so that a test sees which one ran."""
+    """Each kernel computes something else, so that a test sees which one ran."""
 
     domain = "test.host"
     inputs = ("X: T",)

@@ -76,7 +76,7 @@ BINARY = {
 
 
 def apply(chain, src, operands=(), in_place=False):
-    """What `bind_chain` computes, with temporaries that hold NaN."""
+    """The result of `bind_chain`, with temporaries that hold NaN."""
     kind = TensorType(DType.of(src.dtype), src.shape)
     scratch = [np.full(shape, np.nan, dtype) for shape, dtype in post_ops.chain_scratch(chain, kind)]
     src = src.copy()

@@ -1,4 +1,4 @@
-"""What these tests share: a bench that runs the passes of a device, with poisoned arenas."""
+"""Shared by these tests: a bench that runs the passes of a device, with poisoned arenas."""
 
 import pkgutil
 from typing import Any

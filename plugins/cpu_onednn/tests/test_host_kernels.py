@@ -153,7 +153,7 @@ class PlusOne(Operator):
 
 @pytest.mark.parametrize("channels", [16, 17])
 def test_elementwise_kernels_take_any_layout(core, channels):
-    """What is written past the last channel is put back to zero: the pooling and convolution behind would see it."""
+    """Elements past the last channel are set to zero again: the pooling and convolution behind would see it."""
     op = PlusOne()
 
     def middle(g, value, slope):

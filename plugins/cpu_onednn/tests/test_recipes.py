@@ -1,4 +1,4 @@
-"""What was found out about a convolution holds for all that are alike, and for no other."""
+"""A recipe found for a convolution serves all equal ones, and no other."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""What the graphs of operations are made of: an operation with its inputs, random arrays, constants."""
+"""Building blocks for graphs of operations: an operation with its inputs, random arrays, constants."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

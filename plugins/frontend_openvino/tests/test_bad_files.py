@@ -274,7 +274,7 @@ print(refused(content))
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="address space is limited and measured as Linux does it")
 @pytest.mark.parametrize("unit", ['<layer id="#" name="a#" type="b" version="opset1" c#="" d="" e="" f="" g=""/>', "<a/>"])
 def test_files_of_many_elements_in_little_memory(unit: str) -> None:
-    """What is kept of a file fits into four times its size and 256 MB: else this ends with DT402 or a MemoryError."""
+    """The memory for a file is at most four times its size and 256 MB: else this ends with DT402 or a MemoryError."""
     arguments = [sys.executable, "-c", LITTLE_MEMORY, unit, "160000"]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=600)
     assert done.stdout.strip() == "DT100", done.stderr

@@ -1,4 +1,4 @@
-"""What becomes of a file: names, types, order, metadata; and the operations that no device has yet."""
+"""Reading a file: names, types, order, metadata; and the operations that no device has yet."""
 
 import runpy
 from pathlib import Path

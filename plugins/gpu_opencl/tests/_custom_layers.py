@@ -1,4 +1,4 @@
-"""What the tests of custom layers share: kernels and XML as text, models as a frontend makes them, and compiling for one device.
+"""Shared by the tests of custom layers: kernels and XML as text, models as a frontend makes them, and compiling for one device.
 
 Test modules are not a package, so they load this file by its place.
 """

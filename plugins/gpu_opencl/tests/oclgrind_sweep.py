@@ -85,7 +85,7 @@ class Item:
     case: Case | None = None
 
     def launches(self) -> tuple[Launch, ...]:
-        """What the kernel launches, as far as it launches anything."""
+        """The launches of the kernel, if any."""
         node = TypedNode.of(self.graph.nodes[0], self.graph)
         return tuple(launch for launch in self.kernel.launches(node) if not launch.is_empty)
 
@@ -454,7 +454,7 @@ class KeepBuffers:
 
 
 class Log:
-    """What Oclgrind wrote since it was looked at last."""
+    """The output of Oclgrind since the last call."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._seen = path, 0
@@ -482,7 +482,7 @@ def check_tool(device: OpenCLDevice, log: Log) -> None:
 
 
 def run(device: Forced, item: Item) -> str:
-    """What is wrong with the results; empty when nothing is."""
+    """The mistakes in the results; empty when there are none."""
     device.forced = item.kernel
     executable = device.compile(item.graph, {})
     request = executable.create_request()

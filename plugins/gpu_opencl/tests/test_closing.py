@@ -39,7 +39,7 @@ np.testing.assert_allclose(compiled(X)[0], X @ w)
 
 
 def in_a_process(device: str, text: str) -> str:
-    """What a program prints after these lines; it must end by itself, without an error."""
+    """The output of a program after these lines; it must end by itself, without an error."""
     done = subprocess.run(
         [sys.executable, "-c", _MODEL.format(device=device) + text], capture_output=True, text=True, timeout=LIMIT, check=False
     )

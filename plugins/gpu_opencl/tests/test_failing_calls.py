@@ -40,14 +40,14 @@ METHODS = {
 }
 OUT_OF_RESOURCES, ALLOCATION_FAILURE = cl.status_code.OUT_OF_RESOURCES, cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE
 WORDS = ("node '", "allocating", "uploading", "creating", "waiting")
-"""What an error says was being done."""
+"""The action that an error names."""
 X = np.linspace(-1, 1, 20, dtype=np.float32).reshape(4, 5)
 ROWS = np.array([3, 0])
 WEIGHTS = np.linspace(1, 2, 15, dtype=np.float32).reshape(5, 3)
 
 
 def failure(code: int, name: str) -> cl.Error:
-    """What pyopencl raises when the driver answers with this code."""
+    """The exception of pyopencl for this code of the driver."""
     kind = cl.MemoryError if code == ALLOCATION_FAILURE else cl.RuntimeError
     return kind(cl._cl._ErrorRecord("made to fail", code, name))
 

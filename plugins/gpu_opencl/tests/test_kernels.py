@@ -38,7 +38,7 @@ FOR_GPUS = frozenset({"attention"})
 def test_cases_on_the_device(
     stem: str, device: OpenCLDevice, bench: Any, sampled: Callable[[Sequence[Any], int], Sequence[Any]]
 ) -> None:
-    """What the device accepts it computes right, shown by a sample; each stem has at least one case that it accepts."""
+    """A sample of the cases that the device accepts has the right result; each stem has at least one case that it accepts."""
     failures, accepted = [], []
     for case in KernelBench.cases(stem):
         if not runs(case):

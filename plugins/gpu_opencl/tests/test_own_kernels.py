@@ -372,7 +372,7 @@ def operator_with(**changes: Any) -> Operator:
     fields = {"source": GOOD, "entry": "good", "origin": "good.cl", **changes}
 
     class Written(Operator):
-        """What the test says."""
+        """The answer that the test chooses."""
 
         domain = "test.own"
         kernels = (OpenCLKernel(**fields),)

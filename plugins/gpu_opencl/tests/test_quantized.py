@@ -244,7 +244,7 @@ def test_without_doubles_results_are_one_off_at_most(info: DeviceInfo, bench: An
 def test_pairs_with_and_without_the_instruction(
     plain: bool, kind_device: Callable[[str], Any], bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What CPUs with AVX2 and what others compile: the same sums, at the end of the range and with weights beyond char."""
+    """Code for CPUs with AVX2 and for others gives the same sums, at the end of the range and with weights beyond char."""
     device = kind_device("CPU")
     if plain:
         monkeypatch.setattr(

@@ -175,7 +175,7 @@ class Platform:
 
 
 class Named:
-    """What `family_of` looks at."""
+    """The attributes that `family_of` reads."""
 
     def __init__(self, platform: str, name: str, version: str) -> None:
         self.platform, self.name, self.version = Platform(platform), name, version

@@ -92,7 +92,7 @@ def _check_types(case: Case) -> None:
 
 
 def _check_known_content(case: Case) -> None:
-    """What `infer` claims to know of the content is right."""
+    """The content that `infer` claims to know is right."""
     for inferred, expected in zip(_inferred(case), case.expected, strict=True):
         if inferred.value is not None:
             np.testing.assert_array_equal(inferred.value, expected)

@@ -1,4 +1,4 @@
-"""What operators that draw numbers promise: their distribution, and the same numbers again with a seed, others without."""
+"""Operators that draw random numbers: their distribution, and the same numbers again with a seed, others without."""
 
 from typing import Any
 

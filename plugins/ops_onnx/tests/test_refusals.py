@@ -1,4 +1,4 @@
-"""What the elementwise, shape and data operators refuse, and what they take although it looks dangerous."""
+"""Inputs that elementwise, shape and data operators refuse, and unusual inputs that they accept."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -32,7 +32,7 @@ def test_parts(monkeypatch: pytest.MonkeyPatch, case: str, dtype: str) -> None:
 
 
 def test_a_region_beyond_the_input_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies outside of the input has the extrapolation value in every part."""
+    """Places outside the input have the extrapolation value in every part."""
     monkeypatch.setattr(_resample, "PART", 1)
     op = Resize(mode="linear", coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0)
     x = np.arange(8, dtype=np.float32).reshape(2, 4)

@@ -1,4 +1,4 @@
-"""What `dovetail demo` measures: the held-back digits on one device after another."""
+"""Measurements of `dovetail demo`: the held-back digits on one device after another."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

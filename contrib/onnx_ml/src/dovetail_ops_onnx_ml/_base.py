@@ -1,4 +1,4 @@
-"""What the operators of the domain share: samples, features, labels."""
+"""Shared by the operators of the domain: samples, features, labels."""
 
 from collections.abc import Iterable, Sequence
 from importlib import import_module
@@ -26,7 +26,7 @@ class MachineLearningOperator(Operator):
 
     @classmethod
     def cases(cls, rng: np.random.Generator) -> "Iterable[Case]":
-        """What the function of that name yields."""
+        """The cases that the function of that name yields."""
         # Loaded here, because only tests need cases.
         return cast("Iterable[Case]", getattr(import_module("dovetail_ops_onnx_ml.cases"), cls.stem)(cls))
 

@@ -1,4 +1,4 @@
-"""What classifiers and regressors make of their scores, as ONNX Runtime does."""
+"""How classifiers and regressors transform their scores, as ONNX Runtime does."""
 
 import math
 

@@ -82,7 +82,7 @@ class Trees:
 
 @dataclass(frozen=True)
 class Leaves:
-    """What leaves hold: entries `start[leaf]` to `start[leaf + 1]` of `target` and `weight`."""
+    """The entries of leaves: entries `start[leaf]` to `start[leaf + 1]` of `target` and `weight`."""
 
     start: Array
     target: Array
@@ -170,7 +170,7 @@ def _children(side: Sequence[int], treeids: Sequence[int], mode: Array, place: d
 
 
 def entries(leaf: Array, target: Array, weight: Array, count: int) -> Leaves:
-    """What the leaves of `count` nodes hold, from one row for each entry in any order."""
+    """The entries of the leaves of `count` nodes, from one row for each entry in any order."""
     order = np.argsort(leaf, kind="stable")
     start = np.concatenate([[0], np.cumsum(np.bincount(leaf, minlength=count))])
     return Leaves(start, target[order], weight[order].astype(np.float64))

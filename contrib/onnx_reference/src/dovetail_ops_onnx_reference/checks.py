@@ -1,4 +1,4 @@
-"""What `onnx.reference` and ONNX's shape inference take for granted: checked before they compute."""
+"""Checks of the assumptions of `onnx.reference` and ONNX's shape inference, before they compute."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -26,7 +26,7 @@ _ATTRIBUTES: dict[str, Any] = {
 }
 
 _WITHOUT = {("ai.onnx.preview.training", "Gradient")}
-"""What onnx.reference does not compute."""
+"""The operators that onnx.reference does not compute."""
 
 
 def operator_classes(domain: str) -> Iterator[type[Operator]]:

@@ -1,4 +1,4 @@
-"""What every class of this pack does: types by ONNX's shape inference, values by `onnx.reference`."""
+"""Base of every class of this pack: types by ONNX's shape inference, values by `onnx.reference`."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

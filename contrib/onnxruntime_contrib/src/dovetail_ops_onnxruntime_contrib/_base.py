@@ -23,7 +23,7 @@ class MicrosoftOperator(Operator):
 
     @classmethod
     def cases(cls, rng: "np.random.Generator") -> "Iterable[Case]":
-        """What the function of that name in the file of cases yields."""
+        """The cases that the function of that name in the file of cases yields."""
         # Loaded here, because only tests need cases.
         package, _, module = cls.__module__.rpartition(".")
         found: Any = getattr(import_module(f"{package}.cases.{module}"), cls.stem)

@@ -1,4 +1,4 @@
-"""What the compositions share: nodes that move data, with their sizes as constants."""
+"""Shared by the compositions: nodes that move data, with their sizes as constants."""
 
 from collections.abc import Sequence
 

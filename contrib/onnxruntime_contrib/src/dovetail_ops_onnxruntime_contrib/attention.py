@@ -210,7 +210,7 @@ def _attend(
 
 
 def _mask(g: GraphBuilder, mask: str, added: str, sizes: tuple[int, int, int], filter_value: float, dtype: DType) -> str:
-    """What is added to the scores [batch, heads, sequence, total]; `""` for nothing."""
+    """The term added to the scores [batch, heads, sequence, total]; `""` for nothing."""
     if not mask:
         return added
     batch, sequence, total = sizes

@@ -22,7 +22,7 @@ class TimVxOperator(Operator):
 
     @classmethod
     def cases(cls, rng: "np.random.Generator") -> "Iterable[Case]":
-        """What the function of that name in the file of cases yields."""
+        """The cases that the function of that name in the file of cases yields."""
         # Loaded here, because only tests need cases.
         module = import_module(f"dovetail_ops_tim_vx.cases.{cls.stem}")
         return cast("Iterable[Case]", module.cases(rng))

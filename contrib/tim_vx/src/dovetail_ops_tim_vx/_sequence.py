@@ -1,4 +1,4 @@
-"""What the sequence operators share: taking time steps apart, putting them together, and the unrolled RNN."""
+"""Shared by the sequence operators: taking time steps apart, putting them together, and the unrolled RNN."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -46,7 +46,7 @@ class BidirectionalSequenceRnnExt(RecurrentOperator):
 
 
 def _halves(g: GraphBuilder, x: str) -> tuple[str, ...]:
-    """What each direction gets of an input whose first axis is the direction."""
+    """The part of an input for each direction whose first axis is the direction."""
     return tuple(squeeze(g, half, 0) for half in split(g, x, 2, 0, "directions")) if x else ("", "")
 
 

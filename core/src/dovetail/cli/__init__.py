@@ -27,7 +27,7 @@ _LONGEST = 8_000
 
 
 class _Failure(click.ClickException):
-    """What went wrong, as one message without a traceback."""
+    """An error as one message without a traceback."""
 
     exit_code = 1
 

@@ -1,4 +1,4 @@
-"""What commands share: `--json` and `--debug`, the example below the help, and options that several have."""
+"""Shared by commands: `--json` and `--debug`, the example below the help, and options that several have."""
 
 from collections.abc import Callable
 from typing import Any

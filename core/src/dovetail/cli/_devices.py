@@ -1,4 +1,4 @@
-"""What the commands tell of devices, and of device plugins that have none."""
+"""Output of the commands about devices, and about device plugins that have none."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What a model would gain by faster kernels: its time when the kernels of some operators do nothing."""
+"""Estimate the gain of faster kernels: its time when the kernels of some operators do nothing."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["CAVEAT", "STUB", "estimates", "print_estimates", "variants"]
 
 STUB = "stub"
-"""What reports call a kernel that does nothing."""
+"""The name in reports of a kernel that does nothing."""
 CAVEAT = "This holds only if the results of these operators steer nothing: no branch, no loop, no index."
 
 Call = Callable[[], Any]

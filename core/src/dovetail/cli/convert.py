@@ -87,7 +87,7 @@ def _print_formats(core: "Core", as_json: bool) -> None:
 
 
 def _format(core: "Core", name: str) -> dict[str, Any]:
-    """What the frontend of a suffix does; it is imported for that."""
+    """The capabilities of a suffix's frontend, which is imported."""
     from dovetail.errors import DovetailError
 
     described = {"format": name, "reads": True, "writes": False, "provider": "", "error": None}

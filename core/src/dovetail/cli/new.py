@@ -96,7 +96,7 @@ command.add_command(new_device)
 
 @dataclass(frozen=True)
 class _Package:
-    """What is to be written: `owns` is its domain or device type, with the name that templates and JSON have for it."""
+    """The files to write: `owns` is its domain or device type, with the name that templates and JSON have for it."""
 
     distribution: str
     module: str
@@ -105,7 +105,7 @@ class _Package:
 
     @property
     def words(self) -> dict[str, str]:
-        """What stands for each placeholder of the templates."""
+        """The value of each placeholder of the templates."""
         major, minor = __version__.split(".")[:2]
         words = {"name": self.distribution, "module": self.module, "since": f"{major}.{minor}", **self.owns}
         words["until"] = f"{major}.{int(minor) + 1}" if major == "0" else str(int(major) + 1)

@@ -111,7 +111,7 @@ def _of_domain(manager: "PluginManager", domain: str | None) -> "tuple[type[Oper
 
 
 def brought(operator: "type[Operator]") -> list[str]:
-    """What an operator class has besides its meaning, or for what it stands."""
+    """The kernels and forms that an operator class brings, or the operator that it stands for."""
     from dovetail.operators.stand_in import is_stand_in, target
 
     if is_stand_in(operator):

@@ -89,7 +89,7 @@ def _tune(model: str, device: str, extensions: Sequence[str], shapes: Sequence[s
 
 @contextlib.contextmanager
 def _told() -> Iterator[list[str]]:
-    """What the tuner logs, collected and shown as it comes."""
+    """Log lines of the tuner, collected and shown as they come."""
     lines: list[str] = []
 
     class Handler(logging.Handler):

@@ -44,7 +44,7 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What a compiled graph says of one node: which kernel of which package runs it, and which refused.
+    """Report of a compiled graph on one node: which kernel of which package runs it, and which refused.
 
     `origins` are the model's nodes that were merged into it. `from_operator` is true when the kernel is the operator's own
     (its reference, or a kernel source in its class) and not one of the device package.

@@ -78,7 +78,7 @@ class HostedKernel(Kernel):
     def steps(
         self, node: TypedNode, config: HostConfig, inputs: Sequence[Array | None], outputs: Sequence[Array | None]
     ) -> Iterator[Callable[[], object]]:
-        """What each run of one request calls, on the arrays of the node's inputs and outputs, None for those left out.
+        """The function that each run of a request calls, on the arrays of the node's inputs and outputs, None for those left out.
 
         They lie as `HostKernel.execute` says; the content of constants is there already.
         """

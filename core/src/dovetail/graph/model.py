@@ -19,7 +19,7 @@ __all__ = ["Model", "types_with_inputs"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """What a frontend returns: a graph whose operators are named but not yet looked up, and where it came from.
+    """Result of a frontend: a graph whose operators are named but not yet looked up, and where it came from.
 
     `opsets` maps each operator domain to the version the model was written for. `source` is the path or `<bytes>`.
     """

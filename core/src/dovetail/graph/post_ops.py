@@ -136,7 +136,7 @@ class PostOps:
 
     @staticmethod
     def copied(chain: Iterable[PostOp]) -> tuple[PostOp, ...]:
-        """What a node keeps of a chain. Raises `UsageError` for what is not a post-op, and beyond 32."""
+        """The part of a chain that a node keeps. Raises `UsageError` for what is not a post-op, and beyond 32."""
         return tuple(PostOps(chain))
 
     def append_eltwise(self, algorithm: str, alpha: float = 0.0, beta: float = 0.0, scale: float = 1.0) -> "PostOps":

@@ -22,7 +22,7 @@ _WALKS_BY_DESCRIPTOR = os.open in os.supports_dir_fd and bool(_NO_FOLLOW)
 
 @dataclass(frozen=True)
 class ModelSource:
-    """What `Core.read_model` was given: the path of a model file, or its bytes."""
+    """Argument of `Core.read_model`: the path of a model file, or its bytes."""
 
     data: Path | bytes
 

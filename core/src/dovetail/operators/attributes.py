@@ -240,4 +240,4 @@ _EXAMPLES: dict[str, str] = {
     "NDArray": "a NumPy array, such as numpy.array([1, 2])",
     "Graph": "a Graph, such as GraphBuilder.graph() gives",
 }
-"""What to write instead of a value of another type."""
+"""The value to write instead of one of another type."""

@@ -83,7 +83,7 @@ class HostKernel(KernelSource, ABC):
 
     language: ClassVar[str] = "host"
     name: ClassVar[str] = ""
-    """What reports call the kernel. Default: the class name as words, `FastPath` -> `fast_path`."""
+    """The kernel's name in reports. Default: the class name as words, `FastPath` -> `fast_path`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -101,7 +101,7 @@ class HostKernel(KernelSource, ABC):
 
     @abstractmethod
     def configurations(self, op: Any, inputs: Types, outputs: Types) -> Sequence[HostConfig]:
-        """What the kernel supports, the best first; those whose data types or constants differ from the node's are passed over.
+        """The configurations that the kernel supports, the best first; others than the node's types and constants are skipped.
 
         Shapes are numbers; `inputs[i].value` has the content of a constant. Layouts do not show in shapes.
         """
@@ -125,7 +125,7 @@ class HostKernel(KernelSource, ABC):
         """
 
     def bind(self, op: Any, config: HostConfig, inputs: Arrays, outputs: Arrays) -> Callable[[], object]:
-        """What each run of one request calls. Called once for each request, whose arrays stay where they are.
+        """The function that each run of one request calls. Called once for each request, whose arrays stay where they are.
 
         The content of constants is there already, that of other inputs is not. Override it to keep state for a request. The
         default calls `execute`.

@@ -39,7 +39,7 @@ def is_stand_in(operator: type[Operator]) -> bool:
 
 
 def target(operator: type[Operator]) -> str:
-    """What nodes become that are read by this class: it, as `com.acme::Swish`, or the class or the function it stands for."""
+    """The operator of nodes that this class reads: itself, as `com.acme::Swish`, or the class or function it stands for."""
     stands_for = next((t.to for t in operator.translations if t.to is not None), operator)
     if isinstance(stands_for, type) and issubclass(stands_for, Operator):
         return f"{stands_for.domain or 'ai.onnx'}::{stands_for.op_type}"

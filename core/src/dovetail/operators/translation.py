@@ -12,7 +12,7 @@ __all__ = ["Translation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """What nodes of `domain` and `op_type` in models become. Listed by an operator class: that operator. By itself: `to`.
+    """The operator for nodes of `domain` and `op_type` in models. Listed by an operator class: that operator. By itself: `to`.
 
     `to` is an operator class, or a function that builds a sub-graph; such a translation is registered by the hook
     `dovetail_register_translations` or `Core.add_extension`. The function gets a `GraphBuilder` and the names of the values that

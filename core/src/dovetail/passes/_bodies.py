@@ -1,4 +1,4 @@
-"""What it takes to put a body of nodes in the place of one node: names, checks, and the outputs."""
+"""Replacing one node by a body of nodes: names, checks, and the outputs."""
 
 import dataclasses
 from bisect import bisect_left

@@ -72,7 +72,7 @@ def _expanded(graph: Graph, waiting: list[Node], limit: int | None) -> Graph:
 
 
 def _body(node: Node, view: Graph, scope: str) -> Graph | None:
-    """What stands for the node, writing to its outputs; None when it wants to wait."""
+    """The nodes that replace the node, writing to its outputs; None when it wants to wait."""
     g = _TypedBuilder(scope, view.types)
     with node_context(node, [view.type_of(name) for name in node.inputs]):
         given = node.op.compose_in(g, view, node)

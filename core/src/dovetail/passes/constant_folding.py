@@ -142,7 +142,7 @@ def _static_types(node: Node, inputs: Sequence[TensorType | None], limit: int | 
 
 
 def _late_types(node: Node, inputs: Sequence[TensorType | None]) -> dict[str, TensorType]:
-    """What is known of the output types of a node that waits: containers are told apart, the rest is open."""
+    """The output types of a deferred node: containers keep their kind, the rest is open."""
     unknown = dict.fromkeys(node.writes, TensorType(DType.FLOAT32, None))
     if not any(isinstance(t, CONTAINERS) for t in inputs) and not _is_typed(inputs):
         return unknown

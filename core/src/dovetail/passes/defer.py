@@ -15,7 +15,7 @@ __all__ = ["Continuation", "split"]
 
 @dataclass(frozen=True)
 class Continuation:
-    """What follows the part of a graph whose types are known.
+    """The part of a graph behind values whose types are not known yet.
 
     `ready` are nodes that run on the host, in order, from values of that part. Once they have run, `rest` can be typed: a
     graph whose inputs are values of that part and of `ready`, and whose outputs are those of the whole. It may have no nodes.

@@ -38,7 +38,7 @@ class Definitions(Protocol):
 
 @dataclass
 class Notes:
-    """What passes add to the report of a plan.
+    """Entries of passes in the report of a plan.
 
     `rules` has, by node name, the number of the rule that chose a node's definition among several, `stops` for a node whose
     post-op chain the device ended the node that stayed outside and the refusal, `deferred` what `type_and_fold` left for later.
@@ -52,7 +52,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class PassContext:
-    """What a pass may ask besides the graph.
+    """Information for a pass besides the graph.
 
     `devices` are opened, in order of preference; `device` is the one of the part in the stages `fuse` and `layout`. `limit` is
     the largest size of a value in bytes, None for none, `budget` that of new constants (see `type_and_fold`).
@@ -99,7 +99,7 @@ class GraphPass:
 
 @dataclass(frozen=True)
 class PassReport:
-    """What a pass did in one plan: its stage and origin, the number of nodes before and after, and its time in seconds.
+    """Record of a pass in one plan: its stage and origin, the number of nodes before and after, and its time in seconds.
 
     Passes that run on several parts of a model are added up.
     """

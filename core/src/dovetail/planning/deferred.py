@@ -1,4 +1,4 @@
-"""What runs on the host in the middle of a model: nodes whose results have shapes that only the data tells, and control flow."""
+"""Steps on the host in the middle of a model: nodes whose results have shapes that only the data tells, and control flow."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -16,7 +16,7 @@ from dovetail.planning.report import PlanReport
 __all__ = ["Body", "HostStep", "Plan", "Signature", "Source", "Step", "Tail", "Target"]
 
 Signature = tuple[tuple[DType, tuple[int, ...]] | str, ...]
-"""What a plan in the middle of a model is made for: data type and shape of each input, or what else it is."""
+"""Signature of the inputs of a plan in the middle of a model: data type and shape of each, or its kind."""
 
 Source = int | NDArray[Any] | None
 """Where a value comes from: a slot, a constant, or nowhere because it is left out."""
@@ -44,7 +44,7 @@ class HostStep:
 
 @dataclass(frozen=True)
 class Tail:
-    """What follows the steps of a plan: host steps, and a rest that is planned for the shapes that they give, if there is one."""
+    """The part after the steps of a plan: host steps, and a rest that is planned for the shapes that they give, if any."""
 
     steps: tuple[HostStep, ...]
     rest: "PlanCache[Signature, Plan] | None"

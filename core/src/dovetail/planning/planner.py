@@ -38,7 +38,7 @@ _WHOLE = tuple(stage for stage in STAGES if stage not in PER_DEVICE)
 
 @dataclass(frozen=True)
 class Planner:
-    """What every plan of one model has in common: definitions of operators, devices in order of preference, options, passes.
+    """Shared by all plans of one model: definitions of operators, devices in order of preference, options, passes.
 
     `provider_of` names the distribution that defines an operator class.
     """
@@ -56,7 +56,7 @@ class Planner:
         return tuple(target.device for target in self.targets)
 
     def context(self, notes: Notes | None = None, device: Device | None = None) -> PassContext:
-        """What passes get; `device` for those that see one device's part."""
+        """The context for passes; `device` for those that see one device's part."""
         limit = self.options.MEMORY_LIMIT
         return PassContext(self.definitions, self.devices, limit, self.budget, device, notes or Notes())
 
@@ -80,7 +80,7 @@ class Planner:
         return known, context.notes.deferred
 
     def optimise(self, graph: Graph, notes: Notes) -> Graph:
-        """What `analyze` gave as the graph that is placed on devices."""
+        """The result of `analyze` as the graph that is placed on devices."""
         optimised = self.run(graph, _WHOLE[_WHOLE.index("type") + 1 :], self.context(notes), prepared=True)
         notes.rules.update((node.name, PREFERRED) for node in optimised.nodes if isinstance(node.op, PinnedOperator))
         return optimised
@@ -172,7 +172,7 @@ class Prepared:
 
     @property
     def reports(self) -> Mapping[str, PassReport]:
-        """What its passes did, by name."""
+        """The records of its passes, by name."""
         return self._done[1]
 
 

@@ -1,4 +1,4 @@
-"""What runs each node of a model on a device, asked without compiling anything."""
+"""The kernel for each node of a model on a device, found without compiling."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -34,7 +34,7 @@ _REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "frontends": (("dovetail_read_model",),),
     **dict.fromkeys(PACKS, (_REGISTERING,)),
 }
-"""What a plugin of a kind must have: of each group one hook."""
+"""The hooks required of each kind of plugin: one of each group."""
 
 
 def check_plugin(plugin: object, kinds: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""What several installed plugins provide: for each such thing who has it and why, or the line that decides it."""
+"""Conflicts between installed plugins: which one is used and why, or the line that decides it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

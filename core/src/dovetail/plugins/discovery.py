@@ -144,7 +144,7 @@ def _records_of(copies: list[_Copy]) -> Iterator[PluginRecord]:
 
 
 def _base(copy: _Copy) -> PluginRecord:
-    """What the records of one distribution have in common."""
+    """Shared by the records of one distribution."""
     header = _header(copy.metadata)
     project = _editable_project(copy.read("direct_url.json"))
     return PluginRecord(

@@ -82,7 +82,7 @@ def temporary(module_or_object: object, *, kind: str, key: str, name: str = "") 
 
 
 def attach(manager: Manager) -> tuple[Registration, ...]:
-    """What is registered now; a manager that is attached gets what is registered later."""
+    """The plugins registered now; a manager that is attached gets what is registered later."""
     with _lock:
         _managers.add(manager)
         return tuple(_registered.values())
@@ -106,7 +106,7 @@ def _take_away(record: PluginRecord) -> None:
 
 
 def _check(registration: Registration) -> None:
-    """What can be told without loading it."""
+    """The record of the plugin, made without loading it."""
     import inspect
 
     from dovetail.plugins.checks import check_plugin

@@ -135,7 +135,7 @@ def _import(record: PluginRecord) -> object:
 
 
 def _import_hint(record: PluginRecord, cause: BaseException | None) -> str:
-    """What to do about an import that failed: install the module that is missing, or the plugin anew."""
+    """A hint for an import that failed: install the module that is missing, or the plugin anew."""
     own = record.value.partition(":")[0].partition(".")[0]
     missing = (cause.name or "").partition(".")[0] if isinstance(cause, ModuleNotFoundError) else ""
     if missing and missing != own:
@@ -164,7 +164,7 @@ def _stage(record: PluginRecord, kinds: Iterable[str], plugin: object | None = N
 
 
 def _priority(plugin: object) -> int:
-    """What the plugin declares as `dovetail_priority`; 0 when it does not. Raises `PluginFailed` for what is not an integer."""
+    """The plugin's `dovetail_priority`, 0 by default. Raises `PluginFailed` for a value that is not an integer."""
     declared = inspect.getattr_static(plugin, "dovetail_priority", 0)
     if type(declared) is not int:
         raise PluginFailed(f"dovetail_priority is {declared!r}", hint="write an integer, as dovetail_priority = 10")

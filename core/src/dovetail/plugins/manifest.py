@@ -76,7 +76,7 @@ def read_manifest(record: PluginRecord) -> tuple[str, ...] | None:
 
 
 def check_manifest(record: PluginRecord) -> list[str]:
-    """What is wrong with the manifest of a loaded plugin, each in a sentence; empty when it is right or there is none."""
+    """The mistakes in the manifest of a loaded plugin, each in a sentence; empty when it is right or there is none."""
     try:
         listed = read_manifest(record)
     except PluginError as error:

@@ -191,7 +191,7 @@ def _holding(
 
 
 def _names(operator: type[Operator], domain: str) -> Iterator[str]:
-    """What models of the domain call the operator."""
+    """The operator's name in models of the domain."""
     if plain_domain(operator.domain) == domain:
         yield operator.op_type
     yield from (t.op_type for t in operator.translations if plain_domain(t.domain) == domain)

@@ -1,4 +1,4 @@
-"""What is known of one plugin, from its metadata alone until it is loaded."""
+"""The record of one plugin, from its metadata alone until it is loaded."""
 
 import re
 from dataclasses import dataclass

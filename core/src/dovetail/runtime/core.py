@@ -254,7 +254,7 @@ class Core:
     # --- choosing devices ------------------------------------------------------------------------------------------
 
     def _set_for(self, device: str) -> Properties:
-        """What the configuration and `set_property` say for the type of a device."""
+        """The properties from the configuration and `set_property` for the type of a device."""
         with self._lock:
             return dict(self._properties.get(device.split(".")[0], {}))
 

@@ -66,7 +66,7 @@ def _kind(value: Any) -> str:
 
 
 class CompiledPlans(Protocol):
-    """What a request needs of its compiled model."""
+    """The interface of a compiled model for its requests."""
 
     @property
     def model(self) -> Model:

@@ -44,7 +44,7 @@ def _step_of(plan: Plan, node: str) -> tuple[str, Step]:
 
 
 def _inputs_of(plan: Plan, last: Step, arrays: Sequence[Any]) -> list[Any]:
-    """What a step reads, by running those before it."""
+    """The inputs of a step, computed by the steps before it."""
     slots: list[Any] = [*arrays, *[None] * (plan.slots - len(arrays))]
     for step in plan.steps:
         if step is last:

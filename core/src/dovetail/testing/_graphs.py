@@ -103,7 +103,7 @@ class _Drawing:
         return TensorType(DType.FLOAT32, shapes[name]) if name in shapes else self.g.type_of(name)
 
     def model(self) -> Model:
-        """What has grown, with every value that nobody reads as an output, and one of the others."""
+        """The graph so far, with every unread value as an output, and one of the others."""
         outputs = dict(self.unread)
         outputs[self.values[self.rng.integers(len(self.values))][0]] = None
         return self.g.model([name for name in outputs if not name.startswith("x")] or list(self.unread))

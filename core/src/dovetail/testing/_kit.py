@@ -1,4 +1,4 @@
-"""What the checks of devices, packs and frontends have in common: a session, a seed, and the checks themselves."""
+"""Shared by the checks of devices, packs and frontends: a session, a seed, and the checks themselves."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

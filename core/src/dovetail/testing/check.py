@@ -12,7 +12,7 @@ class ConformanceFailure(AssertionError):
 
 
 class Outcome(enum.Enum):
-    """What came of a check.
+    """The outcome of a check.
 
     `PASSED`: claimed and right. `FOLDED`: right, but known while planning, so that the device computed nothing. `REFUSED`: not
     claimed, with a reason. `FAILED`: wrong.
@@ -26,7 +26,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check that did not fail returns; `detail` is the reason of a refusal."""
+    """The result of a check that did not fail; `detail` is the reason of a refusal."""
 
     outcome: Outcome
     detail: str = ""

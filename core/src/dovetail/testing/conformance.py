@@ -19,7 +19,7 @@ __all__ = ["DeviceConformance", "FrontendConformance", "OpPackConformance"]
 
 
 class _Conformance(ABC):
-    """What the classes share: each method `test_<group>` runs as one test for each check of its group."""
+    """Shared by the classes: each method `test_<group>` runs as one test for each check of its group."""
 
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Name of a check (as in the test's id) -> why it fails. A check that passes all the same fails the suite."""

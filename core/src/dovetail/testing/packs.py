@@ -278,7 +278,7 @@ def _require_passed(case: Case, what: str, outputs: Sequence[Any]) -> None:
 
 
 def _as_value(given: Any, wanted: type) -> Any:
-    """What a reference gives as the runtime takes it: numbers, and lists of them, become arrays."""
+    """The results of a reference as the runtime takes them: numbers, and lists of them, become arrays."""
     return given if given is None or isinstance(given, dict) or wanted is list else np.asarray(given)
 
 
@@ -292,7 +292,7 @@ def infer(op: Operator, types: Sequence[TensorType | None], outputs: int) -> tup
 
 
 def compute(function: Callable[..., Any], case: Case, place: Callable[[Array], Array] = read_only) -> list[Any]:
-    """What `function` gives for the inputs of a case, of which it may write none."""
+    """The results of `function` for the inputs of a case, which it must not change."""
     placed = [each_array(place, value) for value in case.inputs]
     guards = [_guarded(value) if place is read_only else None for value in case.inputs]
     given = [p if g is None else g.array for p, g in zip(placed, guards, strict=True)]

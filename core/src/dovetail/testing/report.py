@@ -26,7 +26,7 @@ def run_checks(subject: str, checks: Iterable[Check], progress: Callable[[Result
 
 @dataclass(frozen=True)
 class Report:
-    """What came of all checks of one subject: a device, an op pack, a model format."""
+    """The outcomes of all checks of one subject: a device, an op pack, a model format."""
 
     subject: str
     results: tuple[Result, ...]

@@ -1,4 +1,4 @@
-"""What one reading shares: where it reads from, what it may still allocate, and how errors say where they were found."""
+"""Shared by one reading: where it reads from, what it may still allocate, and how errors say where they were found."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What protobuf needs for a message, found out before it parses it: a message of two bytes takes up to 200 bytes in memory."""
+"""The memory that protobuf needs for a message, estimated before parsing: two bytes take up to 200 bytes in memory."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +27,7 @@ _PIECE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What a field with a length costs: itself, each packed number in it, and the type of the message in it."""
+    """The cost of a field with a length: itself, each packed number in it, and the type of the message in it."""
 
     cost: int
     number: int = 0
@@ -48,7 +48,7 @@ def check_cost(content: bytes, size: int) -> None:
 
 
 def _upper_bound(content: bytes) -> int:
-    """What `_cost` cannot exceed, found faster: as if every byte that may be the tag of something were one."""
+    """An upper bound of `_cost`, found faster: as if every byte that may be the tag of something were one."""
     bytes_of = np.frombuffer(content, np.uint8)
     pieces = (bytes_of[at : at + _PIECE] for at in range(0, len(content), _PIECE))
     counts = sum(np.bincount(piece, minlength=256) for piece in pieces)

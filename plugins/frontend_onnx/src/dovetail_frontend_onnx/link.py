@@ -19,7 +19,7 @@ MAX_DEPTH = 64
 
 _NODE_BYTES = 500
 _NAME_BYTES = 150
-"""What a node and a value of an expanded function cost in memory, about, besides their characters."""
+"""Bytes of memory of a node and of a value of an expanded function, about, besides their characters."""
 
 _EXPANDING = "the local functions are expanded"
 _GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
@@ -195,7 +195,7 @@ def _check_depth(depth: int) -> None:
 
 
 def _resolve(key: str, kind: int, reference: Reference, scope: _Scope) -> Attribute | None:
-    """What the function was called with; None if it was called without, which leaves the attribute out."""
+    """The value that the function was called with; None if it was called without, which leaves the attribute out."""
     if not scope.calls:
         raise FormatError(
             f"attribute '{printable(key)}' refers to the attribute '{printable(reference.name)}' of a function, outside of one"

@@ -1,4 +1,4 @@
-"""What is this file, if it is no ONNX model? Looks at the first bytes only."""
+"""Guess the format of a file that is not an ONNX model. Looks at the first bytes only."""
 
 __all__ = ["HEAD", "foreign", "why_no_protobuf"]
 
@@ -25,7 +25,7 @@ _WIRE_LENGTH_DELIMITED = 2
 
 
 def foreign(content: bytes, size: int) -> str | None:
-    """What a file of `size` bytes that begins with `content` evidently is, or None when it may be protobuf.
+    """The format of a file of `size` bytes that begins with `content`, or None when it may be protobuf.
 
     A model cannot be taken for text: among its first bytes are tags and small numbers, which are control characters.
     """

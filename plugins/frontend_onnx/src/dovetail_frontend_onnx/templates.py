@@ -251,7 +251,7 @@ def _check_default(name: str, declared: TensorType, actual: TensorType) -> None:
 
 
 def _declared_types(proto: GraphProto) -> dict[str, TensorType]:
-    """What is declared of the outputs, and of what operators outside ONNX's own domain read and write: nobody else may know.
+    """The declared types of outputs, and of inputs and outputs of operators outside ONNX's own domain: nobody else may know.
 
     Nothing is checked: types are inferred, where they can be.
     """

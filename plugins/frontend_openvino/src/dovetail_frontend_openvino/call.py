@@ -1,4 +1,4 @@
-"""What a translation works with: one layer, the values that it reads, its attributes, and the nodes that it makes."""
+"""Context of a translation: one layer, the values that it reads, its attributes, and the nodes that it makes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ LinkBody = Callable[[Net, Emitter, Mapping[int, Value]], Mapping[int, Value]]
 """(body, emitter, values of its Parameters by id) -> the values of its Results by id."""
 
 Outputs = str | tuple[str, ...]
-"""What a translation returns: the value of each output port. A tuple may be shorter; a port left out has no users."""
+"""Result of a translation: the value of each output port. A tuple may be shorter; a port left out has no users."""
 
 _MOST_ELEMENTS = 2**20
 

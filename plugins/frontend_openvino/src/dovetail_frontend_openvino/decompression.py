@@ -57,7 +57,7 @@ def _chain(net: Net, sources: dict[int, list[int]], end: Layer) -> set[int]:
 
 
 def _others(net: Net, sources: dict[int, list[int]], layer: Layer) -> Iterator[Layer]:
-    """What the layer reads that is not in float16."""
+    """The inputs of the layer that are not in float16."""
     return (found for id in sources.get(layer.id, ()) if not _is_half(found := net.layers[id]))
 
 

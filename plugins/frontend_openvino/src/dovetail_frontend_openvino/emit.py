@@ -64,7 +64,7 @@ class Emitter:
         return name
 
     def known(self, name: str, most: int | None = None) -> NDArray[Any] | None:
-        """What is known of a value of this graph or one around it: constants, also behind conversions of their type, and a few
+        """Known facts about a value of this graph or one around it: constants, also behind conversions, and a few
         numbers that are computed from such. Else None, and for more than `most` elements.
         """
         found = self.constants.get(name, self.computed.get(name))

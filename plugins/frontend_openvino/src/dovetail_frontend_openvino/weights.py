@@ -26,7 +26,7 @@ _NF4 = np.array(
     ),
     np.float32,
 )
-"""What the 16 codes of nf4 stand for (arXiv:2305.14314, appendix E)."""
+"""The values of the 16 codes of nf4 (arXiv:2305.14314, appendix E)."""
 
 _BITS = {DType.INT4: 4, DType.UINT4: 4, DType.UINT2: 2, DType.FLOAT4_E2M1: 4}
 """Types of which several elements share a byte, the first in its low bits."""

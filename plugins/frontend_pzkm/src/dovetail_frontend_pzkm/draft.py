@@ -1,4 +1,4 @@
-"""What the writing of one node works with: its operator, the values around it, and the layer that it becomes."""
+"""Context for writing one node: its operator, the values around it, and the layer that it becomes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -33,7 +33,7 @@ IDENTIFIER = b"PZKM"
 
 
 class Kind(enum.Enum):
-    """What a slot holds. Scalars have their `struct` code as value."""
+    """The type of a slot. Scalars have their `struct` code as value."""
 
     U8 = "B"
     I8 = "b"
@@ -100,7 +100,7 @@ class TensorType(enum.IntEnum):
 
 
 class DataLayout(enum.IntEnum):
-    """What a tensor's dimensions mean."""
+    """The meaning of a tensor's dimensions."""
 
     NCHW = 0
     NHWC = 1

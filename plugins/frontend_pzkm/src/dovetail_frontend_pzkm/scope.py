@@ -1,4 +1,4 @@
-"""What the translation of one layer works with: its attributes, its inputs, and nodes to write."""
+"""Context for translating one layer: its attributes, its inputs, and nodes to write."""
 
 import math
 from collections.abc import Mapping, Sequence

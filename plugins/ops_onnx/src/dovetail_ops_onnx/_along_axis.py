@@ -1,4 +1,4 @@
-"""What Softmax, LogSoftmax and Hardmax share: an axis, or everything from an axis on before operator set 13."""
+"""Shared by Softmax, LogSoftmax and Hardmax: an axis, or everything from an axis on before operator set 13."""
 
 from abc import abstractmethod
 from collections.abc import Sequence

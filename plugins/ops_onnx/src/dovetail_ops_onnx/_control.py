@@ -1,4 +1,4 @@
-"""What operators that run sub-graphs share."""
+"""Shared by operators that run sub-graphs."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What CumSum and CumProd share: a running result along an axis."""
+"""Shared by CumSum and CumProd: a running result along an axis."""
 
 from abc import abstractmethod
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""What elementwise operators share: computing without warnings in a type that is wide enough, broadcasting, post-ops."""
+"""Shared by elementwise operators: computing without warnings in a type that is wide enough, broadcasting, post-ops."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

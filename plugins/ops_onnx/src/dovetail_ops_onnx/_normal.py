@@ -1,4 +1,4 @@
-"""What the normalizations over instances and groups share."""
+"""Shared by the normalizations over instances and groups."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What the linear quantizations share: scales and zero points for the whole tensor, for an axis, or for blocks of an axis."""
+"""Shared by the linear quantizations: scales and zero points for the whole tensor, for an axis, or for blocks of an axis."""
 
 import numpy as np
 

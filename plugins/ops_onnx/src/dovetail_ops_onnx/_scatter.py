@@ -1,4 +1,4 @@
-"""What ScatterElements and ScatterND share: writing updates to places, with a reduction where places meet."""
+"""Shared by ScatterElements and ScatterND: writing updates to places, with a reduction where places meet."""
 
 import numpy as np
 

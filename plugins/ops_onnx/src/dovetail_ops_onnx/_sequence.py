@@ -1,4 +1,4 @@
-"""What operators on sequences share."""
+"""Shared by operators on sequences."""
 
 from dovetail.op import OperatorError
 from dovetail_ops_onnx._types import Array

@@ -1,4 +1,4 @@
-"""What operators on shapes and data share: known inputs, axes, and index checks."""
+"""Shared by operators on shapes and data: known inputs, axes, and index checks."""
 
 from collections.abc import Iterable, Sequence
 

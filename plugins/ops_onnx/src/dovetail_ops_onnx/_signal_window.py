@@ -1,4 +1,4 @@
-"""What the windows of signal processing share."""
+"""Shared by the windows of signal processing."""
 
 from typing import ClassVar
 

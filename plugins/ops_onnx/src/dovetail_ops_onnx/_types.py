@@ -35,4 +35,4 @@ Array = NDArray[Any]
 Types = Sequence[TensorType | None]
 """The types of a node's inputs; None for those left out."""
 Chain = tuple[PostOp, ...] | None
-"""What `Operator.post_ops` returns."""
+"""Result of `Operator.post_ops`."""

@@ -18,7 +18,7 @@ __all__ = ["Attention", "Attention_23", "Attention_24", "Sizes"]
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the shapes of the inputs say: `past` keys come before the `keys` that are given; `total` is their sum."""
+    """The sizes from the shapes of the inputs: `past` keys come before the `keys` that are given; `total` is their sum."""
 
     batch: int
     heads: int
@@ -152,7 +152,7 @@ class Attention_23(Operator):
         return visible(s.queries, s.total, s.past, self.is_causal, self.window)
 
     def factor(self, s: Sizes) -> float:
-        """What the products of queries and keys are multiplied by."""
+        """The factor of the products of queries and keys."""
         return 1 / math.sqrt(max(1, s.head)) if self.scale is None else self.scale
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:

@@ -7,7 +7,7 @@ from dovetail_ops_onnx._shapes import Movement
 
 
 class OptionalGetElement(Movement):
-    """What an optional holds; other values as they are."""
+    """The content of an optional; other values as they are."""
 
     inputs = ("input",)
     outputs = ("output",)

@@ -82,7 +82,7 @@ class Quantized(AbstractOperator):
 
     @property
     def chain(self) -> tuple[str, ...]:
-        """What follows the first step, as reports call it: `requantize` for a rounding in between, `quantize` for the last."""
+        """The name in reports of the steps after the first: `requantize` for a rounding in between, `quantize` for the last."""
         names = ["requantize" if isinstance(step, Scaling) else step.op.stem for step in self.steps[1:]]
         return (*names, *(["quantize"] if self.result is not None else []))
 

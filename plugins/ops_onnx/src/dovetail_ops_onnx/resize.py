@@ -137,7 +137,7 @@ class Resize_10(Operator):
 
     @property
     def sampling(self) -> Sampling:
-        """What the versions after 11 say in attributes."""
+        """The attributes in the form of the versions after 11."""
         return Sampling(self.mode, "asymmetric", "simple")
 
     def plan(self, X: TensorType, scales: TensorType) -> tuple[Axis, ...]:

@@ -7,7 +7,7 @@ from dovetail_ops_onnx.scatter_elements import ScatterElements
 
 
 class Scatter(Movement):
-    """What ScatterElements computes without a reduction."""
+    """ScatterElements without a reduction."""
 
     since = 9
     inputs = ("data: T", "indices: Tind", "updates: T")

@@ -34,7 +34,7 @@ class StringNormalizer(Operator):
         return X.with_shape((*X.dims[:-1], None))
 
     def reference(self, X: Array) -> Array:
-        """What is left."""
+        """The remaining words."""
         stops = set(self.stopwords or ())
         if not self.is_case_sensitive:
             stops = {word.casefold() for word in stops}

@@ -24,7 +24,7 @@ class Upsample(Operator):
 
     @property
     def sampling(self) -> Sampling:
-        """What Resize says in attributes."""
+        """The attributes of Resize."""
         return Sampling(self.mode, "asymmetric", "floor")
 
     def plan(self, X: TensorType, scales: TensorType) -> tuple[Axis, ...]:

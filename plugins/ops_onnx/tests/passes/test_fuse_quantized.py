@@ -43,7 +43,7 @@ class Builder(GraphBuilder):
         return self.input(name, "uint8", shape)
 
     def real(self, name):
-        """What a stored value stands for."""
+        """The number that a stored value represents."""
         return self.node(op("DequantizeLinear"), name, *self.parameters[name])
 
     def weights(self, *shape):

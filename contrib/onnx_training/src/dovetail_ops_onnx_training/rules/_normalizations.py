@@ -1,4 +1,4 @@
-"""What the normalizations share."""
+"""Shared by the normalizations."""
 
 from collections.abc import Sequence
 

@@ -18,7 +18,7 @@ KINDS = {
     "overrides": "overrides for domain",
     "hooks": "hooks",
 }
-"""What a plugin of each kind provides, before its key."""
+"""The noun for a plugin of each kind, written before its key."""
 
 
 def describe_plugin(record: "PluginRecord") -> dict[str, Any]:

@@ -34,7 +34,7 @@ _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dovetail
 
 @dataclass
 class Diagnosis:
-    """What the doctor says of one plugin. `facts` are times, devices and counts of checks."""
+    """The doctor's findings on one plugin. `facts` are times, devices and counts of checks."""
 
     id: str
     distribution: str
@@ -191,7 +191,7 @@ def _signal(number: int) -> str:
 
 
 def _crash(told: str) -> Iterator[str]:
-    """What the process wrote on stderr last, without the times of imports."""
+    """The last lines that the process wrote on stderr, without the times of imports."""
     lines = [line for line in told.splitlines(keepends=True) if not line.startswith(("import time:", "dovetail: "))]
     yield from lines[-40:]
 

@@ -40,6 +40,6 @@ def translation(layer: Layer) -> Callable[[Call], Outputs] | None:
 
 
 def _hint(layer: Layer) -> str:
-    """What to do: the operations that are known begin like this one, or all of them."""
+    """A hint: the operations that are known begin like this one, or all of them."""
     near = sorted(name for name in OPERATIONS if name.lower()[:4] == layer.type.lower()[:4])
     return f"known: {', '.join(near or sorted(OPERATIONS))}"

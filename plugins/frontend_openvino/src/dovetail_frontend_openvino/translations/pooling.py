@@ -34,7 +34,7 @@ def _window(call: Call) -> dict[str, Any]:
 
 
 def _missing(call: Call, window: dict[str, Any], i: int, pads: int) -> int:
-    """What the end of axis `i` lacks for its last window, which counts even if all of it is padding (unlike in ONNX)."""
+    """Elements missing at the end of axis `i` for its last window, which counts even if all of it is padding (unlike in ONNX)."""
     covered = call.size(0, 2 + i) + pads - ((window["kernel_shape"][i] - 1) * window["dilations"][i] + 1)
     return int(-covered % window["strides"][i])
 

@@ -20,7 +20,7 @@ def _slice(call: Call) -> str:
 
 @dataclass
 class _Masks:
-    """What StridedSlice does with each item of its lists. `sliced` are pairs (item, axis of the input)."""
+    """The action of StridedSlice for each item of its lists. `sliced` are pairs (item, axis of the input)."""
 
     sliced: list[tuple[int, int]] = field(default_factory=list)
     new: list[int] = field(default_factory=list)

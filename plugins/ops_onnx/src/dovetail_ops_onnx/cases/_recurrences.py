@@ -1,4 +1,4 @@
-"""What the cases of recurrent operators share: sequence by sequence and step by step in float64."""
+"""Shared by the cases of recurrent operators: sequence by sequence and step by step in float64."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

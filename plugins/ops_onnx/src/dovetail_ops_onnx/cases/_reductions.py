@@ -1,4 +1,4 @@
-"""What the cases of reductions share: each result element from a Python function over the list of its elements."""
+"""Shared by the cases of reductions: each result element from a Python function over the list of its elements."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

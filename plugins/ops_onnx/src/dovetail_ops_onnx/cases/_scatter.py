@@ -1,4 +1,4 @@
-"""What the scatter cases share: one update of one element."""
+"""Shared by the scatter cases: one update of one element."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ REDUCTIONS = ("none", "add", "mul", "max", "min")
 
 
 def written(old: Any, new: Any, reduction: str) -> Any:
-    """What stands at a place after an update."""
+    """The element after an update."""
     if reduction == "add":
         return old + new
     if reduction == "mul":

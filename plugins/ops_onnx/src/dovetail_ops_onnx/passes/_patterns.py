@@ -48,7 +48,7 @@ _COMMUTATIVE = ("Add", "Mul")
 
 @dataclass(frozen=True)
 class Match:
-    """What the names of a pattern stand for, and the nodes that it covers, the last operator first."""
+    """The values matched by the names of a pattern, and the nodes that it covers, the last operator first."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     nodes: tuple[Node, ...] = ()

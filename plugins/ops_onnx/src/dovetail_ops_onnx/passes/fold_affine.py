@@ -63,7 +63,7 @@ def _fold_once(graph: Graph) -> Graph:
 
 
 def _affine(node: Node, graph: Graph) -> _Affine | None:
-    """What a node does to the channels of a value, if that is all it does."""
+    """The factor and offset that a node applies to each channel of a value, if it does nothing else."""
     if len(node.writes) != 1 or node.post_ops:
         return None
     found = _of_norm(node, graph) if _normalizes_channels(node.op) else _of_constant(node, graph)

@@ -78,7 +78,7 @@ def _greatest(
 
 
 def _widths(pad: Node, graph: Graph) -> tuple[int, ...] | None:
-    """What is added before, then after each spatial axis; None when something else happens."""
+    """The padding before, then after each spatial axis; None for anything else."""
     if not isinstance(pad.op, Pad | Pad_2) or type(pad.op) not in (Pad, Pad_2) or pad.op.mode != "constant":
         return None
     rank = graph.types[pad.inputs[0]].rank
