@@ -203,7 +203,7 @@ def _difference(a: type[Operator], b: type[Operator]) -> str:
 
 
 def _schema(operator: type[Operator]) -> dict[str, str]:
-    """The interface of an operator: ports with their data types, and attributes. Not the names of ports: models go by position."""
+    """The interface of an operator: ports with their data types, and attributes. Not port names: models go by position."""
     schema = {f"the number of {side}": str(len(getattr(operator, side))) for side in ("inputs", "outputs")}
     variables: dict[str, str] = {}
     for side in ("inputs", "outputs"):
