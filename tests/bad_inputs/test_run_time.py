@@ -115,9 +115,10 @@ def test_run_after_close(compiled: Any) -> None:
             run()
 
 
-def test_the_same_request_started_twice(compiled: Any) -> None:
+def test_the_same_request_started_twice(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     request, held = compiled.create_infer_request(), threading.Event()
-    request.set_callback(lambda *_: held.wait(600))
+    run = request._run
+    monkeypatch.setattr(request, "_run", lambda *arguments, **options: held.wait(600) and run(*arguments, **options))
     request.start_async({"a": A, "b": B})
     try:
         with pytest.raises(DovetailError, match="the request is running"):

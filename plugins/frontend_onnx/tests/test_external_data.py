@@ -111,7 +111,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "hard link": ({"location": "hard.bin"}, "'hard.bin' has 2 hard links"),
     "offset past the end": ({"location": "data.bin", "offset": "5"}, "bytes 5 to 29 of 'data.bin', which has 28 bytes"),
     "huge offset": ({"location": "data.bin", "offset": "9" * 19}, "which has 28 bytes"),
-    "enormous offset": ({"location": "data.bin", "offset": "9" * 5000}, r"offset '999.*\(5000 characters\)'"),
+    "enormous offset": ({"location": "data.bin", "offset": "9" * 5000}, r"offset '999.*\(5,000 characters\)'"),
     "negative offset": ({"location": "data.bin", "offset": "-4"}, "offset '-4'"),
     "offset in words": ({"location": "data.bin", "offset": "four"}, "offset 'four'"),
     "other digits": ({"location": "data.bin", "offset": "٤"}, "offset '٤'"),
@@ -119,7 +119,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "long length": ({"location": "data.bin", "length": "28"}, "length of 28 bytes"),
     "negative length": ({"location": "data.bin", "length": "-24"}, "length '-24'"),
     "length with a sign": ({"location": "data.bin", "length": "+24"}, r"length '\+24'"),
-    "long name": ({"location": "n" * 100_000}, r"'nnn.*\(100000 characters\)' cannot be opened"),
+    "long name": ({"location": "n" * 100_000}, r"'nnn.*\(100,000 characters\)' cannot be opened"),
 }
 
 
