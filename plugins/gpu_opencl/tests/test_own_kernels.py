@@ -417,7 +417,7 @@ def broken(inputs: Any, outputs: Any) -> tuple[int, ...]:
     [
         ({"global_size": ("B / (Y - Y)",)}, "divides by zero"),
         ({"global_size": ("X - 9",)}, r"good.cl: the work size is \(-8,\)"),
-        ({"global_size": ("7",), "local_size": ("2",)}, "no multiple of the local size"),
+        ({"global_size": ("7",), "local_size": ("2",)}, "not a multiple of the local size"),
         ({"global_size": broken}, "the operator raised KeyError"),
         ({"scratch": ("X - 1",)}, "a scratch buffer has 0 bytes"),
         ({"layouts": {"Z": "BYXF"}}, r"layouts name the port 'Z'\n  known ports: X, Y"),
