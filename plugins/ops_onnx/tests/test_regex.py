@@ -54,4 +54,4 @@ def test_without_re2(monkeypatch: pytest.MonkeyPatch) -> None:
     regex_full_match._compiled.cache_clear()
     with pytest.raises(OperatorError, match="google-re2, which is not installed") as caught:
         RegexFullMatch(pattern="a")
-    assert caught.value.hint == "pip install 'dovetail[strings]'"
+    assert caught.value.hint == "pip install 'dovetail-ops-onnx[strings]'"

@@ -12,7 +12,7 @@ from dovetail_ops_onnx._types import BOOL, Array
 class RegexFullMatch(Operator):
     """Whether a regular expression in RE2's syntax matches the whole of each string, in time in proportion to its length.
 
-    RE2 itself matches: the package google-re2, which `dovetail[strings]` brings. Python's `re` would take another syntax, and
+    RE2 itself matches: the package google-re2, which `dovetail-ops-onnx[strings]` brings. Python's `re` would take another syntax, and
     for ever with some patterns.
     """
 
@@ -44,7 +44,7 @@ def _compiled(pattern: str) -> Any:
         import re2  # here, because no other operator needs it
     except ImportError:
         raise OperatorError(
-            "RegexFullMatch needs the package google-re2, which is not installed", hint="pip install 'dovetail[strings]'"
+            "RegexFullMatch needs the package google-re2, which is not installed", hint="pip install 'dovetail-ops-onnx[strings]'"
         ) from None
     options = re2.Options()
     options.log_errors = False
