@@ -12,8 +12,8 @@ from dovetail_ops_onnx._types import BOOL, Array
 class RegexFullMatch(Operator):
     """Whether a regular expression in RE2's syntax matches the whole of each string, in time in proportion to its length.
 
-    RE2 itself matches: the package google-re2, which `dovetail-ops-onnx[strings]` brings. Python's `re` would take another syntax, and
-    for ever with some patterns.
+    RE2 itself matches: the package google-re2, which `dovetail-ops-onnx[strings]` installs. Python's `re` has another syntax, and
+    takes exponential time for some patterns.
     """
 
     since = 20
