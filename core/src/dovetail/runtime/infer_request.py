@@ -135,7 +135,7 @@ class InferRequest:
         lie in the request's own memory, which the next run overwrites. Raises `InputError`, or `UsageError` when the
         request is running or closed.
         """
-        if self._busy.locked():
+        if self.is_running:
             self._refuse()
         # `with`, because an interrupt between acquire() and try would keep the lock for ever.
         with self._busy:
@@ -149,7 +149,7 @@ class InferRequest:
 
         Raises as `infer` does; errors of the run itself are raised by `wait`.
         """
-        if self._busy.locked():
+        if self.is_running:
             self._refuse()
         run = _Background()
         try:
