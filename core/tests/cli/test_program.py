@@ -3,11 +3,11 @@
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import onnx
@@ -41,7 +41,7 @@ BELOW = {
 LEAVES = [[name] for name in COMMANDS if name not in BELOW] + [[name, below] for name in BELOW for below in BELOW[name]]
 
 Invoke = Callable[..., Result]
-Program = Callable[..., "CompletedProcess[str]"]
+Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_entry_point_is_installed() -> None:
@@ -155,29 +155,37 @@ def test_version(invoke: Invoke) -> None:
     assert re.fullmatch(r"dovetail, version \d+\.\d+\.\d+\n", invoke("--version").stdout)
 
 
-def test_listing_plugins_imports_none_and_no_numpy(dovetail: Program, tmp_path: Path) -> None:
+def modules_after(folder: Path, *arguments: str) -> tuple[set[str], str]:
+    """The modules that a command has imported at its end, and what it wrote to stderr."""
     code = (
         "import atexit, sys\n"
         "atexit.register(lambda: print(*sorted(sys.modules), sep='\\n', file=open('modules', 'w')))\n"
         "from dovetail.cli import main\nmain()"
     )
-    import subprocess
-
     done = subprocess.run(
-        [sys.executable, "-c", code, "plugins", "list"], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True
+        [sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True, timeout=600, check=True
     )
-    modules = set((tmp_path / "modules").read_text().split())
+    return set((folder / "modules").read_text().split()), done.stderr
+
+
+def test_listing_plugins_imports_none_and_no_numpy(dovetail: Program, tmp_path: Path) -> None:
+    modules, remarks = modules_after(tmp_path, "plugins", "list")
     listed = json.loads(dovetail("plugins", "list", "--json").stdout)["plugins"]
     assert len(listed) >= 2
-    assert all(plugin["distribution"] in done.stdout for plugin in listed)
+    assert all(plugin["distribution"] in dovetail("plugins", "list").stdout for plugin in listed)
     plugin_modules = {plugin["value"].partition(":")[0].partition(".")[0] for plugin in listed}
     assert not modules & (plugin_modules | {"numpy", "onnx", "pluggy"})
-    assert "No plugin was imported" in done.stderr
+    assert "No plugin was imported" in remarks
+
+
+def test_help_lists_the_commands_of_plugins_without_numpy(dovetail: Program, tmp_path: Path) -> None:
+    modules, _ = modules_after(tmp_path, "--help")
+    assert "dovetail_demo.command" in modules
+    assert "numpy" not in modules
+    assert "demo" in dovetail("--help").stdout
 
 
 def test_native_crashes_name_the_code_that_called(tmp_path: Path) -> None:
-    import subprocess
-
     (tmp_path / "crashing.py").write_text("import os\n\n\ndef npu_probe():\n    os.abort()\n\n\nnpu_probe()\n")
     code = "import sys\nfrom dovetail.cli import main\nsys.argv = ['dovetail', 'ops', '-l', 'crashing.py']\nmain()"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
@@ -191,8 +199,6 @@ def test_narrow_encodings_do_not_end_the_program(dovetail: Program) -> None:
 
 
 def test_closed_pipe_is_no_traceback(dovetail: Program, tmp_path: Path) -> None:
-    import subprocess
-
     command = [sys.executable, "-c", "from dovetail.cli import main; main()", "ops", "--json"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

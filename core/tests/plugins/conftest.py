@@ -55,7 +55,11 @@ class Site:
 
     def standard_operators(self) -> None:
         """Install the pack of the standard domain, whose modules are importable already."""
-        self.metadata("dovetail-ops-onnx", {"ops": {"ai.onnx": "dovetail_ops_onnx"}}, version="0.1.0")
+        self.metadata(
+            "dovetail-ops-onnx",
+            {"ops": {"ai.onnx": "dovetail_ops_onnx"}, "hooks": {"onnx-forms": "dovetail_ops_onnx"}},
+            version="0.1.0",
+        )
 
     def module(self, name: str, source: str) -> None:
         """Write a module."""

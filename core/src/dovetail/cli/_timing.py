@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
-
 __all__ = ["Latency", "measure", "timed"]
 
 T = TypeVar("T")
@@ -26,6 +24,9 @@ class Latency:
     @staticmethod
     def of(samples: Sequence[float]) -> "Latency":
         """From at least one measured duration."""
+        # Here, because plugins that add a command are imported for `dovetail --help`, which needs no NumPy.
+        import numpy as np
+
         p50, p90, p99 = (float(value) for value in np.percentile(samples, (50, 90, 99)))
         return Latency(len(samples), float(np.mean(samples)), p50, p90, p99, float(np.min(samples)))
 

@@ -21,20 +21,22 @@ _RUNNING = _Running()
 class WorkBudget:
     """The budget of one run; in a `with` statement, that of the calling thread until the statement ends.
 
-    `seconds` count from there; None sets no limit. `cancel` may be called from any thread.
+    `seconds` count from there; None sets no limit. `cancel` may be called from any thread. Loops over nodes read `cancelled` and
+    `deadline` (of `time.perf_counter`, None without a limit) and call `check` when they stop: a call for each node would cost
+    more than a small node.
     """
 
-    __slots__ = ("_cancelled", "_deadline", "_outer", "_seconds")
+    __slots__ = ("_outer", "_seconds", "cancelled", "deadline")
 
     def __init__(self, seconds: float | None = None) -> None:
         self._seconds = seconds
-        self._deadline: float | None = None
-        self._cancelled = False
+        self.deadline: float | None = None
+        self.cancelled = False
         self._outer: WorkBudget | None = None
 
     def __enter__(self) -> "WorkBudget":
         if self._seconds is not None:
-            self._deadline = time.perf_counter() + self._seconds
+            self.deadline = time.perf_counter() + self._seconds
         self._outer, _RUNNING.budget = _RUNNING.budget, self
         return self
 
@@ -43,18 +45,13 @@ class WorkBudget:
 
     def cancel(self) -> None:
         """Let the next `check` raise `RunCancelled`."""
-        self._cancelled = True
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether `check` would raise."""
-        return self._cancelled or (self._deadline is not None and time.perf_counter() > self._deadline)
+        self.cancelled = True
 
     def check(self, node: Node) -> None:
         """Raise `RunCancelled` or `TimeLimitExceeded`, which names the node, when the run has to end."""
-        if self._cancelled:
+        if self.cancelled:
             raise RunCancelled(f"the run was cancelled at node {node}", hint="start it again")
-        if self._deadline is not None and time.perf_counter() > self._deadline:
+        if self.deadline is not None and time.perf_counter() > self.deadline:
             raise TimeLimitExceeded(
                 f"node {node}: the time limit of {self._seconds:g} seconds has passed",
                 hint="raise the property TIME_LIMIT (seconds), or look for a loop that does not end",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -23,19 +23,24 @@ from dovetail.plugins.checks import check_plugin
 from dovetail.plugins.discovery import reinstall
 from dovetail.plugins.ledger import Ledger
 from dovetail.plugins.records import PACKS, PluginRecord
-from dovetail.plugins.registry import OpRegistry, operator_name
 from dovetail.plugins.versions import api_mismatch
+
+if TYPE_CHECKING:
+    from dovetail.plugins.registry import OpRegistry
 
 __all__ = ["Loader", "Staged"]
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A plugin that was imported, checked and registered. `hooks` call its functions, and no other plugin's."""
+    """A plugin that was imported, checked and registered. `hooks` call its functions, and no other plugin's.
+
+    `operators` is None for plugins that are not packs.
+    """
 
     plugin: object
     hooks: Any
-    operators: OpRegistry
+    operators: "OpRegistry | None"
     priority: int
     import_seconds: float
     register_seconds: float
@@ -82,7 +87,7 @@ class Loader:
             replace(
                 self._ledger.now(record),
                 state="loaded",
-                provides=tuple(map(operator_name, staged.operators.added)) or record.provides,
+                provides=(staged.operators.names(whole=False) if staged.operators else ()) or record.provides,
                 import_seconds=staged.import_seconds,
                 register_seconds=staged.register_seconds,
             )
@@ -93,7 +98,7 @@ class Loader:
         """As `load`, with the modules of operators that a model would import one by one; raises as `load` for any of them."""
         operators = self.load(record).operators
         try:
-            provides = tuple(map(operator_name, operators.all()))
+            provides = operators.names(whole=True) if operators else ()
         except DovetailError as error:
             raise self._ledger.fail(record, error) from error
         self._ledger.put(replace(self._ledger.now(record), provides=provides or record.provides))
@@ -159,7 +164,7 @@ def _stage(record: PluginRecord, kinds: Iterable[str], plugin: object | None = N
         raise PluginIncompatible(mismatch[0], hint=mismatch[1])
     check_plugin(plugin, kinds)
     hooks = _hooks_of(record, plugin)
-    operators = _operators_of(record, hooks) if record.kind in PACKS else OpRegistry(record)
+    operators = _operators_of(record, hooks) if record.kind in PACKS else None
     return Staged(plugin, hooks, operators, _priority(plugin), imported - start, time.perf_counter() - imported)
 
 
@@ -185,7 +190,10 @@ class _OwnNamesOnly(pluggy.PluginManager):
         return super().parse_hookimpl_opts(plugin, name) if name.startswith("dovetail_") else None
 
 
-def _operators_of(record: PluginRecord, hooks: Any) -> OpRegistry:
+def _operators_of(record: PluginRecord, hooks: Any) -> "OpRegistry":
+    # Here, because plugins without operators are loaded for `dovetail --help` too, which needs no NumPy.
+    from dovetail.plugins.registry import OpRegistry
+
     registry = OpRegistry(record)
     with attributed(record, "dovetail_register_ops"):
         hooks.dovetail_register_ops(registry=registry, domain=record.key)

@@ -1,15 +1,16 @@
 """Plugins of the group `dovetail.hooks`: asked all together, and a failure takes only its own plugin out."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import PluginFailed
-from dovetail.passes.graph_pass import GraphPass
-from dovetail.passes.pipeline import attributed_to
 from dovetail.plugins.attribution import attributed
 from dovetail.plugins.ledger import Ledger
 from dovetail.plugins.loader import Loader, Staged
 from dovetail.plugins.records import PluginRecord
+
+if TYPE_CHECKING:
+    from dovetail.passes.graph_pass import GraphPass
 
 __all__ = ["Observers"]
 
@@ -21,10 +22,13 @@ class Observers:
         self._ledger = ledger
         self._loader = loader
 
-    def graph_passes(self, options: Mapping[str, Any]) -> tuple[GraphPass, ...]:
+    def graph_passes(self, options: Mapping[str, Any]) -> "tuple[GraphPass, ...]":
         """The passes of all plugins, in order."""
 
-        def ask(staged: Staged) -> tuple[GraphPass, ...]:
+        # Here, because `dovetail --help` asks for commands only, and passes take NumPy with them.
+        from dovetail.passes.pipeline import attributed_to
+
+        def ask(staged: Staged) -> "tuple[GraphPass, ...]":
             answer = staged.hooks.dovetail_graph_passes(options=options)
             return _checked_passes([] if answer is None else answer)
 
@@ -63,7 +67,9 @@ class Observers:
         return sorted(callees, key=lambda callee: callee[1].order(hook))
 
 
-def _checked_passes(answer: object) -> tuple[GraphPass, ...]:
+def _checked_passes(answer: object) -> "tuple[GraphPass, ...]":
+    from dovetail.passes.graph_pass import GraphPass
+
     if not isinstance(answer, list | tuple) or not all(isinstance(one, GraphPass) for one in answer):
         raise PluginFailed(
             f"dovetail_graph_passes returned {answer!r}", hint="return a list of dovetail.passes.GraphPass objects"

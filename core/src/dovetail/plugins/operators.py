@@ -80,8 +80,8 @@ class Operators:
         wanted = None if domain is None else plain_domain(domain)
         for record in self._packs(wanted):
             self._loader.load_if_possible(record)
-        packs = (staged for record, staged in self._loader.loaded(*PACKS) if wanted in (None, plain_domain(record.key)))
-        known = {*(operator for staged in packs for operator in staged.operators.all()), *self._session.values()}
+        packs = (staged.operators for record, staged in self._loader.loaded(*PACKS) if wanted in (None, plain_domain(record.key)))
+        known = {*(operator for pack in packs if pack is not None for operator in pack.all()), *self._session.values()}
         chosen = (o for o in known if wanted is None or wanted in (o.domain, *(t.domain for t in o.translations)))
         return tuple(sorted(chosen, key=lambda o: (operator_name(o), self.provider(o))))
 
@@ -101,7 +101,7 @@ class Operators:
 
     def _registers(self, record: PluginRecord, operator: type[AbstractOperator]) -> bool:
         staged = self._loader.staged(record)
-        return staged is not None and operator in staged.operators.added
+        return staged is not None and staged.operators is not None and operator in staged.operators.added
 
     def forget(self) -> None:
         """Look everything up anew, because a pack was added or failed."""
@@ -123,6 +123,7 @@ class Operators:
         staged = self._loader.load(record) if rank and must_load else self._loader.load_if_possible(record)
         if (
             staged is not None
+            and staged.operators is not None
             and (holding := _holding(staged.operators.named(op_type), plain_domain(record.key), op_type, version)) is not None
         ):
             operator, until = holding

@@ -73,6 +73,10 @@ class OpRegistry:
         """The classes that were registered by themselves, by name and version."""
         return tuple(operator for _, operator in sorted(self._operators.items()))
 
+    def names(self, *, whole: bool) -> tuple[str, ...]:
+        """The names of `added`, or of `all`."""
+        return tuple(map(operator_name, self.all() if whole else self.added))
+
     def named(self, op_type: str) -> tuple[type[Operator], ...]:
         """The classes that may define an operator: those that were registered by themselves, and the module of that name.
 

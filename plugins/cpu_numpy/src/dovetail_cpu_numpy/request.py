@@ -3,12 +3,13 @@
 import operator
 from collections.abc import Sequence
 from contextvars import Context
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import DType, ExecutableRequest, Node, OutOfMemory, current_budget
+from dovetail.device import DType, ExecutableRequest, Node, OutOfMemory, WorkBudget, current_budget
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_numpy.kernel import Call
 from dovetail_cpu_numpy.launch import Array, Launch, Spec
@@ -59,15 +60,16 @@ class NumpyRequest(ExecutableRequest):
     def _run(self, inputs: Sequence[NDArray[Any]]) -> None:
         for staging, given in zip(self._inputs, inputs, strict=True):
             np.copyto(staging, given)
-        launches, budget = iter(self._launches), current_budget()
+        launches, budget = iter(self._launches), current_budget() or WorkBudget()
+        deadline = budget.deadline
         try:
             for launch in launches:
                 launch()
-                if budget is not None and budget.exhausted:
+                if budget.cancelled or (deadline is not None and perf_counter() > deadline):
                     break
         except Exception as error:
             raise self._located(error, operator.length_hint(launches)) from error
-        if budget is not None and (remaining := operator.length_hint(launches)):
+        if remaining := operator.length_hint(launches):
             budget.check(self._nodes[-remaining - 1])
 
     def close(self) -> None:

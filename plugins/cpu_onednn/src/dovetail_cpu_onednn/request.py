@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dovetail.device import ExecutableRequest, Node, OutOfMemory, TypedNode, current_budget
+from dovetail.device import ExecutableRequest, Node, OutOfMemory, TypedNode, WorkBudget, current_budget
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, Stream
 from dovetail_cpu_onednn.kernel import Argument
@@ -97,17 +98,18 @@ class OnednnRequest(ExecutableRequest):
         return strict.run(inputs)
 
     def _call_all(self, bound: "_Bound") -> None:
-        step, budget = 0, current_budget()
+        step, budget = 0, current_budget() or WorkBudget()
+        deadline = budget.deadline
         try:
             for step, call in enumerate(bound.calls):  # noqa: B007  # the step is what an error names
                 status = call()
                 if status:
                     library().check(status, "primitive_execute")
-                if budget is not None and budget.exhausted:
+                if budget.cancelled or (deadline is not None and perf_counter() > deadline):
                     break
         except Exception as error:
             raise self._located(error, bound.nodes[step]) from error
-        if budget is not None and step + 1 < len(bound.calls):
+        if step + 1 < len(bound.calls):
             budget.check(bound.nodes[step])
 
     def close(self) -> None:

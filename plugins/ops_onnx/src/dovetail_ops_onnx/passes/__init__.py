@@ -1,11 +1,9 @@
 """The graph passes that know the operators of the standard: folding, quantized forms, and recognisers of exported forms."""
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from dovetail.graph import Graph, Node
-from dovetail.hookspecs import hookimpl
 from dovetail.passes import GraphPass, PassContext
 from dovetail_ops_onnx.passes.expand_quantized import expand_quantized
 from dovetail_ops_onnx.passes.fold_affine import fold_affine
@@ -17,9 +15,7 @@ from dovetail_ops_onnx.passes.fuse_normalizations import fuse_normalizations
 from dovetail_ops_onnx.passes.fuse_quantized import fuse_quantized, hold_quantized, release_quantized
 from dovetail_ops_onnx.passes.simplify_transposes import simplify_transposes
 
-__all__ = ["PASSES", "dovetail_api", "dovetail_graph_passes"]
-
-dovetail_api = "1.0"
+__all__ = ["PASSES"]
 
 
 def _plain(function: Callable[[Graph], Graph]) -> Callable[[Graph, PassContext], Graph]:
@@ -52,9 +48,3 @@ PASSES = (
     GraphPass("simplify_transposes", "recognise", _asking(simplify_transposes)),
 )
 """In the order in which they run. Each applies only where the device has a kernel for the result."""
-
-
-@hookimpl
-def dovetail_graph_passes(options: Mapping[str, Any]) -> tuple[GraphPass, ...]:
-    """All of them."""
-    return PASSES
