@@ -455,7 +455,7 @@ def passes() -> str:
             linked(*homes[one.name]),
             "each set of input shapes" if one.needs_shapes else "the model",
             "no" if one.essential else "yes",
-            (inspect.getdoc(one.run) or "").partition("\n")[0],
+            (inspect.getdoc(inspect.unwrap(one.run)) or "").partition("\n")[0],
         )
         for one in pipeline(added)
     ]

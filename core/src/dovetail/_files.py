@@ -1,7 +1,6 @@
 """Writes a file whole or not at all."""
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +30,7 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
     check_target(path)
     target = path.resolve()
     # Mode "x" creates a file and never follows a link that somebody planted; unlike mkstemp it leaves the mode to the umask.
-    unfinished = target.with_name(f".dovetail-{secrets.token_hex(8)}")
+    unfinished = target.with_name(f".dovetail-{os.urandom(8).hex()}")
     try:
         stream = open(unfinished, "xb")  # noqa: SIM115  # closed below; a file that was there before must not be deleted
         try:
