@@ -11,6 +11,8 @@ from dovetail.device import DeviceInfo, DType
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.narrow import NARROW, is_narrow
 
+pytestmark = pytest.mark.exhaustive(0.5)  # each test compiles programs
+
 FLOATS = sorted((dtype for dtype in NARROW if dtype.is_float), key=str)
 
 

@@ -19,6 +19,8 @@ from dovetail_gpu_opencl.source import assemble
 from dovetail_ops_onnx import find
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
+pytestmark = pytest.mark.exhaustive(0.6)  # each test compiles programs
+
 Array = NDArray[Any]
 PREVIOUS = -1
 
