@@ -14,6 +14,7 @@ from dovetail.devices.typed_node import LayerConfig, TypedNode
 from dovetail.devices.work_budget import WorkBudget, check_work, current_budget
 from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory
 from dovetail.evaluate.context import node_context
+from dovetail.evaluate.inference import padded
 from dovetail.evaluate.reference import node_reference, run_reference
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Node
@@ -26,7 +27,6 @@ from dovetail.internal.reorder import Reorder
 from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
-from dovetail.operators.ports import padded
 
 __all__ = [
     "ANY",

@@ -10,13 +10,12 @@ import faulthandler
 import os
 import sys
 from functools import cached_property
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
 import click
 
-from dovetail.errors import DovetailError, PluginFailed, did_you_mean
+from dovetail.cli._command import Group, command_in, command_names
+from dovetail.errors import DovetailError, PluginFailed
 from dovetail.names import shortened, visible
 
 __all__ = ["Program", "main", "program"]
@@ -37,20 +36,21 @@ class _Failure(click.ClickException):
         click.echo(f"Error: {clean(self.message, keep_lines=True)}", file=file, err=True)
 
 
-class Program(click.Group):
+class Program(Group):
     """The commands are the modules of this package; plugins may add more, each under a name of its own."""
+
+    further = "Other commands come with packages of the entry-point group dovetail.hooks."
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         try:
             self._plugin_commands  # noqa: B018  # the help lists the commands of plugins too
         except DovetailError as error:
             _Failure(str(error)).show()
-        return sorted({*_own_commands(), *self.commands})
+        return sorted({*command_names(__path__), *self.commands})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _own_commands():
-            command: click.Command = import_module(f"{__name__}.{cmd_name}").command
-            return command
+        if cmd_name in command_names(__path__):
+            return command_in(__name__, cmd_name)
         if cmd_name not in self.commands:
             self._plugin_commands  # noqa: B018  # it may be there once they are loaded
         return self.commands.get(cmd_name)
@@ -58,18 +58,11 @@ class Program(click.Group):
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         """Add the command of a plugin. Raises `PluginFailed` when the program has a command of this name."""
         name = name or cmd.name
-        if name in _own_commands():
+        if name in command_names(__path__):
             raise PluginFailed(f"it adds a command {name!r}, which is built in", hint="give the command another name")
         if name in self.commands:
             raise PluginFailed(f"it adds a command {name!r}, which is there already", hint="give the command another name")
         super().add_command(cmd, name)
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            known = did_you_mean(args[0], self.list_commands(ctx))
-            others = "Other commands come with packages of the entry-point group dovetail.hooks."
-            ctx.fail(f"There is no command {args[0]!r}. {known} {others}")
-        return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -113,10 +106,6 @@ def _told(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory: {str(error) or 'give smaller shapes'}"
     return str(error)
-
-
-def _own_commands() -> list[str]:
-    return [module.name for module in iter_modules(__path__) if not module.name.startswith("_")]
 
 
 def _use_config(ctx: click.Context, _: click.Parameter, path: str | None) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dovetail.operators.operator import Operator
     from dovetail.plugins import PluginRecord
 
-__all__ = ["DevicePackage", "case_files", "definition_files", "device_packages", "operator_key"]
+__all__ = ["DevicePackage", "case_files", "definition_files", "device_packages"]
 
 _FOLDERS = ("kernels", "cl")
 """Folders of a device package that hold a file or several for each operator."""
@@ -89,8 +89,3 @@ def case_files(operators: "Iterable[type[Operator]]") -> list[str]:
             if file.is_file():
                 found.add(str(file))
     return sorted(found)
-
-
-def operator_key(operator: "type[Operator]") -> str:
-    """`Conv`, or `com.acme::Conv` outside the standard domain."""
-    return f"{operator.domain}::{operator.op_type}" if operator.domain else operator.op_type

@@ -8,7 +8,7 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, seed_option, shape_option
-from dovetail.cli._output import count, duration, print_json, print_table, progress
+from dovetail.cli._output import count, duration, print_table, progress, show
 
 if TYPE_CHECKING:
     from dovetail.graph.model import Model
@@ -62,10 +62,7 @@ def command(
     limit = _SECONDS if seconds is None and runs is None else seconds
     properties: dict[str, Any] = {"CONFIG_FILE": list(config_files)} if config_files else {}
     described = _measure(model, device, properties, extensions, shapes, seed, runs, limit, stubs)
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
 
 
 def _measure(

@@ -1,8 +1,7 @@
 """`dovetail compare`: the results of a model on two devices, output by output or node by node."""
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import click
 
 from dovetail.cli._command import asked_config_file_option, extension_option, seed_option, shape_option
 from dovetail.cli._command import command as make_command
-from dovetail.cli._output import print_json, print_table, progress, remark, value_type
+from dovetail.cli._output import print_table, progress, remark, show, value_type, without_warnings
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
@@ -79,7 +78,8 @@ def command(
     pair = (*(devices or ("AUTO",)), REFERENCE_DEVICE)[:2]
     first, second = (_compiled(core, read, device, config_files) for device in pair)
     names = (first.device, second.device)
-    with _warned_once() if nodes else nullcontext():
+    # For its nodes the model is compiled again and again: what was logged for the whole is not repeated for the parts.
+    with without_warnings() if nodes else nullcontext():
         results = (
             list(_each_node(core, read, names, inputs, config_files))
             if nodes
@@ -95,10 +95,7 @@ def command(
         "first_difference": differing,
         "values": values,
     }
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
     if differing is not None:
         click.get_current_context().exit(1)
 
@@ -136,18 +133,6 @@ def _compiled(core: "Core", model: "Model", device: str, config_files: Sequence[
         with suppress(UnknownOption):
             return core.compile_model(model, device, {"CONFIG_FILE": list(config_files)})
     return core.compile_model(model, device)
-
-
-@contextmanager
-def _warned_once() -> Iterator[None]:
-    """The model is compiled for each of its nodes; what was logged for the whole of it is not repeated for the parts."""
-    logger = logging.getLogger("dovetail")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _run(core: "Core", model: "Model", device: str, inputs: Mapping[str, "Array"], config_files: Sequence[str]) -> "Array":

@@ -8,7 +8,7 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
-from dovetail.cli._output import count, duration, narrow, print_json, print_table, remark, size
+from dovetail.cli._output import count, duration, narrow, print_table, remark, show, size
 from dovetail.cli._subgraphs import subgraphs_of
 
 if TYPE_CHECKING:
@@ -70,11 +70,7 @@ def command(
     if schedule:
         from dovetail.cli._schedule import describe_schedule, print_schedule
 
-        described = describe_schedule(read)
-        if as_json:
-            print_json(described)
-        else:
-            print_schedule(described)
+        show(describe_schedule(read), as_json, print_schedule)
         return
     properties: dict[str, Any] = {"FUSION": False} if no_fusion else {}
     if config_files:
@@ -88,16 +84,10 @@ def command(
         from dovetail.cli._passes import describe_passes, print_passes
 
         found = {"model": model, "device": compiled.device, "passes": describe_passes(compiled.report())}
-        if as_json:
-            print_json(found)
-        else:
-            print_passes(found)
+        show(found, as_json, print_passes)
         return
     described = {"model": model, "device": compiled.device, "deferred": deferred, **_plan(compiled.report())}
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
 
 
 def _plan(report: "PlanReport") -> dict[str, Any]:

@@ -8,7 +8,7 @@ import click
 
 from dovetail.cli._command import asked_config_file_option, extension_option, shape_option
 from dovetail.cli._command import command as make_command
-from dovetail.cli._output import count, print_json, print_table, remark, size
+from dovetail.cli._output import count, print_table, remark, show, size
 from dovetail.cli._subgraphs import print_subgraphs, subgraphs_of
 
 if TYPE_CHECKING:
@@ -80,10 +80,7 @@ def command(
     except DovetailError as error:
         wrong = error
         described |= _only_read(core, read)
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
     if wrong is not None:
         raise wrong
 

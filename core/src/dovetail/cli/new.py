@@ -15,9 +15,10 @@ import click
 
 from dovetail import __version__
 from dovetail._files import write_file
+from dovetail.cli._command import Group
 from dovetail.cli._command import command as make_command
 from dovetail.cli._output import print_json, print_text
-from dovetail.errors import UsageError, did_you_mean
+from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -31,14 +32,11 @@ _VIRTUAL = ("AUTO", "CPU", "GPU", "HETERO", "MULTI", "NPU")
 """Words that mean something else where a device is named."""
 
 
-class _Kinds(click.Group):
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
-            ctx.fail(f"There is no template {args[0]!r}. {did_you_mean(args[0], self.commands)}")
-        return super().resolve_command(ctx, args)
+class _Templates(Group):
+    wanted = "template {!r}"
 
 
-@click.group(cls=_Kinds)
+@click.group(cls=_Templates)
 def command() -> None:
     """Write a package to start from: an op pack or a device."""
 

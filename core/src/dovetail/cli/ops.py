@@ -8,8 +8,8 @@ import click
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import extension_option
 from dovetail.cli._output import print_json, print_table
-from dovetail.errors import DeviceNotFound, did_you_mean
-from dovetail.plugins.records import STANDARD_DOMAIN, plain_domain
+from dovetail.errors import did_you_mean
+from dovetail.plugins.records import STANDARD_DOMAIN, full_name, plain_domain
 
 if TYPE_CHECKING:
     from dovetail.cli._kernel_files import DevicePackage
@@ -40,7 +40,8 @@ def command(domain: str | None, device: str | None, extensions: tuple[str, ...],
     from dovetail.cli._models import make_core
 
     manager = make_core(extensions).plugins
-    packages = _chosen(device_packages(manager.records()), device)
+    wanted = None if device is None else manager.device_type(device)
+    packages = [package for package in device_packages(manager.records()) if wanted in (None, package.device)]
     rows = _describe(manager, domain, packages)
     if as_json:
         print_json({"operators": rows})
@@ -59,25 +60,13 @@ def command(domain: str | None, device: str | None, extensions: tuple[str, ...],
     print_table(f"{len(rows)} operators", columns, cells)
 
 
-def _chosen(packages: "list[DevicePackage]", device: str | None) -> "list[DevicePackage]":
-    if device is None:
-        return packages
-    kind = device.upper().partition(".")[0]
-    if not any(package.device == kind for package in packages):
-        raise DeviceNotFound(
-            f"no installed plugin provides the device {device!r}", hint=did_you_mean(kind, (p.device for p in packages))
-        )
-    return [package for package in packages if package.device == kind]
-
-
 def _describe(manager: "PluginManager", domain: str | None, packages: "list[DevicePackage]") -> list[dict[str, Any]]:
-    from dovetail.cli._kernel_files import operator_key
     from dovetail.operators.stand_in import target
 
     stems = {operator.stem for operator in manager.operators()}
     rows = [
         {
-            "operator": operator_key(operator) if name is None else f"{name.domain or STANDARD_DOMAIN}::{name.op_type}",
+            "operator": operator.key if name is None else full_name(name.domain, name.op_type),
             "domain": operator.domain if name is None else name.domain,
             "since": operator.since,
             "stem": operator.stem,
@@ -105,7 +94,7 @@ def _names_in(operator: "type[Operator]", domain: str | None) -> "Iterator[Trans
 def _of_domain(manager: "PluginManager", domain: str | None) -> "tuple[type[Operator], ...]":
     found = manager.operators(domain)
     if domain is not None and not found:
-        known = {operator.domain or "ai.onnx" for operator in manager.operators()}
+        known = {operator.domain or STANDARD_DOMAIN for operator in manager.operators()}
         raise click.UsageError(f"No operator of domain {domain!r} is known. {did_you_mean(domain, known)}")
     return found
 

@@ -7,7 +7,7 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, seed_option, shape_option
-from dovetail.cli._output import duration, print_json, print_table, remark, value_type
+from dovetail.cli._output import duration, print_table, remark, show, value_type
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,10 +82,7 @@ def command(
         remark(f"Wrote {target}.")
     described = {"model": model, "device": compiled.device, "seconds": seconds, "file": target, "program": written}
     described["outputs"] = _describe(results)
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
 
 
 def _reproduced(compiled: "CompiledModel", inputs: Any, node: str, folder: str) -> str:

@@ -10,7 +10,7 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import extension_option, seed_option, shape_option
-from dovetail.cli._output import duration, print_json, print_table
+from dovetail.cli._output import duration, print_table, show
 from dovetail.errors import UnknownOption, UsageError
 
 if TYPE_CHECKING:
@@ -47,10 +47,7 @@ def command(
     Times are in seconds.
     """
     described = _tune(model, device, extensions, shapes, seed, seconds)
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
 
 
 def _tune(model: str, device: str, extensions: Sequence[str], shapes: Sequence[str], seed: int, seconds: float) -> dict[str, Any]:

@@ -42,13 +42,11 @@ def command(op: str, extensions: tuple[str, ...], as_json: bool) -> None:
 
 def _find(manager: "PluginManager", asked: str) -> "Iterable[list[type[Operator]]]":
     """The classes that `asked` names, those of one operator and provider together."""
-    from dovetail.cli._kernel_files import operator_key
-
     domain, separator, name = asked.rpartition("::")
     everything = manager.operators()
     fitting = [o for o in everything if name in (o.op_type, o.stem) and (not separator or (o.domain or "ai.onnx") == domain)]
     if not fitting:
-        known = {o.op_type for o in everything} | {operator_key(o) for o in everything}
+        known = {o.op_type for o in everything} | {o.key for o in everything}
         raise UnknownOperator(f"no operator is called {asked!r}", hint=did_you_mean(asked, known))
     groups: dict[tuple[str, str, str], list[type[Operator]]] = {}
     for operator in fitting:
@@ -57,13 +55,13 @@ def _find(manager: "PluginManager", asked: str) -> "Iterable[list[type[Operator]
 
 
 def _describe(manager: "PluginManager", versions: "list[type[Operator]]") -> dict[str, Any]:
-    from dovetail.cli._kernel_files import case_files, definition_files, device_packages, operator_key
+    from dovetail.cli._kernel_files import case_files, definition_files, device_packages
 
     operator = versions[-1]
     stems = {o.stem for o in manager.operators()}
     packages = device_packages(manager.records())
     return {
-        "operator": operator_key(operator),
+        "operator": operator.key,
         "provider": manager.provider(operator),
         "stem": operator.stem,
         "since": [o.since for o in versions],

@@ -11,11 +11,11 @@ from dovetail.devices.kernels import Kernel
 from dovetail.devices.refusals import Reason, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
 from dovetail.evaluate.context import node_context
+from dovetail.evaluate.inference import padded
 from dovetail.graph.dtype import DType
 from dovetail.graph.layout import ANY, PLAIN, Layout
 from dovetail.graph.types import TensorType
 from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig, prepared
-from dovetail.operators.ports import padded
 
 __all__ = ["HostedKernel", "prepare_host_kernel", "read_only"]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dovetail.errors import OperatorError, UnknownOperator
 from dovetail.graph.post_ops import Eltwise, PostOp
 from dovetail.graph.types import TensorType
-from dovetail.names import printable, some
+from dovetail.names import operator_key, printable, some
 
 __all__ = ["AbstractOperator", "Graph", "KernelSource", "Magnitude", "Node", "Port", "RunGraph", "UnboundOperator"]
 
@@ -125,7 +125,7 @@ class AbstractOperator:
     @property
     def key(self) -> str:
         """`Conv`, or `tim.vx::HSwish` outside the standard domain."""
-        return f"{self.domain}::{self.op_type}" if self.domain else self.op_type
+        return operator_key(self.domain, self.op_type)
 
     @property
     def named_subgraphs(self) -> "Mapping[str, Graph]":

@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from dovetail.errors import OperatorError
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Port
 from dovetail.graph.types import TensorType
-
-T = TypeVar("T")
 
 FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
 """The floating-point types that operators compute in."""
@@ -54,12 +52,6 @@ def port_of(ports: Sequence[Port], index: int) -> Port | None:
     if index < len(ports):
         return ports[index]
     return ports[-1] if ports and ports[-1].variadic else None
-
-
-def padded(values: Sequence[T | None], ports: Sequence[Port]) -> list[T | None]:
-    """`values` with None for each port at the end that has none; a variadic port may have none at all."""
-    fixed = sum(not port.variadic for port in ports)
-    return [*values, *[None] * (fixed - len(values))]
 
 
 def check_ports(cls: Any, inputs: Sequence[TensorType | None], outputs: int) -> None:

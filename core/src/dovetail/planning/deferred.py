@@ -8,7 +8,7 @@ import numpy as np
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.errors import DataDependentShape, OperatorError
 from dovetail.evaluate.context import node_context
-from dovetail.evaluate.inference import check_limit, infer_node
+from dovetail.evaluate.inference import check_limit, infer_node, padded
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
@@ -82,7 +82,6 @@ def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[
     """
     op = step.node.op
     index_of: Mapping[int, int] = {id(body.graph): index for index, body in enumerate(step.bodies)}
-    missing = [None] * (sum(not port.variadic for port in op.inputs) - len(values))
     held = HeldBytes(step.node, step.limit)
 
     def run_counted(graph: Graph, arguments: Sequence[Any]) -> list[Any]:
@@ -91,7 +90,7 @@ def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[
         return results
 
     with node_context(step.node):
-        given = op.control(run_counted, *values, *missing)
+        given = op.control(run_counted, *padded(values, op.inputs))
         given = given if isinstance(given, tuple) else (given,)
         if len(given) < len(step.node.outputs):
             raise OperatorError(f"control() gave {len(given)} outputs, the node has {len(step.node.outputs)}")

@@ -58,13 +58,11 @@ class PluginManager:
         self._check_devices()
 
     def _check_devices(self) -> None:
-        known = {record.key.upper() for record in self.records() if record.kind == "devices"}
         for name in self.config.devices:
-            if name not in known:
-                raise DeviceNotFound(
-                    f"{self.config.place('devices', name)}: no installed plugin provides the device {name!r}",
-                    hint=did_you_mean(name, known),
-                )
+            try:
+                self.device_type(name)
+            except DeviceNotFound as error:
+                raise DeviceNotFound(f"{self.config.place('devices', name)}: {error.message}", hint=error.hint) from None
 
     # --- what there is: imports nothing -------------------------------------------------------------------------------
 
@@ -86,6 +84,14 @@ class PluginManager:
         """
         found = self._ledger.choose(kind, key)
         return found or self.record(key)
+
+    def device_type(self, device: str) -> str:
+        """`OPENCL` for `opencl.1`. Imports no plugin. Raises `DeviceNotFound` when no plugin is installed for the type."""
+        name = device.upper().partition(".")[0]
+        known = {record.key.upper() for record in self.records() if record.kind == "devices"}
+        if name not in known:
+            raise DeviceNotFound(f"no installed plugin provides the device {device!r}", hint=did_you_mean(name, known))
+        return name
 
     def formats(self) -> tuple[str, ...]:
         """The file suffixes that can be read, without the dot. Imports no plugin."""

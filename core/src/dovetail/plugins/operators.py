@@ -9,7 +9,7 @@ from dovetail.names import printable
 from dovetail.operators.operator import Operator
 from dovetail.plugins.ledger import Ledger, Rank
 from dovetail.plugins.loader import Loader
-from dovetail.plugins.records import HOST, IN_PROCESS, PACKS, STANDARD_DOMAIN, PluginRecord, plain_domain
+from dovetail.plugins.records import HOST, IN_PROCESS, PACKS, STANDARD_DOMAIN, PluginRecord, full_name, plain_domain
 from dovetail.plugins.registry import check_operator, operator_name
 from dovetail.plugins.rules import Candidate, Decision, Judge, decide
 from dovetail.plugins.versions import host_version
@@ -69,7 +69,7 @@ class Operators:
         once: dict[type[Operator], Candidate] = {}
         for one in sorted(found, key=lambda c: (-c.rank, c.plugin)):
             translated = one.operator.translation(domain, op_type) is not None
-            once.setdefault(one.operator, replace(one, asked=f"{domain or STANDARD_DOMAIN}::{op_type}" if translated else ""))
+            once.setdefault(one.operator, replace(one, asked=full_name(domain, op_type) if translated else ""))
         return tuple(once.values())
 
     def all(self, domain: str | None) -> tuple[type[Operator], ...]:
@@ -131,7 +131,7 @@ class Operators:
             yield Candidate(operator, record.id, record.distribution, record.provider, rank, owner, staged.priority, until)
 
     def _pin_to_nothing(self, domain: str, op_type: str, version: int, pin: str, others: Iterable[Candidate]) -> PluginError:
-        name = f"{domain or STANDARD_DOMAIN}::{op_type}"
+        name = full_name(domain, op_type)
         able = ", ".join(sorted(c.provider for c in others)) or "none"
         stopped = [r for r in self._packs(domain) if r.answers_to(pin) and r.state != "loaded"]
         if stopped and stopped[0].state == "found":  # never asked: what it may do is decided by its group
@@ -145,7 +145,7 @@ class Operators:
         )
 
     def _unknown(self, domain: str, op_type: str, version: int) -> UnknownOperator:
-        name = f"{domain or STANDARD_DOMAIN}::{op_type}"
+        name = full_name(domain, op_type)
         known = self.all(domain)
         named = [operator for operator in known if operator.op_type == op_type and plain_domain(operator.domain) == domain]
         later = [operator.since for operator in named]

@@ -4,7 +4,18 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["HOST", "IN_PROCESS", "KINDS", "PACKS", "STANDARD_DOMAIN", "PluginRecord", "State", "normalized", "plain_domain"]
+__all__ = [
+    "HOST",
+    "IN_PROCESS",
+    "KINDS",
+    "PACKS",
+    "STANDARD_DOMAIN",
+    "PluginRecord",
+    "State",
+    "full_name",
+    "normalized",
+    "plain_domain",
+]
 
 HOST = "dovetail"
 """The distribution that loads the plugins; entry-point groups are `dovetail.<kind>`."""
@@ -35,6 +46,11 @@ def normalized(distribution: str) -> str:
 def plain_domain(domain: str) -> str:
     """The domain as `Operator.domain` spells it: `""` for the standard domain."""
     return "" if domain == STANDARD_DOMAIN else domain
+
+
+def full_name(domain: str, op_type: str) -> str:
+    """`ai.onnx::Conv`: an operator with its domain written out."""
+    return f"{domain or STANDARD_DOMAIN}::{op_type}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

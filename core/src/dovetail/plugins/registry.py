@@ -112,5 +112,4 @@ class OpRegistry:
 
 def operator_name(operator: type[Operator]) -> str:
     """`tim.vx::HSwish-1`: domain, name and first version."""
-    domain = f"{operator.domain}::" if operator.domain else ""
-    return f"{domain}{operator.op_type}-{operator.since}"
+    return f"{operator.key}-{operator.since}"

@@ -11,7 +11,7 @@ from dovetail.errors import PluginConflict
 from dovetail.graph.graph import KernelSource, Port
 from dovetail.operators.operator import Operator
 from dovetail.operators.stand_in import is_stand_in, target
-from dovetail.plugins.records import STANDARD_DOMAIN
+from dovetail.plugins.records import full_name
 from dovetail.plugins.selection import ESSENTIAL
 
 __all__ = [
@@ -171,7 +171,7 @@ def _dtypes(kernel: KernelSource) -> frozenset[str] | None:
 def _check_schemas(candidates: Sequence[Candidate]) -> None:
     for other in candidates[1:]:
         if difference := _difference(candidates[0].operator, other.operator):
-            key = other.asked or _written(other.operator)
+            key = other.asked or full_name(other.operator.domain, other.operator.op_type)
             raise PluginConflict(
                 f"operator {key} is defined by {candidates[0].provider} and by {other.provider}, and not in the same way: "
                 f"{difference}",
@@ -182,14 +182,10 @@ def _check_schemas(candidates: Sequence[Candidate]) -> None:
 def pin_lines(operator: type[Operator], candidates: Iterable[Candidate]) -> list[str]:
     """For each candidate the line that makes it the winner."""
     listed = tuple(candidates)
-    asked = next((c.asked for c in listed if c.asked), _written(operator))
+    asked = next((c.asked for c in listed if c.asked), full_name(operator.domain, operator.op_type))
     names = [c.distribution for c in listed]
     plugins = [c.distribution if names.count(c.distribution) == 1 else c.plugin for c in listed if c.plugin != "session"]
     return [f"DOVETAIL_PREFER={asked}={name}" for name in plugins]
-
-
-def _written(operator: type[Operator]) -> str:
-    return f"{operator.domain or STANDARD_DOMAIN}::{operator.op_type}"
 
 
 def _difference(a: type[Operator], b: type[Operator]) -> str:

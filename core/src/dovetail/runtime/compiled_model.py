@@ -141,7 +141,7 @@ class CompiledModel:
     @property
     def plans(self) -> Mapping[Shapes, PlanReport]:
         """The plans now kept, by input shapes, the latest used last."""
-        return {shapes: _full_report(plan) for shapes, plan in self._plans.plans.items()}
+        return {shapes: _full_report(plan) for shapes, plan in self._plans.copy().items()}
 
     def create_infer_request(self) -> InferRequest:
         """A new request with buffers of its own. Raises `UsageError` after `close`."""

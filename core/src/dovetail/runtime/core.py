@@ -23,7 +23,6 @@ from dovetail.errors import (
     UnknownFormat,
     UnknownOption,
     UsageError,
-    did_you_mean,
 )
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.model import Model, types_with_inputs
@@ -95,10 +94,7 @@ class Core:
 
         Raises `UsageError` for properties that are not a mapping, `DeviceNotFound` for a type that no installed plugin provides.
         """
-        given, name = _mapping(properties), device.upper().split(".")[0]
-        known = [record.key.upper() for record in self.plugins.records() if record.kind == "devices"]
-        if name not in known:
-            raise DeviceNotFound(f"no installed plugin provides the device {name!r}", hint=did_you_mean(name, known))
+        given, name = _mapping(properties), self.plugins.device_type(device)
         with self._lock:
             self._properties.setdefault(name, {}).update(given)
 

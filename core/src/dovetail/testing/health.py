@@ -23,7 +23,7 @@ from dovetail.testing._kit import Kit
 from dovetail.testing.case import Case, passed
 from dovetail.testing.check import Check, ConformanceFailure, Outcome, Result, Verdict, require
 from dovetail.testing.devices import DeviceChecks
-from dovetail.testing.packs import OpPackChecks, cases_of, cls_key, definition_checks, label, probe, reference_checks
+from dovetail.testing.packs import OpPackChecks, cases_of, definition_checks, label, probe, reference_checks
 from dovetail.testing.plugin import kit_for, session_for
 from dovetail.testing.report import Report, run_checks
 
@@ -78,7 +78,7 @@ def examine(plugin: str, tell: Tell) -> None:
 
 def _examine_loaded(record: PluginRecord, tell: Tell) -> None:
     try:
-        _EXAMINE.get(record.kind, _examine_hooks)(record, tell)
+        _EXAMINE.get(record.kind, _EXAMINE["hooks"])(record, tell)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         tell({**_finding("FAIL", reason, _retest(record)), "traceback": "".join(traceback.format_exception(error))})
@@ -163,15 +163,15 @@ def _examine_pack(record: PluginRecord, tell: Tell) -> None:
     if without:
         tell(_finding("WARN", _without_cases(without, len(kit.operators)), "authors: let the classmethod cases(rng) yield some"))
     claims = [check for cls in kit.operators for check in reference_checks(cls, cases[cls])]
-    claims += [Check("cases", f"{label(cls)}-made-up", partial(_probed, cls), cls_key(cls)) for cls in without]
+    claims += [Check("cases", f"{label(cls)}-made-up", partial(_probed, cls), cls.key) for cls in without]
     _run(record, tell, "comparing references with inference and cases", claims)
-    smoke = [Check("devices", cls_key(cls), partial(_smoke, kit.core, cases[cls][0])) for cls in kit.operators if cases[cls]]
+    smoke = [Check("devices", cls.key, partial(_smoke, kit.core, cases[cls][0])) for cls in kit.operators if cases[cls]]
     _run(record, tell, f"running each operator on {REFERENCE_DEVICE}", smoke)
     kit.close()
 
 
 def _without_cases(without: Sequence[Any], count: int) -> str:
-    names = ", ".join(dict.fromkeys(cls_key(cls) for cls in without[:SHOWN])) + (", ..." if len(without) > SHOWN else "")
+    names = ", ".join(dict.fromkeys(cls.key for cls in without[:SHOWN])) + (", ..." if len(without) > SHOWN else "")
     return f"{len(without)} of {count} operators have no cases ({names}): references were compared with inference only"
 
 
@@ -190,23 +190,18 @@ def _smoke(core: Core, case: Case) -> Verdict:
 # --- the others ----------------------------------------------------------------------------------------------------------
 
 
-def _examine_frontend(record: PluginRecord, tell: Tell) -> None:
+def _examine_kit(stage: str, record: PluginRecord, tell: Tell) -> None:
     kit = kit_for(record, partial(_session, record))
-    _run(record, tell, "giving it malformed input", kit.checks)
+    _run(record, tell, stage, kit.checks)
     kit.close()
 
 
-def _examine_hooks(record: PluginRecord, tell: Tell) -> None:
-    kit = kit_for(record, partial(_session, record))
-    _run(record, tell, "running graphs with its passes, and asking for its commands", kit.checks)
-    kit.close()
-
-
-_EXAMINE = {
+_EXAMINE: dict[str, Callable[[PluginRecord, Tell], None]] = {
     "devices": _examine_device,
     "ops": _examine_pack,
     "overrides": _examine_pack,
-    "frontends": _examine_frontend,
+    "frontends": partial(_examine_kit, "giving it malformed input"),
+    "hooks": partial(_examine_kit, "running graphs with its passes, and asking for its commands"),
 }
 
 

@@ -94,7 +94,7 @@ class OpPackChecks(Kit):
         for info in self.devices:
             for case in cases:
                 name = f"{label(cls)}-{case.name}-{info.name}"
-                yield Check("devices", name, partial(self._case, case, info.name), cls_key(cls), case.dtype)
+                yield Check("devices", name, partial(self._case, case, info.name), cls.key, case.dtype)
 
     def _case(self, case: Case, device: str) -> Verdict:
         """The case with the reference device behind `device`, and alone where `device` claims it."""
@@ -123,7 +123,7 @@ class OpPackChecks(Kit):
         for info in self.devices:
             if info.type.lower() in languages:
                 name = f"{label(cls)}-kernels-{info.name}"
-                yield Check("operators", name, partial(self._kernels_run, cls, cases, info.name), cls_key(cls))
+                yield Check("operators", name, partial(self._kernels_run, cls, cases, info.name), cls.key)
 
     def _kernels_run(self, cls: type[Operator], cases: Sequence[Case], device: str) -> Verdict:
         """Every data type for which the class has a kernel is run by it in some case, unless the device refuses that type."""
@@ -160,11 +160,6 @@ def label(cls: type[Operator]) -> str:
     return cls.stem if cls.since == 1 else f"{cls.stem}_{cls.since}"
 
 
-def cls_key(cls: type[Operator]) -> str:
-    """`tim.vx::HSwish`."""
-    return f"{cls.domain}::{cls.op_type}" if cls.domain else cls.op_type
-
-
 def _model(case: Case) -> Model:
     model = case.model()
     return Model(model.graph, {case.op.domain: case.op.since}, model.source)
@@ -181,7 +176,7 @@ def definition_checks(cls: type[Operator], cases: Sequence[Case]) -> Iterator[Ch
         ("cases", partial(_check_cases, cls, cases)),
     ):
         if name != "kernel_sources" or cls.kernels:
-            yield Check("operators", f"{label(cls)}-{name}", function, cls_key(cls))
+            yield Check("operators", f"{label(cls)}-{name}", function, cls.key)
 
 
 def _check_definition(cls: type[Operator]) -> Verdict:
@@ -252,7 +247,7 @@ def reference_checks(cls: type[Operator], cases: Iterable[Case]) -> Iterator[Che
     """Inference, reference and composition on every case, without a device."""
     for case in cases:
         run = partial(_check_case, case)
-        yield Check("cases", f"{label(cls)}-{case.name}", run, cls_key(cls), case.dtype)
+        yield Check("cases", f"{label(cls)}-{case.name}", run, cls.key, case.dtype)
 
 
 def _check_case(case: Case) -> Verdict:

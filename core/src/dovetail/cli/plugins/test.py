@@ -1,14 +1,12 @@
 """`dovetail plugins test`: the conformance kit for an installed plugin, without pytest."""
 
-import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from dovetail.cli._command import command as make_command
-from dovetail.cli._output import print_json, print_table, print_text, progress, remark
+from dovetail.cli._output import print_json, print_table, print_text, progress, remark, without_warnings
 
 if TYPE_CHECKING:
     from dovetail.testing import Report
@@ -46,7 +44,8 @@ def _report(subject: str, kit: "Kit") -> "Report":
     from dovetail.testing.report import run_checks
 
     kit.core  # noqa: B018  # what cannot be loaded is one error, not one for each check
-    with _without_warnings(), progress(subject, len(kit.checks)) as advance:
+    # Nodes that fall back to the reference device are what is being tested here, not something to warn of.
+    with without_warnings(), progress(subject, len(kit.checks)) as advance:
         report = run_checks(subject, kit.checks, lambda result: advance(1))
     kit.close()
     return report
@@ -67,18 +66,6 @@ def _kits(name: str) -> "Iterator[tuple[str, Kit]]":
         return
     for record in [r for r in manager.records() if r.answers_to(name)] or [manager.record(name)]:
         yield record.id, kit_for(record)
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Nodes that fall back to the reference device are what is being tested here, not something to warn of."""
-    logger = logging.getLogger("dovetail")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _print(report: "Report") -> None:

@@ -7,8 +7,9 @@ import click
 
 from dovetail.cli._command import asked_config_file_option
 from dovetail.cli._command import command as make_command
-from dovetail.cli._output import print_json, print_table, print_text
-from dovetail.errors import DeviceNotFound, PluginConflict, UnknownOperator, did_you_mean
+from dovetail.cli._output import print_table, print_text, show
+from dovetail.errors import PluginConflict, UnknownOperator
+from dovetail.names import operator_key
 
 if TYPE_CHECKING:
     from dovetail.plugins import PluginManager
@@ -53,28 +54,25 @@ def command(
 
     core = make_core()
     domain, op_type = _parsed(operator)
-    kind = _device_type(core.plugins, device)
+    kind = None if device is None else core.plugins.device_type(device)
     custom = _custom(core, domain, op_type, device, config_files)
     described = {
-        "operator": f"{domain}::{op_type}" if domain else op_type,
+        "operator": operator_key(domain, op_type),
         "device": custom.partition(".")[0] or kind,
         "dtype": _dtype(dtype),
         "opset": opset,
         "custom_kernel": custom or None,
     }
     described |= _decided(core.plugins, domain, op_type, described)
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
     if not described["winner"]:
         click.get_current_context().exit(1)
 
 
 def _parsed(operator: str) -> tuple[str, str]:
-    from dovetail.plugins.selection import operator_key
+    from dovetail.plugins.selection import parsed_operator
 
-    if (key := operator_key(operator)) is None:
+    if (key := parsed_operator(operator)) is None:
         raise click.UsageError(f"{operator!r} is not of the form DOMAIN::OP.")
     return key
 
@@ -85,14 +83,6 @@ def _custom(core: "Core", domain: str, op_type: str, device: str | None, files: 
     if not files and "CONFIG_FILE" not in configured:
         return ""
     return core.prescribed_by(device or "AUTO", domain, op_type, {"CONFIG_FILE": list(files)} if files else {})
-
-
-def _device_type(manager: "PluginManager", device: str | None) -> str | None:
-    known = {record.key.upper() for record in manager.records() if record.kind == "devices"}
-    kind = None if device is None else device.upper().partition(".")[0]
-    if kind is not None and kind not in known:
-        raise DeviceNotFound(f"no installed plugin provides the device {device!r}", hint=did_you_mean(kind, known))
-    return kind
 
 
 def _dtype(dtype: str | None) -> str | None:
