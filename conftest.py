@@ -1,4 +1,4 @@
-"""What all tests of this repository have in common: tiers, samples, and seconds by package.
+"""Shared by all tests of this repository: tiers, samples, and seconds by package.
 
 `pytest -m quick` runs the folders of `QUICK`, in under a minute on two cores. Of tests marked `exhaustive(share)` a share runs by
 default, drawn with `DOVETAIL_SEED` (0 unless set); `DOVETAIL_EXHAUSTIVE=1` runs all of them.
@@ -38,7 +38,7 @@ SLOW = (
     "plugins/frontend_pzkm/tests/test_malformed.py",
     "plugins/frontend_pzkm/tests/test_mutations.py",
 )
-"""What is left out of them: it starts processes, runs every device, or takes more than a few seconds."""
+"""Left out of them: tests that start processes, run every device, or take more than a few seconds."""
 
 
 def pytest_configure() -> None:

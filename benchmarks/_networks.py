@@ -106,7 +106,7 @@ class TextDetector(nn.Module):
 
 
 class TextRecognizer(nn.Module):
-    """What a line of text says: convolutions down to one row, two bidirectional LSTMs, a character for each column."""
+    """A network that reads a line of text: convolutions down to one row, two bidirectional LSTMs, a character for each column."""
 
     def __init__(self) -> None:
         super().__init__()

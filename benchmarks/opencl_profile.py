@@ -142,7 +142,7 @@ class Profiled(InOrderRequest):
 
 @dataclass
 class Part:
-    """What launches of one kind took together, in microseconds, and what they take at least."""
+    """The time of all launches of one kind, in microseconds, and the least that they can take."""
 
     launches: int = 0
     time: float = 0.0

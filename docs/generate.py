@@ -83,7 +83,7 @@ def hooks() -> str:
     rows = [(f"`dovetail.{kind}`", ", ".join(members)) for kind, members in groups.items()]
     parts = [
         f"# Hooks\n\n{NOTE}",
-        documented(hookspecs).replace("there is no code here", "it has no code"),
+        documented(hookspecs),
         "Where a hook can be implemented; those in bold must be, and of those in italics one:\n",
         table(("Entry-point group", "Hooks"), rows),
     ]
@@ -273,7 +273,7 @@ PROGRAMS = (
     "dovetail.plugins.register",
     "dovetail.plugins.temporary",
 )
-"""What a program starts from, in the order in which it meets them; what these give comes after."""
+"""Names that a program starts from, in the order in which it meets them; those that they return come after."""
 
 OF_AUTHORS = {
     "DType": "[`op.DType`](authoring.md#opdtype)",
@@ -296,7 +296,7 @@ Other public names:
 
 
 def named(name: str) -> object:
-    """What a dotted name of the package stands for."""
+    """The object that a dotted name of the package stands for."""
     module, _, member = name.rpartition(".")
     return getattr(importlib.import_module(module), member)
 
@@ -386,7 +386,7 @@ def row(versions: list[type[Operator]], packages: list[DevicePackage]) -> list[s
 
 
 def abilities(cls: type[Operator]) -> Iterator[str]:
-    """What planning may do with the operator."""
+    """The rewrites that planning may make of the operator."""
     if cls.post_ops is not Operator.post_ops:
         yield "post-op"
     if cls.is_view:

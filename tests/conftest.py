@@ -1,4 +1,4 @@
-"""What tests of installed packages share: distributions built from this repository, and environments to install them into."""
+"""Shared by tests of installed packages: distributions built from this repository, and environments to install them into."""
 
 import fcntl
 import os

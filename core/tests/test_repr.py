@@ -1,4 +1,4 @@
-"""What objects look like in a notebook: a line, whatever their size and their names."""
+"""The display of objects in a notebook: a line, whatever their size and their names."""
 
 import pickle
 import re

@@ -71,7 +71,7 @@ def read_safetensors(path: Path) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class Size:
-    """What `config.json` says of the network."""
+    """The parameters of the network, from `config.json`."""
 
     layers: int
     heads: int

@@ -17,13 +17,13 @@ PACKAGES = {p.name: p for p in sorted(ROOT.glob("*/*/src/*")) if p.parts[-4] in 
 PUBLIC = re.compile(
     r"dovetail(\.(op|device|frontend|cache|errors|graph|hookspecs|passes|testing|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
 )
-"""What plugins may import of the core: the author-facing modules."""
+"""The modules of the core that plugins may import: those for authors."""
 
 VOCABULARY = "dovetail_ops_onnx"
 """The one plugin that others may import: graphs are written in its operators."""
 
 PUBLIC_FOR_COMMANDS = re.compile(rf"{PUBLIC.pattern}|dovetail\.(command|runtime)")
-"""What packages that add commands may import: a command is also a program that opens sessions and reads reports."""
+"""The modules that packages with commands may import too: a command opens sessions and reads reports."""
 
 
 def modules(folder: Path) -> list[Path]:

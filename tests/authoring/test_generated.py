@@ -1,4 +1,4 @@
-"""What `dovetail new` writes installs, lists, and passes its own tests as it is; so do the packages in examples/."""
+"""Packages that `dovetail new` writes, and those in examples/, install, list their plugins and pass their own tests."""
 
 import ast
 import importlib.util

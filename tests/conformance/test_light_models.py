@@ -113,7 +113,7 @@ def _spread_the_logits(model: ModelProto, image: Any) -> None:
 
 
 def _uses(model: ModelProto, name: str) -> tuple[str, int]:
-    """What takes a value, and as which input; what only changes its rank is looked through."""
+    """The node that reads a value, and as which input; nodes that only change its rank are skipped."""
     node = next(node for node in model.graph.node if name in node.input)
     return _uses(model, node.output[0]) if node.op_type == "Unsqueeze" else (node.op_type, list(node.input).index(name))
 

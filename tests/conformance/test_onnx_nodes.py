@@ -134,7 +134,7 @@ def _value(given: Any) -> Any:
 
 
 def differs(got: Any, want: Any, case: BackendCase, *, values: bool = True) -> str:
-    """What differs first; an empty string for nothing. Without `values` only data types and shapes are compared."""
+    """The first difference; an empty string for none. Without `values` only data types and shapes are compared."""
     if isinstance(want, list):
         if not isinstance(got, list) or len(got) != len(want):
             return f"got {got!r:.60}, expected a sequence of {len(want)}"

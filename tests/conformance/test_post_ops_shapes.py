@@ -123,7 +123,7 @@ def _gemm(m: Maker) -> tuple[Any, Array]:
 
 
 def _windows(m: Maker) -> Array:
-    """What windows of two elements along each spatial axis hold, in the last axes."""
+    """The elements of windows of two along each spatial axis, in the last axes."""
     axes = tuple(range(2, len(m.dims)))
     x = m.input((*m.dims[:2], *(size + 1 for size in m.dims[2:])))
     return np.lib.stride_tricks.sliding_window_view(x, (2,) * len(axes), axes)

@@ -17,7 +17,7 @@ def check_target(path: Path) -> None:
         what = "folder" if path.is_dir() else "device or a pipe"
         raise UsageError(f"{str(path)!r} cannot be written: it is a {what}", hint="accepted: a file, or a new name")
     if not path.parent.is_dir():
-        raise UsageError(f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}", hint="make it first")
+        raise UsageError(f"{str(path)!r} cannot be written: the folder {str(path.parent)!r} does not exist", hint="make it first")
 
 
 @contextmanager

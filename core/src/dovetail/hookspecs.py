@@ -1,4 +1,4 @@
-"""Every hook that a plugin can implement, and when it is called. The only list of extension points; there is no code here.
+"""Every hook that a plugin can implement, and when it is called. The only list of extension points, without code.
 
 A plugin is a module named by an entry point. It states the version of this contract it is written for, and marks its
 functions with `hookimpl`. An op pack may also state `dovetail_priority`, an integer, 0 by default: of packs between which

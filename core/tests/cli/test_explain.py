@@ -141,7 +141,7 @@ def test_a_pass_is_left_out(tmp_path: Path, save_model: SaveModel) -> None:
 @pytest.mark.parametrize(
     ("passes", "message", "hint"),
     [
-        ("-fuse_atention", "there is no pass 'fuse_atention'", "Did you mean 'fuse_attention'?"),
+        ("-fuse_atention", "unknown pass 'fuse_atention'", "Did you mean 'fuse_attention'?"),
         ("-bind", "'bind' cannot be left out", "fuse_post_ops"),
         ("fuse_attention", "property PASSES is 'fuse_attention'", "with a minus"),
         (3, "property PASSES is 3", ""),

@@ -78,7 +78,7 @@ def test_info_with_custom_layers(invoke: Invoke, invoke_json: InvokeJson) -> Non
 
 @pytest.mark.usefixtures("custom")
 def test_info_of_an_unknown_operator(invoke: Invoke) -> None:
-    """What was read is shown, and which operators are known."""
+    """The output has the model as far as it was read, and the operators that are known."""
     done = invoke("info", "m", code=1)
     assert "no operator com.acme::Mystery is known" in done.stderr
     assert re.search(r"input \w+ +float32\[2\]", done.stdout)

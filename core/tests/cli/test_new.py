@@ -101,7 +101,7 @@ def test_names_that_are_refused(invoke: Invoke, tmp_path: Path, arguments: tuple
 
 
 def test_unknown_templates_are_refused_with_a_suggestion(invoke: Invoke) -> None:
-    assert "There is no template 'op_pack'. Did you mean 'op-pack'?" in invoke("new", "op_pack", "x", code=2).stderr
+    assert "Unknown template 'op_pack'. Did you mean 'op-pack'?" in invoke("new", "op_pack", "x", code=2).stderr
 
 
 def test_json_is_json(invoke: Invoke) -> None:

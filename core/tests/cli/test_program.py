@@ -94,9 +94,9 @@ def test_example_in_the_help_parses(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["devces"], "There is no command 'devces'. Did you mean 'devices'?"),
+        (["devces"], "Unknown command 'devces'. Did you mean 'devices'?"),
         (["devices", "--jsn"], "No such option"),
-        (["plugins", "lst"], "There is no command 'plugins lst'. Did you mean 'list'?"),
+        (["plugins", "lst"], "Unknown command 'plugins lst'. Did you mean 'list'?"),
         (["cache", "clr"], "No such command 'clr'"),
         (["run"], "Missing argument 'MODEL'"),
         (["bench", "m.onnx", "-n", "0"], "0 is not in the range"),
@@ -132,7 +132,7 @@ def test_errors_of_the_system_name_the_file_first(invoke: Invoke, tmp_path: Path
     onnx.save(helper.make_model(helper.make_graph([node], "g", info[:1], info[1:]), ir_version=8), model)
     assert invoke("run", model, "-i", missing, code=1).stderr == f"Error: {missing}: No such file or directory\n"
     told = invoke("run", model, "-i", "random", "-o", tmp_path / "no" / "y.npz", code=1).stderr
-    assert "there is no folder" in told
+    assert "does not exist" in told
 
 
 def test_debug_raises(tmp_path: Path) -> None:

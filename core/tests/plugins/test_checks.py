@@ -69,7 +69,7 @@ def test_a_misspelled_hook_gets_a_suggestion() -> None:
     def dovetail_graph_pases(options: Any) -> None: ...
 
     assert complaint(plugin(dovetail_graph_pases=dovetail_graph_pases)) == (
-        "there is no hook dovetail_graph_pases. Did you mean 'dovetail_graph_passes'?"
+        "unknown hook dovetail_graph_pases. Did you mean 'dovetail_graph_passes'?"
     )
 
 

@@ -41,7 +41,7 @@ def test_devices_by_number(device: Any) -> None:
     device("acme", infos=infos("ACME.0", "ACME.1", "ACME.10", "ACME.2"))
     manager = PluginManager()
     assert [manager.device_info(name).name for name in ("ACME", "acme.0", " ACME.10 ")] == ["ACME.0", "ACME.0", "ACME.10"]
-    with pytest.raises(DeviceNotFound, match=r"there is no device 'ACME.7'") as caught:
+    with pytest.raises(DeviceNotFound, match=r"unknown device 'ACME.7'") as caught:
         manager.device_info("ACME.7")
     assert caught.value.hint == "devices of this type: ACME.0, ACME.1, ACME.10, ACME.2"
     assert [info.name for info in manager.devices()] == ["ACME.0", "ACME.1", "ACME.2", "ACME.10"]

@@ -130,7 +130,7 @@ def test_one_with_the_id_of_an_installed_plugin_stands_in_for_it(site: Any) -> N
         (ModuleType("x"), "ops", "acme", PluginIncompatible, "x does not state dovetail_api"),
         (SimpleNamespace(dovetail_api="1.0"), "ops", "acme", PluginFailed, "dovetail_register_translations is missing"),
         (SimpleNamespace(dovetail_api="1.0", dovetail_register_opps=len), "ops", "acme", PluginFailed, "Did you mean"),
-        (pack(First), "op", "acme", UsageError, "there are no plugins of kind 'op'"),
+        (pack(First), "op", "acme", UsageError, "unknown kind of plugins 'op'"),
     ],
 )
 def test_what_is_wrong_is_told_at_once_and_nothing_is_registered(

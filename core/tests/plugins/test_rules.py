@@ -277,7 +277,7 @@ class ToyKernel(KernelSource):
 
 
 def supports(node: TypedNode) -> Accepted | Refusal:
-    """What a device says that takes such kernels and references."""
+    """The answer of a device that takes such kernels and references."""
     first = node.inputs[0]
     assert first is not None
     for kernel in node.op.kernels:

@@ -85,7 +85,7 @@ RIVALS = {
     5: ({}, {}, {"priority": 1}),
     6: ({}, None, {}),
 }
-"""Rule -> (environment, what `a` is like, what `z` is like); `z` wins, but by rule 6, where there is no `a`."""
+"""Rule -> (environment, what `a` is like, what `z` is like); `z` wins, but by rule 6, without `a`."""
 
 
 @pytest.mark.parametrize("rule", RIVALS)
@@ -185,8 +185,8 @@ def test_one_definition(site: Any) -> None:
     site.standard_operators()
     site.plugin("ops", "acme", scale(), name="a")
     told = which("acme::Scale")
-    assert (told["winner"], told["rule"], told["reason"]) == ("a/ops/acme", 0, "there is no other definition")
-    assert "There is no other definition." in run("which", "acme::Scale").stdout
+    assert (told["winner"], told["rule"], told["reason"]) == ("a/ops/acme", 0, "it is the only definition")
+    assert "It is the only definition." in run("which", "acme::Scale").stdout
     assert which("ai.onnx::Conv")["operator"] == "Conv"
     assert which("Conv")["candidates"][0]["provider"].startswith("dovetail-ops-onnx ")
 

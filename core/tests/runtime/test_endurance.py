@@ -87,7 +87,7 @@ def test_threads_give_the_same_bits(device: str) -> None:
 
 
 def in_process(task: str, device: str) -> str:
-    """What a function of this file prints in a fresh process. A hang fails, as does anything on stderr."""
+    """The output of a function of this file in a fresh process. A hang fails, as does anything on stderr."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in (os.path.dirname(__file__), *sys.path) if p)}
     code = f"import {os.path.splitext(os.path.basename(__file__))[0]} as here; here.{task}({device!r})"
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]

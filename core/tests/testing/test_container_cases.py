@@ -69,7 +69,7 @@ def variant(reference: Callable[..., Any], **body: Any) -> type[Operator]:
 
 
 def failure(case: Case) -> str:
-    """What the check of a case by itself finds wrong."""
+    """The mistakes that the check of a single case finds."""
     (check,) = reference_checks(type(case.op), [case])
     result = check.result()
     assert result.outcome is Outcome.FAILED

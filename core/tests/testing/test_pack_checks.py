@@ -70,7 +70,7 @@ def make_toy_core() -> dovetail.Core:
 
 
 def failure(cls: type[Operator], name: str) -> str:
-    """What the check of this name finds wrong."""
+    """The mistakes that the check of this name finds."""
     result = results(cls, make_toy_core)[name]
     assert result.outcome is Outcome.FAILED
     return str(result.detail)

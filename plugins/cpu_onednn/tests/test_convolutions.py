@@ -37,7 +37,7 @@ def some(*shape):
     ids=["sound", "to_one_channel", "squeezed", "mask"],
 )
 def test_one_channel_or_element(bench, op, shape, weights):
-    """Plain data that are channels-last data too are no reason for oneDNN's reference, nor for its copies of windows."""
+    """Plain data that are channels-last data too need neither oneDNN's reference nor its copies of windows."""
     x, w = some(*shape), some(*weights) / 4
     graph = bench.single(op, [x, w], constants=[1])[0]
     node = TypedNode.of(graph.nodes[0], graph)

@@ -91,7 +91,7 @@ class Leaves:
     def total(self, at: Array, targets: int, how: str, dtype: Any) -> Array:
         """The sum, MIN or MAX over trees [samples, targets] of what leaves [samples, trees] hold; 0 where they hold nothing.
 
-        Summed tree by tree in `dtype`: five times a tenth in float32 is no more than a half, which decides between two classes.
+        Summed tree by tree in `dtype`: five times a tenth in float32 does not exceed a half, which decides between two classes.
         """
         samples = at.shape[0]
         place = np.repeat(np.arange(samples) * targets, at.shape[1])

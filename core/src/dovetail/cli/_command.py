@@ -37,7 +37,7 @@ class Group(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             suggestion = did_you_mean(args[0], self.list_commands(ctx))
-            ctx.fail(f"There is no {self.wanted.format(args[0])}. {suggestion} {self.further}".rstrip())
+            ctx.fail(f"Unknown {self.wanted.format(args[0])}. {suggestion} {self.further}".rstrip())
         return super().resolve_command(ctx, args)
 
 

@@ -68,7 +68,7 @@ def random_tensor(tensor: "TensorType", rng: np.random.Generator) -> Array:
         if tensor.dtype.is_integer or tensor.dtype.value == "bool":
             return np.asarray(rng.integers(0, 2, shape)).astype(tensor.dtype.numpy)
     except (MemoryError, ValueError, OverflowError) as error:  # NumPy has a limit of its own for each dimension
-        raise OutOfMemory(f"there is no memory for {tensor.with_shape(shape)}: {error}", hint="give a smaller --shape") from error
+        raise OutOfMemory(f"not enough memory for {tensor.with_shape(shape)}: {error}", hint="give a smaller --shape") from error
     raise UsageError(f"no random values are defined for {tensor.dtype}", hint="give the input a file: -i NAME=FILE.npz")
 
 
@@ -97,7 +97,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Array]]:
 
 
 def _split(text: str, inputs: Mapping[str, "TensorType"]) -> tuple[str, str]:
-    """Name and source. File names may hold `=` too: where a file of the whole name exists, there is no input name in it."""
+    """Name and source. File names may hold `=` too: where a file of the whole name exists, the text has no input name."""
     name, equals, source = text.partition("=")
     for known in inputs:  # Names may hold `=` as well, so a known one goes first.
         if text.startswith(f"{known}="):

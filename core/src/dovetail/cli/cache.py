@@ -87,7 +87,7 @@ def _folder() -> Path:
 
     folder = cache_folder()
     if folder is None:
-        raise UsageError("there is no cache: this user has no home", hint="set DOVETAIL_CACHE_DIR to a folder")
+        raise UsageError("no folder for the cache: this user has no home", hint="set DOVETAIL_CACHE_DIR to a folder")
     return folder
 
 

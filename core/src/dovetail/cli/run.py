@@ -70,7 +70,7 @@ def command(
     if target is not None and Path(target).suffix.lower() != ".npz":
         raise click.UsageError(f"-o {target}: accepted: a file that ends in .npz")
     if target is not None and not Path(target).absolute().parent.is_dir():
-        raise UsageError(f"-o {target}: there is no folder {Path(target).parent}", hint="make it first")
+        raise UsageError(f"-o {target}: the folder {Path(target).parent} does not exist", hint="make it first")
     core = make_core(extensions)
     read = reshaped(core.read_model(model), shapes)
     inputs = read_inputs(read.inputs, given, seed)

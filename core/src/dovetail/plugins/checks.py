@@ -66,7 +66,7 @@ def _complaints_about_hook(plugin: object, name: str, value: object, kinds: tupl
     if isinstance(value, property):
         yield f"{name} is a property, not a function"
     elif name not in HOOKS:
-        yield f"there is no hook {name}. {did_you_mean(name, HOOKS)}"
+        yield f"unknown hook {name}. {did_you_mean(name, HOOKS)}"
     elif (options := _marker(value)) is None:
         yield f"{name} lacks the @hookimpl marker"
     else:

@@ -38,7 +38,7 @@ class Devices:
             if info.name.lower() == name.strip().lower():
                 return info
         known = ", ".join(info.name for info in infos)
-        raise DeviceNotFound(f"there is no device {name!r}", hint=f"devices of this type: {known}")
+        raise DeviceNotFound(f"unknown device {name!r}", hint=f"devices of this type: {known}")
 
     def open(self, name: str, options: Mapping[str, Any]) -> Device:
         """Open a device by name."""

@@ -24,7 +24,7 @@ class Registration:
     def of(plugin: object, *, kind: str, key: str, name: str = "") -> "Registration":
         """Without a name it is called after the module or class. Raises `UsageError` for a kind or key that cannot be."""
         if kind not in KINDS:
-            raise UsageError(f"there are no plugins of kind {kind!r}", hint=did_you_mean(kind, KINDS))
+            raise UsageError(f"unknown kind of plugins {kind!r}", hint=did_you_mean(kind, KINDS))
         value = str(getattr(plugin, "__name__", type(plugin).__qualname__))
         key = key.lower() if kind in ("devices", "frontends") else key
         distribution = normalized(name or value.strip("_"))

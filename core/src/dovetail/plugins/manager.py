@@ -150,7 +150,7 @@ class PluginManager:
         return bool(hooks.dovetail_write_model.get_hookimpls())
 
     def require_writer(self, format: str) -> None:
-        """Raises `UnknownFormat` when there is no frontend for a suffix, or it only reads; else as `writes`."""
+        """Raise `UnknownFormat` when the suffix has no frontend, or one that only reads; else as `writes`."""
         suffix = format.lower().removeprefix(".")
         if suffix in self.formats() and self.writes(suffix):
             return

@@ -50,7 +50,7 @@ def _package_folders(record: PluginRecord, name: str) -> Sequence[str]:
 
 
 def read_manifest(record: PluginRecord) -> tuple[str, ...] | None:
-    """The operators that the manifest lists for this plugin, as `tim.vx::HSwish-1`; None when there is no manifest.
+    """The operators that the manifest lists for this plugin, as `tim.vx::HSwish-1`; None without a manifest.
 
     Raises `PluginError` for one that is malformed, or that does not mention the plugin.
     """

@@ -82,7 +82,7 @@ class CompiledModel:
 
     @property
     def time_limit(self) -> float | None:
-        """The seconds that a run may take; None when there is no limit."""
+        """The seconds that a run may take; None for no limit."""
         return (self._preparation or self._prepared()).time_limit
 
     @property

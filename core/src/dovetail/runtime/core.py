@@ -311,7 +311,7 @@ class Core:
         fitting = [info for info in self.devices if word in ("AUTO", info.kind)]
         if not fitting:
             found = ", ".join(f"{i.name} ({i.kind})" for i in self.devices) or "none"
-            raise DeviceNotFound(f"there is no {'device' if word == 'AUTO' else word + ' device'}; found: {found}")
+            raise DeviceNotFound(f"no {'device' if word == 'AUTO' else word + ' device'} is available; found: {found}")
         for record in self.plugins.records():
             if word == "AUTO" and record.kind == "devices" and record.state in ("failed", "unavailable"):
                 log.warning("AUTO takes %s: %s is %s (%s)", fitting[0].name, record.id, record.state, record.reason)

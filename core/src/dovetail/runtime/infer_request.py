@@ -84,7 +84,7 @@ class CompiledPlans(Protocol):
 
     @property
     def time_limit(self) -> float | None:
-        """The seconds that a run may take; None when there is no limit."""
+        """The seconds that a run may take; None for no limit."""
 
     def check_open(self) -> None:
         """Raise `UsageError` after `close`."""

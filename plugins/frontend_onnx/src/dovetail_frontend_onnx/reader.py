@@ -87,7 +87,7 @@ def _read(proto: ModelProto, context: Context) -> Model:
 def _check_header(proto: ModelProto) -> None:
     newest = int(IR_VERSION)
     if not 1 <= proto.ir_version <= newest:
-        version = f"the IR version is {proto.ir_version}" if proto.HasField("ir_version") else "there is no ir_version"
+        version = f"the IR version is {proto.ir_version}" if proto.HasField("ir_version") else "ir_version is missing"
         raise FormatError(
             version, hint=f"accepted: 1 to {newest}. A newer onnx package may know newer ones; is this an ONNX model?"
         )

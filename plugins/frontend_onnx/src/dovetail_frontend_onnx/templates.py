@@ -338,7 +338,7 @@ def _read_node(proto: NodeProto, context: Context) -> NodeTemplate:
     name, inputs, outputs = proto.name, tuple(proto.input), tuple(proto.output)
     # protobuf hands out names that are not UTF-8 as bytes.
     if bytes in map(type, (name, domain, op_type, overload, *inputs, *outputs)) or not op_type:
-        problem = "a name is not UTF-8" if op_type else "there is no op_type"
+        problem = "a name is not UTF-8" if op_type else "op_type is missing"
         raise FormatError(f"{label(name, printable(domain), printable(op_type))}: {problem}")
     template = NodeTemplate(name, _domain(domain), op_type, overload, inputs, outputs, {})
     if proto.attribute:
@@ -372,7 +372,7 @@ def _attribute_value(proto: AttributeProto, context: Context) -> Any:
     if proto.ref_attr_name:
         return Reference(_text(proto.ref_attr_name, "ref_attr_name"))
     if proto.type in _MUST_BE_THERE and not proto.HasField(field):
-        raise FormatError(f"the type is {_KIND.Name(proto.type)}, but there is no value")
+        raise FormatError(f"the type is {_KIND.Name(proto.type)}, but its value is missing")
     return _convert(proto.type, getattr(proto, field), context)
 
 

@@ -69,7 +69,7 @@ def _written(draft: Draft, root: Node | None) -> Sequence[Layer]:
     if isinstance(op, Copy):
         return (draft.layer("OutputLayer"),)
     if op.domain or op.op_type not in WRITERS:
-        raise FormatError(f"there is no layer for {printable(op.key)}", hint=f"accepted: {', '.join(sorted(WRITERS))}")
+        raise FormatError(f"the format has no layer for {printable(op.key)}", hint=f"accepted: {', '.join(sorted(WRITERS))}")
     made = rsqrt(draft, root.inputs[0]) if root else WRITERS[op.op_type](draft)
     return (made,) if isinstance(made, Layer) else made
 

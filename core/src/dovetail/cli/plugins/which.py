@@ -111,7 +111,7 @@ def _decided(manager: "PluginManager", domain: str, op_type: str, asked: dict[st
         told |= {"winner": owner.id, "rule": PREFERRED, "reason": RULES[PREFERRED], "hint": ""}
     elif decision is not None:
         candidates, lost = decision.candidates, dict(decision.lost)
-        reason = RULES.get(decision.rule, "there is no other definition")
+        reason = RULES.get(decision.rule, "it is the only definition")
         told |= {"winner": decision.winner.plugin, "rule": decision.rule, "reason": reason, "hint": ""}
     suits = [Suitability() if judge is None else judge(c) for c in candidates]
     told["candidates"] = [_candidate(c, s, lost.get(c.plugin)) for c, s in zip(candidates, suits, strict=True)]

@@ -34,7 +34,7 @@ def _outer(call: Call, mapping: PortMapping) -> Value:
 def _inner(body: Body, id: int, kind: str, line: int) -> Layer:
     layer = body.net.layers.get(id)
     if layer is None or layer.type.lower() != kind:
-        raise GraphError(f"line {line}: layer {id} of the body is no {kind.capitalize()}")
+        raise GraphError(f"line {line}: layer {id} of the body is not a {kind.capitalize()}")
     return layer
 
 
