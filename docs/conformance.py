@@ -143,10 +143,10 @@ def title(name: str, results: Stored) -> str:
     """`NUMPY`, or the device with what its claims depend on."""
     if name == ORDER[0]:
         return str(results["device"])
-    told = [results["hardware"]]
+    parts = [results["hardware"]]
     if "driver" in results:
-        told.append(f"{product(results['platform'])} {results['driver']}")
-    return f"{results['device']}, {name}: {', '.join(told)}"
+        parts.append(f"{product(results['platform'])} {results['driver']}")
+    return f"{results['device']}, {name}: {', '.join(parts)}"
 
 
 def product(platform: str) -> str:

@@ -35,12 +35,12 @@ def residual(tmp_path: Path, save_model: SaveModel) -> Path:
 
 
 def test_every_node_of_the_plan(invoke_json: InvokeJson, residual: Path, device: str) -> None:
-    told = invoke_json("explain", residual, "-d", device, "--shape", "x=2,4,5,7")
-    assert set(told) == {"model", "device", "passed_over", "deferred", "partitions", "reorders", "memory", "seconds", "nodes"}
-    assert (told["device"], told["partitions"], told["reorders"]) == (device, 1, 0)
-    assert set(told["seconds"]) == {"passes", "compile"}
-    first, second, running = told["nodes"]
-    assert [n["node"] for n in told["nodes"]] == ["first", "second", "running"]
+    shown = invoke_json("explain", residual, "-d", device, "--shape", "x=2,4,5,7")
+    assert set(shown) == {"model", "device", "passed_over", "deferred", "partitions", "reorders", "memory", "seconds", "nodes"}
+    assert (shown["device"], shown["partitions"], shown["reorders"]) == (device, 1, 0)
+    assert set(shown["seconds"]) == {"passes", "compile"}
+    first, second, running = shown["nodes"]
+    assert [n["node"] for n in shown["nodes"]] == ["first", "second", "running"]
     assert second["operator"] == "Conv"
     assert second["kernel"]
     assert second["provider"].startswith("dovetail-")
@@ -56,13 +56,13 @@ def test_every_node_of_the_plan(invoke_json: InvokeJson, residual: Path, device:
     assert [value["name"] for value in second["inputs"]] == ["a", "w", "a"], "the operand of the sum is read, too"
     assert second["inputs"][1]["offset"] is None
     assert first["outputs"][0]["offset"] == second["inputs"][0]["offset"]
-    assert told["memory"][device] >= written["offset"] + written["bytes"]
+    assert shown["memory"][device] >= written["offset"] + written["bytes"]
 
 
 def test_without_fusion(invoke_json: InvokeJson, residual: Path, device: str) -> None:
-    told = invoke_json("explain", residual, "-d", device, "--no-fusion")
-    assert [n["node"] for n in told["nodes"]] == ["first", "second", "plus", "rectified", "running"]
-    assert not any(n["post_ops"] for n in told["nodes"])
+    shown = invoke_json("explain", residual, "-d", device, "--no-fusion")
+    assert [n["node"] for n in shown["nodes"]] == ["first", "second", "plus", "rectified", "running"]
+    assert not any(n["post_ops"] for n in shown["nodes"])
 
 
 def test_the_tables(invoke: Invoke, residual: Path, device: str) -> None:
@@ -86,9 +86,9 @@ def test_a_chain_that_ends(invoke: Invoke, invoke_json: InvokeJson, tmp_path: Pa
         helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"], f"r{i}") for i in range(34)
     ]  # one that carries 32, and one that is left  # fmt: skip
     model = save_model(tmp_path / "long.onnx", nodes, {"v0": [3]}, {"v34": [3]})
-    told = invoke_json("explain", model, "-d", device)["nodes"]
-    assert [len(n["post_ops"]) for n in told] == [32, 0]
-    assert told[0]["stop"] == {"node": "r33", "reason": "post-op", "detail": "a chain holds at most 32 post-ops"}
+    shown = invoke_json("explain", model, "-d", device)["nodes"]
+    assert [len(n["post_ops"]) for n in shown] == [32, 0]
+    assert shown[0]["stop"] == {"node": "r33", "reason": "post-op", "detail": "a chain holds at most 32 post-ops"}
     assert re.search(r"r0 +r33 +post-op: a chain holds at most 32 post-ops", invoke("explain", model, "-d", device).stdout)
 
 
@@ -103,10 +103,10 @@ def test_stages_of_unequal_size(invoke: Invoke, invoke_json: InvokeJson, tmp_pat
     text = invoke("explain", model, "--schedule").stdout
     assert re.search(r"2 +1 +b +Tanh +a\b", text)
     assert "False" not in text
-    told = invoke_json("explain", model, "--schedule")
-    assert [[n["node"] for n in stage] for stage in told["stages"]] == [["a", "c"], ["b"]]
-    assert told["stages"][1][0] == {"node": "b", "operator": "Tanh", "waits_for": ["a"]}
-    assert told["outputs"] == [{"name": "v", "written_by": "b"}, {"name": "w", "written_by": "c"}]
+    shown = invoke_json("explain", model, "--schedule")
+    assert [[n["node"] for n in stage] for stage in shown["stages"]] == [["a", "c"], ["b"]]
+    assert shown["stages"][1][0] == {"node": "b", "operator": "Tanh", "waits_for": ["a"]}
+    assert shown["outputs"] == [{"name": "v", "written_by": "b"}, {"name": "w", "written_by": "c"}]
 
 
 def test_passes(invoke: Invoke, invoke_json: InvokeJson, tmp_path: Path, save_model: SaveModel) -> None:
@@ -170,7 +170,7 @@ def test_nodes_that_depend_on_data(invoke: Invoke, invoke_json: InvokeJson, tmp_
         helper.make_node("Neg", ["e"], ["y"], "turn"),
     ]
     model = save_model(tmp_path / "data.onnx", nodes, {"x": ["N", 3]}, {"y": ["N", 3]}, i=np.array(1))
-    told = invoke_json("explain", model)
-    assert told["deferred"] > 0
-    assert [n["node"] for n in told["nodes"]] == ["pair", "one", "turn"]
+    shown = invoke_json("explain", model)
+    assert shown["deferred"] > 0
+    assert [n["node"] for n in shown["nodes"]] == ["pair", "one", "turn"]
     assert re.search(r"planned when data is there +\d nodes", invoke("explain", model).stdout)

@@ -30,17 +30,17 @@ def entry_points(folder: Path) -> Any:
 def test_a_whole_package(
     invoke: Invoke, invoke_json: InvokeJson, tmp_path: Path, kind: str, option: tuple[str, str], files: set[str]
 ) -> None:
-    told = invoke_json("new", kind, "Acme.X", *option, "--folder", "somewhere/deep")
+    shown = invoke_json("new", kind, "Acme.X", *option, "--folder", "somewhere/deep")
     written = {p.relative_to(tmp_path / "somewhere/deep").as_posix() for p in tmp_path.rglob("*") if p.is_file()}
     common = {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE"}
-    assert written == set(told["files"]) >= files | common | {"src/acme_x/py.typed", "tests/test_conformance.py"}
-    assert {k: told[k] for k in ("folder", "distribution", "module")} == {
+    assert written == set(shown["files"]) >= files | common | {"src/acme_x/py.typed", "tests/test_conformance.py"}
+    assert {k: shown[k] for k in ("folder", "distribution", "module")} == {
         "folder": "somewhere/deep",
         "distribution": "Acme.X",
         "module": "acme_x",
     }
-    assert told[option[0].strip("-")] == option[1]
-    assert told["next"][0] == 'pip install -e "./somewhere/deep[test]"'
+    assert shown[option[0].strip("-")] == option[1]
+    assert shown["next"][0] == 'pip install -e "./somewhere/deep[test]"'
 
     texts = {name: (tmp_path / "somewhere/deep" / name).read_text() for name in written}
     for name, text in texts.items():

@@ -131,8 +131,8 @@ def test_errors_of_the_system_name_the_file_first(invoke: Invoke, tmp_path: Path
     info = [helper.make_tensor_value_info(name, 1, [2]) for name in "xy"]
     onnx.save(helper.make_model(helper.make_graph([node], "g", info[:1], info[1:]), ir_version=8), model)
     assert invoke("run", model, "-i", missing, code=1).stderr == f"Error: {missing}: No such file or directory\n"
-    told = invoke("run", model, "-i", "random", "-o", tmp_path / "no" / "y.npz", code=1).stderr
-    assert "does not exist" in told
+    shown = invoke("run", model, "-i", "random", "-o", tmp_path / "no" / "y.npz", code=1).stderr
+    assert "does not exist" in shown
 
 
 def test_debug_raises(tmp_path: Path) -> None:

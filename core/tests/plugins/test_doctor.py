@@ -273,11 +273,11 @@ def test_the_kit_on_a_second_device(site: Any) -> None:
     )
     assert "GOOD.1" in second
     install(site, good=second)
-    code, told, _ = run_command(site, "test", "good.1")
-    assert (code, list(told)) == (0, ["GOOD.1"])
-    assert told["GOOD.1"]["table"]["Mul"]["float32"].keys() == {"passed"}
-    code, told, error = run_command(site, "test", "good.2")
-    assert (code, told) == (1, {})
+    code, shown, _ = run_command(site, "test", "good.1")
+    assert (code, list(shown)) == (0, ["GOOD.1"])
+    assert shown["GOOD.1"]["table"]["Mul"]["float32"].keys() == {"passed"}
+    code, shown, error = run_command(site, "test", "good.2")
+    assert (code, shown) == (1, {})
     assert "unknown device 'good.2'" in error
 
 

@@ -37,9 +37,9 @@ def candidate(name: str, cls: type[Operator] | None = None, **fields: Any) -> Ca
     return Candidate(cls or operator(), **fields)
 
 
-def outcome(*candidates: Candidate, judge: Any = None) -> tuple[str, int]:
+def outcome(*candidates: Candidate, suitability_of: Any = None) -> tuple[str, int]:
     """Winner and rule, the same whatever the order."""
-    decisions = [decide(order, judge) for order in itertools.permutations(candidates)]
+    decisions = [decide(order, suitability_of) for order in itertools.permutations(candidates)]
     (found,) = {(d.winner.distribution, d.rule) for d in decisions}
     (listed,) = {tuple(c.distribution for c in d.candidates) for d in decisions}
     assert listed[0] == found[0]
@@ -63,25 +63,25 @@ def test_one_candidate_needs_no_rule() -> None:
 def test_rule_1_what_the_user_prefers() -> None:
     better = suitability(a=Suitability((0,), frozenset({"float32"})), z=Suitability((2,)))
     a, z = candidate("a", operator(since=2), priority=9), candidate("z", owner=False, rank=1)
-    assert outcome(a, z, judge=better) == ("z", 1)
+    assert outcome(a, z, suitability_of=better) == ("z", 1)
     assert decide([a, z], better).is_settled
     assert outcome(candidate("a", rank=1), candidate("z", rank=2)) == ("z", 1)
 
 
 @pytest.mark.parametrize(("first", "second"), [((0,), (1,)), ((1,), (2,)), ((2,), (3,)), ((1, 0), (1, 2))])
 def test_rule_2_kernel_before_composition_before_reference(first: tuple[int, ...], second: tuple[int, ...]) -> None:
-    judge = suitability(a=Suitability(second, frozenset({"float32"})), z=Suitability(first))
+    suitability_of = suitability(a=Suitability(second, frozenset({"float32"})), z=Suitability(first))
     a, z = candidate("a", operator(since=2), priority=9), candidate("z", owner=False)
-    assert outcome(a, z, judge=judge) == ("z", 2)
-    assert not decide([a, z], judge).is_settled
+    assert outcome(a, z, suitability_of=suitability_of) == ("z", 2)
+    assert not decide([a, z], suitability_of).is_settled
     assert outcome(a, z) == ("a", 3), "without a device the rule is left out"
 
 
 def test_rule_3_exactly_the_data_type() -> None:
-    judge = suitability(a=Suitability((0,)), z=Suitability((0,), frozenset({"float32"})))
-    assert outcome(candidate("a", priority=9), candidate("z", owner=False), judge=judge) == ("z", 3)
+    suitability_of = suitability(a=Suitability((0,)), z=Suitability((0,), frozenset({"float32"})))
+    assert outcome(candidate("a", priority=9), candidate("z", owner=False), suitability_of=suitability_of) == ("z", 3)
     two = suitability(a=Suitability((0,), frozenset({"float32", "float16"})), z=Suitability((0,), frozenset({"float32"})))
-    assert outcome(candidate("a"), candidate("z"), judge=two) == ("z", 3)
+    assert outcome(candidate("a"), candidate("z"), suitability_of=two) == ("z", 3)
 
 
 @pytest.mark.parametrize(("narrow", "wide"), [((3, None), (1, None)), ((1, 4), (1, None)), ((2, 3), (1, 4))])
@@ -95,9 +95,9 @@ def test_rule_3_leaves_ranges_that_only_overlap() -> None:
     a, z = candidate("a", operator(since=1), until=5), candidate("z", operator(since=3))
     assert outcome(a, z) == ("a", 6)
     other = suitability(a=Suitability((0,), frozenset({"float32", "int8"})), z=Suitability((0,), frozenset({"float32", "int4"})))
-    assert outcome(candidate("a"), candidate("z"), judge=other) == ("a", 6)
+    assert outcome(candidate("a"), candidate("z"), suitability_of=other) == ("a", 6)
     crossed = suitability(a=Suitability((0,), frozenset({"float32"})), z=Suitability((0,)))
-    assert outcome(candidate("a"), candidate("z", operator(since=3)), judge=crossed) == ("a", 6)
+    assert outcome(candidate("a"), candidate("z", operator(since=3)), suitability_of=crossed) == ("a", 6)
 
 
 def test_rule_4_the_owner_of_the_domain() -> None:

@@ -41,7 +41,7 @@ def test_one_channel_or_element(bench, op, shape, weights):
     x, w = some(*shape), some(*weights) / 4
     graph = bench.single(op, [x, w], constants=[1])[0]
     node = TypedNode.of(graph.nodes[0], graph)
-    chosen = KERNELS[0].recipe(node, True, False)
+    chosen = KERNELS[0].plan(node, True, False)
     for config in KERNELS[0].configurations(node):
         found = KERNELS[0].final(relaid(node, config), False)
         assert is_slow(found) <= is_slow(chosen), (config, found.name, chosen.name)

@@ -337,9 +337,9 @@ def test_what_a_layer_refuses_runs_elsewhere_and_the_report_says_why(session: Se
     compiled = session.compile(given, layer("Relu", "negate"), NEGATE)
     x = np.array([-1, 2, -3, 4], np.float32).reshape(1, 2, 1, 2, 1)
     np.testing.assert_array_equal(compiled(x)[0], np.maximum(x, 0))
-    (told,) = compiled.report().nodes
-    assert told.device == session.device
-    assert [name for name, refusal in told.refusals if "has more than 4 dimensions" in str(refusal)] == ["custom layer"]
+    (shown,) = compiled.report().nodes
+    assert shown.device == session.device
+    assert [name for name, refusal in shown.refusals if "has more than 4 dimensions" in str(refusal)] == ["custom layer"]
 
 
 class Halve(Operator):

@@ -70,7 +70,7 @@ class Program(Group):
         except OSError as error:  # --help prints before anything is invoked
             if error.errno == errno.EPIPE:
                 raise
-            raise _Failure(_told(error)) from error
+            raise _Failure(_error_text(error)) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         ctx.obj = {"debug": False}
@@ -83,7 +83,7 @@ class Program(Group):
         except (DovetailError, OSError, MemoryError) as error:
             if ctx.obj["debug"] or getattr(error, "errno", None) == errno.EPIPE:
                 raise
-            raise _Failure(_told(error)) from error
+            raise _Failure(_error_text(error)) from error
         except click.ClickException as error:
             # It has words of the user, and names from the model that he gave.
             text = visible(shortened(error.format_message(), _LONGEST), "\n")
@@ -99,7 +99,7 @@ class Program(Group):
             manager.add_commands(self)
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """The message; of the system's errors without their numbers, and with the file first, as in ours."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror if error.filename is None else f"{os.fsdecode(error.filename)}: {error.strerror}"

@@ -204,6 +204,6 @@ def _print(described: dict[str, Any]) -> None:
     columns = ("value", "operator", "type", ">absolute", ">relative", "")
     print_table(f"{described['model']}: {first} against {second}", columns, rows)
     if described["first_difference"] is not None:
-        told = next(v for v in described["values"] if v["name"] == described["first_difference"])
-        where = f", of node {told['node']} ({told['operator']})" if told["node"] else ""
-        remark(f"The first value that differs by more than {described['tolerance']:g} is {told['name']}{where}.")
+        value = next(v for v in described["values"] if v["name"] == described["first_difference"])
+        where = f", of node {value['node']} ({value['operator']})" if value["node"] else ""
+        remark(f"The first value that differs by more than {described['tolerance']:g} is {value['name']}{where}.")

@@ -237,7 +237,7 @@ def _support(core: "Core", model: "Model", graph: "Graph", device: str, properti
 
     # Answers are for the model's nodes, of which some have become others before they are asked for.
     operators = {node.name: node.op.key for node in (*model.graph.nodes, *graph.nodes)}
-    told: dict[str, Any] = {
+    row: dict[str, Any] = {
         "device": device,
         "provider": core.plugins.owner("devices", device.partition(".")[0].lower()).provider,
         "error": None,
@@ -252,14 +252,14 @@ def _support(core: "Core", model: "Model", graph: "Graph", device: str, properti
         except UnknownOption:
             answers = core.query_support(model, device)
     except DovetailError as error:
-        return told | {"error": str(error)}
+        return row | {"error": str(error)}
     refused = [
         {"node": name, "operator": operators[name], "reason": answer.refusal.reason.value, "detail": answer.refusal.detail}
         for name, answer in answers.items()
         if answer.refusal is not None
     ]
     served = _served(operators, answers)
-    return told | {"accepted": len(answers) - len(refused), "nodes": len(answers), "operators": served, "refused": refused}
+    return row | {"accepted": len(answers) - len(refused), "nodes": len(answers), "operators": served, "refused": refused}
 
 
 def _served(operators: Mapping[str, str], answers: "Mapping[str, NodeSupport]") -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ def command(domain: str | None, device: str | None, extensions: tuple[str, ...],
 
 
 def _describe(manager: "PluginManager", domain: str | None, packages: "list[DevicePackage]") -> list[dict[str, Any]]:
-    from dovetail.operators.stand_in import target
+    from dovetail.operators.translated import target
 
     stems = {operator.stem for operator in manager.operators()}
     rows = [
@@ -85,9 +85,9 @@ def _names_in(operator: "type[Operator]", domain: str | None) -> "Iterator[Trans
     wanted = None if domain is None else plain_domain(domain)
     if wanted in (None, operator.domain):
         yield None
-    from dovetail.operators.stand_in import is_stand_in
+    from dovetail.operators.translated import is_translated
 
-    if not is_stand_in(operator):
+    if not is_translated(operator):
         yield from (t for t in operator.translations if wanted in (None, plain_domain(t.domain)))
 
 
@@ -101,9 +101,9 @@ def _of_domain(manager: "PluginManager", domain: str | None) -> "tuple[type[Oper
 
 def brought(operator: "type[Operator]") -> list[str]:
     """The kernels and forms that an operator class brings, or the operator that it stands for."""
-    from dovetail.operators.stand_in import is_stand_in, target
+    from dovetail.operators.translated import is_translated, target
 
-    if is_stand_in(operator):
+    if is_translated(operator):
         return [f"another name of {target(operator)}"]
     parts = ["reference"] if operator.has_reference() else []
     parts += ["composition"] if operator.has_composition() or operator.has_compose_in() else []

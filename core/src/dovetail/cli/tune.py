@@ -68,7 +68,7 @@ def _tune(model: str, device: str, extensions: Sequence[str], shapes: Sequence[s
             return Latency.of(measure(lambda: compiled(inputs), seconds=seconds))
 
     before = latency()
-    with _told() as lines:
+    with _logged_lines() as lines:
         try:
             tune_seconds, tuned = timed(lambda: core.compile_model(read, device, {"TUNE": True}))
         except UnknownOption as error:
@@ -85,7 +85,7 @@ def _tune(model: str, device: str, extensions: Sequence[str], shapes: Sequence[s
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[list[str]]:
+def _logged_lines() -> Iterator[list[str]]:
     """Log lines of the tuner, collected and shown as they come."""
     lines: list[str] = []
 

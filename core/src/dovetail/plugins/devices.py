@@ -7,9 +7,9 @@ from typing import Any
 from dovetail.devices.contract import Device, DeviceInfo, Unavailable
 from dovetail.errors import DeviceNotFound, DovetailError, PluginConflict, PluginFailed, did_you_mean
 from dovetail.plugins.attribution import attributed
-from dovetail.plugins.ledger import Ledger
 from dovetail.plugins.loader import Loader, Staged
 from dovetail.plugins.records import PluginRecord
+from dovetail.plugins.states import PluginStates
 
 __all__ = ["Devices"]
 
@@ -17,11 +17,11 @@ __all__ = ["Devices"]
 class Devices:
     """The device plugins of one manager. Callers hold the manager's lock."""
 
-    def __init__(self, ledger: Ledger, loader: Loader) -> None:
-        self._ledger = ledger
+    def __init__(self, states: PluginStates, loader: Loader) -> None:
+        self._states = states
         self._loader = loader
         self._infos: dict[str, tuple[DeviceInfo, ...]] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def all(self) -> tuple[DeviceInfo, ...]:
         """Every device that can be had, by descending priority, then by name and number."""
@@ -55,18 +55,18 @@ class Devices:
         self._infos.pop(key, None)
 
     def _keys(self) -> list[str]:
-        return sorted({record.key for record in self._ledger.all() if record.kind == "devices"})
+        return sorted({record.key for record in self._states.all() if record.kind == "devices"})
 
     def _infos_or_none(self, key: str) -> tuple[DeviceInfo, ...]:
         """The devices of one type; none when something stands in the way, which the records tell."""
         try:
             return self._infos_of(key, key)
         except PluginConflict as error:
-            if key not in self._told:
-                self._told.add(key)
-                self._ledger.warn(error)
+            if key not in self._warned:
+                self._warned.add(key)
+                self._states.warn(error)
         except DovetailError:
-            pass  # The record has state, reason and cause, and the ledger logged it when it happened.
+            pass  # The record has state, reason and cause, and `PluginStates` logged it when it happened.
         return ()
 
     def _infos_of(self, key: str, name: str) -> tuple[DeviceInfo, ...]:
@@ -75,7 +75,7 @@ class Devices:
         return self._infos[key]
 
     def _plugin(self, key: str, name: str) -> tuple[PluginRecord, Staged]:
-        record = self._ledger.choose("devices", key)
+        record = self._states.choose("devices", key)
         if record is None:
             known = [key.upper() for key in self._keys()]
             suggestion = did_you_mean(name.partition(".")[0], known)
@@ -91,12 +91,12 @@ class Devices:
             if not isinstance(answer, Unavailable):
                 _check_infos(answer, key)
         except PluginFailed as error:
-            raise self._ledger.fail(record, error) from error.__cause__
-        record = self._ledger.now(record)
+            raise self._states.fail(record, error) from error.__cause__
+        record = self._states.now(record)
         if isinstance(answer, Unavailable):
-            self._ledger.put(replace(record, state="unavailable", reason=answer.reason, hint=answer.hint))
-            raise self._ledger.refusal(record)
-        self._ledger.put(replace(record, provides=tuple(info.name for info in answer)))
+            self._states.put(replace(record, state="unavailable", reason=answer.reason, hint=answer.hint))
+            raise self._states.refusal(record)
+        self._states.put(replace(record, provides=tuple(info.name for info in answer)))
         return tuple(answer)
 
 

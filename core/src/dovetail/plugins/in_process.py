@@ -34,7 +34,7 @@ class Registration:
 
 
 class Manager(Protocol):
-    """A plugin manager that is told of registrations."""
+    """A plugin manager, as registrations see it."""
 
     def adopt(self, registration: Registration) -> None:
         """Take a plugin that is not installed."""

@@ -11,9 +11,9 @@ from dovetail.config import Config, ConfigSource
 from dovetail.errors import DeviceNotFound, DovetailError, PluginFailed, UnknownFormat, did_you_mean
 from dovetail.plugins.discovery import index
 from dovetail.plugins.in_process import Registration, attach
-from dovetail.plugins.ledger import Ledger
 from dovetail.plugins.records import PluginRecord
 from dovetail.plugins.selection import Preferences, Switch, select
+from dovetail.plugins.states import PluginStates
 
 if TYPE_CHECKING:
     # These import numpy or pluggy, which listing plugins must not do.
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from dovetail.operators.operator import Operator
     from dovetail.passes.graph_pass import GraphPass
     from dovetail.plugins.devices import Devices
+    from dovetail.plugins.hook_plugins import HookPlugins
     from dovetail.plugins.loader import Loader
-    from dovetail.plugins.observers import Observers
     from dovetail.plugins.operators import Operators
-    from dovetail.plugins.rules import Candidate, Decision, Judge
+    from dovetail.plugins.rules import Candidate, Decision, SuitabilityOf
 
 __all__ = ["PluginManager"]
 
@@ -50,7 +50,7 @@ class PluginManager:
     ) -> None:
         self.config = Config.load(config)
         preferences = Preferences.read(prefer, self.config)
-        self._ledger = Ledger(select(index(), Switch.read(plugins, self.config), preferences), preferences)
+        self._states = PluginStates(select(index(), Switch.read(plugins, self.config), preferences), preferences)
         self._lock = threading.RLock()
         self._objects: dict[str, object] = {}
         for registration in attach(self):
@@ -68,21 +68,21 @@ class PluginManager:
 
     def records(self) -> tuple[PluginRecord, ...]:
         """Every plugin in its present state, sorted by id. Imports no plugin."""
-        return self._ledger.all()
+        return self._states.all()
 
     def record(self, name: str) -> PluginRecord:
         """One plugin by id, distribution or entry name.
 
         Raises `PluginNotFound` with a suggestion, `PluginError` when several answer to the name.
         """
-        return self._ledger.get(name)
+        return self._states.get(name)
 
     def owner(self, kind: str, key: str) -> PluginRecord:
         """The plugin that serves a device type or a file suffix. Imports no plugin.
 
         Raises `PluginNotFound` when there is none, `PluginConflict` for several, and what keeps the preferred one from loading.
         """
-        found = self._ledger.choose(kind, key)
+        found = self._states.choose(kind, key)
         return found or self.record(key)
 
     def device_type(self, device: str) -> str:
@@ -186,7 +186,7 @@ class PluginManager:
     def graph_passes(self, options: Mapping[str, Any]) -> tuple["GraphPass", ...]:
         """The passes that plugins of the group `dovetail.hooks` add, in order. Loads those plugins."""
         with self._lock:
-            return self._observers.graph_passes(options)
+            return self._hook_plugins.graph_passes(options)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
@@ -200,13 +200,13 @@ class PluginManager:
         with self._lock:
             return self._operators.find(domain, op_type, version)
 
-    def decide(self, domain: str, op_type: str, version: int, judge: "Judge | None" = None) -> "Decision":
-        """All classes of an operator that may be used, the one that is, and why; `judge` says how each suits a device.
+    def decide(self, domain: str, op_type: str, version: int, suitability_of: "SuitabilityOf | None" = None) -> "Decision":
+        """All classes of an operator that may be used, the one that is, and why; `suitability_of` says how each suits a device.
 
         Raises as `operator`.
         """
         with self._lock:
-            return self._operators.decide(domain, op_type, version, judge)
+            return self._operators.decide(domain, op_type, version, suitability_of)
 
     def candidates(self, domain: str, op_type: str, version: int) -> tuple["Candidate", ...]:
         """All classes of an operator that may be used, whether or not the rules can decide between them.
@@ -253,21 +253,21 @@ class PluginManager:
         with self._lock:
             self.adopt(registration)
             self._loader.load(registration.record)
-            return self._ledger.now(registration.record)
+            return self._states.now(registration.record)
 
     def adopt(self, registration: Registration) -> None:
         """Take a plugin that is not installed; it is loaded when it is needed."""
         record = registration.record
         with self._lock:
             self._objects[record.id] = registration.plugin
-            self._ledger.put(record, in_process=True)
+            self._states.put(record, in_process=True)
             self._forget(record)
 
     def drop(self, plugin: str) -> None:
         """Let go of a plugin that is not installed; an installed one that it replaced is back."""
         with self._lock:
             if self._objects.pop(plugin, None) is not None:
-                self._forget(self._ledger.drop(plugin))
+                self._forget(self._states.drop(plugin))
 
     def _forget(self, record: PluginRecord) -> None:
         """Look up anew what depends on a plugin. What was never made holds nothing, and making it would import NumPy."""
@@ -287,12 +287,12 @@ class PluginManager:
                 self._loader.load_whole(record)
                 if record.kind == "devices":
                     self._devices.info(record.key)
-            return self._ledger.now(record)
+            return self._states.now(record)
 
     def add_commands(self, cli: Any) -> None:
         """Let plugins of the group `dovetail.hooks` add commands to a `click.Group`. Loads those plugins."""
         with self._lock:
-            self._observers.add_commands(cli)
+            self._hook_plugins.add_commands(cli)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -300,28 +300,28 @@ class PluginManager:
     def _loader(self) -> "Loader":
         from dovetail.plugins.loader import Loader
 
-        return Loader(self._ledger, self.config.values, self._objects)
+        return Loader(self._states, self.config.values, self._objects)
 
     @cached_property
     def _devices(self) -> "Devices":
         from dovetail.plugins.devices import Devices
 
-        return Devices(self._ledger, self._loader)
+        return Devices(self._states, self._loader)
 
     @cached_property
     def _operators(self) -> "Operators":
         from dovetail.plugins.operators import Operators
 
-        return Operators(self._ledger, self._loader)
+        return Operators(self._states, self._loader)
 
     @cached_property
-    def _observers(self) -> "Observers":
-        from dovetail.plugins.observers import Observers
+    def _hook_plugins(self) -> "HookPlugins":
+        from dovetail.plugins.hook_plugins import HookPlugins
 
-        return Observers(self._ledger, self._loader)
+        return HookPlugins(self._states, self._loader)
 
     def _frontend(self, suffix: str) -> PluginRecord:
-        record = self._ledger.choose("frontends", suffix)
+        record = self._states.choose("frontends", suffix)
         if record is None:
             others = [r for r in self.records() if r.kind == "frontends" and r.state not in ("found", "loaded")]
             hints = [did_you_mean(suffix, self.formats())]

@@ -7,11 +7,11 @@ from dovetail.errors import PluginError, UnknownOperator, did_you_mean
 from dovetail.graph.graph import AbstractOperator
 from dovetail.names import printable
 from dovetail.operators.operator import Operator
-from dovetail.plugins.ledger import Ledger, Rank
 from dovetail.plugins.loader import Loader
 from dovetail.plugins.records import HOST, IN_PROCESS, PACKS, STANDARD_DOMAIN, PluginRecord, full_name, plain_domain
 from dovetail.plugins.registry import check_operator, operator_name
-from dovetail.plugins.rules import Candidate, Decision, Judge, decide
+from dovetail.plugins.rules import Candidate, Decision, SuitabilityOf, decide
+from dovetail.plugins.states import PluginStates, Rank
 from dovetail.plugins.versions import host_version
 
 __all__ = ["Operators"]
@@ -20,8 +20,8 @@ __all__ = ["Operators"]
 class Operators:
     """The operators that one manager knows. Callers hold the manager's lock."""
 
-    def __init__(self, ledger: Ledger, loader: Loader) -> None:
-        self._ledger = ledger
+    def __init__(self, states: PluginStates, loader: Loader) -> None:
+        self._states = states
         self._loader = loader
         self._session: dict[tuple[str, str, int], type[Operator]] = {}
         self._providers: dict[type[AbstractOperator], str] = {}
@@ -35,19 +35,19 @@ class Operators:
         self._found.clear()
 
     def find(self, domain: str, op_type: str, version: int) -> type[Operator]:
-        """The class that holds in operator set `version`, as far as it can be told without a device.
+        """The class that holds in operator set `version`, as far as it is decided without a device.
 
         Raises `UnknownOperator`, `PluginConflict`, and what keeps a preferred pack from loading.
         """
         return self.decide(domain, op_type, version).winner.operator
 
-    def decide(self, domain: str, op_type: str, version: int, judge: Judge | None = None) -> Decision:
-        """All candidates and which of them is used; `judge` says how each suits a device. Raises as `find`."""
+    def decide(self, domain: str, op_type: str, version: int, suitability_of: SuitabilityOf | None = None) -> Decision:
+        """All candidates and which of them is used; `suitability_of` says how each suits a device. Raises as `find`."""
         key = (plain_domain(domain), op_type, version)
         if key not in self._found:
             self._found[key] = decide(self.candidates(*key))
         found = self._found[key]
-        return found if judge is None or found.is_settled else decide(found.candidates, judge)
+        return found if suitability_of is None or found.is_settled else decide(found.candidates, suitability_of)
 
     def candidates(self, domain: str, op_type: str, version: int) -> tuple[Candidate, ...]:
         """Every class that may be used, each once. Raises as `find`, but for conflicts."""
@@ -59,9 +59,9 @@ class Operators:
         defined = bool(found)
         for record in self._packs(domain, "supplements"):
             # Asked, and imported, only for what nobody else defines, or when it is preferred.
-            if not defined or self._ledger.rank(record, op_type):
+            if not defined or self._states.rank(record, op_type):
                 found += self._of_pack(record, op_type, version, must_load=must_load)
-        pin = self._ledger.preferences.pin(domain, op_type)
+        pin = self._states.preferences.pin(domain, op_type)
         if pin and not any(c.rank >= Rank.PIN for c in found):
             raise self._pin_to_nothing(domain, op_type, version, pin, found)
         if not found:
@@ -108,7 +108,7 @@ class Operators:
         self._found.clear()
 
     def _packs(self, domain: str | None, *kinds: str) -> tuple[PluginRecord, ...]:
-        return tuple(r for r in self._ledger.all() if r.kind in (kinds or PACKS) and domain in (None, plain_domain(r.key)))
+        return tuple(r for r in self._states.all() if r.kind in (kinds or PACKS) and domain in (None, plain_domain(r.key)))
 
     def _own(self, domain: str, op_type: str, version: int) -> Iterator[Candidate]:
         if (holding := _holding(self._session.values(), domain, op_type, version)) is not None:
@@ -117,7 +117,7 @@ class Operators:
 
     def _of_pack(self, record: PluginRecord, op_type: str, version: int, *, must_load: bool) -> Iterator[Candidate]:
         """The pack's class, if it has one and may be used. Raises for a preferred pack that cannot be had, when it must load."""
-        rank = self._ledger.rank(record, op_type)
+        rank = self._states.rank(record, op_type)
         if record.state == "blocked" or (record.kind == "overrides" and not rank):
             return
         staged = self._loader.load(record) if rank and must_load else self._loader.load_if_possible(record)
@@ -141,7 +141,7 @@ class Operators:
         else:
             what = f"which does not define it in version {version}"
         return PluginError(
-            f"{self._ledger.preferences.source} pins {name} to {pin!r}, {what}", hint=f"plugins that define it: {able}"
+            f"{self._states.preferences.source} pins {name} to {pin!r}, {what}", hint=f"plugins that define it: {able}"
         )
 
     def _unknown(self, domain: str, op_type: str, version: int) -> UnknownOperator:
@@ -165,7 +165,7 @@ class Operators:
             hints.append(f"Install a package with an entry point {written!r} in the group {HOST}.ops.")
         hints.append("Or define the operator in a file and add it: core.add_extension('my_ops.py'), on the command line by -l.")
         error = UnknownOperator(f"no operator {printable(name)} is known{self._packs_in_words(domain)}", hint=" ".join(hints))
-        error.__cause__ = next((self._ledger.refusal(r).__cause__ for r in self._packs(domain) if r.state == "failed"), None)
+        error.__cause__ = next((self._states.refusal(r).__cause__ for r in self._packs(domain) if r.state == "failed"), None)
         return error
 
     def _packs_in_words(self, domain: str) -> str:

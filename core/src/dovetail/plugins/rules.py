@@ -10,7 +10,7 @@ from typing import Any
 from dovetail.errors import PluginConflict
 from dovetail.graph.graph import KernelSource, Port
 from dovetail.operators.operator import Operator
-from dovetail.operators.stand_in import is_stand_in, target
+from dovetail.operators.translated import is_translated, target
 from dovetail.plugins.records import full_name
 from dovetail.plugins.selection import ESSENTIAL
 
@@ -20,8 +20,8 @@ __all__ = [
     "RULES",
     "Candidate",
     "Decision",
-    "Judge",
     "Suitability",
+    "SuitabilityOf",
     "claim",
     "decide",
     "languages",
@@ -76,7 +76,7 @@ class Suitability:
     dtypes: frozenset[str] | None = None
 
 
-Judge = Callable[[Candidate], Suitability]
+SuitabilityOf = Callable[[Candidate], Suitability]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ class Decision:
         return self.rule <= 1
 
 
-def decide(candidates: Iterable[Candidate], judge: Judge | None = None) -> Decision:
-    """Apply the rules. Without a judge nothing is known of device and data type, and rule 2 is left out.
+def decide(candidates: Iterable[Candidate], suitability_of: SuitabilityOf | None = None) -> Decision:
+    """Apply the rules. Without `suitability_of` nothing is known of device and data type, and rule 2 is left out.
 
     Raises `PluginConflict` when candidates that the user prefers equally have different schemas: they mean different things.
     """
     left = sorted(candidates, key=lambda c: (c.distribution, c.plugin))
     everyone, lost, number = left, {}, 0
-    suitabilities = {} if judge is None else {c.plugin: judge(c) for c in left}
+    suitabilities = {} if suitability_of is None else {c.plugin: suitability_of(c) for c in left}
     for rule in RULES:
         if rule == 2:
             _check_schemas(left)
@@ -216,7 +216,7 @@ def _schema(operator: type[Operator]) -> dict[str, str]:
     for name, port in sorted(operator.legacy_attributes.items()):
         schema[f"old attribute {name!r}"] = f"input {ports.index(port)}"
     schema["the attribute with the number of outputs"] = operator.output_count or "none"
-    if is_stand_in(operator):
+    if is_translated(operator):
         schema["what it becomes"] = target(operator)
     return schema
 

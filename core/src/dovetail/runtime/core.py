@@ -334,11 +334,11 @@ class Core:
             return info.name, {name: error.message for name, error in errors.items()}
         if len(errors) == 1:
             raise next(iter(errors.values()))
-        told = "; ".join(f"{error.message} ({error.hint})" if error.hint else error.message for error in errors.values())
+        reasons = "; ".join(f"{error.message} ({error.hint})" if error.hint else error.message for error in errors.values())
         kind = "" if word == "AUTO" else f"{word} "
         if all(isinstance(error, UnknownOption) for error in errors.values()):
-            raise UnknownOption(f"no {kind}device has all of these properties: {told}")
-        raise DeviceUnavailable(f"no {kind}device can be used: {told}")
+            raise UnknownOption(f"no {kind}device has all of these properties: {reasons}")
+        raise DeviceUnavailable(f"no {kind}device can be used: {reasons}")
 
     def close(self) -> None:
         """Close the compiled models, as `CompiledModel.close` does, then every device that was opened.
@@ -414,7 +414,7 @@ def _log_fallbacks(model: Model, plan: Plan, chosen: str) -> None:
 
 
 def _require_file(path: Path) -> None:
-    """Raise `FormatError` for a path that leads to no file, which is to be told before that its suffix is missing."""
+    """Raise `FormatError` for a path that leads to no file: that matters more than its missing suffix."""
     from dovetail.graph.source import ModelSource  # here, because a session that is given models needs no frontend
 
     with ModelSource(path).open(limit=2**63):

@@ -19,7 +19,7 @@ from dovetail.graph.model import Model
 from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
-from dovetail.operators.stand_in import is_stand_in
+from dovetail.operators.translated import is_translated
 from dovetail.plugins.manifest import check_manifest
 from dovetail.plugins.records import PACKS
 from dovetail.runtime import Core
@@ -63,7 +63,7 @@ class OpPackChecks(Kit):
             known = [cls.op_type for cls in plugins.operators(self.domain)]
             plugins.operator(self.domain, known[0] if known else "?", 1)
             raise OperatorError(f"the pack of domain {self.domain!r} has no operator")
-        return tuple(cls for cls in found if not is_stand_in(cls))
+        return tuple(cls for cls in found if not is_translated(cls))
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:

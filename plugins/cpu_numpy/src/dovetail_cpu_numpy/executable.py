@@ -10,7 +10,7 @@ from dovetail_cpu_numpy.kernel import NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Spec
 from dovetail_cpu_numpy.memory import ALIGNMENT, packed
 from dovetail_cpu_numpy.post_ops import chain_scratch
-from dovetail_cpu_numpy.reorder import laid_out
+from dovetail_cpu_numpy.reorder import in_layout
 from dovetail_cpu_numpy.request import NumpyRequest
 
 __all__ = ["NumpyExecutable", "Placement"]
@@ -64,7 +64,7 @@ class NumpyExecutable(Executable):
         self.memory: MemoryPlan = plan_graph(
             graph, lambda n: by_name[n.name].in_place, lambda n: by_name[n.name].scratch_blocks, ALIGNMENT
         )
-        self.constants: Mapping[str, Array] = {name: laid_out(a, graph.types[name]) for name, a in graph.constants.items()}
+        self.constants: Mapping[str, Array] = {name: in_layout(a, graph.types[name]) for name, a in graph.constants.items()}
         with np.errstate(all="ignore"):
             self.states = tuple(p.kernel.prepare(p.node) for p in placements)
 

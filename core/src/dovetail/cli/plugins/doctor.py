@@ -109,11 +109,11 @@ def diagnose(record: "PluginRecord", timeout: float) -> Diagnosis:
         results, errors = Path(folder, "results"), Path(folder, "errors")
         results.touch()
         code = _run(record, results, errors, timeout)
-        told = errors.read_text(encoding="utf-8", errors="replace")
+        output = errors.read_text(encoding="utf-8", errors="replace")
         for line in results.read_text(encoding="utf-8").splitlines():
             _take(found, json.loads(line))
-    _take_imports(found, told)
-    _take_end(found, code, told, timeout)
+    _take_imports(found, output)
+    _take_end(found, code, output, timeout)
     return found
 
 
@@ -152,11 +152,11 @@ def _take(found: Diagnosis, line: Mapping[str, Any]) -> None:
         found.find(line["level"], line["reason"], line["hint"])
 
 
-def _take_imports(found: Diagnosis, told: str) -> None:
+def _take_imports(found: Diagnosis, output: str) -> None:
     """The modules that are slow to import, and a warning if the whole is."""
     from dovetail.testing.health import BEGIN_IMPORT, END_IMPORT
 
-    during = told.partition(f"{BEGIN_IMPORT}\n")[2].partition(f"{END_IMPORT}\n")[0]
+    during = output.partition(f"{BEGIN_IMPORT}\n")[2].partition(f"{END_IMPORT}\n")[0]
     times = {name: int(microseconds) / 1e6 for microseconds, name in _IMPORT.findall(during)}
     heavy = sorted(((s, name) for name, s in times.items() if s > HEAVY_SECONDS), reverse=True)
     found.facts["heavy_imports"] = {name: seconds for seconds, name in heavy}
@@ -167,7 +167,7 @@ def _take_imports(found: Diagnosis, told: str) -> None:
         found.find("WARN", f"importing it takes {duration(seconds)}: {slowest}", hint)
 
 
-def _take_end(found: Diagnosis, code: int | None, told: str, timeout: float) -> None:
+def _take_end(found: Diagnosis, code: int | None, output: str, timeout: float) -> None:
     """A finding for a process that did not come to its end."""
     if not found.stage:
         return
@@ -180,7 +180,7 @@ def _take_end(found: Diagnosis, code: int | None, told: str, timeout: float) -> 
         found.find("FAIL", f"it crashes: {_signal(-code)} while {found.stage}", hint)
     else:
         found.find("FAIL", f"it ends the process with exit code {code} while {found.stage}", hint)
-    found.traceback = found.traceback or "".join(_crash(told))
+    found.traceback = found.traceback or "".join(_crash(output))
 
 
 def _signal(number: int) -> str:
@@ -190,9 +190,9 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-def _crash(told: str) -> Iterator[str]:
+def _crash(output: str) -> Iterator[str]:
     """The last lines that the process wrote on stderr, without the times of imports."""
-    lines = [line for line in told.splitlines(keepends=True) if not line.startswith(("import time:", "dovetail: "))]
+    lines = [line for line in output.splitlines(keepends=True) if not line.startswith(("import time:", "dovetail: "))]
     yield from lines[-40:]
 
 

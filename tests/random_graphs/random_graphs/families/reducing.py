@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from random_graphs.builder import Builder, Draft, recipe
+from random_graphs.builder import Builder, Draft, makes
 
 _REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]
 
 
-@recipe(*(f"Reduce{name}" for name in _REDUCTIONS))
+@makes(*(f"Reduce{name}" for name in _REDUCTIONS))
 def reduce(b: Builder) -> Draft:
     name = b.value(b.types())
     rank = b.array(name).ndim
@@ -21,20 +21,20 @@ def reduce(b: Builder) -> Draft:
     return Draft([name, given], {"keepdims": keep, "noop_with_empty_axes": b.integer(0, 1)})
 
 
-@recipe("ArgMax", "ArgMin")
+@makes("ArgMax", "ArgMin")
 def arg(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3, 4), fits=lambda a: 0 not in a.shape, shape=lambda rank: (3, 2, 4, 2)[:rank])
     return Draft([name], {"axis": b.axis(b.array(name).ndim), "keepdims": b.integer(0, 1), "select_last_index": b.integer(0, 1)})
 
 
-@recipe("CumSum", "CumProd")
+@makes("CumSum", "CumProd")
 def cumulate(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3))
     axis = b.data(np.array(b.axis(b.array(name).ndim), b.one([np.int32, np.int64])))
     return Draft([name, axis], {"exclusive": b.integer(0, 1), "reverse": b.integer(0, 1)})
 
 
-@recipe("TopK")
+@makes("TopK")
 def top_k(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3))
     rank = b.array(name).ndim
@@ -44,7 +44,7 @@ def top_k(b: Builder) -> Draft:
     return Draft([name] if b.has("k") else [name, b.data(np.array([k], np.int64))], attributes, 2)
 
 
-@recipe("Softmax", "LogSoftmax", "Hardmax", "LpNormalization")
+@makes("Softmax", "LogSoftmax", "Hardmax", "LpNormalization")
 def along_axis(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3, 4))
     rank = b.array(name).ndim
@@ -54,19 +54,19 @@ def along_axis(b: Builder) -> Draft:
     return Draft([name], attributes)
 
 
-@recipe("MeanVarianceNormalization")
+@makes("MeanVarianceNormalization")
 def mean_variance(b: Builder) -> Draft:
     name = b.value(b.types(), (4,))
     return Draft([name], {"axes": b.one([None, [0, 2, 3], [1, 2], [3]])})
 
 
-@recipe("Unique")
+@makes("Unique")
 def unique(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2), fits=lambda a: a.size > 0, shape=lambda rank: (5, 3)[:rank])
     return Draft([name], {"axis": b.one([None, b.axis(b.array(name).ndim)]), "sorted": b.integer(0, 1)}, b.one([1, 4]))
 
 
-@recipe("Einsum")
+@makes("Einsum")
 def einsum(b: Builder) -> Draft:
     name = b.value(b.types(), (2,))
     _rows, columns = b.array(name).shape
@@ -80,13 +80,13 @@ def einsum(b: Builder) -> Draft:
     return Draft([name], {"equation": b.one(["ij->ji", "ij->j", "ij->", "ba"])})
 
 
-@recipe("Det")
+@makes("Det")
 def det(b: Builder) -> Draft:
     square = b.value(b.types(), (2, 3), fits=lambda a: a.shape[-1] == a.shape[-2] > 0, shape=lambda rank: (2, 3, 3)[-rank:])
     return Draft([square])
 
 
-@recipe("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+@makes("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
 def loss(b: Builder) -> Draft:
     n, c = b.integer(1, 4), b.integer(2, 5)
     extra = b.one([(), (3,), (2, 3)])

@@ -1,4 +1,4 @@
-"""A recipe found for a convolution serves all equal ones, and no other."""
+"""A plan found for a convolution serves all equal ones, and no other."""
 
 import gc
 import weakref
@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.device import TypedNode
 from dovetail.graph import Graph, GraphBuilder
-from dovetail_cpu_onednn import recipes
+from dovetail_cpu_onednn import node_plans
 from dovetail_cpu_onednn.binding import Onednn, Unimplemented
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.add import Add
@@ -32,7 +32,7 @@ def _blocks(rng: np.random.Generator, count: int) -> Graph:
 
 @pytest.fixture(autouse=True)
 def _nothing_known(monkeypatch):
-    monkeypatch.setattr(recipes, "RECIPES", recipes.Recipes())
+    monkeypatch.setattr(node_plans, "NODE_PLANS", node_plans.NodePlans())
 
 
 def test_layers_that_are_alike_are_described_once(bench, monkeypatch):
@@ -41,7 +41,7 @@ def test_layers_that_are_alike_are_described_once(bench, monkeypatch):
     monkeypatch.setattr(Onednn, "describe", lambda self, name, *a, **k: (asked.append(name), describe(self, name, *a, **k))[1])
 
     def count(blocks):
-        monkeypatch.setattr(recipes, "RECIPES", recipes.Recipes())
+        monkeypatch.setattr(node_plans, "NODE_PLANS", node_plans.NodePlans())
         asked.clear()
         bench.executable(_blocks(np.random.default_rng(0), blocks), fuse=True)
         return asked.count("convolution_forward")
@@ -79,7 +79,7 @@ def test_products_of_like_matrices_are_described_once(bench, monkeypatch):
 
 
 @pytest.mark.parametrize("change", [{"strides": (2, 2)}, {"group": 4}, {"dilations": (2, 2)}, {"auto_pad": "SAME_UPPER"}])
-def test_other_attributes_are_other_recipes(bench, change):
+def test_other_attributes_are_other_plans(bench, change):
     rng = np.random.default_rng(1)
     x, w = (rng.standard_normal(dims).astype(np.float32) for dims in ((2, 16, 9, 7), (16, 16, 3, 3)))
     for op in (Conv(), Conv(**change), Conv()):
@@ -90,17 +90,17 @@ def test_other_attributes_are_other_recipes(bench, change):
         np.testing.assert_allclose(found, op.reference(x, weights), rtol=1e-4, atol=1e-4)
 
 
-def test_recipes_are_for_a_number_of_threads(monkeypatch):
-    kept = recipes.Recipes()
+def test_plans_are_for_a_number_of_threads(monkeypatch):
+    kept = node_plans.NodePlans()
     found = []
     for threads in (1, 2, 1, 2):
         library().plan_threads(threads)
-        kept.get("question", lambda: found.append(threads) or recipes.Recipe(()))  # noqa: B023  # called at once
+        kept.get("question", lambda: found.append(threads) or node_plans.NodePlan(()))  # noqa: B023  # called at once
     assert found == [1, 2]
 
 
 def test_refusals_are_kept_without_what_they_came_through():
-    kept, calls = recipes.Recipes(), []
+    kept, calls = node_plans.NodePlans(), []
 
     class Weights:
         pass
@@ -118,8 +118,8 @@ def test_refusals_are_kept_without_what_they_came_through():
 
 
 def test_room_is_bounded(monkeypatch):
-    monkeypatch.setattr(recipes, "ROOM", 3)
-    kept, found = recipes.Recipes(), []
+    monkeypatch.setattr(node_plans, "ROOM", 3)
+    kept, found = node_plans.NodePlans(), []
     for question in (1, 2, 3, 1, 4, 1, 2):
-        kept.get(question, lambda: found.append(question) or recipes.Recipe(()))  # noqa: B023  # called at once
+        kept.get(question, lambda: found.append(question) or node_plans.NodePlan(()))  # noqa: B023  # called at once
     assert found == [1, 2, 3, 4, 2]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from random_graphs.builder import Builder, Draft, recipe
+from random_graphs.builder import Builder, Draft, makes
 
 
 def _finite(a: Any) -> bool:
@@ -15,7 +15,7 @@ def _scales(b: Builder, shape: Any, dtype: Any = np.float32) -> str:
     return b.data(b.rng.choice([0.25, 0.5, 0.1, 0.03, 1.0], shape).astype(dtype))
 
 
-@recipe("QuantizeLinear")
+@makes("QuantizeLinear")
 def quantize(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3), fits=_finite, shape=lambda rank: (3, 4, 2)[:rank])
     array = b.array(name) if _finite(b.array(name)) else np.zeros_like(b.array(name))
@@ -27,7 +27,7 @@ def quantize(b: Builder) -> Draft:
     return Draft([name, _scales(b, shape, array.dtype if array.dtype.kind == "f" else np.float32), zero], {"axis": axis})
 
 
-@recipe("DequantizeLinear")
+@makes("DequantizeLinear")
 def dequantize(b: Builder) -> Draft:
     name = b.value([t for t in b.types() if t.kind in "iu"], (1, 2, 3))
     array = b.array(name)
@@ -37,7 +37,7 @@ def dequantize(b: Builder) -> Draft:
     return Draft([name, _scales(b, shape), zero], {"axis": axis})
 
 
-@recipe("DynamicQuantizeLinear")
+@makes("DynamicQuantizeLinear")
 def dynamic(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3), fits=lambda a: a.size > 0 and _finite(a), shape=lambda rank: (3, 4, 2)[:rank])
     return Draft([name if _finite(b.array(name)) else b.data(np.ones(3, np.float32))], {}, 3)
@@ -48,7 +48,7 @@ def _quantized(b: Builder, dtype: Any, shape: Any) -> list[str]:
     return [b.fresh(dtype, shape), _scales(b, ()), b.data(np.array(b.integer(0, 4)).astype(dtype))]
 
 
-@recipe("QLinearMatMul")
+@makes("QLinearMatMul")
 def q_linear_mat_mul(b: Builder) -> Draft:
     rows, inner, columns = (b.integer(1, 5) for _ in range(3))
     kinds = [np.dtype(b.one([np.int8, np.uint8]))] * 3
@@ -56,7 +56,7 @@ def q_linear_mat_mul(b: Builder) -> Draft:
     return Draft([*left, *right, _scales(b, ()), b.data(np.array(2).astype(kinds[2]))])
 
 
-@recipe("QLinearConv")
+@makes("QLinearConv")
 def q_linear_conv(b: Builder) -> Draft:
     channels, maps = b.integer(1, 3), b.integer(1, 3)
     kind = np.dtype(np.uint8)
@@ -66,7 +66,7 @@ def q_linear_conv(b: Builder) -> Draft:
     return Draft([*x, *w, _scales(b, ()), b.data(np.array(3).astype(kind)), bias], attributes)
 
 
-@recipe("ConvInteger")
+@makes("ConvInteger")
 def conv_integer(b: Builder) -> Draft:
     channels, maps = b.integer(1, 3), b.integer(1, 3)
     x, w = b.fresh(np.dtype(np.uint8), (b.integer(0, 2), channels, 5, 4)), b.fresh(b.one(b.types(1)), (maps, channels, 2, 3))

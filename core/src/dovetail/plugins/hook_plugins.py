@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import PluginFailed
 from dovetail.plugins.attribution import attributed
-from dovetail.plugins.ledger import Ledger
 from dovetail.plugins.loader import Loader, Staged
 from dovetail.plugins.records import PluginRecord
+from dovetail.plugins.states import PluginStates
 
 if TYPE_CHECKING:
     from dovetail.passes.graph_pass import GraphPass
 
-__all__ = ["Observers"]
+__all__ = ["HookPlugins"]
 
 
-class Observers:
+class HookPlugins:
     """The plugins of one manager that are called because they are there. Callers hold the manager's lock."""
 
-    def __init__(self, ledger: Ledger, loader: Loader) -> None:
-        self._ledger = ledger
+    def __init__(self, states: PluginStates, loader: Loader) -> None:
+        self._states = states
         self._loader = loader
 
     def graph_passes(self, options: Mapping[str, Any]) -> "tuple[GraphPass, ...]":
@@ -56,11 +56,11 @@ class Observers:
                 with attributed(record, hook, passing=(PluginFailed,)):
                     answers.append((record, call(staged)))
             except PluginFailed as error:
-                self._ledger.fail(record, error)
+                self._states.fail(record, error)
         return answers
 
     def _callees(self, hook: str) -> list[tuple[PluginRecord, Staged]]:
-        for record in self._ledger.all():
+        for record in self._states.all():
             if record.kind == "hooks":
                 self._loader.load_if_possible(record)
         callees = [(record, staged) for record, staged in self._loader.loaded("hooks") if staged.implements(hook)]

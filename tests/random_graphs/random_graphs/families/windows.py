@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from random_graphs.builder import Builder, Draft, recipe
+from random_graphs.builder import Builder, Draft, makes
 from random_graphs.data import FLOATS
 
 
@@ -41,7 +41,7 @@ def _window(b: Builder, dims: int, *, dilations: bool = True, ceil: bool = False
     return attributes
 
 
-@recipe("Conv")
+@makes("Conv")
 def conv(b: Builder) -> Draft:
     dims = b.integer(1, 3)
     name = _image(b, dims)
@@ -53,7 +53,7 @@ def conv(b: Builder) -> Draft:
     return Draft([name, weights, bias], {**attributes, "group": group})
 
 
-@recipe("ConvTranspose")
+@makes("ConvTranspose")
 def conv_transpose(b: Builder) -> Draft:
     dims = b.integer(1, 2)
     name = _image(b, dims)
@@ -68,14 +68,14 @@ def conv_transpose(b: Builder) -> Draft:
     return Draft([name, weights, bias], {**attributes, "group": group})
 
 
-@recipe("AveragePool", "LpPool")
+@makes("AveragePool", "LpPool")
 def pool(b: Builder) -> Draft:
     dims = b.integer(1, 3) if b.op == "AveragePool" else b.integer(1, 2)
     attributes = _window(b, dims, ceil=b.version >= 10)
     return Draft([_image(b, dims)], {**attributes, "count_include_pad": b.integer(0, 1), "p": b.integer(1, 2)})
 
 
-@recipe("MaxPool")
+@makes("MaxPool")
 def max_pool(b: Builder) -> Draft:
     dims = b.integer(1, 3)
     attributes = _window(b, dims, ceil=True)
@@ -85,19 +85,19 @@ def max_pool(b: Builder) -> Draft:
     )
 
 
-@recipe("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+@makes("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def global_pool(b: Builder) -> Draft:
     name = b.value(b.types(), (3, 4, 5), fits=lambda a: 0 not in a.shape, shape=lambda rank: (2, 3, 4, 3, 2)[:rank])
     return Draft([name], {"p": b.integer(1, 3)})
 
 
-@recipe("LRN")
+@makes("LRN")
 def lrn(b: Builder) -> Draft:
     name = b.value(b.types(), (4,), fits=lambda a: bool(np.all(np.isfinite(a.astype(np.float64)))))
     return Draft([name], {"size": b.one([1, 3, 5]), "alpha": b.one([None, 0.25]), "beta": b.one([None, 0.5]), "bias": 1.0})
 
 
-@recipe("Upsample", "Resize")
+@makes("Upsample", "Resize")
 def resize(b: Builder) -> Draft:
     dims = b.integer(1, 2)
     name = _image(b, dims, batch0=False)
@@ -122,7 +122,7 @@ def resize(b: Builder) -> Draft:
     return Draft([name, roi, empty, b.constant(sizes, np.int64)], attributes)
 
 
-@recipe("GridSample")
+@makes("GridSample")
 def grid_sample(b: Builder) -> Draft:
     # Both peers compute floats only: onnx.reference gives zeros for integers.
     name = _image(b, 2, batch0=False, types=FLOATS)
@@ -133,14 +133,14 @@ def grid_sample(b: Builder) -> Draft:
     return Draft([name, b.data(grid)], {"mode": b.one(modes), "padding_mode": padding, "align_corners": b.integer(0, 1)})
 
 
-@recipe("AffineGrid")
+@makes("AffineGrid")
 def affine_grid(b: Builder) -> Draft:
     n = b.integer(1, 2)
     theta = b.fresh(b.one(b.types()), (n, 2, 3))
     return Draft([theta, b.constant([n, 3, b.integer(1, 4), b.integer(1, 5)], np.int64)], {"align_corners": b.integer(0, 1)})
 
 
-@recipe("RoiAlign")
+@makes("RoiAlign")
 def roi_align(b: Builder) -> Draft:
     name = _image(b, 2, batch0=False)
     dtype, count = b.array(name).dtype, b.integer(1, 3)
@@ -157,14 +157,14 @@ def roi_align(b: Builder) -> Draft:
     return Draft([name, b.data(boxes), batch], attributes)
 
 
-@recipe("MaxRoiPool")
+@makes("MaxRoiPool")
 def max_roi_pool(b: Builder) -> Draft:
     name = _image(b, 2, batch0=False)
     rois = np.array([[0, 0, 0, 3, 2], [0, 1, 1, 3, 3]], b.array(name).dtype)
     return Draft([name, b.data(rois)], {"pooled_shape": [2, 2]})
 
 
-@recipe("MaxUnpool")
+@makes("MaxUnpool")
 def max_unpool(b: Builder) -> Draft:
     places = np.array([[[[0, 3], [9, 15]]]], np.int64)
     return Draft([b.fresh(b.one(b.types()), (1, 1, 2, 2)), b.data(places)], {"kernel_shape": [2, 2], "strides": [2, 2]})

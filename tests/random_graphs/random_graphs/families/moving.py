@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from random_graphs.builder import Builder, Draft, recipe
+from random_graphs.builder import Builder, Draft, makes
 from random_graphs.data import random_shape
 
 
@@ -14,7 +14,7 @@ def _numbers(b: Builder, values: Any, dtype: Any = np.int64) -> str:
     return b.constant(array) if b.chance(0.8) else b.data(array)
 
 
-@recipe("Reshape")
+@makes("Reshape")
 def reshape(b: Builder) -> Draft:
     name = b.value(b.types())
     shape = list(b.array(name).shape)
@@ -27,13 +27,13 @@ def reshape(b: Builder) -> Draft:
     return Draft([name, _numbers(b, target)], {"allowzero": 1 if 0 in target and b.version >= 14 else None})
 
 
-@recipe("Transpose")
+@makes("Transpose")
 def transpose(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3, 4))
     return Draft([name], {"perm": [int(i) for i in b.rng.permutation(b.array(name).ndim)] if b.chance(0.8) else None})
 
 
-@recipe("Squeeze")
+@makes("Squeeze")
 def squeeze(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3, 4), fits=lambda a: 1 in a.shape, shape=lambda rank: (1, 3, 1, 2)[:rank])
     ones = [i for i, d in enumerate(b.array(name).shape) if d == 1]
@@ -41,7 +41,7 @@ def squeeze(b: Builder) -> Draft:
     return Draft([name], {"axes": axes}) if b.has("axes") else Draft([name, "" if axes is None else _numbers(b, axes)])
 
 
-@recipe("Unsqueeze")
+@makes("Unsqueeze")
 def unsqueeze(b: Builder) -> Draft:
     name = b.value(b.types(), (0, 1, 2, 3))
     count = b.integer(1, 2)
@@ -49,26 +49,26 @@ def unsqueeze(b: Builder) -> Draft:
     return Draft([name], {"axes": sorted(axes)}) if b.has("axes") else Draft([name, _numbers(b, axes)])
 
 
-@recipe("Flatten")
+@makes("Flatten")
 def flatten(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3, 4))
     return Draft([name], {"axis": b.integer(0 if b.version < 11 else -b.array(name).ndim, b.array(name).ndim)})
 
 
-@recipe("Expand")
+@makes("Expand")
 def expand(b: Builder) -> Draft:
     name = b.value(b.types(), (0, 1, 2, 3))
     shape = [b.integer(1, 3) if d == 1 else b.one([1, d]) for d in b.array(name).shape]
     return Draft([name, _numbers(b, [*([2] if b.chance(0.3) else []), *shape])])
 
 
-@recipe("Tile")
+@makes("Tile")
 def tile(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3))
     return Draft([name, _numbers(b, b.rng.integers(0 if b.chance(0.1) else 1, 4, b.array(name).ndim))])
 
 
-@recipe("Slice")
+@makes("Slice")
 def cut(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3, 4))
     shape = b.array(name).shape
@@ -82,7 +82,7 @@ def cut(b: Builder) -> Draft:
     return Draft([name, *(_numbers(b, v, dtype) for v in (starts, ends, axes, steps))])
 
 
-@recipe("Split")
+@makes("Split")
 def split(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3))
     axis = b.axis(b.array(name).ndim)
@@ -95,7 +95,7 @@ def split(b: Builder) -> Draft:
     return Draft([name] if b.has("split") else [name, _numbers(b, sizes)], attributes, 2)
 
 
-@recipe("Pad")
+@makes("Pad")
 def pad(b: Builder) -> Draft:
     name = b.value(
         b.types(), (1, 2, 3, 4), fits=lambda a: 0 not in a.shape and a.size < 500, shape=lambda rank: (2, 4, 3, 5)[:rank]
@@ -131,14 +131,14 @@ def _not_empty(a: Any) -> bool:
     return a.size > 0
 
 
-@recipe("Gather")
+@makes("Gather")
 def gather(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3), fits=_not_empty, shape=_filled)
     axis = b.axis(b.array(name).ndim)
     return Draft([name, _indices(b, b.array(name).shape[axis], random_shape(b.rng, b.integer(0, 2)))], {"axis": axis})
 
 
-@recipe("GatherElements")
+@makes("GatherElements")
 def gather_elements(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3), fits=_not_empty, shape=_filled)
     shape = list(b.array(name).shape)
@@ -148,7 +148,7 @@ def gather_elements(b: Builder) -> Draft:
     return Draft([name, _indices(b, size, shape)], {"axis": axis})
 
 
-@recipe("GatherND")
+@makes("GatherND")
 def gather_nd(b: Builder) -> Draft:
     name = b.value(b.types(), (2, 3), fits=_not_empty, shape=_filled)
     shape = b.array(name).shape
@@ -160,7 +160,7 @@ def gather_nd(b: Builder) -> Draft:
     return Draft([name, b.data(b.rng.integers(low, sizes, (*rows, depth)).astype(np.int64))], {"batch_dims": batch})
 
 
-@recipe("ScatterElements", "Scatter")
+@makes("ScatterElements", "Scatter")
 def scatter_elements(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3), fits=_not_empty, shape=_filled)
     shape = list(b.array(name).shape)
@@ -183,7 +183,7 @@ def scatter_elements(b: Builder) -> Draft:
     return Draft([name, indices, updates], {"axis": axis, "reduction": reduction})
 
 
-@recipe("ScatterND")
+@makes("ScatterND")
 def scatter_nd(b: Builder) -> Draft:
     name = b.value(b.types(), (2, 3), fits=_not_empty, shape=_filled)
     shape = b.array(name).shape
@@ -195,7 +195,7 @@ def scatter_nd(b: Builder) -> Draft:
     return Draft([name, b.data(rows.astype(np.int64)), updates], {"reduction": reduction})
 
 
-@recipe("TensorScatter")
+@makes("TensorScatter")
 def tensor_scatter(b: Builder) -> Draft:
     name = b.value(b.types(), (3,), fits=_not_empty, shape=_filled)
     batch, length, width = b.array(name).shape
@@ -206,36 +206,36 @@ def tensor_scatter(b: Builder) -> Draft:
     )
 
 
-@recipe("Shape")
+@makes("Shape")
 def shape_of(b: Builder) -> Draft:
     bounds = {"start": b.integer(-4, 3), "end": b.integer(-4, 5)} if b.chance(0.4) else {}
     return Draft([b.value(b.types())], bounds)
 
 
-@recipe("Size", "NonZero")
+@makes("Size", "NonZero")
 def plain(b: Builder) -> Draft:
     return Draft([b.value(b.types(), (1, 2, 3) if b.op == "NonZero" else (0, 1, 2, 3))])
 
 
-@recipe("Trilu")
+@makes("Trilu")
 def trilu(b: Builder) -> Draft:
     name = b.value(b.types(), (2, 3))
     k = b.data(np.array(b.integer(-4, 4), np.int64)) if b.chance(0.6) else ""
     return Draft([name, k], {"upper": b.integer(0, 1)})
 
 
-@recipe("DepthToSpace")
+@makes("DepthToSpace")
 def depth_to_space(b: Builder) -> Draft:
     shape = (b.integer(0, 2), b.one([4, 8]), b.integer(1, 3), b.integer(1, 3))
     return Draft([b.fresh(b.one(b.types()), shape)], {"blocksize": 2, "mode": b.one(["DCR", "CRD"])})
 
 
-@recipe("SpaceToDepth")
+@makes("SpaceToDepth")
 def space_to_depth(b: Builder) -> Draft:
     return Draft([b.fresh(b.one(b.types()), (b.integer(0, 2), 3, b.one([2, 4]), 6))], {"blocksize": 2})
 
 
-@recipe("ReverseSequence")
+@makes("ReverseSequence")
 def reverse_sequence(b: Builder) -> Draft:
     name = b.value(b.types(), (2, 3), fits=_not_empty, shape=_filled)
     batch = b.integer(0, 1)
@@ -244,7 +244,7 @@ def reverse_sequence(b: Builder) -> Draft:
     return Draft([name, b.data(lengths.astype(np.int64))], {"batch_axis": batch, "time_axis": 1 - batch})
 
 
-@recipe("Compress")
+@makes("Compress")
 def compress(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3))
     axis = b.one([None, b.axis(b.array(name).ndim)])
@@ -252,7 +252,7 @@ def compress(b: Builder) -> Draft:
     return Draft([name, b.data(b.rng.random(b.integer(0, size)) < 0.5)], {"axis": axis})
 
 
-@recipe("OneHot")
+@makes("OneHot")
 def one_hot(b: Builder) -> Draft:
     depth = b.integer(1, 5)
     low = -depth if b.version >= 11 else 0
@@ -262,30 +262,30 @@ def one_hot(b: Builder) -> Draft:
     return Draft([places, b.data(np.array(depth, np.int64)), values], {"axis": b.integer(-1, len(shape))})
 
 
-@recipe("EyeLike")
+@makes("EyeLike")
 def eye_like(b: Builder) -> Draft:
     return Draft([b.value(b.types(), (2,))], {"k": b.integer(-2, 3), "dtype": b.one([None, 1, 7, 11])})
 
 
-@recipe("Range")
+@makes("Range")
 def steps(b: Builder) -> Draft:
     dtype = b.one(b.types())
     start, step = b.integer(-5, 5), b.one([1, 2, -1, 3])
     return Draft([_numbers(b, v, dtype) for v in (start, start + step * b.integer(0, 5), step)])
 
 
-@recipe("ConstantOfShape")
+@makes("ConstantOfShape")
 def constant_of_shape(b: Builder) -> Draft:
     return Draft([_numbers(b, random_shape(b.rng, b.integer(0, 3)))])
 
 
-@recipe("CenterCropPad")
+@makes("CenterCropPad")
 def center_crop_pad(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3))
     return Draft([name, _numbers(b, b.rng.integers(1, 7, b.array(name).ndim))])
 
 
-@recipe("Concat")
+@makes("Concat")
 def concat(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3, 4))
     shape = list(b.array(name).shape)
@@ -297,7 +297,7 @@ def concat(b: Builder) -> Draft:
     return Draft([name, *others], {"axis": axis})
 
 
-@recipe("Col2Im")
+@makes("Col2Im")
 def col2im(b: Builder) -> Draft:
     rows, columns = b.integer(3, 5), b.integer(3, 6)
     kernel = (b.integer(1, 3), b.integer(1, 3))

@@ -1,4 +1,4 @@
-"""Caches recipes: models repeat their layers, and several steps of planning ask about the same node."""
+"""Caches plans: models repeat their layers, and several steps of planning ask about the same node."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -8,13 +8,13 @@ from typing import TypeVar
 from dovetail.cache import LruCache
 from dovetail.device import Eltwise, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import Unimplemented
-from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, Refused
+from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["RECIPES", "Recipes", "alike", "cached_recipe"]
+__all__ = ["NODE_PLANS", "NodePlans", "alike", "cached_plan"]
 
 ROOM = 512
-"""The largest number of cached recipes. A network of convolutions asks for about a hundred."""
+"""The largest number of cached plans. A network of convolutions asks for about a hundred."""
 
 
 def alike(node: TypedNode) -> tuple[Hashable, ...]:
@@ -28,14 +28,14 @@ def _type(tensor: TensorType | None) -> Hashable:
     return None if tensor is None else (tensor.dtype, tensor.shape, tensor.layout.name, tensor.value is not None)
 
 
-class Recipes:
+class NodePlans:
     """Answers by question, those that were not asked for the longest time dropped first; shared by threads."""
 
     def __init__(self) -> None:
-        self._answers: LruCache[Hashable, Recipe | Refusal | str] = LruCache(ROOM)
+        self._answers: LruCache[Hashable, NodePlan | Refusal | str] = LruCache(ROOM)
 
-    def get(self, question: Hashable, find: Callable[[], Recipe]) -> Recipe:
-        """The recipe, found now if it was not before for this number of threads. Raises what `find` raised."""
+    def get(self, question: Hashable, find: Callable[[], NodePlan]) -> NodePlan:
+        """The plan, found now if it was not before for this number of threads. Raises what `find` raised."""
         key = library().planned_threads, question
         answer = self._answers.get(key)
         if answer is None:
@@ -48,8 +48,8 @@ class Recipes:
         return answer
 
 
-def _found(find: Callable[[], Recipe]) -> Recipe | Refusal | str:
-    """The recipe, or what makes the error anew: an error itself would keep alive what it came through."""
+def _found(find: Callable[[], NodePlan]) -> NodePlan | Refusal | str:
+    """The plan, or what makes the error anew: an error itself would keep alive what it came through."""
     try:
         return find()
     except Refused as refused:
@@ -58,18 +58,18 @@ def _found(find: Callable[[], Recipe]) -> Recipe | Refusal | str:
         return error.message
 
 
-RECIPES = Recipes()
+NODE_PLANS = NodePlans()
 """Those of this process."""
 
 K = TypeVar("K", bound=PrimitiveKernel)
-Find = Callable[[K, TypedNode, bool, bool], Recipe]
+Find = Callable[[K, TypedNode, bool, bool], NodePlan]
 
 
-def cached_recipe(find: Find[K]) -> Find[K]:
-    """Cache the results of a method `recipe` for nodes that are alike. The method must not read the content of constants."""
+def cached_plan(find: Find[K]) -> Find[K]:
+    """Cache the results of a method `plan` for nodes that are alike. The method must not read the content of constants."""
 
     @wraps(find)
-    def recipe(self: K, node: TypedNode, free: bool, shared: bool) -> Recipe:
-        return RECIPES.get((type(self), alike(node), free, shared), lambda: find(self, node, free, shared))
+    def plan(self: K, node: TypedNode, free: bool, shared: bool) -> NodePlan:
+        return NODE_PLANS.get((type(self), alike(node), free, shared), lambda: find(self, node, free, shared))
 
-    return recipe
+    return plan

@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from random_graphs.builder import Builder, Draft, recipe
+from random_graphs.builder import Builder, Draft, makes
 
 
-@recipe("HannWindow", "HammingWindow", "BlackmanWindow")
+@makes("HannWindow", "HammingWindow", "BlackmanWindow")
 def signal_window(b: Builder) -> Draft:
     size = np.array(b.integer(1, 9), b.one([np.int32, np.int64]))
     return Draft([b.constant(size)], {"periodic": b.integer(0, 1), "output_datatype": b.one([None, 1, 11])})
 
 
-@recipe("DFT")
+@makes("DFT")
 def dft(b: Builder) -> Draft:
     name = b.fresh(b.one(b.types()), (b.integer(1, 2), b.integer(2, 6), b.one([1, 2])), special=0)
     real = b.array(name).shape[-1] == 1
@@ -21,7 +21,7 @@ def dft(b: Builder) -> Draft:
     return Draft([name, "", b.constant(1, np.int64)], attributes)
 
 
-@recipe("NonMaxSuppression")
+@makes("NonMaxSuppression")
 def non_max_suppression(b: Builder) -> Draft:
     n, boxes, classes = b.integer(1, 2), b.integer(1, 6), b.integer(1, 2)
     corners = b.rng.uniform(0, 1, (n, boxes, 2))

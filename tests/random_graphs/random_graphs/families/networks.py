@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from random_graphs.builder import Builder, Draft, recipe
+from random_graphs.builder import Builder, Draft, makes
 
 
-@recipe("MatMul")
+@makes("MatMul")
 def mat_mul(b: Builder) -> Draft:
     name = b.value(b.types(), (1, 2, 3, 4))
     shape = b.array(name).shape
@@ -17,7 +17,7 @@ def mat_mul(b: Builder) -> Draft:
     return Draft([name, b.like(name, other)])
 
 
-@recipe("Gemm")
+@makes("Gemm")
 def gemm(b: Builder) -> Draft:
     name = b.value(b.types(), (2,))
     turn_a, turn_b, columns = b.integer(0, 1), b.integer(0, 1), b.integer(1, 5)
@@ -33,7 +33,7 @@ def gemm(b: Builder) -> Draft:
     return Draft([name, other, bias], {"transA": turn_a, "transB": turn_b, **numbers})
 
 
-@recipe("MatMulInteger")
+@makes("MatMulInteger")
 def mat_mul_integer(b: Builder) -> Draft:
     left, right = b.one(b.types(0)), b.one(b.types(1))
     rows, inner, columns = (b.integer(1, 5) for _ in range(3))
@@ -49,7 +49,7 @@ def _positive(b: Builder, like: str, shape: Sequence[int]) -> str:
     return b.data(b.rng.uniform(0.2, 3, shape).astype(b.array(like).dtype))
 
 
-@recipe("BatchNormalization")
+@makes("BatchNormalization")
 def batch_normalization(b: Builder) -> Draft:
     name = _features(b, (2, 3, 4))
     channels = b.array(name).shape[1]
@@ -57,13 +57,13 @@ def batch_normalization(b: Builder) -> Draft:
     return Draft([name, *rest, _positive(b, name, (channels,))], {"epsilon": b.one([None, 1e-3])})
 
 
-@recipe("InstanceNormalization")
+@makes("InstanceNormalization")
 def instance_normalization(b: Builder) -> Draft:
     name = _features(b)
     return Draft([name, *(b.fresh(b.array(name).dtype, (b.array(name).shape[1],)) for _ in range(2))])
 
 
-@recipe("GroupNormalization")
+@makes("GroupNormalization")
 def group_normalization(b: Builder) -> Draft:
     name = b.fresh(b.one(b.types()), (b.integer(0, 2), 4, 3, 2))
     groups = b.one([1, 2, 4])
@@ -71,7 +71,7 @@ def group_normalization(b: Builder) -> Draft:
     return Draft([name, *(b.fresh(b.array(name).dtype, (size,)) for _ in range(2))], {"num_groups": groups})
 
 
-@recipe("LayerNormalization", "RMSNormalization")
+@makes("LayerNormalization", "RMSNormalization")
 def layer_normalization(b: Builder) -> Draft:
     name = b.value(b.types(), (2, 3), fits=lambda a: 0 not in a.shape, shape=lambda rank: (2, 3, 5)[:rank])
     axis = b.axis(b.array(name).ndim)
@@ -80,7 +80,7 @@ def layer_normalization(b: Builder) -> Draft:
     return Draft([name, b.like(name, shape), bias], {"axis": axis, "epsilon": b.one([None, 1e-3])})
 
 
-@recipe("RotaryEmbedding")
+@makes("RotaryEmbedding")
 def rotary(b: Builder) -> Draft:
     n, heads, length, size = b.integer(1, 2), 2, 3, 4
     name = b.fresh(b.one(b.types()), (n, heads, length, size))
@@ -92,7 +92,7 @@ def rotary(b: Builder) -> Draft:
     return Draft([name, *tables, b.data(b.rng.integers(0, 7, (n, length)).astype(np.int64))], {"interleaved": b.integer(0, 1)})
 
 
-@recipe("Attention")
+@makes("Attention")
 def attention(b: Builder) -> Draft:
     dtype = b.one(b.types())
     n, heads, queries, keys, size = b.integer(1, 2), 2, b.integer(1, 3), b.integer(1, 4), 3
@@ -115,17 +115,17 @@ def _recurrent(b: Builder, gates: int) -> Draft:
     return Draft([x, w, r, bias, lengths, start], attributes, 2)
 
 
-@recipe("RNN")
+@makes("RNN")
 def rnn(b: Builder) -> Draft:
     return _recurrent(b, 1)
 
 
-@recipe("GRU")
+@makes("GRU")
 def gru(b: Builder) -> Draft:
     return _recurrent(b, 3)
 
 
-@recipe("LSTM")
+@makes("LSTM")
 def lstm(b: Builder) -> Draft:
     draft = _recurrent(b, 4)
     draft.outputs = 3

@@ -11,10 +11,10 @@ from dovetail.operators.decorator import Signature
 from dovetail.operators.operator import Operator
 from dovetail.operators.translation import Translation
 
-__all__ = ["is_stand_in", "stand_in", "target"]
+__all__ = ["is_translated", "target", "translated_class"]
 
 
-def stand_in(translation: Translation) -> type[Operator]:
+def translated_class(translation: Translation) -> type[Operator]:
     """A class with the name in models. Nodes that are read by it have the operator of `translation.to`, or its sub-graph.
 
     Raises `OperatorError` when `to` is neither an operator class nor a function with the arguments that `Translation` describes.
@@ -33,8 +33,8 @@ def stand_in(translation: Translation) -> type[Operator]:
     return type(translation.op_type, (base,), {"__module__": to.__module__, "__doc__": to.__doc__, **body, **given})
 
 
-def is_stand_in(operator: type[Operator]) -> bool:
-    """True for the classes that `stand_in` makes."""
+def is_translated(operator: type[Operator]) -> bool:
+    """True for the classes that `translated_class` makes."""
     return any(t.to is not None for t in operator.translations)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from onnx import helper, numpy_helper
 
-from random_graphs.builder import Builder, Draft, recipe
+from random_graphs.builder import Builder, Draft, makes
 from random_graphs.data import FLOATS, INTS, random_array, random_shape
 
 _UNARY = [
@@ -45,12 +45,12 @@ _UNARY = [
 ]
 
 
-@recipe(*_UNARY)
+@makes(*_UNARY)
 def unary(b: Builder) -> Draft:
     return Draft([b.value(b.types())])
 
 
-@recipe("Celu", "Elu", "Gelu", "HardSigmoid", "IsInf", "LeakyRelu", "Selu", "Shrink", "Swish", "ThresholdedRelu")
+@makes("Celu", "Elu", "Gelu", "HardSigmoid", "IsInf", "LeakyRelu", "Selu", "Shrink", "Swish", "ThresholdedRelu")
 def with_attributes(b: Builder) -> Draft:
     numbers = {name: float(np.float32(b.rng.uniform(0.1, 2))) for name in ("alpha", "beta", "gamma", "lambd", "bias")}
     given: dict[str, Any] = {name: value for name, value in numbers.items() if b.chance(0.5)}
@@ -70,8 +70,8 @@ def _partner(b: Builder, name: str) -> tuple[int, ...]:
     return tuple(shape)
 
 
-@recipe("Add", "Sub", "Mul", "And", "Or", "Xor", "Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
-@recipe("BitwiseAnd", "BitwiseOr", "BitwiseXor")
+@makes("Add", "Sub", "Mul", "And", "Or", "Xor", "Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
+@makes("BitwiseAnd", "BitwiseOr", "BitwiseXor")
 def binary(b: Builder) -> Draft:
     name = b.value(b.types())
     pair = [name, b.like(name, _partner(b, name))]
@@ -87,19 +87,19 @@ def _nonzero(b: Builder, name: str) -> str:
     return b.data(values)
 
 
-@recipe("Div")
+@makes("Div")
 def div(b: Builder) -> Draft:
     name = b.value(b.types())
     return Draft([name, _nonzero(b, name)])
 
 
-@recipe("Mod")
+@makes("Mod")
 def mod(b: Builder) -> Draft:
     name = b.value(b.types())
     return Draft([name, _nonzero(b, name)], {"fmod": 1 if b.array(name).dtype in FLOATS else b.integer(0, 1)})
 
 
-@recipe("Pow")
+@makes("Pow")
 def power(b: Builder) -> Draft:
     name = b.value(b.types())
     dtype = b.array(name).dtype if b.version < 12 else b.one(b.types(1))
@@ -111,7 +111,7 @@ def power(b: Builder) -> Draft:
     return Draft([name if small else b.data(np.ones_like(b.array(name))), b.data(exponent)])
 
 
-@recipe("BitShift")
+@makes("BitShift")
 def bit_shift(b: Builder) -> Draft:
     name = b.value(b.types())
     bits = b.array(name).dtype.itemsize * 8
@@ -119,27 +119,27 @@ def bit_shift(b: Builder) -> Draft:
     return Draft([name, b.data(places)], {"direction": b.one(["LEFT", "RIGHT"])})
 
 
-@recipe("PRelu")
+@makes("PRelu")
 def p_relu(b: Builder) -> Draft:
     name = b.value(b.types())
     shape = [1 if b.chance(0.4) else d for d in b.array(name).shape]
     return Draft([name, b.fresh(b.array(name).dtype, shape[b.integer(0, len(shape)) if b.chance(0.4) else 0 :])])
 
 
-@recipe("Max", "Min", "Mean", "Sum")
+@makes("Max", "Min", "Mean", "Sum")
 def variadic(b: Builder) -> Draft:
     name = b.value(b.types())
     return Draft([name, *(b.like(name, _partner(b, name)[-b.array(name).ndim :]) for _ in range(b.integer(0, 4)))])
 
 
-@recipe("Where")
+@makes("Where")
 def where(b: Builder) -> Draft:
     name = b.value(b.types(1))
     condition = b.fresh(np.dtype(bool), _partner(b, name)[-b.array(name).ndim :])
     return Draft([condition, name, b.like(name, [1 if b.chance(0.2) else d for d in b.array(name).shape])])
 
 
-@recipe("Clip")
+@makes("Clip")
 def clip(b: Builder) -> Draft:
     name = b.value(b.types())
     dtype = b.array(name).dtype
@@ -150,25 +150,25 @@ def clip(b: Builder) -> Draft:
     return Draft([name, *bounds])
 
 
-@recipe("Dropout")
+@makes("Dropout")
 def dropout(b: Builder) -> Draft:
     return Draft([b.value(b.types())], outputs=2 if b.version >= 10 and b.chance(0.3) else 1)
 
 
-@recipe("Cast")
+@makes("Cast")
 def cast(b: Builder) -> Draft:
     name = b.value(b.types(), fits=_moderate)
     to = b.one(b.types(output=True))
     return Draft([_castable(b, name, to)], {"to": int(_number(to))})
 
 
-@recipe("CastLike")
+@makes("CastLike")
 def cast_like(b: Builder) -> Draft:
     name, other = b.value(b.types(), fits=_moderate), b.value(b.types(1))
     return Draft([_castable(b, name, b.array(other).dtype), other])
 
 
-@recipe("BitCast")
+@makes("BitCast")
 def bit_cast(b: Builder) -> Draft | None:
     name = b.value(b.types())
     same = [t for t in b.types(output=True) if t.itemsize == b.array(name).dtype.itemsize and t != np.bool_]
@@ -196,7 +196,7 @@ def _castable(b: Builder, name: str, to: np.dtype[Any]) -> str:
     return name if inside else b.data(np.clip(np.nan_to_num(wide), 0, 100).astype(array.dtype))
 
 
-@recipe("Constant")
+@makes("Constant")
 def constant(b: Builder) -> Draft:
     array = random_array(b.rng, b.one(b.types(output=True)), random_shape(b.rng, b.integer(0, 3)))
     return Draft([], {"value": numpy_helper.from_array(array)})

@@ -17,7 +17,7 @@ from dovetail.errors import (
 from dovetail.plugins.records import PluginRecord, plain_domain
 from dovetail.plugins.selection import Preferences, not_installed
 
-__all__ = ["Ledger", "Rank"]
+__all__ = ["PluginStates", "Rank"]
 
 _EXCLUSIVE_KINDS = ("devices", "frontends")
 _ERRORS: dict[str, type[DovetailError]] = {
@@ -37,7 +37,7 @@ class Rank(IntEnum):
     SESSION = 1 << 24
 
 
-class Ledger:
+class PluginStates:
     """Records by id; a change replaces the record."""
 
     def __init__(self, records: Iterable[PluginRecord], preferences: Preferences) -> None:
@@ -90,15 +90,15 @@ class Ledger:
 
     def fail(self, record: PluginRecord, error: BaseException) -> DovetailError:
         """Store that a plugin raised, log it as a warning, and return the error to raise."""
-        told = error if isinstance(error, PluginFailed | PluginIncompatible) else None
-        cause = error.__cause__ if told is not None else error
+        known = error if isinstance(error, PluginFailed | PluginIncompatible) else None
+        cause = error.__cause__ if known is not None else error
         if cause is not None:
             self._causes[record.id] = cause
         self._records[record.id] = replace(
             self.now(record),
             state="incompatible" if isinstance(error, PluginIncompatible) else "failed",
-            reason=told.message if told else f"{type(error).__name__}: {error}",
-            hint=told.hint if told else "",
+            reason=known.message if known else f"{type(error).__name__}: {error}",
+            hint=known.hint if known else "",
             traceback="".join(traceback.format_exception(cause)) if cause is not None else "",
         )
         refusal = self.refusal(record)
