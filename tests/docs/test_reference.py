@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import re
+import sys
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ GENERATED = ("authoring.md", "cli.md", "errors.md", "hooks.md", "operators.md", 
 @cache
 def generator() -> ModuleType:
     """docs/generate.py as a module."""
+    sys.path.insert(0, str(ROOT / "docs"))  # as for a script
     spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
