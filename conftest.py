@@ -1,9 +1,10 @@
-"""Shared by all tests of this repository: tiers, samples, and seconds by package.
+"""Shared by all tests of this repository: tiers, samples, seconds by package, and fixtures for the command line.
 
 `pytest -m quick` runs the folders of `QUICK`, in under a minute on two cores. Of tests marked `exhaustive(share)` a share runs by
 default, drawn with `DOVETAIL_SEED` (0 unless set); `DOVETAIL_EXHAUSTIVE=1` runs all of them.
 """
 
+import json
 import math
 import os
 import random
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
+
+from dovetail.cli import program
 
 ROOT = Path(__file__).parent
 SEED = int(os.environ.get("DOVETAIL_SEED", "0"))
@@ -134,3 +138,26 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for package, total in seconds.most_common():
         terminalreporter.write_line(f"{total:8.1f} {package}")
     terminalreporter.write_line(f"{seconds.total():8.1f} in all")
+
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """`invoke("devices", "--json")`: the program in this process, in an empty working folder; unhandled errors are raised."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object, code: int = 0) -> Result:
+        result = CliRunner().invoke(program, [str(a) for a in arguments], prog_name="dovetail", catch_exceptions=False)
+        assert result.exit_code == code, f"exit code {result.exit_code}\n{result.output}"
+        return result
+
+    return run
+
+
+@pytest.fixture
+def invoke_json(invoke: Callable[..., Result]) -> Callable[..., Any]:
+    """As `invoke`, with `--json`; returns what is on stdout, all of which must be one JSON document."""
+
+    def run(*arguments: object, code: int = 0) -> Any:
+        return json.loads(invoke(*arguments, "--json", code=code).stdout)
+
+    return run
