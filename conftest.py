@@ -86,7 +86,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def _share(item: pytest.Item) -> float | None:
     """The least share that the marks of a test ask for; None for a test that always runs."""
-    device = str(getattr(item, "callspec", None) and item.callspec.params.get("device", ""))  # type: ignore[attr-defined]
+    device = str(getattr(item, "callspec", None) and item.callspec.params.get("device", ""))
     shares = [m.args[0] for m in item.iter_markers("exhaustive") if device.startswith(m.kwargs.get("device") or "")]
     return min(shares, default=None)
 

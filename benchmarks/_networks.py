@@ -78,7 +78,7 @@ class TwoRates(nn.Module):
         self.wide, self.narrow = VoiceActivity(256), VoiceActivity(128)
 
     def forward(self, x: Tensor, state: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
-        return self.wide(x, state) if int(rate) == 16000 else self.narrow(x, state)  # type: ignore[no-any-return]
+        return self.wide(x, state) if int(rate) == 16000 else self.narrow(x, state)
 
 
 class TextDetector(nn.Module):

@@ -50,7 +50,7 @@ def main() -> int:
     options.add_argument("--candidates", type=int, default=8, help="tilings that the tuner tries")
     arguments = options.parse_args()
     tuner.candidates = functools.partial(tuner.candidates, limit=arguments.candidates)
-    executable.InOrderRequest = Profiled  # type: ignore[misc]
+    executable.InOrderRequest = Profiled
     core, rows = dovetail.Core(), []
     rng = np.random.default_rng(1)
     for batch in arguments.batch or (1, 8):

@@ -127,7 +127,7 @@ def print_growth_by_compilations(device: str) -> None:
     print(resident() - before)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="only Linux tells a process its memory so")
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system has no /proc/self/statm")
 @pytest.mark.parametrize("task", [print_growth_by_runs, print_growth_by_compilations])
 @pytest.mark.parametrize("device", DEVICES)
 def test_memory_does_not_grow(device: str, task: Any) -> None:

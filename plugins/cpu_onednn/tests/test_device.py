@@ -324,7 +324,7 @@ print(os.environ.get("GOMP_SPINCOUNT"))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="libgomp is what oneDNN uses on Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="oneDNN uses libgomp on Linux only")
 @pytest.mark.parametrize(("own", "used", "left"), [({}, "2000", "None"), ({"GOMP_SPINCOUNT": "77"}, "77", "77")])
 def test_idle_threads_sleep_soon(own, used, left):
     """libgomp prints its settings when it is loaded; the environment stays as it was."""

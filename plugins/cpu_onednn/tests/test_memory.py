@@ -56,7 +56,7 @@ print("refused", refused)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space so")
+@pytest.mark.skipif(sys.platform != "linux", reason="the address space is limited as on Linux")
 def test_the_device_goes_on_after_memory_was_refused():
     """oneDNN itself would fail for ever: its code generator does not forget the error."""
     env = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}

@@ -102,7 +102,7 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
     info = found[0] if isinstance(found, Sequence) else None
     if info is None or "Oclgrind" not in info.full_name:
         raise RuntimeError(f"this is not Oclgrind's device: {found}")
-    setattr(memory, "cl", KeepBuffers())  # noqa: B010  # for mypy, which knows what a module is
+    memory.cl = KeepBuffers()
     for module, name, value in CHANGED:
         setattr(module, name, value)
     own = OpenCLDevice(info)

@@ -9,7 +9,6 @@ import errno
 import faulthandler
 import os
 import sys
-from functools import cached_property
 from typing import Any
 
 import click
@@ -40,10 +39,11 @@ class Program(Group):
     """The commands are the modules of this package; plugins may add more, each under a name of its own."""
 
     further = "Other commands come with packages of the entry-point group dovetail.hooks."
+    _has_plugin_commands = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         try:
-            self._plugin_commands  # noqa: B018  # the help lists the commands of plugins too
+            self._add_plugin_commands()
         except DovetailError as error:
             _Failure(str(error)).show()
         return sorted({*command_names(__path__), *self.commands})
@@ -52,7 +52,7 @@ class Program(Group):
         if cmd_name in command_names(__path__):
             return command_in(__name__, cmd_name)
         if cmd_name not in self.commands:
-            self._plugin_commands  # noqa: B018  # it may be there once they are loaded
+            self._add_plugin_commands()
         return self.commands.get(cmd_name)
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
@@ -89,14 +89,17 @@ class Program(Group):
             text = visible(shortened(error.format_message(), _LONGEST), "\n")
             raise (click.UsageError(text, error.ctx) if isinstance(error, click.UsageError) else _Failure(text)) from error
 
-    @cached_property
-    def _plugin_commands(self) -> None:
+    def _add_plugin_commands(self) -> None:
+        """Let plugins add their commands, once."""
         from dovetail.plugins import PluginManager
 
+        if self._has_plugin_commands:
+            return
         manager = PluginManager()
         # Asking for hooks imports numpy, which the help can do without when nothing is installed that has any.
         if any(record.kind == "hooks" for record in manager.records()):
             manager.add_commands(self)
+        self._has_plugin_commands = True
 
 
 def _error_text(error: Exception) -> str:
@@ -143,9 +146,10 @@ def program() -> None:
 
 def main() -> None:
     """The entry point of the installed program."""
-    # Python has None for a stream that was closed by whoever started the program.
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  # open as long as the process
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        # Python has None for a stream that was closed by whoever started the program.
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # open as long as the process
     for stream in (sys.stdout, sys.stderr):
         # A terminal or pipe with a narrow encoding shows replacements instead of ending the program.
         if hasattr(stream, "reconfigure"):

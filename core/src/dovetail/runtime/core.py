@@ -418,7 +418,7 @@ def _require_file(path: Path) -> None:
     from dovetail.graph.source import ModelSource  # here, because a session that is given models needs no frontend
 
     with ModelSource(path).open(limit=2**63):
-        pass
+        return  # it can be opened
 
 
 def _prepare(model: Model, device: str, properties: Properties, settings: Mapping[str, Any]) -> Preparation:

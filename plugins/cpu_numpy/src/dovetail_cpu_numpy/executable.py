@@ -49,8 +49,8 @@ class Placement:
     def report(self) -> NodeReport:
         """The plan's report on the node."""
         node = self.node.node
-        chain = tuple(p.algorithm if p.kind in ("eltwise", "binary") else p.kind for p in node.post_ops)  # type: ignore[union-attr]
-        return NodeReport(node.name, node.op.key, self.kernel.name, self.kernel.from_operator, chain, node.origins, self.refusals)
+        chain, own = self.kernel.chain(self.node), self.kernel.from_operator
+        return NodeReport(node.name, node.op.key, self.kernel.name, own, chain, node.origins, self.refusals)
 
 
 class NumpyExecutable(Executable):

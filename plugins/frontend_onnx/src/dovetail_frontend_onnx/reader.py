@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no type information
+from google.protobuf.message import DecodeError
 
 from dovetail.frontend import FormatError, GraphError, Model, ModelSource, OutOfMemory, printable, validate
 from dovetail_frontend_onnx.context import Context, located

@@ -44,6 +44,7 @@ def computed(op: UnboundOperator, inputs: Sequence[NDArray[Any]]) -> NDArray[Any
         result = made.infer(*types, *[None] * (len(made.inputs) - len(types)))
         if not isinstance(result, TensorType) or result.size > MOST:
             return None
-        return made.reference(*inputs)  # type: ignore[no-any-return]  # an array: it has one output
+        array: NDArray[Any] = made.reference(*inputs)
+        return array
     except DovetailError:
         return None

@@ -1,6 +1,7 @@
 """Softmax and its logarithm."""
 
 import math
+from typing import Any
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg
@@ -28,7 +29,8 @@ class SoftmaxKernel(PrimitiveKernel):
         if node.post_ops:
             raise Refused(Reason.POST_OP, "the reference, which runs when there are NaN, takes none")
         dims, inner = given(node, 0).dims, 1
-        axis = int(node.op.axis) % len(dims)  # type: ignore[attr-defined]  # all operators of these stems have it
+        op: Any = node.op
+        axis = int(op.axis) % len(dims)
         if node.op.since < 13:
             dims = (math.prod(dims[:axis]), math.prod(dims[axis:]))
         else:
