@@ -139,7 +139,7 @@ def test_what_follows_a_shape_from_data_is_planned_once_a_shape(device: str) -> 
     assert plan.report.deferred >= 2
     assert plan.tail is not None
     assert plan.tail.rest is not None
-    assert len(plan.tail.rest.plans) == 3  # shapes 3, 0 and 6
+    assert len(plan.tail.rest.copy()) == 3  # shapes 3, 0 and 6
 
 
 def test_without_fallback_a_device_refuses_what_depends_on_data() -> None:
