@@ -1,7 +1,6 @@
 """Resampling along axes, for Resize and Upsample: coordinates, taps and weights. Formulas: ONNX's page of Resize."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.op import DType, Operator, OperatorError, ShapeError, TensorType
+from dovetail.op import DType, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._numerics import rounded
-from dovetail_ops_onnx._types import BASIC, Array, Types
+from dovetail_ops_onnx._types import Array
 
 Floats = NDArray[np.floating[Any]]
 
@@ -212,39 +211,6 @@ def cubic_weight(d: Floats, a: float = -0.75) -> Floats:
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((d - 5) * d + 8) * d * a - 4 * a
     return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
-
-
-class ScaleResampling(Operator, ABC):
-    """The base of Upsample and of Resize before version 11: output element o reads input element o / scale."""
-
-    inputs = ("X: T", "scales: float32")
-    outputs = ("Y: T",)
-    types = {"T": BASIC}
-    mode: str = "nearest"
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("nearest", "linear"):
-            raise OperatorError(f"attribute 'mode' is {self.mode!r}; accepted: nearest, linear")
-
-    @property
-    @abstractmethod
-    def sampling(self) -> Sampling:
-        """The attributes in the form of Resize from version 11 on."""
-
-    @abstractmethod
-    def plan(self, X: TensorType, scales: TensorType) -> tuple[Axis, ...]:
-        """The axes to resample, those of scale 1 left out. Raises `OperatorError` or `ShapeError` for scales that do not fit."""
-
-    def infer(self, X: TensorType, scales: TensorType) -> TensorType:
-        axes = self.plan(X, scales)
-        check_samples(X, axes, self.mode)
-        return resampled_type(X, axes)
-
-    def reference(self, X: Array, scales: Array) -> Array:
-        return resample(X, self.plan(TensorType.of(X), TensorType.of(scales, known=True)), self.sampling)
-
-    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
-        return resampling_flops(self.mode, outputs[0])
 
 
 def resampled_type(x: TensorType, axes: Sequence[Axis]) -> TensorType:

@@ -10,7 +10,6 @@ from dovetail_ops_onnx._resample import (
     NEAREST,
     Axis,
     Sampling,
-    ScaleResampling,
     check_samples,
     checked_scale,
     resample,
@@ -18,6 +17,7 @@ from dovetail_ops_onnx._resample import (
     resampling_flops,
     scaled_size,
 )
+from dovetail_ops_onnx._scale_resampling import ScaleResampling
 from dovetail_ops_onnx._shapes import check_axes, known, known_ints
 from dovetail_ops_onnx._types import BASIC, FLOATS, Array, Types
 

@@ -1,7 +1,8 @@
 """Upsample: the predecessor of Resize, until version 9. https://onnx.ai/onnx/operators/onnx__Upsample.html"""
 
 from dovetail.op import DType, OperatorError, ShapeError, TensorType
-from dovetail_ops_onnx._resample import Axis, Sampling, ScaleResampling, scaled_size
+from dovetail_ops_onnx._resample import Axis, Sampling, scaled_size
+from dovetail_ops_onnx._scale_resampling import ScaleResampling
 from dovetail_ops_onnx._shapes import known
 from dovetail_ops_onnx._types import BASIC
 
