@@ -178,7 +178,7 @@ Other public names:
 
 
 def named(name: str) -> object:
-    """The object that a dotted name of the package stands for."""
+    """The object that a dotted name of the package means."""
     module, _, member = name.rpartition(".")
     return getattr(importlib.import_module(module), member)
 

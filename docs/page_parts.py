@@ -30,13 +30,13 @@ def documented(thing: object) -> str:
 
 
 def spaced(code: str) -> str:
-    """Without indentation, and with two empty lines before and after what stands on its own."""
+    """Without indentation, and with two empty lines before and after a block of its own."""
     text = re.sub(r"\n\n(?=@|class |def )", "\n\n\n", textwrap.dedent(code).strip())
     return re.sub(r"(\n {4}[^\n]*\n)\n(?=\w)", r"\1\n\n", text)
 
 
 def signature(function: Callable[..., object]) -> str:
-    """`def name(argument: Type) -> Type`, annotations as they stand in the source."""
+    """`def name(argument: Type) -> Type`, annotations as in the source."""
     source = inspect.getsource(function)
     found = re.search(r"^def .*?:\n", source, re.MULTILINE | re.DOTALL)
     assert found is not None, f"{function} has no def line"

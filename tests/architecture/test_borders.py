@@ -1,4 +1,4 @@
-"""The borders of the house: who may import whom, what core must not know, where a thing must stand, how long a file may be."""
+"""The borders between parts: who may import whom, what core must not know, where things belong, how long a file may be."""
 
 import ast
 import re

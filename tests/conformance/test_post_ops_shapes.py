@@ -312,7 +312,7 @@ def test_operands_of_all_shapes(core: dovetail.Core, device: str, name: str) -> 
 @pytest.mark.parametrize("name", ["sub", "sum", "group_normalization", "resize"])
 @pytest.mark.parametrize("rank", [3, 4])
 def test_one_element_in_each_channel(core: dovetail.Core, device: str, name: str, rank: int) -> None:
-    """A number for each channel, where the channels of one item lie side by side."""
+    """A number for each channel, where the channels of one item are adjacent."""
     b = Bench(np.random.default_rng(rank))
     rest = (1,) * (rank - 2)
     for batch, channels, operand in product((1, 3), (2, 17), ("channel", "item", "both")):

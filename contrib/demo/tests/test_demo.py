@@ -137,7 +137,7 @@ def test_tables_in_the_terminal(invoke: Invoke, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     for name in dovetail.Core().available_devices:
         assert re.search(rf"^ {re.escape(name)} +(80.00|100.00)% ", result.stdout, re.MULTILINE)
-        # Those that several kernels took over stand in several rows.
+        # Nodes that were merged into several kernels have several rows.
         nodes = re.findall(rf"^ {re.escape(name)} +tim.vx::HSwish +(\d) ", result.stdout, re.MULTILINE)
         assert sum(map(int, nodes)) == 4
     assert result.stdout.count("read ") >= 4

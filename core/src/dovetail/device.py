@@ -1,6 +1,6 @@
 """All that a device author imports: the contracts between the core and a device.
 
-A device says of each node whether it runs it (`supports`), and compiles a graph of nodes that it accepted (`compile`). How
+A device decides for each node whether it runs it (`supports`), and compiles a graph of nodes that it accepted (`compile`). How
 it chooses kernels is its own affair; `choose` and `KernelTable` are the ready-made way: an ordered list of kernels for each
 operator, in a module named after the operator's stem.
 """

@@ -1,4 +1,4 @@
-"""explain: what it tells of a plan, and the stages in which nodes can run."""
+"""explain: what it shows of a plan, and the stages in which nodes can run."""
 
 import re
 from collections.abc import Callable
@@ -21,7 +21,7 @@ SaveModel = Callable[..., Path]
 
 @pytest.fixture
 def residual(tmp_path: Path, save_model: SaveModel) -> Path:
-    """y = softplus(relu(conv(a) + a)), a = conv(x); the nodes stand in the wrong order."""
+    """y = softplus(relu(conv(a) + a)), a = conv(x); the nodes are in the wrong order."""
     nodes = [
         helper.make_node("Relu", ["s"], ["r"], "rectified"),
         helper.make_node("Add", ["b", "a"], ["s"], "plus"),
@@ -163,7 +163,7 @@ def test_a_cycle_names_its_nodes(invoke: Invoke, tmp_path: Path, save_model: Sav
 
 
 def test_nodes_that_depend_on_data(invoke: Invoke, invoke_json: InvokeJson, tmp_path: Path, save_model: SaveModel) -> None:
-    """They are planned for random inputs, so that they are told of, too."""
+    """They are planned for random inputs, so that they are shown, too."""
     nodes = [
         helper.make_node("SequenceConstruct", ["x", "x"], ["s"], "pair"),
         helper.make_node("SequenceAt", ["s", "i"], ["e"], "one"),

@@ -1,4 +1,4 @@
-"""`info` and `explain` for models with shapes that only data tells, and with sub-graphs."""
+"""`info` and `explain` for models with data-dependent shapes, and with sub-graphs."""
 
 import json
 from collections.abc import Callable

@@ -58,7 +58,7 @@ def in_layout(graph: Graph, choices: Choices) -> Graph:
 
 
 def stored(array: NDArray[Any], layout: Layout) -> NDArray[Any]:
-    """The array as it lies in memory, flat."""
+    """The array in the order of memory, flat."""
     return np.ascontiguousarray(array.transpose(layout.order(array.ndim))).ravel()
 
 
@@ -309,7 +309,7 @@ def test_the_work_for_outputs_of_one_value_grows_with_their_number(monkeypatch: 
     graph, choices = fan(60, joined=False)
     work = Work(monkeypatch)
     found = in_layout(graph, choices)
-    assert work.steps <= 60 * 3 * 2**4  # configurations, and sets of layouts in which x may lie
+    assert work.steps <= 60 * 3 * 2**4  # configurations, and sets of layouts that x may have
     assert work.values <= work.steps
     x = np.random.default_rng(0).standard_normal(DIMS)
     for got, want in zip(run(found, x, choices), run(graph, x, None), strict=True):

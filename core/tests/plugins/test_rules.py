@@ -20,7 +20,7 @@ from dovetail_ops_onnx.relu import Relu
 
 
 def operator(factor: float = 1, *, since: int = 1, kernels: Any = (), compose: Any = None, **more: Any) -> type[Operator]:
-    """An operator acme::Scale that multiplies by `factor`, so that results tell which class ran."""
+    """An operator acme::Scale that multiplies by `factor`, so that results show which class ran."""
     body: dict[str, Any] = {
         "__module__": "test_rules", "domain": "acme", "op_type": "Scale", "since": since, "kernels": kernels,
         "inputs": ("X: T",), "outputs": ("Y: T",), "types": {"T": FLOATS}, **more,

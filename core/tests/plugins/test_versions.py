@@ -1,4 +1,4 @@
-"""Version checks: the short way agrees with `packaging`, and what does not fit is told with the line that mends it."""
+"""Version checks: the short way agrees with `packaging`, and what does not fit is reported with the line that mends it."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""If, Loop and Scan, and shapes that only the data tells, through the whole runtime on every device that is there."""
+"""If, Loop and Scan, and data-dependent shapes, through the whole runtime on every device that is there."""
 
 import threading
 
@@ -29,7 +29,7 @@ _devices = pytest.mark.parametrize("device", sorted({info.type for info in CORE.
 
 
 class Positive(Operator):
-    """The elements above zero, in order: an output shape that only the data tells."""
+    """The elements above zero, in order: a data-dependent output shape."""
 
     domain = "test"
     inputs = ("X: T",)

@@ -32,7 +32,7 @@ SLACK = 1 << 20
 
 
 def network(middle: Operator | None = None) -> Model:
-    """Two convolutions with a residual sum, pooling, and a classifier; `middle` stands between the convolutions."""
+    """Two convolutions with a residual sum, pooling, and a classifier; `middle` is between the convolutions."""
     rng = np.random.default_rng(0)
 
     def some(*shape: int) -> Array:

@@ -161,7 +161,7 @@ def test_passed(got: Any, want: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], r"case 'x': input 1 is \[\], which does not tell its type"),
+        ([], r"case 'x': input 1 is \[\], which does not determine its type"),
         ({}, r"input 1 is \{\}, which does not tell"),
         (1.5, r"input 1 is 1.5, which does not tell"),
     ],

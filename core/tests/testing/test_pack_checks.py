@@ -188,7 +188,7 @@ def test_made_up_inputs() -> None:
 
 
 class Positive(Twice):
-    """The elements above zero, in order: a shape that only the data tells, as docs/how-to/dynamic_shapes.md has it."""
+    """The elements above zero, in order: a data-dependent shape, as docs/how-to/dynamic_shapes.md has it."""
 
     def infer(self, X: TensorType) -> TensorType:
         return X.with_shape((None,))

@@ -54,7 +54,7 @@ def test_one_channel_or_element(bench, op, shape, weights):
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_resize_and_add_between_convolutions(mode):
-    """The neck of a detector: oneDNN's simple resampling adds the wrong elements where channels lie last."""
+    """The neck of a detector: oneDNN's simple resampling adds the wrong elements where channels are last."""
     w = [some(24, 8, 1, 1), some(24, 24, 1, 1), some(8, 24, 1, 1)]
     coarse, fine = some(2, 8, 5, 6), some(2, 24, 10, 12)
     op = Resize(mode=mode)

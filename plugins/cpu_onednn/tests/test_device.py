@@ -223,7 +223,7 @@ def test_library_that_is_missing_or_wrong(tmp_path, content):
 
 
 def test_library_of_another_kind(monkeypatch):
-    """A shared library without oneDNN's functions is told from one that cannot be loaded."""
+    """A shared library without oneDNN's functions is distinguished from one that cannot be loaded."""
     answer = found._open("libc.so.6")
     assert isinstance(answer, str)
     assert "is not oneDNN 3" in answer

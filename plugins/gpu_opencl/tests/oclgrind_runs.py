@@ -42,7 +42,7 @@ POINTS = (1, 3, 17, 127, 129)
 PRODUCTS = ((1, 1, 1), (3, 17, 5), (5, 15, 33), (6, 16, 3), (7, 17, 4), (17, 3, 33), (31, 33, 17))
 """m, n and k: 6 rows and 16 columns is what kernels for CPUs take at once; `tiles` has the sizes for those of GPUs."""
 IMAGES = ((1, 1, 1), (3, 17, 3), (17, 3, 5), (3, 33, 6), (5, 15, 9), (2, 16, 17))
-"""Channels, maps and side: 25, 36 and 81 pixels lie round multiples of 6 rows and of vectors."""
+"""Channels, maps and side: 25, 36 and 81 pixels are around multiples of 6 rows and of vectors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +262,7 @@ def tiles(devices: Mapping[str, Forced]) -> Iterator[Item]:
             a, b, c = wholes(rng, m + 1, k - 1), wholes(rng, max(1, n - 1), k - 1), wholes(rng, max(1, n - 1))
             yield from _tiled(kind, device, sized("Gemm", a, b, c, transB=1)[1], () if kind == "GPU" else (1,), tiling)
             yield from _tiled(kind, device, sized("MatMul", wholes(rng, m, k + 1), wholes(rng, k + 1, n))[1], (), cut)
-            # A tap for a whole slice of channels, taps and channels mixed, and pixels that lie densely.
+            # A tap for a whole slice of channels, taps and channels mixed, and dense pixels.
             width, channels = ((3, k), (3, ceil_div(k, 3)), (1, k + 1))[index % 3]
             maps, pixels = (max(4, m - 1), n + 1) if kind == "GPU" else (n - 1, m + 1)
             x, weights = wholes(rng, 1, channels, 1, pixels), wholes(rng, maps, channels, 1, width)

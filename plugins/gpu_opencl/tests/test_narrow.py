@@ -1,4 +1,4 @@
-"""Data types that OpenCL C has not: every number of each, and float32 numbers round them, against ml_dtypes."""
+"""Data types that OpenCL C lacks: every number of each, and float32 numbers round them, against ml_dtypes."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -261,7 +261,7 @@ def test_pairs_with_and_without_the_instruction(
 
 
 def test_a_chain_of_a_model_becomes_one_kernel(info: DeviceInfo, rng: Any) -> None:
-    """The pass asks the device how far it goes along; the plan tells."""
+    """The pass asks the device how much it accepts; the plan shows it."""
     g = GraphBuilder()
     x = g.input("x", "uint8", (1, 8, 5, 5))
 

@@ -144,7 +144,7 @@ def test_one_channel_on_cpus(
     bench: Any,
     rng: Any,
 ) -> None:
-    """Sound and grey images: vectors along the output channels, unless these are few or windows lie close together."""
+    """Sound and grey images: vectors along the output channels, unless these are few or windows are close together."""
     device, op = kind_device("CPU"), bench.op("Conv", **attributes)
     device.forced = ""
     x, w = floats(rng, *shape), floats(rng, *weights)

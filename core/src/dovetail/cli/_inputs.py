@@ -58,7 +58,7 @@ def read_inputs(inputs: Mapping[str, "TensorType"], given: Sequence[str], seed: 
 
 
 def random_tensor(tensor: "TensorType", rng: np.random.Generator) -> Array:
-    """Open dimensions are 1. Floats lie in [0, 1); integers and bools are 0 or 1, which also suits masks and token types."""
+    """Open dimensions are 1. Floats are in [0, 1); integers and bools are 0 or 1, which also suits masks and token types."""
     shape = tuple(d if isinstance(d, int) else 1 for d in tensor.shape or ())
     if isinstance(tensor, CONTAINERS):
         raise UsageError(f"no random values are defined for {tensor}", hint="give the input a file; maps: -i NAME=FILE.json")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @make_command("dovetail convert model.onnx model.pzkm --shape image=1,3,224,224\ndovetail convert --formats")
 @click.argument("source", required=False)
 @click.argument("target", required=False)
-@click.option("--to", "format", metavar="FORMAT", help="The format to write, instead of the one that TARGET's suffix tells.")
+@click.option("--to", "format", metavar="FORMAT", help="The format to write, instead of the one for TARGET's suffix.")
 @click.option("--formats", "list_formats", is_flag=True, help="List the formats that are installed, and which can be written.")
 @extension_option
 @shape_option

@@ -23,7 +23,7 @@ Node = dict[str, Any]
 @device_option
 @click.option("--schedule", is_flag=True, help="Show the order in which nodes can run, instead of a plan; no device is asked.")
 @click.option("--passes", is_flag=True, help="Show what each graph pass did: nodes before and after, time and origin.")
-@click.option("--no-fusion", is_flag=True, help="Plan with FUSION=False: every node stands alone.")
+@click.option("--no-fusion", is_flag=True, help="Plan with FUSION=False: nothing is merged.")
 @extension_option
 @config_file_option
 @shape_option
@@ -150,7 +150,7 @@ def _print(described: dict[str, Any]) -> None:
         print_table("Asked before", ("asked", "answer", "nodes"), refused)
     if ruled := [(n["node"], n["kernel"], n["provider"], f"{n['rule']}: {RULES[n['rule']]}") for n in nodes if n["rule"]]:
         print_table("Chosen among several definitions", ("node", "kernel", "from", "by rule"), ruled)
-        remark("`dovetail plugins which OP` tells of the others.")
+        remark("`dovetail plugins which OP` shows the others.")
     if described["passed_over"]:
         print_table("Devices passed over", ("device", "why"), list(described["passed_over"].items()))
     print_table("In all", ("property", "value"), _totals(described))

@@ -177,7 +177,7 @@ def _flops(node: "Node", graph: "Graph") -> int | None:
     from dovetail.devices.typed_node import TypedNode
 
     op = _known(node)
-    # What follows a shape that only data tells, and what sub-graphs compute, is known only at run time.
+    # Nodes after a shape that depends on data, and the nodes of sub-graphs, are known only at run time.
     if op is None or op.subgraphs or not graph.types.keys() >= {*node.reads, *node.writes}:
         return None
     typed = TypedNode.of(node, graph)

@@ -100,7 +100,7 @@ def _of_domain(manager: "PluginManager", domain: str | None) -> "tuple[type[Oper
 
 
 def brought(operator: "type[Operator]") -> list[str]:
-    """The kernels and forms that an operator class brings, or the operator that it stands for."""
+    """The kernels and forms of an operator class, or the operator that it translates to."""
     from dovetail.operators.translated import is_translated, target
 
     if is_translated(operator):

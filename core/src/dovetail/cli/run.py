@@ -45,7 +45,7 @@ def command(
     """Run MODEL once; show or store its outputs.
 
     Pictures are scaled to the input's size; their values are 0..255 for integer inputs and 0..1 for floating-point ones.
-    Random floats lie in [0, 1), random integers are 0 or 1.
+    Random floats are in [0, 1), random integers are 0 or 1.
 
     With --dump-kernel, the folder gets the sources that the device runs for one node, the data that they read and the result
     that is expected, and a program that runs them and compares.

@@ -33,7 +33,7 @@ class Port:
 
 @dataclass(frozen=True)  # without slots, so that a subclass need not be a dataclass
 class KernelSource:
-    """Base of the kernels that an operator class provides; `language` tells devices whether they can run one."""
+    """Base of the kernels that an operator class provides; by `language` devices know whether they can run one."""
 
     language: ClassVar[str] = ""
 
@@ -263,7 +263,7 @@ class UnboundOperator(AbstractOperator):
 class Node:
     """One application of an operator. Values are named by strings; `""` is an optional input or output left out.
 
-    `origins` are the names of the model's nodes that this one stands for, its own among them; reports use it.
+    `origins` are the names of the model's nodes that this one represents, including its own; reports use it.
     """
 
     name: str
@@ -302,7 +302,7 @@ class Graph:
     """Nodes with the values between them.
 
     `types` holds declared or inferred types; every input and constant has one. `constants` are read-only arrays.
-    Nodes may stand in any order until `passes.schedule` has sorted them.
+    Nodes may be in any order until `passes.schedule` has sorted them.
     """
 
     nodes: tuple[Node, ...]

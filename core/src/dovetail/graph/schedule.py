@@ -18,7 +18,7 @@ def schedule(graph: Graph) -> Graph:
 
 
 def stages(graph: Graph) -> tuple[tuple[Node, ...], ...]:
-    """The nodes in stages: each stage needs only values of earlier ones, and every node stands in the first stage it can.
+    """The nodes in stages: each stage needs only values of earlier ones, and every node is in the first stage possible.
 
     Within a stage the order is that of the graph. Raises `GraphError` as `schedule` does.
     """

@@ -89,7 +89,7 @@ class TensorType:
 
     @property
     def memory_dims(self) -> tuple[int, ...]:
-        """The shape as it lies in memory: [N, C, H, W] in NHWC is [N, H, W, C]. Raises as `dims` and `Layout.memory_dims` do."""
+        """The shape in memory order: [N, C, H, W] in NHWC is [N, H, W, C]. Raises as `dims` and `Layout.memory_dims` do."""
         dims = self.dims
         return dims if self.layout == PLAIN else self.layout.memory_dims(dims)
 

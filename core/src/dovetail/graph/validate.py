@@ -13,7 +13,7 @@ __all__ = ["validate"]
 def validate(graph: Graph) -> None:
     """Check the graph and its sub-graphs: every name defined once, every value that is read defined, no cycle, some output.
 
-    Nodes may stand in any order. A graph without nodes is one whose outputs are inputs or constants. A sub-graph may read
+    Nodes may be in any order. A graph without nodes is one whose outputs are inputs or constants. A sub-graph may read
     values of the graphs around it, and may define a name of theirs again for itself. Raises `GraphError` naming the node.
     """
     if not graph.outputs:

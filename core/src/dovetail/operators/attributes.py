@@ -155,7 +155,7 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    # Numbers of any library have the method, and strings, for which float() works too, have not.
+    # Numbers of any library have the method; strings, for which float() works too, do not.
     if hasattr(value, "__float__") and np.ndim(value) == 0:
         return float(value)
     raise TypeError

@@ -1,4 +1,4 @@
-"""The operator class for a translation that no class lists: it has the name in models and stands for something else."""
+"""The operator class for a translation that no class lists: it has the name in models, and its nodes are replaced."""
 
 import inspect
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def is_translated(operator: type[Operator]) -> bool:
 
 
 def target(operator: type[Operator]) -> str:
-    """The operator of nodes that this class reads: itself, as `com.acme::Swish`, or the class or function it stands for."""
+    """The operator of nodes that this class reads: itself, as `com.acme::Swish`, or the class or function that replaces it."""
     stands_for = next((t.to for t in operator.translations if t.to is not None), operator)
     if isinstance(stands_for, type) and issubclass(stands_for, Operator):
         return f"{stands_for.domain or 'ai.onnx'}::{stands_for.op_type}"

@@ -1,4 +1,4 @@
-"""Opaque: nodes for which the user gave a device a kernel stand as they are, whatever other passes would make of them."""
+"""Opaque: nodes for which the user gave a device a kernel stay unchanged, whatever other passes would make of them."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Steps on the host in the middle of a model: nodes whose results have shapes that only the data tells, and control flow."""
+"""Steps on the host in the middle of a model: nodes whose results have data-dependent shapes, and control flow."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ _TYPES: Mapping[str, type[TensorType]] = {"sequence": SequenceType, "map": MapTy
 
 
 def typed_inputs(graph: Graph, key: Signature) -> Graph:
-    """The graph with the types of its inputs that a signature tells."""
+    """The graph with the types of its inputs from a signature."""
     types = dict(graph.types)
     for name, item in zip(graph.inputs, key, strict=True):
         declared = types.get(name)
@@ -65,7 +65,7 @@ def compute(step: HostStep, values: Sequence[Any]) -> list[Any]:
 
 
 def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
-    """The outputs, checked against the types that the content of the inputs tells; None where it does not tell them."""
+    """The outputs, checked against the types known from the content of the inputs; None where they are unknown."""
     types = [None if v is None else TensorType.of(as_constant(v), known=True) for v in values]
     try:
         outputs = infer_node(step.node, types)
@@ -98,9 +98,9 @@ def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[
 
 
 def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """The results, with arrays in sequences copied where they lie in memory of the inputs, which the next run overwrites.
+    """The results, with arrays in sequences copied if they are in memory of the inputs, which the next run overwrites.
 
-    What comes from a sequence among the inputs lies apart already: a sequence that grows is not looked at over and over.
+    Arrays from a sequence among the inputs are separate already: a sequence that grows is not looked at over and over.
     """
     arrays = [v for v in inputs if isinstance(v, np.ndarray)]
     apart = {id(item) for v in inputs if isinstance(v, list) for item in v}

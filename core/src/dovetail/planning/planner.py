@@ -269,7 +269,7 @@ def _placements(
                     said.post_ops,
                     refusals,
                     notes.stops.get(said.name),
-                    # A node of a composition stands for the node that was chosen.
+                    # A node of a composition counts as the node that was chosen.
                     next((notes.rules[name] for name in (said.name, *node.origins[:1]) if name in notes.rules), 0),
                     tuple(_value(name, part.graph, executable) for name in node.reads),
                     tuple(_value(name, part.graph, executable) for name in node.writes),

@@ -29,7 +29,7 @@ class Devices:
         return tuple(sorted(found, key=lambda info: (-info.priority, info.type, _number(info))))
 
     def info(self, name: str) -> DeviceInfo:
-        """One device; `OPENCL` is the first of its type. Raises what stands in its way."""
+        """One device; `OPENCL` is the first of its type. Raises the reason if it cannot be loaded."""
         key, dot, _ = name.strip().lower().partition(".")
         infos = self._infos_of(key, name)
         if not dot:
@@ -58,7 +58,7 @@ class Devices:
         return sorted({record.key for record in self._states.all() if record.kind == "devices"})
 
     def _infos_or_none(self, key: str) -> tuple[DeviceInfo, ...]:
-        """The devices of one type; none when something stands in the way, which the records tell."""
+        """The devices of one type; none when something prevents that, which the records have."""
         try:
             return self._infos_of(key, key)
         except PluginConflict as error:

@@ -108,7 +108,7 @@ class Loader:
         return self._staged.get(record.id)
 
     def load_if_possible(self, record: PluginRecord) -> Staged | None:
-        """The loaded plugin; None when something stands in its way, which its record tells."""
+        """The loaded plugin; None when it cannot be loaded; the record has the reason."""
         try:
             return self.load(record)
         except DovetailError:

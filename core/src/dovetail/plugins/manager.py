@@ -35,7 +35,7 @@ class PluginManager:
     """The plugins as one `Core` sees them. Methods may be called from any thread.
 
     `plugins` is an allow or block list and `prefer` names plugins that win over others; see `dovetail.plugins.selection` for
-    the grammar and for the environment variables and configuration keys that stand in for them. `config` is a configuration
+    the grammar and for the environment variables and configuration keys that replace them. `config` is a configuration
     file or its content, see `Config.load`; plugins receive it read-only. Raises `PluginNotFound` for a name that no installed
     plugin answers to, `DeviceNotFound` for a device type in the configuration that none provides, `UsageError` for a
     configuration that is malformed.
@@ -279,7 +279,7 @@ class PluginManager:
     def load(self, name: str) -> PluginRecord:
         """Load one plugin by id, distribution or entry name, list its devices or operators, and return its record.
 
-        What goes wrong with the plugin does not raise: the record tells it. Raises as `record` for the name.
+        A failure of the plugin does not raise: the record has it. Raises as `record` for the name.
         """
         record = self.record(name)
         with self._lock:

@@ -39,7 +39,7 @@ def manifest_path(record: PluginRecord) -> str:
 def _package_folders(record: PluginRecord, name: str) -> Sequence[str]:
     if record.location == IN_PROCESS:
         return ()
-    # What was not installed as editable lies beside its metadata; looking there costs a tenth of asking the import system.
+    # A package not installed as editable is beside its metadata; looking there costs a tenth of asking the import system.
     if not record.editable and os.path.isfile(f"{record.location}/{name}/__init__.py"):
         return (f"{record.location}/{name}",)
     try:

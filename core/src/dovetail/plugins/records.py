@@ -33,7 +33,7 @@ STANDARD_DOMAIN = "ai.onnx"
 """The written-out name of ONNX's standard domain, which models and operators call `""`."""
 
 State = Literal["found", "blocked", "incompatible", "opt-in", "loaded", "failed", "unavailable"]
-"""`found`: may be loaded, has not been. `blocked`: switched off. `incompatible`: needs another dovetail. `opt-in`: an
+"""`found`: may be loaded, is not yet. `blocked`: switched off. `incompatible`: needs another dovetail. `opt-in`: an
 override that nobody prefers. `loaded`. `failed`: raised, or is malformed. `unavailable`: works, but its hardware or driver
 is not there."""
 
@@ -61,7 +61,7 @@ class PluginRecord:
     for hooks), `value` the module it points to. `requires` are the distribution's own requirements on dovetail.
     `location` is the folder that holds the distribution's metadata, or the project folder of an editable installation.
     `duplicates` are other copies of the distribution on `sys.path`, which are not used. `reason` and `hint` explain every
-    state but `found` and `loaded`; on `found` they tell of a rival with the same key. `provides` lists devices (`OPENCL.0`)
+    state but `found` and `loaded`; on `found` they name a rival with the same key. `provides` lists devices (`OPENCL.0`)
     or operators (`tim.vx::HSwish-1`) once loaded. Times are in seconds.
     """
 

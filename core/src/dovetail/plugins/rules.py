@@ -142,7 +142,7 @@ def _narrower(a: Candidate, suits_a: Suitability, b: Candidate, suits_b: Suitabi
     return versions and dtypes and not same
 
 
-# --- what a class says of itself ----------------------------------------------------------------------------------------
+# --- what a class declares -----------------------------------------------------------------------------------------------
 
 
 def languages(device_type: str) -> tuple[str, ...]:

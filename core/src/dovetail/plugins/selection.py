@@ -28,7 +28,7 @@ GRAMMAR = "write 'all', 'none', names ('a,b': only these) or names with a minus 
 @dataclass(frozen=True, slots=True)
 class Switch:
     """A parsed list. `names` are as written, without the minus; `source` is where the list was found, for messages, and
-    `places` where each name stands when that is a file."""
+    `places` where each name comes from when that is a file."""
 
     source: str = ""
     blocks: bool = True

@@ -127,9 +127,9 @@ class CompiledModel:
     def report(self, shapes: Mapping[str, Sequence[int]] | None = None) -> PlanReport:
         """The report of the plan for `shapes` (input name -> dimensions), or of the latest plan.
 
-        Of nodes whose shapes only data tells, and of sub-graphs, it has what was planned for them in the last run: see
+        For nodes with data-dependent shapes, and for sub-graphs, it has what was planned for them in the last run: see
         `PlanReport.deferred` and `NodePlacement.holder`.
-        Raises `UsageError` when the model has open dimensions and has not run yet.
+        Raises `UsageError` when the model has open dimensions and no run has ended yet.
         """
         if shapes is not None:
             return _full_report(self.plan(tuple(tuple(shapes[name]) for name in self.model.graph.inputs)))

@@ -162,7 +162,7 @@ class Core:
     def analyze(self, model: Model, device: str = "", properties: Properties | None = None) -> Graph:
         """The model's graph bound, typed and folded; open dimensions are taken as 1 (use `model.reshape` for others).
 
-        Values whose shapes only data tells have no type. Raises `OperatorError` and its kin naming the node. With a device,
+        Values with data-dependent shapes have no type. Raises `OperatorError` and its kin naming the node. With a device,
         operators that no class defines and for which `properties` give it a kernel have the types that the model declares.
         """
         return self._analyzed(model, [target.device for target in self._asked(device, properties)[0]] if device else [])
@@ -180,8 +180,8 @@ class Core:
     def query_model(self, model: Model, device: str) -> dict[str, str | Refusal]:
         """For each node of the model the device that would run it, or why the (last) device asked does not.
 
-        A node that is expanded or merged answers for what stands for it: with a refusal as soon as one part is refused. Nodes
-        that are computed while planning are left out.
+        The answer for a node that is expanded or merged is that for its replacement: a refusal as soon as one part is refused.
+        Nodes that are computed while planning are left out.
         """
         answers = self.query_support(model, device)
         return {name: found.device if found.refusal is None else found.refusal for name, found in answers.items()}

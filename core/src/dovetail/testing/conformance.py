@@ -110,7 +110,7 @@ class DeviceConformance(_Conformance):
         check()
 
     def test_memory(self, check: Check) -> None:
-        """Inputs are only read, wherever they lie; outputs are the caller's."""
+        """Inputs are only read, wherever they are; outputs are the caller's."""
         check()
 
     def test_requests(self, check: Check) -> None:

@@ -53,7 +53,7 @@ class OpPackChecks(Kit):
 
     @cached_property
     def operators(self) -> tuple[type[Operator], ...]:
-        """The operator classes; not those that only stand for others, which models with their names have to test.
+        """The operator classes; not those that only translate to others, which models with their names have to test.
 
         Raises what keeps the pack from loading.
         """
@@ -254,7 +254,7 @@ def _check_case(case: Case) -> Verdict:
     types = case.input_types()
     inferred = infer(case.op, types, len(case.expected))
     for index, (got, want) in enumerate(zip(inferred, case.expected, strict=True)):
-        # Dimensions that only the data tells are open.
+        # Dimensions that depend on data are open.
         require(fits_type(want, got, exactly=False), f"infer() gives {got} for output {index}, expected {type_text(want)}")
     _require_passed(case, "reference()", compute(case.op.reference, case))
     _require_passed(case, "reference() with strided inputs", compute(case.op.reference, case, awkward))

@@ -28,7 +28,7 @@ def _of_the_exporter(theirs: Mapping[str, Any]) -> Mapping[str, Any]:
 class FlowWarp(Operator):
     """Y[n, c, y, x] = X[n, c] at (x + flow[n, 0, y, x], y + flow[n, 1, y, x]), bilinear between pixels; flows in pixels.
 
-    `outside` says what lies round the picture: `zeros`, or `edge`, the nearest pixel inside. A flow that is NaN points
+    `outside` says what surrounds the picture: `zeros`, or `edge`, the nearest pixel inside. A flow that is NaN points
     outside, to the right or below. Computed in float32 (float64 for float64) and rounded once.
     """
 

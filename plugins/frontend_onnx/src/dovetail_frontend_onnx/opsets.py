@@ -1,11 +1,11 @@
-"""Which versions of ONNX's operator set are read: as they stand, and after `upgrade`."""
+"""Which versions of ONNX's operator set are read: unchanged, and after `upgrade`."""
 
 from dovetail_frontend_onnx.messages import ModelProto
 
 __all__ = ["OLDEST_OPSET", "is_old", "newest_opset", "versions"]
 
 OLDEST_OPSET = 7
-"""The oldest version that is read as it stands."""
+"""The oldest version that is read unchanged."""
 _SURELY_KNOWN = 21
 """The newest version that onnx 1.16 knows, the oldest onnx that this package works with."""
 

@@ -20,7 +20,7 @@ def write(model: Model, identifier: bool = True) -> bytes:
     """The file of a model whose operators are bound and typed. What has been read is written again as it was.
 
     Metadata is taken from `pzkm.author`, `pzkm.version`, `pzkm.name` and `pzkm.time` (`2022-06-29T09:46:19`); without a time the
-    format's default stands, so that equal models give equal files. Raises `FormatError` naming the node that no layer can hold.
+    format's default is kept, so that equal models give equal files. Raises `FormatError` naming the node that no layer can hold.
     """
     graph = model.graph
     tensors = Tensors(graph)

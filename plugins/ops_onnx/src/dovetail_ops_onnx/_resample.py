@@ -67,7 +67,7 @@ class Sampling:
             return (_nearest(a, x, self.nearest), None) if self.mode == "nearest" else _weighted(a, x, self)
 
     def outside(self, a: Axis) -> NDArray[np.bool_]:
-        """The output elements [out] of an axis that lie outside the input: they get the extrapolation value."""
+        """The output elements [out] of an axis that are outside the input: they get the extrapolation value."""
         x = self._places(a)
         return ((x < 0) | (x > a.size - 1)) & (self.coordinate == "tf_crop_and_resize")
 

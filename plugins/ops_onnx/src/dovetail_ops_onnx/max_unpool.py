@@ -12,7 +12,7 @@ from dovetail_ops_onnx._types import Array
 class MaxUnpool(Operator):
     """Zeros with the elements of X at the places I, which MaxPool has given: its inverse.
 
-    With `output_shape` the result stands at the start of zeros of that shape.
+    With `output_shape` the result is at the start of zeros of that shape.
     """
 
     since = 9

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def command(as_json: bool) -> None:
     """List every installed plugin with its state. Imports none of them.
 
-    A plugin in state "found" may be loaded and has not been; `dovetail plugins info NAME` shows whether it works.
+    A plugin in state "found" may be loaded but is not yet; `dovetail plugins info NAME` shows whether it works.
 
     \b
     JSON: {"plugins": [{"id", "distribution", "version", "kind", "key",

@@ -46,7 +46,7 @@ def command(
            "idle": [{"plugin", "state", "defines", "reason", "hint"}]}
     "becomes" is the operator or the function for which another name
     stands, else null. "idle" packs are installed and not in use; "defines"
-    is null when the pack has no manifest that tells. What is not asked for
+    is null when the pack has no manifest. What is not asked for
     is null. With a custom kernel the winner is the plugin of the device that
     has it.
     """

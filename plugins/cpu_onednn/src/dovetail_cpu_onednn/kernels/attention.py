@@ -73,7 +73,7 @@ class Heads(PrimitiveKernel):
 
 
 def _scores(factor: float, operands: tuple[MemoryDesc, MemoryDesc, MemoryDesc], bias: Argument | None) -> tuple[Stage, ...]:
-    """The scaled product with the bias, which goes along where oneDNN's fast product takes it, and comes after it elsewhere."""
+    """The scaled product with the bias, which is part of oneDNN's fast product where possible, and added after it elsewhere."""
     lib, (q, k, scores) = library(), operands
     chain: list[Appended] = [("eltwise", (ELTWISE["linear"], factor, 0.0))]
     arguments = (

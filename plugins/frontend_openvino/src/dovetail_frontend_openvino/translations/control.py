@@ -218,7 +218,7 @@ def _leave(
 
 
 def _joined(call: Call, mapping: PortMapping, stack: str, part: Value) -> str:
-    """The values of all iterations, which lie along a new first axis: the last of them, or all joined along their axis."""
+    """The values of all iterations, along a new first axis: the last of them, or all joined along their axis."""
     if mapping.axis is None:
         return call.op("Gather", stack, call.emitter.constant(np.array(-1), "last"), axis=0)
     if part.shape is None:

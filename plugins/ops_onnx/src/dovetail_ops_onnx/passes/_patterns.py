@@ -81,7 +81,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Var(Pattern):
-    """Any value; the same one wherever the name stands."""
+    """Any value; the same one wherever the name occurs."""
 
     name: str
 

@@ -69,7 +69,7 @@ def _summed(q: Pattern, keys: Pattern, v: Pattern) -> Pattern:
 
 
 def _scaled(value: Pattern, name: str) -> Pattern:
-    # A value as it stands comes last: it would leave the scale outside.
+    # An unscaled value comes last: it would leave the scale outside.
     return Op("Mul", value, Scalar(f"times {name}")) | Op("Div", value, Scalar(f"over {name}")) | value
 
 
