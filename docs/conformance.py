@@ -1,7 +1,7 @@
 """Writes docs/reference/conformance.md: what devices claim, as the conformance kit finds it on the machines that have them.
 
 `python docs/conformance.py` writes the page from the files in docs/reference/conformance, one for each device. Before it, files
-are written anew for the devices that are named: `python docs/conformance.py numpy=NUMPY onednn=ONEDNN pocl-debian=OPENCL.0
+are written again for the devices that are named: `python docs/conformance.py numpy=NUMPY onednn=ONEDNN pocl-debian=OPENCL.0
 pocl-pip=OPENCL.1`. On another machine `python docs/conformance.py h200=OPENCL --to FOLDER` writes the file alone, to be copied
 here. Exit code 1 when a check fails.
 """
@@ -53,7 +53,7 @@ Stored = dict[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is asked for; 1 when a check failed."""
+    """Run what is requested; 1 when a check failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "devices", nargs="*", metavar="NAME=DEVICE", help="run the checks of DEVICE, and keep the results as NAME"

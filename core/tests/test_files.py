@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, never through a planted link, and errors name the file that was asked for."""
+"""Files are written whole or not at all, never through a planted link, and errors name the file that was requested."""
 
 import os
 import subprocess

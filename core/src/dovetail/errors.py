@@ -126,7 +126,7 @@ class UnknownOperator(OperatorError):
 
 
 class CompileError(DovetailError):
-    """A model that cannot be planned or compiled for the device that was asked for."""
+    """A model that cannot be planned or compiled for the device that was requested."""
 
     code = "DT300"
 

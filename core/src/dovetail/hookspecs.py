@@ -40,7 +40,7 @@ hookimpl = pluggy.HookimplMarker("dovetail")
 def dovetail_device_info(config: Mapping[str, Any]) -> "Sequence[DeviceInfo] | Unavailable":
     """List the devices of the plugin's type. For `dovetail.devices`.
 
-    Called once for each `Core`, when the device type is asked for or all devices are listed, on the asking thread. Must not
+    Called once for each `Core`, when the device type is requested or all devices are listed, on the asking thread. Must not
     create a context or compile anything: it runs when the user only wants to see what there is. Return at least one
     `DeviceInfo`, the default device first, each named by the entry name in capitals, alone or with a number after a dot;
     or `Unavailable` with the reason and what to do about it::

@@ -113,7 +113,7 @@ def test_a_malformed_manifest_is_told_and_hides_nothing(acme: Path, content: str
     (shown,) = json.loads(run("list", "--json").stdout)["plugins"]
     assert shown["operators"] is None
     assert reason in shown["manifest"]
-    assert "write it anew: dovetail plugins manifest acme-ops" in shown["manifest"]
+    assert "write it again: dovetail plugins manifest acme-ops" in shown["manifest"]
     assert reason in check_manifest(PluginManager().load("acme"))[0]
 
 

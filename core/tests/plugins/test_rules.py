@@ -181,7 +181,7 @@ def test_pins(site: Any, pack: Any) -> None:
     assert winners({"acme::Twist": "two"}) == [("two", 1), ("one", 6)]
     assert winners(["acme::Twist=two"]) == [("two", 1), ("one", 6)]
     assert winners({"acme::Twist": "extra"}) == [("extra", 1), ("one", 6)], "an override, for this operator only"
-    assert winners(["two", "acme::Twist=one"]) == [("one", 1), ("two", 1)], "a pin goes before the list"
+    assert winners(["two", "acme::Twist=one"]) == [("one", 1), ("two", 1)], "a pin comes before the list"
     assert winners("extra, two") == [("extra", 1), ("extra", 1)]
     assert winners(["acme"]) == [("one", 6), ("one", 6)], "the entry name prefers them all; the override is not the owner"
     assert dict(PluginManager(prefer=["acme"]).decide("acme", "Twist", 1).lost) == {"extra/overrides/acme": 4, "two/ops/acme": 6}

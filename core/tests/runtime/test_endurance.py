@@ -135,7 +135,7 @@ def test_memory_does_not_grow(device: str, task: Any) -> None:
 
 
 def print_what_a_fork_says(device: str) -> None:
-    """`works`, or the error, of a child that uses what its parent compiled, in the background too, and compiles anew."""
+    """`works`, or the error, of a child that uses what its parent compiled, in the background too, and compiles again."""
     core, model = dovetail.Core(config=False), network()
     compiled = core.compile_model(model, device)
     (x,) = data(1)

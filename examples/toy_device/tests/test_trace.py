@@ -1,4 +1,4 @@
-"""TRACE writes a line for each value, and nothing unless it is asked for."""
+"""TRACE writes a line for each value, and nothing unless it is requested."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Kernels that operators bring along: every kind of argument, what is refused, and what errors say."""
+"""Kernels that operators have: every kind of argument, what is refused, and what errors say."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence

@@ -235,7 +235,7 @@ def _known(node: "Node") -> "AbstractOperator | None":
 def _support(core: "Core", model: "Model", graph: "Graph", device: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     from dovetail.errors import DovetailError, UnknownOption
 
-    # Answers are for the model's nodes, of which some have become others before they are asked for.
+    # Answers are for the model's nodes, of which some have become others before they are requested.
     operators = {node.name: node.op.key for node in (*model.graph.nodes, *graph.nodes)}
     row: dict[str, Any] = {
         "device": device,

@@ -45,7 +45,7 @@ def _plain(types: Sequence[TensorType | None]) -> list[TensorType | None]:
 
 
 class HostedKernel(Kernel):
-    """One of the host kernels that an operator brings along, as a kernel of a device. It decides nothing: these do.
+    """One of the host kernels that an operator has, as a kernel of a device. It decides nothing: these do.
 
     A device adds `supports` and how it launches. `blocked` has the block sizes in which it keeps float32 values.
     """

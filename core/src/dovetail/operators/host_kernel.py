@@ -1,4 +1,4 @@
-"""Kernels for the host that an operator brings along: several implementations, each with the configurations it supports."""
+"""Kernels for the host that an operator has: several implementations, each with the configurations it supports."""
 
 import dataclasses
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Device kernels that an operator brings along as data, so that an op pack imports no device package."""
+"""Device kernels that an operator has as data, so that an op pack imports no device package."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

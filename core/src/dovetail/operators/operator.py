@@ -57,7 +57,7 @@ class Operator(AbstractOperator):
     magnitude: ClassVar[Magnitude] = ""
     """A bound of the absolute values of results, see `dovetail.graph.graph.Magnitude`. Devices skip checks where it is known."""
     kernels: ClassVar[tuple[KernelSource, ...]] = ()
-    """Kernels that the class brings along: `OpenCLKernel`s and `HostKernel`s, each sort in the order in which they are tried."""
+    """Kernels that the class has: `OpenCLKernel`s and `HostKernel`s, each sort in the order in which they are tried."""
 
     translations: ClassVar[tuple[Translation, ...]] = ()
     """Other names under which model formats write this operator."""

@@ -70,7 +70,7 @@ def check_ports(cls: Any, inputs: Sequence[TensorType | None], outputs: int) -> 
         if not port.optional and not port.variadic:
             raise OperatorError(f"input {port.name!r} is required; got {len(inputs)} inputs")
     if outputs > len(cls.outputs) and not (cls.outputs and cls.outputs[-1].variadic):
-        raise OperatorError(f"has at most {len(cls.outputs)} outputs, {outputs} are asked for")
+        raise OperatorError(f"has at most {len(cls.outputs)} outputs, {outputs} are requested")
 
 
 def _check_type(cls: Any, port: Port, dtype: DType, bound: dict[str, tuple[DType, str]]) -> None:

@@ -1,4 +1,4 @@
-"""Devices: each device plugin is loaded and probed at most once for each manager, and only when it is asked for."""
+"""Devices: each device plugin is loaded and probed at most once for each manager, and only when it is requested."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -51,7 +51,7 @@ class Devices:
         return device
 
     def forget(self, key: str) -> None:
-        """Probe a device type anew, because another plugin serves it now."""
+        """Probe a device type again, because another plugin serves it now."""
         self._infos.pop(key, None)
 
     def _keys(self) -> list[str]:

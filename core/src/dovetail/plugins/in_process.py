@@ -53,7 +53,7 @@ def register(module_or_object: object, *, kind: str, key: str, name: str = "") -
 
     `kind` is `devices`, `frontends`, `ops`, `overrides` or `hooks`; `key` is what the entry name of an installed one would be: a
     device type, a file suffix, a domain. `name` stands for the distribution, by default that of the module or class. It is
-    checked like an installed plugin, goes before those of the same kind and key, is loaded by each `Core` when that needs it,
+    checked like an installed plugin, comes before those of the same kind and key, is loaded by each `Core` when that needs it,
     and replaces an earlier one of the same name, kind and key. Models that are compiled already stay as they are.
 
     Raises `PluginFailed` or `PluginIncompatible` with everything that is wrong, `UsageError` for an unknown kind::

@@ -68,7 +68,7 @@ class Loader:
         self._staged: dict[str, Staged] = {}
 
     def forget(self, record: PluginRecord) -> None:
-        """Load a plugin anew, because another object serves it now."""
+        """Load a plugin again, because another object serves it now."""
         self._staged.pop(record.id, None)
 
     def load(self, record: PluginRecord) -> Staged:
@@ -140,7 +140,7 @@ def _import(record: PluginRecord) -> object:
 
 
 def _import_hint(record: PluginRecord, cause: BaseException | None) -> str:
-    """A hint for an import that failed: install the module that is missing, or the plugin anew."""
+    """A hint for an import that failed: install the module that is missing, or the plugin again."""
     own = record.value.partition(":")[0].partition(".")[0]
     missing = (cause.name or "").partition(".")[0] if isinstance(cause, ModuleNotFoundError) else ""
     if missing and missing != own:

@@ -233,7 +233,7 @@ class PluginManager:
             return self._operators.provider(operator)
 
     def add_operator(self, operator: type["Operator"], origin: str) -> None:
-        """Add an operator class of this session; it goes before every pack. `origin` is named in reports.
+        """Add an operator class of this session; it comes before every pack. `origin` is named in reports.
 
         Raises `PluginError` for what is not an operator class.
         """
@@ -245,7 +245,7 @@ class PluginManager:
     def register(self, module_or_object: object, *, name: str, kind: str, key: str) -> PluginRecord:
         """Load a plugin that is not installed: a module or an object with hooks, checked like an installed one.
 
-        This manager alone gets it; `dovetail.plugins.register` is for all. It goes before installed plugins of the same kind and
+        This manager alone gets it; `dovetail.plugins.register` is for all. It comes before installed plugins of the same kind and
         key. With the name, kind and key of an earlier one it replaces that one. Raises `PluginFailed` or `PluginIncompatible`;
         the failure is in the records too.
         """
@@ -270,7 +270,7 @@ class PluginManager:
                 self._forget(self._states.drop(plugin))
 
     def _forget(self, record: PluginRecord) -> None:
-        """Look up anew what depends on a plugin. What was never made holds nothing, and making it would import NumPy."""
+        """Look up again what depends on a plugin. What was never made holds nothing, and making it would import NumPy."""
         if "_loader" in self.__dict__:
             self._loader.forget(record)
             self._devices.forget(record.key)

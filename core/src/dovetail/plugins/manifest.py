@@ -96,7 +96,7 @@ def manifest_text(records: Iterable[PluginRecord]) -> str:
 
 
 def _unusable(path: str, reason: str, record: PluginRecord) -> PluginError:
-    return PluginError(f"{path} cannot be used: {reason}", hint=f"write it anew: {_command(record)}")
+    return PluginError(f"{path} cannot be used: {reason}", hint=f"write it again: {_command(record)}")
 
 
 def _command(record: PluginRecord) -> str:

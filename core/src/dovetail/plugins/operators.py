@@ -28,7 +28,7 @@ class Operators:
         self._found: dict[tuple[str, str, int], Decision] = {}
 
     def add(self, operator: type[Operator], origin: str) -> None:
-        """Add an operator of this session. It replaces an earlier one of the same name and version, and goes before all packs."""
+        """Add an operator of this session. It replaces an earlier one of its name and version, and comes before all packs."""
         check_operator(operator)
         self._session[plain_domain(operator.domain), operator.op_type, operator.since] = operator
         self._providers[operator] = f"session ({origin})"
@@ -104,7 +104,7 @@ class Operators:
         return staged is not None and staged.operators is not None and operator in staged.operators.added
 
     def forget(self) -> None:
-        """Look everything up anew, because a pack was added or failed."""
+        """Look everything up again, because a pack was added or failed."""
         self._found.clear()
 
     def _packs(self, domain: str | None, *kinds: str) -> tuple[PluginRecord, ...]:
@@ -150,7 +150,7 @@ class Operators:
         named = [operator for operator in known if operator.op_type == op_type and plain_domain(operator.domain) == domain]
         later = [operator.since for operator in named]
         if later:
-            message = f"operator {name} exists from version {min(later)} of its domain on; version {version} was asked for"
+            message = f"operator {name} exists from version {min(later)} of its domain on; version {version} was requested"
             return UnknownOperator(
                 message, hint="the model says that it was written for an older operator set; export it for a newer one"
             )

@@ -30,9 +30,9 @@ __all__ = [
 
 RULES = {
     1: "what the user prefers goes first: operators of the session, plugins of this process, pins, `prefer`, custom layers",
-    2: "a kernel for the device goes before a composition, and that before the reference",
-    3: "exactly the data type and operator set version asked for goes before a wider range",
-    4: "the owner of the domain goes before others",
+    2: "a kernel for the device comes before a composition, and a composition before the reference",
+    3: "the exact data type and operator set version come before a wider range",
+    4: "the owner of the domain comes before others",
     5: "the greater dovetail_priority goes first",
     6: "the name of the distribution, in alphabetical order",
 }

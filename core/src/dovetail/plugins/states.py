@@ -30,7 +30,7 @@ _ERRORS: dict[str, type[DovetailError]] = {
 
 
 class Rank(IntEnum):
-    """The pins, which go before the list of preferences."""
+    """The pins, which come before the list of preferences."""
 
     PIN = 1 << 16
     IN_PROCESS = 1 << 20

@@ -58,7 +58,7 @@ class Core:
     `plugins` allows or blocks plugins (`"all"`, `"none"`, `"a,b"`, `"-a,-b"`). `prefer` names packs whose overrides are wanted,
     the most preferred first; `{"tim.vx::HSwish": "some-pack"}` pins one operator. `config` is the path of a `dovetail.yaml`, or
     a mapping with its content; None takes the one in the working folder, else the user's, and False none. What is given
-    here goes before the environment, and that before the file.
+    here comes before the environment, and that before the file.
 
     Raises `UsageError` with file and line for a malformed configuration, `PluginNotFound` for unknown names.
     """

@@ -116,7 +116,7 @@ class OpPackChecks(Kit):
                 require(not wrong, f"{'with' if fallback else 'without'} fallback: {wrong}")
             return PASSED if compiled.report().nodes else Verdict(Outcome.FOLDED)
 
-    # --- kernels that the operator brings along ----------------------------------------------------------------------
+    # --- kernels that the operator has ----------------------------------------------------------------------
 
     def _kernels(self, cls: type[Operator], cases: Sequence[Case]) -> Iterator[Check]:
         languages = {kernel.language for kernel in cls.kernels}
@@ -151,7 +151,7 @@ class OpPackChecks(Kit):
 
 
 def cases_of(cls: type[Operator], seed: int = 7) -> tuple[Case, ...]:
-    """The cases that the class brings along. Raises what its `cases` raises."""
+    """The cases that the class has. Raises what its `cases` raises."""
     return tuple(cls.cases(np.random.default_rng(seed)))
 
 

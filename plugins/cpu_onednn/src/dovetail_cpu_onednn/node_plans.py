@@ -49,7 +49,7 @@ class NodePlans:
 
 
 def _found(find: Callable[[], NodePlan]) -> NodePlan | Refusal | str:
-    """The plan, or what makes the error anew: an error itself would keep alive what it came through."""
+    """The plan, or what makes the error again: an error itself would keep alive what it came through."""
     try:
         return find()
     except Refused as refused:

@@ -50,7 +50,7 @@ class Construction:
     _used: set[str] = field(default_factory=set)
 
     def name_of(self, value: Value) -> str:
-        """The name under which nodes read the value. A constant keeps its tensor's in the first form that is asked for."""
+        """The name under which nodes read the value. A constant keeps its tensor's in the first form that is requested."""
         if value.array is None:
             return value.name
         form = (value.name, value.shape, id(value.array))

@@ -34,7 +34,7 @@ def command(
     known of kernels, and rule 2 is left out. A plan asks the device itself, which may refuse a shape or an attribute: then the
     next definition has its turn. The exit code is 1 when it is not decided.
 
-    Custom layers go before all definitions on their device. They are looked for, and the device is opened, when -c names any or
+    Custom layers come before all definitions on their device. They are looked for, and the device is opened, when -c names any or
     the configuration of the device has CONFIG_FILE.
 
     \b

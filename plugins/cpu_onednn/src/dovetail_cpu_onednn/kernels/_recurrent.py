@@ -101,7 +101,7 @@ class RecurrentKernel(PrimitiveKernel):
         return Stage(pd, tuple(arguments)), unused
 
     def _results(self, node: TypedNode, sizes: "_Sizes") -> list[Argument]:
-        """Y, needed or not, and the last states, all of them if one is asked for."""
+        """Y, needed or not, and the last states, all of them if one is requested."""
         names = [*node.node.outputs, "", ""]
         found = [
             Argument(Arg.DST, "output", 0, sizes.dst) if names[0] else Argument(Arg.DST, "scratch", 0, plain(sizes.dst.dims))
