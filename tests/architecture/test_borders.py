@@ -93,15 +93,15 @@ def test_only_the_opencl_plugin_imports_pyopencl() -> None:
     assert not offenders([m for path in rest for m in modules(path)], re.compile(r"pyopencl.*"))
 
 
-ROOMS = ("graph", "evaluate", "operators", "internal", "devices", "passes", "plugins", "planning", "runtime", "testing", "cli")
-"""The rooms of the core. Each imports only those before it, and modules outside of the rooms."""
+PARTS = ("graph", "evaluate", "operators", "internal", "devices", "passes", "plugins", "planning", "runtime", "testing", "cli")
+"""The parts of the core. Each imports only those before it, and modules outside of the parts."""
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_rooms_import_only_those_before_them(room: str) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_parts_import_only_those_before_them(part: str) -> None:
     # The kit runs commands and the program runs the kit; no module of theirs imports itself through others.
-    later = [other for other in ROOMS[ROOMS.index(room) + 1 :] if (room, other) != ("testing", "cli")]
-    paths = modules(CORE / room)
+    later = [other for other in PARTS[PARTS.index(part) + 1 :] if (part, other) != ("testing", "cli")]
+    paths = modules(CORE / part)
     assert paths
     assert not later or not offenders(paths, re.compile(rf"dovetail\.({'|'.join(later)})(\..*)?"))
 

@@ -204,7 +204,7 @@ def _is_private(folder: Path) -> bool:
     if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH:
         return True
     reason = "everybody may write to it" if found.st_mode & stat.S_IWOTH else f"user {found.st_uid} owns it"
-    log.warning("the cache folder %s is not used: %s; set DOVETAIL_CACHE_DIR, or mend it by chown and chmod 700", folder, reason)
+    log.warning("the cache folder %s is not used: %s; set DOVETAIL_CACHE_DIR, or fix it with chown and chmod 700", folder, reason)
     return False
 
 

@@ -72,7 +72,7 @@ def test_listing_counts_without_an_import(acme: Path, site: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operators", "complaint"),
+    ("operators", "problem"),
     [
         (["acme::Twist-1"], "it lacks acme::Turn-1"),
         (["acme::Turn-1", "acme::Twist-1", "acme::Old-1"], "it lists acme::Old-1, not defined any more"),
@@ -80,10 +80,10 @@ def test_listing_counts_without_an_import(acme: Path, site: Any) -> None:
         ([], "it lacks acme::Turn-1, acme::Twist-1"),
     ],
 )
-def test_a_stale_manifest_is_found_out_once_the_pack_is_loaded(acme: Path, operators: list[str], complaint: str) -> None:
+def test_a_stale_manifest_is_found_out_once_the_pack_is_loaded(acme: Path, operators: list[str], problem: str) -> None:
     (acme / FILE_NAME).write_text(json.dumps({"format": 1, "plugins": {"ops/acme": operators}}))
     (said,) = check_manifest(PluginManager().load("acme"))
-    assert complaint in said
+    assert problem in said
     assert said.startswith(f"{acme / FILE_NAME} is out of date")
     assert said.endswith("(dovetail plugins manifest acme-ops)")
     assert "is out of date" in run("info", "acme").stdout

@@ -14,7 +14,7 @@ from dovetail.cli._subgraphs import print_subgraphs, subgraphs_of
 if TYPE_CHECKING:
     from dovetail.graph.graph import AbstractOperator, Graph, Node
     from dovetail.graph.model import Model
-    from dovetail.graph.types import TensorType
+    from dovetail.graph.types import Shape, TensorType
     from dovetail.runtime import Core, NodeSupport
 
 
@@ -129,36 +129,32 @@ def _declared(model: "Model", name: str) -> dict[str, Any] | None:
     tensor = model.graph.types.get(name)
     if tensor is None or (tensor.shape is None and not _is_container(tensor)):
         return None
-    if _is_container(tensor):
-        return {"dtype": str(tensor), "shape": None, "declared_shape": None}
-    return {"dtype": tensor.dtype.value, "shape": list(tensor.shape or ()), "declared_shape": list(tensor.shape or ())}
+    return _type(tensor, shape=tensor.shape, declared_shape=tensor.shape)
 
 
 def _input(declared: "TensorType", used: "TensorType") -> dict[str, Any]:
-    if _is_container(declared):
-        return {"dtype": str(declared), "shape": None, "used_shape": None}
-    shape = None if declared.shape is None else list(declared.shape)
-    return {"dtype": declared.dtype.value, "shape": shape, "used_shape": list(used.dims)}
-
-
-def _is_container(tensor: "TensorType | None") -> bool:
-    from dovetail.graph.types import CONTAINERS
-
-    return isinstance(tensor, CONTAINERS)
+    return _type(declared, shape=declared.shape, used_shape=None if _is_container(declared) else used.dims)
 
 
 def _output(graph: "Graph", name: str, declared: "TensorType | None") -> dict[str, Any] | None:
-    """The type of an output, and the shape that the model declares for it, with names for what is open.
-
-    None for one that is known only at run time; the shape of a sequence, map or optional is None.
-    """
+    """The type of an output, and the shape that the model declares for it; None for one that is known only at run time."""
     tensor = graph.types.get(name)
-    if _is_container(tensor):
-        return {"dtype": str(tensor), "shape": None, "declared_shape": None}
-    if tensor is None or not tensor.is_static:
+    if tensor is None or not (_is_container(tensor) or tensor.is_static):
         return None
-    open_shape = None if declared is None or declared.shape is None else list(declared.shape)
-    return {"dtype": tensor.dtype.value, "shape": list(tensor.dims), "declared_shape": open_shape}
+    return _type(tensor, shape=tensor.shape, declared_shape=None if declared is None else declared.shape)
+
+
+def _type(tensor: "TensorType", **shapes: "Shape | None") -> dict[str, Any]:
+    """The data type and the shapes, with names for what is open; a sequence, map or optional has none."""
+    if _is_container(tensor):
+        return {"dtype": str(tensor), **dict.fromkeys(shapes)}
+    return {"dtype": tensor.dtype.value, **{key: None if dims is None else list(dims) for key, dims in shapes.items()}}
+
+
+def _is_container(tensor: "TensorType") -> bool:
+    from dovetail.graph.types import CONTAINERS
+
+    return isinstance(tensor, CONTAINERS)
 
 
 def _parameters(graph: "Graph") -> dict[str, int]:

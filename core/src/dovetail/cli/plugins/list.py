@@ -21,7 +21,7 @@ def command(as_json: bool) -> None:
            "value", "requires": [], "location", "editable",
            "duplicates": [], "state", "reason", "hint", "traceback",
            "provides": [], "import_seconds", "register_seconds",
-           "operators": number or null, "manifest": complaint}]}
+           "operators": number or null, "manifest": problem}]}
     "operators" is how many operators the manifest of a pack lists; null when
     it has none.
     """
