@@ -278,8 +278,8 @@ def added_command_parts(project: Path, root: click.Context) -> Iterator[str]:
 
 
 COMMANDS_HEAD = """\
-Results go to stdout, remarks and progress to stderr. Exit codes: 0 done, 1 failed, 2 called in a way that cannot be
-meant. Every command has `--help`. Plugins may add commands; `dovetail --help` lists them.
+Results go to stdout, remarks and progress to stderr. Exit codes: 0 done, 1 failed, 2 wrong
+usage. Every command has `--help`. Plugins may add commands; `dovetail --help` lists them.
 """
 
 

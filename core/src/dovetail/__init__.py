@@ -1,4 +1,4 @@
-"""dovetail: neural-network inference whose devices, model formats and operators are pip packages.
+"""dovetail: a neural-network inference runtime. Devices, model formats and operators are pip packages.
 
     import dovetail
     core = dovetail.Core()

@@ -180,7 +180,7 @@ class DeviceNotFound(DeviceError):
 
 
 class DeviceUnavailable(DeviceError):
-    """The plugin is installed, but its hardware or driver is not there."""
+    """The plugin is installed, but its hardware or driver is missing."""
 
     code = "DT502"
 

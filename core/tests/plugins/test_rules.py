@@ -140,9 +140,9 @@ def attributes(**hints: Any) -> dict[str, Any]:
         ({"inputs": ("X*: T",)}, "input 0 is bfloat16, float16, float32, float64 in the one, variadic bfloat16"),
         ({"types": {"T": FLOATS - {dovetail.DType.FLOAT64}}}, "in the one, bfloat16, float16, float32 in the other"),
         ({"types": {"T": FLOATS, "U": FLOATS}, "outputs": ("Y: U",)}, r"output 0 is .* \(as input 0\) in the one"),
-        (attributes(alpha=float) | {"alpha": 1.0}, "attribute 'alpha' is not there in the one, float, default 1.0 in the other"),
-        (attributes(alpha=float), "attribute 'alpha' is not there in the one, float, required in the other"),
-        ({"legacy_attributes": {"axes": "X"}}, "old attribute 'axes' is not there in the one, input 0 in the other"),
+        (attributes(alpha=float) | {"alpha": 1.0}, "attribute 'alpha' is missing in the one, float, default 1.0 in the other"),
+        (attributes(alpha=float), "attribute 'alpha' is missing in the one, float, required in the other"),
+        ({"legacy_attributes": {"axes": "X"}}, "old attribute 'axes' is missing in the one, input 0 in the other"),
     ],
 )  # fmt: skip
 def test_different_schemas_are_a_conflict(other: dict[str, Any], difference: str) -> None:
@@ -251,7 +251,7 @@ def test_packs_that_differ_fail_only_the_model_that_uses_the_operator(site: Any,
     site.plugin("ops", "acme", more, name="two")
     core = dovetail.Core()
     core.analyze(unbound("Same"))
-    with pytest.raises(PluginConflict, match="attribute 'turns' is not there in the one, int, default 1 in the other") as caught:
+    with pytest.raises(PluginConflict, match="attribute 'turns' is missing in the one, int, default 1 in the other") as caught:
         core.analyze(unbound("Twist"))
     line = caught.value.hint.rpartition(" or ")[2].removeprefix("DOVETAIL_PREFER=")
     (node,) = dovetail.Core(prefer=[line]).analyze(unbound("Twist")).nodes

@@ -196,7 +196,7 @@ def test_different_schemas_are_not_decided(site: Any) -> None:
     site.plugin("ops", "acme", scale(body=REFERENCE + "\n    alpha: float = 1.0"), name="z")
     shown = which("acme::Scale", code=1)
     assert (shown["winner"], shown["rule"]) == ("", 0)
-    assert "attribute 'alpha' is not there in the one, float, default 1.0 in the other" in shown["reason"]
+    assert "attribute 'alpha' is missing in the one, float, default 1.0 in the other" in shown["reason"]
     assert [c["choose"] for c in shown["candidates"]] == ["DOVETAIL_PREFER=acme::Scale=a", "DOVETAIL_PREFER=acme::Scale=z"]
     assert "To choose one, set DOVETAIL_PREFER=acme::Scale=a or" in run("which", "acme::Scale", code=1).stdout
 

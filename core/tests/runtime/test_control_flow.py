@@ -1,4 +1,4 @@
-"""If, Loop and Scan, and data-dependent shapes, through the whole runtime on every device that is there."""
+"""If, Loop and Scan, and data-dependent shapes, through the whole runtime on every available device."""
 
 import threading
 

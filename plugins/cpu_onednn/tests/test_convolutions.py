@@ -76,7 +76,7 @@ def test_resize_and_add_between_convolutions(mode):
 @pytest.mark.parametrize("channels", [16, 33])
 @pytest.mark.parametrize("mean", [GlobalAveragePool(), ReduceMean()], ids=["pool", "reduce"])
 def test_squeeze_and_excitation(mean, channels):
-    """Gates of whole channels, of each item their own: nothing is moved between the convolutions round them."""
+    """Gates of whole channels, of each item their own: nothing is moved between the convolutions around them."""
     x = some(3, 8, 9, 7)
     w = [some(channels, 8, 3, 3) / 8, some(5, channels, 1, 1), some(channels, 5, 1, 1), some(6, channels, 3, 3) / 8]
     shift = some(channels, 1, 1)

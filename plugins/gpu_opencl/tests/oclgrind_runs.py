@@ -1,4 +1,4 @@
-"""The runs of the sweep in Oclgrind: the operators' cases, sizes round the tiles of every tiling, reorders, images.
+"""The runs of the sweep in Oclgrind: the operators' cases, sizes around the tiles of every tiling, reorders, images.
 
 Each kernel runs as a device of kind CPU and of kind GPU would choose it, and forced wherever it is accepted.
 """
@@ -328,7 +328,7 @@ class ThroughImages(Operator):
 
 
 def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
-    """Operators on quantized values, with steps behind them, at sizes round the tiles; images in both layouts."""
+    """Operators on quantized values, with steps behind them, at sizes around the tiles; images in both layouts."""
     rng = np.random.default_rng(9)
     unsigned, signed = (
         Scaling(np.array(0.05, np.float32), np.array(7, np.uint8)),

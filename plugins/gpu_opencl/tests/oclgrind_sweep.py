@@ -1,4 +1,4 @@
-"""Runs every kernel of this package in Oclgrind: the operators' cases, sizes round the tiles of every tiling, reorders, images.
+"""Runs every kernel of this package in Oclgrind: the operators' cases, sizes around the tiles of every tiling, reorders, images.
 
 `python oclgrind_sweep.py [--every N] [--part I/N] [--only TEXT]` starts itself again inside oclgrind and exits with 1 when a
 kernel reads or writes out of bounds, races, uses a value that was never written, gives a wrong result for a case, or was not

@@ -164,7 +164,7 @@ def test_the_probe_of_the_linker_is_right_where_it_can_link(info: DeviceInfo) ->
 
 
 def test_no_platform() -> None:
-    """In a process of its own: the loader looks for drivers once, pip's PoCL in the folder that pyopencl names."""
+    """In a separate process: the loader looks for drivers once, pip's PoCL in the folder that pyopencl names."""
     script = (
         "import os, tempfile; empty = tempfile.mkdtemp(); os.environ['OCL_ICD_VENDORS'] = empty\n"
         "import pyopencl; os.environ['PYOPENCL_HOME'] = empty\n"

@@ -1,4 +1,4 @@
-"""Products and convolutions of 8-bit integers, exact at sizes round the tiles and where float32 sums would round; each kernel."""
+"""Products and convolutions of 8-bit integers, exact at sizes around the tiles and beyond float32's exact sums; each kernel."""
 
 from collections.abc import Callable
 from typing import Any

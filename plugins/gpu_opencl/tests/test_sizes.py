@@ -1,4 +1,4 @@
-"""Products and convolutions at sizes round the tiles, with post-op chains, against float64; each kernel forced."""
+"""Products and convolutions at sizes around the tiles, with post-op chains, against float64; each kernel forced."""
 
 import copy
 import dataclasses

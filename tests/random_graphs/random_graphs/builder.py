@@ -100,7 +100,7 @@ class Builder:
         fits: Callable[[NDArray[Any]], bool] = lambda _: True,
         shape: Callable[[int], Shape] | None = None,
     ) -> str:
-        """A value that is there, or a new one of a random shape (`shape(rank)`), of one of these types and ranks.
+        """A value that is present, or a new one of a random shape (`shape(rank)`), of one of these types and ranks.
 
         `fits` limits which of those that are there are taken.
         """

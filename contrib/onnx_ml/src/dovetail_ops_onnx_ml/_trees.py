@@ -165,7 +165,7 @@ def _children(side: Sequence[int], treeids: Sequence[int], mode: Array, place: d
     found = [0 if m == LEAF else place.get((t, n), -1) for t, n, m in zip(treeids, side, mode, strict=True)]
     if -1 in found:
         index = found.index(-1)
-        raise OperatorError(f"node {side[index]} of tree {treeids[index]} is not there, and another leads to it")
+        raise OperatorError(f"node {side[index]} of tree {treeids[index]} is missing, and another leads to it")
     return np.array(found, np.int64)
 
 

@@ -99,7 +99,7 @@ class TreeEnsemble(MachineLearningOperator):
         to = np.array(getattr(self, f"nodes_{side}nodeids"), np.int64)
         is_leaf = np.array(getattr(self, f"nodes_{side}leafs"), np.bool_)
         if np.any((to < 0) | (to >= np.where(is_leaf, leaves, count))):
-            raise OperatorError(f"attribute 'nodes_{side}nodeids' names a node or leaf that is not there")
+            raise OperatorError(f"attribute 'nodes_{side}nodeids' names a node or leaf that does not exist")
         return np.concatenate([np.where(is_leaf, to + count, to), np.zeros(leaves, np.int64)])
 
     def _members(self, mode: Array) -> dict[int, Array]:

@@ -1,6 +1,6 @@
 """The `dovetail` program: one file a command, and each is imported when it is called.
 
-Exit codes: 0 done, 1 failed (a message and what to do about it on stderr), 2 called in a way that cannot be meant.
+Exit codes: 0 done, 1 failed (a message and what to do about it on stderr), 2 wrong usage.
 Results go to stdout, as tables or with `--json`; progress and remarks go to stderr.
 """
 
@@ -138,7 +138,7 @@ def _restore_config(before: str | None) -> None:
     help="The configuration, instead of dovetail.yaml in the working folder or the user's.",
 )
 def program() -> None:
-    """Neural-network inference whose devices, model formats and operators are pip packages.
+    """A neural-network inference runtime. Devices, model formats and operators are pip packages.
 
     Start with `dovetail devices`, which lists the devices that are installed, and `dovetail run MODEL`.
     """

@@ -43,7 +43,7 @@ def command(
 ) -> None:  # fmt: skip
     """Measure how fast MODEL runs on a device.
 
-    Reading, compiling, the first run and steady runs are measured apart. Inputs are random (floats in [0, 1), integers 0 or
+    Reading, compiling, the first run and steady runs are measured separately. Inputs are random (floats in [0, 1), integers 0 or
     1). Dimensions that the model leaves open are 1 unless --shape sets them; a batch is the first dimension of the first
     input. One request runs at a time.
 

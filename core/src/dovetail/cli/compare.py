@@ -27,7 +27,7 @@ _TOLERANCE = 1e-3
 @click.argument("model")
 @click.option(
     "-d", "--device", "devices", multiple=True, metavar="DEVICE",
-    help="A device, as for `run`: twice, or once for AUTO against it. The second is the one compared with; by default the "
+    help="A device, as for `run`: twice, or once for AUTO against it. The comparison is with the second; by default the "
     "reference device.",
 )  # fmt: skip
 @click.option(
@@ -49,14 +49,14 @@ def command(
     model: str, devices: tuple[str, ...], given: tuple[str, ...], nodes: bool, tolerance: float, extensions: tuple[str, ...],
     config_files: tuple[str, ...], shapes: tuple[str, ...], seed: int, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run MODEL on two devices and show how far the results are apart.
+    """Run MODEL on two devices and show how much the results differ.
 
     Both get the same inputs. The absolute difference is the largest |a - b| of a value; the relative one is that divided by the
-    largest finite |b|, where b is from the second device. NaN agrees with NaN and an infinity with itself; where only one side
+    largest finite |b|, where b is from the second device. NaN agrees with NaN and an infinity with itself; if only one side
     has them, or text differs, the difference is infinite. The exit code is 1 when a relative difference is above --tolerance.
 
-    With --nodes the first device runs the model cut off behind each of its nodes in turn: fused as in the whole model up to
-    there, and compiled once for each node. The first node that differs is where to look.
+    With --nodes the first device runs the model cut off after each of its nodes in turn: fused as in the whole model up to
+    there, and compiled once for each node. Start looking at the first node that differs.
 
     \b
     JSON: {"model", "devices": [first, second], "tolerance", "agree",

@@ -21,7 +21,7 @@ Node = dict[str, Any]
 @make_command("dovetail explain model.onnx -d AUTO\ndovetail explain model.onnx --schedule")
 @click.argument("model")
 @device_option
-@click.option("--schedule", is_flag=True, help="Show the order in which nodes can run, instead of a plan; no device is asked.")
+@click.option("--schedule", is_flag=True, help="Show the order in which nodes can run, instead of a plan; without a device.")
 @click.option("--passes", is_flag=True, help="Show what each graph pass did: nodes before and after, time and origin.")
 @click.option("--no-fusion", is_flag=True, help="Plan with FUSION=False: nothing is merged.")
 @extension_option
@@ -39,7 +39,7 @@ def command(
     --shape sets them. Nodes whose shapes depend on data, and those of sub-graphs, are planned for random inputs: a sub-graph
     that these do not run is not shown.
 
-    With --passes: each graph pass with the number of nodes before and after it, its time, and the package that brings it. The
+    With --passes: each graph pass with the number of nodes before and after it, its time, and the package that provides it. The
     property PASSES leaves passes out: PASSES="-fuse_attention".
 
     With --schedule: stages of nodes. Every node of a stage needs only results of earlier stages; the table names the nodes that

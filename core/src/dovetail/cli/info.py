@@ -28,12 +28,12 @@ def command(
 ) -> None:
     """Show what MODEL consists of and which devices run it.
 
-    That is its inputs, outputs, operators, parameters and cost; which package defines each operator; for each device the package
+    Its inputs, outputs, operators, parameters and cost; which package defines each operator; for each device the package
     that serves it, how it runs each operator, and the nodes that it refuses, with the reason.
 
-    An operator runs by a "kernel" of the device's package, by a "custom kernel" of the user's (-c), or by what its definition
-    brings: its "own kernel" (a kernel source), a "composition" of other operators, or its "reference" in NumPy. "folded" nodes
-    are computed beforehand, those "left out" are not needed.
+    An operator runs by a "kernel" of the device's package, by a "custom kernel" of the user's (-c), or by a part of its
+    definition: its "own kernel" (a kernel source), a "composition" of other operators, or its "reference" in NumPy. Nodes that
+    are "folded" are computed beforehand, those "left out" are not needed.
 
     FLOPs, memory and device support are for one set of input shapes: open dimensions are 1 unless --shape sets them. A
     multiply-add counts as two FLOPs. Device support is that of a plan before fusion: compositions expanded, batch norms

@@ -72,10 +72,10 @@ def new_op_pack(name: str, domain: str | None, folder: Path | None, as_json: boo
 @click.option("--type", "device_type", help="What users call the device.  [default: NAME in capitals: acme-npu is ACME_NPU]")
 @_folder_option
 def new_device(name: str, device_type: str | None, folder: Path | None, as_json: bool) -> None:
-    """Write a device package with one kernel of its own.
+    """Write a device package with one kernel.
 
-    All else runs by NumPy references. NAME is the package's name for pip. The command fails when the folder exists, or another
-    package provides the device.
+    All other operators run by NumPy references. NAME is the package's name for pip. The command fails when the folder exists,
+    or another package provides the device.
 
     \b
     JSON: {"folder", "distribution", "module", "type", "files": [],

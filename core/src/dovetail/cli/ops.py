@@ -27,8 +27,8 @@ def command(domain: str | None, device: str | None, extensions: tuple[str, ...],
 
     There is one row for each version of a definition, and one for each other name that models may give it.
 
-    "kernel" under a device says that its package has a file for the operator. Every operator runs on every device: otherwise
-    by a kernel source or a composition that its definition has, or by its NumPy reference on the reference device.
+    "kernel" under a device means that its package has a file for the operator. Other operators run on every device too: by a
+    kernel source or a composition in their definition, or by their NumPy reference on the reference device.
 
     \b
     JSON: {"operators": [{"operator", "domain", "since", "stem", "provider",

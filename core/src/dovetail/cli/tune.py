@@ -38,7 +38,7 @@ def command(
 
     The device times candidates for each distinct problem that it has not tuned before, checks the result of each, and keeps the
     fastest: this and later processes use it. Inputs are random, and dimensions that the model leaves open are 1 unless --shape
-    sets them. `dovetail cache clear` forgets what was found.
+    sets them. `dovetail cache clear` deletes the results.
 
     \b
     JSON: {"model", "device", "tune_seconds",

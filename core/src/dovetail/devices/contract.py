@@ -36,7 +36,7 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """Returned by a device plugin whose hardware or driver is not there: why, and what to do."""
+    """Returned by a device plugin whose hardware or driver is missing: why, and what to do."""
 
     reason: str
     hint: str = ""

@@ -134,7 +134,7 @@ class SequenceType(TensorType):
 
 @dataclass(frozen=True, slots=True)
 class OptionalType(TensorType):
-    """A value that may be absent, in Python None; one that is there is a tensor or a sequence like any other."""
+    """A value that may be absent, in Python None; one that is present is a tensor or a sequence like any other."""
 
     def __str__(self) -> str:
         return f"optional({TensorType(self.dtype, None)})"

@@ -212,7 +212,7 @@ def _check_in_place(kernel: HostKernel, config: HostConfig, inputs: Types, outpu
         if source is None or source.layout != port.layout:
             raise OperatorError(
                 f"host kernel {kernel.name!r}: output {index} is in place of input {port.in_place}",
-                hint="name an input that is there and has the same layout",
+                hint="name an input that is present and has the same layout",
             )
         given = inputs[port.in_place]
         if given != result:

@@ -85,7 +85,7 @@ class OpenCLKernel(KernelSource):
 
     @staticmethod
     def text_of(package: str, name: str) -> str:
-        """The text of a file in an installed package. Raises `OperatorError` when it is not there."""
+        """The text of a file in an installed package. Raises `OperatorError` when it is missing."""
         try:
             return resources.files(package).joinpath(name).read_text("utf-8")
         except (OSError, ModuleNotFoundError) as error:

@@ -35,7 +35,7 @@ STANDARD_DOMAIN = "ai.onnx"
 State = Literal["found", "blocked", "incompatible", "opt-in", "loaded", "failed", "unavailable"]
 """`found`: may be loaded, is not yet. `blocked`: switched off. `incompatible`: needs another dovetail. `opt-in`: an
 override that nobody prefers. `loaded`. `failed`: raised, or is malformed. `unavailable`: works, but its hardware or driver
-is not there."""
+is missing."""
 
 
 def normalized(distribution: str) -> str:

@@ -195,7 +195,7 @@ def _difference(a: type[Operator], b: type[Operator]) -> str:
         if theirs.get(what) != value:
             return f"{what} is {value} in the one, {theirs.get(what, 'not there')} in the other"
     extra = [what for what in theirs if what not in mine]
-    return f"{extra[0]} is not there in the one, {theirs[extra[0]]} in the other" if extra else ""
+    return f"{extra[0]} is missing in the one, {theirs[extra[0]]} in the other" if extra else ""
 
 
 def _schema(operator: type[Operator]) -> dict[str, str]:

@@ -142,7 +142,7 @@ class Core:
         """Write a model as the file `target`, in the format of its suffix or in `format`. An existing file is replaced.
 
         Names, constants and metadata are kept; operators are those of `analyze`. Nothing is written when anything is refused.
-        Raises `UsageError` for inputs with open dimensions, a folder that is not there or a target that is not a file,
+        Raises `UsageError` for inputs with open dimensions, a folder that does not exist or a target that is not a file,
         `UnknownFormat` when no installed frontend writes the format, `FormatError` naming what it cannot hold, `OSError`.
         """
         path = Path(fspath(target))
@@ -266,7 +266,7 @@ class Core:
                 # Here the reference device only takes what others refuse: without it a refusal becomes an error of its own.
                 if name != REFERENCE_DEVICE or name in chosen:
                     raise
-                log.info("%s is not there for nodes that %s refuses: %s", name, names[0], error)
+                log.info("%s is missing for nodes that %s refuses: %s", name, names[0], error)
         return targets
 
     def _target(self, name: str, options: Properties) -> Target:

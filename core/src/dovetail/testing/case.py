@@ -45,7 +45,7 @@ class Case:
 
     @property
     def dtype(self) -> str:
-        """The data type of the first input that is there, or of the first output."""
+        """The data type of the first input that is present, or of the first output."""
         given = next((t for t in self.input_types() if t is not None), None)
         return (given or _type_of(self.expected[0])).dtype.value
 

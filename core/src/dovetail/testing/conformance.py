@@ -147,7 +147,7 @@ class OpPackConformance(_Conformance):
         check()
 
     def test_devices(self, check: Check) -> None:
-        """Every device that is there gives what the case expects."""
+        """Every available device gives what the case expects."""
         check()
 
 

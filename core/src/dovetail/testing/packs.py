@@ -87,7 +87,7 @@ class OpPackChecks(Kit):
 
     @property
     def devices(self) -> tuple[DeviceInfo, ...]:
-        """The devices that are there."""
+        """The available devices."""
         return self.core.devices
 
     def _on_devices(self, cls: type[Operator], cases: Sequence[Case]) -> Iterator[Check]:

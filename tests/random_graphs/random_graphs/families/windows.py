@@ -10,7 +10,7 @@ from random_graphs.data import FLOATS
 
 
 def _image(b: Builder, dims: int, *, batch0: bool = True, types: Sequence[np.dtype[Any]] = ()) -> str:
-    """[N, C, D1, ...] with sizes of 4 to 8, mostly one that is there."""
+    """[N, C, D1, ...] with sizes of 4 to 8, mostly one that is present."""
     return b.value(
         types or b.types(),
         (dims + 2,),

@@ -1,4 +1,4 @@
-"""`dovetail plugins doctor`: every plugin in a process of its own, which it may hang or kill without harm."""
+"""`dovetail plugins doctor`: every plugin in a separate process, which it may hang or kill without harm."""
 
 import json
 import os
@@ -65,10 +65,10 @@ class Diagnosis:
     help="Seconds that one plugin may take.",
 )
 def command(name: str | None, timeout: float, as_json: bool) -> None:
-    """Examine all plugins, or one, each in a process of its own.
+    """Examine all plugins, or one, each in a separate process.
 
-    A plugin that hangs or crashes harms nothing. Checked are metadata and version, import time, hooks, devices, one operator on
-    each device, and a case of each operator that the plugin claims. NAME is a distribution, an entry name or an id from
+    A plugin that hangs or crashes does no harm. The doctor checks metadata and version, import time, hooks, devices, one
+    operator on each device, and a case of each operator that the plugin claims. NAME is a distribution, an entry name or an id from
     `dovetail plugins list`. The verdict is OK, WARN (works, but look at it) or FAIL; the exit code is 1 when one is FAIL.
 
     \b

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @make_command("dovetail plugins info NAME", name="info")
 @click.argument("name")
 def command(name: str, as_json: bool) -> None:
-    """Load one plugin and show all that is known of it.
+    """Load one plugin and show everything known about it.
 
     That is its state and origin, what it provides, or why it failed. NAME is a distribution, an entry name (device type, file
     suffix, operator domain) or an id from `dovetail plugins list`. The exit code is 1 when the plugin cannot be used.
