@@ -68,8 +68,9 @@ def command(name: str | None, timeout: float, as_json: bool) -> None:
     """Examine all plugins, or one, each in a separate process.
 
     A plugin that hangs or crashes does no harm. The doctor checks metadata and version, import time, hooks, devices, one
-    operator on each device, and a case of each operator that the plugin claims. NAME is a distribution, an entry name or an id from
-    `dovetail plugins list`. The verdict is OK, WARN (works, but look at it) or FAIL; the exit code is 1 when one is FAIL.
+    operator on each device, and a case of each operator that the plugin claims. NAME is a distribution, an entry name or an
+    id from `dovetail plugins list`. The verdict is OK, WARN (works, but look at it) or FAIL; the exit code is 1 when one is
+    FAIL.
 
     \b
     JSON: {"plugins": [{"id", "distribution", "version", "verdict",
