@@ -169,8 +169,8 @@ OF_AUTHORS = {
 """Public names of `dovetail` that authors use more than programs do."""
 
 PYTHON_HEAD = """\
-What a program that runs models calls. [Your first model](../tutorial/first_model.md) shows it at work; the properties of
-`compile_model` are on [a page of their own](properties.md). All of it may be called from any thread; an `InferRequest` is used by
+The names that programs use to run models. [Your first model](../tutorial/first_model.md) is an example; the properties of
+`compile_model` are on [a separate page](properties.md). All of it may be called from any thread; an `InferRequest` is used by
 one thread at a time.
 
 Other public names:

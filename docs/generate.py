@@ -82,8 +82,8 @@ what was received and what is accepted, a `hint` that says what to do (it may be
 from version to version. Errors can be pickled. An indented class is a subclass of the one above it.
 """
 ERRORS_TAIL = """\
-The command line prints message and hint on stderr and exits with 1; with `--debug` it shows the traceback. A command that
-cannot be meant (an unknown option, a missing argument) exits with 2.
+The command line prints message and hint on stderr and exits with 1; with `--debug` it shows the traceback. Wrong usage
+of a command (an unknown option, a missing argument) exits with 2.
 """
 
 

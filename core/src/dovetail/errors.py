@@ -70,7 +70,7 @@ def _rebuild(kind: type[DovetailError], message: str, hint: str, state: dict[str
 
 
 class UsageError(DovetailError):
-    """A call or command that cannot be meant: unknown option, wrong type of argument, use after close."""
+    """Wrong usage of a call or command: unknown option, wrong type of argument, use after close."""
 
     code = "DT001"
 

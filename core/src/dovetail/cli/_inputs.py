@@ -33,7 +33,7 @@ def read_inputs(inputs: Mapping[str, "TensorType"], given: Sequence[str], seed: 
     """Arrays, and maps from .json files, for the `-i` options `NAME=FILE`, `FILE`, `NAME=random` and `random` (all inputs that
     no other option names).
 
-    Raises `click.UsageError` for options that cannot be meant and for inputs that none of them gives, `InputError` for files
+    Raises `click.UsageError` for wrong options and for inputs that none of them gives, `InputError` for files
     that cannot be used.
     """
     rng = np.random.default_rng(seed)

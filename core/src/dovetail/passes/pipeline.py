@@ -70,7 +70,7 @@ def _choose_definitions(graph: Graph, context: PassContext) -> Graph:
 
 
 def _decompose(graph: Graph, context: PassContext) -> Graph:
-    """Expand operators with a composition, of which the device has no kernel."""
+    """Expand operators with a composition if the device has no kernel for them."""
     return decompose(graph, context.keeps)
 
 

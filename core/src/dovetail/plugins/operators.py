@@ -116,7 +116,7 @@ class Operators:
             yield Candidate(operator, "session", "", self._providers[operator], Rank.SESSION, until=until)
 
     def _of_pack(self, record: PluginRecord, op_type: str, version: int, *, must_load: bool) -> Iterator[Candidate]:
-        """The pack's class, if it has one and may be used. Raises for a preferred pack that cannot be had, when it must load."""
+        """The pack's class, if it has one and may be used. Raises for a preferred pack that cannot be loaded but must."""
         rank = self._states.rank(record, op_type)
         if record.state == "blocked" or (record.kind == "overrides" and not rank):
             return

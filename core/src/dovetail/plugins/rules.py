@@ -199,7 +199,7 @@ def _difference(a: type[Operator], b: type[Operator]) -> str:
 
 
 def _schema(operator: type[Operator]) -> dict[str, str]:
-    """The interface of an operator: ports with their data types, and attributes. Not port names: models go by position."""
+    """The interface of an operator: ports with their data types, and attributes. Not port names: models use positions."""
     schema = {f"the number of {side}": str(len(getattr(operator, side))) for side in ("inputs", "outputs")}
     variables: dict[str, str] = {}
     for side in ("inputs", "outputs"):

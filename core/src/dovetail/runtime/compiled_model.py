@@ -110,7 +110,7 @@ class CompiledModel:
         return {name: self.model.graph.types.get(name) for name in self.model.outputs}
 
     def plan(self, shapes: Shapes) -> Plan:
-        """The plan for these input shapes, made now if there is none. The least recently used one goes when they are too many."""
+        """The plan for these input shapes, made now if missing. Beyond the limit, the least recently used one is dropped."""
         self.check_open()
         return self._plans.get(shapes)
 

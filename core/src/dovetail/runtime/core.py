@@ -162,7 +162,7 @@ class Core:
     def analyze(self, model: Model, device: str = "", properties: Properties | None = None) -> Graph:
         """The model's graph bound, typed and folded; open dimensions are taken as 1 (use `model.reshape` for others).
 
-        Values with data-dependent shapes have no type. Raises `OperatorError` and its kin naming the node. With a device,
+        Values with data-dependent shapes have no type. Raises `OperatorError` or a subclass naming the node. With a device,
         operators that no class defines and for which `properties` give it a kernel have the types that the model declares.
         """
         return self._analyzed(model, [target.device for target in self._asked(device, properties)[0]] if device else [])
@@ -187,7 +187,7 @@ class Core:
         return {name: found.device if found.refusal is None else found.refusal for name, found in answers.items()}
 
     def query_support(self, model: Model, device: str, properties: Properties | None = None) -> dict[str, NodeSupport]:
-        """For each node of the model how the device would run it, and which package brings the kernel; as `query_model` else.
+        """For each node of the model how the device would run it, and whose kernel that is; otherwise like `query_model`.
 
         `properties` are those that `compile_model` would get.
         """

@@ -132,7 +132,7 @@ class InferRequest:
         """Run and wait. Returns the outputs, by name and by position.
 
         `inputs`: see `CompiledModel.__call__`; they are only read. Outputs are fresh arrays; with `share_outputs` they may
-        are in the request's own memory, which the next run overwrites. Raises `InputError`, or `UsageError` when the
+        be in the request's own memory, which the next run overwrites. Raises `InputError`, or `UsageError` when the
         request is running or closed.
         """
         if self.is_running:

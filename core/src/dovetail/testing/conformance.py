@@ -86,8 +86,8 @@ class DeviceConformance(_Conformance):
             device = "ACME"
 
     Every case of every standard operator: what the device accepts must be right, what it does not must be refused with a
-    `Reason` and a detail. Besides: each data type bit by bit, awkward shapes, memory, requests in threads, random graphs.
-    A device that cannot be had fails every test with the stored cause.
+    `Reason` and a detail. Also: each data type bit by bit, awkward shapes, memory, requests in threads, random graphs.
+    If the device is not available, every test fails with the stored cause.
     """
 
     device: ClassVar[str]

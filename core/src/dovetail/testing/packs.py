@@ -332,7 +332,7 @@ def probe(cls: type[Operator]) -> bool:
         try:
             outputs = compute(op.reference, Case("probe", op, tuple(inputs), ()))
         except DovetailError:
-            continue  # Nor are these: the reference says so in words of its own.
+            continue  # Nor are these: the reference has its own message.
         # Only outputs that the operator requires were inferred.
         for index, (given, want) in enumerate(zip(outputs, types, strict=False)):
             got = _as_value(given, list if isinstance(want, CONTAINERS) else np.ndarray)

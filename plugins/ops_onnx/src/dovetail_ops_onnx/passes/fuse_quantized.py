@@ -33,7 +33,7 @@ class HeldDequantizeLinear(DequantizeLinear):
 
 
 def hold_quantized(graph: Graph) -> Graph:
-    """The bound graph whose 8-bit constants stay quantized, for `fuse_quantized` to see. It folds what no device wants so."""
+    """The bound graph whose 8-bit constants stay quantized, for `fuse_quantized` to see. It folds the others."""
     known = {*graph.constants, *(name for node in graph.nodes if isinstance(node.op, Constant) for name in node.writes)}
 
     def held(node: Node) -> Node:
