@@ -162,8 +162,8 @@ def test_passed(got: Any, want: Any, message: str) -> None:
     ("value", "message"),
     [
         ([], r"case 'x': input 1 is \[\], which does not determine its type"),
-        ({}, r"input 1 is \{\}, which does not tell"),
-        (1.5, r"input 1 is 1.5, which does not tell"),
+        ({}, r"input 1 is \{\}, which does not determine"),
+        (1.5, r"input 1 is 1.5, which does not determine"),
     ],
 )
 def test_values_that_tell_no_type(value: Any, message: str) -> None:
