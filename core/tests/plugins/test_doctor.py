@@ -65,7 +65,7 @@ def device(name: str, *, plus_one: str = "", probe: str = "pass") -> str:
 def run_command(site: Any, *arguments: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, plugin id -> its entry in `--json`, and stderr, of `dovetail plugins ...` with the fake distributions."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site.folder), *sys.path])}
-    command = [sys.executable, "-m", "dovetail.cli", "plugins", *arguments, "--json"]
+    command = [sys.executable, "-m", "dovetail", "plugins", *arguments, "--json"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
     plugins = json.loads(done.stdout)["plugins"] if done.stdout else []
     return done.returncode, {p.get("id") or p["subject"]: p for p in plugins}, done.stderr
