@@ -11,7 +11,7 @@ from dovetail_frontend_onnx.cost import check_cost
 from dovetail_frontend_onnx.external import ExternalData
 from dovetail_frontend_onnx.link import FunctionId, Linker, function_label
 from dovetail_frontend_onnx.messages import IR_VERSION, FunctionProto, ModelProto
-from dovetail_frontend_onnx.opsets import is_old
+from dovetail_frontend_onnx.opsets import is_old, versions
 from dovetail_frontend_onnx.parts import read_parts
 from dovetail_frontend_onnx.sniff import HEAD, foreign, why_no_protobuf
 from dovetail_frontend_onnx.templates import FunctionTemplate, read_function, read_graph, read_opsets, value_names
@@ -69,9 +69,7 @@ def _message(content: bytes, size: int) -> ModelProto:
 def _read(proto: ModelProto, context: Context) -> Model:
     _check_header(proto)
     if is_old(proto):
-        from dovetail_frontend_onnx.upgrade import upgraded  # here, because it needs all of package onnx
-
-        proto = upgraded(proto)
+        proto = _upgraded(proto)
     opsets = read_opsets(proto.opset_import)
     functions = _Functions(context, _function_protos(proto.functions))
     values = _model_values(proto) if proto.functions else set()
@@ -82,6 +80,19 @@ def _read(proto: ModelProto, context: Context) -> Model:
     graph = Linker(context, functions.get, values).link(template, opsets)
     validate(graph)
     return Model(graph, opsets, context.source.name, "onnx", _metadata(proto))
+
+
+def _upgraded(proto: ModelProto) -> ModelProto:
+    try:
+        from dovetail_frontend_onnx.upgrade import upgraded  # here, because it needs the package onnx, which is optional
+    except ModuleNotFoundError as error:
+        if error.name != "onnx":
+            raise
+        raise FormatError(
+            f"the model is of operator set {versions(proto)[0]}, and converting it needs the package onnx",
+            hint="pip install dovetail-frontend-onnx[upgrade]",
+        ) from None
+    return upgraded(proto)
 
 
 def _check_header(proto: ModelProto) -> None:

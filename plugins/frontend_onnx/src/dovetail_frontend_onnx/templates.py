@@ -36,7 +36,7 @@ from dovetail_frontend_onnx.messages import (
     TypeProto,
     ValueInfoProto,
 )
-from dovetail_frontend_onnx.opsets import OLDEST_OPSET, newest_opset
+from dovetail_frontend_onnx.opsets import NEWEST_OPSET, OLDEST_OPSET
 from dovetail_frontend_onnx.tensors import data_type, read_dims, read_sparse, read_tensor
 
 __all__ = [
@@ -138,7 +138,7 @@ def read_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
         domain = _domain(_text(item.domain, "a domain in opset_import"))
         if found.setdefault(domain, item.version) != item.version:
             raise FormatError(f"opset_import has the domain '{printable(domain)}' as version {found[domain]} and {item.version}")
-        newest = newest_opset(item.version) if domain == "" else 2**31 - 1
+        newest = NEWEST_OPSET if domain == "" else 2**31 - 1
         oldest = OLDEST_OPSET if domain == "" else 1
         if not oldest <= item.version <= newest:
             raise FormatError(
