@@ -16,6 +16,7 @@ PACKAGES = {
     "plugins/gpu_opencl": "[pocl]",
     "plugins/frontend_onnx": "",
     "plugins/frontend_openvino": "",
+    "contrib/authoring": "",
 }
 """Folder -> the extra that is installed. Nothing else of this repository is there."""
 

@@ -26,7 +26,6 @@ COMMANDS = [
     "devices",
     "explain",
     "info",
-    "new",
     "ops",
     "plugins",
     "run",
@@ -35,7 +34,6 @@ COMMANDS = [
 ]
 BELOW = {
     "cache": ["clear", "list", "path"],
-    "new": ["device", "op-pack"],
     "plugins": ["conflicts", "doctor", "info", "list", "manifest", "test", "which"],
 }
 LEAVES = [[name] for name in COMMANDS if name not in BELOW] + [[name, below] for name in BELOW for below in BELOW[name]]

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dovetail.errors import UsageError, did_you_mean
+from dovetail.operators.operator import Operator
+from dovetail.plugins.records import normalized
 from dovetail.runtime import Core
 from dovetail.testing._kit import Kit
 from dovetail.testing.check import Check
@@ -133,10 +135,20 @@ class OpPackConformance(_Conformance):
 
     domain: ClassVar[str]
     """The domain, as the entry point names it."""
+    package: ClassVar[str] = ""
+    """The distribution to prefer, whose operators alone are checked: for an override. "" checks all of the domain."""
+
+    @classmethod
+    def core(cls) -> Core:
+        """The session in which the pack is found, and preferred where `package` names it."""
+        return Core(prefer=(cls.package,) if cls.package else ())
 
     @classmethod
     def _make_kit(cls) -> Kit:
-        return OpPackChecks(cls.domain, cls.core, cls.seed)
+        def provided(core: Core, operator: type[Operator]) -> bool:
+            return not cls.package or core.plugins.provider(operator).partition(" ")[0] == normalized(cls.package)
+
+        return OpPackChecks(cls.domain, cls.core, cls.seed, provided)
 
     def test_operators(self, check: Check) -> None:
         """The class is well-formed, has cases, and its kernels run."""

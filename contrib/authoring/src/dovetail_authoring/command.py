@@ -9,36 +9,36 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from packaging.utils import canonicalize_name
 
-from dovetail import __version__
-from dovetail._files import write_file
-from dovetail.cli._command import Group
-from dovetail.cli._command import command as make_command
-from dovetail.cli._output import print_json, print_text
-from dovetail.errors import UsageError
+import dovetail
+from dovetail.command import command, print_json, print_text, write_file
+from dovetail.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from dovetail.plugins.records import PluginRecord
-
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _TYPE = re.compile(r"[A-Z][A-Z0-9_]*")
+_SUFFIX = re.compile(r"[a-z0-9_]+")
 _VIRTUAL = ("AUTO", "CPU", "GPU", "HETERO", "MULTI", "NPU")
 """Words that mean something else where a device is named."""
 
 
-class _Templates(Group):
-    wanted = "template {!r}"
+class _Templates(click.Group):
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            ctx.fail(f"Unknown template {args[0]!r}. {did_you_mean(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_Templates)
-def command() -> None:
-    """Write a package to start from: an op pack or a device."""
+def new() -> None:
+    """Write a package to start from, of one of five kinds."""
 
 
 _folder_option = click.option(
@@ -46,7 +46,7 @@ _folder_option = click.option(
 )
 
 
-@make_command("dovetail new op-pack acme-ops --domain com.acme", name="op-pack")
+@command("dovetail new op-pack acme-ops --domain com.acme", name="op-pack")
 @click.argument("name")
 @click.option("--domain", help="The ONNX domain of the operators.  [default: NAME with dots: acme-ops owns acme.ops]")
 @_folder_option
@@ -67,7 +67,7 @@ def new_op_pack(name: str, domain: str | None, folder: Path | None, as_json: boo
     _write("op_pack", _Package(name, module, folder or Path(name), {"domain": domain}), as_json)
 
 
-@make_command("dovetail new device acme-npu --type ACME", name="device")
+@command("dovetail new device acme-npu --type ACME", name="device")
 @click.argument("name")
 @click.option("--type", "device_type", help="What users call the device.  [default: NAME in capitals: acme-npu is ACME_NPU]")
 @_folder_option
@@ -88,13 +88,68 @@ def new_device(name: str, device_type: str | None, folder: Path | None, as_json:
     _write("device", _Package(name, module, folder or Path(name), {"type": device_type}), as_json)
 
 
-command.add_command(new_op_pack)
-command.add_command(new_device)
+@command("dovetail new frontend acme-format --suffix acme", name="frontend")
+@click.argument("name")
+@click.option("--suffix", help="The suffix of the files, without the dot.  [default: the module's name: acme_format]")
+@_folder_option
+def new_frontend(name: str, suffix: str | None, folder: Path | None, as_json: bool) -> None:
+    """Write a frontend that reads and writes models in a small text format.
+
+    It has limits, errors with file and line, and tests. NAME is the package's name for pip. The command fails when the folder
+    exists, or another package reads files of the suffix.
+
+    \b
+    JSON: {"folder", "distribution", "module", "suffix", "files": [],
+           "next": [commands]}
+    """
+    module = _module(name)
+    suffix = module.removeprefix("dovetail_frontend_") if suffix is None else suffix
+    _check_suffix(suffix)
+    _check_owner("frontends", suffix, name, "--suffix")
+    _write("frontend", _Package(name, module, folder or Path(name), {"suffix": suffix}), as_json)
+
+
+@command("dovetail new hooks acme-tools", name="hooks")
+@click.argument("name")
+@_folder_option
+def new_hooks(name: str, folder: Path | None, as_json: bool) -> None:
+    """Write a package with a graph pass and a command of the program, both with tests.
+
+    NAME is the package's name for pip, and of its entry. The command fails when the folder exists, or another package has an
+    entry of this name.
+
+    \b
+    JSON: {"folder", "distribution", "module", "entry", "files": [],
+           "next": [commands]}
+    """
+    module, entry = _module(name), re.sub(r"[-._]+", "-", name).lower()
+    _check_owner("hooks", entry, name, "NAME")
+    _write("hooks", _Package(name, module, folder or Path(name), {"entry": entry}), as_json)
+
+
+@command("dovetail new override acme-relu", name="override")
+@click.argument("name")
+@_folder_option
+def new_override(name: str, folder: Path | None, as_json: bool) -> None:
+    """Write an op pack that replaces a standard operator for users who prefer it.
+
+    It has another definition of Relu, with cases and tests. NAME is the package's name for pip. The command fails when the
+    folder exists.
+
+    \b
+    JSON: {"folder", "distribution", "module", "domain", "files": [],
+           "next": [commands]}
+    """
+    _write("override", _Package(name, _module(name), folder or Path(name), {"domain": "ai.onnx"}), as_json)
+
+
+for _each in (new_op_pack, new_device, new_frontend, new_hooks, new_override):
+    new.add_command(_each)
 
 
 @dataclass(frozen=True)
 class _Package:
-    """The files to write: `owns` is its domain or device type, with the name that templates and JSON have for it."""
+    """The files to write. `owns` has the domain, device type, suffix or entry, under its name in templates and JSON."""
 
     distribution: str
     module: str
@@ -104,8 +159,8 @@ class _Package:
     @property
     def words(self) -> dict[str, str]:
         """The value of each placeholder of the templates."""
-        major, minor = __version__.split(".")[:2]
-        words = {"name": self.distribution, "module": self.module, "since": f"{major}.{minor}", **self.owns}
+        major, minor = dovetail.__version__.split(".")[:2]
+        words = {"name": self.distribution, "module": self.module, "since": dovetail.__version__, **self.owns}
         words["until"] = f"{major}.{int(minor) + 1}" if major == "0" else str(int(major) + 1)
         if "type" in self.owns:
             words["key"] = self.owns["type"].lower()
@@ -122,7 +177,8 @@ class _Package:
 def _write(template: str, package: _Package, as_json: bool) -> None:
     if package.folder.exists():
         raise UsageError(f"{str(package.folder)!r} is there already", hint="choose another NAME, or another place with --folder")
-    texts = dict(sorted(_rendered(files("dovetail.cli") / "templates" / template, package.words)))
+    folder = files("dovetail_authoring") / "templates"
+    texts = dict(sorted(text for name in ("common", template) for text in _rendered(folder / name, package.words)))
     for name, text in texts.items():
         target = package.folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -191,6 +247,13 @@ def _check_type(device_type: str) -> None:
         )
 
 
+def _check_suffix(suffix: str) -> None:
+    if not _SUFFIX.fullmatch(suffix):
+        close = re.sub(r"[^a-z0-9_]+", "", suffix.lower())
+        hint = f"Did you mean {close!r}?" if close else "for example: acme"
+        raise UsageError(f"{suffix!r} is not a file suffix; accepted: small letters, digits and _, without the dot", hint=hint)
+
+
 def _check_owner(kind: str, key: str, name: str, option: str) -> None:
     """Raise `UsageError` when another installed distribution has this entry already. Imports no plugin."""
     for record in _records():
@@ -198,13 +261,10 @@ def _check_owner(kind: str, key: str, name: str, option: str) -> None:
             raise UsageError(f"{key!r} belongs to {record.provider}, which is installed", hint=f"choose another with {option}")
 
 
-def _records() -> "Sequence[PluginRecord]":
-    from dovetail.plugins import PluginManager
+def _records() -> Sequence[Any]:
+    """The records of all installed plugins, as `dovetail plugins list` shows them."""
+    return dovetail.Core().plugins.records()
 
-    return PluginManager().records()
 
-
-def _is_from(record: "PluginRecord", name: str) -> bool:
-    from dovetail.plugins.records import normalized
-
-    return record.distribution == normalized(name)
+def _is_from(record: Any, name: str) -> bool:
+    return bool(record.distribution == canonicalize_name(name))
