@@ -67,6 +67,8 @@ class Program(Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
+        except KeyboardInterrupt:  # while plugins are asked for their commands
+            raise _interrupted() from None
         except OSError as error:  # --help prints before anything is invoked
             if error.errno == errno.EPIPE:
                 raise
@@ -77,9 +79,7 @@ class Program(Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            # click would end with 1; 128 + SIGINT is what shells expect of an interrupted program.
-            click.echo("Interrupted.", err=True)
-            raise click.exceptions.Exit(130) from None
+            raise _interrupted() from None
         except (DovetailError, OSError, MemoryError) as error:
             if ctx.obj["debug"] or getattr(error, "errno", None) == errno.EPIPE:
                 raise
@@ -100,6 +100,12 @@ class Program(Group):
         if any(record.kind == "hooks" for record in manager.records()):
             manager.add_commands(self)
         self._has_plugin_commands = True
+
+
+def _interrupted() -> click.exceptions.Exit:
+    # click would end with 1; 128 + SIGINT is what shells expect of an interrupted program.
+    click.echo("Interrupted.", err=True)
+    return click.exceptions.Exit(130)
 
 
 def _error_text(error: Exception) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dovetail.cli._complete import complete_devices
 from dovetail.errors import did_you_mean
 
 __all__ = [
@@ -82,6 +83,7 @@ device_option = click.option(
     default="AUTO",
     show_default=True,
     metavar="DEVICE",
+    shell_complete=complete_devices,
     help="A device from `dovetail devices`, its type, CPU, GPU, AUTO, or HETERO:A,B.",
 )
 """The option `--device`: the function gets `device`, AUTO by default."""

@@ -8,6 +8,7 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, seed_option, shape_option
+from dovetail.cli._complete import complete_files
 from dovetail.cli._output import count, duration, print_table, progress, show
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _SECONDS = 3.0
 
 
 @make_command("dovetail bench model.onnx -d AUTO --shape image=8,3,224,224 -t 5")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_files)
 @device_option
 @click.option("-n", "--runs", type=click.IntRange(min=1), help="End after this many runs.")
 @click.option(

@@ -9,6 +9,7 @@ import click
 
 from dovetail.cli._command import asked_config_file_option, extension_option, seed_option, shape_option
 from dovetail.cli._command import command as make_command
+from dovetail.cli._complete import complete_devices, complete_files
 from dovetail.cli._output import print_table, progress, remark, show, value_type, without_warnings
 from dovetail.errors import DovetailError
 
@@ -24,9 +25,9 @@ _TOLERANCE = 1e-3
 
 
 @make_command("dovetail compare model.onnx -d AUTO\ndovetail compare model.onnx -d CPU -d GPU --nodes --tolerance 1e-2")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_files)
 @click.option(
-    "-d", "--device", "devices", multiple=True, metavar="DEVICE",
+    "-d", "--device", "devices", multiple=True, metavar="DEVICE", shell_complete=complete_devices,
     help="A device, as for `run`: twice, or once for AUTO against it. The comparison is with the second; by default the "
     "reference device.",
 )  # fmt: skip

@@ -8,6 +8,7 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
+from dovetail.cli._complete import complete_files
 from dovetail.cli._output import count, duration, narrow, print_table, remark, show, size
 from dovetail.cli._subgraphs import subgraphs_of
 
@@ -19,7 +20,7 @@ Node = dict[str, Any]
 
 
 @make_command("dovetail explain model.onnx -d AUTO\ndovetail explain model.onnx --schedule")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_files)
 @device_option
 @click.option("--schedule", is_flag=True, help="Show the order in which nodes can run, instead of a plan; without a device.")
 @click.option("--passes", is_flag=True, help="Show what each graph pass did: nodes before and after, time and origin.")

@@ -8,6 +8,7 @@ import click
 
 from dovetail.cli._command import asked_config_file_option, extension_option, shape_option
 from dovetail.cli._command import command as make_command
+from dovetail.cli._complete import complete_files
 from dovetail.cli._output import count, print_table, remark, show, size
 from dovetail.cli._subgraphs import print_subgraphs, subgraphs_of
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @make_command("dovetail info model.onnx --shape image=8,3,224,224")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_files)
 @extension_option
 @asked_config_file_option
 @shape_option

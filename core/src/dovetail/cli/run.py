@@ -7,6 +7,7 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, seed_option, shape_option
+from dovetail.cli._complete import complete_files
 from dovetail.cli._output import duration, print_table, remark, show, value_type
 from dovetail.errors import UsageError
 
@@ -18,7 +19,7 @@ _SHOWN = 8
 
 
 @make_command("dovetail run model.onnx -d AUTO -i image=cat.png -o out.npz")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_files)
 @device_option
 @click.option(
     "-i",

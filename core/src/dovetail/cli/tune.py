@@ -10,6 +10,7 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import extension_option, seed_option, shape_option
+from dovetail.cli._complete import complete_devices, complete_files
 from dovetail.cli._output import duration, print_table, show
 from dovetail.errors import UnknownOption, UsageError
 
@@ -18,8 +19,15 @@ if TYPE_CHECKING:
 
 
 @make_command("dovetail tune model.onnx -d GPU --shape image=8,3,224,224")
-@click.argument("model")
-@click.option("-d", "--device", required=True, metavar="DEVICE", help="The device to tune, one that has the option TUNE.")
+@click.argument("model", shell_complete=complete_files)
+@click.option(
+    "-d",
+    "--device",
+    required=True,
+    metavar="DEVICE",
+    shell_complete=complete_devices,
+    help="The device to tune, one that has the option TUNE.",
+)
 @click.option(
     "-t",
     "--seconds",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli._command import command as make_command
+from dovetail.cli._complete import complete_plugins
 from dovetail.cli._output import duration, print_json, print_table, print_text, remark, styled
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Diagnosis:
 
 
 @make_command("dovetail plugins doctor", name="doctor")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_plugins)
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail.cli._command import command as make_command
+from dovetail.cli._complete import complete_plugins
 from dovetail.cli._output import duration, print_json, print_table, print_text, styled
 from dovetail.cli.plugins._records import KINDS, describe_plugin
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @make_command("dovetail plugins info NAME", name="info")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_plugins)
 def command(name: str, as_json: bool) -> None:
     """Load one plugin and show everything known about it.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail.cli._command import command as make_command
+from dovetail.cli._complete import complete_plugins
 from dovetail.cli._output import print_json, print_table, print_text, progress, remark, without_warnings
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @make_command("dovetail plugins test NAME", name="test")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_plugins)
 def command(name: str, as_json: bool) -> None:
     """Check one plugin against everything it claims.
 

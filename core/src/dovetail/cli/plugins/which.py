@@ -7,6 +7,7 @@ import click
 
 from dovetail.cli._command import asked_config_file_option
 from dovetail.cli._command import command as make_command
+from dovetail.cli._complete import complete_devices, complete_operators
 from dovetail.cli._output import print_table, print_text, show
 from dovetail.errors import PluginConflict, UnknownOperator
 from dovetail.names import operator_key
@@ -18,8 +19,13 @@ if TYPE_CHECKING:
 
 
 @make_command("dovetail plugins which com.acme::Twist --device NPU --dtype float32", name="which")
-@click.argument("operator", metavar="DOMAIN::OP")
-@click.option("--device", metavar="DEVICE", help="A device type: rule 2 (kernel, composition, reference) is for a device.")
+@click.argument("operator", metavar="DOMAIN::OP", shell_complete=complete_operators)
+@click.option(
+    "--device",
+    metavar="DEVICE",
+    shell_complete=complete_devices,
+    help="A device type: rule 2 (kernel, composition, reference) is for a device.",
+)
 @click.option("--dtype", metavar="TYPE", help="The data type of the first input: a kernel may be for some only.")
 @click.option(
     "--opset", type=click.IntRange(min=1), metavar="N", help="The operator set version of the domain. [default: newest]"
