@@ -47,6 +47,12 @@ class Environment:
 
 
 @pytest.fixture(scope="session")
+def run_alone() -> Callable[..., Done]:
+    """`run_alone(*command, cwd=None, ok=True)`: `run`, for tests of other folders."""
+    return run
+
+
+@pytest.fixture(scope="session")
 def new_environment() -> Callable[[Path], Environment]:
     """`new_environment(folder)` makes a virtual environment there, with nothing in it but pip."""
     return Environment
