@@ -5,16 +5,20 @@
 
 import importlib
 import inspect
+import json
 import sys
 import textwrap
 import tomllib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import Any
 
 import click
 from api_pages import authoring, python_api
+from compatibility import rendered
 from page_parts import NOTE, ROOT, documented, linked, signature, table
 
 import dovetail.cli
@@ -70,7 +74,11 @@ def hooks() -> str:
 def error_tree() -> str:
     """errors.md: the tree with its codes."""
     rows = [
-        (f"`{kind.code}`", "&emsp;" * depth + f"`{kind.__name__}`", " ".join((kind.__doc__ or "").split("\n\n")[0].split()))
+        (
+            f"[`{kind.code}`](../how-to/troubleshoot.md#{kind.code.lower()}-{kind.__name__.lower()})",
+            "&emsp;" * depth + f"`{kind.__name__}`",
+            " ".join((kind.__doc__ or "").split("\n\n")[0].split()),
+        )
         for kind, depth in descendants(errors.DovetailError, 0)
     ]
     return f"# Errors\n\n{NOTE}\n{ERRORS_HEAD}\n{table(('Code', 'Class', 'Raised for'), rows)}\n{ERRORS_TAIL}"
@@ -313,12 +321,69 @@ def described_help(command: click.Command) -> str:
     return "\n\n".join(paragraphs) + "\n"
 
 
+# --- packages --------------------------------------------------------------------------------------------------------
+
+
+def packages() -> str:
+    """packages.md: every package of the repository, from its metadata, tests and stored results."""
+    found = [path for folder in ("core", "plugins/*", "contrib/*") for path in sorted(ROOT.glob(f"{folder}/pyproject.toml"))]
+    sections = [package_section(path.parent) for path in found]
+    return f"# Packages\n\n{NOTE}\n{PACKAGES_HEAD}\n" + "\n".join(sections)
+
+
+PACKAGES_HEAD = """\
+The packages of this repository. `dovetail plugins list` prints the plugins that are installed, of other authors too; a plugin is
+found by its entry points, so that there is nothing to register it with. **Results** are those of the
+[conformance kit](../how-to/test_your_plugin.md) in [Conformance](conformance.md), or name the classes of the kit that the
+package's own tests use.
+"""
+
+
+def package_section(folder: Path) -> str:
+    """One package: what it provides and needs."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    points = [(group, name) for group, names in project.get("entry-points", {}).items() for name in names]
+    extras = project.get("optional-dependencies", {})
+    rows = [
+        ("Install", f"`pip install {project['name']}`"),
+        ("Provides", ", ".join(f"`{name}` ({group})" for group, name in points) or "the program `dovetail`"),
+        ("Needs", ", ".join(f"`{text}`" for text in project["dependencies"])),
+        ("Extras", ", ".join(f"`[{name}]`" for name in extras if name != "test") or "none"),
+        ("Results", results_of(folder, [name.upper() for group, name in points if group == "dovetail.devices"])),
+    ]
+    heading = f"## {project['name']}\n\n{project['description']}. {linked('README', folder / 'README.md')}"
+    return f"{heading}, {linked('changes', folder / 'CHANGELOG.md')}\n\n{table(('', ''), rows)}"
+
+
+def results_of(folder: Path, devices: Iterable[str]) -> str:
+    """The stored results of a device, or the class of the conformance kit that the package's tests use."""
+    stored = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((FOLDER / "conformance").glob("*.json"))]
+    counts = [conformance_counts(one) for one in stored if one["device"] in devices]
+    tests = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("tests/**/*.py"))
+    kits = sorted({name for name in ("DeviceConformance", "FrontendConformance", "OpPackConformance") if f"({name})" in tests})
+    return "; ".join(counts) or (f"its tests run `{'`, `'.join(kits)}`" if kits else "tests of its own")
+
+
+def conformance_counts(stored: dict[str, Any]) -> str:
+    """`2,000 right, 10 refused with a reason on <hardware>`."""
+    outcomes: Counter[str] = Counter()
+    for operators in stored["results"].values():
+        for dtypes in operators.values():
+            for counted in dtypes.values():
+                outcomes.update(counted)
+    right = outcomes["passed"] + outcomes["folded"]
+    failed = f", {outcomes['failed']:,} failed" if outcomes["failed"] else ""
+    return f"{right:,} checks right, {outcomes['refused']:,} refused with a reason{failed} on {stored['hardware']}"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "authoring.md": authoring,
     "cli.md": command_line,
+    "compatibility.md": rendered,
     "errors.md": error_tree,
     "hooks.md": hooks,
     "operators.md": operators,
+    "packages.md": packages,
     "passes.md": passes,
     "python.md": python_api,
 }

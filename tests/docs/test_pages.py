@@ -32,6 +32,8 @@ PAGES = (
     "how-to/lower_precision.md",
     "how-to/write_graph_passes.md",
     "how-to/wrap_another_runtime.md",
+    "how-to/shell_completion.md",
+    "how-to/troubleshoot.md",
     "reference/post_ops.md",
 )
 
