@@ -1,9 +1,9 @@
 """Writes docs/reference/compatibility.md: versions that were tried, and platforms that have wheels of all dependencies.
 
 `python docs/compatibility.py` writes the page from docs/reference/compatibility.json. Before it, results are written anew:
-`versions` installs the wheels of this tree with the oldest and the newest dependencies under every Python on PATH, by uv, which
-must be installed, and runs the demo and the conformance kit there; `platforms` looks for wheels of every dependency on the package index, and
-installs nothing. Both need the network, and take minutes: CI compares only the page with the results.
+`versions` installs the wheels of this tree with the oldest and the newest dependencies under every Python on PATH, and runs the
+demo and the conformance kit there; `platforms` looks for wheels of every dependency on the package index, and installs nothing.
+Both need the network and the program uv, and take minutes: CI compares only the page with the results.
 """
 
 import json
