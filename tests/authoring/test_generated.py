@@ -56,7 +56,7 @@ def check_plugin(environment: Any, folder: Path, name: str, kind: str, key: str)
     assert {state for _, _, state in found} == {state}
     for loaded in json.loads(environment.dovetail("plugins", "info", name, "--json", cwd=folder).stdout)["plugins"]:
         assert loaded["state"] == ("opt-in" if kind == "overrides" else "loaded")
-        assert loaded["provides"] or kind == "overrides"
+        assert bool(loaded["provides"]) == (kind in ("ops", "devices"))
     tested = json.loads(environment.dovetail("plugins", "test", name, "--json", cwd=folder).stdout)["plugins"]
     assert len(tested) == len(found)
     assert all(one["ok"] for one in tested)
