@@ -82,7 +82,7 @@ def versions(wheels: Path) -> Iterator[Results]:
     for python in PYTHONS:
         found = run("uv", "python", "find", "--no-python-downloads", python)
         if found.returncode:
-            yield {"python": python, "missing": "no interpreter on the machine of the last run"}
+            yield {"python": python, "missing": "not tried: no interpreter on the machine"}
             continue
         for resolution in ("lowest-direct", "highest"):
             with tempfile.TemporaryDirectory() as folder:
@@ -343,12 +343,12 @@ def rendered() -> str:
 
 def versions_table(rows: Sequence[Results]) -> str:
     """A line for each environment."""
-    lines = [["Python", "Dependencies", *WATCHED, "Devices", "Result"]]
+    lines = [["Python", "Dependencies", "Result", "Devices", *WATCHED]]
     for row in rows:
         installed = [row.get("installed", {}).get(name, "") for name in WATCHED]
         failed = "; ".join(f"{name}: {text}" for name, text in row.get("failed", {}).items())
         result = row.get("missing", f"failed: {failed}" if failed else "passed")
-        lines.append([row["python"], row.get("dependencies", ""), *installed, ", ".join(row.get("devices", ())), result])
+        lines.append([row["python"], row.get("dependencies", ""), result, ", ".join(row.get("devices", ())), *installed])
     return table(lines)
 
 
