@@ -27,6 +27,7 @@ from dovetail.internal.reorder import Reorder
 from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
+from dovetail.tracing import Mark, PartRecorder, Queued, clock, phase, stamped
 
 __all__ = [
     "ANY",
@@ -59,6 +60,7 @@ __all__ = [
     "KernelTable",
     "LayerConfig",
     "Layout",
+    "Mark",
     "MemoryPlan",
     "Node",
     "NodeReport",
@@ -66,10 +68,12 @@ __all__ = [
     "OpenCLKernel",
     "Operator",
     "OutOfMemory",
+    "PartRecorder",
     "PortConfig",
     "PostOp",
     "PostOps",
     "Prelu",
+    "Queued",
     "Reason",
     "Refusal",
     "Reorder",
@@ -81,10 +85,12 @@ __all__ = [
     "WorkBudget",
     "check_work",
     "choose",
+    "clock",
     "current_budget",
     "node_context",
     "node_reference",
     "padded",
+    "phase",
     "plan_graph",
     "plan_memory",
     "plan_regions",
@@ -92,4 +98,5 @@ __all__ = [
     "read_only",
     "run_reference",
     "share_storage",
+    "stamped",
 ]

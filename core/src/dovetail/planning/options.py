@@ -15,7 +15,15 @@ REFERENCE_DEVICE = ESSENTIAL[1].upper()
 """It runs every operator by its reference, so it takes what another device refuses."""
 
 
-_KINDS = {"FUSION": bool, "FALLBACK": bool, "PLAN_CACHE": int, "MEMORY_LIMIT": int, "TIME_LIMIT": float, "PASSES": str}
+_KINDS = {
+    "FUSION": bool,
+    "FALLBACK": bool,
+    "PLAN_CACHE": int,
+    "MEMORY_LIMIT": int,
+    "TIME_LIMIT": float,
+    "PASSES": str,
+    "TRACE": str,
+}
 
 
 def meant_for_core(options: Mapping[str, Any]) -> str | None:
@@ -38,8 +46,9 @@ class CompileOptions:
     refuses; off, a refusal is an error. `PLAN_CACHE`: how many input shapes keep their plan. `MEMORY_LIMIT`: bytes that one
     value, and all values of a request together, may have at most, by default the machine's memory. `TIME_LIMIT`: seconds that a
     run, or the planning for a set of input shapes, may take, by default without limit. `PASSES`: graph passes to
-    leave out, `-fuse_attention,-fold_pad`, by default those of the environment variable `DOVETAIL_PASSES`. `device` holds the
-    other properties.
+    leave out, `-fuse_attention,-fold_pad`, by default those of the environment variable `DOVETAIL_PASSES`. `TRACE`: a file for a
+    record of all plans and runs of the model, written when it is closed, freed, or the process ends. `device` holds the other
+    properties.
     """
 
     FUSION: bool = True
@@ -48,6 +57,7 @@ class CompileOptions:
     MEMORY_LIMIT: int = field(default_factory=_physical_memory)
     TIME_LIMIT: float | None = None
     PASSES: str = field(default_factory=lambda: os.environ.get("DOVETAIL_PASSES", ""))
+    TRACE: str | None = None
     device: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod

@@ -4,7 +4,9 @@ import logging
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,6 +30,7 @@ from dovetail.graph.graph import Graph, Node
 from dovetail.graph.model import Model, types_with_inputs
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.types import CONTAINERS, TensorType
+from dovetail.html_table import html_table
 from dovetail.internal.copy import Copy
 from dovetail.names import printable, visible
 from dovetail.operators.operator import Operator
@@ -41,6 +44,7 @@ from dovetail.planning.support import NodeSupport, ask
 from dovetail.plugins import PluginManager
 from dovetail.runtime.compiled_model import CompiledModel, Preparation, Shapes, finish_elsewhere
 from dovetail.runtime.extensions import operators_in
+from dovetail.tracing import Trace, phase
 
 __all__ = ["Core"]
 
@@ -116,6 +120,10 @@ class Core:
 
         Raises `UnknownFormat` when no installed frontend reads it, `FormatError` and `GraphError` for a bad file.
         """
+        with phase("read the model", "read"):
+            return self._read(source, format, options)
+
+    def _read(self, source: Any, format: str | None, options: Properties) -> Model:
         if isinstance(source, bytes | bytearray | memoryview):
             if format is None:
                 known = ", ".join(self.plugins.formats()) or "none installed"
@@ -226,14 +234,16 @@ class Core:
         planner = self._planner(targets, options)
         graph = Prepared(planner, model.graph)
         limit = options.TIME_LIMIT
+        trace = Trace() if options.TRACE else None
 
         def plan(shapes: Shapes) -> Plan:
-            with limited(limit):
+            with limited(limit), trace.recording() if trace else nullcontext():
                 made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
             _log_fallbacks(model, made, targets[0].name)
             return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
 
-        return Preparation(name, plan, options.PLAN_CACHE, limit)
+        save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
+        return Preparation(name, plan, options.PLAN_CACHE, limit, trace, save)
 
     def prescribed_by(self, device: str, domain: str, op_type: str, properties: Properties | None = None) -> str:
         """The (first) device, when under these properties it has a kernel of the user's for operators of this name; else `""`."""
@@ -364,6 +374,10 @@ class Core:
         with self._lock:
             opened = ", ".join(info.name for info, _ in self._opened.values())
         return f"<Core: {len(self.plugins.records())} plugins, devices opened: {opened or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        rows = ((info.name, info.kind, info.full_name) for info in self.devices)
+        return html_table(repr(self)[1:-1], ("device", "kind", "name"), rows)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
