@@ -150,6 +150,7 @@ PROGRAMS = (
     "dovetail.Model",
     "dovetail.CompiledModel",
     "dovetail.InferRequest",
+    "dovetail.Trace",
     "dovetail.AsyncInferQueue",
     "dovetail.PostOps",
     "dovetail.plugins.register",
