@@ -71,7 +71,7 @@ def test_a_benchmark_as_a_page(invoke: Any, file: str, tmp_path: Path) -> None:
     assert (shown["nodes"][0]["operator"], shown["nodes"][0]["flops"]) == ("Gemm", 3 * 5 * (2 * 4 + 1))
     page = Page((tmp_path / "bench.html").read_text(encoding="utf-8"))
     assert page.tags.count("svg") == 1
-    assert {"NUMPY", "product", "p99"} <= set(page.text.split())
+    assert all(part in page.text for part in ("NUMPY", "product", "p99", "7"))
 
 
 def device(name: str, samples: list[float]) -> dict[str, Any]:
