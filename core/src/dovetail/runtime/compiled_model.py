@@ -12,6 +12,7 @@ from typing import Any
 from dovetail.errors import UsageError
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
+from dovetail.lru import LruCache
 from dovetail.names import printable
 from dovetail.planning.plan import Plan
 from dovetail.planning.plan_cache import PlanCache
@@ -26,6 +27,8 @@ log = logging.getLogger("dovetail")
 Shapes = tuple[tuple[int, ...] | None, ...]
 """One shape for each input, in order; None for a sequence or an optional."""
 
+_VARIANTS = 8
+"""How many sets of overridden constants a model is kept compiled for."""
 
 _worker = threading.local()
 """`here` is true in the threads that run inferences in the background, and so in their callbacks."""
@@ -34,12 +37,13 @@ _worker = threading.local()
 @dataclass(frozen=True)
 class Preparation:
     """A model with the device chosen: the name of that, what makes plans for it, how many of them are kept, and the seconds
-    that a run may take."""
+    that a run may take. `of` prepares another model in the same way."""
 
     device: str
     make_plan: Callable[[Shapes], Plan]
     plan_cache: int
-    time_limit: float | None = None
+    time_limit: float | None
+    of: "Callable[[Model], Preparation]"
 
 
 class CompiledModel:
@@ -56,8 +60,10 @@ class CompiledModel:
         self._preparation = preparation
         self._preparing = threading.Lock()
         self._cache: PlanCache[Shapes, Plan] | None = None
+        self._variants: LruCache[frozenset[str], CompiledModel] = LruCache(_VARIANTS)
         self._specification = specification
         self._lock = threading.Lock()
+        self._overriding = threading.Lock()
         self._freeing = threading.Lock()
         self._local = threading.local()
         self._requests: weakref.WeakSet[InferRequest] = weakref.WeakSet()
@@ -118,6 +124,23 @@ class CompiledModel:
         """As `plan`, for a run that began before `close`, which waits for its end."""
         return self._plans.get(shapes)
 
+    def taking(self, inputs: Any) -> "CompiledModel":
+        """The model compiled with those of its overridable constants as inputs that `inputs` gives; itself when it gives none.
+
+        Compiled when they are first given, so that weights that are all listed as inputs are constants until then.
+        """
+        names = frozenset(self.model.overridable.keys() & inputs.keys() if isinstance(inputs, Mapping) else ())
+        if not names:
+            return self
+        with self._overriding:
+            found = self._variants.get(names)
+            if found is None:
+                prepared, model = self._prepared(), self.model.overriding(names)
+                prepare, _, *arguments = self._specification
+                found = CompiledModel(model, prepared.of(model), (prepare, model, *arguments))
+                self._variants.put(names, found)
+        return found
+
     def _planned(self, make_plan: Callable[[Shapes], Plan], shapes: Shapes) -> Plan:
         plan = make_plan(shapes)
         seconds = sum(plan.report.seconds.values())
@@ -152,7 +175,10 @@ class CompiledModel:
         return request
 
     def __call__(self, inputs: Any = None) -> Results:
-        """Run once. `inputs` is a mapping by name, a sequence in order, or a single array; see `InferRequest.infer`."""
+        """Run once. `inputs` is a mapping by name, a sequence in order, or a single array; see `InferRequest.infer`.
+
+        A mapping may also give constants of `model.overridable` other values; the first time the model is compiled for that.
+        """
         request = getattr(self._local, "request", None)
         if request is None:
             request = self._local.request = self.create_infer_request()
@@ -198,6 +224,8 @@ class CompiledModel:
             self._local = threading.local()
             for plan in [] if self._cache is None else self._cache.clear():
                 plan.close()
+            for variant in self._variants.clear():
+                variant._free()
 
     def check_open(self) -> None:
         """Raise `UsageError` after `close`."""

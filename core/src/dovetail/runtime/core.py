@@ -224,16 +224,20 @@ class Core:
         targets = self._targets(names, options.device, options.FALLBACK)
         name = targets[0].name if ":" not in device else device
         planner = self._planner(targets, options)
-        graph = Prepared(planner, model.graph)
         limit = options.TIME_LIMIT
 
-        def plan(shapes: Shapes) -> Plan:
-            with limited(limit):
-                made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
-            _log_fallbacks(model, made, targets[0].name)
-            return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
+        def prepared(model: Model) -> Preparation:
+            graph = Prepared(planner, model.graph)
 
-        return Preparation(name, plan, options.PLAN_CACHE, limit)
+            def plan(shapes: Shapes) -> Plan:
+                with limited(limit):
+                    made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
+                _log_fallbacks(model, made, targets[0].name)
+                return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
+
+            return Preparation(name, plan, options.PLAN_CACHE, limit, prepared)
+
+        return prepared(model)
 
     def prescribed_by(self, device: str, domain: str, op_type: str, properties: Properties | None = None) -> str:
         """The (first) device, when under these properties it has a kernel of the user's for operators of this name; else `""`."""

@@ -82,6 +82,9 @@ class CompiledPlans(Protocol):
     def plan_of_run(self, shapes: tuple[tuple[int, ...] | None, ...]) -> Plan:
         """As `plan`, for a run that began before `close`."""
 
+    def taking(self, inputs: Any) -> "CompiledPlans":
+        """The same for the model with those of its overridable constants as inputs that `inputs` gives."""
+
     @property
     def time_limit(self) -> float | None:
         """The seconds that a run may take; None for no limit."""
@@ -112,6 +115,8 @@ class InferRequest:
     def __init__(self, compiled: CompiledPlans) -> None:
         self._compiled = compiled
         self._names = compiled.model.outputs
+        self._overridable = bool(compiled.model.overridable)
+        self._plans = compiled
         self._bound: PlanRequest | None = None
         self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
         self._busy = threading.Lock()
@@ -140,7 +145,7 @@ class InferRequest:
         # `with`, because an interrupt between acquire() and try would keep the lock for ever.
         with self._busy:
             self._require_idle()
-            arrays = self._compiled.reader.read(inputs)
+            arrays = self._read(inputs)
             self._budget = WorkBudget(self._compiled.time_limit)
             return self._run(arrays, share_outputs)
 
@@ -156,7 +161,7 @@ class InferRequest:
             # The worker waits for the lock, so that an interrupt leaves a request that is idle, or one whose run ends.
             with self._busy:
                 self._require_idle()
-                arrays = [owned(a) for a in self._compiled.reader.read(inputs)]
+                arrays = [owned(a) for a in self._read(inputs)]
                 self._userdata = userdata
                 self._budget = WorkBudget(self._compiled.time_limit)
                 self._background = run
@@ -269,6 +274,16 @@ class InferRequest:
             raise UsageError("the request was closed", hint="create another one: compiled.create_infer_request()")
         raise UsageError(_RUNNING, hint=_RUNNING_HINT)
 
+    def _read(self, inputs: Any) -> list[Any]:
+        """The inputs as arrays; chooses the plans that take overridable constants among them."""
+        if self._overridable:
+            plans = self._compiled.taking(inputs)
+            if plans is not self._plans:
+                self._shapes = None
+                self._plans = plans
+        arrays: list[Any] = self._plans.reader.read(inputs)
+        return arrays
+
     def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
         assert self._budget is not None
         shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
@@ -281,7 +296,7 @@ class InferRequest:
         return self._results
 
     def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
-        bound = PlanRequest(self._compiled.plan_of_run(shapes))
+        bound = PlanRequest(self._plans.plan_of_run(shapes))
         # Forgotten before it is closed: an interrupt must not leave a closed one for the next run.
         stale, self._bound = self._bound, None
         if stale is not None:
