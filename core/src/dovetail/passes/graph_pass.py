@@ -93,6 +93,13 @@ class GraphPass:
     origin: str = ""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.replace("-", "_").isidentifier():
+            raise PluginError(f"a graph pass has the name {self.name!r}", hint="accepted: a word, such as 'fuse_attention'")
+        if not callable(self.run):
+            raise PluginError(
+                f"graph pass {self.name!r} has for run a {type(self.run).__name__}",
+                hint="accepted: a function of a graph and a PassContext that returns a graph",
+            )
         if self.stage not in STAGES:
             raise PluginError(f"graph pass {self.name!r} is for the stage {self.stage!r}", hint=f"accepted: {', '.join(STAGES)}")
 
@@ -101,7 +108,8 @@ class GraphPass:
 class PassReport:
     """Record of a pass in one plan: its stage and origin, the number of nodes before and after, and its time in seconds.
 
-    Passes that run on several parts of a model are added up.
+    `changed` is False for a pass that left nodes, outputs and constants as they were. Passes that run on several parts of a
+    model are added up.
     """
 
     name: str
@@ -110,11 +118,19 @@ class PassReport:
     before: int
     after: int
     seconds: float
+    changed: bool = False
 
     def and_also(self, other: "PassReport") -> "PassReport":
         """Both runs as one."""
-        before, after = self.before + other.before, self.after + other.after
-        return replace(self, before=before, after=after, seconds=self.seconds + other.seconds)
+        return PassReport(
+            self.name,
+            self.stage,
+            self.origin,
+            self.before + other.before,
+            self.after + other.after,
+            self.seconds + other.seconds,
+            self.changed or other.changed,
+        )
 
 
 def run_passes(graph: Graph, passes: Sequence[GraphPass], context: PassContext) -> Graph:
@@ -127,11 +143,19 @@ def run_passes(graph: Graph, passes: Sequence[GraphPass], context: PassContext) 
         started = time.perf_counter()
         after = _guarded(graph, one, context) if one.origin else one.run(graph, context)
         seconds = time.perf_counter() - started
-        report = PassReport(one.name, one.stage, one.origin, len(graph.nodes), len(after.nodes), seconds)
+        report = PassReport(one.name, one.stage, one.origin, len(graph.nodes), len(after.nodes), seconds, _differ(graph, after))
         earlier = context.notes.passes.get(one.name)
         context.notes.passes[one.name] = report if earlier is None else earlier.and_also(report)
         graph = after
     return graph
+
+
+def _differ(one: Graph, other: Graph) -> bool:
+    if one is other:
+        return False
+    before, now = one.constants, other.constants
+    same = one.nodes == other.nodes and one.outputs == other.outputs and before.keys() == now.keys()
+    return not same or any(array is not before[name] for name, array in now.items())
 
 
 def _guarded(graph: Graph, one: GraphPass, context: PassContext) -> Graph:
