@@ -26,6 +26,7 @@ from dovetail.runtime import Core
 from dovetail.testing._arrays import Guarded, awkward, read_only, same
 from dovetail.testing._kit import Kit
 from dovetail.testing.case import Case, each_array, fits_type, passed, type_text
+from dovetail.testing.case_files import moved_to, replaced_cases
 from dovetail.testing.check import PASSED, Check, Outcome, Verdict, require
 from dovetail.testing.devices import check_refusal
 
@@ -151,8 +152,16 @@ class OpPackChecks(Kit):
 
 
 def cases_of(cls: type[Operator], seed: int = 7) -> tuple[Case, ...]:
-    """The cases that the class has. Raises what its `cases` raises."""
-    return tuple(cls.cases(np.random.default_rng(seed)))
+    """The cases that the class brings along, and those of the operator that it replaces. Raises what its `cases` raises."""
+    rng = np.random.default_rng(seed)
+    own = [moved_to(cls, case) if _is_replaced(type(case.op), cls) else case for case in cls.cases(rng)]
+    names = {case.name for case in own}
+    return (*own, *(case for case in replaced_cases(cls, rng) if case.name not in names))
+
+
+def _is_replaced(base: type[Operator], cls: type[Operator]) -> bool:
+    """Whether `cls` is derived from a definition of the same operator."""
+    return base is not cls and issubclass(cls, base) and issubclass(base, Operator) and cls_key(base) == cls_key(cls)
 
 
 def label(cls: type[Operator]) -> str:
@@ -173,6 +182,7 @@ def definition_checks(cls: type[Operator], cases: Sequence[Case]) -> Iterator[Ch
     for name, function in (
         ("definition", partial(_check_definition, cls)),
         ("kernel_sources", partial(_check_kernel_sources, cls)),
+        ("fusion", partial(_check_fusion, cls)),
         ("cases", partial(_check_cases, cls, cases)),
     ):
         if name != "kernel_sources" or cls.kernels:
@@ -207,6 +217,19 @@ def _check_kernel_sources(cls: type[Operator]) -> Verdict:
     for kernel in cls.kernels:
         if isinstance(kernel, OpenCLKernel):
             _check_opencl_kernel(cls, kernel, ports)
+    return PASSED
+
+
+def _check_fusion(cls: type[Operator]) -> Verdict:
+    """A class that replaces the kernels of an operator decides whether nodes are still merged, and so run without them."""
+    home = next(base for base in cls.__mro__ if "post_ops" in vars(base))
+    brought = [name for name in ("kernels", "compose") if name in vars(cls)]
+    require(
+        not (brought and _is_replaced(home, cls)),
+        f"it brings {' and '.join(brought)} and inherits post_ops: a node that is merged into the one before it, as a post-op, "
+        f"runs without them. Write `post_ops = Operator.post_ops` in the class so that it is never merged, or `post_ops = "
+        f"{home.__name__}.post_ops`, that of {home.__module__}, if merging is wanted",
+    )
     return PASSED
 
 
