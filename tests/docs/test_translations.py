@@ -28,6 +28,8 @@ def pages() -> ModuleType:
 
 def test_the_page_runs(pages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as a prompt in that folder has it
+    monkeypatch.delitem(sys.modules, "my_ops", raising=False)
     text = (pages.DOCS / PAGE).read_text(encoding="utf-8")
     written = [(named[1], fence["content"]) for fence in pages.FENCE.finditer(text) if (named := FILE.match(fence["content"]))]
     assert [name for name, _ in written] == ["my_ops.py", "vendor.xml"]

@@ -25,6 +25,7 @@ from dovetail.plugins.records import PACKS
 from dovetail.runtime import Core
 from dovetail.testing._arrays import Guarded, awkward, read_only, same
 from dovetail.testing._kit import Kit
+from dovetail.testing._translations import check_translation
 from dovetail.testing.case import Case, each_array, fits_type, passed, type_text
 from dovetail.testing.case_files import moved_to, replaced_cases
 from dovetail.testing.check import PASSED, Check, Outcome, Verdict, require
@@ -52,19 +53,20 @@ class OpPackChecks(Kit):
         super().__init__(make_core, seed)
         self._chosen = chosen
 
-    @cached_property
+    @property
     def operators(self) -> tuple[type[Operator], ...]:
-        """The operator classes; not those that only translate to others, which models with their names have to test.
+        """The operator classes; not those that only stand for others. Raises what keeps the pack from loading."""
+        return tuple(cls for cls in self._classes if not is_stand_in(cls))
 
-        Raises what keeps the pack from loading.
-        """
+    @cached_property
+    def _classes(self) -> tuple[type[Operator], ...]:
         plugins = self.core.plugins
         found = tuple(cls for cls in plugins.operators(self.domain) if self._chosen(self.core, cls))
         if not found:
             known = [cls.op_type for cls in plugins.operators(self.domain)]
             plugins.operator(self.domain, known[0] if known else "?", 1)
             raise OperatorError(f"the pack of domain {self.domain!r} has no operator")
-        return tuple(cls for cls in found if not is_translated(cls))
+        return found
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
@@ -72,10 +74,17 @@ class OpPackChecks(Kit):
         cases = {cls: cases_of(cls, self._seed) for cls in self.operators}
         return (
             *(check for cls in cases for check in (*definition_checks(cls, cases[cls]), *self._kernels(cls, cases[cls]))),
+            *(check for cls in self._classes for check in self._translations(cls)),
             Check("operators", "manifest", self._manifest),
             *(check for cls in cases for check in reference_checks(cls, cases[cls])),
             *(check for cls in cases for check in self._on_devices(cls, cases[cls])),
         )
+
+    def _translations(self, cls: type[Operator]) -> Iterator[Check]:
+        for one in cls.translations:
+            if self.domain in (cls.domain, one.domain):
+                name = f"{one.domain}-{one.op_type}-translation"
+                yield Check("translations", name, partial(check_translation, cls, one), f"{one.domain}::{one.op_type}")
 
     def _manifest(self) -> Verdict:
         """The static manifests of the loaded packs of the domain, where there are any, list what the packs register."""
