@@ -27,9 +27,9 @@ def test_an_input_that_is_not_defined(g: GraphBuilder) -> None:
     assert g.model([g.node(Add(), y, "image")]).graph.nodes[1].inputs == ("y", "image")
 
 
-@pytest.mark.parametrize(("output", "message"), [("z", "'z', which is not defined"), ("", "'' is not a name"), (3, "3 is not")])
-def test_an_output_that_is_not_defined(g: GraphBuilder, output: Any, message: str) -> None:
-    with pytest.raises(GraphError, match=message):
+@pytest.mark.parametrize("output", ["z", "", 3])
+def test_an_output_that_is_not_defined(g: GraphBuilder, output: Any) -> None:
+    with pytest.raises(GraphError, match=f"the output {output!r} is not defined"):
         g.model([output])
 
 

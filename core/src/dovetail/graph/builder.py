@@ -94,7 +94,8 @@ class GraphBuilder:
                     f"node {name or op.stem!r} reads {value!r:.60} ({type(value).__name__})",
                     hint="inputs are names: those that input, constant and node return, one for each output",
                 )
-            self._check_defined(value, f"node {name or op.stem!r} reads")
+            if not self._is_defined(value):
+                raise GraphError(f"node {name or op.stem!r} reads {value!r:.60}, which is not defined", hint=self._defined(value))
         unique = self._unique(name or op.stem)
         given = () if isinstance(outputs, int) else tuple(outputs)
         count = outputs if isinstance(outputs, int) else max(1, sum(not port.optional for port in op.outputs))
@@ -114,18 +115,16 @@ class GraphBuilder:
     def model(self, outputs: Sequence[str], name: str = "graph") -> Model:
         """The graph so far as a model. Raises `GraphError` for an output that nothing defines."""
         for output in outputs:
-            if not isinstance(output, str) or not output:
-                raise GraphError(f"the output {output!r:.60} is not a name", hint="outputs are names: those that node returns")
-            self._check_defined(output, "the model has for an output")
+            if not isinstance(output, str) or not output or not self._is_defined(output):
+                raise GraphError(f"the output {output!r:.60} is not defined", hint=self._defined(str(output)))
         return Model(self.graph(outputs, name), source=f"<{name}>")
 
-    def _check_defined(self, value: str, reading: str) -> None:
-        if value and not self._is_open and value not in self._values and value not in self._types:
-            raise GraphError(
-                f"{reading} {value!r:.60}, which is not defined",
-                hint=did_you_mean(value, [*self._types, *self._values])
-                or "define it first, or give the builder of a sub-graph a scope: GraphBuilder('body')",
-            )
+    def _is_defined(self, value: str) -> bool:
+        return not value or self._is_open or value in self._values or value in self._types
+
+    def _defined(self, value: str) -> str:
+        known = did_you_mean(value, [*self._types, *self._values])
+        return known or "define it first, or give the builder of a sub-graph a scope: GraphBuilder('body')"
 
     def __repr__(self) -> str:
         scope = f" {printable(self._scope)}" if self._scope else ""
