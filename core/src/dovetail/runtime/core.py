@@ -3,7 +3,7 @@
 import logging
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -73,9 +73,22 @@ class Core:
         self.plugins = PluginManager(plugins=plugins, prefer=prefer, config=config)
         self._settings = {"plugins": plugins, "prefer": prefer, "config": config}
         self._properties = {name: dict(properties) for name, properties in self.plugins.config.devices.items()}
+        self._check_configured(lambda name, given: CompileOptions.read(given))
         self._opened: dict[tuple[str, int], tuple[DeviceInfo, Device]] = {}
         self._compiled: weakref.WeakSet[CompiledModel] = weakref.WeakSet()
         self._lock = threading.RLock()
+
+    def _check_configured(self, read: Callable[[str, Properties], object], only: str = "") -> None:
+        """Raise the `UsageError` of `read` for one property of the configuration, with its file and line in front."""
+        config = self.plugins.config
+        for device, given in config.devices.items():
+            for name, value in given.items() if only in ("", device) else ():
+                try:
+                    read(device, {name: value})
+                except UsageError as error:
+                    raise type(error)(
+                        f"{config.place('devices', f'{device} {name}')}: {error.message}", hint=error.hint
+                    ) from error
 
     # --- devices ---------------------------------------------------------------------------------------------------
 
@@ -284,6 +297,7 @@ class Core:
         try:
             configured = opened.configured(options)
         except UsageError as error:
+            self._check_configured(lambda _, given: opened.configured(CompileOptions.read(given).device), only=info.type)
             if (meant := meant_for_core(options)) is not None:
                 raise type(error)(error.message, hint=f"{error.hint}; a property of every device: {meant}") from error
             raise
