@@ -68,6 +68,7 @@ class CompiledModel:
         self._local = threading.local()
         self._requests: weakref.WeakSet[InferRequest] = weakref.WeakSet()
         self._pool: ThreadPoolExecutor | None = None
+        self._left: list[ThreadPoolExecutor] = []
         self._home = 0
         self._closed = False
         static = self.reader.static_shapes
@@ -193,7 +194,17 @@ class CompiledModel:
                 # A forked process has none of its parent's threads.
                 pool = ThreadPoolExecutor(thread_name_prefix="dovetail", initializer=_enter_worker)
                 self._pool, self._home = pool, os.getpid()
-            return self._pool.submit(work)
+            return self._submitted(self._pool, work)
+
+    def _submitted(self, pool: ThreadPoolExecutor, work: Callable[[], Any]) -> Any:
+        """With the lock. An interrupt may leave a thread that the pool does not know; it ends when the pool is shut down."""
+        try:
+            return pool.submit(work)
+        except BaseException:
+            self._pool = None
+            self._left.append(pool)
+            pool.shutdown(wait=False)
+            raise
 
     def close(self) -> None:
         """Refuse new runs, wait for those that have been started, and free plans, threads and the buffers of all requests.
@@ -215,9 +226,10 @@ class CompiledModel:
     def _free(self) -> None:
         with self._freeing:
             with self._lock:
-                pool, self._pool, requests = self._pool, None, list(self._requests)
+                pools = [*self._left, *([] if self._pool is None else [self._pool])]
+                self._pool, requests = None, list(self._requests)
                 mine = self._home in (0, os.getpid())
-            if pool is not None and mine:
+            for pool in pools if mine else []:
                 pool.shutdown()
             for request in requests:
                 request.close_after_run()

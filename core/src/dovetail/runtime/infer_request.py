@@ -157,15 +157,18 @@ class InferRequest:
         if self.is_running:
             self._refuse()
         run = _Background()
+        # The worker waits for the lock, and leaves a run alone whose start an interrupt has ended.
+        with self._busy:
+            self._require_idle()
+            self._start(inputs, userdata, run)
+
+    def _start(self, inputs: Any, userdata: Any, run: _Background) -> None:
         try:
-            # The worker waits for the lock, so that an interrupt leaves a request that is idle, or one whose run ends.
-            with self._busy:
-                self._require_idle()
-                arrays = [owned(a) for a in self._read(inputs)]
-                self._userdata = userdata
-                self._budget = WorkBudget(self._compiled.time_limit)
-                self._background = run
-                run.future = self._compiled.submit(lambda: self._run_async(arrays, run))
+            arrays = [owned(a) for a in self._read(inputs)]
+            self._userdata = userdata
+            self._budget = WorkBudget(self._compiled.time_limit)
+            self._background = run
+            run.future = self._compiled.submit(lambda: self._run_async(arrays, run))
         except BaseException:
             run.ended = True
             raise
@@ -306,6 +309,8 @@ class InferRequest:
     def _run_async(self, arrays: Sequence[NDArray[Any]], run: _Background) -> Results:
         try:
             with self._busy:
+                if run.ended:
+                    raise _cancelled(self._compiled)
                 results = self._run(arrays, share_outputs=False)
         finally:
             run.ended = True
