@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.devices.work_budget import WorkBudget
-from dovetail.errors import RunCancelled, UsageError, did_you_mean
+from dovetail.errors import OutOfMemory, RunCancelled, UsageError, did_you_mean
 from dovetail.graph.model import Model
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
@@ -290,12 +290,16 @@ class InferRequest:
     def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
         assert self._budget is not None
         shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
-        with self._budget:
-            if shapes != self._shapes or self._bound is None:
-                self._rebind(shapes)
-            assert self._bound is not None
-            outputs = self._bound.run(arrays)
-        self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
+        try:
+            with self._budget:
+                if shapes != self._shapes or self._bound is None:
+                    self._rebind(shapes)
+                assert self._bound is not None
+                outputs = self._bound.run(arrays)
+            self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
+        except MemoryError as error:
+            source = printable(self._compiled.model.source)
+            raise OutOfMemory(f"{source}: there is no memory for the run: {error or 'the host has none left'}") from error
         return self._results
 
     def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
