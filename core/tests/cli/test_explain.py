@@ -35,13 +35,13 @@ def residual(tmp_path: Path, save_model: SaveModel) -> Path:
 
 
 def test_every_node_of_the_plan(invoke_json: InvokeJson, residual: Path, device: str) -> None:
-    told = invoke_json("explain", residual, "-d", device, "--shape", "x=2,4,5,7")
+    shown = invoke_json("explain", residual, "-d", device, "--shape", "x=2,4,5,7")
     found = {"model", "device", "passed_over", "changed_by", "deferred", "partitions", "reorders", "memory", "seconds", "nodes"}
-    assert set(told) == found
-    assert (told["device"], told["partitions"], told["reorders"]) == (device, 1, 0)
-    assert set(told["seconds"]) == {"passes", "compile"}
-    first, second, running = told["nodes"]
-    assert [n["node"] for n in told["nodes"]] == ["first", "second", "running"]
+    assert set(shown) == found
+    assert (shown["device"], shown["partitions"], shown["reorders"]) == (device, 1, 0)
+    assert set(shown["seconds"]) == {"passes", "compile"}
+    first, second, running = shown["nodes"]
+    assert [n["node"] for n in shown["nodes"]] == ["first", "second", "running"]
     assert second["operator"] == "Conv"
     assert second["kernel"]
     assert second["provider"].startswith("dovetail-")

@@ -8,7 +8,8 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
-from dovetail.cli._output import count, duration, narrow, print_json, print_table, remark, size
+from dovetail.cli._complete import complete_files
+from dovetail.cli._output import count, duration, narrow, print_table, remark, show, size
 from dovetail.cli._passes import describe_passes, print_passes
 from dovetail.cli._subgraphs import subgraphs_of
 

@@ -56,7 +56,7 @@ class WorkBudget:
 
         A string is the node as messages name it.
         """
-        if self.cancelled:
+        if self._cancelled:
             raise RunCancelled(f"the run was cancelled at node {node}", hint="start it again")
         if self.deadline is not None and time.perf_counter() > self.deadline:
             raise TimeLimitExceeded(

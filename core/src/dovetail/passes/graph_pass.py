@@ -122,15 +122,9 @@ class PassReport:
 
     def and_also(self, other: "PassReport") -> "PassReport":
         """Both runs as one."""
-        return PassReport(
-            self.name,
-            self.stage,
-            self.origin,
-            self.before + other.before,
-            self.after + other.after,
-            self.seconds + other.seconds,
-            self.changed or other.changed,
-        )
+        before, after = self.before + other.before, self.after + other.after
+        changed = self.changed or other.changed
+        return replace(self, before=before, after=after, seconds=self.seconds + other.seconds, changed=changed)
 
 
 def run_passes(graph: Graph, passes: Sequence[GraphPass], context: PassContext) -> Graph:

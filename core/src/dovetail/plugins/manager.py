@@ -191,7 +191,7 @@ class PluginManager:
     def passes_of(self, plugin: str) -> tuple["GraphPass", ...]:
         """The graph passes of one plugin, by id, without properties of a device. Loads the plugins of `dovetail.hooks`."""
         with self._lock:
-            return self._observers.passes_of(plugin)
+            return self._hook_plugins.passes_of(plugin)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 

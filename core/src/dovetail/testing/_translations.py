@@ -4,7 +4,7 @@ import numpy as np
 
 from dovetail.errors import ShapeError
 from dovetail.operators.operator import Operator
-from dovetail.operators.stand_in import is_stand_in
+from dovetail.operators.translated import is_translated
 from dovetail.operators.translation import Translation
 from dovetail.testing.check import PASSED, Outcome, Verdict, require
 
@@ -25,7 +25,7 @@ def check_translation(cls: type[Operator], translation: Translation) -> Verdict:
     ports = len(cls.inputs)
     variadic = bool(cls.inputs) and cls.inputs[-1].variadic
     require(variadic or len(translation.inputs or ()) <= ports, f"inputs has {translation.inputs}; there are {ports} inputs")
-    if not is_stand_in(cls) or isinstance(translation.to, type):
+    if not is_translated(cls) or isinstance(translation.to, type):
         return PASSED
     if required := [name for name, spec in cls.attributes.items() if spec.required]:
         return Verdict(Outcome.REFUSED, f"{', '.join(required)} have no default: test it with a model")

@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 
 import numpy as np
@@ -15,7 +15,7 @@ from dovetail.plugins.records import STANDARD_DOMAIN
 from dovetail.testing.case import Case
 from dovetail.testing.random_graphs import Kind
 
-__all__ = ["cases_in", "cases_of", "moved_to", "replaced_cases", "standard_cases"]
+__all__ = ["cases_in", "cases_of", "moved_to", "random_kinds", "replaced_cases", "standard_cases"]
 
 
 def cases_in(package: str, rng: np.random.Generator) -> Iterator[tuple[str, Case]]:

@@ -118,9 +118,9 @@ def _session(record: PluginRecord) -> Core:
 def _examine_device(record: PluginRecord, emit: Emit) -> None:
     for name in record.provides:
         kit = DeviceChecks(name, partial(_session, record))
-        tell({"stage": f"opening {name}"})
+        emit({"stage": f"opening {name}"})
         kit.open()
-        tell({"stage": f"running an operator on {name}"})
+        emit({"stage": f"running an operator on {name}"})
         smoke = _first_claimed(kit)
         if smoke is None:
             emit(_finding("WARN", f"{name} claims none of the standard operators", "let supports() accept what the device runs"))

@@ -56,7 +56,7 @@ class OpPackChecks(Kit):
     @property
     def operators(self) -> tuple[type[Operator], ...]:
         """The operator classes; not those that only stand for others. Raises what keeps the pack from loading."""
-        return tuple(cls for cls in self._classes if not is_stand_in(cls))
+        return tuple(cls for cls in self._classes if not is_translated(cls))
 
     @cached_property
     def _classes(self) -> tuple[type[Operator], ...]:
@@ -170,7 +170,12 @@ def cases_of(cls: type[Operator], seed: int = 7) -> tuple[Case, ...]:
 
 def _is_replaced(base: type[Operator], cls: type[Operator]) -> bool:
     """Whether `cls` is derived from a definition of the same operator."""
-    return base is not cls and issubclass(cls, base) and issubclass(base, Operator) and cls_key(base) == cls_key(cls)
+    return (
+        base is not cls
+        and issubclass(cls, base)
+        and issubclass(base, Operator)
+        and (base.domain, base.op_type) == (cls.domain, cls.op_type)
+    )
 
 
 def label(cls: type[Operator]) -> str:
