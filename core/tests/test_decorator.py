@@ -42,6 +42,32 @@ def test_the_class_is_like_one_written_by_hand() -> None:
     assert pickle.loads(pickle.dumps(swish(beta=0.5))).beta == 0.5
 
 
+def test_called_with_arrays_it_computes() -> None:
+    x = np.array([1, -2], np.float32)
+    np.testing.assert_allclose(swish(x, beta=2.0), x / (1 + np.exp(-2 * x)), rtol=1e-6)
+    assert swish(x.astype(np.float16)).dtype == np.float16
+    np.testing.assert_array_equal(weighted([1, 2], B=[3, 4], weights=(10, 1)), [13, 24])
+    np.testing.assert_array_equal(weighted([1, 2], [3, 4], [5, 6], weights=(10, 1)), [18, 30])
+    least, greatest = bounds(x, np.float32([0, 0]), np.float32([9, -9]))
+    np.testing.assert_array_equal([least, greatest], [[0, -9], [9, 0]])
+    with pytest.raises(OperatorError, match="float64; accepted: int16, int32"):
+        weighted(x.astype(np.float64), x.astype(np.float64), weights=(1, 1))
+    with pytest.raises(OperatorError, match=r"my\.ops::Swish: takes at most 1 inputs, got 2"):
+        swish(x, x)
+    with pytest.raises(OperatorError, match="Did you mean 'beta'"):
+        swish(x, betta=2.0)
+
+
+def test_called_with_a_builder_it_adds_a_node() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2])
+    y = swish(g, x, beta=2.0)
+    least, greatest = bounds(g, x, y, y)
+    model = g.model([least, greatest])
+    assert [(node.op.op_type, node.op.describe()) for node in model.graph.nodes] == [("Swish", "beta=2.0"), ("Bounds", "")]
+    assert model.graph.nodes[1].inputs == (x, y, y)
+
+
 def test_arguments_become_ports_and_attributes() -> None:
     assert [(p.name, p.optional, p.variadic) for p in weighted.inputs] == [
         ("A", False, False),

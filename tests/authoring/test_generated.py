@@ -150,6 +150,7 @@ def test_generated_code_is_typed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", NEW)
 def test_generated_code_is_tidy(kind: str, tmp_path: Path) -> None:
     folder = generate(kind, tmp_path / "package")
+    passes("pyright", "--pythonpath", sys.executable, ".", folder=folder)
     passes("ruff", "check", "--isolated", "--line-length=120", *RULES, ".", folder=folder)
     passes("ruff", "format", "--isolated", "--line-length=120", "--check", ".", folder=folder)
 

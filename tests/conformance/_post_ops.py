@@ -112,7 +112,7 @@ def computed(chain: Iterable[PostOp], s: Array, operands: dict[str, Array]) -> A
             elif isinstance(post_op, Sum):
                 s = s + post_op.scale * (operands[post_op.operand] - post_op.zero_point)
             else:
-                s = np.where(s > 0, s, operands[post_op.operand] * s)
+                s = np.where(s >= 0, s, operands[post_op.operand] * s)
     return np.asarray(s, np.float64)
 
 

@@ -69,6 +69,16 @@ def test_zero_times_infinity_with_a_single_weight(core: dovetail.Core, device: s
     np.testing.assert_array_equal(y, np.array([0, np.nan, 0, np.nan]).reshape(1, 1, 4))
 
 
+@pytest.mark.parametrize("slope", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("rows", [1, 70])
+def test_prelu_of_zero_after_a_node(core: dovetail.Core, device: str, slope: float, rows: int) -> None:
+    x = np.tile(np.array([0, 3, -0.0, 2], np.float32), (rows, 1))
+    nodes = [helper.make_node("Add", ["x", "z"], ["a"]), helper.make_node("PRelu", ["a", "s"], ["y"])]
+    zeros = np.zeros((rows, 4), np.float32)
+    (y,) = run(core, device, nodes, {"s": np.full(4, slope, np.float32)}, {"x": x, "z": zeros}, ["y"])
+    np.testing.assert_array_equal(y, x)
+
+
 @pytest.mark.parametrize("bound", ["low", "high"])
 def test_clip_of_bfloat16_by_one_limit_that_is_an_input(core: dovetail.Core, device: str, bound: str) -> None:
     x = np.array([-3, -0.5, 0.5, 3], ml_dtypes.bfloat16)

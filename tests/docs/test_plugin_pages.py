@@ -85,6 +85,15 @@ def test_page(page: str, machinery: ModuleType, tmp_path: Path, monkeypatch: pyt
     assert ran > 0
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_files_are_shown_before_they_are_used(page: str, machinery: ModuleType) -> None:
+    contents = [fence["content"] for fence in machinery.FENCE.finditer((ROOT / "docs" / page).read_text(encoding="utf-8"))]
+    shown = {named[1]: index for index, content in enumerate(contents) if (named := FILE.match(content))}
+    assert contents
+    early = [(name, content) for name, at in shown.items() for content in contents[:at] if f" {name}" in content]
+    assert early == []
+
+
 def test_the_example_of_the_reference_is_accepted(machinery: ModuleType, tmp_path: Path) -> None:
     from dovetail.config import Config
     from dovetail.plugins import PluginManager

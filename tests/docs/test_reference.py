@@ -47,6 +47,13 @@ def test_generated_pages_are_up_to_date(page: str) -> None:
     assert written == generator().PAGES[page](), f"{page} is out of date: run python docs/generate.py"
 
 
+@pytest.mark.parametrize("page", GENERATED)
+def test_no_example_is_rendered_as_text(page: str) -> None:
+    """A docstring whose example is its end loses the indentation that makes it one."""
+    lines = (REFERENCE / page).read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if line.endswith("::")] == []
+
+
 def test_every_generated_page_is_compared() -> None:
     assert set(generator().PAGES) == set(GENERATED)
 

@@ -26,8 +26,12 @@ def pages() -> ModuleType:
     return module
 
 
-def test_the_page_runs(pages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_runs(
+    pages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as a prompt in that folder has it
+    request.addfinalizer(lambda: sys.modules.pop("my_ops", None))
     text = (pages.DOCS / PAGE).read_text(encoding="utf-8")
     written = [(named[1], fence["content"]) for fence in pages.FENCE.finditer(text) if (named := FILE.match(fence["content"]))]
     assert [name for name, _ in written] == ["my_ops.py", "vendor.xml"]

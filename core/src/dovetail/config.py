@@ -39,7 +39,7 @@ class Config:
 
     `plugins` and `prefer` are tuples of names as `dovetail.plugins.selection` describes them (a mapping under `prefer` has
     become `operator=name`), `devices` maps device types in capitals to their properties. `source` is the file, `""` when there
-    is none; `places` has `dovetail.yaml:3` for (key, name).
+    is none; `places` has `dovetail.yaml:3` for (key, name), and for ("devices", "NUMPY FUSION").
     """
 
     values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
@@ -261,6 +261,7 @@ class _Checks:
             places["devices", name] = self.place(None, *path)
             if properties is not None:
                 entries = self.mapping(properties, path, f"the properties of {name}")
+                places.update({("devices", f"{name} {one}"): self.place(None, *path, one) for one, _ in entries})
                 yield name, MappingProxyType({one: self.property((*path, one), given) for one, given in entries})
 
     def property(self, path: _Path, value: Any) -> Any:

@@ -182,7 +182,7 @@ def test_growth_is_bounded() -> None:
 
 def test_a_branch_that_is_taken_for_certain_is_the_graph_around_its_nodes() -> None:
     def branch(factor: float) -> Graph:
-        g = GraphBuilder()
+        g = GraphBuilder("branch")
         g.node(Mul(), "x", g.constant([factor], "float32"), outputs=["inner"])
         g.node(Plus(other="inner"), "inner", outputs=["given"])
         return g.graph(["given"])

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import dovetail
 from dovetail.cli import program
 from dovetail.config import FILE_NAME, Config, user_folder
-from dovetail.errors import DeviceNotFound, PluginNotFound, UsageError
+from dovetail.errors import DeviceNotFound, PluginNotFound, UnknownOption, UsageError
 from dovetail.plugins import PluginManager
 from dovetail_ops_onnx.relu import Relu
 
@@ -335,12 +335,46 @@ def test_device_properties_are_applied(toy_core: Any, monkeypatch: pytest.Monkey
     assert seen == [{"SPEED": 2, "COLOUR": "red"}]
 
 
+def test_a_property_that_the_device_refuses_names_the_line(site: Any, device: Any, folder: Path) -> None:
+    device(
+        "acme",
+        more="""
+        from dovetail.errors import UnknownOption
+        def configured(self, options):
+            for name in options:
+                if name != "SPEED":
+                    raise UnknownOption(f"ACME has no option {name!r}", hint="Known: SPEED.")
+            return self
+        Fake.configured = configured
+    """.replace("\n        ", "\n"),
+    )
+    write(folder, "devices:\n  acme:\n    SPEED: 3\n    COLOUR: 7\n")
+    core = dovetail.Core()
+    with pytest.raises(UnknownOption, match=r"^dovetail\.yaml:4: ACME has no option 'COLOUR'") as caught:
+        compiled_options(core)
+    assert caught.value.hint == "Known: SPEED."
+    with pytest.raises(UnknownOption, match=r"^ACME has no option 'COLOUR'"):
+        compiled_options(dovetail.Core(config=False), properties={"COLOUR": 7})
+
+
+def test_pins_of_operators_that_a_manifest_does_not_list_name_the_line(site: Any, pack: Any, folder: Path) -> None:
+    site.plugin("ops", "acme", pack("acme", "Twist"), name="acme-ops")
+    write(folder, "prefer:\n  acme::Twist: acme-ops\n  acme::Twits: acme-ops\n")
+    PluginManager()  # without a manifest nothing is known before an import
+    package = site.folder / "acme_ops"
+    package.mkdir()
+    (site.folder / "acme_ops.py").rename(package / "__init__.py")
+    (package / "dovetail-manifest.json").write_text('{"format": 1, "plugins": {"ops/acme": ["acme::Twist-1"]}}')
+    with pytest.raises(UsageError, match=r"'prefer' at dovetail\.yaml:3 pins acme::Twits to 'acme-ops', which does") as caught:
+        PluginManager()
+    assert caught.value.hint == "Did you mean 'acme::Twist'?"
+
+
 def test_the_core_reads_the_file(site: Any, device: Any, folder: Path) -> None:
     device("acme", opens="raise DeviceError(repr(options))")
-    write(folder, "devices:\n  acme: {SPEED: 3, FUSION: 7}")
-    core = dovetail.Core()
-    with pytest.raises(UsageError, match="property FUSION is 7"):
-        compiled_options(core)
+    write(folder, "devices:\n  acme:\n    SPEED: 3\n    FUSION: 7\n")
+    with pytest.raises(UsageError, match=r"dovetail\.yaml:4: property FUSION is 7; accepted: True or False"):
+        dovetail.Core()
     assert dovetail.Core(config={"devices": {"ACME": {"SPEED": 4}}})._properties == {"ACME": {"SPEED": 4}}
     assert dovetail.Core(config=False)._properties == {}
 

@@ -286,3 +286,13 @@ def test_the_kit_on_a_plugin_that_cannot_be_loaded(site: Any) -> None:
     code, found, printed = run_command(site, "test", "raises")
     assert (code, found) == (1, {})
     assert "no libacme.so" in printed
+
+
+def test_a_device_that_does_not_open_is_one_finding(site: Any) -> None:
+    install(site, shut=device("shut").replace("return Fake(info)", "raise OSError('no driver')"))
+    code, found, _ = run_command(site, "doctor", "fakes", "--timeout", "600")
+    assert code == 1
+    assert reasons(found["fakes/devices/shut"]) == "PluginFailed: opening SHUT with fakes/devices/shut raised OSError: no driver"
+    code, found, printed = run_command(site, "test", "shut")
+    assert (code, found) == (1, {})
+    assert printed.count("no driver") == 1

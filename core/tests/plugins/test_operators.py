@@ -166,6 +166,16 @@ def test_a_pack_that_cannot_be_had_says_what_to_do(site: Any, pack: Any) -> None
     assert caught.value.hint.startswith("fake-ops-acme: pip install --upgrade 'dovetail>=99'. Or define the operator in a file")
 
 
+def test_a_pack_that_fails_is_not_told_to_be_installed(site: Any, caplog: pytest.LogCaptureFixture) -> None:
+    source = "@hookimpl\ndef dovetail_register_ops(registry):\n    raise RuntimeError('\\x1b[31mboom')\n"
+    site.plugin("ops", "acme", source)
+    with pytest.raises(UnknownOperator) as caught:
+        PluginManager().operator("acme", "Twist", 1)
+    assert "fake-ops-acme 1.0 (failed: dovetail_register_ops raised RuntimeError: \\x1b[31mboom)" in caught.value.message
+    assert caught.value.hint.startswith("fake-ops-acme: dovetail plugins info acme shows more. Or define the operator")
+    assert "\x1b" not in caplog.text
+
+
 def test_an_unknown_standard_operator_gets_a_suggestion(site: Any) -> None:
     site.standard_operators()
     with pytest.raises(UnknownOperator, match=r"no operator ai.onnx::Convv is known") as caught:

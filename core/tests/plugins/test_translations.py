@@ -211,7 +211,78 @@ def test_the_commands_say_what_it_becomes(site: Any) -> None:
 def test_the_conformance_kit_needs_no_cases_of_it(site: Any) -> None:
     site.plugin("ops", "com.acme", PACK.format(to="LeakyRelu"), name="acme-names")
     kit = OpPackChecks("com.acme", lambda: dovetail.Core(config=False))
-    assert [(check.name, check.result().outcome.value) for check in kit.checks] == [("manifest", "passed")]
+    found = [(check.name, check.result().outcome.value) for check in kit.checks]
+    assert found == [("com.acme-Leaky-translation", "passed"), ("manifest", "passed")]
+
+
+def misspelled(g: Any, X: str) -> str:
+    return str(g.node(Sigmod(), X))  # type: ignore[name-defined]  # noqa: F821
+
+
+def two_names(g: Any, X: str) -> tuple[str, ...]:
+    return X, X
+
+
+@pytest.mark.parametrize(
+    ("translation", "outcome", "detail"),
+    [
+        ({"to": swish, "attributes": {"alpha": "beta"}}, "passed", ""),
+        ({"to": gate, "outputs": 2}, "refused", "times have no default"),
+        ({"to": places}, "passed", ""),
+        ({"to": LeakyRelu, "attributes": {"slope": "alfa"}}, "failed", "attributes maps to alfa; the attributes are: alpha"),
+        ({"to": swish, "attributes": {"alpha": "bete"}}, "failed", "attributes maps to bete; the attributes are: beta"),
+        ({"to": LeakyRelu, "inputs": (1, 0)}, "failed", "inputs has (1, 0); there are 1 inputs"),
+        ({"to": misspelled}, "failed", "NameError: name 'Sigmod' is not defined"),
+        ({"to": two_names}, "failed", "accepted: 1 names of values"),
+    ],
+)
+def test_the_conformance_kit_checks_translations(translation: dict[str, Any], outcome: str, detail: str) -> None:
+    def core() -> dovetail.Core:
+        made = dovetail.Core(config=False)
+        made.add_extension(Translation(domain="com.acme", op_type="Theirs", **translation))
+        return made
+
+    (result,) = (check.result() for check in OpPackChecks("com.acme", core).checks if check.group == "translations")
+    assert (result.outcome.value, detail in result.detail) == (outcome, True), result.detail
+
+
+def test_the_conformance_kit_checks_translations_of_classes() -> None:
+    class Mine(Operator):
+        """x."""
+
+        domain = "com.mine"
+        inputs = ("X: float32",)
+        translations = (Translation(domain="com.acme", op_type="Theirs", attributes={"a": "wrong"}),)
+
+        def reference(self, X: Any) -> Any:
+            return X
+
+    def core() -> dovetail.Core:
+        made = dovetail.Core(config=False)
+        made.add_extension(Mine)
+        return made
+
+    for domain in ("com.acme", "com.mine"):
+        (result,) = (check.result() for check in OpPackChecks(domain, core).checks if check.group == "translations")
+        assert result.detail == "attributes maps to wrong; the attributes are: none"
+
+
+def test_a_manifest_has_the_names_that_are_translated(site: Any) -> None:
+    source = """
+    from dovetail.op import Operator, Translation
+    class Mine(Operator):
+        domain = "com.mine"
+        translations = (Translation(domain="com.acme", op_type="Theirs"), Translation(domain="com.else", op_type="Other"))
+        def reference(self, X):
+            return X
+    @hookimpl
+    def dovetail_register_ops(registry, domain):
+        registry.add(Mine)
+    """
+    site.plugin("ops", "com.acme", source, name="acme-names")
+    manager = PluginManager(config=False)
+    manager.operators("com.acme")
+    assert manager.record("acme-names").provides == ("com.mine::Mine-1", "com.acme::Theirs-1")
 
 
 def test_two_packs_that_mean_different_things(site: Any) -> None:

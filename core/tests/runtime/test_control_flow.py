@@ -94,7 +94,7 @@ def test_branches_that_use_the_same_names_are_told_apart() -> None:
     x = g.input("x", "float32", [2])
     nodes = []
     for index in range(2):
-        then, otherwise = GraphBuilder(), GraphBuilder()
+        then, otherwise = GraphBuilder("branch"), GraphBuilder("branch")
         one = If(
             then_branch=then.graph([then.node(Add(), then.node(Mul(), x, x, name="inner"), x, name="last")]),
             else_branch=otherwise.graph([otherwise.node(Relu(), x, name="inner")]),
@@ -109,7 +109,7 @@ def test_branches_that_use_the_same_names_are_told_apart() -> None:
 def test_a_known_branch_may_give_a_value_from_outside_twice() -> None:
     g = GraphBuilder()
     x = g.input("x", "float32", [2])
-    then = GraphBuilder()
+    then = GraphBuilder("then")
     both = then.node(Relu(), x)
     op = If(then_branch=then.graph([both, both, x]), else_branch=Graph((), (), (x, x, x)))
     outputs = g.node(op, g.constant(np.array(True)), outputs=["a", "b", "c"])

@@ -27,6 +27,9 @@ from dovetail_ops_onnx.softmax import Softmax
 Array = NDArray[Any]
 SHAPE = (1, 3, 12, 11)
 THREADS, REQUESTS = 16, 200
+SOAK = int(os.environ.get("DOVETAIL_REQUESTS", "6400"))
+"""Requests of 16 threads together."""
+
 SLACK = 1 << 20
 """Bytes by which the resident memory may differ: the allocator's whim, a fraction of what a leak in each run would take."""
 
@@ -127,7 +130,30 @@ def print_growth_by_compilations(device: str) -> None:
     print(resident() - before)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system has no /proc/self/statm")
+def print_growth_by_threads(device: str) -> None:
+    """How many bytes more the second half of all requests takes, made by 16 threads: the first has filled what is kept."""
+    compiled = dovetail.Core(config=False).compile_model(network(), device)
+    (x,) = data(1)
+    want = np.array(compiled({"x": x})["y"])
+
+    def work(_: int) -> int:
+        return sum(np.array_equal(compiled({"x": x})["y"], want) for _ in range(SOAK // THREADS // 2))
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert sum(pool.map(work, range(THREADS))) == SOAK // THREADS // 2 * THREADS
+        before = resident()
+        assert sum(pool.map(work, range(THREADS))) == SOAK // THREADS // 2 * THREADS
+        print(resident() - before)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="only Linux tells a process its memory so")
+@pytest.mark.parametrize("device", DEVICES)
+def test_memory_does_not_grow_under_threads(device: str) -> None:
+    """`DOVETAIL_REQUESTS=1600000` is the soak test: 16 threads with 10^5 requests each."""
+    assert int(in_process(print_growth_by_threads.__name__, device)) < 4 * SLACK
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="only Linux tells a process its memory so")
 @pytest.mark.parametrize("task", [print_growth_by_runs, print_growth_by_compilations])
 @pytest.mark.parametrize("device", DEVICES)
 def test_memory_does_not_grow(device: str, task: Any) -> None:

@@ -3,6 +3,7 @@
 import linecache
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail.errors import UsageError
 from dovetail.op import FLOATS, Operator
 
 TIMED = """
@@ -86,17 +88,19 @@ def compiled(toy_core: Any) -> dovetail.CompiledModel:
 
 
 class Interrupts:
-    """Raises `KeyboardInterrupt` in this thread at the n-th line that is run in the package's `runtime` folder.
+    """Raises `KeyboardInterrupt` in this thread at the n-th line that is run in the `runtime` folder or `inside` others.
 
     Not where a `with` statement ends: Python handles no signal between the last line of the block and the release of a lock.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *inside: str) -> None:
         self.left = number
+        self._inside = ("dovetail/runtime", *inside)
         self._entered: set[tuple[int, int]] = set()
 
     def __call__(self, frame: FrameType, event: str, _: object) -> Any:
-        if f"dovetail{'/'}runtime" not in frame.f_code.co_filename.replace("\\", "/"):
+        file = frame.f_code.co_filename.replace("\\", "/")
+        if not any(part in file for part in self._inside):
             return None
         if event == "line" and not self._is_end_of_with(frame):
             self.left -= 1
@@ -111,10 +115,10 @@ class Interrupts:
         return again and linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
 
 
-def interrupted_everywhere(run: Callable[[], None], check: Callable[[], None]) -> int:
+def interrupted_everywhere(run: Callable[[], None], check: Callable[[], None], *inside: str) -> int:
     """Run again and again, each time interrupted one line later, until it comes to its end; the number of interrupts."""
     for number in range(1, 2000):
-        interrupts = Interrupts(number)
+        interrupts = Interrupts(number, *inside)
         sys.settrace(interrupts)
         try:
             run()
@@ -153,6 +157,31 @@ def test_an_interrupt_at_any_line_of_start_async(compiled: dovetail.CompiledMode
         np.testing.assert_array_equal(request.results["y"], [1, 1])
 
     assert interrupted_everywhere(run, check) > 15
+
+
+def test_an_interrupt_while_a_worker_is_started() -> None:
+    """In `ThreadPoolExecutor.submit`: the run is withdrawn, and the next one gets a worker."""
+    core, g = dovetail.Core(), dovetail.GraphBuilder()
+    model = g.model([g.node(AddOne(), g.input("x", "float32", ["N"]), outputs=["y"])])
+    made = [core.compile_model(model, "NUMPY")]
+
+    def run() -> None:
+        made[0].create_infer_request().start_async(np.zeros(3, np.float32))
+
+    def check() -> None:
+        request = made[0].create_infer_request()
+        request.start_async(np.zeros(2, np.float32))
+        assert request.wait(10)
+        np.testing.assert_array_equal(request.results["y"], [1, 1])
+        made[0].close()
+        with pytest.raises(UsageError, match="closed"):
+            made[0](np.zeros(2, np.float32))
+        made[0] = core.compile_model(model, "NUMPY")
+
+    before = threading.active_count()
+    assert interrupted_everywhere(run, check, "concurrent/futures/thread.py") > 40
+    made[0].close()
+    assert threading.active_count() <= before
 
 
 def test_an_interrupt_at_any_line_of_a_queue(compiled: dovetail.CompiledModel) -> None:

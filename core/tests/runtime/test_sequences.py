@@ -36,7 +36,7 @@ def with_inputs(model: Model, **types: SequenceType | OptionalType) -> Model:
 
 def sequence_model(op: Operator, *constants: object) -> Model:
     """One operator on a sequence of float32 called `s`."""
-    g = GraphBuilder()
+    g = GraphBuilder(outer={"s": SequenceType(DType.FLOAT32, None)})
     y = g.node(op, "s", *(g.constant(c) for c in constants))
     return with_inputs(g.model([y]), s=SequenceType(DType.FLOAT32, None))
 
@@ -142,7 +142,7 @@ def test_a_sequence_that_grows_is_looked_at_once(monkeypatch: pytest.MonkeyPatch
     asked: list[int] = []
     shares = np.may_share_memory
     monkeypatch.setattr(np, "may_share_memory", lambda a, b: asked.append(1) or shares(a, b))
-    g = GraphBuilder()
+    g = GraphBuilder(outer={"s": SequenceType(DType.FLOAT32, None)})
     inserted = g.node(SequenceInsert(), "s", g.input("x", "float32", [1]))
     compiled = CORE.compile_model(with_inputs(g.model([inserted]), s=SequenceType(DType.FLOAT32, None)), "NUMPY")
     sequence = [np.float32([i]) for i in range(50)]
@@ -155,7 +155,7 @@ def test_sequence_map_runs_its_body_on_each_element() -> None:
     body = GraphBuilder("body")
     one, other, same = (body.input(n, "float32", None) for n in ("one", "other", "same"))
     op = SequenceMap(body=body.graph([body.node(Add(), body.node(Add(), one, other), same)]))
-    g = GraphBuilder()
+    g = GraphBuilder(outer={"s": SequenceType(DType.FLOAT32, None), "t": SequenceType(DType.FLOAT32, None)})
     y = g.node(op, "s", "t", g.input("x", "float32", [1]))
     model = with_inputs(g.model([y]), s=SequenceType(DType.FLOAT32, None), t=SequenceType(DType.FLOAT32, None))
     compiled = CORE.compile_model(model, "NUMPY")
@@ -167,7 +167,7 @@ def test_sequence_map_runs_its_body_on_each_element() -> None:
 
 def optional_model() -> Model:
     """Whether `o` is there; its relu, or x."""
-    g = GraphBuilder()
+    g = GraphBuilder(outer={"o": OptionalType(DType.FLOAT32, None)})
     x = g.input("x", "float32", [2])
     there = g.node(OptionalHasElement(), "o")
     then = GraphBuilder("then")

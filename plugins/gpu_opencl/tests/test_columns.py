@@ -28,6 +28,25 @@ def test_few_maps_by_columns(
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-6 * max(1.0, float(expected.max())))
 
 
+@pytest.mark.parametrize("forced", ["conv_columns", "conv_depthwise", "conv_direct", "conv_rows"])
+@pytest.mark.parametrize("weight", [np.inf, np.nan])
+def test_weights_that_are_not_finite_meet_the_padding(forced: str, weight: float, kind_device: Any, bench: Any, rng: Any) -> None:
+    """The padding is zeros that are multiplied: 0 times infinity is NaN on all four sides, in vectors and in single pixels."""
+    groups = 3 if forced == "conv_depthwise" else 1
+    x = rng.standard_normal((2, 3, 7, 21)).astype(np.float32)
+    w = rng.standard_normal((9, 3 // groups, 3, 3)).astype(np.float32)
+    w[0, 0, 0, 0] = w[4, 0, 2, 2] = weight
+    with np.errstate(invalid="ignore"):
+        expected = bench.convolve(x, w, 1, (1, 1, 1, 1), groups)
+    assert np.isnan(expected[:, [0, 4]]).sum() > 0
+    graph, feeds = bench.single(bench.op("Conv", group=groups, pads=(1, 1, 1, 1)), [x, w], (1,))
+    device = kind_device("CPU")
+    device.forced = forced
+    got = bench.run(device, graph, feeds)[0]
+    device.forced = ""
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(("kernel", "width", "stride"), [(1, 1, 1), (2, 34, 2), (3, 17, 1), (3, 35, 3)])
 def test_max_pool_by_rows(kernel: int, width: int, stride: int, kind_device: Any, bench: Any, rng: Any) -> None:
     """With NaN, which wins, and windows that leave the input on all sides."""

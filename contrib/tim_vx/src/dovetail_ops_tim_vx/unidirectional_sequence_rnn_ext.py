@@ -38,7 +38,9 @@ class UnidirectionalSequenceRnnExt(RecurrentOperator):
         """UnidirectionalSequenceRnn, between changes of shape."""
         biases = split(g, squeeze(g, b, 0), 2, 0, "biases") if b else ("", "")
         rnn = UnidirectionalSequenceRnn(activation=self.activation, time_major=True)
-        state, y = g.node(rnn, x, squeeze(g, w, 0), squeeze(g, r, 0), *biases, squeeze(g, h, 0) if h else "", name="rnn")
+        state, y = g.node(
+            rnn, x, squeeze(g, w, 0), squeeze(g, r, 0), *biases, squeeze(g, h, 0) if h else "", name="rnn", outputs=2
+        )
         return (
             g.node(Unsqueeze(), state, g.constant([0], "int64", "axes")),
             g.node(Unsqueeze(), y, g.constant([1], "int64", "axes")),

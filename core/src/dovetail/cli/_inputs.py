@@ -6,6 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,36 +24,40 @@ if TYPE_CHECKING:
 
 __all__ = ["random_tensor", "read_inputs", "write_npz"]
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 RANDOM = "random"
 _IMAGES = (".png", ".jpg", ".jpeg")
 
 Array = NDArray[Any]
 
 
-def read_inputs(inputs: Mapping[str, "TensorType"], given: Sequence[str], seed: int) -> dict[str, Any]:
+def read_inputs(
+    inputs: Mapping[str, "TensorType"], given: Sequence[str], seed: int, overridable: Mapping[str, "TensorType"] = NOTHING
+) -> dict[str, Any]:
     """Arrays, and maps from .json files, for the `-i` options `NAME=FILE`, `FILE`, `NAME=random` and `random` (all inputs that
-    no other option names).
+    no other option names). `NAME` may be one of the constants that a run may override.
 
     Raises `click.UsageError` for wrong options and for inputs that none of them gives, `InputError` for files
     that cannot be used.
     """
     rng = np.random.default_rng(seed)
     found: dict[str, Any] = {}
+    needed, inputs = inputs, {**inputs, **overridable}
     for name, source in sorted((_split(text, inputs) for text in given), key=lambda pair: pair == ("", RANDOM)):
         if not source:
             raise click.UsageError(f"-i {name}=: no file is named.")
         if source == RANDOM:
-            wanted = [known_input(inputs, name)] if name else [n for n in inputs if n not in found]
+            wanted = [known_input(inputs, name)] if name else [n for n in needed if n not in found]
             values = {n: random_tensor(inputs[n], rng) for n in wanted}
         elif not name and Path(source).suffix.lower() == ".npz":
             values = {known_input(inputs, n): array for n, array in _read_npz(Path(source)).items()}
         else:
-            name = known_input(inputs, name or only_input(inputs, f"-i {source}"))
+            name = known_input(inputs, name or only_input(needed, f"-i {source}"))
             values = {name: _read_one(Path(source), name, inputs[name])}
         if twice := [n for n in values if n in found]:
             raise click.UsageError(f"-i gives input {twice[0]!r} more than once.")
         found |= values
-    if missing := [name for name in inputs if name not in found]:
+    if missing := [name for name in needed if name not in found]:
         raise click.UsageError(f"No value for input {missing[0]!r}: give -i {missing[0]}=FILE, or -i {RANDOM}.")
     return found
 

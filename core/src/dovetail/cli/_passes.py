@@ -19,6 +19,7 @@ def describe_passes(report: "PlanReport") -> list[dict[str, Any]]:
             "origin": one.origin or None,
             "before": one.before,
             "after": one.after,
+            "changed": one.changed,
             "seconds": one.seconds,
         }
         for one in report.passes

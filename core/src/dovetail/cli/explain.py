@@ -10,6 +10,7 @@ from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
 from dovetail.cli._complete import complete_files
 from dovetail.cli._output import count, duration, narrow, print_table, remark, show, size
+from dovetail.cli._passes import describe_passes, print_passes
 from dovetail.cli._subgraphs import subgraphs_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def command(
 
     \b
     JSON: {"model", "device", "deferred", "partitions", "reorders",
-           "passed_over": {device: reason}, "unplanned": {sub-graph: reason},
+           "passed_over": {device: reason}, "changed_by": [pass],
+           "unplanned": {sub-graph: reason},
            "memory": {device: bytes}, "seconds": {step: seconds},
            "nodes": [{"node", "operator", "device", "kernel", "provider",
              "rule", "origins": [], "post_ops": [],
@@ -58,8 +60,9 @@ def command(
     A value is {"name", "dtype", "shape", "layout", "offset", "bytes"}; the
     offset is null for constants. Memory is the planned peak of each request,
     deferred the number of nodes that are planned when data is there.
+    Changed by are the passes of plugins that changed the model.
     JSON with --passes: {"model", "device", "passes": [{"pass", "stage", "origin",
-           "before", "after", "seconds"}]}
+           "before", "after", "changed", "seconds"}]}
     JSON with --schedule: {"model", "inputs": [], "outputs": [], "stages":
            [[{"node", "operator", "waits_for": [node]}]]}
     """
@@ -83,8 +86,6 @@ def command(
         compiled(read_inputs(used.inputs, [RANDOM], seed=0))
     unplanned = dict(compiled.plan_subgraphs())
     if passes:
-        from dovetail.cli._passes import describe_passes, print_passes
-
         found = {"model": model, "device": compiled.device, "passes": describe_passes(compiled.report())}
         show(found, as_json, print_passes)
         return
@@ -99,6 +100,7 @@ def _plan(report: "PlanReport") -> dict[str, Any]:
         "reorders": report.reorders,
         "memory": dict(report.memory),
         "seconds": dict(report.seconds),
+        "changed_by": [one["pass"] for one in describe_passes(report) if one["changed"] and one["origin"]],
         "nodes": [_node(node) for node in report.nodes],
     }
 
@@ -228,6 +230,7 @@ def _totals(described: dict[str, Any]) -> list[tuple[str, str]]:
         ("merged nodes", count(sum(len(n["origins"]) - 1 for n in nodes if n["post_ops"]))),
         ("reorders", count(described["reorders"])),
         ("partitions", count(described["partitions"])),
+        *([("passes that changed it", ", ".join(described["changed_by"]))] if described["changed_by"] else []),
         *((f"planned peak on {device}", size(nbytes)) for device, nbytes in described["memory"].items()),
         *((f"time for {step}", duration(seconds)) for step, seconds in described["seconds"].items()),
     ]

@@ -11,6 +11,7 @@ from dovetail.cli._command import command as make_command
 from dovetail.cli._complete import complete_files
 from dovetail.cli._output import count, print_table, remark, show, size
 from dovetail.cli._subgraphs import planned_subgraphs, print_subgraphs, subgraphs_of
+from dovetail.names import some
 
 if TYPE_CHECKING:
     from dovetail.graph.graph import AbstractOperator, Graph, Node
@@ -43,6 +44,7 @@ def command(
     \b
     JSON: {"model", "format", "opsets": {domain: version},
            "inputs": {name: {"dtype", "shape", "used_shape"}}, "outputs": [],
+           "overridable": [],
            "output_types": {name: {"dtype", "shape", "declared_shape"}},
            "nodes", "parameters", "parameter_bytes", "flops",
            "activation_bytes", "activation_bytes_unshared",
@@ -55,7 +57,8 @@ def command(
              "refused": [{"node", "operator", "reason", "detail"}]}]}
     Parameters are the elements of all constants; activation bytes the peak of
     intermediate values with and without reuse of memory; analyzed the number
-    of nodes after folding. What is known only at run time is null.
+    of nodes after folding. What is known only at run time is null. Overridable
+    are constants that an input of that name replaces.
     A model with an operator that nothing defines, or that is wrong, is shown
     as far as it was read, without "devices", and the exit code is 1.
     """
@@ -72,6 +75,7 @@ def command(
         "opsets": dict(read.opsets),
         "inputs": {name: _input(tensor, used.inputs[name]) for name, tensor in read.inputs.items()},
         "outputs": list(read.outputs),
+        "overridable": list(read.overridable),
         "nodes": len(read.graph.nodes),
         **_parameters(read.graph),
     }
@@ -325,6 +329,7 @@ def _properties(described: dict[str, Any]) -> list[tuple[str, str]]:
         ("format", described["format"]),
         ("operator sets", ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in described["opsets"].items())),
         *((f"input {name}", _input_text(given)) for name, given in described["inputs"].items()),
+        *([("overridable", some(described["overridable"]))] if described["overridable"] else []),
         *((f"output {name}", _output_text(described["output_types"][name], described)) for name in described["outputs"]),
         ("nodes", count(described["nodes"])),
         ("parameters", f"{count(described['parameters'])} ({size(described['parameter_bytes'])})"),

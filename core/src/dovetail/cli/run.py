@@ -74,7 +74,7 @@ def command(
         raise UsageError(f"-o {target}: the folder {Path(target).parent} does not exist", hint="make it first")
     core = make_core(extensions)
     read = reshaped(core.read_model(model), shapes)
-    inputs = read_inputs(read.inputs, given, seed)
+    inputs = read_inputs(read.inputs, given, seed, read.overridable)
     compiled = core.compile_model(read, device, {"CONFIG_FILE": list(config_files)} if config_files else {})
     seconds, results = timed(lambda: compiled(inputs))
     written = None if node is None or folder is None else _reproduced(compiled, inputs, node, folder)

@@ -51,8 +51,11 @@ class WorkBudget:
         self._cancelled = True
         self.deadline = -math.inf
 
-    def check(self, node: Node) -> None:
-        """Raise `RunCancelled` or `TimeLimitExceeded`, which names the node, when the run has to end."""
+    def check(self, node: Node | str) -> None:
+        """Raise `RunCancelled` or `TimeLimitExceeded`, which names the node, when the run has to end.
+
+        A string is the node as messages name it.
+        """
         if self._cancelled:
             raise RunCancelled(f"the run was cancelled at node {node}", hint="start it again")
         if self.deadline is not None and time.perf_counter() > self.deadline:

@@ -41,7 +41,7 @@ def evaluate_composition(op: AbstractOperator, values: Sequence[NDArray[Any] | N
     Raises `OperatorError` for a composition that contains its own operator.
     """
     with _entered(op.key):
-        g = GraphBuilder(op.stem)
+        g = GraphBuilder(op.stem, {})
         outputs = composed(op, g, [g.constant(v, name="input") if v is not None else "" for v in values])
         body = g.graph(outputs)
         check_defined(body, {})

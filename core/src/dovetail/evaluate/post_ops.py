@@ -41,7 +41,7 @@ def _with_operand(post_op: PostOp, s: Array, o: Array) -> Array:
     if isinstance(post_op, Sum):
         shifted = o - s.dtype.type(post_op.zero_point) if post_op.zero_point else o
         return np.asarray(s + (shifted * s.dtype.type(post_op.scale) if post_op.scale != 1 else shifted))
-    return np.where(s > 0, s, o * s)
+    return np.where(s >= 0, s, o * s)
 
 
 def _wide(x: Array) -> Array:

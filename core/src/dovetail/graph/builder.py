@@ -1,7 +1,7 @@
 """Builds graphs in code: for frontends, compositions and tests."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,8 @@ class GraphBuilder:
         model = g.model(outputs=[y])
 
     `scope` is put before every name that the builder invents: the nodes of a composition are called `rnn_cell/tanh`.
-    `outer` are values from outside that nodes may read, with their types.
+    `outer` are values from outside that nodes may read, with their types. A builder with a scope and without `outer` is for a
+    sub-graph: its nodes may read any name, which the graph around it has to define.
     """
 
     def __init__(self, scope: str = "", outer: Mapping[str, TensorType] | None = None) -> None:
@@ -37,7 +38,9 @@ class GraphBuilder:
         self._nodes: list[Node] = []
         self._constants: dict[str, NDArray[Any]] = {}
         self._types: dict[str, TensorType] = dict(outer or {})
+        self._is_open = bool(scope) and outer is None
         self._taken: set[str] = set()
+        self._values: set[str] = set()
         self._counts: dict[str, int] = {}
 
     def input(self, name: str, dtype: DType | str, shape: Sequence[Dim] | None) -> str:
@@ -61,6 +64,14 @@ class GraphBuilder:
         """The type of an input, constant or outer value; None for `""`. Raises `KeyError` for a node's output."""
         return self._types[name] if name else None
 
+    @overload
+    def node(self, op: AbstractOperator, *inputs: str, name: str = ..., post_ops: Iterable[PostOp] = ...) -> str: ...
+
+    @overload
+    def node(
+        self, op: AbstractOperator, *inputs: str, name: str = ..., outputs: Sequence[str] | int, post_ops: Iterable[PostOp] = ...
+    ) -> Any: ...
+
     def node(
         self,
         op: AbstractOperator,
@@ -71,9 +82,11 @@ class GraphBuilder:
     ) -> Any:
         """Add a node and return its output name, or a tuple of names when it has several outputs.
 
-        `""` leaves an optional input out. Without `outputs` the node has the outputs that are not optional, one if all are;
-        with a number so many, named by the builder; with names those (`""` leaves an optional output out).
+        Type checkers see one name unless `outputs` is given. `""` leaves an optional input out. Without `outputs` the node has
+        the outputs that are not optional, one if all are; with a number so many, named by the builder; with names those (`""`
+        leaves an optional output out).
         `post_ops` (a `PostOps`, which is copied) are applied to output 0 before it is stored; their operands are names of values.
+        Raises `GraphError` for an input that is not defined yet and for an output that is defined already.
         """
         for value in inputs:
             if not isinstance(value, str):
@@ -81,6 +94,8 @@ class GraphBuilder:
                     f"node {name or op.stem!r} reads {value!r:.60} ({type(value).__name__})",
                     hint="inputs are names: those that input, constant and node return, one for each output",
                 )
+            if not self._is_defined(value):
+                raise GraphError(f"node {name or op.stem!r} reads {value!r:.60}, which is not defined", hint=self._defined(value))
         unique = self._unique(name or op.stem)
         given = () if isinstance(outputs, int) else tuple(outputs)
         count = outputs if isinstance(outputs, int) else max(1, sum(not port.optional for port in op.outputs))
@@ -89,6 +104,7 @@ class GraphBuilder:
             if output and output in self._taken:
                 raise GraphError(f"node {unique!r}: the output name {output!r} is defined twice")
         self._taken.update(written)
+        self._values.update(written)
         self._nodes.append(Node(unique, op, tuple(inputs), written, PostOps.copied(post_ops), (unique,)))
         return written if len(written) > 1 else written[0]
 
@@ -99,9 +115,16 @@ class GraphBuilder:
     def model(self, outputs: Sequence[str], name: str = "graph") -> Model:
         """The graph so far as a model. Raises `GraphError` for an output that nothing defines."""
         for output in outputs:
-            if not isinstance(output, str) or (output not in self._taken and output not in self._types):
-                raise GraphError(f"the output {output!r:.60} is not defined", hint=did_you_mean(str(output), self._taken))
+            if not isinstance(output, str) or not output or not self._is_defined(output):
+                raise GraphError(f"the output {output!r:.60} is not defined", hint=self._defined(str(output)))
         return Model(self.graph(outputs, name), source=f"<{name}>")
+
+    def _is_defined(self, value: str) -> bool:
+        return not value or self._is_open or value in self._values or value in self._types
+
+    def _defined(self, value: str) -> str:
+        known = did_you_mean(value, [*self._types, *self._values])
+        return known or "define it first, or give the builder of a sub-graph a scope: GraphBuilder('body')"
 
     def __repr__(self) -> str:
         scope = f" {printable(self._scope)}" if self._scope else ""

@@ -23,6 +23,7 @@ class Model:
     """Result of a frontend: a graph whose operators are named but not yet looked up, and where it came from.
 
     `opsets` maps each operator domain to the version the model was written for. `source` is the path or `<bytes>`.
+    `overridable` has constants of the graph that a run may replace by an input of that name, with the types declared for them.
     """
 
     graph: Graph
@@ -30,6 +31,7 @@ class Model:
     source: str = "<memory>"
     format: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    overridable: Mapping[str, TensorType] = field(default_factory=dict)
 
     @property
     def inputs(self) -> Mapping[str, TensorType]:
@@ -58,6 +60,23 @@ class Model:
         checked = {name: _checked_shape(self, name, shape) for name, shape in shapes.items()}
         given = {name: self.graph.types[name].with_shape(shape) for name, shape in checked.items()}
         return dataclasses.replace(self, graph=self.graph.replace(types=types_with_inputs(self.graph, given)))
+
+    def overriding(self, names: Iterable[str]) -> "Model":
+        """A copy that takes some of its overridable constants as inputs, after its own and in the order of `overridable`.
+
+        Raises `UsageError` for other names.
+        """
+        chosen = set(names)
+        for name in chosen - self.overridable.keys():
+            raise UsageError(f"{self.source} has no overridable constant {name!r}", hint=did_you_mean(name, self.overridable))
+        added = {name: tensor for name, tensor in self.overridable.items() if name in chosen}
+        graph = self.graph.replace(
+            inputs=(*self.graph.inputs, *added),
+            constants={name: array for name, array in self.graph.constants.items() if name not in chosen},
+            types={**self.graph.types, **added},
+        )
+        rest = {name: tensor for name, tensor in self.overridable.items() if name not in chosen}
+        return dataclasses.replace(self, graph=graph, overridable=rest)
 
     def with_post_ops(
         self, node: str, post_ops: Iterable[PostOp], constants: Mapping[str, ArrayLike] = MappingProxyType({})

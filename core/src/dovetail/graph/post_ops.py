@@ -106,7 +106,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Prelu:
-    """dst = s if s > 0 else slope * s; `operand` names the slopes, which broadcast to the result."""
+    """dst = s if s >= 0 else slope * s; `operand` names the slopes, which broadcast to the result."""
 
     kind: ClassVar[str] = "prelu"
     operand: str
@@ -152,7 +152,7 @@ class PostOps:
         return self._append(Binary(algorithm, operand))
 
     def append_prelu(self, operand: str) -> "PostOps":
-        """Append dst = s if s > 0 else operand * s."""
+        """Append dst = s if s >= 0 else operand * s."""
         return self._append(Prelu(operand))
 
     def _append(self, post_op: PostOp) -> "PostOps":

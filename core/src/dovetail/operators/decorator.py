@@ -2,21 +2,24 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.errors import OperatorError, ShapeError
+from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import KernelSource
 from dovetail.graph.types import TensorType
 from dovetail.operators.operator import Operator
 from dovetail.operators.ports import FLOATS
 
-__all__ = ["Signature", "operator"]
+__all__ = ["OperatorFunction", "Signature", "operator"]
 
 Function = Callable[..., Any]
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
 
 
 def operator(
@@ -28,7 +31,7 @@ def operator(
     types: frozenset[DType] = FLOATS,
     infer: Function | None = None,
     kernels: Sequence[KernelSource] = (),
-) -> Callable[[Function], type[Any]]:
+) -> Callable[[Callable[P, R]], "OperatorFunction[P, R]"]:
     """Make an `Operator` class of a NumPy function::
 
         @operator("my.ops")
@@ -36,7 +39,9 @@ def operator(
             return X / (1 + np.exp(-beta * X))
 
         core.add_extension(swish)
-        y = g.node(swish(beta=2.0), x)
+        y = g.node(swish(beta=2.0), x)  # with keywords alone: the operator, for a graph
+        y = swish(g, x, beta=2.0)  # the same node
+        array = swish(np.ones(3), beta=2.0)  # on arrays: the function's result, as the reference gives it
 
     Positional arguments are inputs, those with the default None are optional, `*X` takes any number. Keyword-only arguments are
     attributes, with an annotation that `Operator` accepts. `name` is the name in models (`Swish` by default), `outputs`
@@ -46,7 +51,7 @@ def operator(
     `OperatorError` for other signatures.
     """
 
-    def decorate(function: Function) -> type[Any]:
+    def decorate(function: Callable[P, R]) -> OperatorFunction[P, R]:
         signature = Signature(function, reserved=dir(Operator))
         if infer is not None:
             signature.require_same(infer)
@@ -68,9 +73,55 @@ def operator(
             "infer": _inference(signature, infer or _broadcast(len(outputs))),
             "reference": _reference(signature, function),
         }
-        return type(op_type, (Operator,), body)
+        made: Any = _OperatorFunction(op_type, (Operator,), body)
+        return made  # type: ignore[no-any-return]  # the metaclass makes the class callable as the protocol says
 
     return decorate
+
+
+class OperatorFunction(Protocol[P, R]):
+    """The result of `@operator`, an operator class that can be called in three ways.
+
+    With arrays it computes, with a `GraphBuilder` and names it adds a node, with attributes alone it gives the operator.
+    """
+
+    domain: str
+    op_type: str
+    since: int
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    def __call__(self, g: GraphBuilder, *inputs: str, **attributes: Any) -> Any: ...
+
+    @overload
+    def __call__(self, **attributes: Any) -> Operator: ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """See the class."""
+
+
+class _OperatorFunction(type(Operator)):  # type: ignore[misc]  # whatever metaclass it has
+    """The metaclass of classes that `@operator` makes: see `OperatorFunction`."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        names = [port.name for port in cls.inputs]
+        attributes = {name: value for name, value in kwargs.items() if name not in names}
+        op = super().__call__(**attributes)
+        if args and isinstance(args[0], GraphBuilder):
+            return args[0].node(op, *args[1:], *(kwargs[name] for name in names if name in kwargs))
+        if not args and len(attributes) == len(kwargs):
+            return op
+        given = [*args, *(kwargs.get(name) for name in names[len(args) :])]
+        arrays = [None if value is None else np.asarray(value) for value in given]
+        try:
+            op.check([None if array is None else TensorType.of(array) for array in arrays], len(cls.outputs))
+            found = op.reference(*arrays)
+        except OperatorError as error:
+            error.message = f"{op.key}: {error.message}"
+            raise
+        return found[0] if len(found) == 1 else found
 
 
 class Signature:

@@ -84,9 +84,11 @@ class OpenCLKernel(KernelSource):
         return [size for size in sizes if isinstance(size, str)]
 
     @staticmethod
-    def text_of(package: str, name: str) -> str:
-        """The text of a file in an installed package. Raises `OperatorError` when it is missing."""
+    def text_of(package: str | None, name: str) -> str:
+        """The text of a file in an installed package, such as `__package__`. Raises `OperatorError` when it is not there."""
         try:
+            if not package:
+                raise ModuleNotFoundError("no package is named")
             return resources.files(package).joinpath(name).read_text("utf-8")
         except (OSError, ModuleNotFoundError) as error:
             raise OperatorError(f"the kernel file {name!r} of {package} cannot be read: {error}") from None

@@ -94,6 +94,13 @@ class GraphPass:
     origin: str = ""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.replace("-", "_").isidentifier():
+            raise PluginError(f"a graph pass has the name {self.name!r}", hint="accepted: a word, such as 'fuse_attention'")
+        if not callable(self.run):
+            raise PluginError(
+                f"graph pass {self.name!r} has for run a {type(self.run).__name__}",
+                hint="accepted: a function of a graph and a PassContext that returns a graph",
+            )
         if self.stage not in STAGES:
             raise PluginError(f"graph pass {self.name!r} is for the stage {self.stage!r}", hint=f"accepted: {', '.join(STAGES)}")
 
@@ -102,7 +109,8 @@ class GraphPass:
 class PassReport:
     """Record of a pass in one plan: its stage and origin, the number of nodes before and after, and its time in seconds.
 
-    Passes that run on several parts of a model are added up. An `essential` pass cannot be left out.
+    `changed` is False for a pass that left nodes, outputs and constants as they were. Passes that run on several parts of a
+    model are added up. An `essential` pass cannot be left out.
     """
 
     name: str
@@ -112,11 +120,13 @@ class PassReport:
     after: int
     seconds: float
     essential: bool = False
+    changed: bool = False
 
     def and_also(self, other: "PassReport") -> "PassReport":
         """Both runs as one."""
         before, after = self.before + other.before, self.after + other.after
-        return replace(self, before=before, after=after, seconds=self.seconds + other.seconds)
+        changed = self.changed or other.changed
+        return replace(self, before=before, after=after, seconds=self.seconds + other.seconds, changed=changed)
 
 
 def run_passes(graph: Graph, passes: Sequence[GraphPass], context: PassContext) -> Graph:
@@ -131,11 +141,21 @@ def run_passes(graph: Graph, passes: Sequence[GraphPass], context: PassContext) 
             after = _guarded(graph, one, context) if one.origin else one.run(graph, context)
             details["after"] = len(after.nodes)
         seconds = time.perf_counter() - started
-        report = PassReport(one.name, one.stage, one.origin, len(graph.nodes), len(after.nodes), seconds, one.essential)
+        report = PassReport(
+            one.name, one.stage, one.origin, len(graph.nodes), len(after.nodes), seconds, one.essential, _differ(graph, after)
+        )
         earlier = context.notes.passes.get(one.name)
         context.notes.passes[one.name] = report if earlier is None else earlier.and_also(report)
         graph = after
     return graph
+
+
+def _differ(one: Graph, other: Graph) -> bool:
+    if one is other:
+        return False
+    before, now = one.constants, other.constants
+    same = one.nodes == other.nodes and one.outputs == other.outputs and before.keys() == now.keys()
+    return not same or any(array is not before[name] for name, array in now.items())
 
 
 def _guarded(graph: Graph, one: GraphPass, context: PassContext) -> Graph:

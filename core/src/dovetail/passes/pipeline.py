@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
-from dovetail.errors import UsageError, did_you_mean
+from dovetail.errors import PluginError, UsageError, did_you_mean
 from dovetail.evaluate.inference import check_sizes
 from dovetail.graph.graph import Graph
 from dovetail.graph.rewriting import drop_dead_nodes
@@ -131,9 +131,10 @@ def pipeline(added: Sequence[GraphPass] = (), left_out: str = "") -> tuple[Graph
     """All passes in order, those of plugins among them, without the ones that are left out.
 
     `left_out` has the grammar of the property `PASSES`: `-fuse_attention,-fold_pad`. Raises `UsageError` for an unknown or
-    essential name and for another grammar.
+    essential name and for another grammar, `PluginError` for two passes of one name.
     """
     everything = [one for stage in STAGES for one in _stage(stage, added)]
+    _check_distinct(everything)
     names = _names(left_out)
     for name in names:
         _check_optional(name, everything)
@@ -143,6 +144,17 @@ def pipeline(added: Sequence[GraphPass] = (), left_out: str = "") -> tuple[Graph
 def _stage(stage: str, added: Sequence[GraphPass]) -> list[GraphPass]:
     found = [one for one in (*PASSES, *added) if one.stage == stage]
     return [*found, _FOLD_CLOSED] if stage == _FOLD_CLOSED.stage else found
+
+
+def _check_distinct(passes: Sequence[GraphPass]) -> None:
+    first: dict[str, GraphPass] = {}
+    for one in passes:
+        if (other := first.setdefault(one.name, one)) is not one:
+            plugin, taken = (one, other) if one.origin else (other, one)
+            raise PluginError(
+                f"graph pass {one.name!r} of {plugin.origin} has the name of a pass of {taken.origin or 'the core'}",
+                hint=f"report it to the authors of {plugin.origin}; to go on without the package, block it: DOVETAIL_PLUGINS",
+            )
 
 
 def _names(left_out: str) -> list[str]:

@@ -103,6 +103,9 @@ class PlanReport:
         """This plan and the one that was made for its deferred nodes, as one."""
         devices = dict.fromkeys((*self.memory, *later.memory))
         steps = dict.fromkeys((*self.seconds, *later.seconds))
+        passes = {one.name: one for one in self.passes}
+        for one in later.passes:
+            passes[one.name] = passes[one.name].and_also(one) if one.name in passes else one
         return PlanReport(
             (*self.nodes, *later.nodes),
             self.partitions + later.partitions,
@@ -110,6 +113,6 @@ class PlanReport:
             {name: self.seconds.get(name, 0.0) + later.seconds.get(name, 0.0) for name in steps},
             self.reorders + later.reorders,
             later.deferred,
-            self.passes,
+            tuple(passes.values()),
             self.passed_over,
         )

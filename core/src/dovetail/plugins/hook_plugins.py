@@ -26,16 +26,21 @@ class HookPlugins:
 
     def graph_passes(self, options: Mapping[str, Any]) -> "tuple[GraphPass, ...]":
         """The passes of all plugins, in order."""
-
         # Here, because `dovetail --help` asks for commands only, and passes take NumPy with them.
         from dovetail.passes.pipeline import attributed_to
 
+        return tuple(one for record, passes in self._passes(options) for one in attributed_to(record.provider, passes))
+
+    def passes_of(self, plugin: str) -> "tuple[GraphPass, ...]":
+        """The passes of the plugin with this id."""
+        return next((passes for record, passes in self._passes({}) if record.id == plugin), ())
+
+    def _passes(self, options: Mapping[str, Any]) -> "list[tuple[PluginRecord, tuple[GraphPass, ...]]]":
         def ask(staged: Staged) -> "tuple[GraphPass, ...]":
             answer = staged.hooks.dovetail_graph_passes(options=options)
             return _checked_passes([] if answer is None else answer)
 
-        answers = self._ask("dovetail_graph_passes", ask)
-        return tuple(one for record, passes in answers for one in attributed_to(record.provider, passes))
+        return self._ask("dovetail_graph_passes", ask)
 
     def add_commands(self, cli: Any) -> None:
         """Let all plugins add commands to a `click.Group`. Nothing is added by a plugin that raises."""

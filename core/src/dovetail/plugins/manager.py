@@ -189,6 +189,11 @@ class PluginManager:
         with self._lock:
             return self._hook_plugins.graph_passes(options)
 
+    def passes_of(self, plugin: str) -> tuple["GraphPass", ...]:
+        """The graph passes of one plugin, by id, without properties of a device. Loads the plugins of `dovetail.hooks`."""
+        with self._lock:
+            return self._hook_plugins.passes_of(plugin)
+
     # --- operators ----------------------------------------------------------------------------------------------------
 
     def operator(self, domain: str, op_type: str, version: int) -> type["Operator"]:

@@ -155,15 +155,17 @@ class Operators:
                 message, hint="the model says that it was written for an older operator set; export it for a newer one"
             )
         hints = [_similar(op_type, {name for operator in known for name in _names(operator, domain)})] if known else []
-        stopped = [r for r in self._packs(domain) if r.state != "loaded" and r.hint]
+        stopped = [r for r in self._packs(domain) if r.state != "loaded"]
         if not known and stopped:
-            hints += [f"{r.distribution}: {r.hint.rstrip('.')}." for r in stopped]
+            shows = f"{HOST} plugins info {domain or STANDARD_DOMAIN} shows more"
+            hints += [f"{r.distribution}: {(r.hint or shows).rstrip('.')}." for r in stopped]
         elif not known and not self._packs(domain):
             written = domain or STANDARD_DOMAIN
             close = did_you_mean(written, {record.key for record in self._packs(None)})
             hints += [close] if close.startswith("Did") else []
             hints.append(f"Install a package with an entry point {written!r} in the group {HOST}.ops.")
-        hints.append("Or define the operator in a file and add it: core.add_extension('my_ops.py'), on the command line by -l.")
+        either = "Or define" if any(hints) else "Define"
+        hints.append(f"{either} the operator in a file and add it: core.add_extension('my_ops.py'), on the command line by -l.")
         error = UnknownOperator(f"no operator {printable(name)} is known{self._packs_in_words(domain)}", hint=" ".join(hints))
         error.__cause__ = next((self._states.refusal(r).__cause__ for r in self._packs(domain) if r.state == "failed"), None)
         return error

@@ -74,8 +74,15 @@ class OpRegistry:
         return tuple(operator for _, operator in sorted(self._operators.items()))
 
     def names(self, *, whole: bool) -> tuple[str, ...]:
-        """The names of `added`, or of `all`."""
-        return tuple(map(operator_name, self.all() if whole else self.added))
+        """The names of `added`, or of `all`, and those in the domain that they translate."""
+        classes = self.all() if whole else self.added
+        return tuple(dict.fromkeys(name for cls in classes for name in self._names_of(cls)))
+
+    def _names_of(self, operator: type[Operator]) -> Iterator[str]:
+        yield operator_name(operator)
+        for translation in operator.translations:
+            if plain_domain(translation.domain) == self.domain:
+                yield _versioned(self.domain, translation.op_type, operator.since)
 
     def named(self, op_type: str) -> tuple[type[Operator], ...]:
         """The classes that may define an operator: those that were registered by themselves, and the module of that name.
@@ -112,4 +119,8 @@ class OpRegistry:
 
 def operator_name(operator: type[Operator]) -> str:
     """`tim.vx::HSwish-1`: domain, name and first version."""
-    return f"{operator.key}-{operator.since}"
+    return _versioned(operator.domain, operator.op_type, operator.since)
+
+
+def _versioned(domain: str, op_type: str, since: int) -> str:
+    return f"{domain}::{op_type}-{since}" if domain else f"{op_type}-{since}"

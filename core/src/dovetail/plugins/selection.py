@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dovetail.config import Config
-from dovetail.errors import PluginNotFound, UsageError, did_you_mean
+from dovetail.errors import PluginError, PluginNotFound, UsageError, did_you_mean
+from dovetail.plugins.manifest import read_manifest
 from dovetail.plugins.records import PACKS, PluginRecord, plain_domain
 from dovetail.plugins.versions import host_version, requirement_mismatch
 
@@ -73,12 +74,16 @@ def parsed_operator(text: str) -> Pin | None:
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """The names that the user prefers, most preferred first, and `pins`: one operator each, with the name it is pinned to."""
+    """The names that the user prefers, most preferred first, and `pins`: one operator each, with the name it is pinned to.
+
+    `source` is where they were found, `places` and `pin_places` where each one is when that is a file.
+    """
 
     names: tuple[str, ...] = ()
     source: str = ""
     pins: tuple[tuple[Pin, str], ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)
+    pin_places: Mapping[Pin, str] = field(default_factory=dict)
 
     @staticmethod
     def read(argument: Sequence[str] | Mapping[str, str], config: Config) -> "Preferences":
@@ -89,8 +94,8 @@ class Preferences:
         for key, _ in pins:
             if [other for other, _ in pins].count(key) > 1:
                 raise UsageError(f"{source} pins {'::'.join(filter(None, key))} twice", hint="leave one of the two")
-        places = {name.partition("=")[2].strip() or name: place for name, place in places.items()}
-        return Preferences(tuple(name for name in names if "=" not in name), source, pins, places)
+        pin_places = {_pin(name, place)[0]: place for name, place in places.items() if "=" in name}
+        return Preferences(tuple(name for name in names if "=" not in name), source, pins, places, pin_places)
 
     def rank(self, record: PluginRecord) -> int:
         """The greater the more preferred; 0 for what the user did not name."""
@@ -156,7 +161,7 @@ def select(records: Iterable[PluginRecord], switch: Switch, preferences: Prefere
             if not any(record.answers_to(name) for record in records):
                 raise not_installed(name, records, given.places.get(name, given.source))
     for key, name in preferences.pins:
-        _check_pin(key, name, records, preferences.places.get(name, preferences.source))
+        _check_pin(key, name, records, preferences.pin_places.get(key, preferences.source))
     return tuple(_settled(record, preferences) for record in _switched(records, switch))
 
 
@@ -169,7 +174,8 @@ def not_installed(name: str, records: Iterable[PluginRecord], source: str = "") 
 
 
 def _check_pin(key: Pin, name: str, records: tuple[PluginRecord, ...], source: str) -> None:
-    if any(_serves(record, key, name) for record in records):
+    if serving := [record for record in records if _serves(record, key, name)]:
+        _check_listed(key, name, serving, source)
         return
     if not any(record.answers_to(name) for record in records):
         raise not_installed(name, records, source)
@@ -178,6 +184,20 @@ def _check_pin(key: Pin, name: str, records: tuple[PluginRecord, ...], source: s
         f"{source} pins {'::'.join(filter(None, key))} to {name!r}, which has no operators of that domain",
         hint=f"packs that have: {', '.join(able) or 'none'}",
     )
+
+
+def _check_listed(key: Pin, name: str, serving: list[PluginRecord], source: str) -> None:
+    """Refuse a pin of an operator that the static manifests of the packs do not list; without manifests nothing is known yet."""
+    try:
+        manifests = [read_manifest(record) for record in serving]
+    except PluginError:
+        return  # reported where the pack is listed
+    operator = "::".join(filter(None, key))
+    listed = {one.rpartition("-")[0] for manifest in manifests for one in manifest or ()}
+    if None not in manifests and operator not in listed:
+        raise UsageError(
+            f"{source} pins {operator} to {name!r}, which does not define it by its manifest", hint=did_you_mean(operator, listed)
+        )
 
 
 def _switched(records: tuple[PluginRecord, ...], switch: Switch) -> tuple[PluginRecord, ...]:

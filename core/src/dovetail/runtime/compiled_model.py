@@ -12,6 +12,7 @@ from typing import Any
 from dovetail.errors import UsageError
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
+from dovetail.lru import LruCache
 from dovetail.names import printable
 from dovetail.planning.plan import Plan
 from dovetail.planning.plan_cache import PlanCache
@@ -28,6 +29,8 @@ log = logging.getLogger("dovetail")
 Shapes = tuple[tuple[int, ...] | None, ...]
 """One shape for each input, in order; None for a sequence or an optional."""
 
+_VARIANTS = 8
+"""How many sets of overridden constants a model is kept compiled for."""
 
 _worker = threading.local()
 """`here` is true in the threads that run inferences in the background, and so in their callbacks."""
@@ -36,12 +39,13 @@ _worker = threading.local()
 @dataclass(frozen=True)
 class Preparation:
     """A model with the device chosen: the name of that, what makes plans for it, how many of them are kept, and the seconds
-    that a run may take. `trace` records all plans and runs, and `save` writes it."""
+    that a run may take. `of` prepares another model in the same way. `trace` records all plans and runs, and `save` writes it."""
 
     device: str
     make_plan: Callable[[Shapes], Plan]
     plan_cache: int
-    time_limit: float | None = None
+    time_limit: float | None
+    of: "Callable[[Model], Preparation]"
     trace: Trace | None = None
     save: Callable[[], None] | None = None
 
@@ -61,12 +65,15 @@ class CompiledModel:
         self._saving = self._save_at_end()
         self._preparing = threading.Lock()
         self._cache: PlanCache[Shapes, Plan] | None = None
+        self._variants: LruCache[frozenset[str], CompiledModel] = LruCache(_VARIANTS)
         self._specification = specification
         self._lock = threading.Lock()
+        self._overriding = threading.Lock()
         self._freeing = threading.Lock()
         self._local = threading.local()
         self._requests: weakref.WeakSet[InferRequest] = weakref.WeakSet()
         self._pool: ThreadPoolExecutor | None = None
+        self._left: list[ThreadPoolExecutor] = []
         self._home = 0
         self._closed = False
         static = self.reader.static_shapes
@@ -129,6 +136,23 @@ class CompiledModel:
         """As `plan`, for a run that began before `close`, which waits for its end."""
         return self._plans.get(shapes)
 
+    def taking(self, inputs: Any) -> "CompiledModel":
+        """The model compiled with those of its overridable constants as inputs that `inputs` gives; itself when it gives none.
+
+        Compiled when they are first given, so that weights that are all listed as inputs are constants until then.
+        """
+        names = frozenset(self.model.overridable.keys() & inputs.keys() if isinstance(inputs, Mapping) else ())
+        if not names:
+            return self
+        with self._overriding:
+            found = self._variants.get(names)
+            if found is None:
+                prepared, model = self._prepared(), self.model.overriding(names)
+                prepare, _, *arguments = self._specification
+                found = CompiledModel(model, replace(prepared.of(model), save=None), (prepare, model, *arguments))
+                self._variants.put(names, found)
+        return found
+
     def _planned(self, make_plan: Callable[[Shapes], Plan], shapes: Shapes) -> Plan:
         plan = make_plan(shapes)
         seconds = sum(plan.report.seconds.values())
@@ -182,7 +206,10 @@ class CompiledModel:
         return trace, results
 
     def __call__(self, inputs: Any = None) -> Results:
-        """Run once. `inputs` is a mapping by name, a sequence in order, or a single array; see `InferRequest.infer`."""
+        """Run once. `inputs` is a mapping by name, a sequence in order, or a single array; see `InferRequest.infer`.
+
+        A mapping may also give constants of `model.overridable` other values; the first time the model is compiled for that.
+        """
         request, trace = getattr(self._local, "request", (None, None))
         if request is None or trace is not current_trace():
             request, _ = self._local.request = self.create_infer_request(), current_trace()
@@ -197,7 +224,17 @@ class CompiledModel:
                 # A forked process has none of its parent's threads.
                 pool = ThreadPoolExecutor(thread_name_prefix="dovetail", initializer=_enter_worker)
                 self._pool, self._home = pool, os.getpid()
-            return self._pool.submit(work)
+            return self._submitted(self._pool, work)
+
+    def _submitted(self, pool: ThreadPoolExecutor, work: Callable[[], Any]) -> Any:
+        """With the lock. An interrupt may leave a thread that the pool does not know; it ends when the pool is shut down."""
+        try:
+            return pool.submit(work)
+        except BaseException:
+            self._pool = None
+            self._left.append(pool)
+            pool.shutdown(wait=False)
+            raise
 
     def close(self) -> None:
         """Refuse new runs, wait for those that have been started, and free plans, threads and the buffers of all requests.
@@ -219,15 +256,18 @@ class CompiledModel:
     def _free(self) -> None:
         with self._freeing:
             with self._lock:
-                pool, self._pool, requests = self._pool, None, list(self._requests)
+                pools = [*self._left, *([] if self._pool is None else [self._pool])]
+                self._pool, requests = None, list(self._requests)
                 mine = self._home in (0, os.getpid())
-            if pool is not None and mine:
+            for pool in pools if mine else []:
                 pool.shutdown()
             for request in requests:
                 request.close_after_run()
             self._local = threading.local()
             for plan in [] if self._cache is None else self._cache.clear():
                 plan.close()
+            for variant in self._variants.clear():
+                variant._free()
         if self._saving is not None:
             self._saving()
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -77,9 +77,22 @@ class Core:
         self.plugins = PluginManager(plugins=plugins, prefer=prefer, config=config)
         self._settings = {"plugins": plugins, "prefer": prefer, "config": config}
         self._properties = {name: dict(properties) for name, properties in self.plugins.config.devices.items()}
+        self._check_configured(lambda name, given: CompileOptions.read(given))
         self._opened: dict[tuple[str, int], tuple[DeviceInfo, Device]] = {}
         self._compiled: weakref.WeakSet[CompiledModel] = weakref.WeakSet()
         self._lock = threading.RLock()
+
+    def _check_configured(self, read: Callable[[str, Properties], object], only: str = "") -> None:
+        """Raise the `UsageError` of `read` for one property of the configuration, with its file and line in front."""
+        config = self.plugins.config
+        for device, given in config.devices.items():
+            for name, value in given.items() if only in ("", device) else ():
+                try:
+                    read(device, {name: value})
+                except UsageError as error:
+                    raise type(error)(
+                        f"{config.place('devices', f'{device} {name}')}: {error.message}", hint=error.hint
+                    ) from error
 
     # --- devices ---------------------------------------------------------------------------------------------------
 
@@ -232,18 +245,23 @@ class Core:
         targets = self._targets(names, options.device, options.FALLBACK)
         name = targets[0].name if ":" not in device else device
         planner = self._planner(targets, options)
-        graph = Prepared(planner, model.graph)
         limit = options.TIME_LIMIT
         trace = Trace() if options.TRACE else None
 
-        def plan(shapes: Shapes) -> Plan:
-            with limited(limit), trace.recording() if trace else nullcontext():
-                made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
-            _log_fallbacks(model, made, targets[0].name)
-            return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
-
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
-        return Preparation(name, plan, options.PLAN_CACHE, limit, trace, save)
+
+        def prepared(model: Model) -> Preparation:
+            graph = Prepared(planner, model.graph)
+
+            def plan(shapes: Shapes) -> Plan:
+                with limited(limit), trace.recording() if trace else nullcontext():
+                    made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
+                _log_fallbacks(model, made, targets[0].name)
+                return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
+
+            return Preparation(name, plan, options.PLAN_CACHE, limit, prepared, trace, save)
+
+        return prepared(model)
 
     def prescribed_by(self, device: str, domain: str, op_type: str, properties: Properties | None = None) -> str:
         """The (first) device, when under these properties it has a kernel of the user's for operators of this name; else `""`."""
@@ -290,6 +308,7 @@ class Core:
         try:
             configured = opened.configured(options)
         except UsageError as error:
+            self._check_configured(lambda _, given: opened.configured(CompileOptions.read(given).device), only=info.type)
             if (meant := meant_for_core(options)) is not None:
                 raise type(error)(error.message, hint=f"{error.hint}; a property of every device: {meant}") from error
             raise

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.devices.work_budget import WorkBudget
-from dovetail.errors import RunCancelled, UsageError, did_you_mean
+from dovetail.errors import OutOfMemory, RunCancelled, UsageError, did_you_mean
 from dovetail.graph.model import Model
 from dovetail.html_table import html_table
 from dovetail.names import printable
@@ -95,6 +95,9 @@ class CompiledPlans(Protocol):
     def plan_of_run(self, shapes: tuple[tuple[int, ...] | None, ...]) -> Plan:
         """As `plan`, for a run that began before `close`."""
 
+    def taking(self, inputs: Any) -> "CompiledPlans":
+        """The same for the model with those of its overridable constants as inputs that `inputs` gives."""
+
     @property
     def time_limit(self) -> float | None:
         """The seconds that a run may take; None for no limit."""
@@ -128,7 +131,8 @@ class InferRequest:
     def __init__(self, compiled: CompiledPlans) -> None:
         self._compiled = compiled
         self._names = compiled.model.outputs
-        self._read = compiled.reader.read
+        self._overridable = bool(compiled.model.overridable)
+        self._plans = compiled
         self._bound: PlanRequest | None = None
         self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
         self._busy = threading.Lock()
@@ -181,15 +185,18 @@ class InferRequest:
         if self.is_running:
             self._refuse()
         run = _Background()
+        # The worker waits for the lock, and leaves a run alone whose start an interrupt has ended.
+        with self._busy:
+            self._require_idle()
+            self._start(inputs, userdata, run)
+
+    def _start(self, inputs: Any, userdata: Any, run: _Background) -> None:
         try:
-            # The worker waits for the lock, so that an interrupt leaves a request that is idle, or one whose run ends.
-            with self._busy:
-                self._require_idle()
-                arrays = [owned(a) for a in self._read(inputs)]
-                self._userdata = userdata
-                self._budget = WorkBudget(self._compiled.time_limit)
-                self._background = run
-                run.future = self._compiled.submit(lambda: self._run_async(arrays, run))
+            arrays = [owned(a) for a in self._read(inputs)]
+            self._userdata = userdata
+            self._budget = WorkBudget(self._compiled.time_limit)
+            self._background = run
+            run.future = self._compiled.submit(lambda: self._run_async(arrays, run))
         except BaseException:
             run.ended = True
             raise
@@ -298,19 +305,33 @@ class InferRequest:
             raise UsageError("the request was closed", hint="create another one: compiled.create_infer_request()")
         raise UsageError(_RUNNING, hint=_RUNNING_HINT)
 
+    def _read(self, inputs: Any) -> list[Any]:
+        """The inputs as arrays; chooses the plans that take overridable constants among them."""
+        if self._overridable:
+            plans = self._compiled.taking(inputs)
+            if plans is not self._plans:
+                self._shapes = None
+                self._plans = plans
+        arrays: list[Any] = self._plans.reader.read(inputs)
+        return arrays
+
     def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
         assert self._budget is not None
         shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
-        with self._budget:
-            if shapes != self._shapes or self._bound is None:
-                self._rebind(shapes)
-            assert self._bound is not None
-            outputs = self._bound.run(arrays)
-        self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
+        try:
+            with self._budget:
+                if shapes != self._shapes or self._bound is None:
+                    self._rebind(shapes)
+                assert self._bound is not None
+                outputs = self._bound.run(arrays)
+            self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
+        except MemoryError as error:
+            source = printable(self._compiled.model.source)
+            raise OutOfMemory(f"{source}: there is no memory for the run: {error or 'the host has none left'}") from error
         return self._results
 
     def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
-        bound = self._bind(self._compiled.plan_of_run(shapes))
+        bound = self._bind(self._plans.plan_of_run(shapes))
         # Forgotten before it is closed: an interrupt must not leave a closed one for the next run.
         stale, self._bound = self._bound, None
         if stale is not None:
@@ -323,6 +344,8 @@ class InferRequest:
     def _run_async(self, arrays: Sequence[NDArray[Any]], run: _Background) -> Results:
         try:
             with self._busy:
+                if run.ended:
+                    raise _cancelled(self._compiled)
                 results = self._run(arrays, share_outputs=False)
         finally:
             run.ended = True

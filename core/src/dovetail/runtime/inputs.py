@@ -21,6 +21,7 @@ class InputReader:
         self._names = tuple(model.graph.inputs)
         self._types = tuple(model.graph.types[name] for name in self._names)
         self._source = model.source
+        self._known = (*self._names, *model.overridable)
         self._expected = tuple((t.dtype.numpy, t.shape) for t in self._types)
         self._contained = any(isinstance(t, CONTAINERS) for t in self._types)
 
@@ -71,7 +72,7 @@ class InputReader:
         given = [self._names[k] if isinstance(k, int) and 0 <= k < len(self._names) else k for k in inputs]
         for name in given:
             if name not in self._names:
-                raise InputError(f"{self._source} has no input {name!r}", hint=did_you_mean(str(name), self._names))
+                raise InputError(f"{self._source} has no input {name!r}", hint=did_you_mean(str(name), self._known))
         for name in self._names:
             if name not in given:
                 raise InputError(f"the input {name!r} of {self._source} is missing; it takes {self._listed()}")

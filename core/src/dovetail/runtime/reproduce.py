@@ -19,6 +19,7 @@ def reproduce(compiled: CompiledModel, inputs: Any, node: str, folder: Path) -> 
     `node` is a name of the report, or of a node of the model that was merged into one. Returns the path of the program. Raises
     `UsageError` for an unknown node, for a device that writes none, and for a folder that has files in it.
     """
+    compiled = compiled.taking(inputs)
     arrays = compiled.reader.read(inputs)
     plan = compiled.plan(tuple(array.shape for array in arrays))
     name, last = _step_of(plan, node)

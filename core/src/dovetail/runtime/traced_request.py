@@ -71,16 +71,15 @@ class TracedRequest(InferRequest):
     def __init__(self, compiled: CompiledPlans, trace: Trace) -> None:
         super().__init__(compiled)
         self._trace = trace
-        self._read = self._read_inputs
 
     def infer(self, inputs: Any = None, *, share_outputs: bool = False) -> Results:
         """As `InferRequest.infer`, recorded."""
         with self._trace.slice(f"infer {self._compiled.model.source}", "request"):
             return super().infer(inputs, share_outputs=share_outputs)
 
-    def _read_inputs(self, inputs: Any) -> list[Any]:
+    def _read(self, inputs: Any) -> list[Any]:
         with self._trace.slice("check the inputs", "transfer"):
-            return self._compiled.reader.read(inputs)
+            return super()._read(inputs)
 
     def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
         assert self._budget is not None

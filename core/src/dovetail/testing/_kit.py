@@ -22,6 +22,10 @@ class Kit(ABC):
         """The session of all checks."""
         return self._make_core()
 
+    def open(self) -> None:
+        """Open what all checks need. Raises what would make every one of them fail."""
+        self.core  # noqa: B018  # made on first use
+
     @cached_property
     @abstractmethod
     def checks(self) -> tuple[Check, ...]:

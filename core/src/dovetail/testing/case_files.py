@@ -1,19 +1,21 @@
 """Cases in files: `<package>/cases/<stem>.py` holds `cases(rng)`, an iterable of `Case`."""
 
+import dataclasses
 import importlib
-import importlib.util
 import pkgutil
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 
 import numpy as np
 
 from dovetail.errors import UsageError
+from dovetail.operators.operator import Operator
 from dovetail.plugins.discovery import index
 from dovetail.plugins.records import STANDARD_DOMAIN
 from dovetail.testing.case import Case
 from dovetail.testing.random_graphs import Kind
 
-__all__ = ["cases_in", "cases_of", "random_kinds", "standard_cases"]
+__all__ = ["cases_in", "cases_of", "moved_to", "random_kinds", "replaced_cases", "standard_cases"]
 
 
 def cases_in(package: str, rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
@@ -28,10 +30,31 @@ def cases_in(package: str, rng: np.random.Generator) -> Iterator[tuple[str, Case
 def cases_of(stem: str, rng: np.random.Generator) -> Iterator[Case]:
     """The cases of one standard operator. Raises `UsageError` when no installed pack has a file for this stem."""
     for package in _standard_packs():
-        if importlib.util.find_spec(f"{package}.cases.{stem}"):
+        if find_spec(f"{package}.cases.{stem}"):
             yield from importlib.import_module(f"{package}.cases.{stem}").cases(rng)
             return
     raise UsageError(f"no installed pack of the standard operators has cases for {stem!r}")
+
+
+def replaced_cases(cls: type[Operator], rng: np.random.Generator) -> Iterator[Case]:
+    """For a class that replaces another package's operator: the cases in that package's files, with `cls` in its place.
+
+    The operator is one that the class is derived from, or the standard one of its name and version.
+    """
+    name = cls.domain, cls.op_type
+    replaced = [base for base in cls.__mro__[1:] if issubclass(base, Operator) and (base.domain, base.op_type) == name]
+    packages = [base.package for base in replaced] + (_standard_packs() if not cls.domain else [])
+    for package in dict.fromkeys(packages):
+        if package != cls.package and find_spec(f"{package}.cases") and find_spec(f"{package}.cases.{cls.stem}"):
+            for case in importlib.import_module(f"{package}.cases.{cls.stem}").cases(rng):
+                own = type(case.op)
+                if own in replaced or (not replaced and (own.op_type, own.since) == (cls.op_type, cls.since)):
+                    yield moved_to(cls, case)
+
+
+def moved_to(cls: type[Operator], case: Case) -> Case:
+    """The case for another class of the operator, with the same attributes."""
+    return dataclasses.replace(case, op=cls(**{name: getattr(case.op, name) for name in type(case.op).attributes}))
 
 
 def standard_cases(rng: np.random.Generator) -> Iterator[tuple[str, Case]]:

@@ -166,8 +166,10 @@ class OpPackConformance(_Conformance):
 class FrontendConformance(_Conformance):
     """A frontend against malformed input::
 
-    class TestReader(FrontendConformance):
-        format = "acme"
+        class TestReader(FrontendConformance):
+            format = "acme"
+
+    What well-formed files mean, the frontend's own tests have to show.
     """
 
     format: ClassVar[str]

@@ -53,6 +53,11 @@ class DeviceChecks(Kit):
         """Every check, in order. Asks the device nothing."""
         return (*self._operators(), *self._data_types(), *self._shapes(), *self._memory(), *self._requests(), *self._graphs())
 
+    def open(self) -> None:
+        """Open the session and the device. Raises what keeps it from opening."""
+        g = GraphBuilder()
+        self.core.query_model(g.model([g.node(standard("Neg")(), g.input("x", DType.FLOAT32, (3,)))]), self.device)
+
     # --- what is compiled ------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager

@@ -118,6 +118,8 @@ def _session(record: PluginRecord) -> Core:
 def _examine_device(record: PluginRecord, emit: Emit) -> None:
     for name in record.provides:
         kit = DeviceChecks(name, partial(_session, record))
+        emit({"stage": f"opening {name}"})
+        kit.open()
         emit({"stage": f"running an operator on {name}"})
         smoke = _first_claimed(kit)
         if smoke is None:

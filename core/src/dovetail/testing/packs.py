@@ -25,7 +25,9 @@ from dovetail.plugins.records import PACKS
 from dovetail.runtime import Core
 from dovetail.testing._arrays import Guarded, awkward, read_only, same
 from dovetail.testing._kit import Kit
+from dovetail.testing._translations import check_translation
 from dovetail.testing.case import Case, each_array, fits_type, passed, type_text
+from dovetail.testing.case_files import moved_to, replaced_cases
 from dovetail.testing.check import PASSED, Check, Outcome, Verdict, require
 from dovetail.testing.devices import check_refusal
 
@@ -51,19 +53,20 @@ class OpPackChecks(Kit):
         super().__init__(make_core, seed)
         self._chosen = chosen
 
-    @cached_property
+    @property
     def operators(self) -> tuple[type[Operator], ...]:
-        """The operator classes; not those that only translate to others, which models with their names have to test.
+        """The operator classes; not those that only stand for others. Raises what keeps the pack from loading."""
+        return tuple(cls for cls in self._classes if not is_translated(cls))
 
-        Raises what keeps the pack from loading.
-        """
+    @cached_property
+    def _classes(self) -> tuple[type[Operator], ...]:
         plugins = self.core.plugins
         found = tuple(cls for cls in plugins.operators(self.domain) if self._chosen(self.core, cls))
         if not found:
             known = [cls.op_type for cls in plugins.operators(self.domain)]
             plugins.operator(self.domain, known[0] if known else "?", 1)
             raise OperatorError(f"the pack of domain {self.domain!r} has no operator")
-        return tuple(cls for cls in found if not is_translated(cls))
+        return found
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
@@ -71,10 +74,17 @@ class OpPackChecks(Kit):
         cases = {cls: cases_of(cls, self._seed) for cls in self.operators}
         return (
             *(check for cls in cases for check in (*definition_checks(cls, cases[cls]), *self._kernels(cls, cases[cls]))),
+            *(check for cls in self._classes for check in self._translations(cls)),
             Check("operators", "manifest", self._manifest),
             *(check for cls in cases for check in reference_checks(cls, cases[cls])),
             *(check for cls in cases for check in self._on_devices(cls, cases[cls])),
         )
+
+    def _translations(self, cls: type[Operator]) -> Iterator[Check]:
+        for one in cls.translations:
+            if self.domain in (cls.domain, one.domain):
+                name = f"{one.domain}-{one.op_type}-translation"
+                yield Check("translations", name, partial(check_translation, cls, one), f"{one.domain}::{one.op_type}")
 
     def _manifest(self) -> Verdict:
         """The static manifests of the loaded packs of the domain, where there are any, list what the packs register."""
@@ -151,8 +161,21 @@ class OpPackChecks(Kit):
 
 
 def cases_of(cls: type[Operator], seed: int = 7) -> tuple[Case, ...]:
-    """The cases that the class has. Raises what its `cases` raises."""
-    return tuple(cls.cases(np.random.default_rng(seed)))
+    """The cases that the class brings along, and those of the operator that it replaces. Raises what its `cases` raises."""
+    rng = np.random.default_rng(seed)
+    own = [moved_to(cls, case) if _is_replaced(type(case.op), cls) else case for case in cls.cases(rng)]
+    names = {case.name for case in own}
+    return (*own, *(case for case in replaced_cases(cls, rng) if case.name not in names))
+
+
+def _is_replaced(base: type[Operator], cls: type[Operator]) -> bool:
+    """Whether `cls` is derived from a definition of the same operator."""
+    return (
+        base is not cls
+        and issubclass(cls, base)
+        and issubclass(base, Operator)
+        and (base.domain, base.op_type) == (cls.domain, cls.op_type)
+    )
 
 
 def label(cls: type[Operator]) -> str:
@@ -173,6 +196,7 @@ def definition_checks(cls: type[Operator], cases: Sequence[Case]) -> Iterator[Ch
     for name, function in (
         ("definition", partial(_check_definition, cls)),
         ("kernel_sources", partial(_check_kernel_sources, cls)),
+        ("fusion", partial(_check_fusion, cls)),
         ("cases", partial(_check_cases, cls, cases)),
     ):
         if name != "kernel_sources" or cls.kernels:
@@ -207,6 +231,19 @@ def _check_kernel_sources(cls: type[Operator]) -> Verdict:
     for kernel in cls.kernels:
         if isinstance(kernel, OpenCLKernel):
             _check_opencl_kernel(cls, kernel, ports)
+    return PASSED
+
+
+def _check_fusion(cls: type[Operator]) -> Verdict:
+    """A class that replaces the kernels of an operator decides whether nodes are still merged, and so run without them."""
+    home = next(base for base in cls.__mro__ if "post_ops" in vars(base))
+    brought = [name for name in ("kernels", "compose") if name in vars(cls)]
+    require(
+        not (brought and _is_replaced(home, cls)),
+        f"it brings {' and '.join(brought)} and inherits post_ops: a node that is merged into the one before it, as a post-op, "
+        f"runs without them. Write `post_ops = Operator.post_ops` in the class so that it is never merged, or `post_ops = "
+        f"{home.__name__}.post_ops`, that of {home.__module__}, if merging is wanted",
+    )
     return PASSED
 
 

@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.device import DType, Executable, Graph, MemoryPlan, NodeReport, Refusal, TypedNode, phase, plan_graph
+from dovetail.device import (
+    DType,
+    Executable,
+    Graph,
+    MemoryPlan,
+    NodeReport,
+    OutOfMemory,
+    Refusal,
+    TypedNode,
+    phase,
+    plan_graph,
+)
 from dovetail_cpu_numpy.kernel import NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Spec
 from dovetail_cpu_numpy.memory import ALIGNMENT, packed
@@ -76,4 +87,7 @@ class NumpyExecutable(Executable):
 
     def create_request(self) -> "NumpyRequest":
         """A new request with a separate arena. Raises `OutOfMemory`."""
-        return NumpyRequest(self)
+        try:
+            return NumpyRequest(self)
+        except MemoryError as error:
+            raise OutOfMemory(f"NUMPY: there is no memory for a request of {self.memory.peak:,} bytes") from error

@@ -126,8 +126,8 @@ def _bind_block(post_op: PostOp, src: Array, operand: Array | None, dst: Array, 
 
 
 def _select_by_sign(src: Array, scaled: Array, dst: Array) -> None:
-    """dst = src where it is above 0, else `scaled`: a slope of NaN or infinity has no effect on positive elements."""
-    np.copyto(scaled, src, where=src > 0)
+    """dst = src where it is not below 0, else `scaled`: a slope of NaN or infinity has no effect there."""
+    np.copyto(scaled, src, where=src >= 0)
     np.copyto(dst, scaled)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
-from dovetail.frontend import FormatError, GraphError, Model, ModelSource, OutOfMemory, printable, validate
+from dovetail.frontend import FormatError, GraphError, Model, ModelSource, OutOfMemory, TensorType, printable, validate
 from dovetail_frontend_onnx.context import Context, located
 from dovetail_frontend_onnx.cost import check_cost
 from dovetail_frontend_onnx.external import ExternalData
@@ -23,6 +23,8 @@ PROTOBUF_LIMIT = 2**31 - 1
 
 def read(source: ModelSource) -> Model:
     """The model, its operators named (`UnboundOperator`), its local functions expanded, its external data read.
+
+    Initializers that are also inputs are constants, and in `Model.overridable`.
 
     Raises `FormatError` for a malformed file, `GraphError` for an invalid graph, `OutOfMemory`; each names file and node.
     """
@@ -79,7 +81,12 @@ def _read(proto: ModelProto, context: Context) -> Model:
             raise FormatError(f"input '{printable(name)}' has no type", hint="only inputs of sub-graphs may leave it out")
     graph = Linker(context, functions.get, values).link(template, opsets)
     validate(graph)
-    return Model(graph, opsets, context.source.name, "onnx", _metadata(proto))
+    overridable = {
+        item.name: template.types.get(item.name) or TensorType.of(template.constants[item.name])
+        for item in proto.graph.input
+        if item.name in template.constants
+    }
+    return Model(graph, opsets, context.source.name, "onnx", _metadata(proto), overridable)
 
 
 def _upgraded(proto: ModelProto) -> ModelProto:

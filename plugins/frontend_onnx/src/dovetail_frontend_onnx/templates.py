@@ -163,7 +163,7 @@ def read_graph(proto: GraphProto, context: Context, *, main: bool = False) -> Gr
         printable(proto.name) or "graph",
         nodes if main else tuple(nodes),
         _names(proto.node),
-        # An initializer that is also an input gives its default value (IR 3 wanted all of them listed): it is a constant here.
+        # An initializer that is also an input gives its default value (IR 3 wanted all of them listed): see `Model.overridable`.
         tuple(item.name for item in proto.input if item.name not in constants),
         tuple(_text(item.name, "a graph output's name") for item in proto.output),
         constants,

@@ -170,6 +170,6 @@ def _with_operand(post_op: Binary | Sum | Prelu, vector: str, acc: str) -> str:
     if isinstance(post_op, Binary):
         return _BINARY[post_op.algorithm].replace("O", "q")
     if isinstance(post_op, Prelu):
-        return f"s > ({vector})(0) ? s : q * s"
+        return f"s >= ({vector})(0) ? s : q * s"
     addend = "q" if post_op.zero_point == 0 else f"(q - {literal(post_op.zero_point, acc)})"
     return f"s + {addend}" if post_op.scale == 1 else f"s + {literal(post_op.scale, acc)} * {addend}"

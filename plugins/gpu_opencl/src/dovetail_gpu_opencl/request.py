@@ -2,15 +2,16 @@
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from dovetail.device import ExecutableRequest, PartRecorder
-from dovetail.errors import InferError, UsageError
+from dovetail.device import ExecutableRequest, PartRecorder, current_budget
+from dovetail.errors import InferError, RunCancelled, TimeLimitExceeded, UsageError
 from dovetail_gpu_opencl.enqueue import calls, function
 from dovetail_gpu_opencl.failures import as_dovetail, translated
 from dovetail_gpu_opencl.lifetime import IN_USE
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from dovetail_gpu_opencl.profiled import ProfiledRequest
 
 __all__ = ["DebugRequest", "EventRequest", "InOrderRequest"]
+
+
+LONG = 0.05
+"""Seconds: longer runs wait for the device about so often, because what is enqueued cannot be taken back."""
+
+FIRST_PART = 8
+"""Launches before the first wait of a request's first run."""
 
 
 class CLRequest(ExecutableRequest):
@@ -44,6 +52,7 @@ class CLRequest(ExecutableRequest):
         pairs = zip(executable.downloads, self._results, strict=True)
         self._downloads = tuple((host, self._buffers[root]) for root, host in pairs if root)
         self._launches = tuple(self._bind_all())
+        self._part = FIRST_PART
 
     def _properties(self) -> Any:
         return 0
@@ -74,15 +83,24 @@ class CLRequest(ExecutableRequest):
         self._memory = self._executable.new_buffers()
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-        """Upload, launch everything, download, wait. Raises `DeviceError` in a forked process, and at the process's end."""
+        """Upload, launch everything, download, wait. Raises `DeviceError` in a forked process, and at the process's end.
+
+        Raises `RunCancelled` and `TimeLimitExceeded` between two parts of a long run.
+        """
         if self._fault_buffer is None:
             raise UsageError("this request was closed")
         progress = [0]
         with IN_USE:
+            started = perf_counter()
             try:
                 self._enqueue_all(inputs, progress)
+            except (RunCancelled, TimeLimitExceeded):
+                self._reset_faults()  # a node that ran may have set one
+                raise
             except (cl.Error, MemoryError) as error:
                 raise self._failure(error, progress[0]) from error
+            if (seconds := perf_counter() - started) > LONG and self._part >= len(self._launches):
+                self._part = max(1, int(len(self._launches) * LONG / seconds))
             if self._executable.faults and self._faults.any():
                 self._raise_fault()
         return self._results
@@ -90,6 +108,27 @@ class CLRequest(ExecutableRequest):
     @abstractmethod
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
         """Run; keep in `progress` how many launches were enqueued if one fails."""
+
+    def _in_parts(self, launch: Callable[[int, int], None]) -> None:
+        """Enqueue all launches by `launch(first, last)`: at once where runs are short, else so many that they take about `LONG`
+        before the device is waited for, and the budget of the run is looked at."""
+        count = len(self._launches)
+        if self._part >= count:
+            launch(0, count)
+            return
+        budget, first = current_budget(), 0
+        while first < count:
+            if budget is not None:
+                budget.check(self._executable.commands[first].node)
+            last, started = min(count, first + self._part), perf_counter()
+            launch(first, last)
+            if last < count:
+                self._finish()
+            seconds, first = perf_counter() - started, last
+            if seconds < LONG / 4:
+                self._part *= 2
+            elif seconds > LONG:
+                self._part = max(1, self._part // 2)
 
     def _bind_all(self) -> list[tuple[Any, tuple[int, ...], tuple[int, ...] | None]]:
         from dovetail_gpu_opencl.executable import Flags, bind
@@ -151,27 +190,26 @@ class InOrderRequest(CLRequest):
         queue, copy = self._queue, cl.enqueue_copy
         # pyopencl waits for a copy whose event is dropped, so they are kept to the end.
         events = [copy(queue, b, a, is_blocking=False) for a, b in zip(inputs, self._uploads, strict=True) if b is not None]
-        if self._enqueue is None:
-            self._launch_all(progress)
-        else:
-            self._launch_without_events(self._enqueue, progress)
+        launch = self._launch if self._enqueue is None else self._launch_without_events
+        self._in_parts(lambda first, last: launch(first, last, progress))
         progress[0] = len(self._launches)
         events += [copy(queue, *pair, is_blocking=False) for pair in self._downloads]
         if self._executable.faults:
             events.append(copy(queue, self._faults, self._fault_buffer, is_blocking=False))
         queue.finish()
 
-    def _launch_all(self, progress: list[int]) -> None:
+    def _launch(self, first: int, last: int, progress: list[int]) -> None:
         queue, enqueue, kernel = self._queue, cl.enqueue_nd_range_kernel, None
         try:
-            for kernel, global_size, local_size in self._launches:  # the handler reads it
+            for kernel, global_size, local_size in self._launches[first:last]:  # the handler reads it
                 enqueue(queue, kernel, global_size, local_size)
         except cl.Error:
             progress[0] = next(i for i, launch in enumerate(self._launches) if launch[0] is kernel)
             raise
 
-    def _launch_without_events(self, enqueue: Any, progress: list[int]) -> None:
-        for call in self._calls:
+    def _launch_without_events(self, first: int, last: int, progress: list[int]) -> None:
+        enqueue: Any = self._enqueue
+        for call in self._calls[first:last]:
             if enqueue(*call):
                 progress[0] = self._calls.index(call)
                 # Once more by pyopencl, which raises the error with its reason.
@@ -207,27 +245,39 @@ class EventRequest(CLRequest):
         self, inputs: Sequence[NDArray[Any]], progress: list[int], before: Callable[[], Any] = lambda: None
     ) -> list[Any]:
         """Enqueue all steps and return their events; `before` is called before each."""
-        events, steps = [], iter(self._steps)
-        enqueue, copy = cl.enqueue_nd_range_kernel, cl.enqueue_copy
+        events: list[Any] = []
+        steps, copy = iter(self._steps), cl.enqueue_copy
         for array, buffer in zip(inputs, self._uploads, strict=True):
             queue, _, awaited = next(steps)
             before()
             events.append(cl.enqueue_marker(queue) if buffer is None else copy(queue, buffer, array, is_blocking=False))
             if awaited:
                 queue.flush()
-        for index, (kernel, global_size, local_size) in enumerate(self._launches):
-            progress[0] = index
-            queue, waits, awaited = next(steps)
-            before()
-            events.append(enqueue(queue, kernel, global_size, local_size, None, [events[i] for i in waits]))
-            if awaited:
-                queue.flush()
+        self._in_parts(lambda first, last: self._launch(first, last, steps, events, progress, before))
         progress[0] = len(self._launches)
         for pair in self._downloads:
             queue, waits, _ = next(steps)
             before()
             events.append(copy(queue, *pair, is_blocking=False, wait_for=[events[i] for i in waits]))
         return events
+
+    def _launch(
+        self,
+        first: int,
+        last: int,
+        steps: Iterator[Any],
+        events: list[Any],
+        progress: list[int],
+        before: Callable[[], Any],
+    ) -> None:
+        enqueue = cl.enqueue_nd_range_kernel
+        for index, (kernel, global_size, local_size) in enumerate(self._launches[first:last], first):
+            progress[0] = index
+            queue, waits, awaited = next(steps)
+            before()
+            events.append(enqueue(queue, kernel, global_size, local_size, None, [events[i] for i in waits]))
+            if awaited:
+                queue.flush()
 
     def _finish(self) -> None:
         for queue in self._queues:
@@ -249,8 +299,11 @@ class DebugRequest(CLRequest):
         for array, buffer in zip(inputs, self._uploads, strict=True):
             if buffer is not None:
                 cl.enqueue_copy(self._queue, buffer, array)
+        budget = current_budget()
         for index, (kernel, global_size, local_size) in enumerate(self._launches):
             progress[0] = index
+            if budget is not None:
+                budget.check(self._executable.commands[index].node)
             cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, local_size)
             self._queue.finish()
             self._check(index)

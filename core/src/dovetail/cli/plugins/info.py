@@ -1,5 +1,6 @@
 """`dovetail plugins info`: one plugin in full."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,7 @@ from dovetail.cli._output import duration, print_json, print_table, print_text, 
 from dovetail.cli.plugins._records import KINDS, describe_plugin
 
 if TYPE_CHECKING:
+    from dovetail.passes import GraphPass
     from dovetail.plugins import PluginRecord
 
 
@@ -23,24 +25,28 @@ def command(name: str, as_json: bool) -> None:
 
     \b
     JSON: {"plugins": [...]} with the fields of `dovetail plugins list --json`
+    and "passes": [{"pass", "stage"}], the graph passes that it adds
     """
     from dovetail.plugins import PluginManager
 
     manager = PluginManager()
     named = [record for record in manager.records() if record.answers_to(name)] or [manager.record(name)]
     records = [manager.load(record.id) for record in named]
+    passes = {record.id: manager.passes_of(record.id) for record in records}
+    records = [manager.record(record.id) for record in records]  # asked for its passes, a plugin may have failed
     if as_json:
-        print_json({"plugins": [describe_plugin(record) for record in records]})
+        described = {id: [{"pass": one.name, "stage": one.stage} for one in found] for id, found in passes.items()}
+        print_json({"plugins": [describe_plugin(record) | {"passes": described[record.id]} for record in records]})
     else:
         for record in records:
-            print_table(record.id, ("field", "value"), _fields(record))
+            print_table(record.id, ("field", "value"), _fields(record, passes[record.id]))
             if record.traceback:
                 print_text(record.traceback)
     if any(record.state not in ("loaded", "opt-in") for record in records):
         click.get_current_context().exit(1)
 
 
-def _fields(record: "PluginRecord") -> list[tuple[str, object]]:
+def _fields(record: "PluginRecord", passes: "Sequence[GraphPass]") -> list[tuple[str, object]]:
     from dovetail.plugins import check_manifest
 
     fields: list[tuple[str, object]] = [
@@ -54,6 +60,7 @@ def _fields(record: "PluginRecord") -> list[tuple[str, object]]:
         ("requires", ", ".join(record.requires)),
         ("other copies", "\n".join(record.duplicates)),
         ("contents", "\n".join(record.provides)),
+        ("graph passes", "\n".join(f"{one.name} (stage {one.stage})" for one in passes)),
         ("manifest", "\n".join(check_manifest(record)) if record.state == "loaded" else ""),
         ("import", duration(record.import_seconds) if record.import_seconds else ""),
         ("registration", duration(record.register_seconds) if record.register_seconds else ""),

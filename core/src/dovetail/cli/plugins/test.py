@@ -44,7 +44,7 @@ def command(name: str, as_json: bool) -> None:
 def _report(subject: str, kit: "Kit") -> "Report":
     from dovetail.testing.report import run_checks
 
-    _ = kit.core  # opened first: what cannot be loaded is one error, not one for each check
+    kit.open()  # what cannot be loaded or opened is one error, not one for each check
     # Nodes that fall back to the reference device are what is being tested here, not something to warn of.
     with without_warnings(), progress(subject, len(kit.checks)) as advance:
         report = run_checks(subject, kit.checks, lambda result: advance(1))

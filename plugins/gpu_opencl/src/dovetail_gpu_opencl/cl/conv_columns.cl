@@ -4,6 +4,8 @@
 // window leaves the input to the left or right, single pixels elsewhere. Scalars of wei are broadcast. No local memory.
 // NDRange: (OH, GROUPS, N), local size 1.
 //
+// Elements outside the input are zeros that are multiplied: an infinite weight gives NaN there.
+//
 // Layout: src and dst dense NCHW; wei as [GROUPS][C][KH][KW][MAPS] of ACC, where C is the number of input channels of a group; bia
 // [M] of T.
 //
@@ -22,7 +24,8 @@ static ACC single(__global const T* s, __global const ACC* w, const int y0, cons
       const int y = y0 + ky * DILATION_Y;
       for (int kx = 0; kx < KW; ++kx, w += MAPS) {
         const int x = x0 + kx * DILATION_X;
-        if (y >= 0 && y < IH && x >= 0 && x < IW) acc += (ACC)s[(c * IH + y) * IW + x] * *w;
+        const ACC value = y >= 0 && y < IH && x >= 0 && x < IW ? (ACC)s[(c * IH + y) * IW + x] : (ACC)0;
+        acc += value * *w;
       }
     }
   return acc;
@@ -52,6 +55,10 @@ __kernel void conv_columns(__global const T* restrict src, __global const ACC* r
 #pragma unroll
             for (int m = 0; m < MAPS; ++m) acc[m] += wc[kx * MAPS + m] * v;
           }
+        } else {
+          for (int kx = 0; kx < KW; ++kx)
+#pragma unroll
+            for (int m = 0; m < MAPS; ++m) acc[m] += wc[kx * MAPS + m] * (ACC)0;
         }
         wc += KW * MAPS;
       }

@@ -4,6 +4,8 @@
 // x from FIRST up to LAST, where it does not leave it to the left or right. No local memory.
 // NDRange: (OH, M, N), local size 1.
 //
+// Elements outside the input are zeros that are multiplied: an infinite weight gives NaN there.
+//
 // Layout: src [N][C][IH][IW] and dst [N][M][OH][OW] dense; wei [M][KH][KW]; bia [M].
 //
 // Sizes of tensors are arguments, so that planes of all sizes share a program: drivers for CPUs take long to build one.
@@ -16,10 +18,10 @@ static ACC single(__global const T* s, __global const T* w, const int y0, const 
   ACC acc = 0;
   for (int ky = 0; ky < KH; ++ky) {
     const int y = y0 + ky * DILATION_Y;
-    if (y < 0 || y >= IH) continue;
     for (int kx = 0; kx < KW; ++kx) {
       const int x = x0 + kx * DILATION_X;
-      if (x >= 0 && x < IW) acc += (ACC)s[y * IW + x] * (ACC)w[ky * KW + kx];
+      const ACC value = y >= 0 && y < IH && x >= 0 && x < IW ? (ACC)s[y * IW + x] : (ACC)0;
+      acc += value * (ACC)w[ky * KW + kx];
     }
   }
   return acc;
@@ -44,6 +46,9 @@ __kernel void conv_depthwise(__global const T* restrict src, __global const T* r
 #pragma unroll
         for (int kx = 0; kx < KW; ++kx)
           acc += (ACC)w[ky * KW + kx] * load(s + y * IW + ox * STRIDE_X - PAD_X + kx * DILATION_X);
+      else
+#pragma unroll
+        for (int kx = 0; kx < KW; ++kx) acc += (ACC)w[ky * KW + kx] * (ACC)0;
     }
     VSTORE(POST_V(acc, row + ox), dst + row + ox);
   }

@@ -1,6 +1,7 @@
 // Convolution in up to three dimensions, any groups: dst[n][m][z][y][x] = post(bia[m] + sum over c, kz, ky, kx of src * wei).
 //
-// A work item computes one output element. For what the faster kernels refuse.
+// A work item computes one output element. For what the faster kernels refuse. Elements outside the input are zeros that are
+// multiplied: an infinite weight gives NaN there.
 // NDRange: (output elements, rounded up to the local size); SIZE is the number of output elements.
 //
 // Layout: src and dst dense NCDHW (missing axes of size 1); wei dense [M][C][KD][KH][KW], C the input channels of a group; bia [M].
@@ -33,7 +34,9 @@ __kernel void conv_direct(__global const T* restrict src, __global const T* rest
       for (int ky = 0; ky < KH; ++ky)
         for (int kx = 0; kx < KW; ++kx, ++w) {
           const int z = z0 + kz * DILATION_Z, y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
-          if (z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW) acc += (ACC)LOAD_T(s, (z * IH + y) * IW + x) * (ACC)LOAD_T(w, 0);
+          const bool inside = z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW;
+          const ACC value = inside ? (ACC)LOAD_T(s, (z * IH + y) * IW + x) : (ACC)0;
+          acc += value * (ACC)LOAD_T(w, 0);
         }
 #ifdef HAS_BIAS
   acc += LOAD_T(bia, m);

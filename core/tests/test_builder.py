@@ -1,0 +1,40 @@
+"""`GraphBuilder` refuses names that nothing defines, where they are written."""
+
+from typing import Any
+
+import pytest
+
+from dovetail.errors import GraphError
+from dovetail.graph import DType, GraphBuilder, TensorType
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.relu import Relu
+
+
+@pytest.fixture
+def g() -> GraphBuilder:
+    builder = GraphBuilder()
+    builder.input("image", "float32", [2])
+    return builder
+
+
+def test_an_input_that_is_not_defined(g: GraphBuilder) -> None:
+    with pytest.raises(GraphError, match=r"node 'relu' reads 'imag', which is not defined") as caught:
+        g.node(Relu(), "imag")
+    assert caught.value.hint == "Did you mean 'image'?"
+    y = g.node(Relu(), "image", name="first", outputs=["y"])
+    with pytest.raises(GraphError, match="node 'relu' reads 'first'"):
+        g.node(Relu(), "first")  # a node, not a value
+    assert g.model([g.node(Add(), y, "image")]).graph.nodes[1].inputs == ("y", "image")
+
+
+@pytest.mark.parametrize("output", ["z", "", 3])
+def test_an_output_that_is_not_defined(g: GraphBuilder, output: Any) -> None:
+    with pytest.raises(GraphError, match=f"the output {output!r} is not defined"):
+        g.model([output])
+
+
+def test_sub_graphs_read_names_from_around_them() -> None:
+    assert GraphBuilder("body").node(Relu(), "outside") == "body/relu:0"
+    assert GraphBuilder("body", {"outside": TensorType(DType.FLOAT32, (2,))}).node(Relu(), "outside") == "body/relu:0"
+    with pytest.raises(GraphError, match="reads 'outsid'"):
+        GraphBuilder("body", {"outside": TensorType(DType.FLOAT32, (2,))}).node(Relu(), "outsid")
