@@ -5,7 +5,7 @@ import pytest
 
 import dovetail
 from dovetail import GraphBuilder, Model
-from dovetail.graph import Graph
+from dovetail.graph import DType, Graph, TensorType
 from dovetail_ops_onnx.cos import Cos
 from dovetail_ops_onnx.identity import Identity
 from dovetail_ops_onnx.if_ import If
@@ -15,7 +15,7 @@ from dovetail_ops_onnx.sin import Sin
 
 
 def branch(op: Sin | Cos, reads: str, name: str) -> Graph:
-    g = GraphBuilder()
+    g = GraphBuilder(outer={reads: TensorType(DType.FLOAT32, None)})
     return g.graph([g.node(op, reads, name=name)])
 
 
