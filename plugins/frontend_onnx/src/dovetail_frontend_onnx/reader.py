@@ -154,6 +154,7 @@ def _metadata(proto: ModelProto) -> dict[str, str]:
         "domain": proto.domain,
         "model_version": proto.model_version,
         "doc_string": proto.doc_string,
+        "graph_doc_string": proto.graph.doc_string,
     }
     entries = {_replaced(item.key): _replaced(item.value) for item in proto.metadata_props}
     return entries | {f"onnx.{key}": _replaced(value) for key, value in header.items() if value}
