@@ -1,4 +1,4 @@
-"""`python -m dovetail_onnxruntime [-d DEVICE] app.py [ARGUMENTS]` or `... -m module`: runs a program with onnxruntime answered."""
+"""Runs a program that says `import onnxruntime`: `python -m dovetail_onnxruntime [-d DEVICE] app.py`, or with `-m module`."""
 
 import argparse
 import os

@@ -35,6 +35,7 @@ ABSENT = {
     "SessionOptions.add_external_initializers": "save the weights with the model",
     "SessionOptions.add_initializer": "save the weights with the model",
     "SessionOptions.register_custom_ops_library": "operators of other domains are pip packages: see the tutorial on op packs",
+    "RunOptions.add_active_adapter": _ADAPTER,
     "SparseTensor": _SPARSE,
     "OrtValue.as_sparse_tensor": _SPARSE,
     "OrtValue.ort_value_from_sparse_tensor": _SPARSE,
@@ -62,6 +63,6 @@ ABSENT_MODULES = {
 
 def refuse(symbol: str) -> NoReturn:
     """Raise onnxruntime's `NotImplemented` for a symbol of the list."""
-    from dovetail_onnxruntime.exceptions import NotImplemented, coded  # here, because the list alone imports nothing
+    from dovetail_onnxruntime import exceptions  # here, because the list alone imports nothing
 
-    raise coded(NotImplemented, f"dovetail has no {symbol}: {ABSENT[symbol]}")
+    raise exceptions.coded(exceptions.NotImplemented, f"dovetail has no {symbol}: {ABSENT[symbol]}")

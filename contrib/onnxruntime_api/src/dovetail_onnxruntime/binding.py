@@ -96,7 +96,8 @@ class IOBinding:
             results = self._session.run(list(self._targets), self._inputs)
         except Exception as error:
             raise RuntimeError(f"Error in execution: {error}") from error
-        self._outputs = [_stored(name, target, value) for (name, target), value in zip(self._targets.items(), results, strict=True)]
+        bound = zip(self._targets.items(), results, strict=True)
+        self._outputs = [_stored(name, target, value) for (name, target), value in bound]
 
     def _known(self, name: str, names: Sequence[str]) -> None:
         if name not in names:
@@ -105,7 +106,7 @@ class IOBinding:
 
 def _require_host(name: str, device_type: str) -> None:
     if OrtDevice.make(device_type).device_type() != "cpu":
-        raise RuntimeError(f"'{name}' is bound to memory of {device_type!r}; dovetail takes host memory: bind arrays or OrtValues")
+        raise RuntimeError(f"'{name}' is bound to memory of {device_type!r}; accepted: host memory (bind arrays or OrtValues)")
 
 
 def _stored(name: str, target: OrtValue | None, value: Any) -> OrtValue:

@@ -17,6 +17,7 @@ from dovetail.errors import (
 )
 
 __all__ = [
+    "DeviceReset",
     "EPFail",
     "EngineError",
     "Fail",
@@ -116,6 +117,12 @@ class ModelRequiresCompilation(_OrtError):
     """A model that has to be compiled before."""
 
     number, label = 13, "MODEL_REQUIRES_COMPILATION"
+
+
+class DeviceReset(_OrtError):
+    """A device that was lost."""
+
+    number, label = 15, "DEVICE_RESET"
 
 
 class NotFound(_OrtError):

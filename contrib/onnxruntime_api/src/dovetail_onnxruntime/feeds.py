@@ -63,7 +63,8 @@ class FeedReader:
             wrong = [(i, got, want) for i, (got, want) in enumerate(zip(shape, wanted, strict=True)) if want not in (None, got)]
             if wrong:
                 lines = "".join(f" index: {i} Got: {got} Expected: {want}\n" for i, got, want in wrong)
-                raise coded(InvalidArgument, f"Got invalid dimensions for input: {name} for the following indices\n{lines} {_FIX}")
+                message = f"Got invalid dimensions for input: {name} for the following indices\n{lines} {_FIX}"
+                raise coded(InvalidArgument, message)
 
 
 def _array(name: str, declared: TensorType, value: Any) -> NDArray[Any]:
@@ -127,4 +128,3 @@ def _result(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: item.item() if isinstance(item, np.generic) else item for key, item in value.items()}
     return value
-

@@ -161,6 +161,10 @@ class RunOptions(_Options):
         """Keep an entry; none has an effect."""
         self.__dict__["_entries"][str(config_key)] = str(config_value)
 
+    def add_active_adapter(self, adapter: Any) -> NoReturn:
+        """Raises: see the list of what is not there."""
+        refuse("RunOptions.add_active_adapter")
+
     def get_run_config_entry(self, config_key: str) -> str:
         """The entry of a key. Raises `RuntimeError` when there is none."""
         return _entry(self, "RunOptions", config_key)

@@ -66,7 +66,7 @@ def core() -> Core:
 
 
 def use_device(device: str | None) -> None:
-    """Let every provider mean this device (`"NUMPY"`, `"OPENCL.1"`) in this process and its children; None: what it says itself."""
+    """Let every provider mean this device (`"NUMPY"`, `"OPENCL.1"`) in this process and its children; None: its own."""
     if device is None:
         os.environ.pop(DEVICE_VARIABLE, None)
     else:
@@ -105,8 +105,7 @@ def normalized(
     for name, options in _pairs(providers, provider_options):
         if name not in known:
             warnings.warn(
-                f"Specified provider '{name}' is not in available provider names."
-                f"Available providers: '{', '.join(available)}'",
+                f"Specified provider '{name}' is not in available provider names.Available providers: '{', '.join(available)}'",
                 UserWarning,
                 stacklevel=5,
             )

@@ -238,9 +238,8 @@ class InferenceSession(Session):
         super().__init__(enable_fallback=int(kwargs.get("enable_fallback", 1)) == 1)
         if not isinstance(path_or_bytes, str | os.PathLike | bytes):
             raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
-        is_bytes = isinstance(path_or_bytes, bytes)
         self._model_bytes = path_or_bytes if isinstance(path_or_bytes, bytes) else None
-        self._model_path = None if is_bytes else os.fspath(path_or_bytes)
+        self._model_path = None if isinstance(path_or_bytes, bytes) else os.fspath(path_or_bytes)
         # onnxruntime takes any false value for none: programs pass {}.
         self._sess_options = sess_options or SessionOptions()
         try:

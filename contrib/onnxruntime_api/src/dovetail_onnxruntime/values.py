@@ -22,7 +22,7 @@ class OrtDevice:
 
     def __init__(self, device_type: str = "cpu", device_id: int = 0) -> None:
         if device_type.lower() not in _DEVICE_TYPES:
-            raise Exception(f"Unsupported device type: {device_type}")  # noqa: TRY002  # the class that onnxruntime raises
+            raise Exception(f"Unsupported device type: {device_type}")  # the class that onnxruntime raises
         self._type, self._id = device_type.lower(), device_id
 
     @staticmethod
@@ -53,8 +53,10 @@ def array_at(address: int, element_type: Any, shape: Sequence[int]) -> NDArray[A
     """The array in host memory at an address, which the caller keeps alive."""
     dtype = element_dtype(element_type)
     count = int(np.prod(shape, dtype=np.int64))
-    buffer = (ctypes.c_char * (count * dtype.itemsize)).from_address(address) if count else b""
-    return np.frombuffer(buffer, dtype, count).reshape(tuple(shape))
+    if not count:
+        return np.empty(tuple(shape), dtype)
+    buffer = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    return np.frombuffer(memoryview(buffer).cast("B"), dtype, count).reshape(tuple(shape))
 
 
 def plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from dovetail_onnxruntime.arguments import ModelMetadata, NodeArg
 from dovetail_onnxruntime.enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, OrtAllocatorType, OrtMemType
 from dovetail_onnxruntime.exceptions import (
+    DeviceReset,
     EngineError,
     EPFail,
     Fail,
@@ -34,6 +35,7 @@ from dovetail_onnxruntime.session import InferenceSession
 from dovetail_onnxruntime.values import OrtDevice, OrtValue
 
 __all__ = [
+    "DeviceReset",
     "EPFail",
     "EngineError",
     "ExecutionMode",
