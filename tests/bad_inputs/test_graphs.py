@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy as np
 import onnx
 import pytest
 from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper

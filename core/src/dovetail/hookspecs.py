@@ -129,6 +129,19 @@ def dovetail_write_model(model: "Model", options: Mapping[str, Any]) -> bytes:
 
 
 @hookspec(firstresult=True)
+def dovetail_write_unbound_model(model: "Model", options: Mapping[str, Any]) -> bytes:
+    """Write a model as it was read or built. For `dovetail.frontends`, instead of `dovetail_write_model`.
+
+    For formats that hold what a frontend may read: open dimensions, operators of any domain by name. Called as
+    `dovetail_write_model`, but `model` is what the caller has: nothing is looked up, typed or computed::
+
+        @hookimpl
+        def dovetail_write_unbound_model(model, options):
+            return serialized(model)
+    """
+
+
+@hookspec(firstresult=True)
 def dovetail_graph_passes(options: Mapping[str, Any]) -> "Sequence[GraphPass]":
     """Give graph passes that run on every model. For `dovetail.hooks`.
 

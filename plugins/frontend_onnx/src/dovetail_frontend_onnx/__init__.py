@@ -1,4 +1,4 @@
-"""Reads ONNX models. See `reader`."""
+"""Reads and writes ONNX models. See `reader` and `writer`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from dovetail.frontend import Model, ModelSource, UsageError
 from dovetail.hookspecs import hookimpl
 from dovetail_frontend_onnx.reader import read
 
-__all__ = ["dovetail_api", "dovetail_read_model"]
+__all__ = ["dovetail_api", "dovetail_read_model", "dovetail_write_unbound_model"]
 
 dovetail_api = "1.0"
 
@@ -19,3 +19,13 @@ def dovetail_read_model(source: Path | bytes, options: Mapping[str, Any]) -> Mod
     if options:
         raise UsageError(f"reading ONNX takes no options; given: {', '.join(map(repr, options))}")
     return read(ModelSource(source))
+
+
+@hookimpl
+def dovetail_write_unbound_model(model: Model, options: Mapping[str, Any]) -> bytes:
+    """Write an ONNX model; there are no options. Raises `FormatError` naming the node that ONNX cannot hold, `UsageError`."""
+    if options:
+        raise UsageError(f"writing ONNX takes no options; given: {', '.join(map(repr, options))}")
+    from dovetail_frontend_onnx.writer import write  # here, because it needs all of package onnx
+
+    return write(model)
