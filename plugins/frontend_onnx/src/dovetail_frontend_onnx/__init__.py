@@ -15,10 +15,17 @@ dovetail_api = "1.0"
 
 @hookimpl
 def dovetail_read_model(source: Path | bytes, options: Mapping[str, Any]) -> Model:
-    """Read an ONNX model from a path or bytes; it has no options. Raises `FormatError`, `GraphError`, `UsageError`."""
-    if options:
-        raise UsageError(f"reading ONNX takes no options; given: {', '.join(map(repr, options))}")
-    return read(ModelSource(source))
+    """Read an ONNX model from a path or bytes. Raises `FormatError`, `GraphError`, `UsageError`.
+
+    `parse_limit`: bytes that parsing may take, for a trusted model that is refused because it would take too many.
+    """
+    unknown = [name for name in options if name != "parse_limit"]
+    limit = options.get("parse_limit")
+    if unknown:
+        raise UsageError(f"reading ONNX knows no option {unknown[0]!r}", hint="accepted: parse_limit (bytes)")
+    if limit is not None and not (isinstance(limit, int) and limit > 0):
+        raise UsageError(f"parse_limit is {limit!r}", hint="accepted: a positive number of bytes")
+    return read(ModelSource(source), limit)
 
 
 @hookimpl

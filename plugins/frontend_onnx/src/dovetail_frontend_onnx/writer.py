@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from onnx import defs
+from onnx import defs, shape_inference
 
 from dovetail.frontend import Copy, FormatError, Graph, Model, Node, OutOfMemory, UnboundOperator, unique_name
 from dovetail_frontend_onnx.context import label
@@ -35,6 +35,9 @@ def write(model: Model) -> bytes:
     try:
         proto.graph.CopyFrom(_graph_proto(model.graph, opsets))
         proto.graph.doc_string = model.metadata.get(f"{_HEADER}graph_doc_string", "")
+        if any(not output.HasField("type") for output in proto.graph.output):
+            # ONNX wants a type for every output; a graph that was built with open dimensions has none.
+            proto = shape_inference.infer_shapes(proto)
         content: bytes = proto.SerializeToString()
     except MemoryError:
         raise OutOfMemory(f"{model.source}: there is no memory for its .onnx file") from None
