@@ -173,7 +173,7 @@ def _unreadable(error: FormatError, path: str | None, content: bytes | None) -> 
 def _graph_in(path: str | None, content: bytes | None) -> bool | None:
     """Whether the model has a graph; None for what is not a model. Programs fetch a damaged file again, so it has to be known."""
     # Here, because only models that are refused need the onnx package.
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no type information
+    from google.protobuf.message import DecodeError
     from onnx import ModelProto
 
     proto = ModelProto()
