@@ -130,10 +130,11 @@ def dovetail_write_model(model: "Model", options: Mapping[str, Any]) -> bytes:
 
 @hookspec(firstresult=True)
 def dovetail_write_unbound_model(model: "Model", options: Mapping[str, Any]) -> bytes:
-    """Write a model as it was read or built. For `dovetail.frontends`, instead of `dovetail_write_model`.
+    """Write a model as it was read or built. For `dovetail.frontends`.
 
-    For formats that hold what a frontend may read: open dimensions, operators of any domain by name. Called as
-    `dovetail_write_model`, but `model` is what the caller has: nothing is looked up, typed or computed::
+    Takes the place of `dovetail_write_model` in formats that can hold open dimensions and operators of any domain by name.
+    Called by `Core.write_model` on the calling thread; `model` is what the caller has: nothing is looked up, typed or computed
+    before. Return the content of the file; raise `FormatError` naming the node that the format cannot hold::
 
         @hookimpl
         def dovetail_write_unbound_model(model, options):

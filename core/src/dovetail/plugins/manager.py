@@ -185,10 +185,12 @@ class PluginManager:
             record = self._frontend(suffix)
             hooks = self._loader.load(record).hooks
         with attributed(record, f"writing .{suffix} with {record.id}", passing=(DovetailError,)):
-            hook = hooks.dovetail_write_unbound_model if self.writes_unbound(suffix) else hooks.dovetail_write_model
-            content = hook(model=model, options=dict(options))
+            if self.writes_unbound(suffix):
+                content = hooks.dovetail_write_unbound_model(model=model, options=dict(options))
+            else:
+                content = hooks.dovetail_write_model(model=model, options=dict(options))
         if not isinstance(content, bytes):
-            raise PluginFailed(f"{hook.name} of {record.id} returned {type(content).__name__}, not bytes")
+            raise PluginFailed(f"writing a model with {record.id} returned {type(content).__name__}, not bytes")
         return content
 
     def graph_passes(self, options: Mapping[str, Any]) -> tuple["GraphPass", ...]:
