@@ -9,8 +9,6 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
-from dovetail_onnxruntime.absent import ABSENT_MODULES
-
 __all__ = ["VARIABLE", "activate", "is_active"]
 
 VARIABLE = "DOVETAIL_ONNXRUNTIME"
@@ -20,28 +18,30 @@ _NAME, _OWN = "onnxruntime", "dovetail_onnxruntime"
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds `onnxruntime` and its modules as those of this package. What the package lacks is an error that says so."""
+    """Finds `onnxruntime` and its modules as those of this package."""
+
+    def __init__(self) -> None:
+        self._own: dict[str, ModuleSpec | None] = {}
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        first, _, rest = fullname.partition(".")
-        if first != _NAME:
-            return None
-        reason = ABSENT_MODULES.get(rest.partition(".")[0])
-        if reason is not None:
-            raise ModuleNotFoundError(f"dovetail has no {fullname}: {reason}", name=fullname)
-        own = find_spec(_OWN + fullname.removeprefix(_NAME))
+        own = find_spec(_own_name(fullname)) if fullname.partition(".")[0] == _NAME else None
         if own is None:
-            raise ModuleNotFoundError(f"dovetail has no {fullname}; see its list of what is not there", name=fullname)
+            return None
         return ModuleSpec(fullname, self, origin=own.origin, is_package=own.submodule_search_locations is not None)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = import_module(_OWN + spec.name.removeprefix(_NAME))
-        self._own_spec = module.__spec__
+        module = import_module(_own_name(spec.name))
+        self._own[module.__name__] = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         # One module under two names; the import system has given it the specification of the second.
-        module.__spec__ = self._own_spec
+        module.__spec__ = self._own[module.__name__]
+
+
+def _own_name(fullname: str) -> str:
+    """The name here of a module of onnxruntime."""
+    return _OWN + fullname.removeprefix(_NAME)
 
 
 def is_active() -> bool:
