@@ -2,6 +2,8 @@
 
 import io
 import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -177,3 +179,29 @@ def test_sources_of_models(build: Any, tmp_path: Path) -> None:
         core.read_model(io.StringIO("text"), "onnx")
     with pytest.raises(UsageError, match=r"a model cannot be a int|accepted: a path"):
         core.read_model(5)
+
+
+WITHOUT_ONNX = """
+import sys
+sys.modules["onnx"] = None
+import dovetail
+core = dovetail.Core()
+core.write_model(core.read_model(sys.argv[1]), sys.argv[2])
+"""
+
+
+def test_the_package_onnx_is_not_needed(build: Any, tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3], auto_pad="SAME_UPPER"),
+        helper.make_node("Optional", [], ["o"], type=helper.make_tensor_type_proto(TensorProto.FLOAT, [])),
+        helper.make_node("LeakyRelu", ["c"], ["y"], alpha=0.5),
+    ]
+    w = numpy_helper.from_array(np.ones((2, 1, 3), np.float32), "w")
+    proto = build(nodes, initializer=[w])
+    source, target = tmp_path / "source.onnx", tmp_path / "target.onnx"
+    source.write_bytes(proto.SerializeToString())
+    subprocess.run([sys.executable, "-c", WITHOUT_ONNX, str(source), str(target)], check=True, timeout=100)
+    found = onnx.load(target)
+    assert [n[:4] for n in described(found.graph)] == [n[:4] for n in described(proto.graph)]
+    assert [[a.type for a in n.attribute] for n in found.graph.node] == [[a.type for a in n.attribute] for n in proto.graph.node]
+    assert found.graph.initializer[0] == proto.graph.initializer[0]

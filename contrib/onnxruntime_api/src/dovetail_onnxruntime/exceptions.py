@@ -171,11 +171,16 @@ def _unreadable(error: FormatError, path: str | None, content: bytes | None) -> 
 
 
 def _graph_in(path: str | None, content: bytes | None) -> bool | None:
-    """Whether the model has a graph; None for what is not a model. Programs fetch a damaged file again, so it has to be known."""
-    # Here, because only models that are refused need the onnx package.
-    from google.protobuf.message import DecodeError
-    from onnx import ModelProto
+    """Whether the model has a graph; None for what is not a model. Programs fetch a damaged file again, so it has to be known.
 
+    Without the package onnx a file that is not empty counts as damaged.
+    """
+    try:
+        # Here, because only models that are refused need it.
+        from google.protobuf.message import DecodeError
+        from onnx import ModelProto
+    except ImportError:
+        return None if content or (path is not None and os.path.getsize(path)) else False
     proto = ModelProto()
     try:
         if path is not None:

@@ -1,14 +1,16 @@
-"""`Model` to bytes: every operator that a graph can name, with open dimensions, sub-graphs and other domains."""
+"""`Model` to bytes: every operator that a graph can name, with open dimensions, sub-graphs and other domains.
+
+Where the package onnx is installed, its schemas tell the kinds of attributes that values leave open, such as empty lists.
+"""
 
 from collections.abc import Iterable, Mapping
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from typing import Any
-
-from onnx import defs, shape_inference
 
 from dovetail.frontend import Copy, FormatError, Graph, Model, Node, OutOfMemory, UnboundOperator, unique_name
 from dovetail_frontend_onnx.context import label
-from dovetail_frontend_onnx.messages import IR_VERSION, GraphProto, ModelProto, NodeProto
+from dovetail_frontend_onnx.messages import IR_VERSION, AttributeProto, GraphProto, ModelProto, NodeProto
 from dovetail_frontend_onnx.written_attributes import attribute_proto
 from dovetail_frontend_onnx.written_post_ops import expanded
 from dovetail_frontend_onnx.written_tensors import tensor_proto, value_info
@@ -35,10 +37,9 @@ def write(model: Model) -> bytes:
     try:
         proto.graph.CopyFrom(_graph_proto(model.graph, opsets))
         proto.graph.doc_string = model.metadata.get(f"{_HEADER}graph_doc_string", "")
-        if any(not output.HasField("type") for output in proto.graph.output):
-            # ONNX wants a type for every output; a graph that was built with open dimensions has none.
-            proto = shape_inference.infer_shapes(proto)
         content: bytes = proto.SerializeToString()
+        if any(not output.HasField("type") for output in proto.graph.output):
+            content = _with_types(content, model)
     except MemoryError:
         raise OutOfMemory(f"{model.source}: there is no memory for its .onnx file") from None
     except ValueError as error:  # protobuf's answer to more than 2 GB
@@ -46,6 +47,16 @@ def write(model: Model) -> bytes:
     if len(content) > _LIMIT:
         raise FormatError(f"{model.source} has {len(content)} bytes; an .onnx file can have {_LIMIT}")
     return content
+
+
+def _with_types(content: bytes, model: Model) -> bytes:
+    """The model with inferred types: ONNX wants one for every output; a graph that was built with open dimensions has none."""
+    try:
+        from onnx import shape_inference  # here, because few models need it, and none that was read
+    except ImportError:
+        hint = "close its dimensions (reshape), or pip install dovetail-frontend-onnx[upgrade]"
+        raise FormatError(f"{model.source} has outputs of unknown types, which the package onnx infers", hint=hint) from None
+    return bytes(shape_inference.infer_shapes(content).SerializeToString())
 
 
 def _ir_version(model: Model) -> int:
@@ -86,7 +97,7 @@ def _opsets(model: Model) -> dict[str, int]:
         found[_domain(node)] = max(found.get(_domain(node), 1), _version(node))
     for node in nodes:
         _check_version(node, found[_domain(node)])
-    return found or {"": min(21, defs.onnx_opset_version())}
+    return found or {"": 21}
 
 
 def _domain(node: Node) -> str:
@@ -106,24 +117,24 @@ def _version(node: Node) -> int:
 
 def _check_version(node: Node, version: int) -> None:
     if isinstance(node.op, UnboundOperator) and node.op.version != version:
-        then, now = (_since(node.op.domain, node.op.op_type, v) for v in (node.op.version, version))
-        if then != now:
+        then, now = (_schema(node.op.domain, node.op.op_type, v) for v in (node.op.version, version))
+        same = then is not None and now is not None and then.since_version == now.since_version
+        if not (same or node.op.domain):
             raise FormatError(
                 f"node {node} is of version {node.op.version} of its operator set, others are of {version}, where it differs",
                 hint="onnx.version_converter brings a model to one version",
             )
 
 
-def _since(domain: str, op_type: str, version: int) -> int | None:
-    schema = _schema(domain, op_type, version)
-    return None if schema is None else int(schema.since_version)
-
-
+@cache
 def _schema(domain: str, op_type: str, version: int) -> Any:
-    try:
-        return defs.get_schema(op_type, version, domain)
-    except defs.SchemaError:
-        return None
+    """ONNX's definition; None for other operators, and without the package onnx."""
+    with suppress(ImportError):
+        from onnx import defs  # here, because reading models does without it
+
+        with suppress(defs.SchemaError):
+            return defs.get_schema(op_type, version, domain)
+    return None
 
 
 # --- graphs ----------------------------------------------------------------------------------------------------------
@@ -150,7 +161,9 @@ def _node_proto(node: Node, opsets: Mapping[str, int]) -> NodeProto:
     proto = NodeProto(name=node.name, op_type=op_type, domain=domain, input=node.inputs, output=node.outputs)
     schema = _schema(domain, op_type, opsets.get(domain, 1))
     for name, value in _attributes(node, schema).items():
-        wanted = None if schema is None or name not in schema.attributes else int(schema.attributes[name].type.value)
+        wanted: int | None = _TYPE_ATTRIBUTES.get((op_type, name)) if domain == "" else None
+        if schema is not None and name in schema.attributes:
+            wanted = int(schema.attributes[name].type.value)
         try:
             proto.attribute.append(attribute_proto(name, value, wanted, lambda graph: _graph_proto(graph, opsets)))
         except FormatError as error:
@@ -164,6 +177,11 @@ def _attributes(node: Node, schema: Any) -> Mapping[str, Any]:
         return {}
     if isinstance(node.op, UnboundOperator):
         return node.op.raw
-    # Numbers of outputs and the like are attributes of the class only.
-    names = [name for name in node.op.attributes if schema is None or name in schema.attributes]
+    # The number of outputs may be an attribute of the class only.
+    counted = getattr(node.op, "output_count", "")
+    names = [name for name in node.op.attributes if (name != counted if schema is None else name in schema.attributes)]
     return {name: value for name in names if (value := getattr(node.op, name)) is not None}
+
+
+_TYPE_ATTRIBUTES = {("Optional", "type"): AttributeProto.TYPE_PROTO}
+"""Attributes that are types, which are text in a graph."""
