@@ -39,6 +39,7 @@ SLOW = (
     "core/tests/runtime/test_endurance.py",
     "plugins/ops_onnx/tests/test_onnx_cases.py",
     "plugins/frontend_onnx/tests/test_onnx_models.py",
+    "plugins/frontend_onnx/tests/test_writing.py",
     "plugins/frontend_pzkm/tests/test_malformed.py",
     "plugins/frontend_pzkm/tests/test_mutations.py",
 )

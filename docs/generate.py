@@ -22,6 +22,7 @@ from compatibility import rendered
 from page_parts import NOTE, ROOT, documented, linked, signature, table
 
 import dovetail.cli
+import dovetail_onnxruntime
 import dovetail_ops_onnx as ops
 from dovetail import errors, hookspecs
 from dovetail.graph import DType
@@ -29,6 +30,7 @@ from dovetail.op import Operator
 from dovetail.passes import GraphPass
 from dovetail.passes.pipeline import attributed_to, pipeline
 from dovetail.plugins import checks
+from dovetail_onnxruntime.absent import ABSENT, ABSENT_MODULES
 from dovetail_ops_onnx import _types
 
 FOLDER = ROOT / "docs" / "reference"
@@ -376,12 +378,37 @@ def conformance_counts(stored: dict[str, Any]) -> str:
     return f"{right:,} checks right, {outcomes['refused']:,} refused with a reason{failed} on {stored['hardware']}"
 
 
+# --- onnxruntime -----------------------------------------------------------------------------------------------------
+
+
+def onnxruntime_symbols() -> str:
+    """onnxruntime.md: the symbols that dovetail-onnxruntime-api has, and those that it lacks."""
+    homes = dovetail_onnxruntime._HOMES
+    present = [(f"`{name}`", inspect.cleandoc(getattr(dovetail_onnxruntime, name).__doc__).partition("\n")[0])
+               for names in homes.values() for name in names]  # fmt: skip
+    absent = [(f"`{name}`", reason) for name, reason in (*ABSENT.items(), *ABSENT_MODULES.items())]
+    return (
+        f"# onnxruntime's interface\n\n{NOTE}\n{ONNXRUNTIME_HEAD}\n## What is there\n\n"
+        + table(("Symbol", "Meaning"), sorted(present))
+        + "\n`onnxruntime.capi` has `onnxruntime_pybind11_state`, `_pybind_state` and `onnxruntime_inference_collection`.\n"
+        + "\n## What is not there\n\n"
+        + table(("Symbol", "Why, and what to use"), sorted(absent))
+    )
+
+
+ONNXRUNTIME_HEAD = """\
+Symbols of onnxruntime in [dovetail-onnxruntime-api](../../contrib/onnxruntime_api/README.md), which runs
+[programs that call onnxruntime](../how-to/run_an_onnxruntime_program.md).
+"""
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "authoring.md": authoring,
     "cli.md": command_line,
     "compatibility.md": rendered,
     "errors.md": error_tree,
     "hooks.md": hooks,
+    "onnxruntime.md": onnxruntime_symbols,
     "operators.md": operators,
     "packages.md": packages,
     "passes.md": passes,

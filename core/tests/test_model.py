@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.errors import UsageError
-from dovetail.graph import GraphBuilder, Model, TensorType
+from dovetail.graph import DType, Graph, GraphBuilder, Model, TensorType
 from dovetail_ops_onnx import find
 
 
@@ -39,3 +39,10 @@ def test_what_was_declared_for_other_sizes_is_forgotten() -> None:
 def test_shapes_that_do_not_fit(shapes: dict[str, tuple[int, ...]], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         model().reshape(shapes)
+
+
+@pytest.mark.parametrize("name", ["N", "?"])
+def test_a_name_with_several_sizes_says_nothing_about_other_values(name: str) -> None:
+    types = {v: TensorType(DType.FLOAT32, (name, "M")) for v in "aby"}
+    graph = Graph((), ("a", "b"), ("y",), {}, types)
+    assert Model(graph).reshape({"a": (2, 5), "b": (3, 5)}).graph.types["y"].shape == (None, 5)

@@ -57,6 +57,7 @@ def test_the_tree_is_where_these_tests_look() -> None:
         "dovetail_ops_onnx_ml",
         "dovetail_ops_onnx_training",
         "dovetail_demo",
+        "dovetail_onnxruntime",
     } <= set(PACKAGES)
 
 

@@ -277,13 +277,21 @@ def test_attribute_twice(refuse: Any, build: Any) -> None:
 @pytest.mark.parametrize(
     ("dims", "words"),
     [
-        ([-1], "(-1,) has a negative dimension"),
         ([2**62, 2**62], "more than 2^63 - 1 elements"),
         ([1] * 65, "rank 65; accepted: at most 64"),
     ],
 )
 def test_input_shapes(refuse: Any, build: Any, dims: list[int], words: str) -> None:
     refuse(build([_relu("x", "y")], [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)]), "input 'x'", words)
+
+
+@pytest.mark.parametrize("dim", [-1, -(2**40)])
+def test_a_negative_dimension_is_open(core: Any, build: Any, dim: int) -> None:
+    model = core.read_model(
+        build([_relu("x", "y")], [helper.make_tensor_value_info("x", TensorProto.FLOAT, [dim, 2])]).SerializeToString(), "onnx"
+    )
+    assert model.inputs["x"].shape == (None, 2)
+    assert core.compile_model(model, "NUMPY")([np.full((3, 2), -1, np.float32)])["y"].tolist() == [[0, 0]] * 3
 
 
 @pytest.mark.parametrize("number", [0, -5, 99])

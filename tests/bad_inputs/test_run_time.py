@@ -38,7 +38,6 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "rank": ({"a": A, "b": B[0]}, ("'b'", "rank 1", "float32[N, 3]")),
     "scalar": ({"a": A, "b": 1.0}, ("'b'", "rank 0", "float32[N, 3]")),
     "dimension": ({"a": A[:, :2], "b": B}, ("'a'", "dimension 1 is 2", "float32[N, 3]")),
-    "symbols differ": ({"a": A, "b": B[:1]}, ("'b'", "dimension 0 (N) is 1", "N is 2 in input 'a'")),
     "None": ({"a": A, "b": None}, ("'b'", "None", "float32[N, 3]")),
     "ragged list": ({"a": A, "b": [[1, 2, 3], [1, 2]]}, ("'b'", "list", "float32[N, 3]")),
     "text": ({"a": A, "b": "picture.png"}, ("'b'", "'picture.png' (str)", "float32[N, 3]")),
@@ -56,6 +55,22 @@ def test_refused(compiled: Any, name: str) -> None:
         assert word in str(caught.value)
     assert len(str(caught.value)) < 1000
     np.testing.assert_array_equal(compiled({"a": A, "b": B})["y"], EXPECTED)
+
+
+def test_symbols_that_differ_are_warned_of_once(compiled: Any, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        np.testing.assert_array_equal(compiled({"a": A, "b": B[:1]})["y"], A - np.maximum(B[:1], 1))
+    (record,) = (r for r in caplog.records if "dimension 0" in r.getMessage())
+    assert "input 'b': dimension 0 (N) is 1, but N is 2 in input 'a'" in record.getMessage()
+
+
+@pytest.mark.parametrize("name", ["?", "None", "unknown"])
+def test_names_that_say_nothing_are_not_warned_of(core: Any, build: Any, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    infos = [helper.make_tensor_value_info(value, TensorProto.FLOAT, [name, 3]) for value in "ab"]
+    model = build([helper.make_node("Sub", ["a", "b"], ["y"])], infos, ["y"])
+    compiled = core.compile_model(core.read_model(model.SerializeToString(), format="onnx"), "NUMPY")
+    np.testing.assert_array_equal(compiled({"a": A, "b": B[:1]})["y"], A - B[:1])
+    assert not caplog.records
 
 
 def _unaligned(array: Any) -> Any:

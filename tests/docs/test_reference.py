@@ -22,6 +22,7 @@ GENERATED = (
     "compatibility.md",
     "errors.md",
     "hooks.md",
+    "onnxruntime.md",
     "operators.md",
     "packages.md",
     "passes.md",

@@ -2,6 +2,7 @@
 
 import json
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,9 @@ def test_wheel_and_sdist_hold_what_they_need(built: Build, package: str) -> None
     inside = set(zipfile.ZipFile(wheel).namelist())
     (source,) = (ROOT / package / "src").iterdir()
     wanted = {str(p.relative_to(source.parent)) for p in source.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
-    assert wanted <= inside
+    project = tomllib.loads((ROOT / package / "pyproject.toml").read_text(encoding="utf-8"))
+    moved = project["tool"]["hatch"]["build"]["targets"]["wheel"].get("force-include", {})
+    assert {moved.get(f"src/{name}", name) for name in wanted} <= inside
     assert any(name.endswith("/py.typed") for name in inside)
     assert any(name.endswith("licenses/LICENSE") for name in inside)
     with tarfile.open(sdist) as archive:

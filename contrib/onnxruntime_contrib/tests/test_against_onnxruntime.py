@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail.op import UnboundOperator
@@ -200,3 +201,37 @@ def test_compositions_run_on_other_devices(agree: Any, rng: np.random.Generator,
     qkv = [_floats(rng, 2, 5, 12) for _ in range(3)]
     report = agree("MultiHeadAttention", qkv, device=device, num_heads=3)
     assert device in {node.device.partition(".")[0] for node in report.nodes}
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_dynamic_quantize_lstm_is_nearer_to_the_float_network(rng: np.random.Generator, core: Any, direction: str) -> None:
+    """Quantized by onnxruntime's own quantizer from an LSTM; judged against that LSTM with the weights that are left."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    dirs, size, hidden = 2 if direction == "bidirectional" else 1, 6, 8
+    x = _floats(rng, 5, 2, size)
+    weights = [rng.integers(-127, 128, (dirs, n, 4 * hidden)).astype(np.int8) for n in (size, hidden)]
+    scales = [np.full(dirs, 0.01, np.float32)] * 2
+    zeros = [np.zeros(dirs, np.int8)] * 2
+    b = _floats(rng, dirs, 8 * hidden)
+    arrays = {"W": weights[0], "R": weights[1], "B": b, "Ws": scales[0], "Wz": zeros[0], "Rs": scales[1], "Rz": zeros[1]}
+    names = ["x", "W", "R", "B", "", "", "", "", "Ws", "Wz", "Rs", "Rz"]
+    attributes = {"direction": direction, "hidden_size": hidden}
+    node = helper.make_node("DynamicQuantizeLSTM", names, ["y"], domain="com.microsoft", **attributes)
+    plain = helper.make_node("LSTM", ["x", "W", "R", "B"], ["y"], **attributes)
+    floats = {"W": weights[0] * 0.01, "R": weights[1] * 0.01}
+    wide = {name: array.transpose(0, 2, 1).astype(np.float64) for name, array in floats.items()} | {"B": b.astype(np.float64)}
+    content, exact = _model(node, arrays, TensorProto.FLOAT), _model(plain, wide, TensorProto.DOUBLE)
+    want = core.compile_model(core.read_model(exact, "onnx"), "NUMPY")([x.astype(np.float64)])["y"]
+    theirs = onnxruntime.InferenceSession(content).run(None, {"x": x})[0]
+    ours = core.compile_model(core.read_model(content, "onnx"), "NUMPY")([x])["y"]
+    assert np.abs(ours - want).max() < 1e-5
+    assert 1e-5 < np.abs(theirs - want).max() < 0.05
+
+
+def _model(node: Any, arrays: dict[str, Any], kind: int) -> bytes:
+    infos = [helper.make_tensor_value_info(name, kind, None) for name in ("x", "y")]
+    infos[0] = helper.make_tensor_value_info("x", kind, [5, 2, 6])
+    constants = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = helper.make_graph([node], "g", infos[:1], infos[1:], constants)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString())

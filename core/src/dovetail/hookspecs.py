@@ -129,6 +129,20 @@ def dovetail_write_model(model: "Model", options: Mapping[str, Any]) -> bytes:
 
 
 @hookspec(firstresult=True)
+def dovetail_write_unbound_model(model: "Model", options: Mapping[str, Any]) -> bytes:
+    """Write a model as it was read or built. For `dovetail.frontends`.
+
+    Takes the place of `dovetail_write_model` in formats that can hold open dimensions and operators of any domain by name.
+    Called by `Core.write_model` on the calling thread; `model` is what the caller has: nothing is looked up, typed or computed
+    before. Return the content of the file; raise `FormatError` naming the node that the format cannot hold::
+
+        @hookimpl
+        def dovetail_write_unbound_model(model, options):
+            return serialized(model)
+    """
+
+
+@hookspec(firstresult=True)
 def dovetail_graph_passes(options: Mapping[str, Any]) -> "Sequence[GraphPass]":
     """Give graph passes that run on every model. For `dovetail.hooks`.
 

@@ -291,6 +291,13 @@ def test_bench(invoke_json: InvokeJson, linear: Path, device: str) -> None:
     assert shown["stubs"] == []
 
 
+def test_bench_with_inputs_from_files(invoke_json: InvokeJson, linear: Path, device: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((6, 3), np.float32))
+    told = invoke_json("bench", linear, "-d", device, "-n", 2, "-i", tmp_path / "x.npy")
+    assert told["inputs"] == {"x": {"dtype": "float32", "shape": [6, 3]}}
+    assert told["batch"] == 6
+
+
 def test_bench_ends_after_its_time(invoke: Invoke, linear: Path, device: str) -> None:
     result = invoke("bench", linear, "-d", device, "-t", "0.05")
     assert f"{linear} on {device}" in result.stdout

@@ -12,7 +12,7 @@ from onnx import helper
 
 import dovetail
 from dovetail.cli._distance import distance
-from dovetail.errors import UnknownOption
+from dovetail.errors import InputError, UnknownOption
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.tanh import Tanh
 
@@ -103,6 +103,23 @@ def test_inputs_from_files(invoke_json: InvokeJson, chain: Path, device: str, tm
     np.save(tmp_path / "x.npy", np.full((3, 5), 7, np.float32))
     shown = invoke_json("compare", chain, "-d", device, "-i", tmp_path / "x.npy", "--shape", "x=3,5")
     assert shown["values"][0]["shape"] == [3, 5]
+
+
+@pytest.mark.parametrize("nodes", [[], ["--nodes"]], ids=["outputs", "nodes"])
+def test_inputs_close_dimensions(invoke_json: InvokeJson, chain: Path, device: str, tmp_path: Path, nodes: list[str]) -> None:
+    np.save(tmp_path / "x.npy", np.full((3, 5), 7, np.float32))
+    told = invoke_json("compare", chain, "-d", device, "-i", tmp_path / "x.npy", *nodes)
+    assert [value["shape"] for value in told["values"]] == [[3, 5]] * (3 if nodes else 1)
+
+
+def test_comparing_nothing_is_a_failure(invoke: Invoke, chain: Path, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise InputError("these inputs do not fit")
+
+    monkeypatch.setattr("dovetail.cli.compare._run", fail)
+    done = invoke("compare", chain, "-d", device, "--nodes", code=1)
+    assert "no value could be compared" in done.stderr
+    assert "t is left out: these inputs do not fit" in done.stderr
 
 
 def test_three_devices(invoke: Invoke, chain: Path) -> None:

@@ -61,7 +61,8 @@ def test_json(notes: None, invoke_json: Any, source: Path) -> None:
 def test_formats(notes: None, invoke: Any, invoke_json: Any) -> None:
     found = {f["format"]: f for f in invoke_json("convert", "--formats")["formats"]}
     assert found["notes"]["writes"]
-    assert (found["onnx"]["reads"], found["onnx"]["writes"]) == (True, False)
+    assert (found["xml"]["reads"], found["xml"]["writes"]) == (True, False)
+    assert (found["onnx"]["reads"], found["onnx"]["writes"]) == (True, True)
     assert "onnx" in found["onnx"]["provider"]
     assert ".notes" in invoke("convert", "--formats").stdout
 
@@ -75,10 +76,10 @@ def test_options_reach_the_frontend(notes: None, tmp_path: Path, source: Path) -
 def test_what_cannot_be_written(notes: None, invoke: Any, source: Path) -> None:
     for arguments, words in (
         ([source, "out.notes"], "say all of its shape"),
-        ([source, "out.onnx", "--shape", "x=1,6"], "reads .onnx files but does not write them"),
+        ([source, "out.xml", "--shape", "x=1,6"], "reads .xml files but does not write them"),
         ([source, "out.nothing", "--shape", "x=1,6"], "no installed frontend"),
         ([source, "out", "--shape", "x=1,6"], "has no suffix"),
-        ([source, "out.onnx"], "reads .onnx files but does not write them"),
+        ([source, "out.xml"], "reads .xml files but does not write them"),
         ([source, "missing/out.notes", "--shape", "x=1,6"], "the folder 'missing' does not exist\n  make it first"),
     ):
         assert words in invoke("convert", *arguments, code=1).stderr
@@ -117,7 +118,24 @@ def test_a_frontend_that_returns_no_bytes(tmp_path: Path) -> None:
     with pytest.raises(PluginFailed, match="returned str, not bytes"):
         core.write_model(model, tmp_path / "out.acme")
     with pytest.raises(UnknownFormat):
-        core.write_model(model, tmp_path / "out.onnx")
+        core.write_model(model, tmp_path / "out.xml")
     g = GraphBuilder()
     with pytest.raises(UsageError, match="'x'"):
         core.write_model(g.model(outputs=[g.input("x", "float32", None)]), tmp_path / "out.acme")
+
+
+def test_a_frontend_that_takes_models_as_they_are(tmp_path: Path, source: Path) -> None:
+    """Open dimensions and operators by name: nothing is looked up or computed."""
+
+    @dovetail.hookimpl
+    def dovetail_write_unbound_model(model: Model) -> bytes:
+        shown = [f"{type(node.op).__name__}:{node.op.op_type}" for node in model.graph.nodes]
+        return f"{model.inputs['x']} {shown}".encode()
+
+    core = dovetail.Core()
+    hooks = {"dovetail_read_model": dovetail_read_model, "dovetail_write_unbound_model": dovetail_write_unbound_model}
+    core.plugins.register(SimpleNamespace(dovetail_api="1.0", **hooks), name="raw", kind="frontends", key="raw")
+    assert core.plugins.writes("raw")
+    core.write_model(core.read_model(source), tmp_path / "out.raw")
+    shown = "float32[N, 6] ['UnboundOperator:Shape', 'UnboundOperator:Reshape']"
+    assert (tmp_path / "out.raw").read_text() == shown

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import Result
-from onnx import helper
+from onnx import TensorProto, helper
 
 import dovetail
 from dovetail.errors import UsageError
@@ -161,6 +161,28 @@ def test_a_cycle_names_its_nodes(invoke: Invoke, tmp_path: Path, save_model: Sav
     model = save_model(tmp_path / "cycle.onnx", nodes, {"x": [2]}, {"b": [2]})
     done = invoke("explain", model, "--schedule", code=1)
     assert re.search(r"cycle: 'two' \(Neg\) -> 'one' \(Add\) -> 'two' \(Neg\)", done.stderr)
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_the_branch_that_the_inputs_of_i_choose(
+    invoke_json: InvokeJson, tmp_path: Path, save_model: SaveModel, chosen: bool
+) -> None:
+    out = helper.make_tensor_value_info("o", TensorProto.FLOAT, None)
+    branches = {
+        f"{name}_branch": helper.make_graph([helper.make_node(op, ["x"], ["o"], op.lower())], name, [], [out])
+        for name, op in (("then", "Neg"), ("else", "Exp"))
+    }
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["m"], "largest", keepdims=0),
+        helper.make_node("Greater", ["m", "zero"], ["c"], "above"),
+        helper.make_node("If", ["c"], ["y"], "choose", **branches),
+    ]
+    zero = np.array(0, np.float32)
+    model = save_model(tmp_path / "branches.onnx", nodes, {"x": ["N", 3]}, {"y": None}, zero=zero)
+    np.save(tmp_path / "x.npy", np.full((4, 3), 1 if chosen else -1, np.float32))
+    told = invoke_json("explain", model, "-d", "NUMPY", "-i", tmp_path / "x.npy")
+    found = {node["node"]: node["outputs"] for node in told["nodes"]}
+    assert found["choose/then_branch/neg" if chosen else "choose/else_branch/exp"][0]["shape"] == [4, 3]
 
 
 def test_nodes_that_depend_on_data(invoke: Invoke, invoke_json: InvokeJson, tmp_path: Path, save_model: SaveModel) -> None:

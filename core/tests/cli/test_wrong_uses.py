@@ -71,7 +71,7 @@ def test_what_is_no_file_is_not_replaced(invoke: Invoke, folder: Path, linear: P
 
 
 def test_formats_that_are_written_are_listed(invoke: Invoke, linear: Path) -> None:
-    text = invoke("convert", MODEL, "out.onnx", code=1).stderr
+    text = invoke("convert", MODEL, "out.xml", code=1).stderr
     known = json.loads(invoke("convert", "--formats", "--json").stdout)["formats"]
     written = [f".{f['format']}" for f in known if f["writes"]]
     assert f"formats that are written: {', '.join(written) or 'none'}\n" in text

@@ -14,9 +14,9 @@ from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.sin import Sin
 
 
-def branch(op: Sin | Cos, reads: str, name: str) -> Graph:
-    g = GraphBuilder(outer={reads: TensorType(DType.FLOAT32, None)})
-    return g.graph([g.node(op, reads, name=name)])
+def branch(op: Sin | Cos, outer: dict[str, TensorType], name: str) -> Graph:
+    g = GraphBuilder(outer=outer)
+    return g.graph([g.node(op, *outer, name=name)])
 
 
 def model(state: tuple[int | None, int | None] = (3, 2)) -> Model:
@@ -25,7 +25,8 @@ def model(state: tuple[int | None, int | None] = (3, 2)) -> Model:
     body.input("i", "int64", ())
     condition = body.node(Identity(), body.input("condition", "bool", ()), name="same")
     kept = body.node(Relu(), body.input("state", "float32", state), name="positive")
-    chosen = If(then_branch=branch(Sin(), kept, "wave"), else_branch=branch(Cos(), kept, "other"))
+    outer = {kept: TensorType(DType.FLOAT32, state)}
+    chosen = If(then_branch=branch(Sin(), outer, "wave"), else_branch=branch(Cos(), outer, "other"))
     result = body.node(chosen, condition, name="choose", outputs=("chosen",))
     inner = body.graph([condition, result], "body")
     g = GraphBuilder()

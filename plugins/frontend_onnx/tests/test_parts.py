@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from dovetail.errors import FormatError
+from dovetail.errors import FormatError, UsageError
+from dovetail_frontend_onnx import dovetail_read_model
 from dovetail_frontend_onnx.cost import _cost, _upper_bound, check_cost
 from dovetail_frontend_onnx.parts import LARGE, Parts, read_parts
 
@@ -149,3 +150,22 @@ def test_usual_content_is_not_refused(build: Any) -> None:
     numbers = TensorProto(data_type=TensorProto.FLOAT16, dims=[10**7], int32_data=np.full(10**7, 15000, np.int32))
     typed = build([helper.make_node("Relu", ["x"], ["y"])], initializer=[numbers]).SerializeToString()
     check_cost(typed, len(typed))
+
+
+@pytest.mark.parametrize("field", [b"\x40\xff\x01", b"\x3d\x00\x00\x80\x3f", b"\x4a\x04LEAF", b"\x4a\x00"])
+def test_numbers_and_strings_of_attributes_are_read_in_any_number(field: bytes) -> None:
+    """As in tree ensembles; the same bytes outside of an attribute count."""
+    content = _field(7, _field(1, _field(5, field * (2**25 // len(field)))))
+    assert _cost(content, 10**12) < 2000
+    check_cost(content, len(content))
+
+
+def test_the_limit_can_be_lifted(build: Any) -> None:
+    content = build([helper.make_node("Relu", ["x"], ["y"])]).SerializeToString()
+    with pytest.raises(FormatError, match="parse_limit=BYTES"):
+        dovetail_read_model(content, {"parse_limit": 100})
+    assert dovetail_read_model(content, {"parse_limit": 10**6}).outputs == ("y",)
+    wrong: dict[str, Any]
+    for wrong in ({"parse_limit": -1}, {"parse_limit": "1 GB"}, {"limit": 1}):
+        with pytest.raises(UsageError, match="limit"):
+            dovetail_read_model(content, wrong)

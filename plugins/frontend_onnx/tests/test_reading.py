@@ -94,7 +94,7 @@ def test_nodes_without_names_get_one_from_operator_and_position(read: Any, build
 
 def test_duplicate_node_names_are_made_unique_and_reported(read: Any, build: Any, caplog: pytest.LogCaptureFixture) -> None:
     nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"], name="act") for i in range(3)]
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         model = read(build(nodes, ["v0"], ["v3"]))
     assert [n.name for n in model.graph.nodes] == ["act", "act_1", "act_2"]
     assert "got one of their own: 2, such as 'act_1'" in caplog.text

@@ -22,6 +22,7 @@ from dovetail_ops_onnxruntime_contrib.quantized import (
     QLinearMul,
     QuantizeLinear,
 )
+from dovetail_ops_onnxruntime_contrib.recurrent import DynamicQuantizeLSTM
 from dovetail_ops_onnxruntime_contrib.rotary_embedding import RotaryEmbedding
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ OPERATORS: "tuple[type[Operator], ...]" = (
     Attention,
     BiasGelu,
     DequantizeLinear,
+    DynamicQuantizeLSTM,
     EmbedLayerNormalization,
     FastGelu,
     FusedConv,

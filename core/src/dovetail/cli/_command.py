@@ -19,6 +19,7 @@ __all__ = [
     "config_file_option",
     "device_option",
     "extension_option",
+    "input_option",
     "seed_option",
     "shape_option",
 ]
@@ -130,6 +131,10 @@ shape_option = click.option(
     "when there is one input.",
 )
 """The option `--shape`: the function gets `shapes`, a tuple of texts for `reshaped`."""
+
+input_option = click.option(
+    "-i", "--input", "given", multiple=True, metavar="[NAME=]SOURCE", help="As for `run`.  [default: random for every input]"
+)
 
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
 """The option `--seed`: the function gets `seed`, 0 by default."""

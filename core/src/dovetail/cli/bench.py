@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli._command import command as make_command
-from dovetail.cli._command import config_file_option, device_option, extension_option, seed_option, shape_option
+from dovetail.cli._command import config_file_option, device_option, extension_option, input_option, seed_option, shape_option
 from dovetail.cli._complete import complete_files
 from dovetail.cli._output import count, duration, print_table, progress, show
 
@@ -20,6 +20,7 @@ _SECONDS = 3.0
 @make_command("dovetail bench model.onnx -d AUTO --shape image=8,3,224,224 -t 5")
 @click.argument("model", shell_complete=complete_files)
 @device_option
+@input_option
 @click.option("-n", "--runs", type=click.IntRange(min=1), help="End after this many runs.")
 @click.option(
     "-t",
@@ -39,14 +40,14 @@ _SECONDS = 3.0
 )
 @seed_option
 def command(
-    model: str, device: str, runs: int | None, seconds: float | None, extensions: tuple[str, ...],
+    model: str, device: str, given: tuple[str, ...], runs: int | None, seconds: float | None, extensions: tuple[str, ...],
     config_files: tuple[str, ...], shapes: tuple[str, ...], stubs: tuple[str, ...], seed: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure how fast MODEL runs on a device.
 
     Reading, compiling, the first run and steady runs are measured separately. Inputs are random (floats in [0, 1), integers 0 or
-    1). Dimensions that the model leaves open are 1 unless --shape sets them; a batch is the first dimension of the first
-    input. One request runs at a time.
+    1) unless -i gives them. Dimensions that the model leaves open are those of the inputs given, else 1 unless --shape sets
+    them; a batch is the first dimension of the first input. One request runs at a time.
 
     \b
     JSON: {"model", "device", "inputs": {name: {"dtype", "shape"}}, "batch",
@@ -62,26 +63,23 @@ def command(
     """
     limit = _SECONDS if seconds is None and runs is None else seconds
     properties: dict[str, Any] = {"CONFIG_FILE": list(config_files)} if config_files else {}
-    described = _measure(model, device, properties, extensions, shapes, seed, runs, limit, stubs)
+    described = _measure(model, device, given, properties, extensions, shapes, seed, runs, limit, stubs)
     show(described, as_json, _print)
 
 
 def _measure(
-    model: str, device: str, properties: dict[str, Any], extensions: Sequence[str], shapes: Sequence[str], seed: int,
+    model: str, device: str, given: Sequence[str], properties: dict[str, Any], extensions: Sequence[str], shapes: Sequence[str],
+    seed: int,
     runs: int | None, seconds: float | None, stubs: Sequence[str],
 ) -> dict[str, Any]:  # fmt: skip
-    import numpy as np
-
-    from dovetail.cli._inputs import random_tensor
-    from dovetail.cli._models import closed, make_core, reshaped
+    from dovetail.cli._inputs import model_and_inputs
+    from dovetail.cli._models import make_core, reshaped
     from dovetail.cli._stub import estimates, variants
     from dovetail.cli._timing import Latency, measure, timed
 
     core = make_core(extensions)
     read_seconds, read = timed(lambda: core.read_model(model))
-    read = closed(reshaped(read, shapes))
-    rng = np.random.default_rng(seed)
-    inputs = {name: random_tensor(tensor, rng) for name, tensor in read.inputs.items()}
+    read, inputs = model_and_inputs(reshaped(read, shapes), given, seed)
     compile_seconds, compiled = timed(lambda: core.compile_model(read, device, properties))
     first_seconds, _ = timed(lambda: compiled(inputs))
     with progress(f"{model} on {compiled.device}", 1.0) as advance:

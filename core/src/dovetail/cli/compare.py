@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import asked_config_file_option, extension_option, seed_option, shape_option
+from dovetail.cli._command import asked_config_file_option, extension_option, input_option, seed_option, shape_option
 from dovetail.cli._command import command as make_command
 from dovetail.cli._complete import complete_devices, complete_files
 from dovetail.cli._distance import distance
 from dovetail.cli._output import print_table, progress, remark, show, value_type, without_warnings
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,9 +32,7 @@ _TOLERANCE = 1e-3
     help="A device, as for `run`: twice, or once for AUTO against it. The comparison is with the second; by default the "
     "reference device.",
 )  # fmt: skip
-@click.option(
-    "-i", "--input", "given", multiple=True, metavar="[NAME=]SOURCE", help="As for `run`.  [default: random for every input]"
-)
+@input_option
 @click.option("--nodes", is_flag=True, help="Compare the result of every node of the model, not only its outputs.")
 @click.option(
     "--tolerance",
@@ -70,13 +68,12 @@ def command(
     """
     if len(devices) > 2:
         raise click.UsageError(f"-d is given {len(devices)} times; accepted: once or twice.")
-    from dovetail.cli._inputs import RANDOM, read_inputs
-    from dovetail.cli._models import closed, make_core, reshaped
+    from dovetail.cli._inputs import model_and_inputs
+    from dovetail.cli._models import make_core, reshaped
     from dovetail.runtime import REFERENCE_DEVICE
 
     core = make_core(extensions)
-    read = closed(reshaped(core.read_model(model), shapes))
-    inputs = read_inputs(read.inputs, given or ([RANDOM] if read.inputs else []), seed)
+    read, inputs = model_and_inputs(reshaped(core.read_model(model), shapes), given, seed)
     pair = (*(devices or ("AUTO",)), REFERENCE_DEVICE)[:2]
     first, second = (_compiled(core, read, device, config_files) for device in pair)
     names = (first.device, second.device)
@@ -88,6 +85,8 @@ def command(
             else list(_outputs(read, first(inputs), second(inputs)))
         )
     values = [_difference(read, *result, tolerance) for result in results]
+    if not values:
+        raise UsageError(f"{model}: no value could be compared", hint="the remarks above say why; compare without --nodes")
     differing = next((value["name"] for value in values if not value["agree"]), None)
     described = {
         "model": model,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli._command import command as make_command
-from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
+from dovetail.cli._command import config_file_option, device_option, extension_option, input_option, shape_option
 from dovetail.cli._complete import complete_files
 from dovetail.cli._output import count, duration, narrow, print_table, remark, show, size
 from dovetail.cli._passes import describe_passes, print_passes
@@ -23,6 +23,7 @@ Node = dict[str, Any]
 @make_command("dovetail explain model.onnx -d AUTO\ndovetail explain model.onnx --schedule")
 @click.argument("model", shell_complete=complete_files)
 @device_option
+@input_option
 @click.option("--schedule", is_flag=True, help="Show the order in which nodes can run, instead of a plan; without a device.")
 @click.option("--passes", is_flag=True, help="Show what each graph pass did: nodes before and after, time and origin.")
 @click.option("--no-fusion", is_flag=True, help="Plan with FUSION=False: nothing is merged.")
@@ -30,16 +31,17 @@ Node = dict[str, Any]
 @config_file_option
 @shape_option
 def command(
-    model: str, device: str, schedule: bool, passes: bool, no_fusion: bool, extensions: tuple[str, ...],
+    model: str, device: str, given: tuple[str, ...], schedule: bool, passes: bool, no_fusion: bool, extensions: tuple[str, ...],
     config_files: tuple[str, ...], shapes: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Show how MODEL runs on a device, and why.
 
     Each node of the plan, in the order in which they run: device, kernel and the package it comes from, memory layouts of its
     inputs and outputs, the nodes merged into it as post-ops and why the chain ends there, the place of its result in memory,
-    and the refusals of the devices and kernels that were asked before. Dimensions that the model leaves open are 1 unless
-    --shape sets them. Nodes whose shapes depend on data, and those of sub-graphs, are planned for random inputs; a sub-graph
-    that these do not run, for the types that the model declares for it.
+    and the refusals of the devices and kernels that were asked before. Dimensions that the model leaves open are those of the
+    inputs of -i, else 1 unless --shape sets them. Nodes whose shapes depend on data, and those of sub-graphs, are planned for
+    the inputs of -i, else for random ones; a
+    sub-graph that these do not run, for the types that the model declares for it.
 
     With --passes: each graph pass with the number of nodes before and after it, its time, and the package that provides it. The
     property PASSES leaves passes out: PASSES="-fuse_attention".
@@ -66,7 +68,7 @@ def command(
     JSON with --schedule: {"model", "inputs": [], "outputs": [], "stages":
            [[{"node", "operator", "waits_for": [node]}]]}
     """
-    from dovetail.cli._inputs import RANDOM, read_inputs
+    from dovetail.cli._inputs import model_and_inputs
     from dovetail.cli._models import closed, make_core, reshaped
 
     core = make_core(extensions)
@@ -79,11 +81,13 @@ def command(
     properties: dict[str, Any] = {"FUSION": False} if no_fusion else {}
     if config_files:
         properties["CONFIG_FILE"] = list(config_files)
-    used = closed(reshaped(read, shapes))
+    used = reshaped(read, shapes)
+    # Not every model has random inputs, and not every plan needs any.
+    used, inputs = model_and_inputs(used, given, seed=0) if given else (closed(used), None)
     compiled = core.compile_model(used, device, properties)
     deferred = compiled.report().deferred
     if deferred or subgraphs_of(used.graph):
-        compiled(read_inputs(used.inputs, [RANDOM], seed=0))
+        compiled(model_and_inputs(used, (), seed=0)[1] if inputs is None else inputs)
     unplanned = dict(compiled.plan_subgraphs())
     if passes:
         found = {"model": model, "device": compiled.device, "passes": describe_passes(compiled.report())}

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dovetail.errors import UsageError, did_you_mean
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.post_ops import PostOp, PostOps
-from dovetail.graph.types import Dim, TensorType, as_constant
+from dovetail.graph.types import ANONYMOUS, Dim, TensorType, as_constant
 from dovetail.html_table import html_table
 from dovetail.names import printable
 
@@ -124,7 +124,11 @@ def types_with_inputs(graph: Graph, given: Mapping[str, TensorType]) -> dict[str
     # One of the two may have no shape; other ranks are refused before.
     pairs = [p for name, t in given.items() for p in zip(graph.types[name].shape or (), t.shape or (), strict=False)]
     stale = any(isinstance(declared, int) and declared != size for declared, size in pairs)
-    sizes = {declared: size for declared, size in pairs if isinstance(declared, str)}
+    sizes: dict[str, Dim] = {}
+    for declared, size in pairs:
+        if isinstance(declared, str):
+            # A name with several sizes says nothing about the values that are declared with it.
+            sizes[declared] = size if sizes.get(declared, size) == size and declared not in ANONYMOUS else None
     kept = {*graph.inputs, *graph.constants} if stale else graph.types.keys()
     types = {name: _sized(t, sizes) if sizes else t for name, t in graph.types.items() if name in kept}
     return types | dict(given)

@@ -11,10 +11,13 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.layout import PLAIN, Layout
 from dovetail.names import printable
 
-__all__ = ["CONTAINERS", "Dim", "MapType", "OptionalType", "SequenceType", "Shape", "TensorType"]
+__all__ = ["ANONYMOUS", "CONTAINERS", "Dim", "MapType", "OptionalType", "SequenceType", "Shape", "TensorType"]
 
 Dim = int | str | None
 """A dimension: its size, the name of a symbol, or None where nothing is known."""
+
+ANONYMOUS = frozenset({"", "?", "-1", "None", "unknown"})
+"""Names that exporters give to any dimension that they know nothing of: two of them need not have the same size."""
 
 Shape = tuple[Dim, ...]
 """One `Dim` for each dimension, the outermost first."""

@@ -23,6 +23,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "dovetail_register_translations": PACKS,
     "dovetail_read_model": ("frontends",),
     "dovetail_write_model": ("frontends",),
+    "dovetail_write_unbound_model": ("frontends",),
     "dovetail_graph_passes": ("hooks",),
     "dovetail_add_commands": ("hooks",),
     "dovetail_write_trace": ("hooks",),

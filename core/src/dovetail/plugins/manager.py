@@ -148,7 +148,13 @@ class PluginManager:
         """True when the frontend of a suffix can write models too. Imports that frontend; raises as `read_model`."""
         with self._lock:
             hooks = self._loader.load(self._frontend(format.lower().removeprefix("."))).hooks
-        return bool(hooks.dovetail_write_model.get_hookimpls())
+        return bool(hooks.dovetail_write_model.get_hookimpls()) or self.writes_unbound(format)
+
+    def writes_unbound(self, format: str) -> bool:
+        """True when the frontend of a suffix writes models as they were read. Imports that frontend; raises as `read_model`."""
+        with self._lock:
+            hooks = self._loader.load(self._frontend(format.lower().removeprefix("."))).hooks
+        return bool(hooks.dovetail_write_unbound_model.get_hookimpls())
 
     def require_writer(self, format: str) -> None:
         """Raise `UnknownFormat` when the suffix has no frontend, or one that only reads; else as `writes`."""
@@ -179,9 +185,12 @@ class PluginManager:
             record = self._frontend(suffix)
             hooks = self._loader.load(record).hooks
         with attributed(record, f"writing .{suffix} with {record.id}", passing=(DovetailError,)):
-            content = hooks.dovetail_write_model(model=model, options=dict(options))
+            if self.writes_unbound(suffix):
+                content = hooks.dovetail_write_unbound_model(model=model, options=dict(options))
+            else:
+                content = hooks.dovetail_write_model(model=model, options=dict(options))
         if not isinstance(content, bytes):
-            raise PluginFailed(f"dovetail_write_model of {record.id} returned {type(content).__name__}, not bytes")
+            raise PluginFailed(f"writing a model with {record.id} returned {type(content).__name__}, not bytes")
         return content
 
     def graph_passes(self, options: Mapping[str, Any]) -> tuple["GraphPass", ...]:

@@ -44,6 +44,7 @@ from dovetail.planning.support import NodeSupport, ask
 from dovetail.plugins import PluginManager
 from dovetail.runtime.compiled_model import CompiledModel, Preparation, Shapes, finish_elsewhere
 from dovetail.runtime.extensions import operators_in
+from dovetail.runtime.sources import content_of
 from dovetail.tracing import Trace, phase
 
 __all__ = ["Core"]
@@ -128,8 +129,9 @@ class Core:
             self.plugins.add_operator(cls, origin)
         return tuple(cls for cls, _ in added)
 
-    def read_model(self, source: "str | PathLike[str] | bytes", format: str | None = None, **options: Any) -> Model:
-        """Read a model from a path, or from bytes together with `format` (a suffix without dot, such as `onnx`).
+    def read_model(self, source: Any, format: str | None = None, **options: Any) -> Model:
+        """Read a model: a path; bytes together with `format` (a suffix without dot, such as `onnx`); a file that is open for
+        reading bytes; a resource of `importlib.resources`; a protobuf message such as `onnx.ModelProto`.
 
         Raises `UnknownFormat` when no installed frontend reads it, `FormatError` and `GraphError` for a bad file.
         """
@@ -137,21 +139,16 @@ class Core:
             return self._read(source, format, options)
 
     def _read(self, source: Any, format: str | None, options: Properties) -> Model:
-        if isinstance(source, bytes | bytearray | memoryview):
-            if format is None:
-                known = ", ".join(self.plugins.formats()) or "none installed"
-                raise UsageError("a model in memory comes without its format", hint=f"read_model(data, format=...): {known}")
-            return self.plugins.read_model(bytes(source), format, options)
-        if not isinstance(source, str | PathLike):
-            raise UsageError(f"a model cannot be a {type(source).__name__}", hint="accepted: a path, or bytes with format=")
-        path = Path(fspath(source))
-        suffix = format or path.suffix.removeprefix(".").lower()
-        if not suffix:
-            _require_file(path)
-            known = ", ".join(f".{f}" for f in self.plugins.formats()) or "none"
-            hint = f"rename it, or give format= in Python; installed: {known}"
-            raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint=hint)
-        return self.plugins.read_model(path, suffix, options)
+        data, suffix = content_of(source, format)
+        if suffix:
+            return self.plugins.read_model(data, suffix, options)
+        if isinstance(data, bytes):
+            known = ", ".join(self.plugins.formats()) or "none installed"
+            raise UsageError("a model in memory comes without its format", hint=f"read_model(data, format=...): {known}")
+        _require_file(data)
+        known = ", ".join(f".{f}" for f in self.plugins.formats()) or "none"
+        hint = f"rename it, or give format= in Python; installed: {known}"
+        raise UnknownFormat(f"{str(data)!r} has no suffix that tells its format", hint=hint)
 
     def write_model(
         self,
@@ -162,9 +159,10 @@ class Core:
     ) -> None:
         """Write a model as the file `target`, in the format of its suffix or in `format`. An existing file is replaced.
 
-        Names, constants and metadata are kept; operators are those of `analyze`. Nothing is written when anything is refused.
-        Raises `UsageError` for inputs with open dimensions, a folder that does not exist or a target that is not a file,
-        `UnknownFormat` when no installed frontend writes the format, `FormatError` naming what it cannot hold, `OSError`.
+        Names, constants and metadata are kept. A format that holds open dimensions and operators by name gets the model as it is,
+        any other one the operators of `analyze`. Nothing is written when anything is refused. Raises `UsageError` for inputs with
+        open dimensions that the format cannot hold, a folder that does not exist or a target that is not a file, `UnknownFormat`
+        when no installed frontend writes the format, `FormatError` naming what it cannot hold, `OSError`.
         """
         path = Path(fspath(target))
         check_target(path)
@@ -173,6 +171,9 @@ class Core:
             hint = "add one, or give format=, on the command line --to"
             raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint=hint)
         self.plugins.require_writer(suffix)
+        if self.plugins.writes_unbound(suffix):
+            write_file(path, self.plugins.write_model(model, suffix, options))
+            return
         for name, tensor in model.inputs.items():
             if not tensor.is_static:
                 hint = "say all of its shape: model.reshape, on the command line --shape"

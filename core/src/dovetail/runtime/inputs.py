@@ -1,5 +1,6 @@
 """Checks what a caller passes in, and makes of it arrays that devices may read."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,13 +10,16 @@ from numpy.typing import NDArray
 from dovetail.errors import InputError, did_you_mean
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Model
-from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType
+from dovetail.graph.types import ANONYMOUS, CONTAINERS, MapType, OptionalType, SequenceType, TensorType
+from dovetail.names import printable, visible
 
 __all__ = ["InputReader"]
 
+log = logging.getLogger("dovetail")
+
 
 class InputReader:
-    """The inputs of one model. Symbols (`N`) must have one size throughout a call."""
+    """The inputs of one model. Symbols (`N`) that have several sizes in a call are warned of, once for each."""
 
     def __init__(self, model: Model) -> None:
         self._names = tuple(model.graph.inputs)
@@ -23,6 +27,7 @@ class InputReader:
         self._source = model.source
         self._known = (*self._names, *model.overridable)
         self._expected = tuple((t.dtype.numpy, t.shape) for t in self._types)
+        self._warned: set[str] = set()
         self._contained = any(isinstance(t, CONTAINERS) for t in self._types)
 
     @property
@@ -151,10 +156,13 @@ class InputReader:
     ) -> None:
         if isinstance(want, int) and want != got:
             raise InputError(f"input {name!r}: dimension {axis} is {got}; accepted: {expected}")
-        if isinstance(want, str):
+        if isinstance(want, str) and want not in ANONYMOUS:
             size, first = symbols.setdefault(want, (got, name))
-            if size != got:
-                raise InputError(f"input {name!r}: dimension {axis} ({want}) is {got}, but {want} is {size} in input {first!r}")
+            if size != got and want not in self._warned:
+                # Not an error: exporters give one name to dimensions that have nothing to do with each other.
+                self._warned.add(want)
+                what = f"input {name!r}: dimension {axis} ({want}) is {got}, but {want} is {size} in input {first!r}"
+                log.warning("%s: %s", printable(self._source), visible(what))
 
     def _listed(self) -> str:
         return ", ".join(f"{name}: {t}" for name, t in zip(self._names, self._types, strict=True))

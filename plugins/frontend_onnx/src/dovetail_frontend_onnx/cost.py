@@ -1,5 +1,6 @@
 """The memory that protobuf needs for a message, estimated before parsing: two bytes take up to 200 bytes in memory."""
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -8,13 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.frontend import FormatError
-from dovetail_frontend_onnx.messages import ModelProto, NodeProto
+from dovetail_frontend_onnx.messages import AttributeProto, ModelProto, NodeProto
 
 __all__ = ["check_cost"]
 
 _GROWTH = 3
 _GROWTH_OF_SMALL = 192 * 2**20
-"""A file may take 3 times its size and 192 MiB; with its content itself and what else is needed, 4 times and 256 MiB."""
+"""A file may take 3 times its size and 192 MiB; with its content itself and what else is needed, 4 times and 256 MiB.
+
+Numbers and strings of attributes come on top: tree ensembles have hundreds of megabytes of them. They take at most 16 times
+their bytes in the file.
+"""
 
 _MESSAGE, _MESSAGE_FIELD = 40, 12
 """Bytes of a message, and more for each field that its type has: a little above what was measured with protobuf 7."""
@@ -37,13 +42,26 @@ class _Field:
 _UNKNOWN = _Field(0)
 
 
-def check_cost(content: bytes, size: int) -> None:
-    """Raise `FormatError` when parsing `content`, from a file of `size` bytes, would take memory out of all proportion to it."""
-    limit = _GROWTH_OF_SMALL + _GROWTH * size
+_ATTRIBUTE = AttributeProto.DESCRIPTOR
+_LENGTHS = b"|".join(re.escape(bytes([n])) + b".{%d}" % n for n in range(0x80))
+_PLAIN_FIELDS = {
+    7 << 3 | 5: re.compile(b"(?:\\x3d.{4})++", re.DOTALL),
+    8 << 3: re.compile(b"(?:\\x40[\\x80-\\xff]{0,9}[\\x00-\\x7f])++"),
+    9 << 3 | 2: re.compile(b"(?:\\x4a(?:%s))++" % _LENGTHS, re.DOTALL),
+}
+"""Tag -> a run of `floats`, `ints` or short `strings` of an attribute, which are not packed."""
+
+
+def check_cost(content: bytes, size: int, limit: int | None = None) -> None:
+    """Raise `FormatError` when parsing `content`, from a file of `size` bytes, would take memory out of all proportion to it.
+
+    `limit` replaces the bytes that are accepted.
+    """
+    limit = _GROWTH_OF_SMALL + _GROWTH * size if limit is None else limit
     if _upper_bound(content) > limit and _cost(content, limit) > limit:
         raise FormatError(
             f"parsing the {size} bytes would take more than {limit} bytes of memory, so many small messages are in them",
-            hint="is this an ONNX model? Graphs of so many small nodes are not read",
+            hint="is this an ONNX model? One that you trust is read with read_model(..., parse_limit=BYTES)",
         )
 
 
@@ -96,7 +114,13 @@ def _cost(content: bytes, limit: int) -> int:
     while waiting and total <= limit:
         at, end, descriptor = waiting.pop()
         fields = _fields(descriptor)
+        plain = _PLAIN_FIELDS if descriptor.full_name == _ATTRIBUTE.full_name else {}
         while at < end and total <= limit:
+            if run := plain.get(content[at]):
+                found = run.match(content, at, end)
+                if found is not None:
+                    at = found.end()
+                    continue
             tag, at = _varint(content, at)
             kind = tag & 7
             if kind == 2:

@@ -72,7 +72,7 @@ class Linker:
         """The main graph. Raises `FormatError` and `GraphError`."""
         graph = self._graph(template, _Scope(opsets), "", 0)
         if self._renamed:
-            _log.warning(
+            _log.info(
                 "%s: nodes with the name of another node got one of their own: %d, such as '%s'",
                 self.context.source.name,
                 len(self._renamed),

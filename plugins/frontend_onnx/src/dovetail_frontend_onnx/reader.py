@@ -21,16 +21,16 @@ __all__ = ["read"]
 PROTOBUF_LIMIT = 2**31 - 1
 
 
-def read(source: ModelSource) -> Model:
+def read(source: ModelSource, parse_limit: int | None = None) -> Model:
     """The model, its operators named (`UnboundOperator`), its local functions expanded, its external data read.
 
     Initializers that are also inputs are constants, and in `Model.overridable`.
-
+    `parse_limit` replaces the bytes that parsing may take, which otherwise follow from the size of the file.
     Raises `FormatError` for a malformed file, `GraphError` for an invalid graph, `OutOfMemory`; each names file and node.
     """
     external = ExternalData(source)
     try:
-        return _read(*_parse(source, external))
+        return _read(*_parse(source, external, parse_limit))
     except (FormatError, GraphError, OutOfMemory) as error:
         if not error.message.startswith(source.name):
             error.message = f"{source.name}: {error.message}"
@@ -43,7 +43,7 @@ def read(source: ModelSource) -> Model:
         external.close()
 
 
-def _parse(source: ModelSource, external: ExternalData) -> tuple[ModelProto, Context]:
+def _parse(source: ModelSource, external: ExternalData, limit: int | None) -> tuple[ModelProto, Context]:
     with source.open(PROTOBUF_LIMIT) as (file, size):
         what = foreign(file.read(HEAD), size)
         if what is not None:
@@ -51,15 +51,15 @@ def _parse(source: ModelSource, external: ExternalData) -> tuple[ModelProto, Con
         file.seek(0)
         parts = read_parts(file, size)
         if parts is not None:
-            proto = _message(parts.message, size)
+            proto = _message(parts.message, size, limit)
             if not is_old(proto):
                 return proto, Context(source, external, size, parts.raw_data)
         file.seek(0)
-        return _message(file.read(), size), Context(source, external, size)
+        return _message(file.read(), size, limit), Context(source, external, size)
 
 
-def _message(content: bytes, size: int) -> ModelProto:
-    check_cost(content, size)
+def _message(content: bytes, size: int, limit: int | None) -> ModelProto:
+    check_cost(content, size, limit)
     proto = ModelProto()
     try:
         proto.ParseFromString(content)
@@ -161,6 +161,7 @@ def _metadata(proto: ModelProto) -> dict[str, str]:
         "domain": proto.domain,
         "model_version": proto.model_version,
         "doc_string": proto.doc_string,
+        "graph_doc_string": proto.graph.doc_string,
     }
     entries = {_replaced(item.key): _replaced(item.value) for item in proto.metadata_props}
     return entries | {f"onnx.{key}": _replaced(value) for key, value in header.items() if value}

@@ -310,7 +310,8 @@ def _tensor_type(proto: TypeProto) -> TensorType:
 def _dim(dim: Any) -> Dim:
     kind = dim.WhichOneof("value")
     if kind == "dim_value":
-        return int(dim.dim_value)
+        # Exporters write -1 for a dimension that is open.
+        return int(dim.dim_value) if dim.dim_value >= 0 else None
     return _text(dim.dim_param, "a dimension's name") or None if kind else None
 
 

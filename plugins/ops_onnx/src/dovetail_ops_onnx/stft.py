@@ -11,7 +11,10 @@ from dovetail_ops_onnx._types import INDICES, Array
 
 
 class STFT(Operator):
-    """Frames of a signal [N, length, 1 or 2], each multiplied by a window and transformed: [N, frames, frequencies, 2]."""
+    """Frames of a signal [N, length, 1 or 2], each multiplied by a window and transformed: [N, frames, frequencies, 2].
+
+    A real signal may leave its last axis out, as onnxruntime and the exporter of PyTorch have it.
+    """
 
     since = 17
     inputs = ("signal: T1", "frame_step: T2", "window?: T1", "frame_length?: T2")
@@ -24,9 +27,11 @@ class STFT(Operator):
         self, x: TensorType, step: TensorType, window: TensorType | None = None, length: TensorType | None = None
     ) -> TensorType:
         """[N, frames, frequencies, 2]."""
+        if x.rank == 2:
+            x = x.with_shape((*x.dims, 1))
         check_signal(x)
         if x.rank != 3:
-            raise ShapeError(f"input 'signal' is {x}; accepted: [N, length, 1] or [N, length, 2]")
+            raise ShapeError(f"input 'signal' is {x}; accepted: [N, length], [N, length, 1] or [N, length, 2]")
         for name, given in (("frame_step", step), ("frame_length", length)):
             if given is not None:
                 scalar(given, name)
@@ -36,6 +41,7 @@ class STFT(Operator):
 
     def reference(self, x: Array, step: Array, window: Array | None = None, length: Array | None = None) -> Array:
         """A Fourier transform of each frame."""
+        x = x if x.ndim == 3 else x[..., None]
         hop = int(step.reshape(()))
         size = None if length is None else int(length.reshape(()))
         count, size = _frames(x.shape[1], hop, None if window is None else window.shape, size)

@@ -7,17 +7,17 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dovetail.device import Reason, TypedNode
+from dovetail.device import DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, Stream
 from dovetail_cpu_onednn.descriptors import describe
-from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, NodePlan, Refused, given
+from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, NodePlan, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._conv import padding
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
 from dovetail_cpu_onednn.post_ops import attach
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["MaximumKernel", "PoolKernel", "whole"]
+__all__ = ["MaximumKernel", "PoolKernel", "WholeMeanKernel", "whole"]
 
 
 class PoolKernel(AnyLayoutKernel):
@@ -63,6 +63,40 @@ class MaximumKernel(PoolKernel):
     def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
         """Whether the input holds neither NaN nor minus infinity."""
         return holds_no_nan_or(array(node.node.inputs[0]), stream, -math.inf)
+
+
+class WholeMeanKernel(PoolKernel):
+    """The mean of each channel. That of very many float32 numbers is taken in two steps: first along the last axis.
+
+    oneDNN adds up one number after another, so that a single sum of 250,000 is off by 1e-5.
+    """
+
+    def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
+        return Alg.POOLING_AVG_EXCLUDE_PADDING
+
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
+        plan, g, src = super().plan(node, free, shared), self.geometry(node), given(node, 0)
+        if src.dtype is not DType.FLOAT32 or len(g.kernel) < 2 or math.prod(g.kernel) <= _EXACT:
+            return plan
+        lib, rows = library(), TensorType(src.dtype, (*src.dims[:-1], 1), layout=src.layout)
+        ones, zeros = (1,) * len(g.kernel), (0,) * len(g.kernel)
+        first = ((*ones[:-1], g.kernel[-1]), src, rows)
+        second = ((*g.kernel[:-1], 1), rows, node.outputs[0])
+        chain = attach(node, False, False)
+        stages: list[Stage] = []
+        for (kernel, read, written), places in zip((first, second), ((_SRC, _ROWS), (_ROWS, _DST)), strict=True):
+            descs = describe(read), describe(written)
+            sizes = (ones, kernel, zeros, zeros, zeros)
+            attr = chain.attr if written is node.outputs[0] else None
+            pd = lib.describe("pooling_forward", INFERENCE, self.algorithm(node, g), *descs, *sizes, attr=attr)
+            moved = tuple(Argument(arg, *p, d) for arg, p, d in zip((Arg.SRC, Arg.DST), places, descs, strict=True))
+            stages += [Stage(pd, moved)] if attr is None else chain.stages(pd, moved, descs[1])
+        return NodePlan(tuple(stages), chain.shared, (lib.nbytes(describe(rows)),))
+
+
+_EXACT = 4096
+"""So many numbers are added up in one sum: it is off by 1e-6 at most."""
+_SRC, _ROWS, _DST = ("input", 0), ("scratch", 0), ("output", 0)
 
 
 def whole(node: TypedNode) -> ConvGeometry:

@@ -3,13 +3,13 @@
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import Alg
 from dovetail_cpu_onednn.kernel import Refused, given
-from dovetail_cpu_onednn.kernels._pool import PoolKernel, whole
+from dovetail_cpu_onednn.kernels._pool import WholeMeanKernel, whole
 from dovetail_cpu_onednn.kernels._reduce import ReductionKernel
 from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.spatial import ConvGeometry
 
 
-class SpatialMean(PoolKernel):
+class SpatialMean(WholeMeanKernel):
     """The mean of each channel, the axes kept, as GlobalAveragePool has it."""
 
     parameters = (1,)
@@ -23,9 +23,6 @@ class SpatialMean(PoolKernel):
         if not op.keepdims or op.reduced_axes(rank, None if axes is None else axes.value) != tuple(range(2, rank)):
             raise Refused(Reason.ATTRIBUTE, "accepted: all spatial axes, kept with size 1")
         return whole(node)
-
-    def algorithm(self, node: TypedNode, g: ConvGeometry) -> int:
-        return Alg.POOLING_AVG_EXCLUDE_PADDING
 
 
 KERNELS = (SpatialMean(), ReductionKernel(Alg.REDUCTION_MEAN))

@@ -53,7 +53,11 @@ __kernel void pool(__global const T* restrict src, __global T* dst INDEX_ARG POS
   int place = -1;
 #endif
   for (int kz = kz0; kz < kz1; ++kz)
-    for (int ky = ky0; ky < ky1; ++ky)
+    for (int ky = ky0; ky < ky1; ++ky) {
+#ifndef MAXIMUM
+      // A sum for each row: a single one of very many numbers is rounded too often.
+      ACC row = 0;
+#endif
       for (int kx = kx0; kx < kx1; ++kx) {
         const int z = z0 + kz * DILATION_Z, y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
         const ACC v = LOAD_T(s, (z * IH + y) * IW + x);
@@ -73,12 +77,16 @@ __kernel void pool(__global const T* restrict src, __global T* dst INDEX_ARG POS
 #endif
 #else
 #ifdef POWER
-        acc += pown(fabs(v), POWER);
+        row += pown(fabs(v), POWER);
 #else
-        acc += v;
+        row += v;
 #endif
 #endif
       }
+#ifndef MAXIMUM
+      acc += row;
+#endif
+    }
 #ifdef INDICES
   indices[o] = place < 0 ? -1 : place + (long)plane * (ID * IH * IW);
 #endif

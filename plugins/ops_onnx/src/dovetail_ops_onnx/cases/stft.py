@@ -21,6 +21,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(
             f"{name}_window_only", STFT(onesided=onesided), (*given[:3], None), (want,), constants=(1,), rtol=1e-4, atol=1e-5
         )
+        if onesided:
+            yield Case("no_last_axis", STFT(), (signal, *given[1:]), (want,), constants=(1, 3), rtol=1e-4, atol=1e-5)
     want = parts(transform(x[:, :, 0], 1, 11, False), np.float32)[:, None, :6]
     yield Case("one_frame", STFT(), (x[..., :1], np.array(2, np.int32)), (want,), constants=(1,), rtol=1e-4, atol=1e-5)
     yield Case("batch_0", STFT(), (x[:0, :, :1], np.array(2)), (want[:0],), constants=(1,))

@@ -1,0 +1,63 @@
+"""Answers `import onnxruntime` with this package, in one process and, where the package is installed, in its children."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+
+__all__ = ["VARIABLE", "activate", "is_active"]
+
+VARIABLE = "DOVETAIL_ONNXRUNTIME"
+"""Environment variable: with `1`, every Python process with this package installed answers `import onnxruntime` with it."""
+
+_NAME, _OWN = "onnxruntime", "dovetail_onnxruntime"
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds `onnxruntime` and its modules as those of this package."""
+
+    def __init__(self) -> None:
+        self._own: dict[str, ModuleSpec | None] = {}
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        own = find_spec(_own_name(fullname)) if fullname.partition(".")[0] == _NAME else None
+        if own is None:
+            return None
+        return ModuleSpec(fullname, self, origin=own.origin, is_package=own.submodule_search_locations is not None)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = import_module(_own_name(spec.name))
+        self._own[module.__name__] = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # One module under two names; the import system has given it the specification of the second.
+        module.__spec__ = self._own[module.__name__]
+
+
+def _own_name(fullname: str) -> str:
+    """The name here of a module of onnxruntime."""
+    return _OWN + fullname.removeprefix(_NAME)
+
+
+def is_active() -> bool:
+    """Whether `import onnxruntime` gives this package."""
+    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
+
+
+def activate(*, children: bool = False) -> None:
+    """Answer `import onnxruntime` with this package from now on; with `children` also in processes that this one starts.
+
+    Raises `RuntimeError` when onnxruntime itself was imported before.
+    """
+    imported = sys.modules.get(_NAME)
+    if imported is not None and imported.__name__ != _OWN:
+        raise RuntimeError("onnxruntime was imported already; activate dovetail_onnxruntime.alias before it")
+    if not is_active():
+        sys.meta_path.insert(0, _Finder())
+    if children:
+        os.environ[VARIABLE] = "1"

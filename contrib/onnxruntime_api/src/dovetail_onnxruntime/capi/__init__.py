@@ -1,0 +1,1 @@
+"""The modules below `onnxruntime.capi` from which programs import."""

@@ -1,0 +1,130 @@
+"""Checks the inputs of a run in onnxruntime's words, and converts them to what a compiled model takes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import DType, MapType, OptionalType, SequenceType, TensorType
+from dovetail_onnxruntime.arguments import type_text
+from dovetail_onnxruntime.exceptions import InvalidArgument, coded
+from dovetail_onnxruntime.values import plain
+
+__all__ = ["FeedReader", "results"]
+
+_FIX = "Please fix either the inputs/outputs or the model."
+
+
+class FeedReader:
+    """The inputs of one model, in order."""
+
+    def __init__(self, inputs: Mapping[str, TensorType]) -> None:
+        self._inputs = dict(inputs)
+        self._required = [name for name, declared in inputs.items() if not isinstance(declared, OptionalType)]
+        self._shapes = {name: tuple(d if isinstance(d, int) else None for d in t.shape or ()) for name, t in inputs.items()}
+
+    def read(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        """Values by name for a compiled model.
+
+        Raises `ValueError` for missing inputs, `InvalidArgument` for unknown names, other element types, ranks and sizes,
+        `RuntimeError` for objects that are no arrays, as onnxruntime does.
+        """
+        missing = [name for name in self._required if name not in feed]
+        if missing:
+            raise ValueError(f"Required inputs ({missing}) are missing from input feed ({list(feed.keys())}).")
+        found: dict[str, Any] = {}
+        for name, value in feed.items():
+            declared = self._inputs.get(name)
+            if declared is None:
+                raise coded(InvalidArgument, f"Invalid input name: {name}")
+            found[name] = self._value(name, declared, plain(value))
+        for name in self._inputs:
+            found.setdefault(name, None)
+        return found
+
+    def _value(self, name: str, declared: TensorType, value: Any) -> Any:
+        if type(declared) is not TensorType:
+            return _container(name, declared, value)
+        array = value if type(value) is np.ndarray else _array(name, declared, value)
+        if array.dtype != declared.dtype.numpy:
+            array = _converted(array, declared)
+        self._check_shape(name, declared, array)
+        return array
+
+    def _check_shape(self, name: str, declared: TensorType, array: NDArray[Any]) -> None:
+        if declared.shape is None:
+            return
+        wanted, shape = self._shapes[name], array.shape
+        if len(shape) != len(wanted):
+            message = f"Invalid rank for input: {name} Got: {len(shape)} Expected: {len(wanted)} {_FIX}"
+            raise coded(InvalidArgument, message)
+        if shape != wanted:
+            wrong = [(i, got, want) for i, (got, want) in enumerate(zip(shape, wanted, strict=True)) if want not in (None, got)]
+            if wrong:
+                lines = "".join(f" index: {i} Got: {got} Expected: {want}\n" for i, got, want in wrong)
+                message = f"Got invalid dimensions for input: {name} for the following indices\n{lines} {_FIX}"
+                raise coded(InvalidArgument, message)
+
+
+def _array(name: str, declared: TensorType, value: Any) -> NDArray[Any]:
+    """An array of a list (which takes the input's type), of a subclass of arrays, or of another library's array."""
+    if isinstance(value, list):
+        try:
+            return np.array(value, declared.dtype.numpy)
+        except (ValueError, TypeError) as error:
+            raise RuntimeError(f"Input {name!r}: the list makes no {type_text(declared)}: {error}") from error
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
+    if isinstance(value, tuple):
+        raise RuntimeError(f"Input must be a list of dictionaries or a single numpy array for input '{name}'.")
+    if not isinstance(value, np.generic):
+        if hasattr(value, "__dlpack__"):
+            return np.from_dlpack(value)
+        if hasattr(value, "__array__"):
+            return np.asarray(value)
+    raise RuntimeError(f"Unable to handle object of type {type(value)}")
+
+
+def _converted(array: NDArray[Any], declared: TensorType) -> NDArray[Any]:
+    """Strings as objects, other byte orders as the native one. Raises `InvalidArgument` for another element type."""
+    if declared.dtype is DType.STRING and array.dtype.kind in "USO":
+        return _strings(array)
+    if array.dtype.newbyteorder("=") == declared.dtype.numpy:
+        return array.astype(declared.dtype.numpy)
+    actual = "tensor(string)" if array.dtype.kind in "USO" else type_text(TensorType(DType.of(array.dtype), None))
+    message = f"Unexpected input data type. Actual: ({actual}) , expected: ({type_text(declared)})"
+    raise coded(InvalidArgument, message)
+
+
+def _strings(array: NDArray[Any]) -> NDArray[Any]:
+    found = np.empty(array.shape, object)
+    found.reshape(-1)[:] = [item.decode() if isinstance(item, bytes) else str(item) for item in array.reshape(-1)]
+    return found
+
+
+def _container(name: str, declared: TensorType, value: Any) -> Any:
+    if value is None and isinstance(declared, OptionalType):
+        return None
+    wanted: dict[type, tuple[type, ...]] = {MapType: (dict, list), SequenceType: (list,)}
+    accepted = wanted.get(type(declared))
+    if accepted is not None and not isinstance(value, accepted):
+        raise RuntimeError(f"Unable to handle object of type {type(value)} for input '{name}' of type {type_text(declared)}")
+    if isinstance(declared, MapType) and isinstance(value, list):
+        if len(value) != 1:
+            raise RuntimeError(f"Input '{name}' is one map; given: a list of {len(value)}")
+        return value[0]
+    return [plain(item) for item in value] if isinstance(value, list) else value
+
+
+def results(values: Sequence[Any]) -> list[Any]:
+    """Outputs as onnxruntime gives them: maps with plain numbers."""
+    return [value if type(value) is np.ndarray else _result(value) for value in values]
+
+
+def _result(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_result(item) for item in value]
+    if isinstance(value, dict):
+        return {key: item.item() if isinstance(item, np.generic) else item for key, item in value.items()}
+    return value

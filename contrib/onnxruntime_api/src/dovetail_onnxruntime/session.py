@@ -1,0 +1,324 @@
+"""`InferenceSession`: a model read and compiled by dovetail, with onnxruntime's methods."""
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NoReturn
+
+from dovetail import CompiledModel, Graph, Model, TensorType
+from dovetail.errors import DovetailError, UnknownOption
+from dovetail.op import UnboundOperator
+from dovetail_onnxruntime.absent import refuse
+from dovetail_onnxruntime.arguments import ModelMetadata, NodeArg, metadata_of
+from dovetail_onnxruntime.binding import IOBinding
+from dovetail_onnxruntime.enums import GraphOptimizationLevel
+from dovetail_onnxruntime.exceptions import Fail, InvalidArgument, coded, loading, running
+from dovetail_onnxruntime.feeds import FeedReader, results
+from dovetail_onnxruntime.noted import without_effect
+from dovetail_onnxruntime.options import RunOptions, SessionOptions
+from dovetail_onnxruntime.profiling import Profile
+from dovetail_onnxruntime.providers import CPU, core, device_of, normalized
+from dovetail_onnxruntime.values import OrtValue
+
+__all__ = ["InferenceSession", "Session"]
+
+_THREADS = "INFERENCE_NUM_THREADS"
+_OPEN = 3
+"""A size for open dimensions when the shapes of outputs are asked for; the next one shows which of them depend on it."""
+
+
+class Session:
+    """The methods of a session. `InferenceSession` makes one."""
+
+    _compiled: CompiledModel
+    _model_path: str | None
+    _model_bytes: bytes | None
+    _sess_options: SessionOptions
+
+    def __init__(self, enable_fallback: bool = True) -> None:
+        self._enable_fallback = enable_fallback
+        self._fallback_providers = [CPU]
+
+    # --- questions -------------------------------------------------------------------------------------------------
+
+    def get_session_options(self) -> SessionOptions:
+        """The options that the session was made with."""
+        return self._sess_options
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The inputs, in order."""
+        return self._inputs_meta
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The outputs, in order."""
+        return self._outputs_meta
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """An empty list: initializers are constants here, also those that are listed as inputs."""
+        return []
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """Where the model comes from."""
+        return self._model_meta
+
+    def get_providers(self) -> list[str]:
+        """The providers in use, by descending priority."""
+        return list(self._providers)
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """Provider -> its options as text."""
+        return {name: {key: str(value) for key, value in options.items()} for name, options in self._providers.items()}
+
+    def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
+        """Compile the model again, for the device that these providers mean."""
+        self._providers = normalized(providers, provider_options)
+        with loading(self._model_path, self._model_bytes):
+            self._compile(self._compiled.model)
+
+    def enable_fallback(self) -> None:
+        """Allow what `disable_fallback` forbids: errors of providers fall back to the CPU."""
+        self._enable_fallback = True
+
+    def disable_fallback(self) -> None:
+        """Raise errors of a device instead of going on with the CPU's."""
+        self._enable_fallback = False
+
+    @property
+    def dovetail_device(self) -> str:
+        """The name of the device that runs the model; onnxruntime has no such property."""
+        return self._compiled.device
+
+    # --- runs ------------------------------------------------------------------------------------------------------
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
+    ) -> list[Any]:
+        """The outputs of these names, or all of them, in order.
+
+        Raises `ValueError` for missing inputs; `InvalidArgument` for unknown names and inputs that do not fit the model;
+        `Fail` and `RuntimeException` for failures of the run.
+        """
+        indices = self._indices(output_names)
+        if run_options is not None and run_options.terminate:
+            raise coded(Fail, "Exiting due to terminate flag being set to true.")
+        feed = self._feeds.read(input_feed)
+        with running(), self._event("model_run"):
+            found = tuple(self._compiled(feed).values())
+        return results(found if indices is None else [found[i] for i in indices])
+
+    def _indices(self, names: Sequence[str] | None) -> list[int] | None:
+        if not names:
+            return None
+        known = {arg.name: index for index, arg in enumerate(self._outputs_meta)}
+        for name in names:
+            if name not in known:
+                raise coded(InvalidArgument, f"Invalid output name:{name}")
+        return [known[name] for name in names]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[Any, Any, str], None],
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Run in the background; then call `callback(outputs, user_data, error text)`. Inputs must not change until then."""
+
+        def work() -> None:
+            try:
+                found, error = self.run(output_names, input_feed, run_options), ""
+            except Exception as raised:  # the callback gets the text of any error
+                callback([], user_data, str(raised))
+            else:
+                callback(found, user_data, error)
+
+        threading.Thread(target=work, name="dovetail-run-async", daemon=True).start()
+
+    def run_with_ort_values(
+        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue], run_options: Any = None
+    ) -> list[OrtValue]:
+        """As `run`, with `OrtValue` objects."""
+        return [OrtValue(value) for value in self.run(output_names, input_dict_ort_values, run_options)]
+
+    def io_binding(self) -> IOBinding:
+        """A new binding of this session."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+        """Run with the values of a binding of this session."""
+        if iobinding._session is not self:
+            raise ValueError("IOBinding must be used with the session that created it.")
+        iobinding.run()
+
+    # --- profiling -------------------------------------------------------------------------------------------------
+
+    def _event(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._profile is None else self._profile.event(name)
+
+    def end_profiling(self) -> str:
+        """Write the profile; returns its path, `""` when profiling was not enabled."""
+        return "" if self._profile is None else self._profile.end()
+
+    def get_profiling_start_time_ns(self) -> int:
+        """The start of the profile in terms of `time.monotonic_ns`."""
+        return 0 if self._profile is None else self._profile.start_ns
+
+    def get_tuning_results(self) -> NoReturn:
+        """Raises: see the list of what is not there."""
+        refuse("InferenceSession.get_tuning_results")
+
+    def set_tuning_results(self, results: Any, *, error_on_invalid: bool = False) -> NoReturn:
+        """Raises: see the list of what is not there."""
+        refuse("InferenceSession.set_tuning_results")
+
+    # --- making ----------------------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        options = self._sess_options
+        options.note_without_effect()
+        self._profile = Profile(options.profile_file_prefix) if options.enable_profiling else None
+        with loading(self._model_path, self._model_bytes):
+            with self._event("model_loading"):
+                model = self._read(options)
+            with self._event("session_initialization"):
+                self._compile(model)
+        self._feeds = FeedReader(model.inputs)
+        self._inputs_meta = [NodeArg(name, declared) for name, declared in model.inputs.items()]
+        self._outputs_meta = _outputs(model)
+        self._model_meta = metadata_of(model)
+
+    def _read(self, options: SessionOptions) -> Model:
+        if self._model_path is None:
+            model = core().read_model(self._model_bytes or b"", "onnx")
+        else:
+            model = core().read_model(self._model_path, "onnx")
+        _check_operators(model.graph)
+        sizes = options.free_dimensions
+        if not sizes:
+            return model
+        shapes = {name: t.shape for name, t in model.inputs.items() if t.shape is not None}
+        return model.reshape(
+            {name: tuple(sizes.get(d, d) if isinstance(d, str) else d for d in shape) for name, shape in shapes.items()}
+        )
+
+    def _compile(self, model: Model) -> None:
+        device, properties = device_of(self._providers)
+        if self._sess_options.graph_optimization_level is GraphOptimizationLevel.ORT_DISABLE_ALL:
+            properties.setdefault("PASSES", _without_recognisers())
+            properties.setdefault("FUSION", False)
+        threads = self._sess_options.intra_op_num_threads
+        try:
+            self._compiled = _with_threads(model, device, properties, threads)
+        except DovetailError:
+            if not self._enable_fallback or set(self._providers) == {CPU}:
+                raise
+            without_effect(f"provider {next(iter(self._providers))}", f"{device} failed, the CPU is used")
+            self._providers = {CPU: {}}
+            self._compiled = _with_threads(model, "CPU", {}, threads)
+
+
+class InferenceSession(Session):
+    """A model that is ready to run. Sessions may be shared by threads; they pickle as what they were made from."""
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | os.PathLike[str],
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None,
+        provider_options: Sequence[dict[Any, Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Read and compile a model from a path or its bytes. See `providers` for the devices that providers mean.
+
+        Raises `TypeError` for other sources, `NoSuchFile`, `InvalidProtobuf`, `InvalidGraph`, `InvalidArgument` and `Fail` for
+        models that cannot be used.
+        """
+        super().__init__(enable_fallback=int(kwargs.get("enable_fallback", 1)) == 1)
+        if not isinstance(path_or_bytes, str | os.PathLike | bytes):
+            raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
+        self._model_bytes = path_or_bytes if isinstance(path_or_bytes, bytes) else None
+        self._model_path = None if isinstance(path_or_bytes, bytes) else os.fspath(path_or_bytes)
+        # onnxruntime takes any false value for none: programs pass {}.
+        self._sess_options = sess_options or SessionOptions()
+        try:
+            self._providers = normalized(providers, provider_options)
+        except ValueError:
+            if not self._enable_fallback:
+                raise
+            self._providers = {CPU: {}}
+        self._load()
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("_model_path", "_model_bytes", "_sess_options", "_providers", "_enable_fallback", "_fallback_providers")
+        return {name: self.__dict__[name] for name in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._load()
+
+
+def _with_threads(model: Model, device: str, properties: Mapping[str, Any], threads: int) -> CompiledModel:
+    """Compiled with so many threads, where the device can be told how many; 0 leaves it to the device."""
+    if threads > 0 and _THREADS not in properties:
+        try:
+            return core().compile_model(model, device, {**properties, _THREADS: threads})
+        except UnknownOption:
+            without_effect("SessionOptions.intra_op_num_threads", f"{device} takes no number of threads")
+    return core().compile_model(model, device, properties)
+
+
+def _without_recognisers() -> str:
+    """The property PASSES that leaves out what the environment does, and every pass that recognises forms of operators."""
+    found = [one.name for one in core().plugins.graph_passes({}) if one.stage == "recognise" and not one.essential]
+    asked = os.environ.get("DOVETAIL_PASSES", "").split(",")
+    return ",".join(dict.fromkeys([*filter(None, asked), *(f"-{name}" for name in found)]))
+
+
+def _check_operators(graph: Graph) -> None:
+    """Raise `UnknownOperator` when the session is made, as onnxruntime does, rather than at the first run."""
+    for node in graph.nodes:
+        if isinstance(node.op, UnboundOperator):
+            core().plugins.candidates(node.op.domain, node.op.op_type, node.op.version)
+        for inner in node.op.subgraphs:
+            _check_operators(inner)
+
+
+def _outputs(model: Model) -> list[NodeArg]:
+    analyzed: list[list[Graph | None]] = []
+
+    def finder(name: str) -> Callable[[], list[int | str | None]]:
+        def find() -> list[int | str | None]:
+            if not analyzed:
+                analyzed.append([_analyzed(model, _OPEN), _analyzed(model, _OPEN + 2)])
+            first, second = (None if graph is None else graph.types.get(name) for graph in analyzed[0])
+            if first is None or second is None or not first.is_static or not second.is_static:
+                return []
+            # A dimension that changes with the inputs is open.
+            return [a if a == b else None for a, b in zip(first.dims, second.dims, strict=True)]
+
+        return find
+
+    return [NodeArg(name, _declared(model, name), finder(name)) for name in model.outputs]
+
+
+def _declared(model: Model, name: str) -> TensorType:
+    found = model.graph.types.get(name)
+    if found is None:
+        analyzed = _analyzed(model, _OPEN)
+        found = None if analyzed is None else analyzed.types.get(name)
+        if found is None:
+            raise coded(Fail, f"the type of output '{name}' is not known")
+        return found.with_shape(None) if type(found) is TensorType else found
+    return found
+
+
+def _analyzed(model: Model, size: int) -> Graph | None:
+    shapes = {name: t.shape for name, t in model.inputs.items() if t.shape is not None and not t.is_static}
+    try:
+        return core().analyze(
+            model.reshape({name: tuple(d if isinstance(d, int) else size for d in shape) for name, shape in shapes.items()})
+        )
+    except DovetailError:
+        return None  # these sizes do not fit the model

@@ -1,0 +1,186 @@
+"""`OrtValue` and `OrtDevice`: values with onnxruntime's questions and answers. All of them are in the host's memory."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import DType, TensorType
+from dovetail_onnxruntime.absent import refuse
+from dovetail_onnxruntime.arguments import type_text
+from dovetail_onnxruntime.noted import note
+
+__all__ = ["OrtDevice", "OrtValue", "array_at", "element_dtype", "plain"]
+
+_DEVICE_TYPES = ("cpu", "cuda", "cann", "dml", "webgpu", "gpu", "npu")
+
+
+class OrtDevice:
+    """A kind of device and a number, as `make` is given them."""
+
+    def __init__(self, device_type: str = "cpu", device_id: int = 0) -> None:
+        if device_type.lower() not in _DEVICE_TYPES:
+            raise Exception(f"Unsupported device type: {device_type}")  # the class that onnxruntime raises
+        self._type, self._id = device_type.lower(), device_id
+
+    @staticmethod
+    def make(device_type: str, device_id: int = 0, vendor_id: int = -1) -> "OrtDevice":
+        """The device of this kind and number. Raises `Exception` for an unknown kind, as onnxruntime does."""
+        return OrtDevice(device_type, device_id)
+
+    def device_type(self) -> str:
+        """`cpu`, `cuda`, ..."""
+        return self._type
+
+    def device_id(self) -> int:
+        """The number."""
+        return self._id
+
+
+def _on_host(device_type: str, device_id: int = 0) -> None:
+    if OrtDevice(device_type, device_id).device_type() != "cpu":
+        note(f"OrtValue {device_type}", f"values for {device_type!r} stay in the host's memory; dovetail's devices copy them")
+
+
+def element_dtype(element_type: Any) -> np.dtype[Any]:
+    """The NumPy dtype of a NumPy type or of a number of `TensorProto.DataType`."""
+    return DType.from_onnx(element_type).numpy if isinstance(element_type, int) else np.dtype(element_type)
+
+
+def array_at(address: int, element_type: Any, shape: Sequence[int]) -> NDArray[Any]:
+    """The array in host memory at an address, which the caller keeps alive."""
+    dtype = element_dtype(element_type)
+    count = int(np.prod(shape, dtype=np.int64))
+    if not count:
+        return np.empty(tuple(shape), dtype)
+    buffer = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    return np.frombuffer(memoryview(buffer).cast("B"), dtype, count).reshape(tuple(shape))
+
+
+def plain(value: Any) -> Any:
+    """What an `OrtValue` holds; anything else as it is."""
+    return value._value if isinstance(value, OrtValue) else value
+
+
+class OrtValue:
+    """A tensor (an array, shared and not copied), a sequence, a map, or nothing."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = plain(value)
+
+    @classmethod
+    def ortvalue_from_numpy(
+        cls, numpy_obj: NDArray[Any], /, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
+    ) -> "OrtValue":
+        """The value of an array, which is shared where it is C-contiguous."""
+        _on_host(device_type, device_id)
+        return cls(np.ascontiguousarray(numpy_obj) if np.ndim(numpy_obj) else np.asarray(numpy_obj))
+
+    @classmethod
+    def ortvalue_from_numpy_with_onnx_type(cls, data: NDArray[Any], /, onnx_element_type: int) -> "OrtValue":
+        """The value of an array whose bytes are read as another element type of the same size."""
+        return cls(np.ascontiguousarray(data).view(element_dtype(onnx_element_type)))
+
+    @classmethod
+    def ortvalue_from_shape_and_type(
+        cls,
+        shape: Sequence[int],
+        element_type: Any,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        vendor_id: int = -1,
+        memory_info: Any = None,
+    ) -> "OrtValue":
+        """A value of zeros."""
+        _on_host(device_type, device_id)
+        return cls(np.zeros(tuple(shape), element_dtype(element_type)))
+
+    @classmethod
+    def from_dlpack(cls, data: Any, /) -> "OrtValue":
+        """The value of an object with `__dlpack__` (torch, jax, cupy on the host), whose memory is shared."""
+        return cls(np.from_dlpack(data))
+
+    @classmethod
+    def ort_value_from_sparse_tensor(cls, sparse_tensor: Any) -> NoReturn:
+        """Raises: there are no sparse tensors."""
+        refuse("OrtValue.ort_value_from_sparse_tensor")
+
+    def as_sparse_tensor(self) -> NoReturn:
+        """Raises: there are no sparse tensors."""
+        refuse("OrtValue.as_sparse_tensor")
+
+    def _tensor(self) -> NDArray[Any]:
+        if not isinstance(self._value, np.ndarray):
+            raise RuntimeError(f"Only OrtValues that are Tensors are currently supported; this is {self.data_type()}")
+        return self._value
+
+    def numpy(self) -> NDArray[Any]:
+        """The array. Raises `RuntimeError` for what is not a tensor."""
+        return self._tensor()
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return int(self._tensor().ctypes.data)
+
+    def device_name(self) -> str:
+        """`cpu`."""
+        return "cpu"
+
+    def shape(self) -> list[int]:
+        """The dimensions."""
+        return list(self._tensor().shape)
+
+    def element_type(self) -> int:
+        """The number of the element type in `TensorProto.DataType`."""
+        return _dtype(self._tensor()).onnx
+
+    def tensor_size_in_bytes(self) -> int:
+        """The bytes of the elements."""
+        return self._tensor().nbytes
+
+    def data_type(self) -> str:
+        """`tensor(float)`; for a sequence the type of its first item."""
+        if isinstance(self._value, np.ndarray):
+            return type_text(TensorType(_dtype(self._value), None))
+        if isinstance(self._value, list) and self._value:
+            return f"seq({OrtValue(self._value[0]).data_type()})"
+        return "map" if isinstance(self._value, dict) else "seq" if isinstance(self._value, list) else "optional"
+
+    def has_value(self) -> bool:
+        """False for an optional that is absent."""
+        return self._value is not None
+
+    def is_tensor(self) -> bool:
+        """True for an array."""
+        return isinstance(self._value, np.ndarray)
+
+    def is_sparse_tensor(self) -> bool:
+        """False."""
+        return False
+
+    def is_tensor_sequence(self) -> bool:
+        """True for a list of arrays."""
+        return isinstance(self._value, list) and all(isinstance(item, np.ndarray) for item in self._value)
+
+    def update_inplace(self, np_arr: NDArray[Any]) -> None:
+        """Copy an array of the same size and type into the memory of this one. Raises `RuntimeError` for others."""
+        array, given = self._tensor(), np.asarray(np_arr)
+        if given.size != array.size or given.dtype != array.dtype:
+            raise RuntimeError("The input size of numpy arrays does not match the size of the OrtValue.")
+        array.reshape(-1)[:] = given.reshape(-1)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        array = self._tensor()
+        return np.array(array, dtype) if copy else np.asarray(array, dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._tensor().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # kDLCPU
+
+
+def _dtype(array: NDArray[Any]) -> DType:
+    return DType.STRING if array.dtype.kind in "USO" else DType.of(array.dtype)

@@ -1,0 +1,32 @@
+"""Every public symbol of the onnxruntime that is installed is here, or in the list of what is not."""
+
+import inspect
+
+import pytest
+
+import dovetail_onnxruntime
+from dovetail_onnxruntime.absent import ABSENT
+from dovetail_onnxruntime.capi import onnxruntime_pybind11_state as state
+
+onnxruntime = pytest.importorskip("onnxruntime")
+INTERNAL = {"contextlib", "import_capi_exception", "onnxruntime_validation", "package_name", "version", "cuda_version", "capi"}
+"""Names that onnxruntime's `__init__` happens to have."""
+
+
+def test_symbols() -> None:
+    theirs = {name for name in dir(onnxruntime) if not name.startswith("_")} - INTERNAL
+    missing = {name for name in theirs if not hasattr(dovetail_onnxruntime, name)}
+    assert missing == {name for name in ABSENT if "." not in name and name in theirs}
+
+
+@pytest.mark.parametrize("name", ["NodeArg", "ModelMetadata", "RunOptions"])
+def test_members(name: str) -> None:
+    theirs = {member for member in dir(getattr(onnxruntime, name)) if not member.startswith("_")}
+    ours = getattr(dovetail_onnxruntime, name)
+    assert theirs <= {*dir(ours), *inspect.get_annotations(ours), "name", "type"}
+
+
+def test_exceptions() -> None:
+    theirs = onnxruntime.capi.onnxruntime_pybind11_state
+    names = {name for name in dir(theirs) if inspect.isclass(kind := getattr(theirs, name)) and issubclass(kind, Exception)}
+    assert names <= set(state.__all__)

@@ -1,0 +1,111 @@
+"""Three ways to `import onnxruntime` and get dovetail; never by installation alone."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+import onnxruntime as ort
+from onnxruntime import InferenceSession
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument, NoSuchFile
+from onnxruntime.capi import _pybind_state as C
+import onnxruntime.capi.onnxruntime_inference_collection
+assert C.InferenceSession is InferenceSession is ort.InferenceSession
+assert onnxruntime.capi.onnxruntime_inference_collection.InferenceSession is InferenceSession
+try:
+    InferenceSession("nothing.onnx")
+except NoSuchFile:
+    print("no such file")
+print(__name__, sys.argv[1:], ort.InferenceSession.__module__)
+"""
+CHILD = """
+import multiprocessing
+
+def work():
+    import onnxruntime
+    return onnxruntime.InferenceSession.__module__
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(work))
+"""
+OWN = "dovetail_onnxruntime.session"
+
+
+def run(*arguments: object, cwd: Path, **environment: str) -> str:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_ONNXRUNTIME")}
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=cwd, env={**clean, **environment}, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_runner_with_a_file(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(PROGRAM)
+    assert run("-m", "dovetail_onnxruntime", "app.py", "a", "-d", cwd=tmp_path) == f"no such file\n__main__ ['a', '-d'] {OWN}\n"
+
+
+def test_the_runner_with_a_module_and_a_device(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PROGRAM + "import os; print(os.environ['DOVETAIL_ONNXRUNTIME_DEVICE'])")
+    said = run("-m", "dovetail_onnxruntime", "-d", "NUMPY", "-m", "mine", "x", cwd=tmp_path)
+    assert said == f"no such file\n__main__ ['x'] {OWN}\nNUMPY\n"
+
+
+def test_spawned_children(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(CHILD)
+    assert run("-m", "dovetail_onnxruntime", "app.py", cwd=tmp_path) == f"{OWN}\n"
+
+
+def test_the_environment_variable(tmp_path: Path) -> None:
+    code = "import onnxruntime; print(onnxruntime.InferenceSession.__module__)"
+    assert run("-c", code, cwd=tmp_path, DOVETAIL_ONNXRUNTIME="1") == f"{OWN}\n"
+
+
+@pytest.mark.parametrize("variable", [{}, {"DOVETAIL_ONNXRUNTIME": "0"}, {"DOVETAIL_ONNXRUNTIME": ""}])
+def test_installation_alone_does_nothing(tmp_path: Path, variable: dict[str, str]) -> None:
+    code = "import sys; print([m for m in sys.modules if m.startswith('dovetail_onnxruntime')])"
+    assert run("-c", code, cwd=tmp_path, **variable) == "[]\n"
+
+
+def test_distributions_keep_their_truth(tmp_path: Path) -> None:
+    code = "import importlib.metadata as m; print([n for n in m.packages_distributions().get('onnxruntime', [])])"
+    assert run("-c", code, cwd=tmp_path, DOVETAIL_ONNXRUNTIME="1") == run("-c", code, cwd=tmp_path)
+
+
+def test_modules_and_symbols_that_are_not_there(tmp_path: Path) -> None:
+    code = """
+import importlib.util
+assert importlib.util.find_spec("onnxruntime") is not None
+assert importlib.util.find_spec("onnxruntime.training") is None
+try:
+    import onnxruntime.quantization
+except ModuleNotFoundError as error:
+    print(error.name)
+import onnxruntime
+try:
+    onnxruntime.SparseTensor
+except AttributeError as error:
+    print(error)
+"""
+    first, second = run("-c", code, cwd=tmp_path, DOVETAIL_ONNXRUNTIME="1").splitlines()
+    assert first == "onnxruntime.quantization"
+    assert "no attribute 'SparseTensor': dovetail has no sparse tensors" in second
+
+
+def test_onnxruntime_that_was_imported_before(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    code = """
+import onnxruntime
+from dovetail_onnxruntime.alias import activate
+try:
+    activate()
+except RuntimeError as error:
+    print(error)
+"""
+    assert "imported already" in run("-c", code, cwd=tmp_path)

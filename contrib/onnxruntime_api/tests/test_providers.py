@@ -1,0 +1,127 @@
+"""Execution providers: names, options, devices of dovetail, and what has no effect."""
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail_onnxruntime as ort
+
+CPU, OWN = "CPUExecutionProvider", "DovetailExecutionProvider"
+
+
+@pytest.fixture(autouse=True)
+def no_device_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOVETAIL_ONNXRUNTIME_DEVICE", raising=False)
+
+
+def test_the_cpu_is_always_there() -> None:
+    assert ort.get_available_providers()[-2:] == [OWN, CPU]
+    assert set(ort.get_available_providers()) <= set(ort.get_all_providers())
+    assert ort.get_device() in ("CPU", "GPU")
+
+
+def test_providers_of_both_runtimes(add: bytes) -> None:
+    theirs = pytest.importorskip("onnxruntime")
+    for providers in (None, [], [CPU], [(CPU, {})]):
+        wanted = theirs.InferenceSession(add, providers=providers).get_providers()
+        assert ort.InferenceSession(add, providers=providers).get_providers() == wanted == [CPU]
+
+
+def test_a_provider_that_is_not_there_is_warned_of(add: bytes) -> None:
+    with pytest.warns(UserWarning, match="'QNNExecutionProvider' is not in available provider names"):
+        session = ort.InferenceSession(add, providers=["QNNExecutionProvider", CPU])
+    assert session.get_providers() == [CPU]
+
+
+@pytest.mark.parametrize(
+    ("providers", "options", "message"),
+    [
+        ([1], None, "either strings or"),
+        ([CPU], [{}, {}], "same length"),
+        ([(CPU, {})], [{}], "Only string values"),
+        (5, None, "should be a sequence"),
+    ],
+)
+def test_malformed_providers(add: bytes, providers: Any, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ort.InferenceSession(add, providers=providers, provider_options=options, enable_fallback=0)
+    assert ort.InferenceSession(add, providers=providers, provider_options=options).get_providers() == [CPU]
+
+
+def test_the_device_of_dovetail_by_options(add: bytes) -> None:
+    providers = [(OWN, {"device": "NUMPY", "PLAN_CACHE": 2}), CPU]
+    session = ort.InferenceSession(add, providers=providers)
+    assert session.dovetail_device == "NUMPY"
+    assert session.get_providers() == [OWN, CPU]
+    assert session.get_provider_options() == {OWN: {"device": "NUMPY", "PLAN_CACHE": "2"}, CPU: {}}
+    session.set_providers([CPU])
+    assert session.get_providers() == [CPU]
+
+
+def test_the_device_for_every_provider(add: bytes, feed: dict[str, Any]) -> None:
+    ort.use_device("NUMPY")
+    session = ort.InferenceSession(add, providers=[CPU])
+    assert session.dovetail_device == "NUMPY"
+    np.testing.assert_array_equal(session.run(["u"], feed)[0], np.maximum(feed["x"], 0))
+    ort.use_device(None)
+    assert "DOVETAIL_ONNXRUNTIME_DEVICE" not in __import__("os").environ
+
+
+def test_a_device_that_is_not_there(add: bytes) -> None:
+    state = __import__("dovetail_onnxruntime.capi.onnxruntime_pybind11_state", fromlist=["Fail"])
+    with pytest.raises(state.Fail, match="NOSUCH"):
+        ort.InferenceSession(add, providers=[(OWN, {"device": "NOSUCH"})], enable_fallback=0)
+    session = ort.InferenceSession(add, providers=[(OWN, {"device": "NOSUCH"})])
+    assert session.get_providers() == [CPU]
+
+
+def test_options_without_effect_are_named_once(add: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    options = ort.SessionOptions()
+    options.inter_op_num_threads = 2
+    options.add_session_config_entry("session.dynamic_block_base", "4")
+    for _ in range(2):
+        ort.InferenceSession(add, options, providers=[(CPU, {"arena_extend_strategy": "kSameAsRequested"})])
+    told = [r.getMessage() for r in caplog.records if r.name == "dovetail.onnxruntime"]
+    assert sorted(told) == [
+        "onnxruntime's SessionOptions.inter_op_num_threads has no effect on dovetail",
+        "onnxruntime's option 'arena_extend_strategy' of CPUExecutionProvider has no effect on dovetail",
+        "onnxruntime's session configuration entry 'session.dynamic_block_base' has no effect on dovetail",
+    ]
+
+
+def test_defaults_are_silent(add: bytes, feed: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        ort.InferenceSession(add, ort.SessionOptions()).run(None, feed)
+    assert not caplog.records
+
+
+def test_the_optimization_level_leaves_recognisers_out(add: bytes, feed: dict[str, Any]) -> None:
+    def passes(level: ort.GraphOptimizationLevel) -> set[str]:
+        options = ort.SessionOptions()
+        options.graph_optimization_level = level
+        session = ort.InferenceSession(add, options)
+        session.run(None, feed)
+        return {one.name for one in session._compiled.report().passes}
+
+    everything, few = (passes(getattr(ort.GraphOptimizationLevel, f"ORT_{name}_ALL")) for name in ("ENABLE", "DISABLE"))
+    left_out = everything - few
+    assert "fuse_attention" in left_out
+    assert few
+
+
+def test_threads_become_a_property(add: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    core = __import__("dovetail_onnxruntime.providers", fromlist=["core"]).core()
+    compile_model = core.compile_model
+
+    def spy(model: Any, device: str, properties: Any) -> Any:
+        asked.append(dict(properties))
+        return compile_model(model, device, properties)
+
+    monkeypatch.setattr(core, "compile_model", spy)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    ort.InferenceSession(add, options, providers=[(OWN, {"device": "NUMPY"})])
+    assert asked == [{"INFERENCE_NUM_THREADS": 1}, {}]  # NUMPY takes no number of threads

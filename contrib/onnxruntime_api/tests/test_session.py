@@ -1,0 +1,288 @@
+"""Sessions, options, values and bindings: each test runs on onnxruntime and on dovetail."""
+
+import json
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import dovetail_onnxruntime
+
+FLOAT = TensorProto.FLOAT
+
+
+def test_inputs_and_outputs_read_alike(ort: Any, add: bytes) -> None:
+    session = ort.InferenceSession(add)
+    assert [(a.name, a.type, a.shape) for a in session.get_inputs()] == [
+        ("x", "tensor(float)", ["?", 3]),
+        ("y", "tensor(float)", ["N", None]),
+        ("z", "tensor(float)", [None, 3]),
+    ]
+    assert [(a.name, a.type, a.shape) for a in session.get_outputs()] == [
+        ("s", "tensor(float)", [None, 3]),
+        ("t", "tensor(float)", ["A", "B"]),
+        ("u", "tensor(float)", ["Q", 3]),
+    ]
+    assert str(session.get_inputs()[0]) == "NodeArg(name='x', type='tensor(float)', shape=['?', 3])"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (TensorProto.DOUBLE, "double"), (TensorProto.FLOAT16, "float16"), (TensorProto.INT8, "int8"), (TensorProto.BOOL, "bool"),
+        (TensorProto.INT64, "int64"), (TensorProto.UINT8, "uint8"), (TensorProto.STRING, "string"),
+        (TensorProto.BFLOAT16, "bfloat16"),
+    ],
+)  # fmt: skip
+def test_types_read_alike(ort: Any, make: Any, number: int, text: str) -> None:
+    session = ort.InferenceSession(make([helper.make_node("Identity", ["x"], ["y"])], {"x": (number, [2])}, {"y": (number, [2])}))
+    assert session.get_inputs()[0].type == session.get_outputs()[0].type == f"tensor({text})"
+
+
+def test_metadata_reads_alike(ort: Any, make: Any) -> None:
+    import onnx
+
+    proto = onnx.load_from_string(make([helper.make_node("Relu", ["x"], ["y"])], {"x": (FLOAT, [2])}, {"y": (FLOAT, [2])}))
+    proto.doc_string, proto.domain, proto.graph.doc_string, proto.producer_name = "about", "com.acme", "the graph", "me"
+    helper.set_model_props(proto, {"names": "{0: 'a'}", "stride": "32"})
+    unversioned = ort.InferenceSession(proto.SerializeToString()).get_modelmeta()
+    assert unversioned.version == 2**63 - 1
+    proto.model_version = 3
+    found = ort.InferenceSession(proto.SerializeToString()).get_modelmeta()
+    assert found.custom_metadata_map == {"names": "{0: 'a'}", "stride": "32"}
+    assert (found.description, found.domain, found.graph_description) == ("about", "com.acme", "the graph")
+    assert (found.graph_name, found.producer_name, found.version) == ("g", "me", 3)
+
+
+def test_runs(ort: Any, add: bytes, feed: dict[str, Any]) -> None:
+    session = ort.InferenceSession(add, providers=["CPUExecutionProvider"])
+    s, t, u = session.run(None, feed)
+    np.testing.assert_array_equal(s, feed["x"] + feed["z"])
+    np.testing.assert_array_equal(t, feed["y"])
+    np.testing.assert_array_equal(u, np.maximum(feed["x"], 0))
+    only, again = session.run(["u", "s"], feed)
+    np.testing.assert_array_equal(only, u)
+    np.testing.assert_array_equal(again, s)
+    assert len(session.run([], feed)) == 3
+
+
+def test_arrays_that_are_stored_strangely(ort: Any, add: bytes, feed: dict[str, Any]) -> None:
+    session = ort.InferenceSession(add)
+    wanted = np.maximum(feed["x"], 0)
+    read_only = feed["x"].copy()
+    read_only.flags.writeable = False
+    strange = [np.asfortranarray(feed["x"]), np.repeat(feed["x"], 2, 1)[:, ::2], read_only]
+    for x in strange:
+        np.testing.assert_array_equal(session.run(["u"], {**feed, "x": x})[0], wanted)
+    np.testing.assert_allclose(session.run(["u"], {**feed, "x": feed["x"].tolist()})[0], wanted)
+    np.testing.assert_array_equal(session.run(["u"], {**feed, "x": feed["x"][:0]})[0], wanted[:0])
+
+
+def test_another_byte_order(add: bytes, feed: dict[str, Any]) -> None:
+    """onnxruntime 1.31 reads such bytes as they are."""
+    (u,) = dovetail_onnxruntime.InferenceSession(add).run(["u"], {**feed, "x": feed["x"].astype(">f4")})
+    np.testing.assert_array_equal(u, np.maximum(feed["x"], 0))
+
+
+def test_strings_and_scalars(ort: Any, make: Any) -> None:
+    nodes = [helper.make_node("Identity", ["a"], ["b"]), helper.make_node("Neg", ["c"], ["d"])]
+    content = make(
+        nodes,
+        {"a": (TensorProto.STRING, [2]), "c": (TensorProto.INT64, [])},
+        {"b": (TensorProto.STRING, [2]), "d": (TensorProto.INT64, [])},
+    )
+    session = ort.InferenceSession(content)
+    b, d = session.run(None, {"a": np.array(["x", "yz"]), "c": np.array(3)})
+    assert (b.dtype, b.tolist(), d.dtype, d.shape, int(d)) == (np.dtype(object), ["x", "yz"], np.dtype(np.int64), (), -3)
+
+
+def test_sequences(ort: Any) -> None:
+    nodes = [helper.make_node("SequenceConstruct", ["x", "x"], ["s"]), helper.make_node("SequenceAt", ["q", "i"], ["y"])]
+    inputs = [
+        helper.make_tensor_value_info("x", FLOAT, [2]),
+        helper.make_tensor_sequence_value_info("q", FLOAT, None),
+        helper.make_tensor_value_info("i", TensorProto.INT64, []),
+    ]
+    outputs = [helper.make_tensor_sequence_value_info("s", FLOAT, None), helper.make_tensor_value_info("y", FLOAT, None)]
+    model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 9
+    session = ort.InferenceSession(model.SerializeToString())
+    assert [a.type for a in session.get_inputs()] == ["tensor(float)", "seq(tensor(float))", "tensor(int64)"]
+    x = np.array([1, 2], np.float32)
+    s, y = session.run(None, {"x": x, "q": [x, x + 1], "i": np.array(1)})
+    assert [item.tolist() for item in s] == [[1, 2], [1, 2]]
+    assert y.tolist() == [2, 3]
+
+
+def test_free_dimensions(ort: Any, add: bytes) -> None:
+    options = ort.SessionOptions()
+    options.add_free_dimension_override_by_name("N", 4)
+    options.add_free_dimension_override_by_name("not there", 4)
+    assert ort.InferenceSession(add, options).get_inputs()[1].shape == [4, None]
+
+
+def test_options_are_kept(ort: Any) -> None:
+    options = ort.SessionOptions()
+    assert (options.intra_op_num_threads, options.enable_mem_pattern, options.log_severity_level) == (0, True, -1)
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.enable_cpu_mem_arena = False
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    assert (options.intra_op_num_threads, options.enable_cpu_mem_arena) == (1, False)
+    with pytest.raises(RuntimeError, match="does not have configuration with key: nothing"):
+        options.get_session_config_entry("nothing")
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        options.intra_op_num_threads = "2"
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        options.graph_optimization_level = 2
+    with pytest.raises(AttributeError, match="no attribute 'number_of_threads'"):
+        options.number_of_threads = 2
+
+
+def test_profiles(ort: Any, add: bytes, feed: dict[str, Any], tmp_path: Path) -> None:
+    options = ort.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(tmp_path / "profile")
+    session = ort.InferenceSession(add, options)
+    session.run(None, feed)
+    path = session.end_profiling()
+    assert Path(path).name.startswith("profile_")
+    assert path.endswith(".json")
+    assert "model_run" in [event["name"] for event in json.loads(Path(path).read_text())]
+
+
+def test_bindings(ort: Any, add: bytes, feed: dict[str, Any]) -> None:
+    session = ort.InferenceSession(add)
+    binding = session.io_binding()
+    with pytest.raises(RuntimeError, match="Failed to find NodeArg with name: nope"):
+        binding.bind_cpu_input("nope", feed["x"])
+    with pytest.raises(RuntimeError, match="At least one output should be requested"):
+        session.run_with_iobinding(binding)
+    binding.bind_cpu_input("x", feed["x"])
+    binding.bind_ortvalue_input("y", ort.OrtValue.ortvalue_from_numpy(feed["y"]))
+    binding.bind_input("z", "cpu", 0, np.float32, feed["z"].shape, feed["z"].ctypes.data)
+    target = np.zeros((2, 3), np.float32)
+    binding.bind_output("u", "cpu", 0, np.float32, (2, 3), target.ctypes.data)
+    binding.bind_output("s")
+    binding.synchronize_inputs()
+    session.run_with_iobinding(binding)
+    binding.synchronize_outputs()
+    np.testing.assert_array_equal(target, np.maximum(feed["x"], 0))
+    u, s = binding.copy_outputs_to_cpu()
+    np.testing.assert_array_equal(u, target)
+    np.testing.assert_array_equal(s, feed["x"] + feed["z"])
+    assert [value.shape() for value in binding.get_outputs()] == [[2, 3], [2, 3]]
+    binding.clear_binding_outputs()
+    place = ort.OrtValue.ortvalue_from_shape_and_type([5, 7], np.float32)
+    binding.bind_ortvalue_output("t", place)
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(place.numpy(), feed["y"])
+    binding.clear_binding_inputs()
+    with pytest.raises(ValueError, match="session that created it"):
+        ort.InferenceSession(add).run_with_iobinding(binding)
+
+
+def test_values(ort: Any, add: bytes, feed: dict[str, Any]) -> None:
+    value = ort.OrtValue.ortvalue_from_numpy(feed["x"])
+    assert (value.data_type(), value.shape(), value.element_type(), value.device_name()) == (
+        "tensor(float)",
+        [2, 3],
+        FLOAT,
+        "cpu",
+    )
+    assert (value.is_tensor(), value.has_value(), value.is_tensor_sequence(), value.is_sparse_tensor()) == (
+        True,
+        True,
+        False,
+        False,
+    )
+    assert value.data_ptr() == feed["x"].ctypes.data
+    value.update_inplace(feed["x"] + 1)
+    np.testing.assert_array_equal(value.numpy(), feed["x"])  # the memory is shared
+    with pytest.raises(RuntimeError, match="does not match the size"):
+        value.update_inplace(feed["y"])
+    assert ort.OrtValue.ortvalue_from_shape_and_type([2, 0], TensorProto.INT64).data_type() == "tensor(int64)"
+    (u,) = ort.InferenceSession(add).run_with_ort_values(
+        ["u"], {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in feed.items()}
+    )
+    np.testing.assert_array_equal(u.numpy(), np.maximum(feed["x"], 0))
+
+
+def test_dlpack(ort: Any, feed: dict[str, Any]) -> None:
+    value = ort.OrtValue.from_dlpack(feed["x"])
+    assert np.from_dlpack(value).ctypes.data == feed["x"].ctypes.data
+    np.testing.assert_array_equal(np.asarray(value), feed["x"])
+    assert value.__dlpack_device__() == (1, 0)
+
+
+def test_asynchronous_runs(ort: Any, add: bytes, feed: dict[str, Any]) -> None:
+    done, found = threading.Event(), []
+
+    def callback(outputs: Any, data: Any, error: str) -> None:
+        found.append((outputs, data, error))
+        done.set()
+
+    session = ort.InferenceSession(add)
+    session.run_async(["u"], feed, callback, "mine")
+    assert done.wait(60)
+    ((outputs, data, error),) = found
+    np.testing.assert_array_equal(outputs[0], np.maximum(feed["x"], 0))
+    assert (data, error) == ("mine", "")
+
+
+def test_threads_share_a_session(ort: Any, add: bytes) -> None:
+    session = ort.InferenceSession(add)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        x = np.full((1 + number, 3), number, np.float32)
+        for _ in range(20):
+            (s,) = session.run(["s"], {"x": x, "y": x, "z": x[:1]})
+            if not np.array_equal(s, x + x[:1]):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
+
+
+def test_a_subclass_that_pickles_by_path(ort: Any, add: bytes, feed: dict[str, Any], tmp_path: Path) -> None:
+    """The wrapper of insightface, whose state is the path."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(add)
+
+    class Wrapper(ort.InferenceSession):  # type: ignore[misc]  # the base is a fixture
+        def __init__(self, model_path: str, **kwargs: Any) -> None:
+            super().__init__(model_path, **kwargs)
+            self.model_path = model_path
+
+        def __getstate__(self) -> dict[str, Any]:
+            return {"model_path": self.model_path}
+
+        def __setstate__(self, values: dict[str, Any]) -> None:
+            self.__init__(values["model_path"])  # type: ignore[misc]  # as insightface does
+
+    session = Wrapper(str(path), providers=["CPUExecutionProvider"])
+    assert isinstance(session, ort.InferenceSession)
+    copy = Wrapper.__new__(Wrapper)
+    copy.__setstate__(session.__getstate__())
+    np.testing.assert_array_equal(copy.run(["u"], feed)[0], np.maximum(feed["x"], 0))
+
+
+def test_sessions_pickle_as_what_they_were_made_from(add: bytes, feed: dict[str, Any]) -> None:
+    options = dovetail_onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = dovetail_onnxruntime.InferenceSession(add, options, providers=[("DovetailExecutionProvider", {"device": "NUMPY"})])
+    copy = pickle.loads(pickle.dumps(session))
+    assert copy.dovetail_device == "NUMPY"
+    assert copy.get_session_options().intra_op_num_threads == 1
+    np.testing.assert_array_equal(copy.run(["u"], feed)[0], np.maximum(feed["x"], 0))
