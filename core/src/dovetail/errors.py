@@ -76,7 +76,7 @@ class UsageError(DovetailError):
 
 
 class UnknownOption(UsageError):
-    """A property that the device does not have. Another device may: AUTO goes on to the next."""
+    """A property that the device does not have. Another device may."""
 
     code = "DT002"
 

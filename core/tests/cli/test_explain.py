@@ -36,7 +36,18 @@ def residual(tmp_path: Path, save_model: SaveModel) -> Path:
 
 def test_every_node_of_the_plan(invoke_json: InvokeJson, residual: Path, device: str) -> None:
     told = invoke_json("explain", residual, "-d", device, "--shape", "x=2,4,5,7")
-    assert set(told) == {"model", "device", "passed_over", "deferred", "partitions", "reorders", "memory", "seconds", "nodes"}
+    assert set(told) == {
+        "model",
+        "device",
+        "passed_over",
+        "notes",
+        "deferred",
+        "partitions",
+        "reorders",
+        "memory",
+        "seconds",
+        "nodes",
+    }
     assert (told["device"], told["partitions"], told["reorders"]) == (device, 1, 0)
     assert set(told["seconds"]) == {"passes", "compile"}
     first, second, running = told["nodes"]

@@ -341,8 +341,8 @@ def test_the_core_reads_the_file(site: Any, device: Any, folder: Path) -> None:
     core = dovetail.Core()
     with pytest.raises(UsageError, match="property FUSION is 7"):
         compiled_options(core)
-    assert dovetail.Core(config={"devices": {"ACME": {"SPEED": 4}}})._properties == {"ACME": {"SPEED": 4}}
-    assert dovetail.Core(config=False)._properties == {}
+    assert dovetail.Core(config={"devices": {"ACME": {"SPEED": 4}}})._session._properties == {"ACME": {"SPEED": 4}}
+    assert dovetail.Core(config=False)._session._properties == {}
 
 
 def test_settings_travel_with_a_pickled_model(toy_core: Any) -> None:

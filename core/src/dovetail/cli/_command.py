@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from dovetail.names import DEFAULT_DEVICE
+
 __all__ = [
     "asked_config_file_option",
     "command",
@@ -45,12 +47,12 @@ def _remember_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None
 device_option = click.option(
     "-d",
     "--device",
-    default="AUTO",
+    default=DEFAULT_DEVICE,
     show_default=True,
     metavar="DEVICE",
-    help="A device from `dovetail devices`, its type, CPU, GPU, AUTO, or HETERO:A,B.",
+    help="A device from `dovetail devices`, its type, CPU, GPU, or a virtual device with its arguments, NAME:A,B.",
 )
-"""The option `--device`: the function gets `device`, AUTO by default."""
+"""The option `--device`: the function gets `device`, DEFAULT by default."""
 
 extension_option = click.option(
     "-l",

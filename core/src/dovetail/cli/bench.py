@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SECONDS = 3.0
 
 
-@make_command("dovetail bench model.onnx -d AUTO --shape image=8,3,224,224 -t 5")
+@make_command("dovetail bench model.onnx -d CPU --shape image=8,3,224,224 -t 5")
 @click.argument("model")
 @device_option
 @click.option("-n", "--runs", type=click.IntRange(min=1), help="End after this many runs.")

@@ -12,6 +12,7 @@ from dovetail.cli._command import asked_config_file_option, extension_option, se
 from dovetail.cli._command import command as make_command
 from dovetail.cli._output import print_json, print_table, progress, remark, value_type
 from dovetail.errors import DovetailError
+from dovetail.names import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-3
 
 
-@make_command("dovetail compare model.onnx -d AUTO\ndovetail compare model.onnx -d CPU -d GPU --nodes --tolerance 1e-2")
+@make_command("dovetail compare model.onnx \ndovetail compare model.onnx -d CPU -d GPU --nodes --tolerance 1e-2")
 @click.argument("model")
 @click.option(
     "-d", "--device", "devices", multiple=True, metavar="DEVICE",
-    help="A device, as for `run`: twice, or once for AUTO against it. The second is the one compared with; by default the "
-    "reference device.",
+    help="A device, as for `run`: twice, or once for the default device against it. The second is the one compared with; by "
+    "default the reference device.",
 )  # fmt: skip
 @click.option(
     "-i", "--input", "given", multiple=True, metavar="[NAME=]SOURCE", help="As for `run`.  [default: random for every input]"
@@ -76,7 +77,7 @@ def command(
     core = make_core(extensions)
     read = closed(reshaped(core.read_model(model), shapes))
     inputs = read_inputs(read.inputs, given or ([RANDOM] if read.inputs else []), seed)
-    pair = (*(devices or ("AUTO",)), REFERENCE_DEVICE)[:2]
+    pair = (*(devices or (DEFAULT_DEVICE,)), REFERENCE_DEVICE)[:2]
     first, second = (_compiled(core, read, device, config_files) for device in pair)
     names = (first.device, second.device)
     with _warned_once() if nodes else nullcontext():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Node = dict[str, Any]
 
 
-@make_command("dovetail explain model.onnx -d AUTO\ndovetail explain model.onnx --schedule")
+@make_command("dovetail explain model.onnx -d GPU\ndovetail explain model.onnx --schedule")
 @click.argument("model")
 @device_option
 @click.option("--schedule", is_flag=True, help="Show the order in which nodes can run, instead of a plan; no device is asked.")
@@ -47,7 +47,7 @@ def command(
 
     \b
     JSON: {"model", "device", "deferred", "partitions", "reorders",
-           "passed_over": {device: reason},
+           "passed_over": {device: reason}, "notes": [],
            "memory": {device: bytes}, "seconds": {step: seconds},
            "nodes": [{"node", "operator", "device", "kernel", "provider",
              "rule", "origins": [], "post_ops": [],
@@ -103,6 +103,7 @@ def command(
 def _plan(report: "PlanReport") -> dict[str, Any]:
     return {
         "passed_over": dict(report.passed_over),
+        "notes": list(report.notes),
         "partitions": report.partitions,
         "reorders": report.reorders,
         "memory": dict(report.memory),
@@ -163,6 +164,8 @@ def _print(described: dict[str, Any]) -> None:
         remark("`dovetail plugins which OP` tells of the others.")
     if described["passed_over"]:
         print_table("Devices passed over", ("device", "why"), list(described["passed_over"].items()))
+    if described["notes"]:
+        print_table(f"Choices of {described['device']}", ("note",), [(note,) for note in described["notes"]])
     print_table("In all", ("property", "value"), _totals(described))
 
 

@@ -10,6 +10,7 @@ from dovetail.cli._command import asked_config_file_option, extension_option, sh
 from dovetail.cli._command import command as make_command
 from dovetail.cli._output import count, print_json, print_table, remark, size
 from dovetail.cli._subgraphs import print_subgraphs, subgraphs_of
+from dovetail.names import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from dovetail.graph.graph import AbstractOperator, Graph, Node
@@ -75,7 +76,7 @@ def command(
     }
     wrong = None
     try:
-        graph = core.analyze(used, "AUTO", properties) if properties else core.analyze(used)
+        graph = core.analyze(used, DEFAULT_DEVICE, properties) if properties else core.analyze(used)
         described |= _analyzed(core, read, used, graph, properties)
     except DovetailError as error:
         wrong = error

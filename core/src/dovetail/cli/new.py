@@ -18,6 +18,7 @@ from dovetail._files import write_file
 from dovetail.cli._command import command as make_command
 from dovetail.cli._output import print_json, print_text
 from dovetail.errors import UsageError, did_you_mean
+from dovetail.names import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _TYPE = re.compile(r"[A-Z][A-Z0-9_]*")
-_VIRTUAL = ("AUTO", "CPU", "GPU", "HETERO", "MULTI", "NPU")
+_KINDS = ("CPU", "GPU", "NPU", DEFAULT_DEVICE)
 """Words that mean something else where a device is named."""
 
 
@@ -187,7 +188,7 @@ def _check_type(device_type: str) -> None:
         close = re.sub(r"[^A-Z0-9_]+", "_", device_type.upper()).strip("_0123456789")
         hint = f"Did you mean {close!r}?" if close else "for example: ACME"
         raise UsageError(f"{device_type!r} is not a device type; accepted: capitals, digits and _, a capital first", hint=hint)
-    if device_type in _VIRTUAL:
+    if device_type in _KINDS or any((r.kind, r.key) == ("virtual_devices", device_type.lower()) for r in _records()):
         raise UsageError(
             f"{device_type!r} has a meaning of its own where a device is named", hint=f"for example: ACME_{device_type}"
         )

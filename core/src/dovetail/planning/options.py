@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dovetail.devices.contract import Device
 from dovetail.errors import UsageError
 from dovetail.plugins.selection import ESSENTIAL
 
@@ -15,7 +16,17 @@ REFERENCE_DEVICE = ESSENTIAL[1].upper()
 """It runs every operator by its reference, so it takes what another device refuses."""
 
 
-_KINDS = {"FUSION": bool, "FALLBACK": bool, "PLAN_CACHE": int, "MEMORY_LIMIT": int, "TIME_LIMIT": float, "PASSES": str}
+_KINDS = {
+    "FUSION": bool,
+    "FALLBACK": bool,
+    "PLAN_CACHE": int,
+    "MEMORY_LIMIT": int,
+    "TIME_LIMIT": float,
+    "PASSES": str,
+    "PERFORMANCE_HINT": str,
+    "NUM_STREAMS": int,
+}
+HINTS = ("LATENCY", "THROUGHPUT")
 
 
 def meant_for_core(options: Mapping[str, Any]) -> str | None:
@@ -38,8 +49,9 @@ class CompileOptions:
     refuses; off, a refusal is an error. `PLAN_CACHE`: how many input shapes keep their plan. `MEMORY_LIMIT`: bytes that one
     value, and all values of a request together, may have at most, by default the machine's memory. `TIME_LIMIT`: seconds that a
     run, or the planning for a set of input shapes, may take, by default without limit. `PASSES`: graph passes to
-    leave out, `-fuse_attention,-fold_pad`, by default those of the environment variable `DOVETAIL_PASSES`. `device` holds the
-    other properties.
+    leave out, `-fuse_attention,-fold_pad`, by default those of the environment variable `DOVETAIL_PASSES`. `NUM_STREAMS`: for
+    how many requests at once the device is set up. `PERFORMANCE_HINT`: without that number, `LATENCY` for one request at a time,
+    `THROUGHPUT` for as many as the device finds best. `device` holds the other properties.
     """
 
     FUSION: bool = True
@@ -48,7 +60,14 @@ class CompileOptions:
     MEMORY_LIMIT: int = field(default_factory=_physical_memory)
     TIME_LIMIT: float | None = None
     PASSES: str = field(default_factory=lambda: os.environ.get("DOVETAIL_PASSES", ""))
+    PERFORMANCE_HINT: str = HINTS[0]
+    NUM_STREAMS: int | None = None
     device: Mapping[str, Any] = field(default_factory=dict)
+
+    def streamed(self, device: Device) -> Device:
+        """The device set up for the streams that are asked for."""
+        asked = self.NUM_STREAMS is not None or HINTS[0] != self.PERFORMANCE_HINT
+        return device.for_streams(self.NUM_STREAMS) if asked else device
 
     @staticmethod
     def read(given: Mapping[str, Any]) -> "CompileOptions":
@@ -57,6 +76,8 @@ class CompileOptions:
         for name, kind in _KINDS.items():
             if name in given:
                 own[name] = _checked(name, given[name], kind)
+        if own.get("PERFORMANCE_HINT", HINTS[0]) not in HINTS:
+            raise UsageError(f"property PERFORMANCE_HINT is {own['PERFORMANCE_HINT']!r}; accepted: {', '.join(HINTS)}")
         return CompileOptions(**own, device={k: v for k, v in given.items() if k not in own})
 
 

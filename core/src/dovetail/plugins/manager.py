@@ -18,6 +18,7 @@ from dovetail.plugins.selection import Preferences, Switch, select
 if TYPE_CHECKING:
     # These import numpy or pluggy, which listing plugins must not do.
     from dovetail.devices.contract import Device, DeviceInfo
+    from dovetail.devices.virtual import VirtualDevice
     from dovetail.graph.graph import AbstractOperator
     from dovetail.graph.model import Model
     from dovetail.operators.operator import Operator
@@ -58,7 +59,7 @@ class PluginManager:
         self._check_devices()
 
     def _check_devices(self) -> None:
-        known = {record.key.upper() for record in self.records() if record.kind == "devices"}
+        known = {r.key.upper() for r in self.records() if r.kind in ("devices", "virtual_devices")}
         for name in self.config.devices:
             if name not in known:
                 raise DeviceNotFound(
@@ -115,6 +116,11 @@ class PluginManager:
         """Open a device. Raises as `device_info`, and what the plugin raises; foreign errors become `PluginFailed`."""
         with self._lock:
             return self._devices.open(name, options)
+
+    def virtual_device(self, name: str) -> "VirtualDevice":
+        """The virtual device of an entry name; letter case does not count. Raises as `device_info`."""
+        with self._lock:
+            return self._devices.virtual(name)
 
     # --- models -------------------------------------------------------------------------------------------------------
 

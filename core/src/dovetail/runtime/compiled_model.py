@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dovetail.devices.virtual import Composite
 from dovetail.errors import UsageError
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
@@ -16,8 +17,9 @@ from dovetail.names import printable
 from dovetail.planning.plan import Plan
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport
-from dovetail.runtime.infer_request import InferRequest, Results
+from dovetail.runtime.infer_request import BoundRequest, InferRequest, Results
 from dovetail.runtime.inputs import InputReader
+from dovetail.runtime.plan_request import PlanRequest
 
 __all__ = ["CompiledModel", "Preparation", "Shapes", "finish_elsewhere"]
 
@@ -31,15 +33,30 @@ _worker = threading.local()
 """`here` is true in the threads that run inferences in the background, and so in their callbacks."""
 
 
+def _no_plan(shapes: Shapes) -> Plan:
+    raise UsageError("a virtual device makes no plans: those of its parts run")
+
+
 @dataclass(frozen=True)
 class Preparation:
-    """A model with the device chosen: the name of that, what makes plans for it, how many of them are kept, and the seconds
-    that a run may take."""
+    """A model with the device chosen.
+
+    `device` is the name to report, `devices` the real ones. `make_plan` makes plans, of which `plan_cache` are kept; a run may
+    take `time_limit` seconds; `streams` of them at once keep the device busy. A `composite` runs the model in place of plans.
+    """
 
     device: str
-    make_plan: Callable[[Shapes], Plan]
-    plan_cache: int
+    devices: tuple[str, ...]
+    make_plan: Callable[[Shapes], Plan] = _no_plan
+    plan_cache: int = 1
     time_limit: float | None = None
+    composite: Composite | None = None
+    streams: int = 1
+
+    @staticmethod
+    def of(composite: Composite, time_limit: float | None) -> "Preparation":
+        """The preparation of what a virtual device compiled."""
+        return Preparation(composite.device, (), time_limit=time_limit, composite=composite)
 
 
 class CompiledModel:
@@ -65,13 +82,28 @@ class CompiledModel:
         self._home = 0
         self._closed = False
         static = self.reader.static_shapes
-        if static is not None and preparation is not None:
+        if static is not None and preparation is not None and preparation.composite is None:
             self.plan(static)
 
     @property
     def device(self) -> str:
         """The name of the device. In an unpickled model the first use chooses it."""
-        return self._prepared().device
+        prepared = self._prepared()
+        return prepared.device if prepared.composite is None else prepared.composite.device
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The real devices that run the model, the one that `FALLBACK` adds left out."""
+        prepared = self._prepared()
+        if prepared.composite is None:
+            return prepared.devices
+        return tuple(dict.fromkeys(name for part in prepared.composite.parts for name in part.devices))
+
+    @property
+    def optimal_number_of_infer_requests(self) -> int:
+        """How many requests at once keep the device busy: so many that more of them only wait."""
+        prepared = self._prepared()
+        return prepared.streams if prepared.composite is None else prepared.composite.optimal_requests
 
     def _prepared(self) -> Preparation:
         with self._preparing:
@@ -102,6 +134,8 @@ class CompiledModel:
     @property
     def outputs(self) -> Mapping[str, TensorType | None]:
         """Output name -> type: of the latest plan, else as the model declares it, else None."""
+        if self._preparation is not None and self._preparation.composite is not None:
+            return self._preparation.composite.parts[0].outputs
         latest = None if self._cache is None else self._cache.latest
         while latest is not None and latest.tail is not None:
             latest = latest.following
@@ -114,9 +148,10 @@ class CompiledModel:
         self.check_open()
         return self._plans.get(shapes)
 
-    def plan_of_run(self, shapes: Shapes) -> Plan:
-        """As `plan`, for a run that began before `close`, which waits for its end."""
-        return self._plans.get(shapes)
+    def bind(self, shapes: Shapes) -> BoundRequest:
+        """Everything that runs with these input shapes need; for a run that began before `close`, which waits for its end."""
+        composite = self._prepared().composite
+        return PlanRequest(self._plans.get(shapes)) if composite is None else composite.create_request()
 
     def _planned(self, make_plan: Callable[[Shapes], Plan], shapes: Shapes) -> Plan:
         plan = make_plan(shapes)
@@ -131,6 +166,11 @@ class CompiledModel:
         `PlanReport.deferred` and `NodePlacement.holder`.
         Raises `UsageError` when the model has open dimensions and has not run yet.
         """
+        composite = self._prepared().composite
+        if composite is not None:
+            self.check_open()
+            found: PlanReport = composite.report(shapes)
+            return found
         if shapes is not None:
             return _full_report(self.plan(tuple(tuple(shapes[name]) for name in self.model.graph.inputs)))
         latest = self._plans.latest
@@ -141,6 +181,8 @@ class CompiledModel:
     @property
     def plans(self) -> Mapping[Shapes, PlanReport]:
         """The plans now kept, by input shapes, the latest used last."""
+        if (composite := self._prepared().composite) is not None:
+            return composite.parts[0].plans
         return {shapes: _full_report(plan) for shapes, plan in self._plans.plans.items()}
 
     def create_infer_request(self) -> InferRequest:
@@ -165,7 +207,8 @@ class CompiledModel:
             self.check_open()
             if self._pool is None or self._home != os.getpid():
                 # A forked process has none of its parent's threads.
-                pool = ThreadPoolExecutor(thread_name_prefix="dovetail", initializer=_enter_worker)
+                workers = max(min(32, (os.cpu_count() or 1) + 4), self.optimal_number_of_infer_requests)
+                pool = ThreadPoolExecutor(workers, thread_name_prefix="dovetail", initializer=_enter_worker)
                 self._pool, self._home = pool, os.getpid()
             return self._pool.submit(work)
 
@@ -198,6 +241,8 @@ class CompiledModel:
             self._local = threading.local()
             for plan in [] if self._cache is None else self._cache.clear():
                 plan.close()
+            if self._preparation is not None and self._preparation.composite is not None:
+                self._preparation.composite.close()
 
     def check_open(self) -> None:
         """Raise `UsageError` after `close`."""

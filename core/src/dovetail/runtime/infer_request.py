@@ -14,11 +14,9 @@ from dovetail.errors import RunCancelled, UsageError, did_you_mean
 from dovetail.graph.model import Model
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
-from dovetail.planning.plan import Plan
 from dovetail.runtime.inputs import InputReader
-from dovetail.runtime.plan_request import PlanRequest
 
-__all__ = ["InferRequest", "Results"]
+__all__ = ["BoundRequest", "InferRequest", "Results"]
 
 
 _RUNNING = "the request is running"
@@ -65,6 +63,20 @@ def _kind(value: Any) -> str:
     return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
+class BoundRequest(Protocol):
+    """The device requests of one inference, bound to a plan or to the parts of a virtual device."""
+
+    @property
+    def fresh(self) -> bool:
+        """True when `run` returns new arrays."""
+
+    def run(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+        """Run with checked inputs. Unless they are fresh, the arrays returned belong to the devices until the next run."""
+
+    def close(self) -> None:
+        """Free the device requests."""
+
+
 class CompiledPlans(Protocol):
     """The interface of a compiled model for its requests."""
 
@@ -76,11 +88,8 @@ class CompiledPlans(Protocol):
     def reader(self) -> InputReader:
         """Checks and converts inputs."""
 
-    def plan(self, shapes: tuple[tuple[int, ...] | None, ...]) -> Plan:
-        """The plan for these input shapes. Raises `UsageError` after `close`."""
-
-    def plan_of_run(self, shapes: tuple[tuple[int, ...] | None, ...]) -> Plan:
-        """As `plan`, for a run that began before `close`."""
+    def bind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> BoundRequest:
+        """What runs with these input shapes; for a run that began before `close`, too."""
 
     @property
     def time_limit(self) -> float | None:
@@ -112,7 +121,7 @@ class InferRequest:
     def __init__(self, compiled: CompiledPlans) -> None:
         self._compiled = compiled
         self._names = compiled.model.outputs
-        self._bound: PlanRequest | None = None
+        self._bound: BoundRequest | None = None
         self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
         self._busy = threading.Lock()
         self._background: _Background | None = None
@@ -271,17 +280,31 @@ class InferRequest:
 
     def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
         assert self._budget is not None
-        shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
         with self._budget:
-            if shapes != self._shapes or self._bound is None:
-                self._rebind(shapes)
-            assert self._bound is not None
-            outputs = self._bound.run(arrays)
+            outputs = self._advance(arrays)
+        assert self._bound is not None
+        share_outputs = share_outputs or self._bound.fresh
         self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
         return self._results
 
+    def _advance(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
+        if shapes != self._shapes or self._bound is None:
+            self._rebind(shapes)
+        assert self._bound is not None
+        return self._bound.run(arrays)
+
+    def forward(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Run with values that another request has checked, under its limits; for virtual devices.
+
+        What is returned belongs to this request and may be overwritten by its next run. Raises as `infer`.
+        """
+        with self._busy:
+            self._require_idle()
+            return self._advance(values)
+
     def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
-        bound = PlanRequest(self._compiled.plan_of_run(shapes))
+        bound = self._compiled.bind(shapes)
         # Forgotten before it is closed: an interrupt must not leave a closed one for the next run.
         stale, self._bound = self._bound, None
         if stale is not None:

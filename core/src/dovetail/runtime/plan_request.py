@@ -19,6 +19,8 @@ __all__ = ["PlanRequest"]
 class PlanRequest:
     """The device requests of one plan, wired: everything that a run needs, looked up once."""
 
+    fresh = False
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._requests: tuple[ExecutableRequest, ...] = tuple(step.executable.create_request() for step in plan.steps)

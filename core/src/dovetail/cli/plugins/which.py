@@ -9,6 +9,7 @@ from dovetail.cli._command import asked_config_file_option
 from dovetail.cli._command import command as make_command
 from dovetail.cli._output import print_json, print_table, print_text
 from dovetail.errors import DeviceNotFound, PluginConflict, UnknownOperator, did_you_mean
+from dovetail.names import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from dovetail.plugins import PluginManager
@@ -84,7 +85,7 @@ def _custom(core: "Core", domain: str, op_type: str, device: str | None, files: 
     configured = core.plugins.config.devices.get((device or "").upper().partition(".")[0], {})
     if not files and "CONFIG_FILE" not in configured:
         return ""
-    return core.prescribed_by(device or "AUTO", domain, op_type, {"CONFIG_FILE": list(files)} if files else {})
+    return core.prescribed_by(device or DEFAULT_DEVICE, domain, op_type, {"CONFIG_FILE": list(files)} if files else {})
 
 
 def _device_type(manager: "PluginManager", device: str | None) -> str | None:

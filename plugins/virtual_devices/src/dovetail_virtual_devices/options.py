@@ -1,0 +1,58 @@
+"""The properties of the virtual devices, checked; all others go to the devices that run the model."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from dovetail.errors import UsageError
+
+__all__ = ["HINTS", "AutoOptions"]
+
+HINTS = ("LATENCY", "THROUGHPUT")
+
+
+@dataclass(frozen=True)
+class _Options:
+    REPRODUCIBLE: bool = False
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """The options, and the properties that are left for the devices. Raises `UsageError` for a value."""
+        own = {field.name for field in fields(cls)}
+        options = cls(**{name: value for name, value in given.items() if name in own})
+        for name in own:
+            _check(name, getattr(options, name))
+        return options, {name: value for name, value in given.items() if name not in own}
+
+
+@dataclass(frozen=True)
+class AutoOptions(_Options):
+    """`PERFORMANCE_HINT`: one of `HINTS`. `ENABLE_STARTUP_FALLBACK`: a CPU device answers while a device whose kernels are not
+    cached compiles. `ENABLE_RUNTIME_FALLBACK`: what fails on a device runs on the next one. `DEVICE_PROPERTIES`: device or type
+    -> further properties for it. `REPRODUCIBLE`: one device runs every request, without either fallback."""
+
+    PERFORMANCE_HINT: str = "LATENCY"
+    ENABLE_STARTUP_FALLBACK: bool = True
+    ENABLE_RUNTIME_FALLBACK: bool = True
+    DEVICE_PROPERTIES: Mapping[str, Mapping[str, Any]] | None = None
+
+
+def _one_of(words: tuple[str, ...]) -> tuple[str, Callable[[Any], bool]]:
+    return ", ".join(words), lambda value: value in words
+
+
+_FLAG = "True or False", lambda value: isinstance(value, bool)
+_MAPPING = "a mapping", lambda value: value is None or isinstance(value, Mapping)
+_ACCEPTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "REPRODUCIBLE": _FLAG,
+    "ENABLE_STARTUP_FALLBACK": _FLAG,
+    "ENABLE_RUNTIME_FALLBACK": _FLAG,
+    "DEVICE_PROPERTIES": _MAPPING,
+    "PERFORMANCE_HINT": _one_of(HINTS),
+}
+
+
+def _check(name: str, value: Any) -> None:
+    accepted, fits = _ACCEPTED[name]
+    if not fits(value):
+        raise UsageError(f"property {name} is {value!r:.60}; accepted: {accepted}")
