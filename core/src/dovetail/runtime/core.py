@@ -228,7 +228,8 @@ class Core:
             properties = self._session.properties_of(name, given)
             composite = found.compile(self._session, model, arguments, properties)
             if composite is not None:
-                return Preparation.of(composite, CompileOptions.read(properties).TIME_LIMIT)
+                own = {name: value for name, value in properties.items() if name == "TIME_LIMIT"}
+                return Preparation.of(composite, CompileOptions.read(own).TIME_LIMIT)
         (targets,) = self._session.targets(device, given)
         opened, options = self._opened(targets)
         name = device if virtual is not None and len(targets.devices) > 1 else opened[0].name

@@ -16,6 +16,7 @@ from dovetail_virtual_devices.names import candidates, properties_of
 from dovetail_virtual_devices.options import AutoOptions
 
 if TYPE_CHECKING:
+    from dovetail_virtual_devices.multi import Multi
     from dovetail_virtual_devices.warm import WarmMarks
 
 __all__ = ["Auto", "dovetail_api", "dovetail_virtual_device"]
@@ -32,9 +33,11 @@ class Auto(VirtualDevice):
     """`AUTO`, `AUTO:A,B` (these, in this order), `AUTO:-A` (all others)."""
 
     def targets(self, session: Session, arguments: str, properties: Mapping[str, Any]) -> tuple[Targets, ...]:
-        """The first candidate that can be opened and has the properties."""
+        """The first candidate that can be opened and has the properties; with CUMULATIVE_THROUGHPUT every one."""
         options, rest = AutoOptions.read(properties)
         names = candidates(session, arguments)
+        if options.PERFORMANCE_HINT == "CUMULATIVE_THROUGHPUT":
+            return _multi().targets(session, ",".join(names), _for_multi(options, rest))
         for plugin, reason in {} if arguments else session.unusable().items():
             log.warning("AUTO takes %s: %s is %s", names[0], plugin, reason)
         return (session.first_usable("AUTO", names, _hinted(options, rest)),)
@@ -43,6 +46,8 @@ class Auto(VirtualDevice):
         """Compile for the first candidate that can. Raises the error of the first when all fail."""
         options, rest = AutoOptions.read(properties)
         names = candidates(session, arguments)
+        if options.PERFORMANCE_HINT == "CUMULATIVE_THROUGHPUT":
+            return _multi().compile(session, model, ",".join(names), _for_multi(options, rest))
         (chosen,) = self.targets(session, arguments, properties)
         usable = names[names.index(chosen.devices[0]) :]
         return AutoModel(session, model, usable, options, _hinted(options, rest), chosen.passed_over)
@@ -50,6 +55,17 @@ class Auto(VirtualDevice):
 
 def _hinted(options: AutoOptions, rest: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, "PERFORMANCE_HINT": "THROUGHPUT"} if options.PERFORMANCE_HINT == "THROUGHPUT" else rest
+
+
+def _multi() -> "Multi":
+    from dovetail_virtual_devices.multi import Multi  # here, because most sessions never need it
+
+    return Multi()
+
+
+def _for_multi(options: AutoOptions, rest: Mapping[str, Any]) -> dict[str, Any]:
+    own = ("SCHEDULE_POLICY", "REPRODUCIBLE", "ENABLE_RUNTIME_FALLBACK", "DEVICE_PROPERTIES")
+    return {**rest, "PERFORMANCE_HINT": "THROUGHPUT", **{name: getattr(options, name) for name in own}}
 
 
 class AutoModel(Composite):

@@ -6,9 +6,10 @@ from typing import Any, Self
 
 from dovetail.errors import UsageError
 
-__all__ = ["HINTS", "AutoOptions"]
+__all__ = ["HINTS", "POLICIES", "AutoOptions", "MultiOptions"]
 
-HINTS = ("LATENCY", "THROUGHPUT")
+HINTS = ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")
+POLICIES = ("DEVICE_PRIORITY", "ROUND_ROBIN")
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,23 @@ class _Options:
 class AutoOptions(_Options):
     """`PERFORMANCE_HINT`: one of `HINTS`. `ENABLE_STARTUP_FALLBACK`: a CPU device answers while a device whose kernels are not
     cached compiles. `ENABLE_RUNTIME_FALLBACK`: what fails on a device runs on the next one. `DEVICE_PROPERTIES`: device or type
-    -> further properties for it. `REPRODUCIBLE`: one device runs every request, without either fallback."""
+    -> further properties for it. `REPRODUCIBLE`: one device runs every request, without either fallback. `SCHEDULE_POLICY`: with
+    CUMULATIVE_THROUGHPUT, as for MULTI."""
 
     PERFORMANCE_HINT: str = "LATENCY"
     ENABLE_STARTUP_FALLBACK: bool = True
+    ENABLE_RUNTIME_FALLBACK: bool = True
+    DEVICE_PROPERTIES: Mapping[str, Mapping[str, Any]] | None = None
+    SCHEDULE_POLICY: str = POLICIES[0]
+
+
+@dataclass(frozen=True)
+class MultiOptions(_Options):
+    """`SCHEDULE_POLICY`: which of the free devices gets a request, one of `POLICIES`: the one that is listed first, or the next
+    one in turn. `ENABLE_RUNTIME_FALLBACK` and `DEVICE_PROPERTIES` as for AUTO. `REPRODUCIBLE`: all devices must be of the same
+    hardware, so that results are bitwise equal, and nothing that fails runs again."""
+
+    SCHEDULE_POLICY: str = POLICIES[0]
     ENABLE_RUNTIME_FALLBACK: bool = True
     DEVICE_PROPERTIES: Mapping[str, Mapping[str, Any]] | None = None
 
@@ -49,6 +63,7 @@ _ACCEPTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "ENABLE_RUNTIME_FALLBACK": _FLAG,
     "DEVICE_PROPERTIES": _MAPPING,
     "PERFORMANCE_HINT": _one_of(HINTS),
+    "SCHEDULE_POLICY": _one_of(POLICIES),
 }
 
 
