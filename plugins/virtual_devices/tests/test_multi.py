@@ -158,9 +158,7 @@ def test_a_device_that_does_not_compile_is_passed_over(toy_core: Any, monkeypatc
 
 def test_reproducible_takes_equal_devices_only(toy_core: Any) -> None:
     core, _ = toy_core(A=nothing, B=nothing)
-    with pytest.raises(
-        UsageError, match=r"REPRODUCIBLE asks .* A\.0 \(toy A\), B\.0 \(toy B\) differ"
-    ):
+    with pytest.raises(UsageError, match=r"REPRODUCIBLE asks .* A\.0 \(toy A\), B\.0 \(toy B\) differ"):
         core.compile_model(chain(), "MULTI:A,B", {"REPRODUCIBLE": True})
     assert core.compile_model(chain(), "MULTI:A,A.0", {"REPRODUCIBLE": True}).device == "MULTI:A.0"
 

@@ -6,9 +6,10 @@ from typing import Any, Self
 
 from dovetail.errors import UsageError
 
-__all__ = ["HINTS", "POLICIES", "AutoOptions", "MultiOptions"]
+__all__ = ["HINTS", "POLICIES", "AutoOptions", "HeteroOptions", "MultiOptions"]
 
 HINTS = ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")
+DISTRIBUTIONS = ("LEAST_TRANSFER", "FIRST_ACCEPTS", "PIPELINE_PARALLEL")
 POLICIES = ("DEVICE_PRIORITY", "ROUND_ROBIN")
 
 
@@ -51,6 +52,16 @@ class MultiOptions(_Options):
     DEVICE_PROPERTIES: Mapping[str, Mapping[str, Any]] | None = None
 
 
+@dataclass(frozen=True)
+class HeteroOptions(_Options):
+    """`MODEL_DISTRIBUTION_POLICY`: one of `DISTRIBUTIONS`: nodes and transfers between devices take least time together; each
+    node on the first device that accepts it; one stage of the model for each device. `AFFINITIES`: node of the model -> device,
+    which goes before; an answer of `query_model` fits. `REPRODUCIBLE` changes nothing: a placement does not depend on a run."""
+
+    MODEL_DISTRIBUTION_POLICY: str = DISTRIBUTIONS[0]
+    AFFINITIES: Mapping[str, Any] | None = None
+
+
 def _one_of(words: tuple[str, ...]) -> tuple[str, Callable[[Any], bool]]:
     return ", ".join(words), lambda value: value in words
 
@@ -64,6 +75,8 @@ _ACCEPTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "DEVICE_PROPERTIES": _MAPPING,
     "PERFORMANCE_HINT": _one_of(HINTS),
     "SCHEDULE_POLICY": _one_of(POLICIES),
+    "MODEL_DISTRIBUTION_POLICY": _one_of(DISTRIBUTIONS),
+    "AFFINITIES": _MAPPING,
 }
 
 
