@@ -33,10 +33,6 @@ _worker = threading.local()
 """`here` is true in the threads that run inferences in the background, and so in their callbacks."""
 
 
-def _no_plan(shapes: Shapes) -> Plan:
-    raise UsageError("a virtual device makes no plans: those of its parts run")
-
-
 @dataclass(frozen=True)
 class Preparation:
     """A model with the device chosen.
@@ -47,7 +43,7 @@ class Preparation:
 
     device: str
     devices: tuple[str, ...]
-    make_plan: Callable[[Shapes], Plan] = _no_plan
+    make_plan: Callable[[Shapes], Plan] | None = None
     plan_cache: int = 1
     time_limit: float | None = None
     composite: Composite | None = None
@@ -121,9 +117,11 @@ class CompiledModel:
     def _plans(self) -> PlanCache[Shapes, Plan]:
         if self._cache is None:
             prepared = self._prepared()
+            make_plan = prepared.make_plan
+            assert make_plan is not None  # a composite has parts in its place
             with self._preparing:
                 if self._cache is None:
-                    self._cache = PlanCache(lambda shapes: self._planned(prepared.make_plan, shapes), prepared.plan_cache)
+                    self._cache = PlanCache(lambda shapes: self._planned(make_plan, shapes), prepared.plan_cache)
         return self._cache
 
     @property
@@ -144,9 +142,16 @@ class CompiledModel:
         return {name: self.model.graph.types.get(name) for name in self.model.outputs}
 
     def plan(self, shapes: Shapes) -> Plan:
-        """The plan for these input shapes, made now if there is none. The least recently used one goes when they are too many."""
+        """The plan for these input shapes, made now if there is none. The least recently used one goes when they are too many.
+
+        For a virtual device the plans of all its parts are made, and the first is returned.
+        """
         self.check_open()
-        return self._plans.get(shapes)
+        composite = self._prepared().composite
+        if composite is None:
+            return self._plans.get(shapes)
+        made: list[Plan] = [part.plan(shapes) for part in composite.parts]
+        return made[0]
 
     def bind(self, shapes: Shapes) -> BoundRequest:
         """Everything that runs with these input shapes need; for a run that began before `close`, which waits for its end."""

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from dovetail.errors import UsageError
 
-__all__ = ["HINTS", "POLICIES", "AutoOptions", "HeteroOptions", "MultiOptions"]
+__all__ = ["HINTS", "POLICIES", "AutoOptions", "BatchOptions", "HeteroOptions", "MultiOptions"]
 
 HINTS = ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")
 DISTRIBUTIONS = ("LEAST_TRANSFER", "FIRST_ACCEPTS", "PIPELINE_PARALLEL")
@@ -62,6 +62,14 @@ class HeteroOptions(_Options):
     AFFINITIES: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True)
+class BatchOptions(_Options):
+    """`AUTO_BATCH_TIMEOUT`: milliseconds that a row waits for others. `REPRODUCIBLE`: every batch is filled up to the full size,
+    so that a row's result does not depend on how many came with it."""
+
+    AUTO_BATCH_TIMEOUT: float = 5.0
+
+
 def _one_of(words: tuple[str, ...]) -> tuple[str, Callable[[Any], bool]]:
     return ", ".join(words), lambda value: value in words
 
@@ -77,6 +85,10 @@ _ACCEPTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "SCHEDULE_POLICY": _one_of(POLICIES),
     "MODEL_DISTRIBUTION_POLICY": _one_of(DISTRIBUTIONS),
     "AFFINITIES": _MAPPING,
+    "AUTO_BATCH_TIMEOUT": (
+        "milliseconds, a number that is not negative",
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"),
+    ),
 }
 
 
