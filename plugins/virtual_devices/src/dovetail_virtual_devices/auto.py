@@ -17,7 +17,6 @@ from dovetail_virtual_devices.options import AutoOptions
 
 if TYPE_CHECKING:
     from dovetail_virtual_devices.multi import Multi
-    from dovetail_virtual_devices.warm import WarmMarks
 
 __all__ = ["Auto", "dovetail_api", "dovetail_virtual_device"]
 
@@ -48,13 +47,36 @@ class Auto(VirtualDevice):
         names = candidates(session, arguments)
         if options.PERFORMANCE_HINT == "CUMULATIVE_THROUGHPUT":
             return _multi().compile(session, model, ",".join(names), _for_multi(options, rest))
+        given = _hinted(options, rest)
+        helper = _helper(session, model, names, options, given)
+        if helper:
+            # The best device is opened in the background, too: that may take longer than the first answer.
+            return AutoModel(session, model, names, options, given, {}, helper)
         (chosen,) = self.targets(session, arguments, properties)
-        usable = names[names.index(chosen.devices[0]) :]
-        return AutoModel(session, model, usable, options, _hinted(options, rest), chosen.passed_over)
+        return AutoModel(session, model, names[names.index(chosen.devices[0]) :], options, given, chosen.passed_over)
 
 
 def _hinted(options: AutoOptions, rest: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, "PERFORMANCE_HINT": "THROUGHPUT"} if options.PERFORMANCE_HINT == "THROUGHPUT" else rest
+
+
+def _helper(session: Session, model: Model, names: Sequence[str], options: AutoOptions, given: Mapping[str, Any]) -> str:
+    """A CPU device that answers while the best device compiles; empty where that has nothing to compile from source."""
+    best = session.info(names[0])
+    if options.REPRODUCIBLE or not options.ENABLE_STARTUP_FALLBACK or not best.builds_kernels:
+        return ""
+    from dovetail_virtual_devices.warm import WarmMarks  # here, because only devices that build kernels need the cache
+
+    infos = [session.info(name) for name in names[1:]]
+    quick = [info.name for info in infos if info.kind == "CPU" and not info.builds_kernels]
+    if not quick or WarmMarks(model).has(best, given):
+        return ""
+    try:
+        session.open(quick[0], properties_of(session, quick[0], given, options.DEVICE_PROPERTIES))
+    except DovetailError as error:
+        log.info("AUTO: %s cannot answer while %s compiles: %s", quick[0], best.name, error)
+        return ""
+    return quick[0]
 
 
 def _multi() -> "Multi":
@@ -79,6 +101,7 @@ class AutoModel(Composite):
         options: AutoOptions,
         properties: Mapping[str, Any],
         passed_over: Mapping[str, str],
+        helper: str = "",
     ) -> None:
         self._session, self._model, self._names = session, model, tuple(names)
         self._options, self._properties = options, properties
@@ -92,9 +115,8 @@ class AutoModel(Composite):
         self._shapes: tuple[Any, ...] | None = None
         self._background: threading.Thread | None = None
         self._closing = False
-        helper = self._helper()
-        self.active = self._first_compiled(self._names if helper is None else (helper, *self._names))
-        if helper is not None and self.active.device == helper:
+        self.active = self._first_compiled((helper, *self._names) if helper else self._names)
+        if helper and self.active.device == helper:
             self._notes.append(f"{helper}: answers until {self._names[0]} has compiled")
             self._background = threading.Thread(target=self._compile_best, name="dovetail-auto", daemon=True)
             self._background.start()
@@ -159,22 +181,10 @@ class AutoModel(Composite):
 
     # --- fallback at the start -------------------------------------------------------------------------------------------
 
-    def _helper(self) -> str | None:
-        """A CPU device that answers while the best device compiles; None where that has nothing to compile from source."""
-        best = self._session.info(self._names[0])
-        if self._options.REPRODUCIBLE or not self._options.ENABLE_STARTUP_FALLBACK or not best.builds_kernels:
-            return None
-        infos = [self._session.info(name) for name in self._names[1:]]
-        quick = [info.name for info in infos if info.kind == "CPU" and not info.builds_kernels]
-        return None if not quick or self._marks().has(best, self._properties) else quick[0]
-
-    def _marks(self) -> "WarmMarks":
-        from dovetail_virtual_devices.warm import WarmMarks  # here, because only devices that build kernels need the cache
-
-        return WarmMarks(self._model)
-
     def _compile_best(self) -> None:
         """In the background: compile for the best device, for the shapes of the first request, and switch to it."""
+        from dovetail_virtual_devices.warm import WarmMarks  # as above
+
         name = self._names[0]
         is_static = all(t.is_static for t in self._model.inputs.values())
         self._answered.wait(_PATIENCE if is_static else None)
@@ -191,7 +201,7 @@ class AutoModel(Composite):
         except Exception as error:
             self._pass_over(name, error)
             return
-        self._marks().add(self._session.info(name), self._properties)
+        WarmMarks(self._model).add(self._session.info(name), self._properties)
         with self._lock:
             before, self.active = self.active.device, part
             seconds = time.perf_counter() - started
