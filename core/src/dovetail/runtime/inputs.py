@@ -35,7 +35,8 @@ class InputReader:
         A sequence becomes a list of such arrays, a map a dictionary of plain values, an optional may be None.
 
         `inputs` is a mapping by name, a sequence in order, a single array for a model of one input, or None for a model
-        without inputs. Raises `InputError` naming the input, what was received and what is accepted.
+        without inputs. An array is a NumPy array, a list, or what exports memory by DLPack (tensors of PyTorch, JAX, CuPy) or by
+        the buffer protocol. Raises `InputError` naming the input, what was received and what is accepted.
         """
         given = self._in_order(inputs)
         if self._contained:
@@ -117,7 +118,12 @@ class InputReader:
             return np.asarray(value)
         name, expected = self._names[index], self._types[index]
         try:
-            array = np.asarray(value)
+            array = _exported(value) if hasattr(value, "__dlpack__") else np.asarray(value)
+        except BufferError as error:
+            raise InputError(
+                f"input {name!r} is a {type(value).__name__} that exports no memory of the CPU ({error}); accepted: {expected}",
+                hint="bring it to the CPU's memory, without a gradient: with PyTorch, .detach().cpu()",
+            ) from None
         except ValueError as error:
             raise InputError(
                 f"input {name!r} is a {type(value).__name__} that makes no array ({error}); accepted: {expected}"
@@ -157,6 +163,26 @@ class InputReader:
 
     def _listed(self) -> str:
         return ", ".join(f"{name}: {t}" for name, t in zip(self._names, self._types, strict=True))
+
+
+def _exported(value: Any) -> NDArray[Any]:
+    """The memory that a DLPack producer exports, without a copy; of another device as a copy, if it can be had.
+
+    Raises `BufferError`.
+    """
+    on_cpu = value.__dlpack_device__()[0] == _DLPACK_CPU
+    try:
+        return np.from_dlpack(value) if on_cpu else np.from_dlpack(value, device="cpu", copy=True)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        # Data types that NumPy's DLPack lacks, and NumPy before 2.1, which copies from no device: the producer may convert.
+        try:
+            return np.asarray(value)
+        except (RuntimeError, TypeError, ValueError):
+            raise BufferError(str(error)) from None
+
+
+_DLPACK_CPU = 1
+"""`kDLCPU` of DLPack's device types."""
 
 
 def _as_map(name: str, expected: MapType, value: Any) -> dict[Any, Any]:
