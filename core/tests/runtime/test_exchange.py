@@ -77,7 +77,7 @@ def test_types_and_shapes_are_checked_as_ever(compiled: Any) -> None:
 
 def test_the_buffer_protocol(compiled: Any) -> None:
     memory = memoryview(X)
-    (read,) = compiled.reader.read([memory])
+    (read,) = compiled.reader.read({"x": memory})
     assert np.shares_memory(read, X)
     np.testing.assert_array_equal(compiled(memory)[0], np.maximum(X, 0))
     plain = array.array("f", [-1, 0.5, 2])

@@ -57,7 +57,7 @@ class InputReader:
             given = (inputs,)
         else:
             # One nested list is the content of a single input; otherwise a sequence holds one entry an input.
-            one = len(self._names) == 1 and not (len(inputs) == 1 and isinstance(inputs[0], np.ndarray))
+            one = len(self._names) == 1 and not (len(inputs) == 1 and hasattr(inputs[0], "__dlpack__"))
             given = (inputs,) if one else inputs
         if len(given) != len(self._names):
             raise InputError(f"{self._source} takes {len(self._names)} inputs ({self._listed()}), got {len(given)}")
