@@ -136,7 +136,7 @@ class InputReader:
                 raise InputError(f"input {name!r} is {value!r:.60} ({type(value).__name__}); accepted: an array {expected}")
             if hasattr(value, "dtype") or expected.dtype is not DType.STRING:
                 return array
-        return array.astype(expected.dtype.numpy)
+        return array.astype(expected.dtype.numpy, copy=False)
 
     def _check(self, names: Sequence[str], types: Sequence[TensorType], arrays: Sequence[NDArray[Any]]) -> None:
         symbols: dict[str, tuple[int, str]] = {}
