@@ -290,3 +290,19 @@ def test_an_operator_that_no_pack_has_names_the_domain(toy_core: Any) -> None:
     model = g.model([g.node(UnboundOperator("com.nobody", "Thing", 1, {}), x, name="n1")])
     with pytest.raises(dovetail.DovetailError, match=r"node 'n1' \(com.nobody::Thing\).*com.nobody"):
         core.compile_model(model, "A")
+
+
+def test_a_device_that_was_reset_is_closed_and_opened_anew(toy_core: Any) -> None:
+    core, opened = toy_core(A=nothing, B=nothing)
+    core.compile_model(chain(), "A")
+    core.compile_model(chain(), "B")
+    closed: list[str] = []
+    for device in opened:
+        device.close = lambda name=device.info.name: closed.append(name)
+    core.reset_device("A")
+    assert closed == ["A.0"]
+    np.testing.assert_allclose(core.compile_model(chain(), "A")(X)[0], expected(X), rtol=1e-6)
+    core.compile_model(chain(), "B")
+    assert [device.info.name for device in opened] == ["A.0", "B.0", "A.0"]
+    with pytest.raises(DeviceNotFound, match="'Z'"):
+        core.reset_device("Z")

@@ -86,6 +86,13 @@ class Core:
         """
         self._session.set_properties(device, properties)
 
+    def reset_device(self, device: str) -> None:
+        """Close a real device, for example after `DeviceLost`; the next compilation opens it anew, where its driver allows that.
+
+        Models that were compiled for it have to be compiled again. Raises `DeviceNotFound`, and what the device raises.
+        """
+        self._session.reset(device)
+
     # --- models ----------------------------------------------------------------------------------------------------
 
     def add_extension(self, extension: Any) -> tuple[type[Operator], ...]:

@@ -180,6 +180,14 @@ class DeviceSession:
         loaded = (r for r in self._plugins.records() if (r.kind, r.key.lower(), r.state) == ("devices", key, "loaded"))
         return next(loaded).provider
 
+    def reset(self, device: str) -> None:
+        """Close a real device and forget it; see `Core.reset_device`."""
+        name = self.info(device).name
+        with self._lock:
+            stale = [self._opened.pop(key) for key in list(self._opened) if key[0] == name]
+        for _, opened in stale:
+            opened.close()
+
     def take_opened(self) -> list[tuple[DeviceInfo, Device]]:
         """Forget the opened devices, and return them."""
         with self._lock:
