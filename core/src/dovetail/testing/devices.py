@@ -65,7 +65,7 @@ class DeviceChecks(Kit):
     def _check_report(self, compiled: CompiledModel) -> None:
         for node in compiled.report().nodes:
             require(node.kernel, f"the report of node {node.name!r} ({node.op}) names no kernel")
-            require(node.device == compiled.device, f"node {node.name!r} runs on {node.device}, not on {compiled.device}")
+            require(node.device in compiled.devices, f"node {node.name!r} runs on {node.device}, not on {compiled.device}")
 
     def refused(self, model: Model, error: UnsupportedNode) -> Verdict:
         """Check a refusal: `query_model` must say the same, with a reason of the closed vocabulary and a detail."""

@@ -4,23 +4,26 @@ Nobody runs batches but the requests themselves: the first one of a batch waits 
 its rows. So there is no thread to stop, and an idle model costs nothing.
 """
 
+import logging
 import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dovetail.errors import UsageError
+from dovetail.errors import InferError, UsageError
 from dovetail.hookspecs import hookimpl
 from dovetail.virtual import Composite, ExecutableRequest, Model, Part, Session, Targets, VirtualDevice, WorkBudget
 from dovetail_virtual_devices.failures import is_of_the_caller, named
 from dovetail_virtual_devices.lanes import Lane, Lanes, Scheduler
 from dovetail_virtual_devices.options import BatchOptions
-from dovetail_virtual_devices.rows import check_results, check_rows, padded, slices, with_open_batch
+from dovetail_virtual_devices.rows import NotBatchable, check_results, check_rows, padded, slices, with_open_batch
 
 __all__ = ["Batch", "dovetail_api", "dovetail_virtual_device"]
 
 dovetail_api = "1.0"
+
+log = logging.getLogger("dovetail")
 
 DEFAULT_SIZE = 8
 
@@ -35,16 +38,23 @@ class Batch(VirtualDevice):
         return session.targets(_read(arguments)[0], BatchOptions.read(properties)[1])
 
     def compile(self, session: Session, model: Model, arguments: str, properties: Mapping[str, Any]) -> Composite:
-        """Compile the model for any number of rows. Raises `UsageError` when its rows are not independent of each other."""
+        """Compile the model for any number of rows.
+
+        A model whose rows are not independent of each other runs request by request: a warning and the report say why.
+        """
         device, size = _read(arguments)
         options, rest = BatchOptions.read(properties)
-        opened = with_open_batch(model)
-        part = session.compile(opened, device, rest)
         try:
-            check_rows(opened, part, size)
-        except BaseException:
-            part.close()
-            raise
+            opened = with_open_batch(model)
+            part = session.compile(opened, device, rest)
+            try:
+                check_rows(opened, part, size)
+            except BaseException:
+                part.close()
+                raise
+        except NotBatchable as why:
+            log.warning("BATCH: the requests of %s run one by one: %s", model.source, why)
+            return BatchModel(model, session.compile(model, device, rest), 1, options, str(why))
         return BatchModel(opened, part, size, options)
 
 
@@ -82,7 +92,8 @@ class _Group:
 class BatchModel(Composite):
     """A model that runs rows of several requests together."""
 
-    def __init__(self, model: Model, part: Part, size: int, options: BatchOptions) -> None:
+    def __init__(self, model: Model, part: Part, size: int, options: BatchOptions, single: str = "") -> None:
+        self._single = single
         self._model, self._part, self.size = model, part, size
         self._timeout = options.AUTO_BATCH_TIMEOUT / 1000
         self._reproducible = options.REPRODUCIBLE
@@ -113,7 +124,7 @@ class BatchModel(Composite):
     def report(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Any:
         """The report for batches; its notes have their number."""
         found = self._part.report(shapes)
-        note = f"{self._rows} rows in {self._batches} batches"
+        note = f"one by one: {self._single}" if self._single else f"{self._rows} rows in {self._batches} batches"
         return replace(found, notes=(note, *found.notes))
 
     def close(self) -> None:
@@ -124,7 +135,7 @@ class BatchModel(Composite):
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """Run with the rows of others. Raises what its own rows raise when they run alone."""
-        ticket = _Ticket(values, len(values[0]))
+        ticket = _Ticket(values, 0 if self._single else len(values[0]))
         if not 0 < ticket.rows < self.size:
             self._on_a_lane([ticket])
         else:
@@ -203,13 +214,11 @@ class BatchModel(Composite):
         rows = sum(ticket.rows for ticket in tickets)
         size = self._padded_size(rows)
         if len(tickets) == 1 and size == rows:
-            results = lane.run(tickets[0].values)
-            check_results(self._model, self._model.outputs, results, rows)
-            tickets[0].results = results
+            tickets[0].results = lane.run(tickets[0].values)
         else:
             columns = zip(*(ticket.values for ticket in tickets), strict=True)
             results = lane.run([padded(column, size) for column in columns])
-            check_results(self._model, self._model.outputs, results, size)
+            _check(self._model, results, size)
             for ticket, part in zip(tickets, slices([ticket.rows for ticket in tickets]), strict=True):
                 ticket.results = [result[part].copy() for result in results]
         self._batches += 1
@@ -220,6 +229,13 @@ class BatchModel(Composite):
         if rows == 0 or rows >= self.size:
             return rows
         return self.size if self._reproducible else min(self.size, 1 << (rows - 1).bit_length())
+
+
+def _check(model: Model, results: Sequence[Any], rows: int) -> None:
+    try:
+        check_results(model.outputs, results, rows)
+    except NotBatchable as why:
+        raise InferError(f"BATCH: {model.source}: {why}", hint="use the device without BATCH") from None
 
 
 class BatchRequest(ExecutableRequest):

@@ -7,34 +7,34 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import DovetailError, UsageError
+from dovetail.errors import DovetailError
 from dovetail.virtual import Model, Part, PartRequest, TensorType
 
-__all__ = ["check_results", "check_rows", "padded", "slices", "with_open_batch"]
+__all__ = ["NotBatchable", "check_results", "check_rows", "padded", "slices", "with_open_batch"]
 
 log = logging.getLogger("dovetail")
 
 _SYMBOL = "batch"
 
 
+class NotBatchable(Exception):
+    """Why the rows of a model cannot run together."""
+
+
 def with_open_batch(model: Model) -> Model:
     """The model with one symbol as the first dimension of every input, where that is a symbol or 1 already.
 
-    Raises `UsageError` naming the input that has no such dimension.
+    Raises `NotBatchable` naming the input that has no such dimension.
     """
     inputs = model.inputs
     if not inputs:
-        raise UsageError(f"BATCH: {model.source} has no inputs")
+        raise NotBatchable("it has no inputs")
     for name, found in inputs.items():
         first = found.shape[0] if found.shape else None
-        symbols = [d for d in (found.shape or ())[1:] if isinstance(d, str)]
         if not found.shape or not (first is None or isinstance(first, str) or first == 1):
-            raise UsageError(
-                f"BATCH: input {name!r} of {model.source} is {found}; accepted: a first dimension that is a symbol or 1",
-                hint="export the model with an open batch dimension, or use the device without BATCH",
-            )
-        if first in symbols:
-            raise UsageError(f"BATCH: input {name!r} of {model.source} is {found}: its rows are not independent of each other")
+            raise NotBatchable(f"input {name!r} is {found}; accepted: a first dimension that is a symbol or 1")
+        if first is not None and first in [d for d in found.shape[1:] if isinstance(d, str)]:
+            raise NotBatchable(f"input {name!r} is {found}: its rows are not independent of each other")
     taken = {d for found in inputs.values() for d in found.shape or () if isinstance(d, str)}
     firsts = {str(found.shape[0]) for found in inputs.values() if found.shape and isinstance(found.shape[0], str)}
     symbol = (
@@ -46,7 +46,7 @@ def with_open_batch(model: Model) -> Model:
 def check_rows(model: Model, part: Part, size: int) -> None:
     """Compile for batches of `size`, and run random rows: what the others are must not change the first one.
 
-    Does nothing for a model with further open dimensions, whose sizes nobody knows. Raises `UsageError` naming the output.
+    Does nothing for a model with further open dimensions, whose sizes nobody knows. Raises `NotBatchable` naming the output.
     """
     types = list(model.inputs.values())
     if size < 2 or not all(all(isinstance(d, int) for d in (t.shape or ())[1:]) for t in types):
@@ -60,19 +60,14 @@ def check_rows(model: Model, part: Part, size: int) -> None:
         request = part.create_infer_request()
         results = [[np.array(found) for found in request.forward(arrays)] for arrays in (first, second)]
     except DovetailError as error:
-        raise UsageError(
-            f"BATCH: {model.source} does not run with batches of {size}: {error.message}", hint=error.hint
-        ) from error
+        raise NotBatchable(f"it does not run with batches of {size}: {error.message}") from error
     finally:
         if request is not None:
             request.close()
     for name, one, other in zip(model.outputs, *results, strict=True):
-        check_results(model, [name], [one], size)
+        check_results([name], [one], size)
         if not np.array_equal(one[:1], other[:1], equal_nan=one.dtype.kind in "fc"):
-            raise UsageError(
-                f"BATCH: output {name!r} of {model.source} mixes rows: the first one changes with the others",
-                hint="use the device without BATCH",
-            )
+            raise NotBatchable(f"output {name!r} mixes rows: the first one changes with the others")
 
 
 def _random(rng: np.random.Generator, found: TensorType, size: int) -> Any:
@@ -82,15 +77,12 @@ def _random(rng: np.random.Generator, found: TensorType, size: int) -> Any:
     return (rng.integers(0, 2, shape) if numpy.kind in "iub" else rng.standard_normal(shape)).astype(numpy)
 
 
-def check_results(model: Model, names: Sequence[str], results: Sequence[Any], rows: int) -> None:
-    """Raise `UsageError` for an output that has not a row for each row of the inputs."""
+def check_results(names: Sequence[str], results: Sequence[Any], rows: int) -> None:
+    """Raise `NotBatchable` for an output without a row for each row of the inputs."""
     for name, found in zip(names, results, strict=True):
         if not isinstance(found, np.ndarray) or not found.shape or found.shape[0] != rows:
             shape = f"{found.dtype}{list(found.shape)}" if isinstance(found, np.ndarray) else type(found).__name__
-            raise UsageError(
-                f"BATCH: output {name!r} of {model.source} is {shape} for {rows} rows; accepted: a first dimension of {rows}",
-                hint="use the device without BATCH",
-            )
+            raise NotBatchable(f"output {name!r} is {shape} for {rows} rows")
 
 
 def padded(arrays: Sequence[Any], rows: int) -> Any:
