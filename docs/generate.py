@@ -137,6 +137,7 @@ def descendants(kind: type[errors.DovetailError], depth: int) -> Iterator[tuple[
 AUTHORING = (
     "dovetail.op",
     "dovetail.device",
+    "dovetail.virtual",
     "dovetail.devices.hosting",
     "dovetail.frontend",
     "dovetail.command",
