@@ -20,7 +20,7 @@ from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.softmax import Softmax
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faults import Faulty, fails_at
+from faulty import Faulty, fails_at
 
 LONG = {"AUTO_BATCH_TIMEOUT": 20_000}
 WEIGHTS = np.random.default_rng(3).standard_normal((3, 5)).astype(np.float32)

@@ -15,7 +15,7 @@ from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.tanh import Tanh
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faults import Faulty, fails_at
+from faulty import Faulty, fails_at
 
 X = np.array([-1, 0.5, 2], np.float32)
 WANT = np.tanh(np.maximum(X.astype(np.float64), 0))

@@ -187,6 +187,13 @@ def _smoke(core: Core, case: Case) -> Verdict:
     return Verdict(Outcome.PASSED)
 
 
+def _examine_virtual(record: PluginRecord, tell: Tell) -> None:
+    tell({"stage": "making the virtual device"})
+    core = _session(record)
+    core.plugins.virtual_device(record.key)
+    core.close()
+
+
 # --- the others ----------------------------------------------------------------------------------------------------------
 
 
@@ -204,6 +211,7 @@ def _examine_hooks(record: PluginRecord, tell: Tell) -> None:
 
 _EXAMINE = {
     "devices": _examine_device,
+    "virtual_devices": _examine_virtual,
     "ops": _examine_pack,
     "overrides": _examine_pack,
     "frontends": _examine_frontend,

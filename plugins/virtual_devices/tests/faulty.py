@@ -63,6 +63,9 @@ class _Request(ExecutableRequest):
             with self._device.lock:
                 self._device.alive -= 1
 
+    def __del__(self) -> None:
+        self.close()  # what nobody can reach any more is freed, too
+
 
 def fails_at(error: type[Exception], first: int, every: int = 0) -> type[Faulty]:
     """A device whose run number `first` fails, and each `every`-th after it; with 0 all after it."""
