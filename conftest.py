@@ -1,9 +1,10 @@
-"""What all tests of this repository have in common: tiers, samples, and seconds by package.
+"""Shared by all tests of this repository: tiers, samples, seconds by package, and fixtures for the command line.
 
 `pytest -m quick` runs the folders of `QUICK`, in under a minute on two cores. Of tests marked `exhaustive(share)` a share runs by
 default, drawn with `DOVETAIL_SEED` (0 unless set); `DOVETAIL_EXHAUSTIVE=1` runs all of them.
 """
 
+import json
 import math
 import os
 import random
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
+
+from dovetail.cli import program
 
 ROOT = Path(__file__).parent
 SEED = int(os.environ.get("DOVETAIL_SEED", "0"))
@@ -38,7 +42,7 @@ SLOW = (
     "plugins/frontend_pzkm/tests/test_malformed.py",
     "plugins/frontend_pzkm/tests/test_mutations.py",
 )
-"""What is left out of them: it starts processes, runs every device, or takes more than a few seconds."""
+"""Left out of them: tests that start processes, run every device, or take more than a few seconds."""
 
 
 def pytest_configure() -> None:
@@ -82,7 +86,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def _share(item: pytest.Item) -> float | None:
     """The least share that the marks of a test ask for; None for a test that always runs."""
-    device = str(getattr(item, "callspec", None) and item.callspec.params.get("device", ""))  # type: ignore[attr-defined]
+    device = str(getattr(item, "callspec", None) and item.callspec.params.get("device", ""))
     shares = [m.args[0] for m in item.iter_markers("exhaustive") if device.startswith(m.kwargs.get("device") or "")]
     return min(shares, default=None)
 
@@ -134,3 +138,26 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for package, total in seconds.most_common():
         terminalreporter.write_line(f"{total:8.1f} {package}")
     terminalreporter.write_line(f"{seconds.total():8.1f} in all")
+
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """`invoke("devices", "--json")`: the program in this process, in an empty working folder; unhandled errors are raised."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object, code: int = 0) -> Result:
+        result = CliRunner().invoke(program, [str(a) for a in arguments], prog_name="dovetail", catch_exceptions=False)
+        assert result.exit_code == code, f"exit code {result.exit_code}\n{result.output}"
+        return result
+
+    return run
+
+
+@pytest.fixture
+def invoke_json(invoke: Callable[..., Result]) -> Callable[..., Any]:
+    """As `invoke`, with `--json`; returns what is on stdout, all of which must be one JSON document."""
+
+    def run(*arguments: object, code: int = 0) -> Any:
+        return json.loads(invoke(*arguments, "--json", code=code).stdout)
+
+    return run

@@ -1,4 +1,4 @@
-"""What the benchmark scripts share: the models and their inputs, error figures, interleaved timing, output."""
+"""Shared by the benchmark scripts: the models and their inputs, error figures, interleaved timing, output."""
 
 from __future__ import annotations
 

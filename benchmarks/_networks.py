@@ -78,7 +78,7 @@ class TwoRates(nn.Module):
         self.wide, self.narrow = VoiceActivity(256), VoiceActivity(128)
 
     def forward(self, x: Tensor, state: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
-        return self.wide(x, state) if int(rate) == 16000 else self.narrow(x, state)  # type: ignore[no-any-return]
+        return self.wide(x, state) if int(rate) == 16000 else self.narrow(x, state)
 
 
 class TextDetector(nn.Module):
@@ -106,7 +106,7 @@ class TextDetector(nn.Module):
 
 
 class TextRecognizer(nn.Module):
-    """What a line of text says: convolutions down to one row, two bidirectional LSTMs, a character for each column."""
+    """A network that reads a line of text: convolutions down to one row, two bidirectional LSTMs, a character for each column."""
 
     def __init__(self) -> None:
         super().__init__()

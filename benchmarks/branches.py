@@ -1,4 +1,4 @@
-"""What the kinds of queue of OPENCL are worth: a model of independent branches, by each of them.
+"""The kinds of queue of OPENCL compared on a model of independent branches.
 
 `python benchmarks/branches.py [-d OPENCL.0] [--branches 4] [--depth 8] [--sides 7 28 112] [--json]`. Each branch is a chain of
 3x3 convolutions with 16 channels on images of `side` x `side`, all read the model's input, and their results are added. A

@@ -40,7 +40,7 @@ def start(factory: Factory, spec: ModelSpec, size: int, inputs: Arrays, batch: i
 
 
 def compare(spec: ModelSpec, size: int, batch: int, factories: dict[str, Factory], threads: int, rounds: int) -> Iterator[Row]:
-    """A row for each runtime on one model and input shape; `error` tells why a runtime has no figures."""
+    """A row for each runtime on one model and input shape; `error` is the reason why a runtime has no figures."""
     inputs = spec.inputs(np.random.default_rng(0), batch, size)
     runners, notes = {}, {}
     for name, factory in factories.items():

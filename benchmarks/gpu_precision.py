@@ -1,4 +1,4 @@
-"""What lower precision gains on a GPU, in one run: dovetail's OPENCL device in f32, tf32 and f16, and PyTorch's CUDA graphs.
+"""The gain of lower precision on a GPU, in one run: dovetail's OPENCL device in f32, tf32 and f16, and PyTorch's CUDA graphs.
 
 `python benchmarks/gpu_precision.py [--batch N] [--only MODEL]` takes the float32 model with each `INFERENCE_PRECISION_HINT`, and
 the model converted to float16 with the hint f16. dovetail's times are wall times from NumPy to NumPy, interleaved; PyTorch's are

@@ -142,7 +142,7 @@ class Profiled(InOrderRequest):
 
 @dataclass
 class Part:
-    """What launches of one kind took together, in microseconds, and what they take at least."""
+    """The time of all launches of one kind, in microseconds, and the least that they can take."""
 
     launches: int = 0
     time: float = 0.0
@@ -162,12 +162,12 @@ def profile(path: Path, device: str, inputs: Arrays, options: dict[str, Any], li
     plain = Dovetail(path, device, options)
     plain.infer(inputs)
     wall = median([milliseconds(lambda: plain.infer(inputs)) for _ in range(100)]) * 1e3
-    made, executable.InOrderRequest = executable.InOrderRequest, Profiled  # type: ignore[misc]
+    made, executable.InOrderRequest = executable.InOrderRequest, Profiled
     try:
         profiled = Dovetail(path, device, options)
         profiled.infer(inputs)
     finally:
-        executable.InOrderRequest = made  # type: ignore[misc]
+        executable.InOrderRequest = made
     request = Profiled.latest
     runs, copies = [], []
     for _ in range(30):

@@ -2,7 +2,7 @@
 
 `python benchmarks/opencl_winograd.py [-d OPENCL.0] [--batch 1 --batch 8]` tunes and times, by device events in microseconds, the
 convolution as it runs, and the parts of F(2x2, 3x3) (Lavin and Gray, 2016): the 16 products of weights [maps, channels] and tiles
-[channels, tiles], and the two transforms, for which elementwise kernels stand that read and write as much and compute nothing.
+[channels, tiles], and the two transforms, which are replaced by elementwise kernels with as much traffic and no arithmetic.
 `least` is the sum of these parts. F(4x4, 3x3) has 36 products of a quarter of the tiles. Most of the time goes into compiling
 candidates of the tuner, `--candidates` for each of 12 problems a batch.
 """
@@ -50,7 +50,7 @@ def main() -> int:
     options.add_argument("--candidates", type=int, default=8, help="tilings that the tuner tries")
     arguments = options.parse_args()
     tuner.candidates = functools.partial(tuner.candidates, limit=arguments.candidates)
-    executable.InOrderRequest = Profiled  # type: ignore[misc]
+    executable.InOrderRequest = Profiled
     core, rows = dovetail.Core(), []
     rng = np.random.default_rng(1)
     for batch in arguments.batch or (1, 8):

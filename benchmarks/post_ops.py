@@ -1,4 +1,4 @@
-"""What fusion gains: conv + bias + relu and conv + sum + relu at the sizes of ResNet-50, fused against one node each.
+"""The gain of fusion: conv + bias + relu and conv + sum + relu at the sizes of ResNet-50, fused against one node each.
 
 `python benchmarks/post_ops.py [-d ONEDNN -d OPENCL -d NUMPY] [--blocks 3] [--json]`. A model is a row of blocks that read one
 another; the sum adds what the block reads. The same model runs with FUSION True and False, in interleaved rounds, f32, batch

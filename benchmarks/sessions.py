@@ -2,10 +2,10 @@
 
 `python benchmarks/sessions.py [-d ONEDNN -d NUMPY] [--only resnet50] [--repeats 7] [--json]` starts a fresh process for each
 runtime in turn, batch 1, 2 threads, all shapes known, and reports medians in milliseconds. `import` is the runtime's own
-import, numpy being there; `ready` is what follows: dovetail's `Core()`, `read_model`, `compile_model`, the plan for the shapes
+import after numpy's; `ready` is the rest: dovetail's `Core()`, `read_model`, `compile_model`, the plan for the shapes
 and a request; onnxruntime's `InferenceSession`; OpenVINO's `Core()`, `read_model`, `reshape` and `compile_model` in f32. `read`
-and `passes` are the parts of dovetail's that it tells apart. `CPU` is what all threads of the process used for `ready`: it
-moves less than wall time where other programs work on the machine. `again` is the same once more in the same process.
+and `passes` are the parts of dovetail's that it measures separately. `CPU` is the time of all threads of the process for `ready`,
+which varies less than wall time if other programs use the machine. `again` is the same once more in the same process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What it costs to start: `import dovetail` above bare Python, `Core()`, finding plugins, and commands among many packages.
+"""The cost of starting: `import dovetail` above bare Python, `Core()`, finding plugins, and commands among many packages.
 
 `python benchmarks/startup.py [--distributions 130] [--repeats 15] [--json]` starts fresh processes in turn and reports
 medians. The distributions are empty packages with metadata and console scripts, in a temporary folder on PYTHONPATH.

@@ -1,4 +1,4 @@
-"""What the second process gains from the first: reading, compiling and running ResNet-50 once, with cold and warm caches.
+"""The gain of a second process from the caches of the first: ResNet-50 read, compiled and run once, with cold and warm caches.
 
 `python benchmarks/warm_start.py [-d OPENCL.0] [--model resnet50] [--repeats 5] [--json]` starts fresh processes in turn and
 reports medians in milliseconds. `cold`: no cache at all. `warm`: dovetail's cache is that of an earlier process, the driver's

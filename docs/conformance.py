@@ -1,7 +1,7 @@
 """Writes docs/reference/conformance.md: what devices claim, as the conformance kit finds it on the machines that have them.
 
 `python docs/conformance.py` writes the page from the files in docs/reference/conformance, one for each device. Before it, files
-are written anew for the devices that are named: `python docs/conformance.py numpy=NUMPY onednn=ONEDNN pocl-debian=OPENCL.0
+are written again for the devices that are named: `python docs/conformance.py numpy=NUMPY onednn=ONEDNN pocl-debian=OPENCL.0
 pocl-pip=OPENCL.1`. On another machine `python docs/conformance.py h200=OPENCL --to FOLDER` writes the file alone, to be copied
 here. Exit code 1 when a check fails.
 """
@@ -36,14 +36,14 @@ ONEDNN and OPENCL claim depends on CPU and driver, so each section names them.
 Besides, ONNX's own backend cases (1,884 of nodes, 82 and 35 converted models, 23 simple ones, 9 light ones) run through file,
 planning and device by `pytest tests/conformance -k backend`, which prints how many pass, how many of them by
 [dovetail-ops-onnx-reference](../../contrib/onnx_reference/README.md), and how many a device refuses. On NUMPY at least 1,850 node
-cases must pass, 1,800 of them by dovetail's own operators; what is excluded stands in `tests/conformance/onnx_excluded.txt` with
+cases must pass, 1,800 of them by dovetail's own operators; what is excluded is in `tests/conformance/onnx_excluded.txt` with
 a reason, and fails the test when it passes after all. `pytest tests/conformance/test_light_models.py` gives the 9 light models
 random weights and compares every device with onnxruntime, and the same models as OpenVINO IR with openvino, to 1e-4.
 
 | In a cell | Means |
 | --- | --- |
 | yes | every case (with that type of first input) is accepted, and right |
-| 3 of 5 | three cases are right, the others are refused with a reason; `dovetail info MODEL` tells the reason for your model |
+| 3 of 5 | three cases are right, the others are refused with a reason; `dovetail info MODEL` shows the reason for your model |
 | no | every case is refused with a reason; such nodes run on NUMPY unless FALLBACK is off |
 | planned | right, and known while planning: the device computes nothing |
 | | no case has that type, or the operator is newer than the results |
@@ -53,7 +53,7 @@ Stored = dict[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is asked for; 1 when a check failed."""
+    """Run what is requested; 1 when a check failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "devices", nargs="*", metavar="NAME=DEVICE", help="run the checks of DEVICE, and keep the results as NAME"
@@ -143,10 +143,10 @@ def title(name: str, results: Stored) -> str:
     """`NUMPY`, or the device with what its claims depend on."""
     if name == ORDER[0]:
         return str(results["device"])
-    told = [results["hardware"]]
+    parts = [results["hardware"]]
     if "driver" in results:
-        told.append(f"{product(results['platform'])} {results['driver']}")
-    return f"{results['device']}, {name}: {', '.join(told)}"
+        parts.append(f"{product(results['platform'])} {results['driver']}")
+    return f"{results['device']}, {name}: {', '.join(parts)}"
 
 
 def product(platform: str) -> str:

@@ -3,25 +3,27 @@
 `python docs/generate.py` writes them; tests/docs compares them, so that a page that is out of date fails the tests.
 """
 
-import ast
 import importlib
 import inspect
-import re
+import json
 import sys
 import textwrap
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import Any
 
 import click
+from api_pages import authoring, python_api
+from compatibility import rendered
+from page_parts import NOTE, ROOT, documented, linked, signature, table
 
 import dovetail.cli
 import dovetail_ops_onnx as ops
-from dovetail import errors, hookspecs, runtime
+from dovetail import errors, hookspecs
 from dovetail.graph import DType
 from dovetail.op import Operator
 from dovetail.passes import GraphPass
@@ -29,9 +31,7 @@ from dovetail.passes.pipeline import attributed_to, pipeline
 from dovetail.plugins import checks
 from dovetail_ops_onnx import _types
 
-ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
-NOTE = "<!-- Written by docs/generate.py from the code. Do not edit: run `python docs/generate.py`. -->\n"
 
 
 def main() -> int:
@@ -42,31 +42,6 @@ def main() -> int:
             path.write_text(text, encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")
     return 0
-
-
-def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table. Cells may hold Markdown; `|` is escaped."""
-    head = [*columns]
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
-
-
-def linked(text: str, path: Path) -> str:
-    """A link from a page of docs/reference to a file of the repository."""
-    return f"[{text}](../../{path.relative_to(ROOT).as_posix()})"
-
-
-def documented(thing: object) -> str:
-    """The docstring as Markdown: `::` and an indented block become a fenced block of Python, spaced as ruff wants it."""
-    text = inspect.cleandoc(inspect.getdoc(thing) or "") + "\n"
-    blocks = re.compile(r"::\n\n((?:(?: {4}.*)?\n)+)")
-    return blocks.sub(lambda match: f":\n\n```python\n{spaced(match[1])}\n```\n\n", text).rstrip() + "\n"
-
-
-def spaced(code: str) -> str:
-    """Without indentation, and with two empty lines before and after what stands on its own."""
-    text = re.sub(r"\n\n(?=@|class |def )", "\n\n\n", textwrap.dedent(code).strip())
-    return re.sub(r"(\n {4}[^\n]*\n)\n(?=\w)", r"\1\n\n", text)
 
 
 # --- hooks -----------------------------------------------------------------------------------------------------------
@@ -83,7 +58,7 @@ def hooks() -> str:
     rows = [(f"`dovetail.{kind}`", ", ".join(members)) for kind, members in groups.items()]
     parts = [
         f"# Hooks\n\n{NOTE}",
-        documented(hookspecs).replace("there is no code here", "it has no code"),
+        documented(hookspecs),
         "Where a hook can be implemented; those in bold must be, and of those in italics one:\n",
         table(("Entry-point group", "Hooks"), rows),
     ]
@@ -93,21 +68,17 @@ def hooks() -> str:
     return "\n".join(parts)
 
 
-def signature(function: Callable[..., object]) -> str:
-    """`def name(argument: Type) -> Type`, annotations as they stand in the source."""
-    source = inspect.getsource(function)
-    found = re.search(r"^def .*?:\n", source, re.MULTILINE | re.DOTALL)
-    assert found is not None, f"{function} has no def line"
-    return re.sub(r'(: |-> )"([^"]+)"', r"\1\2", found[0].rstrip(":\n"))
-
-
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
 def error_tree() -> str:
     """errors.md: the tree with its codes."""
     rows = [
-        (f"`{kind.code}`", "&emsp;" * depth + f"`{kind.__name__}`", " ".join((kind.__doc__ or "").split("\n\n")[0].split()))
+        (
+            f"[`{kind.code}`](../how-to/troubleshoot.md#{kind.code.lower()}-{kind.__name__.lower()})",
+            "&emsp;" * depth + f"`{kind.__name__}`",
+            " ".join((kind.__doc__ or "").split("\n\n")[0].split()),
+        )
         for kind, depth in descendants(errors.DovetailError, 0)
     ]
     return f"# Errors\n\n{NOTE}\n{ERRORS_HEAD}\n{table(('Code', 'Class', 'Raised for'), rows)}\n{ERRORS_TAIL}"
@@ -119,8 +90,8 @@ what was received and what is accepted, a `hint` that says what to do (it may be
 from version to version. Errors can be pickled. An indented class is a subclass of the one above it.
 """
 ERRORS_TAIL = """\
-The command line prints message and hint on stderr and exits with 1; with `--debug` it shows the traceback. A command that
-cannot be meant (an unknown option, a missing argument) exits with 2.
+The command line prints message and hint on stderr and exits with 1; with `--debug` it shows the traceback. Wrong usage
+of a command (an unknown option, a missing argument) exits with 2.
 """
 
 
@@ -130,194 +101,6 @@ def descendants(kind: type[errors.DovetailError], depth: int) -> Iterator[tuple[
     for below in sorted(kind.__subclasses__(), key=lambda k: k.code):
         if below.__module__ == errors.__name__:
             yield from descendants(below, depth + 1)
-
-
-# --- what authors import ---------------------------------------------------------------------------------------------
-
-AUTHORING = (
-    "dovetail.op",
-    "dovetail.device",
-    "dovetail.virtual",
-    "dovetail.devices.hosting",
-    "dovetail.frontend",
-    "dovetail.command",
-    "dovetail.cache",
-    "dovetail.testing",
-)
-"""The modules for authors of packages, each name described in the first of them that has it."""
-
-
-def authoring() -> str:
-    """authoring.md: every public name of the modules for authors."""
-    parts = [f"# What authors import\n\n{NOTE}", AUTHORING_HEAD]
-    homes: dict[str, str] = {}
-    for name in AUTHORING:
-        module = importlib.import_module(name)
-        new = [member for member in module.__all__ if member not in homes]
-        known = [f"[{member}](#{anchor(homes[member], member)})" for member in module.__all__ if member in homes]
-        homes.update(dict.fromkeys(new, name))
-        parts += [f"## {name}\n", documented(module)]
-        parts += [f"Described above: {', '.join(known)}.\n"] if known else []
-        for member in new:
-            parts += [f"### {name.removeprefix('dovetail.')}.{member}\n", *entry(member, getattr(module, member))]
-    return "\n".join(parts)
-
-
-AUTHORING_HEAD = """\
-The modules that packages import, and all of their names. Besides these, plugins import `dovetail.hookspecs` ([Hooks](hooks.md)),
-`dovetail.errors` ([Errors](errors.md)), the graph in `dovetail.graph`, and the classes of standard operators from
-`dovetail_ops_onnx` ([Operators](operators.md)). Everything else may change without notice.
-"""
-
-
-def anchor(module: str, member: str) -> str:
-    """The anchor of a name's heading."""
-    return f"{module.removeprefix('dovetail.')}{member}".lower().replace(".", "")
-
-
-def entry(name: str, value: object) -> Iterator[str]:
-    """The paragraphs that describe a name: how it is declared, its docstring, its public methods."""
-    if not isinstance(value, type) and getattr(value, "__name__", "") != name:  # click's options are functions of another name
-        yield f"{constant(name)}\n"
-        return
-    source = textwrap.dedent(inspect.getsource(value))
-    declared = ast.parse(source).body[0]
-    if isinstance(declared, ast.FunctionDef):
-        yield fenced(signature(value) if inspect.isfunction(value) else name)
-        yield documented(value)
-        return
-    assert isinstance(declared, ast.ClassDef)
-    yield fenced("\n".join(class_lines(declared, source.splitlines())))
-    yield documented(value)
-    fields = [(target, text) for target, text in followed_by_text(declared.body)]
-    if fields:
-        yield "".join(f"- `{target}`: {' '.join(text.split())}\n" for target, text in fields)
-    for method in public_methods(declared):
-        text = " ".join((ast.get_docstring(method) or "").split())
-        yield f"- **`{heading(method)}`** {text}".rstrip() + "\n"
-
-
-def fenced(code: str) -> str:
-    """A block of Python."""
-    return f"```python\n{code}\n```\n"
-
-
-def class_lines(declared: ast.ClassDef, source: list[str]) -> Iterator[str]:
-    """The class line, and its public fields as they are declared."""
-    bases = [text for base in declared.bases if not (text := ast.unparse(base)).startswith(("ABC", "Generic", "_"))]
-    fields = [s for s in declared.body if isinstance(s, ast.AnnAssign | ast.Assign)]
-    shown = [s for s in fields if not source[s.lineno - 1].strip().startswith("_")]
-    yield f"class {declared.name}({', '.join(bases)}):".replace("()", "") + ("" if shown else " ...")
-    for field in shown:
-        yield from source[field.lineno - 1 : field.end_lineno]
-
-
-def public_methods(declared: ast.ClassDef) -> list[ast.FunctionDef]:
-    """The methods and properties that have a name for users."""
-    return [s for s in declared.body if isinstance(s, ast.FunctionDef) and not s.name.startswith("_")]
-
-
-def heading(method: ast.FunctionDef) -> str:
-    """`name(arguments) -> type`, or the name of a property with its type."""
-    kinds = {ast.unparse(d).rpartition(".")[2] for d in method.decorator_list}
-    returns = f": {ast.unparse(method.returns).strip(chr(39))}" if method.returns else ""
-    if kinds & {"property", "cached_property"}:
-        return f"{method.name}{returns}"
-    arguments = ast.unparse(method.args).removeprefix("self").removeprefix("cls").removeprefix(", ")
-    return re.sub(r"(: |-> )'([^']+)'", r"\1\2", f"{method.name}({arguments}){returns.replace(':', ' ->', 1)}")
-
-
-def followed_by_text(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
-    """Name and description of what is assigned and followed by a string."""
-    for statement, following in pairwise(body):
-        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-            yield from ((t.id, str(following.value.value)) for t in targets if isinstance(t, ast.Name))
-
-
-def constant(name: str) -> str:
-    """The string that follows a constant where the core assigns it, or the value of one that needs no words."""
-    assert name in constants(), f"{name} is public and has no description below its assignment"
-    return " ".join(constants()[name].split())
-
-
-@cache
-def constants() -> dict[str, str]:
-    """Name -> description, of everything that the core's modules assign and describe."""
-    trees = (ast.parse(p.read_text(encoding="utf-8")) for p in sorted((ROOT / "core" / "src" / "dovetail").rglob("*.py")))
-    return {name: text for tree in trees for name, text in followed_by_text(tree.body)}
-
-
-# --- what programs call ------------------------------------------------------------------------------------------------
-
-
-def python_api() -> str:
-    """python.md: every public name of `dovetail`, and what the objects that it makes are."""
-    described = [*PROGRAMS, *(f"dovetail.runtime.{name}" for name in runtime.__all__ if name not in dovetail.__all__)]
-    described = [name for name in described if isinstance(named(name), type) or inspect.isfunction(named(name))]
-    elsewhere = [name for name in dovetail.__all__ if f"dovetail.{name}" not in described and not name.startswith("__")]
-    rows = [(f"`dovetail.{name}`", OF_AUTHORS[name]) for name in elsewhere]
-    parts = [f"# Python\n\n{NOTE}", PYTHON_HEAD, table(("Name", "Described in"), rows)]
-    for name in described:
-        value = named(name)
-        parts += [f"## {name}\n", *entry(name.rpartition(".")[2], value), *specials(name, value)]
-    return "\n".join(parts)
-
-
-PROGRAMS = (
-    "dovetail.Core",
-    "dovetail.Model",
-    "dovetail.CompiledModel",
-    "dovetail.InferRequest",
-    "dovetail.AsyncInferQueue",
-    "dovetail.PostOps",
-    "dovetail.plugins.register",
-    "dovetail.plugins.temporary",
-)
-"""What a program starts from, in the order in which it meets them; what these give comes after."""
-
-OF_AUTHORS = {
-    "DType": "[`op.DType`](authoring.md#opdtype)",
-    "DovetailError": "[Errors](errors.md)",
-    "Graph": "[`op.Graph`](authoring.md#opgraph)",
-    "GraphBuilder": "[`op.GraphBuilder`](authoring.md#opgraphbuilder)",
-    "Operator": "[`op.Operator`](authoring.md#opoperator)",
-    "TensorType": "[`op.TensorType`](authoring.md#optensortype)",
-    "hookimpl": "[Hooks](hooks.md)",
-}
-"""Public names of `dovetail` that authors use more than programs do."""
-
-PYTHON_HEAD = """\
-What a program that runs models calls. [Your first model](../tutorial/first_model.md) shows it at work; the properties of
-`compile_model` are on [a page of their own](properties.md). All of it may be called from any thread; an `InferRequest` is used by
-one thread at a time.
-
-Other public names:
-"""
-
-
-def named(name: str) -> object:
-    """What a dotted name of the package stands for."""
-    module, _, member = name.rpartition(".")
-    return getattr(importlib.import_module(module), member)
-
-
-def specials(name: str, value: object) -> Iterator[str]:
-    """How a program makes objects of a class, and calls them, where it does."""
-    for special, shown in ((f"{name}.__init__", name.rpartition(".")[2]), (f"{name}.__call__", "compiled")):
-        if special in SPECIALS:
-            method = ast.parse(textwrap.dedent(inspect.getsource(getattr(value, special.rpartition(".")[2])))).body[0]
-            assert isinstance(method, ast.FunctionDef)
-            shown = heading(method).replace(method.name, shown, 1).removesuffix(" -> None")
-            yield f"- **`{shown}`** {' '.join((ast.get_docstring(method) or '').split())}".rstrip() + "\n"
-
-
-SPECIALS = (
-    "dovetail.Core.__init__",
-    "dovetail.AsyncInferQueue.__init__",
-    "dovetail.PostOps.__init__",
-    "dovetail.CompiledModel.__call__",
-)
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
@@ -387,7 +170,7 @@ def row(versions: list[type[Operator]], packages: list[DevicePackage]) -> list[s
 
 
 def abilities(cls: type[Operator]) -> Iterator[str]:
-    """What planning may do with the operator."""
+    """The rewrites that planning may make of the operator."""
     if cls.post_ops is not Operator.post_ops:
         yield "post-op"
     if cls.is_view:
@@ -456,7 +239,7 @@ def passes() -> str:
             linked(*homes[one.name]),
             "each set of input shapes" if one.needs_shapes else "the model",
             "no" if one.essential else "yes",
-            (inspect.getdoc(one.run) or "").partition("\n")[0],
+            (inspect.getdoc(inspect.unwrap(one.run)) or "").partition("\n")[0],
         )
         for one in pipeline(added)
     ]
@@ -503,8 +286,8 @@ def added_command_parts(project: Path, root: click.Context) -> Iterator[str]:
 
 
 COMMANDS_HEAD = """\
-Results go to stdout, remarks and progress to stderr. Exit codes: 0 done, 1 failed, 2 called in a way that cannot be
-meant. Every command has `--help`. Plugins may add commands; `dovetail --help` lists them.
+Results go to stdout, remarks and progress to stderr. Exit codes: 0 done, 1 failed, 2 wrong
+usage. Every command has `--help`. Plugins may add commands; `dovetail --help` lists them.
 """
 
 
@@ -538,12 +321,69 @@ def described_help(command: click.Command) -> str:
     return "\n\n".join(paragraphs) + "\n"
 
 
+# --- packages --------------------------------------------------------------------------------------------------------
+
+
+def packages() -> str:
+    """packages.md: every package of the repository, from its metadata, tests and stored results."""
+    found = [path for folder in ("core", "plugins/*", "contrib/*") for path in sorted(ROOT.glob(f"{folder}/pyproject.toml"))]
+    sections = [package_section(path.parent) for path in found]
+    return f"# Packages\n\n{NOTE}\n{PACKAGES_HEAD}\n" + "\n".join(sections)
+
+
+PACKAGES_HEAD = """\
+The packages of this repository. `dovetail plugins list` prints the plugins that are installed, of other authors too; a plugin is
+found by its entry points, so that there is nothing to register it with. **Results** are those of the
+[conformance kit](../how-to/test_your_plugin.md) in [Conformance](conformance.md), or name the classes of the kit that the
+package's own tests use.
+"""
+
+
+def package_section(folder: Path) -> str:
+    """One package: what it provides and needs."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    points = [(group, name) for group, names in project.get("entry-points", {}).items() for name in names]
+    extras = project.get("optional-dependencies", {})
+    rows = [
+        ("Install", f"`pip install {project['name']}`"),
+        ("Provides", ", ".join(f"`{name}` ({group})" for group, name in points) or "the program `dovetail`"),
+        ("Needs", ", ".join(f"`{text}`" for text in project["dependencies"])),
+        ("Extras", ", ".join(f"`[{name}]`" for name in extras if name != "test") or "none"),
+        ("Results", results_of(folder, [name.upper() for group, name in points if group == "dovetail.devices"])),
+    ]
+    heading = f"## {project['name']}\n\n{project['description']}. {linked('README', folder / 'README.md')}"
+    return f"{heading}, {linked('changes', folder / 'CHANGELOG.md')}\n\n{table(('', ''), rows)}"
+
+
+def results_of(folder: Path, devices: Iterable[str]) -> str:
+    """The stored results of a device, or the class of the conformance kit that the package's tests use."""
+    stored = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((FOLDER / "conformance").glob("*.json"))]
+    counts = [conformance_counts(one) for one in stored if one["device"] in devices]
+    tests = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("tests/**/*.py"))
+    kits = sorted({name for name in ("DeviceConformance", "FrontendConformance", "OpPackConformance") if f"({name})" in tests})
+    return "; ".join(counts) or (f"its tests run `{'`, `'.join(kits)}`" if kits else "tests of its own")
+
+
+def conformance_counts(stored: dict[str, Any]) -> str:
+    """`2,000 right, 10 refused with a reason on <hardware>`."""
+    outcomes: Counter[str] = Counter()
+    for operators in stored["results"].values():
+        for dtypes in operators.values():
+            for counted in dtypes.values():
+                outcomes.update(counted)
+    right = outcomes["passed"] + outcomes["folded"]
+    failed = f", {outcomes['failed']:,} failed" if outcomes["failed"] else ""
+    return f"{right:,} checks right, {outcomes['refused']:,} refused with a reason{failed} on {stored['hardware']}"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "authoring.md": authoring,
     "cli.md": command_line,
+    "compatibility.md": rendered,
     "errors.md": error_tree,
     "hooks.md": hooks,
     "operators.md": operators,
+    "packages.md": packages,
     "passes.md": passes,
     "python.md": python_api,
 }

@@ -1,4 +1,4 @@
-"""What tests of installed packages share: distributions built from this repository, and environments to install them into."""
+"""Shared by tests of installed packages: distributions built from this repository, and environments to install them into."""
 
 import fcntl
 import os
@@ -44,6 +44,12 @@ class Environment:
 
     def dovetail(self, *arguments: str, cwd: Path, ok: bool = True) -> Done:
         return run(self.bin / "dovetail", *arguments, cwd=cwd, ok=ok)
+
+
+@pytest.fixture(scope="session")
+def run_alone() -> Callable[..., Done]:
+    """`run_alone(*command, cwd=None, ok=True)`: `run`, for tests of other folders."""
+    return run
 
 
 @pytest.fixture(scope="session")

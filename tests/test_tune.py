@@ -31,13 +31,13 @@ def test_a_device_that_tunes(model: Path, tmp_path: Path, monkeypatch: pytest.Mo
         pytest.fail("the tests need an OpenCL device")
     result = CliRunner().invoke(program, ["tune", str(model), "-d", "OPENCL", "--shape", "3,8", "-t", "0.05", "--json"])
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told["model"] == str(model)
-    assert told["device"] == "OPENCL"
-    assert told["tune_seconds"] > 0
-    assert min(told[when]["fastest"] for when in ("before", "after")) > 0
-    assert told["tuned"]
-    assert all("gemm" in line and "float32" in line for line in told["tuned"])
+    shown = json.loads(result.stdout)
+    assert shown["model"] == str(model)
+    assert shown["device"] == "OPENCL"
+    assert shown["tune_seconds"] > 0
+    assert min(shown[when]["fastest"] for when in ("before", "after")) > 0
+    assert shown["tuned"]
+    assert all("gemm" in line and "float32" in line for line in shown["tuned"])
 
 
 def test_a_device_that_does_not(model: Path) -> None:

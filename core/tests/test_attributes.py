@@ -129,7 +129,7 @@ def test_the_class_checks_the_rest_after_that() -> None:
 
 def test_operators_of_functions_and_subclasses_are_checked() -> None:
     @operator(domain="test")
-    def scale(x, *, factor: float = 2.0):  # type: ignore[no-untyped-def]
+    def scale(x, *, factor: float = 2.0):
         return x * factor
 
     class Narrow(Conv):

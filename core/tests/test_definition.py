@@ -1,4 +1,4 @@
-"""What is wrong with a class for every node is said when it is registered."""
+"""Mistakes in a class that concern every node are reported when it is registered."""
 
 import re
 from typing import Any

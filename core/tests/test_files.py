@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, never through a planted link, and errors name the file that was asked for."""
+"""Files are written whole or not at all, never through a planted link, and errors name the file that was requested."""
 
 import os
 import subprocess
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dovetail import _files
 from dovetail._files import write_file, written_whole
 from dovetail.errors import UsageError
 
@@ -42,12 +41,14 @@ def test_a_link_given_by_the_user_stays_and_its_target_is_replaced(tmp_path: Pat
 def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
-    monkeypatch.setattr(_files.secrets, "token_hex", lambda n: "guessed")
-    (tmp_path / ".dovetail-guessed").symlink_to(victim)
+    guessed = b"guessed!"
+    monkeypatch.setattr(os, "urandom", lambda n: guessed)
+    planted = tmp_path / f".dovetail-{guessed.hex()}"
+    planted.symlink_to(victim)
     with pytest.raises(FileExistsError) as caught:
         write_file(tmp_path / "a", b"mine")
     assert (caught.value.filename, victim.read_bytes()) == (str(tmp_path / "a"), b"precious")
-    assert (tmp_path / ".dovetail-guessed").is_symlink(), "what somebody else made stays"
+    assert planted.is_symlink(), "what somebody else made stays"
     assert not (tmp_path / "a").exists()
 
 
@@ -71,7 +72,7 @@ def test_what_is_not_a_file_is_refused(tmp_path: Path, make: object, message: st
     make(tmp_path / "a")
     with pytest.raises(UsageError, match=message):
         write_file(tmp_path / "a", b"")
-    with pytest.raises(UsageError, match="there is no folder"):
+    with pytest.raises(UsageError, match=r"the folder .* does not exist"):
         write_file(tmp_path / "nowhere" / "a", b"")
 
 

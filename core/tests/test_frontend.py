@@ -1,4 +1,4 @@
-"""ModelSource: files are checked before they are read, and a model reaches only what lies beside it.
+"""ModelSource: files are checked before they are read, and a model reaches only files beside it.
 
 What is refused is tested with the frontend that uses it, in tests/bad_inputs.
 """

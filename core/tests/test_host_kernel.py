@@ -177,7 +177,7 @@ def test_in_place_needs_one_type_and_layout() -> None:
     other = config(y=PortConfig(F32, in_place=1), a=PortConfig(F32))
     assert "which does not fit the memory of input 1, float32[3, 4, 5]" in reason(Declared([other]), node(second=smaller))
     for wrong in (config(y=PortConfig(F32, in_place=5)), config(PortConfig(F32, NHWC), PortConfig(F32, in_place=0))):
-        with pytest.raises(OperatorError, match="name an input that is there"):
+        with pytest.raises(OperatorError, match="name an input that is present"):
             taken(Declared([wrong]))
     twice = config(y=PortConfig(F32, in_place=0), z=PortConfig(F32, in_place=0))
     with pytest.raises(OperatorError, match="two outputs take the memory of one input"):

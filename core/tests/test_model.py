@@ -1,4 +1,4 @@
-"""What a model says of values when its inputs get other shapes."""
+"""The declared types of a model's values when its inputs get other shapes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What objects look like in a notebook: a line, whatever their size and their names."""
+"""The display of objects in a notebook: a line, whatever their size and their names."""
 
 import pickle
 import re
@@ -74,7 +74,7 @@ def test_names_that_nothing_defines_are_refused_when_the_graph_is_built() -> Non
     with pytest.raises(GraphError, match=r"(?s)the output 'relu:1' is not defined.*Did you mean 'relu:0'"):
         g.model(["relu:1"])
     with pytest.raises(GraphError, match=r"reads 1.5 \(float\)"):
-        g.node(Add(), y, 1.5)  # type: ignore[arg-type]
+        g.node(Add(), y, 1.5)
     parts = g.node(Split(num_outputs=2), y, outputs=2)
     with pytest.raises(GraphError, match=r"reads \('split:0', 'split:1'\) \(tuple\)"):
         g.node(Relu(), parts)

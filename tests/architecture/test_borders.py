@@ -1,4 +1,4 @@
-"""The borders of the house: who may import whom, what core must not know, where a thing must stand, how long a file may be."""
+"""The borders between parts: who may import whom, what core must not know, where things belong, how long a file may be."""
 
 import ast
 import re
@@ -17,13 +17,13 @@ PACKAGES = {p.name: p for p in sorted(ROOT.glob("*/*/src/*")) if p.parts[-4] in 
 PUBLIC = re.compile(
     r"dovetail(\.(op|device|virtual|frontend|cache|errors|graph|hookspecs|passes|testing|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
 )
-"""What plugins may import of the core: the author-facing modules."""
+"""The modules of the core that plugins may import: those for authors."""
 
 VOCABULARY = "dovetail_ops_onnx"
 """The one plugin that others may import: graphs are written in its operators."""
 
 PUBLIC_FOR_COMMANDS = re.compile(rf"{PUBLIC.pattern}|dovetail\.(command|runtime)")
-"""What packages that add commands may import: a command is also a program that opens sessions and reads reports."""
+"""The modules that packages with commands may import too: a command opens sessions and reads reports."""
 
 
 def modules(folder: Path) -> list[Path]:
@@ -94,15 +94,15 @@ def test_only_the_opencl_plugin_imports_pyopencl() -> None:
     assert not offenders([m for path in rest for m in modules(path)], re.compile(r"pyopencl.*"))
 
 
-ROOMS = ("graph", "evaluate", "operators", "internal", "devices", "passes", "plugins", "planning", "runtime", "testing", "cli")
-"""The rooms of the core. Each imports only those before it, and modules outside of the rooms."""
+PARTS = ("graph", "evaluate", "operators", "internal", "devices", "passes", "plugins", "planning", "runtime", "testing", "cli")
+"""The parts of the core. Each imports only those before it, and modules outside of the parts."""
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_rooms_import_only_those_before_them(room: str) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_parts_import_only_those_before_them(part: str) -> None:
     # The kit runs commands and the program runs the kit; no module of theirs imports itself through others.
-    later = [other for other in ROOMS[ROOMS.index(room) + 1 :] if (room, other) != ("testing", "cli")]
-    paths = modules(CORE / room)
+    later = [other for other in PARTS[PARTS.index(part) + 1 :] if (part, other) != ("testing", "cli")]
+    paths = modules(CORE / part)
     assert paths
     assert not later or not offenders(paths, re.compile(rf"dovetail\.({'|'.join(later)})(\..*)?"))
 

@@ -14,10 +14,11 @@ PACKAGES = {
     "plugins/ops_onnx": "",
     "plugins/cpu_numpy": "",
     "plugins/gpu_opencl": "[pocl]",
-    "plugins/frontend_onnx": "",
+    "plugins/frontend_onnx": "[upgrade]",
     "plugins/frontend_openvino": "",
+    "contrib/authoring": "",
 }
-"""Folder -> the extra that is installed. Nothing else of this repository is there."""
+"""Folder -> the extra that is installed: the tutorials make models by onnx. Nothing else of this repository is there."""
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ def machinery() -> ModuleType:
 
 
 def run_commands(commands: str, fails: bool, folder: Path, environment: Any) -> str:
-    """What the commands of one block print, in one shell each. The last one fails where the page shows an error."""
+    """The output of the commands of one block, in one shell each. The last one fails where the page shows an error."""
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV") and not k.startswith("DOVETAIL_")}
     kept["PATH"] = os.pathsep.join((str(environment.bin), kept["PATH"]))
     kept["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"

@@ -1,4 +1,4 @@
-"""What every bad input is held to: an error of our own that names file and reason, nothing written, and a process that goes on.
+"""Requirements for every bad input: an error of our own that names file and reason, nothing written, and a process that goes on.
 
 After each test a good model is run in the same process.
 """

@@ -1,4 +1,4 @@
-"""Files that are no ONNX model, or not a whole one."""
+"""Files that are not an ONNX model, or not a whole one."""
 
 import gzip
 import io
@@ -167,7 +167,7 @@ def test_ir_version_from_the_future(refuse: Any, build: Any) -> None:
 def test_no_ir_version(refuse: Any, build: Any) -> None:
     model = build([helper.make_node("Relu", ["x"], ["y"])])
     model.ClearField("ir_version")
-    refuse(model, "there is no ir_version")
+    refuse(model, "ir_version is missing")
 
 
 def test_no_graph(refuse: Any, build: Any) -> None:

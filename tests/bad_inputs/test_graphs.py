@@ -110,7 +110,7 @@ EMPTY_NAMES = {
     "input": (lambda m: m.graph.input.add(name="", type=m.graph.input[0].type), "a graph input has no name"),
     "initializer": (lambda m: m.graph.initializer.append(_weight("")), "the name is empty"),
     "graph output": (lambda m: m.graph.output.add(name=""), "a graph output has no name"),
-    "operator": (lambda m: m.graph.node.add(name="n", output=["z"]), "node 'n' (): there is no op_type"),
+    "operator": (lambda m: m.graph.node.add(name="n", output=["z"]), "node 'n' (): op_type is missing"),
     "attribute": (lambda m: m.graph.node[0].attribute.add(type=AttributeProto.INT), "an attribute has no name"),
 }
 
@@ -254,8 +254,8 @@ def test_graph_name_and_metadata_that_are_not_utf8_do_not_matter(core: Any, buil
     ("attribute", "words"),
     [
         (AttributeProto(name="a"), "no type that is known"),
-        (AttributeProto(name="a", type=AttributeProto.TENSOR), "type is TENSOR, but there is no value"),
-        (AttributeProto(name="a", type=AttributeProto.GRAPH), "type is GRAPH, but there is no value"),
+        (AttributeProto(name="a", type=AttributeProto.TENSOR), "type is TENSOR, but its value is missing"),
+        (AttributeProto(name="a", type=AttributeProto.GRAPH), "type is GRAPH, but its value is missing"),
         (AttributeProto(name="a", type=AttributeProto.INT, f=1.0), "type is INT, but there is a value in 'f'"),
         (AttributeProto(name="a", type=AttributeProto.INT, i=1, ints=[1]), "type is INT, but there is a value in 'ints'"),
         (AttributeProto(name="a", type=AttributeProto.INT, ref_attr_name="b"), "of a function, outside of one"),

@@ -1,4 +1,4 @@
-"""Tensors that claim what they do not have, wherever a tensor can stand, and data outside the model's folder."""
+"""Tensors that claim what they do not have, wherever a tensor can occur, and data outside the model's folder."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the tests of post-ops share: chains in the notation of oneDNN's test program, formulas, and models that grow.
+"""Shared by the tests of post-ops: chains in the notation of oneDNN's test program, formulas, and models that grow.
 
 The chains are those of oneDNN's own lists of test cases: `sum:scale:zero_point`, `algorithm:alpha:beta:scale`,
 `binary algorithm:operand`, joined by `+`. The formulas are written down apart from the package's own. Operands are `per_oc`
@@ -198,7 +198,7 @@ def _wide(array: Array) -> Array:
 
 
 def _wrong(got: Array, chain: PostOps, s: Array, operands: dict[str, Array]) -> str:
-    """What is wrong with a result, allowing what a float32 result of the head may do to it."""
+    """The mistake in a result, with a tolerance for a float32 result of the head."""
     want = computed(chain, s, operands)
     step = 1e-6 * np.abs(np.where(np.isfinite(s), s, 0)).max(initial=0)
     near = [computed(chain, s + d, operands) for d in (step, -step)]

@@ -16,6 +16,8 @@ import dovetail
 from dovetail import GraphBuilder
 from dovetail_ops_onnx.conv import Conv
 
+pytestmark = pytest.mark.exhaustive(0.4, device="OPENCL")  # compiles programs
+
 Array = NDArray[np.float32]
 
 SEED = int(os.environ.get("DOVETAIL_SEED", "12"))

@@ -113,7 +113,7 @@ def _spread_the_logits(model: ModelProto, image: Any) -> None:
 
 
 def _uses(model: ModelProto, name: str) -> tuple[str, int]:
-    """What takes a value, and as which input; what only changes its rank is looked through."""
+    """The node that reads a value, and as which input; nodes that only change its rank are skipped."""
     node = next(node for node in model.graph.node if name in node.input)
     return _uses(model, node.output[0]) if node.op_type == "Unsqueeze" else (node.op_type, list(node.input).index(name))
 
@@ -145,6 +145,7 @@ def test_random_weights(core: dovetail.Core, device: str, copy: Copy) -> None:
     _assert_agrees(found, copy.expected)
 
 
+@pytest.mark.exhaustive(0.4)
 @pytest.mark.skipif("DOVETAIL_TEST_DEVICES" in os.environ, reason="it is about a format, not about the devices that are named")
 @pytest.mark.parametrize("compressed", [False, True], ids=["float32", "float16"])
 def test_random_weights_in_openvino_ir(core: dovetail.Core, copy: Copy, compressed: bool, tmp_path: Path) -> None:
@@ -161,6 +162,7 @@ def test_random_weights_in_openvino_ir(core: dovetail.Core, copy: Copy, compress
     assert changed > LIMIT if compressed else changed <= LIMIT
 
 
+@pytest.mark.exhaustive(0.4)
 @pytest.mark.skipif("DOVETAIL_TEST_DEVICES" in os.environ, reason="it is about a format, not about the devices that are named")
 def test_random_weights_in_pzkm(core: dovetail.Core, copy: Copy, tmp_path: Path) -> None:
     """Groups, sums and local normalization become several layers; weights that the model fills are computed for the file."""

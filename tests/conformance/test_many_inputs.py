@@ -15,6 +15,8 @@ from dovetail_ops_onnx.mean import Mean
 from dovetail_ops_onnx.min import Min
 from dovetail_ops_onnx.sum import Sum
 
+pytestmark = pytest.mark.exhaustive(0.4, device="OPENCL")  # compiles programs
+
 Array = NDArray[Any]
 
 COUNTS = (1, 2, 14, 15, 16, 33, 34, 35, 64, 100)

@@ -37,6 +37,8 @@ from dovetail_ops_onnx.sub import Sub
 from dovetail_ops_onnx.sum import Sum
 from dovetail_ops_onnx.tanh import Tanh
 
+pytestmark = pytest.mark.exhaustive(0.35, device="OPENCL")  # compiles programs
+
 shared = runpy.run_path(str(Path(__file__).with_name("_post_ops.py")))
 Bench = shared["Bench"]
 
@@ -123,7 +125,7 @@ def _gemm(m: Maker) -> tuple[Any, Array]:
 
 
 def _windows(m: Maker) -> Array:
-    """What windows of two elements along each spatial axis hold, in the last axes."""
+    """The elements of windows of two along each spatial axis, in the last axes."""
     axes = tuple(range(2, len(m.dims)))
     x = m.input((*m.dims[:2], *(size + 1 for size in m.dims[2:])))
     return np.lib.stride_tricks.sliding_window_view(x, (2,) * len(axes), axes)
@@ -310,7 +312,7 @@ def test_operands_of_all_shapes(core: dovetail.Core, device: str, name: str) -> 
 @pytest.mark.parametrize("name", ["sub", "sum", "group_normalization", "resize"])
 @pytest.mark.parametrize("rank", [3, 4])
 def test_one_element_in_each_channel(core: dovetail.Core, device: str, name: str, rank: int) -> None:
-    """A number for each channel, where the channels of one item lie side by side."""
+    """A number for each channel, where the channels of one item are adjacent."""
     b = Bench(np.random.default_rng(rank))
     rest = (1,) * (rank - 2)
     for batch, channels, operand in product((1, 3), (2, 17), ("channel", "item", "both")):

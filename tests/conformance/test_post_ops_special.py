@@ -15,6 +15,8 @@ from dovetail.graph.post_ops import ELTWISE_ALGORITHMS
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.mat_mul import MatMul
 
+pytestmark = pytest.mark.exhaustive(0.5, device="OPENCL")  # compiles programs
+
 computed = runpy.run_path(str(Path(__file__).with_name("_post_ops.py")))["computed"]
 
 Array = NDArray[Any]

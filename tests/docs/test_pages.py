@@ -33,6 +33,8 @@ PAGES = (
     "how-to/lower_precision.md",
     "how-to/write_graph_passes.md",
     "how-to/wrap_another_runtime.md",
+    "how-to/shell_completion.md",
+    "how-to/troubleshoot.md",
     "reference/post_ops.md",
 )
 
@@ -64,7 +66,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def run_console(block: Block, folder: Path) -> str:
-    """What the commands print. Their exit code is 0, or 1 when the page shows that they fail."""
+    """The output of the commands. Their exit code is 0, or 1 when the page shows that they fail."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     printed = ""
     for command in block.content.splitlines():
@@ -85,7 +87,7 @@ def run_console(block: Block, folder: Path) -> str:
 
 
 def run_python(block: Block, page: str, namespace: dict[str, Any]) -> str:
-    """What the code prints."""
+    """The output of the code."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         # Line numbers of tracebacks are those of the page.
         exec(compile("\n" * (block.line - 1) + block.content, str(DOCS / page), "exec"), namespace)

@@ -56,7 +56,7 @@ def install(project: Path, target: Path) -> None:
 
 
 def run_python(content: str, folder: Path) -> str:
-    """What the code prints, as a program in a fresh process."""
+    """The output of the code, run as a program in a fresh process."""
     (folder / "block.py").write_text(content, encoding="utf-8")
     done = subprocess.run([sys.executable, "block.py"], cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr

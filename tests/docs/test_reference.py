@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import re
+import sys
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -15,12 +16,23 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-GENERATED = ("authoring.md", "cli.md", "errors.md", "hooks.md", "operators.md", "passes.md", "python.md")
+GENERATED = (
+    "authoring.md",
+    "cli.md",
+    "compatibility.md",
+    "errors.md",
+    "hooks.md",
+    "operators.md",
+    "packages.md",
+    "passes.md",
+    "python.md",
+)
 
 
 @cache
 def generator() -> ModuleType:
     """docs/generate.py as a module."""
+    sys.path.insert(0, str(ROOT / "docs"))  # as for a script
     spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
@@ -37,6 +49,23 @@ def test_generated_pages_are_up_to_date(page: str) -> None:
 
 def test_every_generated_page_is_compared() -> None:
     assert set(generator().PAGES) == set(GENERATED)
+
+
+def test_compatibility_has_the_pythons_that_packages_claim_and_the_platforms_of_wheels() -> None:
+    page = (REFERENCE / "compatibility.md").read_text(encoding="utf-8")
+    project = (ROOT / "core" / "pyproject.toml").read_text(encoding="utf-8")
+    claimed = re.findall(r"Python :: (3\.\d+)", project)
+    assert len(claimed) > 3
+    assert [version for version in claimed if f"| {version} |" not in page] == []
+    assert all(f"| {name}, {machine} |" in page for name in ("Linux, musl", "Linux, glibc") for machine in ("x86_64", "aarch64"))
+
+
+def test_every_error_code_has_a_section() -> None:
+    page = (ROOT / "docs" / "how-to" / "troubleshoot.md").read_text(encoding="utf-8")
+    kinds = [kind for kind, _ in generator().descendants(generator().errors.DovetailError, 0)]
+    assert len(kinds) > 20
+    wanted = sorted(f"{kind.code} {kind.__name__}" for kind in kinds)
+    assert re.findall(r"^## (DT.+)$", page, re.MULTILINE) == wanted
 
 
 def test_every_pass_says_what_it_does() -> None:
@@ -92,6 +121,14 @@ def test_environment_variables() -> None:
     used = {name for path in sources for name in re.findall(r"\bDOVETAIL_[A-Z_]+", path.read_text(encoding="utf-8"))}
     assert len(sources) > 100
     assert set(rows("properties.md", "Environment variables")) == used
+
+
+def test_every_deprecated_name_is_listed() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "core" / "src").rglob("*.py"))
+    calls = re.findall(r'\bdeprecated\(\s*"([^"]+)", since="([^"]+)", removed_in="([^"]+)"', sources)
+    assert calls
+    page = (ROOT / "docs" / "explanation" / "versions.md").read_text(encoding="utf-8").partition("## Deprecated now")[2]
+    assert re.findall(r"^\| `([^`]+)` \| (\S+) \| (\S+) \|", page, re.MULTILINE) == calls
 
 
 def test_benchmark_scripts() -> None:

@@ -51,7 +51,7 @@ def _check_hook(namespace: dict[str, Any], domains: list[str]) -> None:
 
     assert domains == ["my.ops", "com.vendor", "extension"]
     for domain in domains:
-        registry = OpRegistry(SimpleNamespace(key=domain))  # type: ignore[arg-type]  # of the record only the key is looked at
+        registry = OpRegistry(SimpleNamespace(key=domain))  # of the record only the key is read
         namespace["dovetail_register_ops"](registry, domain)
         assert {cls.op_type for cls in registry.added} == {"Swish", "GatedSwish"}
 
@@ -60,6 +60,6 @@ def _check_translations(namespace: dict[str, Any]) -> None:
     from dovetail.plugins.registry import OpRegistry
 
     for domain, names in (("com.vendor", {"swish_v1", "swish_gate", "leaky"}), ("extension", {"VendorSwish", "VendorSwishGate"})):
-        registry = OpRegistry(SimpleNamespace(key=domain))  # type: ignore[arg-type]  # of the record only the key is looked at
+        registry = OpRegistry(SimpleNamespace(key=domain))  # of the record only the key is read
         namespace["dovetail_register_translations"](registry, domain)
         assert {cls.op_type for cls in registry.added} == names

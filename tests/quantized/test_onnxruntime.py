@@ -188,7 +188,7 @@ ELSEWHERE = {
     "QOperator": {"QLinearConv", "QLinearMatMul"},
     "dynamic": ON_CPUS["dynamic"],
 }
-"""What OPENCL runs on CPUs, where it has kernels for whole chains, and on other devices."""
+"""The nodes that OPENCL runs on CPUs, where it has kernels for whole chains, and on other devices."""
 
 
 @pytest.mark.parametrize("name", ["QDQ", "QOperator", "dynamic"])

@@ -83,42 +83,42 @@ def session(monkeypatch: pytest.MonkeyPatch) -> dovetail.Core:
 
 def test_every_device_reads_the_digits(invoke_json: InvokeJson, tmp_path: Path) -> None:
     """All held-back pictures on all devices, and everything on the page."""
-    told = invoke_json("demo", "--html", "page.html")
-    assert set(told) == {"version", "images", "reference", "devices", "available", "missing", "plugins", "page"}
-    assert told["images"] == 360
-    assert [d["device"] for d in told["devices"]] == dovetail.Core().available_devices
-    for device in told["devices"]:
+    shown = invoke_json("demo", "--html", "page.html")
+    assert set(shown) == {"version", "images", "reference", "devices", "available", "missing", "plugins", "page"}
+    assert shown["images"] == 360
+    assert [d["device"] for d in shown["devices"]] == dovetail.Core().available_devices
+    for device in shown["devices"]:
         assert device["error"] is None
         assert device["accuracy"] == device["correct"] / 360 > 0.95
         assert len(device["wrong"]) == 360 - device["correct"]
         assert device["training_difference"] < 1e-4
         assert device["max_difference"] < 1e-4
-        assert device["max_difference"] == 0 or device["device"] != told["reference"]
+        assert device["max_difference"] == 0 or device["device"] != shown["reference"]
         assert device["latency"]["runs"] == 360
         assert device["images_per_second"] > 0
         assert {n["operator"] for n in device["custom_nodes"]} == {"tim.vx::HSwish"}
         assert all(n["kernel"] and n["provider"] and n["device"] for n in device["custom_nodes"])
-    _check_page(Page((tmp_path / "page.html").read_text(encoding="utf-8")), told)
+    _check_page(Page((tmp_path / "page.html").read_text(encoding="utf-8")), shown)
 
 
-def _check_page(page: Page, told: dict[str, Any]) -> None:
+def _check_page(page: Page, shown: dict[str, Any]) -> None:
     assert page.declaration.lower() == "doctype html"
     assert {"lang": "en"} in page.attributes("html")
     assert len(page.tables) == 4
     results, custom, devices, plugins = page.tables
-    assert [row[0] for row in results[1:]] == [d["device"] for d in told["devices"]]
-    assert [row[1] for row in results[1:]] == ["agrees"] * len(told["devices"])
-    assert {row[0] for row in custom[1:]} == {d["device"] for d in told["devices"]}
-    assert [row[0] for row in devices[1:]] == [d["name"] for d in told["available"]] + [m["device"] for m in told["missing"]]
-    assert [row[0] for row in plugins[1:]] == [p["distribution"] for p in told["plugins"]]
-    wrong = told["devices"][0]["wrong"]
+    assert [row[0] for row in results[1:]] == [d["device"] for d in shown["devices"]]
+    assert [row[1] for row in results[1:]] == ["agrees"] * len(shown["devices"])
+    assert {row[0] for row in custom[1:]} == {d["device"] for d in shown["devices"]}
+    assert [row[0] for row in devices[1:]] == [d["name"] for d in shown["available"]] + [m["device"] for m in shown["missing"]]
+    assert [row[0] for row in plugins[1:]] == [p["distribution"] for p in shown["plugins"]]
+    wrong = shown["devices"][0]["wrong"]
     images = page.attributes("img")
-    assert len(images) == told["images"] + len(wrong)
+    assert len(images) == shown["images"] + len(wrong)
     assert all((image["src"] or "").startswith("data:image/png;base64,") and image["alt"] for image in images)
     assert len(page.classed("wrong")) == len(wrong)
-    assert len(page.classed("measure")) == len(told["devices"])
-    assert len(page.classed("bar")) == len(told["devices"]) + 3 * len(wrong)
-    assert told["version"] in page.text
+    assert len(page.classed("measure")) == len(shown["devices"])
+    assert len(page.classed("bar")) == len(shown["devices"]) + 3 * len(wrong)
+    assert shown["version"] in page.text
 
 
 def test_the_page_needs_nothing_from_outside(invoke: Invoke, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_tables_in_the_terminal(invoke: Invoke, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     for name in dovetail.Core().available_devices:
         assert re.search(rf"^ {re.escape(name)} +(80.00|100.00)% ", result.stdout, re.MULTILINE)
-        # Those that several kernels took over stand in several rows.
+        # Nodes that were merged into several kernels have several rows.
         nodes = re.findall(rf"^ {re.escape(name)} +tim.vx::HSwish +(\d) ", result.stdout, re.MULTILINE)
         assert sum(map(int, nodes)) == 4
     assert result.stdout.count("read ") >= 4
@@ -172,8 +172,8 @@ def test_a_device_that_fails_is_shown_and_the_others_go_on(
         raise OSError("<script>no such driver</script>")
 
     add_device(session, "BAD", refuse)
-    told = invoke_json("demo", "--images", 4, code=1)
-    by_name = {d["device"]: d for d in told["devices"]}
+    shown = invoke_json("demo", "--images", 4, code=1)
+    by_name = {d["device"]: d for d in shown["devices"]}
     assert "no such driver" in by_name["BAD"]["error"]
     assert by_name["BAD"]["latency"] is None
     assert by_name[REFERENCE_DEVICE]["error"] is None

@@ -4,6 +4,6 @@ from dovetail.testing import OpPackConformance
 
 
 class TestConformance(OpPackConformance):
-    """The operators against their definitions and cases, on every device that is there."""
+    """The operators against their definitions and cases, on every available device."""
 
     domain = "ai.onnx.ml"

@@ -81,7 +81,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("SVMClassifier", "'rho' has 1 numbers; accepted: 3", {"vectors_per_class": [1, 1, 1], "rho": [0.0], **THREE}),
     ("TreeEnsembleRegressor", "'nodes_modes' has 2 elements; accepted: 3", {**TREE, "nodes_modes": ["LEAF", "LEAF"]}),
     ("TreeEnsembleRegressor", "'nodes_modes' has 'BRANCH_NO'", {**TREE, "nodes_modes": ["BRANCH_NO", "LEAF", "LEAF"]}),
-    ("TreeEnsembleRegressor", "node 9 of tree 0 is not there", {**TREE, "nodes_truenodeids": [9, 0, 0]}),
+    ("TreeEnsembleRegressor", "node 9 of tree 0 is missing", {**TREE, "nodes_truenodeids": [9, 0, 0]}),
     ("TreeEnsembleRegressor", "one node that no other leads to", {**TREE, "nodes_truenodeids": [2, 0, 0]}),
     ("TreeEnsembleRegressor", "'nodes_featureids' has -1", {**TREE, "nodes_featureids": [-1, 0, 0]}),
     ("TreeEnsembleRegressor", "has 2 features; the trees read 6", {**TREE, "nodes_featureids": [5, 0, 0]}),

@@ -181,15 +181,15 @@ def test_the_program_tells_what_becomes_of_it(tmp_path: Path) -> None:
     nodes = [helper.make_node("Tanh", ["x"], ["y"], name="tanh"), gradient(["x"], ["dx"], xs=["x"], y="y")]
     (tmp_path / "g.onnx").write_bytes(content(nodes, {"x": X}, ["dx"]))
 
-    def told(*arguments: str) -> Any:
+    def shown(*arguments: str) -> Any:
         result = CliRunner().invoke(program, [*arguments, "--json"], prog_name="dovetail", catch_exceptions=False)
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
 
-    (numpy_device,) = (d for d in told("info", str(tmp_path / "g.onnx"))["devices"] if d["device"] == "NUMPY")
+    (numpy_device,) = (d for d in shown("info", str(tmp_path / "g.onnx"))["devices"] if d["device"] == "NUMPY")
     assert numpy_device["error"] is None
     assert f"{TRAINING}::Gradient" in {row["operator"] for row in numpy_device["operators"]}
-    (candidate,) = told("plugins", "which", f"{TRAINING}::Gradient", "--device", "NUMPY")["candidates"]
+    (candidate,) = shown("plugins", "which", f"{TRAINING}::Gradient", "--device", "NUMPY")["candidates"]
     assert "composition" in json.dumps(candidate)
 
 

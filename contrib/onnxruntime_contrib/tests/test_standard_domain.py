@@ -1,4 +1,4 @@
-"""SimplifiedLayerNormalization stands in the standard domain, where the kit for the pack's own domain does not look."""
+"""SimplifiedLayerNormalization is in the standard domain, where the kit for the pack's own domain does not look."""
 
 import numpy as np
 import pytest

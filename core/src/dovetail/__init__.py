@@ -1,4 +1,4 @@
-"""dovetail: neural-network inference whose devices, model formats and operators are pip packages.
+"""dovetail: a neural-network inference runtime. Devices, model formats and operators are pip packages.
 
     import dovetail
     core = dovetail.Core()
@@ -10,6 +10,7 @@ Importing this package imports neither NumPy nor any plugin: every public name i
 
 from typing import TYPE_CHECKING
 
+from dovetail._lazy import lazy_names
 from dovetail._version import __version__
 
 if TYPE_CHECKING:
@@ -36,32 +37,16 @@ __all__ = [
     "hookimpl",
 ]
 
-_HOMES = {
-    "AsyncInferQueue": "dovetail.runtime",
-    "CompiledModel": "dovetail.runtime",
-    "Core": "dovetail.runtime",
-    "DType": "dovetail.graph",
-    "DovetailError": "dovetail.errors",
-    "Graph": "dovetail.graph",
-    "GraphBuilder": "dovetail.graph",
-    "InferRequest": "dovetail.runtime",
-    "Model": "dovetail.graph",
-    "Operator": "dovetail.op",
-    "PostOps": "dovetail.graph",
-    "TensorType": "dovetail.graph",
-    "hookimpl": "dovetail.hookspecs",
-}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "dovetail.errors": ("DovetailError",),
+        "dovetail.graph": ("DType", "Graph", "GraphBuilder", "Model", "PostOps", "TensorType"),
+        "dovetail.hookspecs": ("hookimpl",),
+        "dovetail.op": ("Operator",),
+        "dovetail.runtime": ("AsyncInferQueue", "CompiledModel", "Core", "InferRequest"),
+    },
+)
 
 
 def __dir__() -> list[str]:

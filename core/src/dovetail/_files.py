@@ -1,7 +1,6 @@
 """Writes a file whole or not at all."""
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ def check_target(path: Path) -> None:
         what = "folder" if path.is_dir() else "device or a pipe"
         raise UsageError(f"{str(path)!r} cannot be written: it is a {what}", hint="accepted: a file, or a new name")
     if not path.parent.is_dir():
-        raise UsageError(f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}", hint="make it first")
+        raise UsageError(f"{str(path)!r} cannot be written: the folder {str(path.parent)!r} does not exist", hint="make it first")
 
 
 @contextmanager
@@ -31,7 +30,7 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
     check_target(path)
     target = path.resolve()
     # Mode "x" creates a file and never follows a link that somebody planted; unlike mkstemp it leaves the mode to the umask.
-    unfinished = target.with_name(f".dovetail-{secrets.token_hex(8)}")
+    unfinished = target.with_name(f".dovetail-{os.urandom(8).hex()}")
     try:
         stream = open(unfinished, "xb")  # noqa: SIM115  # closed below; a file that was there before must not be deleted
         try:

@@ -51,7 +51,7 @@ class Entry:
 
 
 def cache_folder() -> Path | None:
-    """The folder of all sections: `DOVETAIL_CACHE_DIR`, else the platform's cache folder. None when there is no home."""
+    """The folder of all sections: `DOVETAIL_CACHE_DIR`, else the platform's cache folder. None for a user without a home."""
     chosen = os.environ.get("DOVETAIL_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -59,7 +59,7 @@ def cache_folder() -> Path | None:
         found = user_cache_path("dovetail", appauthor=False, opinion=False)
     except RuntimeError:
         return None
-    return found if found.is_absolute() else None  # older versions of platformdirs leave "~" where there is no home
+    return found if found.is_absolute() else None  # older versions of platformdirs leave "~" for a user without a home
 
 
 def cache_key(*parts: str) -> str:
@@ -82,7 +82,7 @@ class FileCache:
 
     @property
     def keeps(self) -> bool:
-        """False when nothing will ever be kept: there is no folder, or the limit is 0. Then there is nothing to make for it."""
+        """False when nothing will ever be kept: without a folder, or with a limit of 0. Callers then make nothing for it."""
         return self._folder is not None and self._limit > 0
 
     def get(self, key: str) -> bytes | None:
@@ -204,7 +204,7 @@ def _is_private(folder: Path) -> bool:
     if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH:
         return True
     reason = "everybody may write to it" if found.st_mode & stat.S_IWOTH else f"user {found.st_uid} owns it"
-    log.warning("the cache folder %s is not used: %s; set DOVETAIL_CACHE_DIR, or mend it by chown and chmod 700", folder, reason)
+    log.warning("the cache folder %s is not used: %s; set DOVETAIL_CACHE_DIR, or fix it with chown and chmod 700", folder, reason)
     return False
 
 

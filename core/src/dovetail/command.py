@@ -18,7 +18,7 @@ command, made by `command`, which adds `--json` and `--debug`::
 
 Results go to stdout, by the functions whose names begin with `print_`; remarks and progress go to stderr. A command that returns
 ends the program with exit code 0. A `DovetailError` or `OSError` that it raises is printed without a traceback, and the exit
-code is 1; `click.UsageError` is for calls that cannot be meant, exit code 2. `click.get_current_context().exit(1)` ends a command
+code is 1; `click.UsageError` is for wrong usage, exit code 2. `click.get_current_context().exit(1)` ends a command
 that has printed its results and failed.
 """
 

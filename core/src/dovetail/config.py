@@ -82,7 +82,7 @@ def user_folder() -> Path | None:
         found = user_config_path("dovetail", appauthor=False, roaming=True)
     except RuntimeError:
         return None
-    return found if found.is_absolute() else None  # older versions of platformdirs leave "~" where there is no home
+    return found if found.is_absolute() else None  # older versions of platformdirs leave "~" for a user without a home
 
 
 def _found() -> Config:

@@ -1,6 +1,6 @@
 """All that a device author imports: the contracts between the core and a device.
 
-A device says of each node whether it runs it (`supports`), and compiles a graph of nodes that it accepted (`compile`). How
+A device decides for each node whether it runs it (`supports`), and compiles a graph of nodes that it accepted (`compile`). How
 it chooses kernels is its own affair; `choose` and `KernelTable` are the ready-made way: an ordered list of kernels for each
 operator, in a module named after the operator's stem.
 """
@@ -14,6 +14,7 @@ from dovetail.devices.typed_node import LayerConfig, TypedNode
 from dovetail.devices.work_budget import WorkBudget, check_work, current_budget
 from dovetail.errors import DeviceError, DeviceLost, DeviceUnavailable, OutOfMemory
 from dovetail.evaluate.context import node_context
+from dovetail.evaluate.inference import padded
 from dovetail.evaluate.reference import node_reference, run_reference
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Node
@@ -26,7 +27,6 @@ from dovetail.internal.reorder import Reorder
 from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
-from dovetail.operators.ports import padded
 
 __all__ = [
     "ANY",

@@ -71,7 +71,7 @@ def _rebuild(kind: type[DovetailError], message: str, hint: str, state: dict[str
 
 
 class UsageError(DovetailError):
-    """A call or command that cannot be meant: unknown option, wrong type of argument, use after close."""
+    """Wrong usage of a call or command: unknown option, wrong type of argument, use after close."""
 
     code = "DT001"
 
@@ -127,7 +127,7 @@ class UnknownOperator(OperatorError):
 
 
 class CompileError(DovetailError):
-    """A model that cannot be planned or compiled for the device that was asked for."""
+    """A model that cannot be planned or compiled for the device that was requested."""
 
     code = "DT300"
 
@@ -181,7 +181,7 @@ class DeviceNotFound(DeviceError):
 
 
 class DeviceUnavailable(DeviceError):
-    """The plugin is installed, but its hardware or driver is not there."""
+    """The plugin is installed, but its hardware or driver is missing."""
 
     code = "DT502"
 

@@ -1,8 +1,8 @@
-"""Every hook that a plugin can implement, and when it is called. The only list of extension points; there is no code here.
+"""Every hook that a plugin can implement, and when it is called. The only list of extension points, without code.
 
 A plugin is a module named by an entry point. It states the version of this contract it is written for, and marks its
 functions with `hookimpl`. An op pack may also state `dovetail_priority`, an integer, 0 by default: of packs between which
-nothing else decides, the greater goes first::
+nothing else decides, the higher comes first::
 
     from dovetail.hookspecs import hookimpl
 
@@ -41,8 +41,8 @@ hookimpl = pluggy.HookimplMarker("dovetail")
 def dovetail_device_info(config: Mapping[str, Any]) -> "Sequence[DeviceInfo] | Unavailable":
     """List the devices of the plugin's type. For `dovetail.devices`.
 
-    Called once for each `Core`, when the device type is asked for or all devices are listed, on the asking thread. Must not
-    create a context or compile anything: it runs when the user only wants to see what there is. Return at least one
+    Called once for each `Core`, when the device type is requested or all devices are listed, on the asking thread. Must not
+    create a context or compile anything: it runs when the user only wants a list. Return at least one
     `DeviceInfo`, the default device first, each named by the entry name in capitals, alone or with a number after a dot;
     or `Unavailable` with the reason and what to do about it::
 
@@ -162,7 +162,7 @@ def dovetail_add_commands(cli: Any) -> None:
 
     Called when the program is asked for a command that it does not have, or for its help, on the main thread. `cli` is the
     `click.Group`. A name that a built-in command or another plugin has is refused; when that or anything else raises, none of
-    the plugin's commands is added. `dovetail.command` has what the built-in commands are made of. Import the commands inside
+    the plugin's commands is added. `dovetail.command` has the parts of the built-in commands. Import the commands inside
     the hook: a plugin with hooks is also loaded when a model is compiled. Return nothing::
 
         @hookimpl

@@ -14,7 +14,7 @@ V = TypeVar("V")
 class LruCache(Generic[K, V]):
     """At most `size` values by key, the least recently used dropped first. Threads may share it.
 
-    `drop` is called with each value that is dropped for want of room, on the thread that adds another.
+    `drop` is called with each value that is dropped for lack of room, on the thread that adds another.
     """
 
     def __init__(self, size: int, drop: Callable[[V], object] | None = None) -> None:

@@ -40,6 +40,11 @@ def stem_of(op_type: str) -> str:
     return f"{stem}_" if keyword.iskeyword(stem) else stem
 
 
+def operator_key(domain: str, op_type: str) -> str:
+    """`Conv`, or `com.acme::Conv` outside the standard domain `""`."""
+    return f"{domain}::{op_type}" if domain else op_type
+
+
 def some(names: Iterable[str], limit: int = 4) -> str:
     """The first names, for use in a message: `a, b and 7 more`. Each is `printable`."""
     known = list(names)

@@ -1,6 +1,5 @@
-"""Fixtures for the command line: invoking it in this process or in a fresh one, and small models as files."""
+"""Fixtures for the command line: invoking it in a fresh process, and small models as files."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,35 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from onnx import TensorProto, helper, numpy_helper, save
-
-from dovetail.cli import program
-
-Invoke = Callable[..., Result]
-
-
-@pytest.fixture
-def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
-    """`invoke("devices", "--json")` in an empty working directory; errors that are not handled are raised."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object, code: int = 0) -> Result:
-        result = CliRunner().invoke(program, [str(a) for a in arguments], prog_name="dovetail", catch_exceptions=False)
-        assert result.exit_code == code, f"exit code {result.exit_code}\n{result.output}"
-        return result
-
-    return run
-
-
-@pytest.fixture
-def invoke_json(invoke: Invoke) -> Callable[..., Any]:
-    """As `invoke`, with `--json`; returns what stands on stdout, all of which must be one JSON document."""
-
-    def run(*arguments: object, code: int = 0) -> Any:
-        return json.loads(invoke(*arguments, "--json", code=code).stdout)
-
-    return run
 
 
 @pytest.fixture

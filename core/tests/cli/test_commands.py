@@ -40,12 +40,12 @@ def acme(tmp_path: Path) -> Path:
 
 
 def test_devices(invoke: Invoke, invoke_json: InvokeJson, device: str) -> None:
-    told = invoke_json("devices")
-    assert set(told) == {"devices", "missing"}
-    for one in told["devices"]:
+    shown = invoke_json("devices")
+    assert set(shown) == {"devices", "missing"}
+    for one in shown["devices"]:
         assert set(one) == {"name", "type", "kind", "full_name", "priority", "provider", "details"}
         assert one["provider"].startswith("dovetail-")
-    names = [one["name"] for one in told["devices"]]
+    names = [one["name"] for one in shown["devices"]]
     assert device in names
     text = invoke("devices").stdout
     assert all(re.search(rf"^ {re.escape(name)} ", text, re.MULTILINE) for name in names)
@@ -55,8 +55,8 @@ def test_devices_say_why_one_is_missing(invoke: Invoke, invoke_json: InvokeJson,
     others = [d for d in invoke_json("plugins", "list")["plugins"] if d["kind"] == "devices"]
     blocked = next(d for d in others if d["key"] != "numpy")
     monkeypatch.setenv("DOVETAIL_PLUGINS", f"-{blocked['distribution']}")
-    told = invoke_json("devices")
-    (missing,) = told["missing"]
+    shown = invoke_json("devices")
+    (missing,) = shown["missing"]
     assert (missing["plugin"], missing["device"], missing["state"]) == (blocked["id"], blocked["key"].upper(), "blocked")
     assert "DOVETAIL_PLUGINS" in missing["reason"]
     assert missing["hint"]
@@ -130,11 +130,11 @@ def test_run_computes_and_stores(invoke: Invoke, linear: Path, device: str, tmp_
 
 def test_run_json(invoke_json: InvokeJson, linear: Path, device: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.array([[1, 2, np.inf], [-1, 0, 0]], np.float32))
-    told = invoke_json("run", linear, "-d", device, "-i", "x.npy")
-    assert set(told) == {"model", "device", "seconds", "file", "program", "outputs"}
-    assert told["device"] == device
-    assert told["file"] is told["program"] is None
-    (output,) = told["outputs"]
+    shown = invoke_json("run", linear, "-d", device, "-i", "x.npy")
+    assert set(shown) == {"model", "device", "seconds", "file", "program", "outputs"}
+    assert shown["device"] == device
+    assert shown["file"] is shown["program"] is None
+    (output,) = shown["outputs"]
     assert output == {
         "name": "y", "dtype": "float32", "shape": [2, 2], "min": None, "max": None, "mean": None, "first": [None, None, 0.0, 0.0],
     }  # fmt: skip
@@ -218,22 +218,22 @@ def test_names_from_models_are_escaped(invoke: Invoke, save_model: SaveModel, tm
 
 
 def test_info(invoke_json: InvokeJson, linear: Path, device: str) -> None:
-    told = invoke_json("info", linear, "--shape", "x=4,3")
-    assert set(told) == {
+    shown = invoke_json("info", linear, "--shape", "x=4,3")
+    assert set(shown) == {
         "model", "format", "opsets", "inputs", "outputs", "nodes", "parameters", "parameter_bytes", "flops", "activation_bytes",
         "activation_bytes_unshared", "operators", "subgraphs", "devices", "output_types",
     }  # fmt: skip
-    assert list(told["output_types"].values()) == [{"dtype": "float32", "shape": [4, 2], "declared_shape": ["N", 2]}]
-    assert told["opsets"] == {"": 17, "com.acme": 1}
-    assert told["inputs"] == {"x": {"dtype": "float32", "shape": ["N", 3], "used_shape": [4, 3]}}
-    assert (told["nodes"], told["parameters"], told["parameter_bytes"]) == (3, 8, 32)
-    assert told["flops"] == 4 * (12 + 2 + 2)
-    assert 0 < told["activation_bytes"] <= told["activation_bytes_unshared"]
-    rows = {row["operator"]: row for row in told["operators"]}
+    assert list(shown["output_types"].values()) == [{"dtype": "float32", "shape": [4, 2], "declared_shape": ["N", 2]}]
+    assert shown["opsets"] == {"": 17, "com.acme": 1}
+    assert shown["inputs"] == {"x": {"dtype": "float32", "shape": ["N", 3], "used_shape": [4, 3]}}
+    assert (shown["nodes"], shown["parameters"], shown["parameter_bytes"]) == (3, 8, 32)
+    assert shown["flops"] == 4 * (12 + 2 + 2)
+    assert 0 < shown["activation_bytes"] <= shown["activation_bytes_unshared"]
+    rows = {row["operator"]: row for row in shown["operators"]}
     provider = rows["MatMul"].pop("provider")
     assert provider.startswith("dovetail-ops-onnx ")
     assert rows["MatMul"] == {"operator": "MatMul", "count": 1, "analyzed": 1, "flops": 48}
-    (mine,) = (d for d in told["devices"] if d["device"] == device)
+    (mine,) = (d for d in shown["devices"] if d["device"] == device)
     assert (mine["error"], mine["accepted"], mine["nodes"], mine["refused"]) == (None, 3, 3, [])
     assert mine["provider"].startswith("dovetail-")
     served = {row["operator"]: row for row in mine["operators"]}
@@ -244,9 +244,9 @@ def test_info(invoke_json: InvokeJson, linear: Path, device: str) -> None:
 
 
 def test_info_takes_open_dimensions_as_1(invoke: Invoke, invoke_json: InvokeJson, linear: Path) -> None:
-    told = invoke_json("info", linear)
-    assert told["inputs"]["x"] == {"dtype": "float32", "shape": ["N", 3], "used_shape": [1, 3]}
-    assert told["flops"] == 16
+    shown = invoke_json("info", linear)
+    assert shown["inputs"]["x"] == {"dtype": "float32", "shape": ["N", 3], "used_shape": [1, 3]}
+    assert shown["flops"] == 16
     text = invoke("info", linear).stdout
     assert "float32[N, 3], here [1, 3]" in text
     assert re.search(r"MatMul +1 +12 +75.0% +kernel", text)
@@ -274,21 +274,21 @@ def test_info_names_refused_nodes(
 
 
 def test_bench(invoke_json: InvokeJson, linear: Path, device: str) -> None:
-    told = invoke_json("bench", linear, "-d", device, "-n", 7, "--shape", "x=4,3")
-    assert set(told) == {
+    shown = invoke_json("bench", linear, "-d", device, "-n", 7, "--shape", "x=4,3")
+    assert set(shown) == {
         "model", "device", "inputs", "batch", "read_seconds", "compile_seconds", "first_seconds", "steady", "runs_per_second",
         "items_per_second", "memory", "reorders", "stubs",
     }  # fmt: skip
-    assert told["inputs"] == {"x": {"dtype": "float32", "shape": [4, 3]}}
-    steady = told["steady"]
+    assert shown["inputs"] == {"x": {"dtype": "float32", "shape": [4, 3]}}
+    steady = shown["steady"]
     assert set(steady) == {"runs", "mean", "p50", "p90", "p99", "fastest"}
     assert steady["runs"] == 7
     assert 0 < steady["fastest"] <= steady["p50"] <= steady["p90"] <= steady["p99"]
-    assert told["runs_per_second"] == pytest.approx(1 / steady["mean"])
-    assert told["items_per_second"] == pytest.approx(4 / steady["mean"])
-    assert set(told["memory"]) == {device}
-    assert told["reorders"] == 0
-    assert told["stubs"] == []
+    assert shown["runs_per_second"] == pytest.approx(1 / steady["mean"])
+    assert shown["items_per_second"] == pytest.approx(4 / steady["mean"])
+    assert set(shown["memory"]) == {device}
+    assert shown["reorders"] == 0
+    assert shown["stubs"] == []
 
 
 def test_bench_ends_after_its_time(invoke: Invoke, linear: Path, device: str) -> None:

@@ -59,10 +59,10 @@ def drift(tmp_path: Path, save_model: SaveModel) -> tuple[Path, Path]:
 
 
 def test_a_device_agrees_with_itself(invoke: Invoke, invoke_json: InvokeJson, chain: Path, device: str) -> None:
-    told = invoke_json("compare", chain, "-d", device, "--seed", 3, "--shape", "x=4,5")
-    assert told["devices"] == [device, device]
-    assert (told["agree"], told["first_difference"]) == (True, None)
-    assert told["values"] == [
+    shown = invoke_json("compare", chain, "-d", device, "--seed", 3, "--shape", "x=4,5")
+    assert shown["devices"] == [device, device]
+    assert (shown["agree"], shown["first_difference"]) == (True, None)
+    assert shown["values"] == [
         {"node": "turn", "operator": "Neg", "name": "y", "dtype": "float32", "shape": [4, 5], "absolute": 0, "relative": 0,
          "agree": True},
     ]  # fmt: skip
@@ -75,16 +75,16 @@ def test_the_reference_device_is_the_second(invoke_json: InvokeJson, chain: Path
 
 
 def test_every_node(invoke: Invoke, invoke_json: InvokeJson, chain: Path, device: str) -> None:
-    told = invoke_json("compare", chain, "-d", device, "--nodes")
-    assert [(v["node"], v["name"]) for v in told["values"]] == [("squash", "t"), ("rectify", "r"), ("turn", "y")]
-    assert told["agree"]
+    shown = invoke_json("compare", chain, "-d", device, "--nodes")
+    assert [(v["node"], v["name"]) for v in shown["values"]] == [("squash", "t"), ("rectify", "r"), ("turn", "y")]
+    assert shown["agree"]
 
 
 def test_devices_that_differ(invoke: Invoke, invoke_json: InvokeJson, drift: tuple[Path, Path], device: str) -> None:
     model, file = drift
-    told = invoke_json("compare", model, "-l", file, "-d", device, code=1)
-    assert (told["agree"], told["first_difference"]) == (False, "y")
-    assert told["values"][0]["absolute"] == pytest.approx(0.5, rel=1e-6)
+    shown = invoke_json("compare", model, "-l", file, "-d", device, code=1)
+    assert (shown["agree"], shown["first_difference"]) == (False, "y")
+    assert shown["values"][0]["absolute"] == pytest.approx(0.5, rel=1e-6)
     done = invoke("compare", model, "-l", file, "-d", device, code=1)
     assert re.search(r"y +Neg +float32\[2, 5\] +0\.5 +\S+ +differs", done.stdout)
     assert "The first value that differs by more than 0.001 is y, of node turn (Neg)." in done.stderr
@@ -93,16 +93,16 @@ def test_devices_that_differ(invoke: Invoke, invoke_json: InvokeJson, drift: tup
 
 def test_the_first_node_that_differs(invoke: Invoke, invoke_json: InvokeJson, drift: tuple[Path, Path], device: str) -> None:
     model, file = drift
-    told = invoke_json("compare", model, "-l", file, "-d", device, "--nodes", code=1)
-    assert [(v["name"], v["agree"]) for v in told["values"]] == [("t", True), ("d", False), ("y", False)]
-    assert told["first_difference"] == "d"
+    shown = invoke_json("compare", model, "-l", file, "-d", device, "--nodes", code=1)
+    assert [(v["name"], v["agree"]) for v in shown["values"]] == [("t", True), ("d", False), ("y", False)]
+    assert shown["first_difference"] == "d"
     assert "is d, of node drifting (com.acme::Drift)" in invoke("compare", model, "-l", file, "--nodes", code=1).stderr
 
 
 def test_inputs_from_files(invoke_json: InvokeJson, chain: Path, device: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.full((3, 5), 7, np.float32))
-    told = invoke_json("compare", chain, "-d", device, "-i", tmp_path / "x.npy", "--shape", "x=3,5")
-    assert told["values"][0]["shape"] == [3, 5]
+    shown = invoke_json("compare", chain, "-d", device, "-i", tmp_path / "x.npy", "--shape", "x=3,5")
+    assert shown["values"][0]["shape"] == [3, 5]
 
 
 def test_three_devices(invoke: Invoke, chain: Path) -> None:

@@ -24,7 +24,7 @@ def dovetail_read_model(source: Path | bytes) -> Model:
 def dovetail_write_model(model: Model, options: Mapping[str, Any]) -> bytes:
     for node in model.graph.nodes:
         if node.op.op_type == "Sinh":
-            raise FormatError(f"there is no place for node {node}")
+            raise FormatError(f"the format has no place for node {node}")
     shown = [f"{node.op.key}:{model.graph.types[node.outputs[0]]}" for node in model.graph.nodes]
     return " ".join([*shown, *map(str, options)]).encode()
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_written(notes: None, invoke: Any, source: Path) -> None:
         ([source, "out.nothing", "--shape", "x=1,6"], "no installed frontend"),
         ([source, "out", "--shape", "x=1,6"], "has no suffix"),
         ([source, "out.onnx"], "reads .onnx files but does not write them"),
-        ([source, "missing/out.notes", "--shape", "x=1,6"], "there is no folder 'missing'\n  make it first"),
+        ([source, "missing/out.notes", "--shape", "x=1,6"], "the folder 'missing' does not exist\n  make it first"),
     ):
         assert words in invoke("convert", *arguments, code=1).stderr
     assert not list(Path().glob("*out*"))

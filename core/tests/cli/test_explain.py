@@ -1,4 +1,4 @@
-"""explain: what it tells of a plan, and the stages in which nodes can run."""
+"""explain: what it shows of a plan, and the stages in which nodes can run."""
 
 import re
 from collections.abc import Callable
@@ -21,7 +21,7 @@ SaveModel = Callable[..., Path]
 
 @pytest.fixture
 def residual(tmp_path: Path, save_model: SaveModel) -> Path:
-    """y = softplus(relu(conv(a) + a)), a = conv(x); the nodes stand in the wrong order."""
+    """y = softplus(relu(conv(a) + a)), a = conv(x); the nodes are in the wrong order."""
     nodes = [
         helper.make_node("Relu", ["s"], ["r"], "rectified"),
         helper.make_node("Add", ["b", "a"], ["s"], "plus"),
@@ -35,8 +35,8 @@ def residual(tmp_path: Path, save_model: SaveModel) -> Path:
 
 
 def test_every_node_of_the_plan(invoke_json: InvokeJson, residual: Path, device: str) -> None:
-    told = invoke_json("explain", residual, "-d", device, "--shape", "x=2,4,5,7")
-    assert set(told) == {
+    shown = invoke_json("explain", residual, "-d", device, "--shape", "x=2,4,5,7")
+    assert set(shown) == {
         "model",
         "device",
         "passed_over",
@@ -48,10 +48,10 @@ def test_every_node_of_the_plan(invoke_json: InvokeJson, residual: Path, device:
         "seconds",
         "nodes",
     }
-    assert (told["device"], told["partitions"], told["reorders"]) == (device, 1, 0)
-    assert set(told["seconds"]) == {"passes", "compile"}
-    first, second, running = told["nodes"]
-    assert [n["node"] for n in told["nodes"]] == ["first", "second", "running"]
+    assert (shown["device"], shown["partitions"], shown["reorders"]) == (device, 1, 0)
+    assert set(shown["seconds"]) == {"passes", "compile"}
+    first, second, running = shown["nodes"]
+    assert [n["node"] for n in shown["nodes"]] == ["first", "second", "running"]
     assert second["operator"] == "Conv"
     assert second["kernel"]
     assert second["provider"].startswith("dovetail-")
@@ -67,13 +67,13 @@ def test_every_node_of_the_plan(invoke_json: InvokeJson, residual: Path, device:
     assert [value["name"] for value in second["inputs"]] == ["a", "w", "a"], "the operand of the sum is read, too"
     assert second["inputs"][1]["offset"] is None
     assert first["outputs"][0]["offset"] == second["inputs"][0]["offset"]
-    assert told["memory"][device] >= written["offset"] + written["bytes"]
+    assert shown["memory"][device] >= written["offset"] + written["bytes"]
 
 
 def test_without_fusion(invoke_json: InvokeJson, residual: Path, device: str) -> None:
-    told = invoke_json("explain", residual, "-d", device, "--no-fusion")
-    assert [n["node"] for n in told["nodes"]] == ["first", "second", "plus", "rectified", "running"]
-    assert not any(n["post_ops"] for n in told["nodes"])
+    shown = invoke_json("explain", residual, "-d", device, "--no-fusion")
+    assert [n["node"] for n in shown["nodes"]] == ["first", "second", "plus", "rectified", "running"]
+    assert not any(n["post_ops"] for n in shown["nodes"])
 
 
 def test_the_tables(invoke: Invoke, residual: Path, device: str) -> None:
@@ -97,9 +97,9 @@ def test_a_chain_that_ends(invoke: Invoke, invoke_json: InvokeJson, tmp_path: Pa
         helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"], f"r{i}") for i in range(34)
     ]  # one that carries 32, and one that is left  # fmt: skip
     model = save_model(tmp_path / "long.onnx", nodes, {"v0": [3]}, {"v34": [3]})
-    told = invoke_json("explain", model, "-d", device)["nodes"]
-    assert [len(n["post_ops"]) for n in told] == [32, 0]
-    assert told[0]["stop"] == {"node": "r33", "reason": "post-op", "detail": "a chain holds at most 32 post-ops"}
+    shown = invoke_json("explain", model, "-d", device)["nodes"]
+    assert [len(n["post_ops"]) for n in shown] == [32, 0]
+    assert shown[0]["stop"] == {"node": "r33", "reason": "post-op", "detail": "a chain holds at most 32 post-ops"}
     assert re.search(r"r0 +r33 +post-op: a chain holds at most 32 post-ops", invoke("explain", model, "-d", device).stdout)
 
 
@@ -114,10 +114,10 @@ def test_stages_of_unequal_size(invoke: Invoke, invoke_json: InvokeJson, tmp_pat
     text = invoke("explain", model, "--schedule").stdout
     assert re.search(r"2 +1 +b +Tanh +a\b", text)
     assert "False" not in text
-    told = invoke_json("explain", model, "--schedule")
-    assert [[n["node"] for n in stage] for stage in told["stages"]] == [["a", "c"], ["b"]]
-    assert told["stages"][1][0] == {"node": "b", "operator": "Tanh", "waits_for": ["a"]}
-    assert told["outputs"] == [{"name": "v", "written_by": "b"}, {"name": "w", "written_by": "c"}]
+    shown = invoke_json("explain", model, "--schedule")
+    assert [[n["node"] for n in stage] for stage in shown["stages"]] == [["a", "c"], ["b"]]
+    assert shown["stages"][1][0] == {"node": "b", "operator": "Tanh", "waits_for": ["a"]}
+    assert shown["outputs"] == [{"name": "v", "written_by": "b"}, {"name": "w", "written_by": "c"}]
 
 
 def test_passes(invoke: Invoke, invoke_json: InvokeJson, tmp_path: Path, save_model: SaveModel) -> None:
@@ -152,7 +152,7 @@ def test_a_pass_is_left_out(tmp_path: Path, save_model: SaveModel) -> None:
 @pytest.mark.parametrize(
     ("passes", "message", "hint"),
     [
-        ("-fuse_atention", "there is no pass 'fuse_atention'", "Did you mean 'fuse_attention'?"),
+        ("-fuse_atention", "unknown pass 'fuse_atention'", "Did you mean 'fuse_attention'?"),
         ("-bind", "'bind' cannot be left out", "fuse_post_ops"),
         ("fuse_attention", "property PASSES is 'fuse_attention'", "with a minus"),
         (3, "property PASSES is 3", ""),
@@ -174,14 +174,14 @@ def test_a_cycle_names_its_nodes(invoke: Invoke, tmp_path: Path, save_model: Sav
 
 
 def test_nodes_that_depend_on_data(invoke: Invoke, invoke_json: InvokeJson, tmp_path: Path, save_model: SaveModel) -> None:
-    """They are planned for random inputs, so that they are told of, too."""
+    """They are planned for random inputs, so that they are shown, too."""
     nodes = [
         helper.make_node("SequenceConstruct", ["x", "x"], ["s"], "pair"),
         helper.make_node("SequenceAt", ["s", "i"], ["e"], "one"),
         helper.make_node("Neg", ["e"], ["y"], "turn"),
     ]
     model = save_model(tmp_path / "data.onnx", nodes, {"x": ["N", 3]}, {"y": ["N", 3]}, i=np.array(1))
-    told = invoke_json("explain", model)
-    assert told["deferred"] > 0
-    assert [n["node"] for n in told["nodes"]] == ["pair", "one", "turn"]
+    shown = invoke_json("explain", model)
+    assert shown["deferred"] > 0
+    assert [n["node"] for n in shown["nodes"]] == ["pair", "one", "turn"]
     assert re.search(r"planned when data is there +\d nodes", invoke("explain", model).stdout)

@@ -58,10 +58,10 @@ def custom(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("custom")
 def test_info_with_custom_layers(invoke: Invoke, invoke_json: InvokeJson) -> None:
-    told = invoke_json("info", "m", "-c", "layers.xml")
-    rows = {row["operator"]: row for row in told["operators"]}
-    assert (rows["com.acme::Mystery"]["provider"], rows["com.acme::Mystery"]["flops"], told["flops"]) == (None, None, None)
-    plain, opened = (next(d for d in told["devices"] if d["device"] == name) for name in ("PLAIN.0", "OPEN.0"))
+    shown = invoke_json("info", "m", "-c", "layers.xml")
+    rows = {row["operator"]: row for row in shown["operators"]}
+    assert (rows["com.acme::Mystery"]["provider"], rows["com.acme::Mystery"]["flops"], shown["flops"]) == (None, None, None)
+    plain, opened = (next(d for d in shown["devices"] if d["device"] == name) for name in ("PLAIN.0", "OPEN.0"))
     assert "com.acme::Mystery" in plain["error"]
     ways = {row["operator"]: (row["way"], row["kernels"]) for row in opened["operators"]}
     assert ways == {
@@ -78,14 +78,14 @@ def test_info_with_custom_layers(invoke: Invoke, invoke_json: InvokeJson) -> Non
 
 @pytest.mark.usefixtures("custom")
 def test_info_of_an_unknown_operator(invoke: Invoke) -> None:
-    """What was read is shown, and which operators are known."""
+    """The output has the model as far as it was read, and the operators that are known."""
     done = invoke("info", "m", code=1)
     assert "no operator com.acme::Mystery is known" in done.stderr
     assert re.search(r"input \w+ +float32\[2\]", done.stdout)
     assert re.search(r"com.acme::Mystery +1 +\? +- +-", done.stdout)
     assert re.search(r"Relu +1 +\? +- +dovetail-ops-onnx ", done.stdout)
-    told = json.loads(invoke("info", "m", "--json", code=1).stdout)
-    assert (told["nodes"], told["devices"], told["flops"]) == (3, [], None)
-    assert {row["operator"]: row["provider"] is None for row in told["operators"]} == {
+    shown = json.loads(invoke("info", "m", "--json", code=1).stdout)
+    assert (shown["nodes"], shown["devices"], shown["flops"]) == (3, [], None)
+    assert {row["operator"]: row["provider"] is None for row in shown["operators"]} == {
         "com.acme::Mystery": True, "Relu": False, "com.acme::Doubled": False,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""`info` and `explain` for models with shapes that only data tells, and with sub-graphs."""
+"""`info` and `explain` for models with data-dependent shapes, and with sub-graphs."""
 
 import json
 from collections.abc import Callable
@@ -44,18 +44,18 @@ def test_info_where_a_node_follows_one_whose_shape_depends_on_data(invoke: Invok
     text = invoke("info", nonzero).stdout
     for line in ("output y ", "FLOPs ", "activation memory "):
         assert "known only at run time" in next(row for row in text.splitlines() if row.strip().startswith(line))
-    told = json.loads(invoke("info", nonzero, "--json").stdout)
-    assert (told["output_types"], told["flops"], told["activation_bytes"]) == ({"y": None}, None, None)
-    assert {row["operator"]: row["flops"] for row in told["operators"]} == {"NonZero": None, "Cast": None}
+    shown = json.loads(invoke("info", nonzero, "--json").stdout)
+    assert (shown["output_types"], shown["flops"], shown["activation_bytes"]) == ({"y": None}, None, None)
+    assert {row["operator"]: row["flops"] for row in shown["operators"]} == {"NonZero": None, "Cast": None}
 
 
 def test_info_lists_sub_graphs_and_says_why_devices_do_not_get_their_holder(invoke: Invoke, choosing: Path) -> None:
-    told = json.loads(invoke("info", choosing, "--json").stdout)
-    assert {one["path"]: one["operators"] for one in told["subgraphs"]} == {
+    shown = json.loads(invoke("info", choosing, "--json").stdout)
+    assert {one["path"]: one["operators"] for one in shown["subgraphs"]} == {
         "choose/then_branch": {"Relu": 1, "Softmax": 1},
         "choose/else_branch": {"Abs": 1},
     }
-    (detail,) = {node["detail"] for device in told["devices"] for node in device["refused"]}
+    (detail,) = {node["detail"] for device in shown["devices"] for node in device["refused"]}
     assert "sub-graphs" in detail
     assert "depend on data" not in detail
     assert "choose/then_branch" in invoke("info", choosing).stdout

@@ -37,8 +37,8 @@ def doubling(tmp_path: Path) -> list[str]:
 
 def test_run_shows_and_stores_them(invoke: Any, invoke_json: Any, doubling: list[str], tmp_path: Path) -> None:
     arguments = ["run", *doubling, "-d", "NUMPY", "-i", "m.json"]
-    (told,) = invoke_json(*arguments, "-o", "out.npz")["outputs"]
-    assert told == {
+    (shown,) = invoke_json(*arguments, "-o", "out.npz")["outputs"]
+    assert shown == {
         "name": "y", "dtype": "map", "shape": [2], "min": None, "max": None, "mean": None, "first": [["a", 3.0], ["b", 6.0]],
     }  # fmt: skip
     stored = np.load(tmp_path / "out.npz")
@@ -47,15 +47,15 @@ def test_run_shows_and_stores_them(invoke: Any, invoke_json: Any, doubling: list
 
 
 def test_info_tells_their_types(invoke: Any, invoke_json: Any, doubling: list[str]) -> None:
-    told = invoke_json("info", *doubling)
-    assert told["inputs"]["m"] == {"dtype": "map(string, float32)", "shape": None, "used_shape": None}
-    assert (told["output_types"]["y"]["dtype"], told["output_types"]["y"]["shape"]) == ("map(string, float32)", None)
+    shown = invoke_json("info", *doubling)
+    assert shown["inputs"]["m"] == {"dtype": "map(string, float32)", "shape": None, "used_shape": None}
+    assert (shown["output_types"]["y"]["dtype"], shown["output_types"]["y"]["shape"]) == ("map(string, float32)", None)
     assert "map(string, float32)" in invoke("info", *doubling).stdout
 
 
 def test_compare_takes_them(invoke_json: Any, doubling: list[str]) -> None:
-    told = invoke_json("compare", *doubling, "-i", "m.json", "-d", "NUMPY", "-d", "ONEDNN")
-    assert [(v["dtype"], v["absolute"]) for v in told["values"]] == [("map", 0.0)]
+    shown = invoke_json("compare", *doubling, "-i", "m.json", "-d", "NUMPY", "-d", "ONEDNN")
+    assert [(v["dtype"], v["absolute"]) for v in shown["values"]] == [("map", 0.0)]
 
 
 @pytest.mark.parametrize(

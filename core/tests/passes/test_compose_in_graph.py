@@ -48,7 +48,7 @@ class Copies(Operator):
 
 
 class Wrong(Operator):
-    """What it composes depends on `how`."""
+    """An operator whose composition depends on `how`."""
 
     domain = "test"
     outputs = ("Y", "Z")

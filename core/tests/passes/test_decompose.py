@@ -1,4 +1,4 @@
-"""Decomposition: bodies replace operators, with names that tell where they come from."""
+"""Decomposition: bodies replace operators, with names that show where they come from."""
 
 from typing import Any
 

@@ -31,7 +31,7 @@ def core_with(toy_core: Any, *passes: GraphPass) -> dovetail.Core:
     core, _ = toy_core(A=lambda node: False)
     plugin = SimpleNamespace(dovetail_api="1.0", dovetail_graph_passes=dovetail_graph_passes)
     core.plugins.register(plugin, name="acme-passes", kind="hooks", key="acme")
-    return core  # type: ignore[no-any-return]
+    return core
 
 
 def model() -> dovetail.Model:

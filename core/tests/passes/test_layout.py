@@ -53,12 +53,12 @@ def random_case(seed: int, nodes: int, kinds: Sequence[Layout]) -> tuple[Graph, 
     return fold_constants(g.graph(tuple(outputs))), choices
 
 
-def laid_out(graph: Graph, choices: Choices) -> Graph:
+def in_layout(graph: Graph, choices: Choices) -> Graph:
     return assign_layouts(graph, lambda node: choices[node.name])
 
 
 def stored(array: NDArray[Any], layout: Layout) -> NDArray[Any]:
-    """The array as it lies in memory, flat."""
+    """The array in the order of memory, flat."""
     return np.ascontiguousarray(array.transpose(layout.order(array.ndim))).ravel()
 
 
@@ -98,7 +98,7 @@ def test_any_assignment_of_layouts_gives_the_same_result(block: int) -> None:
     for seed in range(block * 60, block * 60 + 60):
         graph, choices = random_case(seed, 1 + seed % 9, (PLAIN, BYXF, YXFB, FYXB))
         x = np.random.default_rng(seed).standard_normal(DIMS)
-        for got, want in zip(run(laid_out(graph, choices), x, choices), run(graph, x, None), strict=True):
+        for got, want in zip(run(in_layout(graph, choices), x, choices), run(graph, x, None), strict=True):
             np.testing.assert_array_equal(got, want)
 
 
@@ -136,7 +136,7 @@ def test_the_least_memory_is_reordered() -> None:
     kinds = (PLAIN, BYXF, YXFB)
     for seed in range(60):
         graph, choices = random_case(1000 + seed, 1 + seed % 5, kinds)
-        assert reordered(laid_out(graph, choices)) == least(graph, choices, kinds), seed
+        assert reordered(in_layout(graph, choices)) == least(graph, choices, kinds), seed
 
 
 def chain(*layouts: Layout) -> tuple[Graph, Choices]:
@@ -154,20 +154,20 @@ def names(graph: Graph) -> list[str]:
 
 
 def test_an_island_costs_one_reorder_in_and_one_out() -> None:
-    graph = laid_out(*chain(PLAIN, BYXF, ANY, ANY, BYXF, ANY, PLAIN))
+    graph = in_layout(*chain(PLAIN, BYXF, ANY, ANY, BYXF, ANY, PLAIN))
     assert [isinstance(n.op, Reorder) for n in graph.nodes].count(True) == 2
     assert {graph.types[f"n{i}:0"].layout for i in range(1, 5)} == {BYXF}
 
 
 def test_any_passes_through() -> None:
-    graph = laid_out(*chain(BYXF, ANY, ANY, BYXF))
+    graph = in_layout(*chain(BYXF, ANY, ANY, BYXF))
     assert [isinstance(n.op, Reorder) for n in graph.nodes] == [True, False, False, False, False, True]
     assert {graph.types[f"n{i}:0"].layout for i in range(4)} == {BYXF}
 
 
 def test_a_plain_graph_comes_back_as_it_was() -> None:
     graph, choices = chain(PLAIN, PLAIN)
-    assert laid_out(graph, choices) is graph
+    assert in_layout(graph, choices) is graph
 
 
 def test_one_reorder_serves_all_readers() -> None:
@@ -176,7 +176,7 @@ def test_one_reorder_serves_all_readers() -> None:
     ends = [g.node(Mix(), x, name=f"n{i}") for i in range(3)]
     graph = fold_constants(g.graph(ends))
     config = LayerConfig((BYXF,), (PLAIN,))
-    result = laid_out(graph, {f"n{i}": (config,) for i in range(3)})
+    result = in_layout(graph, {f"n{i}": (config,) for i in range(3)})
     assert names(result) == ["reorder:x@BYXF", "n0", "n1", "n2"]
 
 
@@ -185,7 +185,7 @@ def test_a_constant_is_laid_out_and_not_reordered() -> None:
     x = g.input("x", "float32", DIMS)
     c = g.constant(np.zeros(DIMS), "float32", name="c")
     graph = fold_constants(g.graph([g.node(Mix(), x, c, name="n0")]))
-    result = laid_out(graph, {"n0": (LayerConfig((PLAIN, FYXB), (PLAIN,)),)})
+    result = in_layout(graph, {"n0": (LayerConfig((PLAIN, FYXB), (PLAIN,)),)})
     assert names(result) == ["n0"]
     assert result.types[result.nodes[0].inputs[1]].layout == FYXB
 
@@ -194,7 +194,7 @@ def test_the_first_configuration_wins_a_tie() -> None:
     graph, _ = chain(PLAIN)
     first, second = LayerConfig((PLAIN,), (BYXF,)), LayerConfig((BYXF,), (PLAIN,))
     for configs in ((first, second), (second, first)):
-        result = laid_out(graph, {"n0": configs})
+        result = in_layout(graph, {"n0": configs})
         assert result.types["n0:0"].layout == configs[0].outputs[0]
 
 
@@ -204,13 +204,13 @@ def test_a_configuration_costs_as_much_as_it_says(share: float, reorders: int) -
     graph, _ = chain(PLAIN, PLAIN, PLAIN)
     nhwc, other = LayerConfig((BYXF,), (BYXF,)), LayerConfig((FYXB,), (FYXB,))
     slower = LayerConfig((FYXB,), (FYXB,), (), int(share * graph.types["x"].nbytes))
-    result = laid_out(graph, {"n0": (nhwc, slower), "n1": (other,), "n2": (other,)})
+    result = in_layout(graph, {"n0": (nhwc, slower), "n1": (other,), "n2": (other,)})
     assert sum(isinstance(n.op, Reorder) for n in result.nodes) == reorders
 
 
 def test_opaque_tokens_are_only_compared() -> None:
     own = Layout("acme-tiles")
-    graph = laid_out(*chain(own, ANY, own))
+    graph = in_layout(*chain(own, ANY, own))
     assert [isinstance(n.op, Reorder) for n in graph.nodes] == [True, False, False, False, True]
     with pytest.raises(UsageError, match="no order"):
         own.order(4)
@@ -237,7 +237,7 @@ def test_any_is_blocked_only_where_the_channels_are_as_many(channels: int, reord
     factor = g.constant(np.ones((1, channels, 1, 1), np.float32), name="f")
     graph = fold_constants(g.graph([g.node(Mix(), g.node(Mix(), first, factor, name="n1"), name="n2")]))
     blocked = LayerConfig((Layout.of("nChw8c"),), (Layout.of("nChw8c"),))
-    result = laid_out(graph, {"n0": (blocked,), "n1": (LayerConfig((ANY, ANY), (ANY,)),), "n2": (blocked,)})
+    result = in_layout(graph, {"n0": (blocked,), "n1": (LayerConfig((ANY, ANY), (ANY,)),), "n2": (blocked,)})
     assert sum(isinstance(n.op, Reorder) for n in result.nodes) == reorders
 
 
@@ -257,7 +257,7 @@ def test_any_leaves_scalars_out() -> None:
     first = g.node(Mix(), x, name="n0")
     graph = fold_constants(g.graph([g.node(Mix(), g.node(Mix(), first, s, name="n1"), name="n2")]))
     nhwc = LayerConfig((BYXF,), (BYXF,))
-    result = laid_out(graph, {"n0": (nhwc,), "n1": (LayerConfig((ANY, PLAIN), (ANY,)),), "n2": (nhwc,)})
+    result = in_layout(graph, {"n0": (nhwc,), "n1": (LayerConfig((ANY, PLAIN), (ANY,)),), "n2": (nhwc,)})
     assert names(result) == ["reorder:x@BYXF", "n0", "n1", "n2", "reorder:n2:0@PLAIN"]
     assert result.types["n1:0"].layout == BYXF
 
@@ -308,8 +308,8 @@ def fan(width: int, joined: bool) -> tuple[Graph, Choices]:
 def test_the_work_for_outputs_of_one_value_grows_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, choices = fan(60, joined=False)
     work = Work(monkeypatch)
-    found = laid_out(graph, choices)
-    assert work.steps <= 60 * 3 * 2**4  # configurations, and sets of layouts in which x may lie
+    found = in_layout(graph, choices)
+    assert work.steps <= 60 * 3 * 2**4  # configurations, and sets of layouts that x may have
     assert work.values <= work.steps
     x = np.random.default_rng(0).standard_normal(DIMS)
     for got, want in zip(run(found, x, choices), run(graph, x, None), strict=True):
@@ -321,7 +321,7 @@ def test_the_work_for_outputs_of_one_value_grows_with_their_number(monkeypatch: 
 def test_the_work_for_many_values_alive_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, choices = fan(30, joined=True)
     work = Work(monkeypatch)
-    found = laid_out(graph, choices)
+    found = in_layout(graph, choices)
     assert work.values <= 4 * ENTRIES * len(graph.nodes)
     x = np.random.default_rng(0).standard_normal(DIMS)
     np.testing.assert_array_equal(run(found, x, choices)[0], run(graph, x, None)[0])

@@ -19,7 +19,7 @@ SPECS = {name: spec for name, spec in vars(hookspecs).items() if name.startswith
 SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in sorted(Path(dovetail.__file__).parent.rglob("*.py")))
 
 
-def complaint(plugin: object, *kinds: str) -> str:
+def problem(plugin: object, *kinds: str) -> str:
     with pytest.raises(PluginFailed) as caught:
         check_plugin(plugin, kinds or ("hooks",))
     return caught.value.message
@@ -68,22 +68,22 @@ def test_a_misspelled_hook_gets_a_suggestion() -> None:
     @hookimpl
     def dovetail_graph_pases(options: Any) -> None: ...
 
-    assert complaint(plugin(dovetail_graph_pases=dovetail_graph_pases)) == (
-        "there is no hook dovetail_graph_pases. Did you mean 'dovetail_graph_passes'?"
+    assert problem(plugin(dovetail_graph_pases=dovetail_graph_pases)) == (
+        "unknown hook dovetail_graph_pases. Did you mean 'dovetail_graph_passes'?"
     )
 
 
 def test_a_forgotten_marker() -> None:
     def dovetail_graph_passes(options: Any) -> None: ...
 
-    assert complaint(plugin(dovetail_graph_passes=dovetail_graph_passes)) == "dovetail_graph_passes lacks the @hookimpl marker"
+    assert problem(plugin(dovetail_graph_passes=dovetail_graph_passes)) == "dovetail_graph_passes lacks the @hookimpl marker"
 
 
 def test_a_wrong_argument_name_gets_a_suggestion() -> None:
     @hookimpl
     def dovetail_graph_passes(option: Any) -> None: ...
 
-    message = complaint(plugin(dovetail_graph_passes=dovetail_graph_passes))
+    message = problem(plugin(dovetail_graph_passes=dovetail_graph_passes))
     assert message == "dovetail_graph_passes has no argument 'option'. Did you mean 'options'?"
 
 
@@ -91,37 +91,37 @@ def test_a_default_argument_is_refused() -> None:
     @hookimpl
     def dovetail_graph_passes(options: Any = None) -> None: ...
 
-    assert "gives 'options' a default" in complaint(plugin(dovetail_graph_passes=dovetail_graph_passes))
+    assert "gives 'options' a default" in problem(plugin(dovetail_graph_passes=dovetail_graph_passes))
 
 
 @pytest.mark.parametrize("signature", ["*options", "**options", "*, options"])
 def test_arguments_that_are_never_passed_are_refused(signature: str) -> None:
     function = hookimpl(eval(f"lambda {signature}: None"))
-    assert "which is never passed; its arguments are (options)" in complaint(plugin(dovetail_graph_passes=function))
+    assert "which is never passed; its arguments are (options)" in problem(plugin(dovetail_graph_passes=function))
 
 
 @pytest.mark.parametrize("options", [{"wrapper": True}, {"hookwrapper": True}, {"specname": "dovetail_add_commands"}])
 def test_wrappers_and_aliases_are_refused(options: dict[str, Any]) -> None:
     function = hookimpl(**options)(eval("lambda options: None"))
-    assert "wrapper, hookwrapper or specname" in complaint(plugin(dovetail_graph_passes=function))
+    assert "wrapper, hookwrapper or specname" in problem(plugin(dovetail_graph_passes=function))
 
 
 def test_a_hook_of_another_group_is_refused_unless_the_plugin_is_in_that_group_too() -> None:
     function = hookimpl(eval("lambda source: None"))
     module = plugin(dovetail_read_model=function)
-    assert complaint(module, "hooks") == "dovetail_read_model is only called for plugins of the group dovetail.frontends"
+    assert problem(module, "hooks") == "dovetail_read_model is only called for plugins of the group dovetail.frontends"
     check_plugin(module, ["hooks", "frontends"])
 
 
 def test_missing_hooks_are_named() -> None:
-    assert complaint(plugin(), "devices") == "dovetail_device_info is missing; dovetail_device_open is missing"
+    assert problem(plugin(), "devices") == "dovetail_device_info is missing; dovetail_device_open is missing"
     missing = "dovetail_register_ops or dovetail_register_translations is missing"
-    assert complaint(plugin(), "ops") == complaint(plugin(), "overrides") == missing
-    assert complaint(plugin(), "frontends") == "dovetail_read_model is missing"
+    assert problem(plugin(), "ops") == problem(plugin(), "overrides") == missing
+    assert problem(plugin(), "frontends") == "dovetail_read_model is missing"
 
 
 def test_a_class_is_not_a_plugin() -> None:
-    assert "is the class Site" in complaint(type("Site", (), {}))
+    assert "is the class Site" in problem(type("Site", (), {}))
 
 
 def test_no_property_is_evaluated() -> None:
@@ -134,7 +134,7 @@ def test_no_property_is_evaluated() -> None:
         def dovetail_add_commands(self) -> None:
             raise AssertionError("a property was evaluated")
 
-    assert complaint(Plugin()) == "dovetail_add_commands is a property, not a function"
+    assert problem(Plugin()) == "dovetail_add_commands is a property, not a function"
 
 
 def test_methods_static_methods_and_namespaces_are_fine() -> None:
@@ -158,7 +158,7 @@ def test_data_modules_and_other_names_are_not_hooks() -> None:
     check_plugin(plugin(dovetail_version="1", dovetail_sub=ModuleType("sub"), helper=lambda x=1: x), ["hooks"])
 
 
-def test_all_complaints_are_made_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     function = eval("lambda: None")
-    message = complaint(plugin(dovetail_typo=function, dovetail_read_model=function), "devices")
+    message = problem(plugin(dovetail_typo=function, dovetail_read_model=function), "devices")
     assert message.count(";") == 3

@@ -324,7 +324,7 @@ def compiled_options(core: dovetail.Core, device: str = "ACME", properties: Any 
 
 
 def test_device_properties_are_applied(toy_core: Any, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Config -> core; `compile_model` goes before it, and properties of the core itself are taken out."""
+    """Config -> core; `compile_model` comes before it, and properties of the core itself are taken out."""
     core, opened = toy_core(ACME=lambda node: False)
     monkeypatch.setattr(core._session, "_properties", {"ACME": {"SPEED": 1, "COLOUR": "red", "FUSION": False}})
     compiled_options(core)

@@ -1,4 +1,4 @@
-"""Devices and model formats by name: only the plugin that is asked for is imported, and what stands in its way is told."""
+"""Devices and model formats by name: only the plugin that is asked for is imported, and a failure to load it is reported."""
 
 import sys
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_devices_by_number(device: Any) -> None:
     device("acme", infos=infos("ACME.0", "ACME.1", "ACME.10", "ACME.2"))
     manager = PluginManager()
     assert [manager.device_info(name).name for name in ("ACME", "acme.0", " ACME.10 ")] == ["ACME.0", "ACME.0", "ACME.10"]
-    with pytest.raises(DeviceNotFound, match=r"there is no device 'ACME.7'") as caught:
+    with pytest.raises(DeviceNotFound, match=r"unknown device 'ACME.7'") as caught:
         manager.device_info("ACME.7")
     assert caught.value.hint == "devices of this type: ACME.0, ACME.1, ACME.10, ACME.2"
     assert [info.name for info in manager.devices()] == ["ACME.0", "ACME.1", "ACME.2", "ACME.10"]
@@ -160,7 +160,7 @@ def test_the_same_entry_name_from_two_distributions_is_a_conflict(device: Any, c
     assert (record.state, record.reason) == ("found", "device 'acme' is provided by one 1.0 and by two 1.0")
     for _ in range(2):
         assert [info.name for info in manager.devices()] == ["GOOD"]
-    assert len(caplog.records) == 1, "told once"
+    assert len(caplog.records) == 1, "reported once"
     with pytest.raises(PluginConflict, match=r"device 'acme' is provided by one 1.0 and by two 1.0") as caught:
         manager.device_info("ACME")
     assert caught.value.hint == "choose with prefer= or DOVETAIL_PREFER=one or DOVETAIL_PREFER=two"

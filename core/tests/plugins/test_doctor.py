@@ -63,9 +63,9 @@ def device(name: str, *, plus_one: str = "", probe: str = "pass") -> str:
 
 
 def run_command(site: Any, *arguments: str) -> tuple[int, dict[str, Any], str]:
-    """Exit code, plugin id -> what `--json` says of it, and stderr, of `dovetail plugins ...` with the fake distributions."""
+    """Exit code, plugin id -> its entry in `--json`, and stderr, of `dovetail plugins ...` with the fake distributions."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site.folder), *sys.path])}
-    command = [sys.executable, "-m", "dovetail.cli", "plugins", *arguments, "--json"]
+    command = [sys.executable, "-m", "dovetail", "plugins", *arguments, "--json"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
     plugins = json.loads(done.stdout)["plugins"] if done.stdout else []
     return done.returncode, {p.get("id") or p["subject"]: p for p in plugins}, done.stderr
@@ -273,12 +273,12 @@ def test_the_kit_on_a_second_device(site: Any) -> None:
     )
     assert "GOOD.1" in second
     install(site, good=second)
-    code, told, _ = run_command(site, "test", "good.1")
-    assert (code, list(told)) == (0, ["GOOD.1"])
-    assert told["GOOD.1"]["table"]["Mul"]["float32"].keys() == {"passed"}
-    code, told, error = run_command(site, "test", "good.2")
-    assert (code, told) == (1, {})
-    assert "there is no device 'good.2'" in error
+    code, shown, _ = run_command(site, "test", "good.1")
+    assert (code, list(shown)) == (0, ["GOOD.1"])
+    assert shown["GOOD.1"]["table"]["Mul"]["float32"].keys() == {"passed"}
+    code, shown, error = run_command(site, "test", "good.2")
+    assert (code, shown) == (1, {})
+    assert "unknown device 'good.2'" in error
 
 
 def test_the_kit_on_a_plugin_that_cannot_be_loaded(site: Any) -> None:

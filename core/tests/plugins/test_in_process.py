@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.device import Device, DeviceInfo
+from dovetail.device import Device, DeviceInfo, Reason, Refusal
 from dovetail.errors import DeviceNotFound, PluginFailed, PluginIncompatible, UnknownOperator, UsageError
 from dovetail.op import Operator
 from dovetail.plugins import PluginManager, in_process, register, temporary
@@ -130,7 +130,7 @@ def test_one_with_the_id_of_an_installed_plugin_stands_in_for_it(site: Any) -> N
         (ModuleType("x"), "ops", "acme", PluginIncompatible, "x does not state dovetail_api"),
         (SimpleNamespace(dovetail_api="1.0"), "ops", "acme", PluginFailed, "dovetail_register_translations is missing"),
         (SimpleNamespace(dovetail_api="1.0", dovetail_register_opps=len), "ops", "acme", PluginFailed, "Did you mean"),
-        (pack(First), "op", "acme", UsageError, "there are no plugins of kind 'op'"),
+        (pack(First), "op", "acme", UsageError, "unknown kind of plugins 'op'"),
     ],
 )
 def test_what_is_wrong_is_told_at_once_and_nothing_is_registered(
@@ -140,7 +140,7 @@ def test_what_is_wrong_is_told_at_once_and_nothing_is_registered(
     with pytest.raises(error, match=message):
         register(plugin, kind=kind, key=key)
     with pytest.raises(error), temporary(plugin, kind=kind, key=key):
-        pass
+        pytest.fail("the plugin is registered")
     assert manager.records() == PluginManager().records() == ()
 
 
@@ -173,9 +173,11 @@ def device_plugin(opened: list[str], full_name: str) -> Any:
     class Toy(Device):
         info = DeviceInfo("TOY", "TOY", "NPU", full_name)
 
-        def supports(self, node: Any) -> Any: ...
+        def supports(self, node: Any) -> Any:
+            return Refusal(Reason.OPERATOR, "the device runs nothing")
 
-        def compile(self, graph: Any, options: Any) -> Any: ...
+        def compile(self, graph: Any, options: Any) -> Any:
+            raise AssertionError("the device accepts no node")
 
         def close(self) -> None:
             opened.append(f"{full_name} closed")

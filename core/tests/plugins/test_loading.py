@@ -183,7 +183,7 @@ def test_listing_loads_nothing(site: Any) -> None:
 
 def test_importing_the_package_loads_next_to_nothing(site: Any) -> None:
     out = site.run("import sys, dovetail.plugins; print(sorted(m for m in sys.modules if m.startswith('dovetail')))")
-    assert out == "['dovetail', 'dovetail._version', 'dovetail.plugins']\n"
+    assert out == "['dovetail', 'dovetail._lazy', 'dovetail._version', 'dovetail.plugins']\n"
 
 
 def test_a_failure_pickles_without_its_cause(site: Any) -> None:

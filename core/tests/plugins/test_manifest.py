@@ -48,8 +48,8 @@ def test_written_counted_and_right(acme: Path) -> None:
     assert json.loads((acme / FILE_NAME).read_text()) == {"format": 1, "plugins": {"ops/acme": ["acme::Turn-1", "acme::Twist-1"]}}
     assert read_manifest(record) == ("acme::Turn-1", "acme::Twist-1")
     assert check_manifest(PluginManager().load("acme")) == []
-    (told,) = json.loads(run("list", "--json").stdout)["plugins"]
-    assert (told["operators"], told["manifest"], told["state"]) == (2, "", "found")
+    (shown,) = json.loads(run("list", "--json").stdout)["plugins"]
+    assert (shown["operators"], shown["manifest"], shown["state"]) == (2, "", "found")
     assert "operators of domain acme (2)" in run("list").stdout
 
 
@@ -67,12 +67,12 @@ def test_listing_counts_without_an_import(acme: Path, site: Any) -> None:
             assert not {"acme_ops", "numpy", "pluggy", "yaml", "dovetail.op"} & set(sys.modules)
         """
     )
-    (told,) = [p for p in json.loads(out)["plugins"] if p["key"] == "acme"]
-    assert told["operators"] == 2
+    (shown,) = [p for p in json.loads(out)["plugins"] if p["key"] == "acme"]
+    assert shown["operators"] == 2
 
 
 @pytest.mark.parametrize(
-    ("operators", "complaint"),
+    ("operators", "problem"),
     [
         (["acme::Twist-1"], "it lacks acme::Turn-1"),
         (["acme::Turn-1", "acme::Twist-1", "acme::Old-1"], "it lists acme::Old-1, not defined any more"),
@@ -80,10 +80,10 @@ def test_listing_counts_without_an_import(acme: Path, site: Any) -> None:
         ([], "it lacks acme::Turn-1, acme::Twist-1"),
     ],
 )
-def test_a_stale_manifest_is_found_out_once_the_pack_is_loaded(acme: Path, operators: list[str], complaint: str) -> None:
+def test_a_stale_manifest_is_found_out_once_the_pack_is_loaded(acme: Path, operators: list[str], problem: str) -> None:
     (acme / FILE_NAME).write_text(json.dumps({"format": 1, "plugins": {"ops/acme": operators}}))
     (said,) = check_manifest(PluginManager().load("acme"))
-    assert complaint in said
+    assert problem in said
     assert said.startswith(f"{acme / FILE_NAME} is out of date")
     assert said.endswith("(dovetail plugins manifest acme-ops)")
     assert "is out of date" in run("info", "acme").stdout
@@ -110,10 +110,10 @@ def test_a_stale_manifest_is_found_out_once_the_pack_is_loaded(acme: Path, opera
 )
 def test_a_malformed_manifest_is_told_and_hides_nothing(acme: Path, content: str, reason: str) -> None:
     (acme / FILE_NAME).write_text(content)
-    (told,) = json.loads(run("list", "--json").stdout)["plugins"]
-    assert told["operators"] is None
-    assert reason in told["manifest"]
-    assert "write it anew: dovetail plugins manifest acme-ops" in told["manifest"]
+    (shown,) = json.loads(run("list", "--json").stdout)["plugins"]
+    assert shown["operators"] is None
+    assert reason in shown["manifest"]
+    assert "write it again: dovetail plugins manifest acme-ops" in shown["manifest"]
     assert reason in check_manifest(PluginManager().load("acme"))[0]
 
 

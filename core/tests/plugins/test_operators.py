@@ -92,7 +92,7 @@ def test_the_newest_class_that_the_version_allows(site: Any) -> None:
     manager = PluginManager()
     assert [manager.operator("acme", "A", version).since for version in (1, 2, 3, 6, 7, 99)] == [1, 1, 3, 3, 7, 7]
     assert manager.record("acme").provides == ("acme::A-1", "acme::A-3", "acme::A-7")
-    with pytest.raises(UnknownOperator, match="acme::A exists from version 1 of its domain on; version 0 was asked for"):
+    with pytest.raises(UnknownOperator, match="acme::A exists from version 1 of its domain on; version 0 was requested"):
         manager.operator("acme", "A", 0)
 
 

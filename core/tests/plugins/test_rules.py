@@ -20,7 +20,7 @@ from dovetail_ops_onnx.relu import Relu
 
 
 def operator(factor: float = 1, *, since: int = 1, kernels: Any = (), compose: Any = None, **more: Any) -> type[Operator]:
-    """An operator acme::Scale that multiplies by `factor`, so that results tell which class ran."""
+    """An operator acme::Scale that multiplies by `factor`, so that results show which class ran."""
     body: dict[str, Any] = {
         "__module__": "test_rules", "domain": "acme", "op_type": "Scale", "since": since, "kernels": kernels,
         "inputs": ("X: T",), "outputs": ("Y: T",), "types": {"T": FLOATS}, **more,
@@ -37,9 +37,9 @@ def candidate(name: str, cls: type[Operator] | None = None, **fields: Any) -> Ca
     return Candidate(cls or operator(), **fields)
 
 
-def outcome(*candidates: Candidate, judge: Any = None) -> tuple[str, int]:
+def outcome(*candidates: Candidate, suitability_of: Any = None) -> tuple[str, int]:
     """Winner and rule, the same whatever the order."""
-    decisions = [decide(order, judge) for order in itertools.permutations(candidates)]
+    decisions = [decide(order, suitability_of) for order in itertools.permutations(candidates)]
     (found,) = {(d.winner.distribution, d.rule) for d in decisions}
     (listed,) = {tuple(c.distribution for c in d.candidates) for d in decisions}
     assert listed[0] == found[0]
@@ -63,25 +63,25 @@ def test_one_candidate_needs_no_rule() -> None:
 def test_rule_1_what_the_user_prefers() -> None:
     better = suitability(a=Suitability((0,), frozenset({"float32"})), z=Suitability((2,)))
     a, z = candidate("a", operator(since=2), priority=9), candidate("z", owner=False, rank=1)
-    assert outcome(a, z, judge=better) == ("z", 1)
+    assert outcome(a, z, suitability_of=better) == ("z", 1)
     assert decide([a, z], better).is_settled
     assert outcome(candidate("a", rank=1), candidate("z", rank=2)) == ("z", 1)
 
 
 @pytest.mark.parametrize(("first", "second"), [((0,), (1,)), ((1,), (2,)), ((2,), (3,)), ((1, 0), (1, 2))])
 def test_rule_2_kernel_before_composition_before_reference(first: tuple[int, ...], second: tuple[int, ...]) -> None:
-    judge = suitability(a=Suitability(second, frozenset({"float32"})), z=Suitability(first))
+    suitability_of = suitability(a=Suitability(second, frozenset({"float32"})), z=Suitability(first))
     a, z = candidate("a", operator(since=2), priority=9), candidate("z", owner=False)
-    assert outcome(a, z, judge=judge) == ("z", 2)
-    assert not decide([a, z], judge).is_settled
+    assert outcome(a, z, suitability_of=suitability_of) == ("z", 2)
+    assert not decide([a, z], suitability_of).is_settled
     assert outcome(a, z) == ("a", 3), "without a device the rule is left out"
 
 
 def test_rule_3_exactly_the_data_type() -> None:
-    judge = suitability(a=Suitability((0,)), z=Suitability((0,), frozenset({"float32"})))
-    assert outcome(candidate("a", priority=9), candidate("z", owner=False), judge=judge) == ("z", 3)
+    suitability_of = suitability(a=Suitability((0,)), z=Suitability((0,), frozenset({"float32"})))
+    assert outcome(candidate("a", priority=9), candidate("z", owner=False), suitability_of=suitability_of) == ("z", 3)
     two = suitability(a=Suitability((0,), frozenset({"float32", "float16"})), z=Suitability((0,), frozenset({"float32"})))
-    assert outcome(candidate("a"), candidate("z"), judge=two) == ("z", 3)
+    assert outcome(candidate("a"), candidate("z"), suitability_of=two) == ("z", 3)
 
 
 @pytest.mark.parametrize(("narrow", "wide"), [((3, None), (1, None)), ((1, 4), (1, None)), ((2, 3), (1, 4))])
@@ -95,9 +95,9 @@ def test_rule_3_leaves_ranges_that_only_overlap() -> None:
     a, z = candidate("a", operator(since=1), until=5), candidate("z", operator(since=3))
     assert outcome(a, z) == ("a", 6)
     other = suitability(a=Suitability((0,), frozenset({"float32", "int8"})), z=Suitability((0,), frozenset({"float32", "int4"})))
-    assert outcome(candidate("a"), candidate("z"), judge=other) == ("a", 6)
+    assert outcome(candidate("a"), candidate("z"), suitability_of=other) == ("a", 6)
     crossed = suitability(a=Suitability((0,), frozenset({"float32"})), z=Suitability((0,)))
-    assert outcome(candidate("a"), candidate("z", operator(since=3)), judge=crossed) == ("a", 6)
+    assert outcome(candidate("a"), candidate("z", operator(since=3)), suitability_of=crossed) == ("a", 6)
 
 
 def test_rule_4_the_owner_of_the_domain() -> None:
@@ -140,9 +140,9 @@ def attributes(**hints: Any) -> dict[str, Any]:
         ({"inputs": ("X*: T",)}, "input 0 is bfloat16, float16, float32, float64 in the one, variadic bfloat16"),
         ({"types": {"T": FLOATS - {dovetail.DType.FLOAT64}}}, "in the one, bfloat16, float16, float32 in the other"),
         ({"types": {"T": FLOATS, "U": FLOATS}, "outputs": ("Y: U",)}, r"output 0 is .* \(as input 0\) in the one"),
-        (attributes(alpha=float) | {"alpha": 1.0}, "attribute 'alpha' is not there in the one, float, default 1.0 in the other"),
-        (attributes(alpha=float), "attribute 'alpha' is not there in the one, float, required in the other"),
-        ({"legacy_attributes": {"axes": "X"}}, "old attribute 'axes' is not there in the one, input 0 in the other"),
+        (attributes(alpha=float) | {"alpha": 1.0}, "attribute 'alpha' is missing in the one, float, default 1.0 in the other"),
+        (attributes(alpha=float), "attribute 'alpha' is missing in the one, float, required in the other"),
+        ({"legacy_attributes": {"axes": "X"}}, "old attribute 'axes' is missing in the one, input 0 in the other"),
     ],
 )  # fmt: skip
 def test_different_schemas_are_a_conflict(other: dict[str, Any], difference: str) -> None:
@@ -181,7 +181,7 @@ def test_pins(site: Any, pack: Any) -> None:
     assert winners({"acme::Twist": "two"}) == [("two", 1), ("one", 6)]
     assert winners(["acme::Twist=two"]) == [("two", 1), ("one", 6)]
     assert winners({"acme::Twist": "extra"}) == [("extra", 1), ("one", 6)], "an override, for this operator only"
-    assert winners(["two", "acme::Twist=one"]) == [("one", 1), ("two", 1)], "a pin goes before the list"
+    assert winners(["two", "acme::Twist=one"]) == [("one", 1), ("two", 1)], "a pin comes before the list"
     assert winners("extra, two") == [("extra", 1), ("extra", 1)]
     assert winners(["acme"]) == [("one", 6), ("one", 6)], "the entry name prefers them all; the override is not the owner"
     assert dict(PluginManager(prefer=["acme"]).decide("acme", "Twist", 1).lost) == {"extra/overrides/acme": 4, "two/ops/acme": 6}
@@ -251,7 +251,7 @@ def test_packs_that_differ_fail_only_the_model_that_uses_the_operator(site: Any,
     site.plugin("ops", "acme", more, name="two")
     core = dovetail.Core()
     core.analyze(unbound("Same"))
-    with pytest.raises(PluginConflict, match="attribute 'turns' is not there in the one, int, default 1 in the other") as caught:
+    with pytest.raises(PluginConflict, match="attribute 'turns' is missing in the one, int, default 1 in the other") as caught:
         core.analyze(unbound("Twist"))
     line = caught.value.hint.rpartition(" or ")[2].removeprefix("DOVETAIL_PREFER=")
     (node,) = dovetail.Core(prefer=[line]).analyze(unbound("Twist")).nodes
@@ -277,7 +277,7 @@ class ToyKernel(KernelSource):
 
 
 def supports(node: TypedNode) -> Accepted | Refusal:
-    """What a device says that takes such kernels and references."""
+    """The answer of a device that takes such kernels and references."""
     first = node.inputs[0]
     assert first is not None
     for kernel in node.op.kernels:

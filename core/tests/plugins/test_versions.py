@@ -1,4 +1,4 @@
-"""Version checks: the short way agrees with `packaging`, and what does not fit is told with the line that mends it."""
+"""Version checks: the short way agrees with `packaging`, and what does not fit is reported with the line that fixes it."""
 
 import itertools
 
@@ -48,7 +48,7 @@ def test_a_requirement_for_another_situation_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requirement", "mend"),
+    ("requirement", "fix"),
     [
         ("dovetail>=9", "pip install --upgrade 'dovetail>=9'"),
         ("dovetail~=9.1", "pip install --upgrade 'dovetail~=9.1'"),
@@ -58,11 +58,11 @@ def test_a_requirement_for_another_situation_does_not_count() -> None:
         ("dovetail>=", "pip install --upgrade acme"),
     ],
 )
-def test_a_mismatch_names_both_versions_and_mends_the_older_side(requirement: str, mend: str) -> None:
+def test_a_mismatch_names_both_versions_and_fixes_the_older_side(requirement: str, fix: str) -> None:
     mismatch = versions.requirement_mismatch(record(requirement), "0.1.0")
     assert mismatch is not None
     assert requirement in mismatch[0]
-    assert mismatch[1] == mend
+    assert mismatch[1] == fix
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ RIVALS = {
     5: ({}, {}, {"priority": 1}),
     6: ({}, None, {}),
 }
-"""Rule -> (environment, what `a` is like, what `z` is like); `z` wins, but by rule 6, where there is no `a`."""
+"""Rule -> (environment, what `a` is like, what `z` is like); `z` wins, but by rule 6, without `a`."""
 
 
 @pytest.mark.parametrize("rule", RIVALS)
@@ -94,11 +94,11 @@ def test_each_rule(site: Any, npu: None, monkeypatch: pytest.MonkeyPatch, rule: 
     site.plugin(how.get("kind", "ops"), "acme", scale(**(a or {})), name="a" if a is not None else "zz")
     site.plugin("ops", "acme", scale(**z), name="z")
     monkeypatch.setenv("DOVETAIL_PREFER", how.get("prefer", ""))
-    told = which("acme::Scale", "--device", "npu.1", "--dtype", "float32")
-    assert (told["winner"], told["rule"], told["reason"]) == ("z/ops/acme", rule, RULES[rule])
-    first, second = told["candidates"]
+    shown = which("acme::Scale", "--device", "npu.1", "--dtype", "float32")
+    assert (shown["winner"], shown["rule"], shown["reason"]) == ("z/ops/acme", rule, RULES[rule])
+    first, second = shown["candidates"]
     assert (first["plugin"], first["lost_by_rule"], second["lost_by_rule"]) == ("z/ops/acme", None, rule)
-    assert (told["device"], told["dtype"]) == ("NPU", "float32")
+    assert (shown["device"], shown["dtype"]) == ("NPU", "float32")
     text = run("which", "acme::Scale", "--device", "NPU", "--dtype", "float32").stdout
     assert f"Rule {rule}: {RULES[rule]}." in text
     assert re.search(r"used +z 1.0", text)
@@ -137,14 +137,14 @@ def test_custom_layers(site: Any, device: Any, arguments: tuple[str, ...]) -> No
     """Here the names of the files are those of the operators that they are for."""
     device("vpu", more=LAYERED)
     site.plugin("ops", "acme", scale(), name="a")
-    told = which("acme::Scale", "-c", "acme::Scale", *arguments)
-    assert (told["winner"], told["rule"], told["custom_kernel"], told["device"]) == (
+    shown = which("acme::Scale", "-c", "acme::Scale", *arguments)
+    assert (shown["winner"], shown["rule"], shown["custom_kernel"], shown["device"]) == (
         "fake-devices-vpu/devices/vpu",
         1,
         "VPU",
         "VPU",
     )
-    assert [c["lost_by_rule"] for c in told["candidates"]] == [1]
+    assert [c["lost_by_rule"] for c in shown["candidates"]] == [1]
     text = run("which", "acme::Scale", "-c", "acme::Scale", *arguments).stdout
     assert re.search(r"used +custom layer of VPU +kernel", text)
     assert "To choose another, leave the custom layer out." in text
@@ -159,8 +159,8 @@ def test_a_custom_layer_for_what_nothing_else_defines(
     site.standard_operators()
     device("vpu", more=LAYERED)
     (here / "dovetail.yaml").write_text("devices: {VPU: {CONFIG_FILE: ['acme::Mystery']}}")
-    told = which("acme::Mystery", "--device", "VPU")
-    assert (told["winner"], told["candidates"]) == ("fake-devices-vpu/devices/vpu", [])
+    shown = which("acme::Mystery", "--device", "VPU")
+    assert (shown["winner"], shown["candidates"]) == ("fake-devices-vpu/devices/vpu", [])
     assert "no operator acme::Mystery is known" in run("which", "acme::Mystery", code=1).stderr
 
 
@@ -184,9 +184,9 @@ def test_what_is_told_of_each_candidate(site: Any, npu: None) -> None:
 def test_one_definition(site: Any) -> None:
     site.standard_operators()
     site.plugin("ops", "acme", scale(), name="a")
-    told = which("acme::Scale")
-    assert (told["winner"], told["rule"], told["reason"]) == ("a/ops/acme", 0, "there is no other definition")
-    assert "There is no other definition." in run("which", "acme::Scale").stdout
+    shown = which("acme::Scale")
+    assert (shown["winner"], shown["rule"], shown["reason"]) == ("a/ops/acme", 0, "it is the only definition")
+    assert "It is the only definition." in run("which", "acme::Scale").stdout
     assert which("ai.onnx::Conv")["operator"] == "Conv"
     assert which("Conv")["candidates"][0]["provider"].startswith("dovetail-ops-onnx ")
 
@@ -194,10 +194,10 @@ def test_one_definition(site: Any) -> None:
 def test_different_schemas_are_not_decided(site: Any) -> None:
     site.plugin("ops", "acme", scale(), name="a")
     site.plugin("ops", "acme", scale(body=REFERENCE + "\n    alpha: float = 1.0"), name="z")
-    told = which("acme::Scale", code=1)
-    assert (told["winner"], told["rule"]) == ("", 0)
-    assert "attribute 'alpha' is not there in the one, float, default 1.0 in the other" in told["reason"]
-    assert [c["choose"] for c in told["candidates"]] == ["DOVETAIL_PREFER=acme::Scale=a", "DOVETAIL_PREFER=acme::Scale=z"]
+    shown = which("acme::Scale", code=1)
+    assert (shown["winner"], shown["rule"]) == ("", 0)
+    assert "attribute 'alpha' is missing in the one, float, default 1.0 in the other" in shown["reason"]
+    assert [c["choose"] for c in shown["candidates"]] == ["DOVETAIL_PREFER=acme::Scale=a", "DOVETAIL_PREFER=acme::Scale=z"]
     assert "To choose one, set DOVETAIL_PREFER=acme::Scale=a or" in run("which", "acme::Scale", code=1).stdout
 
 
@@ -225,9 +225,9 @@ def test_an_override_that_is_not_in_use_is_shown_and_not_imported(site: Any, fas
     assert (idle["defines"], idle["hint"]) == (True, "prefer='fast-relu' or DOVETAIL_PREFER=fast-relu")
     assert which("Abs")["idle"] == []
     monkeypatch.setenv("DOVETAIL_PREFER", "fast-relu")
-    told = which("Relu")
-    assert (told["winner"], told["rule"], told["idle"]) == ("fast-relu/overrides/ai.onnx", 1, [])
-    assert told["candidates"][1]["choose"] == "DOVETAIL_PREFER=ai.onnx::Relu=dovetail-ops-onnx"
+    shown = which("Relu")
+    assert (shown["winner"], shown["rule"], shown["idle"]) == ("fast-relu/overrides/ai.onnx", 1, [])
+    assert shown["candidates"][1]["choose"] == "DOVETAIL_PREFER=ai.onnx::Relu=dovetail-ops-onnx"
     monkeypatch.setenv("DOVETAIL_PREFER", "fast-relu,ai.onnx::Relu=dovetail-ops-onnx")
     assert which("Relu")["winner"] == "dovetail-ops-onnx/ops/ai.onnx"
 

@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -38,7 +39,7 @@ class Watch:
     """Records whether an executable was closed while one of its requests ran, or before one of them was closed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, compiled: dovetail.CompiledModel) -> None:
-        (plan,) = compiled._plans.plans.values()
+        (plan,) = compiled._plans.copy().values()
         self.executable: Executable = plan.steps[0].executable
         self.events: list[str] = []
         closing, creating = self.executable.close, self.executable.create_request
@@ -70,6 +71,14 @@ class Watch:
         monkeypatch.setattr(self.executable, "create_request", create_request, raising=False)
 
 
+def wait_until_closed(compiled: dovetail.CompiledModel) -> None:
+    """Wait until `close`, in another thread, has begun to refuse runs."""
+    end = time.monotonic() + LIMIT
+    while not compiled._closed:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
 @pytest.fixture
 def core() -> Iterator[dovetail.Core]:
     with dovetail.Core(plugins="numpy", config=False) as core:
@@ -80,7 +89,7 @@ def core() -> Iterator[dovetail.Core]:
 @pytest.fixture
 def compiled(core: dovetail.Core) -> dovetail.CompiledModel:
     while STARTED.acquire(blocking=False):
-        pass
+        pass  # runs of the test before
     GATE.set()
     g = dovetail.GraphBuilder()
     x = g.input("x", "float32", [3])
@@ -131,8 +140,7 @@ def test_close_waits_for_the_runs(
     request.start_async(X)
     started(2)
     closing = [threads.submit(compiled.close) for _ in range(3)]
-    while not compiled._closed:
-        pass
+    wait_until_closed(compiled)
     with pytest.raises(UsageError, match="the compiled model was closed"):
         compiled(X)
     assert not any(c.done() for c in closing)
@@ -155,8 +163,7 @@ def test_work_that_waits_in_a_queue_is_done(compiled: dovetail.CompiledModel, th
     for index in range(100):
         queue.start_async(X + index)
     closing = threads.submit(compiled.close)
-    while not compiled._closed:
-        pass
+    wait_until_closed(compiled)
     GATE.set()
     closing.result(LIMIT)
     queue.wait_all()
@@ -196,8 +203,7 @@ def test_closing_a_session_closes_its_models(compiled: dovetail.CompiledModel, c
     run = threads.submit(lambda: compiled(X)[0])
     started()
     closing = threads.submit(core.close)
-    while not compiled._closed:
-        pass
+    wait_until_closed(compiled)
     assert not closing.done()
     GATE.set()
     closing.result(LIMIT)
@@ -221,7 +227,7 @@ def test_a_request_keeps_nothing_alive(compiled: dovetail.CompiledModel) -> None
 def test_an_interrupt_leaves_the_request_usable(compiled: dovetail.CompiledModel) -> None:
     """Whatever the run raises, the next one starts and close() does not wait for ever."""
     request = compiled.create_infer_request()
-    request._run = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)  # type: ignore[method-assign]
+    request._run = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         request.infer(X)
     del request._run

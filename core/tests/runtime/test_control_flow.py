@@ -1,4 +1,4 @@
-"""If, Loop and Scan, and shapes that only the data tells, through the whole runtime on every device that is there."""
+"""If, Loop and Scan, and data-dependent shapes, through the whole runtime on every available device."""
 
 import threading
 
@@ -29,7 +29,7 @@ _devices = pytest.mark.parametrize("device", sorted({info.type for info in CORE.
 
 
 class Positive(Operator):
-    """The elements above zero, in order: an output shape that only the data tells."""
+    """The elements above zero, in order: a data-dependent output shape."""
 
     domain = "test"
     inputs = ("X: T",)
@@ -135,11 +135,11 @@ def test_what_follows_a_shape_from_data_is_planned_once_a_shape(device: str) -> 
     assert any(node.kernel == "ref" and node.op == "test::Positive" for node in report.nodes)
     assert any(node.device.startswith(device) and node.op in ("Mul", "Add") for node in report.nodes)
     assert report.deferred == 0
-    (plan,) = compiled._plans.plans.values()
+    (plan,) = compiled._plans.copy().values()
     assert plan.report.deferred >= 2
     assert plan.tail is not None
     assert plan.tail.rest is not None
-    assert len(plan.tail.rest.plans) == 3  # shapes 3, 0 and 6
+    assert len(plan.tail.rest.copy()) == 3  # shapes 3, 0 and 6
 
 
 def test_without_fallback_a_device_refuses_what_depends_on_data() -> None:

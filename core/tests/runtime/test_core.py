@@ -65,7 +65,7 @@ def test_an_unknown_device_is_an_error_with_a_suggestion(toy_core: Any) -> None:
     core, _ = toy_core(ALPHA=nothing)
     with pytest.raises(DeviceNotFound, match=r"ALPHA"):
         core.compile_model(chain(), "ALPHAA")
-    with pytest.raises(DeviceNotFound, match=r"no GPU device; found: ALPHA.0 .CPU."):
+    with pytest.raises(DeviceNotFound, match=r"no GPU device is available; found: ALPHA.0 .CPU."):
         core.compile_model(chain(), "GPU")
     with pytest.raises(UsageError, match=r"virtual device 'MIX'"):
         core.compile_model(chain(), "MIX:ALPHA")

@@ -32,7 +32,7 @@ SLACK = 1 << 20
 
 
 def network(middle: Operator | None = None) -> Model:
-    """Two convolutions with a residual sum, pooling, and a classifier; `middle` stands between the convolutions."""
+    """Two convolutions with a residual sum, pooling, and a classifier; `middle` is between the convolutions."""
     rng = np.random.default_rng(0)
 
     def some(*shape: int) -> Array:
@@ -87,7 +87,7 @@ def test_threads_give_the_same_bits(device: str) -> None:
 
 
 def in_process(task: str, device: str) -> str:
-    """What a function of this file prints in a fresh process. A hang fails, as does anything on stderr."""
+    """The output of a function of this file in a fresh process. A hang fails, as does anything on stderr."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in (os.path.dirname(__file__), *sys.path) if p)}
     code = f"import {os.path.splitext(os.path.basename(__file__))[0]} as here; here.{task}({device!r})"
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
@@ -127,7 +127,7 @@ def print_growth_by_compilations(device: str) -> None:
     print(resident() - before)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="only Linux tells a process its memory so")
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system has no /proc/self/statm")
 @pytest.mark.parametrize("task", [print_growth_by_runs, print_growth_by_compilations])
 @pytest.mark.parametrize("device", DEVICES)
 def test_memory_does_not_grow(device: str, task: Any) -> None:
@@ -135,7 +135,7 @@ def test_memory_does_not_grow(device: str, task: Any) -> None:
 
 
 def print_what_a_fork_says(device: str) -> None:
-    """`works`, or the error, of a child that uses what its parent compiled, in the background too, and compiles anew."""
+    """`works`, or the error, of a child that uses what its parent compiled, in the background too, and compiles again."""
     core, model = dovetail.Core(config=False), network()
     compiled = core.compile_model(model, device)
     (x,) = data(1)

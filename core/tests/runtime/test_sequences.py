@@ -138,7 +138,7 @@ def test_a_loop_fills_a_sequence_whose_elements_stay_apart() -> None:
 
 
 def test_a_sequence_that_grows_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether elements lie in memory that the next run overwrites is asked of new elements only."""
+    """Whether elements are in memory that the next run overwrites is checked for new elements only."""
     asked: list[int] = []
     shares = np.may_share_memory
     monkeypatch.setattr(np, "may_share_memory", lambda a, b: asked.append(1) or shares(a, b))

@@ -49,7 +49,7 @@ def answering(toy_core: Any) -> Any:
     return core, device
 
 
-def told(core: dovetail.Core, device: str) -> Any:
+def shown(core: dovetail.Core, device: str) -> Any:
     return {name: (s.device, s.way, s.kernels, s.provider) for name, s in core.query_support(model(), device).items()}
 
 
@@ -58,7 +58,7 @@ def test_kernels_and_whose_they_are(answering: Any) -> None:
     standard = core.plugins.provider(Relu)
     toy = core.plugins.owner("devices", "a").provider
     assert standard != toy
-    assert told(core, "A") == {
+    assert shown(core, "A") == {
         "relu": ("A.0", "kernel", ("fast",), toy),
         "both": ("A.0", "composition", ("ref", "fast"), core.plugins.provider(Both)),
         "sigmoid": ("A.0", "own kernel", ("sigmoid.cl",), standard),
@@ -68,7 +68,7 @@ def test_kernels_and_whose_they_are(answering: Any) -> None:
 def test_a_kernel_of_the_user_stands_for_the_operator(answering: Any) -> None:
     core, device = answering
     device.prescribes = lambda domain, op_type: op_type == "Relu"
-    answers = told(core, "A")
+    answers = shown(core, "A")
     assert answers["relu"][:3] == ("A.0", "custom kernel", ("fast",))
     assert answers["both"][1] == "composition"
 

@@ -34,7 +34,7 @@ Array = NDArray[Any]
 
 
 class ToyRequest(ExecutableRequest):
-    """Runs references; every value lies in one arena of bytes."""
+    """Runs references; every value is in one arena of bytes."""
 
     def __init__(self, graph: Graph, memory: MemoryPlan, faults: frozenset[str], shared: list[Any]) -> None:
         self.graph, self.memory, self.faults, self.shared = graph, memory, faults, shared

@@ -81,10 +81,10 @@ class Drifting(ReferenceDevice):
                 runs[0] += 1
                 return [a + runs[0] for a in run(inputs)]
 
-            request.run = counted  # type: ignore[method-assign]
+            request.run = counted
             return request
 
-        executable.create_request = create  # type: ignore[method-assign]
+        executable.create_request = create
         return executable
 
 

@@ -69,7 +69,7 @@ def variant(reference: Callable[..., Any], **body: Any) -> type[Operator]:
 
 
 def failure(case: Case) -> str:
-    """What the check of a case by itself finds wrong."""
+    """The mistakes that the check of a single case finds."""
     (check,) = reference_checks(type(case.op), [case])
     result = check.result()
     assert result.outcome is Outcome.FAILED
@@ -161,9 +161,9 @@ def test_passed(got: Any, want: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], r"case 'x': input 1 is \[\], which does not tell its type"),
-        ({}, r"input 1 is \{\}, which does not tell"),
-        (1.5, r"input 1 is 1.5, which does not tell"),
+        ([], r"case 'x': input 1 is \[\], which does not determine its type"),
+        ({}, r"input 1 is \{\}, which does not determine"),
+        (1.5, r"input 1 is 1.5, which does not determine"),
     ],
 )
 def test_values_that_tell_no_type(value: Any, message: str) -> None:

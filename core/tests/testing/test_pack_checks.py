@@ -70,7 +70,7 @@ def make_toy_core() -> dovetail.Core:
 
 
 def failure(cls: type[Operator], name: str) -> str:
-    """What the check of this name finds wrong."""
+    """The mistakes that the check of this name finds."""
     result = results(cls, make_toy_core)[name]
     assert result.outcome is Outcome.FAILED
     return str(result.detail)
@@ -188,7 +188,7 @@ def test_made_up_inputs() -> None:
 
 
 class Positive(Twice):
-    """The elements above zero, in order: a shape that only the data tells, as docs/how-to/dynamic_shapes.md has it."""
+    """The elements above zero, in order: a data-dependent shape, as docs/how-to/dynamic_shapes.md has it."""
 
     def infer(self, X: TensorType) -> TensorType:
         return X.with_shape((None,))

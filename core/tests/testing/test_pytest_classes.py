@@ -49,12 +49,12 @@ def test_a_single_check_by_its_name(tmp_path: Path) -> None:
 
 
 def test_known_gaps_are_strict(tmp_path: Path) -> None:
-    known = {"add-equal_shapes": "adds one", "abs-odd_size": "has been mended"}
+    known = {"add-equal_shapes": "adds one", "abs-odd_size": "has been fixed"}
     code, counts, printed = run_pytest(
         tmp_path, DEVICE.format(expected=known, faults=["wrong_add"]), "-k", "add-equal_shapes or abs-odd_size", "-rxX"
     )
     assert (code, counts) == (1, {"xfailed": 1, "failed": 1}), printed
-    assert "[XPASS(strict)] has been mended" in printed
+    assert "[XPASS(strict)] has been fixed" in printed
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What cases cannot say: refusals, and flows that lead nowhere."""
+"""Behaviour that cases cannot express: refusals, and flows that lead nowhere."""
 
 import numpy as np
 import pytest

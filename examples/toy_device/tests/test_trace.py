@@ -1,4 +1,4 @@
-"""What TRACE writes, and that nobody gets it unasked."""
+"""TRACE writes a line for each value, and nothing unless it is requested."""
 
 import json
 from pathlib import Path

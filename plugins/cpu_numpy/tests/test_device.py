@@ -1,4 +1,4 @@
-"""The device and its entry point: what it says of itself, what it accepts and refuses, which kernel it takes."""
+"""The device and its entry point: what it declares, what it accepts and refuses, which kernel it takes."""
 
 import numpy as np
 import pytest

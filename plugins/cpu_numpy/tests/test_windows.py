@@ -93,7 +93,7 @@ EXTREME = [
     ((1, 2), (3, 2), {"pads": (0, 3, 4, 3), "dilations": (2, 3), "strides": (1, 2)}),
     ((7, 1), (2, 5), {"pads": (0, 4, 0, 4), "strides": (3, 4)}),
 ]
-"""Sizes, kernel, attributes: windows that lie in the padding altogether, or reach further than the input is wide."""
+"""Sizes, kernel, attributes: windows that are entirely in the padding, or reach further than the input is wide."""
 
 
 @pytest.mark.parametrize(("sizes", "window", "attributes"), EXTREME)

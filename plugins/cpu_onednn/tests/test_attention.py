@@ -1,4 +1,4 @@
-"""Attention by primitives, at rows that need care, and what stands beside it: large softmaxes, reversed differences, indices."""
+"""Attention by primitives, at rows that need care, and related things: large softmaxes, reversed differences, indices."""
 
 import numpy as np
 import pytest

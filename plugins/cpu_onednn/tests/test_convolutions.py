@@ -37,11 +37,11 @@ def some(*shape):
     ids=["sound", "to_one_channel", "squeezed", "mask"],
 )
 def test_one_channel_or_element(bench, op, shape, weights):
-    """Plain data that are channels-last data too are no reason for oneDNN's reference, nor for its copies of windows."""
+    """Plain data that are channels-last data too need neither oneDNN's reference nor its copies of windows."""
     x, w = some(*shape), some(*weights) / 4
     graph = bench.single(op, [x, w], constants=[1])[0]
     node = TypedNode.of(graph.nodes[0], graph)
-    chosen = KERNELS[0].recipe(node, True, False)
+    chosen = KERNELS[0].plan(node, True, False)
     for config in KERNELS[0].configurations(node):
         found = KERNELS[0].final(relaid(node, config), False)
         assert is_slow(found) <= is_slow(chosen), (config, found.name, chosen.name)
@@ -54,7 +54,7 @@ def test_one_channel_or_element(bench, op, shape, weights):
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_resize_and_add_between_convolutions(mode):
-    """The neck of a detector: oneDNN's simple resampling adds the wrong elements where channels lie last."""
+    """The neck of a detector: oneDNN's simple resampling adds the wrong elements where channels are last."""
     w = [some(24, 8, 1, 1), some(24, 24, 1, 1), some(8, 24, 1, 1)]
     coarse, fine = some(2, 8, 5, 6), some(2, 24, 10, 12)
     op = Resize(mode=mode)
@@ -76,7 +76,7 @@ def test_resize_and_add_between_convolutions(mode):
 @pytest.mark.parametrize("channels", [16, 33])
 @pytest.mark.parametrize("mean", [GlobalAveragePool(), ReduceMean()], ids=["pool", "reduce"])
 def test_squeeze_and_excitation(mean, channels):
-    """Gates of whole channels, of each item their own: nothing is moved between the convolutions round them."""
+    """Gates of whole channels, of each item their own: nothing is moved between the convolutions around them."""
     x = some(3, 8, 9, 7)
     w = [some(channels, 8, 3, 3) / 8, some(5, channels, 1, 1), some(channels, 5, 1, 1), some(6, channels, 3, 3) / 8]
     shift = some(channels, 1, 1)

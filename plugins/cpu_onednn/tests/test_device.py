@@ -223,7 +223,7 @@ def test_library_that_is_missing_or_wrong(tmp_path, content):
 
 
 def test_library_of_another_kind(monkeypatch):
-    """A shared library without oneDNN's functions is told from one that cannot be loaded."""
+    """A shared library without oneDNN's functions is distinguished from one that cannot be loaded."""
     answer = found._open("libc.so.6")
     assert isinstance(answer, str)
     assert "is not oneDNN 3" in answer
@@ -324,7 +324,7 @@ print(os.environ.get("GOMP_SPINCOUNT"))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="libgomp is what oneDNN uses on Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="oneDNN uses libgomp on Linux only")
 @pytest.mark.parametrize(("own", "used", "left"), [({}, "2000", "None"), ({"GOMP_SPINCOUNT": "77"}, "77", "77")])
 def test_idle_threads_sleep_soon(own, used, left):
     """libgomp prints its settings when it is loaded; the environment stays as it was."""

@@ -128,7 +128,7 @@ def test_blocks_are_refused_where_nothing_lies_so(core):
 
 
 class Anyhow(HostKernel):
-    """Adds one; the array has the shape in which the value lies."""
+    """Adds one; the array has the value's shape in memory."""
 
     def configurations(self, op, inputs, outputs):
         return [HostConfig.uniform(inputs, outputs, ANY, in_place=0)]
@@ -169,7 +169,7 @@ def test_elementwise_kernels_take_any_layout(core, channels):
 
 
 class Broadcasting(HostKernel):
-    """The slopes lie as the data does, whichever way that is."""
+    """The slopes have the layout of the data, whichever that is."""
 
     def configurations(self, op, inputs, outputs):
         return [HostConfig.uniform(inputs, outputs, ANY)]
@@ -191,7 +191,7 @@ class PRelu4(Operator):
 
 @pytest.mark.parametrize(("count", "reorders"), [(17, 2), (1, 4)])
 def test_parameters_in_any_layout(core, count, reorders):
-    """Slopes for each channel lie in blocks like the data; a single one would be filled up, so nothing is blocked then."""
+    """Slopes for each channel are in blocks like the data; a single one would be filled up, so nothing is blocked then."""
     op = PRelu4()
     slope = np.linspace(-1, 2, count, dtype=np.float32).reshape(1, count, 1, 1)
 
@@ -210,7 +210,7 @@ def test_parameters_in_any_layout(core, count, reorders):
 
 
 class Pixels(HostKernel):
-    """Sums over the channels, which lie together in NHWC, of any data type."""
+    """Sums over the channels, which are adjacent in NHWC, of any data type."""
 
     def configurations(self, op, inputs, outputs):
         x, y = inputs[0].dtype, outputs[0].dtype

@@ -32,10 +32,10 @@ def test_tokens(rank):
         out = np.full(filled.size, np.nan, np.float32)
         plain = describe(tensor.with_layout(PLAIN))
         lib.execute(lib.describe_reorder(plain, desc), [(1, plain, data.ctypes.data), (17, desc, out.ctypes.data)])
-        np.testing.assert_array_equal(out.reshape(-1), _laid_out(data, layout, filled.dims).reshape(-1))
+        np.testing.assert_array_equal(out.reshape(-1), _in_layout(data, layout, filled.dims).reshape(-1))
 
 
-def _laid_out(data, layout, dims):
+def _in_layout(data, layout, dims):
     if layout.is_permutation:
         return data.transpose(layout.order(data.ndim))
     block = layout.block

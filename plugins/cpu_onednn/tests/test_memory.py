@@ -56,7 +56,7 @@ print("refused", refused)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space so")
+@pytest.mark.skipif(sys.platform != "linux", reason="the address space is limited as on Linux")
 def test_the_device_goes_on_after_memory_was_refused():
     """oneDNN itself would fail for ever: its code generator does not forget the error."""
     env = {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
@@ -77,7 +77,7 @@ def no_memory(*args, **kwargs):
     raise MemoryError("Unable to allocate 8.00 TiB")
 
 
-@pytest.mark.parametrize("name", ["moved", "_recipe"])
+@pytest.mark.parametrize("name", ["moved", "_plan"])
 def test_compiling_names_the_node(bench, monkeypatch, name):
     g, y = convolution()
     monkeypatch.setattr(executables, name, no_memory)
@@ -95,7 +95,7 @@ def test_a_primitive_without_memory_names_the_node(bench, monkeypatch):
         bench.executable(g.graph([y]))
 
 
-@pytest.mark.parametrize("name", ["aligned", "laid_out"])
+@pytest.mark.parametrize("name", ["aligned", "in_layout"])
 def test_compiling_names_the_device(bench, monkeypatch, name):
     g, y = convolution()
     monkeypatch.setattr(executables, name, no_memory)

@@ -88,7 +88,7 @@ def depthwise(g, name, channels):
 @pytest.mark.parametrize("value", SPECIAL)
 @pytest.mark.parametrize(("layout", "channels"), [("NHWC", 21), (BLOCKS, 16), (BLOCKS, 21)])
 def test_in_the_layout_of_the_neighbours(value, layout, channels):
-    """Pooling, and activations that stand alone because two nodes read what goes in."""
+    """Pooling, and activations that are separate because two nodes read their input."""
     x = spoilt(np.random.default_rng(1), (1, channels, 12, 14), value)
     g = GraphBuilder()
     first, last = g.input("x", "float32", x.shape), (lambda name: g.node(Copy(), name))

@@ -168,7 +168,7 @@ def test_batch_0(core, name):
 
 @pytest.mark.parametrize("channels", [16, 33])
 def test_layouts_go_through(core, channels):
-    """Normalisation, slopes and resampling take the layout of the convolutions round them."""
+    """Normalisation, slopes and resampling take the layout of the convolutions around them."""
     rng = np.random.default_rng(channels)
 
     def some(*shape):

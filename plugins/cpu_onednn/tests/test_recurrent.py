@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM against their references in float64: directions, layouts, states, and which outputs are asked for."""
+"""RNN, GRU and LSTM against their references in float64: directions, layouts, states, and which outputs are requested."""
 
 import itertools
 

@@ -4,6 +4,6 @@ from dovetail.testing import FrontendConformance
 
 
 class TestConformance(FrontendConformance):
-    """Content that is no ONNX model."""
+    """Content that is not an ONNX model."""
 
     format = "onnx"

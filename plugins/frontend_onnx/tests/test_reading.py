@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from dovetail.frontend import (
     UnboundOperator,
     UsageError,
 )
-from dovetail_frontend_onnx import dovetail_api, dovetail_read_model
+from dovetail_frontend_onnx import dovetail_api, dovetail_read_model, messages
+from dovetail_frontend_onnx.opsets import NEWEST_OPSET
 
 
 def test_the_plugin_states_its_api() -> None:
@@ -191,16 +193,14 @@ def test_metadata_and_path(read: Any, build: Any, saved: Any) -> None:
     }
 
 
-@pytest.mark.parametrize("version", [7, onnx.defs.onnx_opset_version()])
+@pytest.mark.parametrize("version", [7, NEWEST_OPSET])
 def test_both_ends_of_the_opset_range(read: Any, build: Any, version: int) -> None:
     assert read(build([helper.make_node("Relu", ["x"], ["y"])], opsets={"": version})).graph.nodes[0].op.version == version
 
 
-@pytest.mark.parametrize("version", [0, onnx.defs.onnx_opset_version() + 1, 999])
+@pytest.mark.parametrize("version", [0, NEWEST_OPSET + 1, 999])
 def test_outside_the_opset_range(read: Any, build: Any, version: int) -> None:
-    with pytest.raises(
-        FormatError, match=rf"version {version} of the domain 'ai.onnx'(.|\n)*7 to {onnx.defs.onnx_opset_version()}"
-    ):
+    with pytest.raises(FormatError, match=rf"version {version} of the domain 'ai.onnx'(.|\n)*7 to {NEWEST_OPSET}"):
         read(build([helper.make_node("Relu", ["x"], ["y"])], opsets={"": version}))
 
 
@@ -306,17 +306,64 @@ def test_the_onnx_package_is_imported_only_for_old_models(build: Any, saved: Any
     old = build(relu, [x], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])], opsets={"": 6}, ir_version=3)
     script = """
 import pathlib, sys
-from dovetail_frontend_onnx import dovetail_read_model, messages
+from dovetail_frontend_onnx import dovetail_read_model
 assert dovetail_read_model(pathlib.Path(sys.argv[1]), {}).opsets == {"": 17}
 assert "onnx" not in sys.modules
 assert dovetail_read_model(bytes.fromhex(sys.argv[2]), {}).opsets == {"": 13}
-import onnx
-assert all(getattr(onnx, name) is getattr(messages, name) for name in messages.__all__ if name.endswith("Proto"))
+assert "onnx" in sys.modules
 """
     environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": implementation}
     command = [sys.executable, "-c", script, str(saved(build(relu))), old.SerializeToString().hex()]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+WITHOUT = """
+import sys
+sys.modules["onnx"] = sys.modules["ml_dtypes"] = None
+import dovetail
+from dovetail.errors import DovetailError
+for content in map(bytes.fromhex, sys.argv[1:]):
+    try:
+        print(dovetail.Core().compile_model(dovetail.Core().read_model(content, format="onnx"), "NUMPY")([[-1.0, 2.0]])["y"])
+    except DovetailError as error:
+        print(error)
+"""
+
+
+def test_reading_needs_neither_onnx_nor_ml_dtypes(build: Any) -> None:
+    def model(dtype: int, **options: Any) -> str:
+        x, y = (helper.make_tensor_value_info(name, dtype, [1, 2]) for name in "xy")
+        content: bytes = build([helper.make_node("Relu", ["x"], ["y"])], [x], [y], **options).SerializeToString()
+        return content.hex()
+
+    models = [model(TensorProto.FLOAT), model(TensorProto.BFLOAT16), model(TensorProto.FLOAT, opsets={"": 6}, ir_version=3)]
+    done = subprocess.run([sys.executable, "-c", WITHOUT, *models], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "[[0. 2.]]",
+        "data type bfloat16 needs the package ml_dtypes",
+        "  pip install ml_dtypes",
+        "<bytes>: the model is of operator set 6, and converting it needs the package onnx",
+        "  pip install dovetail-frontend-onnx[upgrade]",
+    ]
+
+
+def _fields(descriptors: Iterable[Any]) -> set[tuple[str, int, int]]:
+    """Name, number and type of each field of the messages, nested ones too."""
+    found = {(field.full_name, field.number, field.type) for one in descriptors for field in one.fields}
+    nested = [inner for one in descriptors for inner in one.nested_types]
+    return found | (_fields(nested) if nested else set())
+
+
+def test_the_vendored_messages_are_not_older_than_the_installed_onnx() -> None:
+    vendored = messages.ModelProto.DESCRIPTOR.file
+    installed = onnx.ModelProto.DESCRIPTOR.file
+    wanted = _fields(list(installed.message_types_by_name.values()))
+    assert len(wanted) > 80
+    advice = "run python plugins/frontend_onnx/vendor.py"
+    assert wanted - _fields(list(vendored.message_types_by_name.values())) == set(), advice
+    assert onnx.IR_VERSION <= messages.IR_VERSION, advice
+    assert onnx.defs.onnx_opset_version() <= NEWEST_OPSET, advice
 
 
 def _float(name: str) -> onnx.ValueInfoProto:

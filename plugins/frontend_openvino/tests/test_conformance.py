@@ -4,6 +4,6 @@ from dovetail.testing import FrontendConformance
 
 
 class TestConformance(FrontendConformance):
-    """Content that is no IR."""
+    """Content that is not an IR."""
 
     format = "xml"

@@ -145,7 +145,7 @@ def test_mutations(seed: str, core: Any, saved: Any) -> None:
             other = weights
         start = time.process_time()
         messages.append(_refusal(core, changed, other))
-        assert time.process_time() - start < 5, changed  # 1 s is asked for; a machine that is busy may be slower
+        assert time.process_time() - start < 5, changed  # 1 s is requested; a machine that is busy may be slower
     refused = [message for message in messages if message]
     assert len(refused) > EACH / 3
     assert all(message.replace("\n", "").isprintable() for message in refused)

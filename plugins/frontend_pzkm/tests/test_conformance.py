@@ -4,6 +4,6 @@ from dovetail.testing import FrontendConformance
 
 
 class TestConformance(FrontendConformance):
-    """Content that is no .pzkm model."""
+    """Content that is not a .pzkm model."""
 
     format = "pzkm"

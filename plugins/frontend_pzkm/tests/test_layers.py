@@ -107,7 +107,7 @@ def lrn(x: Array, size: int, alpha: float, beta: float) -> Array:
 
 
 def bilinear(x: Array, height: int, width: int) -> Array:
-    """Output i lies at i * size / target, beyond the last pixel it is the last."""
+    """Output i is at i * size / target, beyond the last pixel it is the last."""
     for axis, target in ((2, height), (3, width)):
         at = np.arange(target) * x.shape[axis] / target
         low = np.floor(at).astype(int)

@@ -41,7 +41,7 @@ def check(core: dovetail.Core, model: Model, device: str) -> None:
 @pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
 def test_the_example_agrees_with_float64(core: dovetail.Core, files: Any, device: str) -> None:
     if device not in {name.split(".")[0] for name in core.available_devices}:
-        pytest.fail(f"{device} is not there; found {core.available_devices}")
+        pytest.fail(f"{device} is missing; found {core.available_devices}")
     check(core, files.read(files.network()), device)
 
 

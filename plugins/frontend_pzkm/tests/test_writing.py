@@ -186,7 +186,7 @@ def test_constants_of_every_type(core: dovetail.Core, tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Model, str]] = {
-    "operator": (model("Erf", [X]), "there is no layer for Erf"),
+    "operator": (model("Erf", [X]), "the format has no layer for Erf"),
     "groups": (model("Conv", [(1, 4, 5, 5), (4, 2, 3, 3)], group=2), "its input 'x1' is computed; accepted: a constant"),
     "many groups": (
         model("Conv", [(1, 512, 1, 1), random(256, 2, 1, 1)], group=256),
@@ -210,7 +210,7 @@ REFUSED: dict[str, tuple[Model, str]] = {
     "three": (model("Max", [X, X, X]), "it has 3 inputs; accepted: 2"),
     "float64": (model("Add", [X, random(6)]), ""),
     "lrn": (model("LRN", [X], size=3, bias=0.0), "bias is 0.0; accepted: above 0"),
-    "domain": (model("Neg", [X]), "there is no layer for Neg"),
+    "domain": (model("Neg", [X]), "the format has no layer for Neg"),
 }
 REFUSED["computed weights"] = (model("ConvTranspose", [X, (3, 4, 3, 2)]), "its input 'x1' is computed; accepted: a constant")
 

@@ -1,4 +1,4 @@
-"""Runs every kernel of this package in Oclgrind: the operators' cases, sizes round the tiles of every tiling, reorders, images.
+"""Runs every kernel of this package in Oclgrind: the operators' cases, sizes around the tiles of every tiling, reorders, images.
 
 `python oclgrind_sweep.py [--every N] [--part I/N] [--only TEXT]` starts itself again inside oclgrind and exits with 1 when a
 kernel reads or writes out of bounds, races, uses a value that was never written, gives a wrong result for a case, or was not
@@ -7,50 +7,27 @@ run at all. Each kernel runs as a device of kind CPU and of kind GPU would choos
 """
 
 import argparse
-import dataclasses
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib import import_module, resources
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl as cl
-from numpy.typing import NDArray
+from oclgrind_runs import CHANGED, Forced, Item, as_kinds, items, missing
 
-from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Graph, Node, Reorder, TensorType, TypedNode
-from dovetail.graph import GraphBuilder
-from dovetail.op import OpenCLKernel, Operator
-from dovetail.testing import Case, passed
+from dovetail.testing import passed
 from dovetail_gpu_opencl import dovetail_device_info, memory
-from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
-from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
-from dovetail_gpu_opencl.kernels import _conv_winograd
-from dovetail_gpu_opencl.kernels._tiles import Tiling
-from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
-from dovetail_gpu_opencl.kernels.quantized import KERNELS as QUANTIZED
-from dovetail_gpu_opencl.launch import Constant, Launch
-from dovetail_gpu_opencl.view import View
-from dovetail_ops_onnx import find
-from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
 LOG = "DOVETAIL_OCLGRIND_LOG"
 OPTIONS = ("--data-races", "--uninitialized", "--max-errors", "1000", "--num-threads", "1", "--global-mem-size", "4000000000")
 UNOPTIMISED = ("--build-options", "-cl-opt-disable")
 """Without optimisation, because Oclgrind 21.10 stops at an instruction (`freeze`) that the optimiser makes."""
-
-ELSEWHERE = {"tiles_matrix.cl": "inline PTX, which only NVIDIA's compiler takes"}
-"""Kernels and files of cl/ that Oclgrind cannot run, each with the reason."""
-
-CHANGED = ((_conv_winograd, "_BETTER", 1e9),)
-"""Modules, names and values: kernels are to run at small sizes too, where they do not pay."""
 
 PLANTED = {
     "Invalid write": "__kernel void k(__global int* x, __global int* y) { y[get_global_id(0) + 1] = 1; }",
@@ -62,378 +39,6 @@ PLANTED = {
     ),
 }
 """Kernels with a defect, and the word that Oclgrind has for it: a log that stays empty must mean something."""
-
-CHAINS = ("elu", "erf", "gelu", "hard_swish", "leaky_relu", "mish", "sigmoid", "softplus", "tanh")
-
-LINES = (1, 3, 17, 63, 65, 257)
-POINTS = (1, 3, 17, 127, 129)
-PRODUCTS = ((1, 1, 1), (3, 17, 5), (5, 15, 33), (6, 16, 3), (7, 17, 4), (17, 3, 33), (31, 33, 17))
-"""m, n and k: 6 rows and 16 columns is what kernels for CPUs take at once; `tiles` has the sizes for those of GPUs."""
-IMAGES = ((1, 1, 1), (3, 17, 3), (17, 3, 5), (3, 33, 6), (5, 15, 9), (2, 16, 17))
-"""Channels, maps and side: 25, 36 and 81 pixels lie round multiples of 6 rows and of vectors."""
-
-
-@dataclass(frozen=True, eq=False)
-class Item:
-    """One run: a graph of one node for a kind of device and a kernel; `case` when its results are known."""
-
-    label: str
-    kind: str
-    kernel: CLKernel
-    graph: Graph
-    feeds: Sequence[NDArray[Any]]
-    case: Case | None = None
-
-    def launches(self) -> tuple[Launch, ...]:
-        """The launches of the kernel, if any."""
-        node = TypedNode.of(self.graph.nodes[0], self.graph)
-        return tuple(launch for launch in self.kernel.launches(node) if not launch.is_empty)
-
-
-class Forced(OpenCLDevice):
-    """A device of some kind that knows one kernel only."""
-
-    forced: CLKernel | None = None
-
-    def kernels(self, node: TypedNode) -> tuple[CLKernel, ...]:
-        return super().kernels(node) if self.forced is None else (self.forced,)
-
-
-def as_kinds(info: DeviceInfo, caps: Capabilities) -> dict[str, Forced]:
-    """The device as one of each kind, with vectors of 8 and registers for all tilings."""
-    wide = dataclasses.replace(caps, vector_width=8, vector_registers=32)
-    return {kind: Forced(info, caps=dataclasses.replace(wide, kind=kind)) for kind in ("CPU", "GPU")}
-
-
-WITHOUT_CASES = frozenset({"mat_mul_integer_to_float", "quantized", "reorder"})
-"""Kernels of operators that passes insert, so that no pack has cases: `quantized` and `others` below run them."""
-
-
-def stems() -> list[str]:
-    folder = resources.files("dovetail_gpu_opencl") / "kernels"
-    return sorted(p.name.removesuffix(".py") for p in folder.iterdir() if p.name.endswith(".py") and p.name[0] != "_")
-
-
-def known_kernels() -> set[str]:
-    """The names of all kernels of all lists."""
-    listed = (import_module(f"dovetail_gpu_opencl.kernels.{stem}").KERNELS for stem in stems())
-    return {kernel.name for kernels in (*listed, QUANTIZED) for kernel in kernels}
-
-
-def known_files() -> set[str]:
-    """The names of all files in cl/ but those that others include, and so bring along."""
-    texts = {p.name: p.read_text() for p in (resources.files("dovetail_gpu_opencl") / "cl").iterdir() if p.name.endswith(".cl")}
-    return set(texts) - {name for text in texts.values() for name in re.findall(r'#include "(\w+\.cl)"', text)}
-
-
-def missing(kernels: set[str], files: set[str]) -> list[str]:
-    """The kernels and files that no run uses, though nothing says why."""
-    return sorted((known_kernels() - kernels) | (known_files() - files) - set(ELSEWHERE))
-
-
-# --- operators -----------------------------------------------------------------------------------------------------------
-
-
-def cases() -> Iterator[tuple[str, Case]]:
-    """The conformance kit's cases of all operators that have kernels or are chains."""
-    for stem in sorted({*stems(), *CHAINS} - WITHOUT_CASES):
-        for case in import_module(f"dovetail_ops_onnx.cases.{stem}").cases(np.random.default_rng(5)):
-            arrays = [a for a in (*case.inputs, *case.expected) if a is not None]
-            if not any(DType.of(a.dtype) is DType.STRING for a in arrays):
-                yield f"{stem}/{case.name}", case
-
-
-def sized(name: str, *inputs: NDArray[Any], constants: tuple[int, ...] = (), **attributes: Any) -> tuple[str, Case]:
-    """A case without expected results."""
-    found = find(name, 24)
-    assert found is not None, name
-    label = f"{name} of {', '.join(str(i.shape) for i in inputs)}"
-    return label, Case(name, found(**attributes), inputs, (), constants=constants)
-
-
-def floats(rng: np.random.Generator, *dims: int) -> NDArray[np.float32]:
-    return rng.standard_normal(dims).astype(np.float32)
-
-
-def wholes(rng: np.random.Generator, *dims: int) -> NDArray[np.float32]:
-    """Small whole numbers, whose sums are exact in any order."""
-    return rng.integers(-4, 5, dims).astype(np.float32)
-
-
-def bytes_of(rng: np.random.Generator, *dims: int) -> NDArray[np.uint8]:
-    return rng.integers(0, 256, dims).astype(np.uint8)
-
-
-def sizes() -> Iterator[tuple[str, Case]]:
-    """The operators whose kernels work by tiles, lines or groups, at sizes of 1, 3, 17 and round those."""
-    rng = np.random.default_rng(6)
-    yield from _line_sizes(rng)
-    for m, n, k in PRODUCTS:
-        for constants in ((), (1,)):
-            yield sized("MatMul", floats(rng, m, k), floats(rng, k, n), constants=constants)
-            yield sized("Gemm", floats(rng, m, k), floats(rng, n, k), floats(rng, n), constants=constants, transB=1)
-            yield sized("MatMulInteger", bytes_of(rng, m, k), bytes_of(rng, k, n), constants=constants)
-        yield sized("Transpose", floats(rng, m, n), perm=(1, 0))
-        yield sized("Transpose", floats(rng, 2, m, n, 3), perm=(0, 2, 3, 1))
-        yield sized("MatMul", floats(rng, 2, m, k), floats(rng, 2, k, n))
-    for queries, keys in ((15, 31), (17, 33), (33, 129)):
-        yield sized("Attention", floats(rng, 1, 1, queries, 8), floats(rng, 1, 1, keys, 8), floats(rng, 1, 1, keys, 5))
-    yield from _image_sizes(rng)
-
-
-def _line_sizes(rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
-    for n in POINTS:
-        yield sized("Relu", floats(rng, n))
-        yield sized("Add", floats(rng, n, 3), floats(rng, 3))
-        yield sized("Where", floats(rng, n) > 0, floats(rng, n), floats(rng, 1))
-        yield sized("Cast", floats(rng, n), to=DType.INT64)
-    for n in LINES:
-        for name in ("Softmax", "LogSoftmax", "Hardmax"):
-            yield sized(name, floats(rng, 3, n))
-        yield sized("Softmax", floats(rng, n, 3), axis=0)
-        label, case = sized("LayerNormalization", floats(rng, 3, n), floats(rng, n), floats(rng, n), constants=(1, 2))
-        yield label, case
-        yield f"{label}, Y alone", dataclasses.replace(case, expected=case.op.reference(*case.inputs)[:1])
-        yield sized("ReduceMax", floats(rng, 3, n), np.array([1]), constants=(1,))
-        yield sized("ReduceSum", floats(rng, n, 3), np.array([0]), constants=(1,))
-        yield sized("ReduceLogSumExp", floats(rng, 2, n, 3), np.array([1]), constants=(1,))
-        yield sized("ArgMax", floats(rng, 3, n), axis=1)
-        yield sized("TopK", floats(rng, 3, n), np.array([min(3, n)]), constants=(1,))
-        yield sized("CumSum", floats(rng, 3, n), np.array(1), constants=(1,))
-        yield sized("InstanceNormalization", floats(rng, 2, 3, n), floats(rng, 3), floats(rng, 3), constants=(1, 2))
-        yield sized("DynamicQuantizeLinear", floats(rng, n))
-
-
-def _image_sizes(rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
-    for channels, maps, side in IMAGES:
-        x = floats(rng, 2, channels, side, side)
-        yield sized("Conv", x, floats(rng, maps, channels, 1, 1), floats(rng, maps), constants=(1, 2))
-        yield sized("Conv", x, floats(rng, maps, channels, 3, 3), constants=(1,), pads=(1, 1, 1, 1), strides=(2, 2))
-        yield sized("Conv", x, floats(rng, maps, channels, 3, 3), constants=(1,), pads=(1, 1, 1, 1))
-        yield sized("Conv", x, floats(rng, channels, 1, 3, 3), constants=(1,), group=channels, pads=(1, 1, 1, 1))
-        whole = bytes_of(rng, 1, channels, side, side)
-        yield sized("ConvInteger", whole, bytes_of(rng, maps, channels, 3, 3), constants=(1,), pads=(1, 1, 1, 1))
-        depthwise = bytes_of(rng, channels, 1, 3, 3)
-        yield sized("ConvInteger", whole, depthwise, constants=(1,), group=channels, pads=(1, 1, 1, 1), strides=(2, 2))
-        yield sized("ConvTranspose", x, floats(rng, channels, 3, 2, 2), constants=(1,), strides=(2, 2))
-        yield sized("MaxPool", x, kernel_shape=(3, 3), pads=(1, 1, 1, 1))
-        yield sized("AveragePool", x, kernel_shape=(2, 2), pads=(1, 1, 1, 1), strides=(2, 2))
-        yield sized("GlobalAveragePool", x)
-        yield sized("Gather", x, rng.integers(0, side, (maps,)), axis=2)
-        yield sized("Concat", x, x, axis=1)
-        scales = np.array([1, 1, 2, 2], np.float32)
-        yield sized("Resize", x, np.zeros(0, np.float32), scales, constants=(1, 2), mode="linear")
-
-
-def operators(devices: Mapping[str, Forced]) -> Iterator[Item]:
-    """Each case by each kernel that takes it, with its inputs as given, and its second one as a constant."""
-    for label, case in (*cases(), *sizes()):
-        for constants in {tuple(case.constants), (*case.constants, 1)} if len(case.inputs) > 1 else {tuple(case.constants)}:
-            try:
-                graph, feeds = single(case, constants)
-            except (ValueError, TypeError):
-                raise RuntimeError(f"{label}: no graph can be made of it") from None
-            node = TypedNode.of(graph.nodes[0], graph)
-            for kind, device in devices.items():
-                device.forced = None
-                accepted = [k for k in device.kernels(node) if k.supports(node)]
-                # What moves nothing is never run by the kernels behind, which need not be able to.
-                for kernel in accepted[:1] if accepted and isinstance(accepted[0], View) else accepted:
-                    yield Item(label, kind, kernel, graph, feeds, case if case.expected else None)
-
-
-def single(case: Case, constants: tuple[int, ...]) -> tuple[Graph, list[NDArray[Any]]]:
-    """A graph of one node, and the arrays for its inputs."""
-    g, feeds, names = GraphBuilder(), [], []
-    for index, array in enumerate(case.inputs):
-        if array is not None and index not in constants:
-            feeds.append(np.ascontiguousarray(array))
-        names.append(_name(g, index, array, constants))
-    outputs = max(1, len(case.expected)) if case.expected else len(_inferred(case.op, g, names))
-    written = [f"y{i}" for i in range(outputs)]
-    g.node(case.op, *names, outputs=written, name="node")
-    graph = g.graph(written)
-    types = dict(graph.types)
-    types.update(zip(written, _inferred(case.op, g, names), strict=False))
-    return graph.replace(types=types), feeds
-
-
-def _name(g: GraphBuilder, index: int, array: NDArray[Any] | None, constants: tuple[int, ...]) -> str:
-    if array is None:
-        return ""
-    return g.constant(array, name=f"x{index}") if index in constants else g.input(f"x{index}", array.dtype.name, array.shape)
-
-
-def _inferred(op: Operator, g: GraphBuilder, names: Sequence[str]) -> tuple[Any, ...]:
-    given = op.infer(*(g.type_of(name) if name else None for name in names))
-    return given if isinstance(given, tuple) else (given,)
-
-
-# --- tilings ---------------------------------------------------------------------------------------------------------------
-
-
-def tiles(devices: Mapping[str, Forced]) -> Iterator[Item]:
-    """Each tiling of products and convolutions, one and one less and more than a tile along each axis.
-
-    A tile that is one element too small costs as much as a full one, so each axis is too large once, and the others too small.
-    Tilings of matrix units need inline PTX, which Oclgrind does not know.
-    """
-    rng, unit = np.random.default_rng(7), sized("MatMul", np.ones((4, 99), np.float32), np.ones((99, 99), np.float32))[1]
-    for kind, device in devices.items():
-        device.forced = None
-        shapes = _kernel(device, unit, (1,)).possible(Problem("", 1, 1 << 20, 1 << 20, 1 << 20, 4))
-        for index, tiling in enumerate(dict.fromkeys(_whole(shape) for shape in shapes)):
-            m, n, k = _tile(tiling, device)
-            cut = dataclasses.replace(tiling, splits=1 + index % 2) if isinstance(tiling, Tiling) else tiling
-            a, b = wholes(rng, max(1, m - 1), k), wholes(rng, k, n + 1)
-            yield from _tiled(kind, device, sized("MatMul", a, b)[1], (1,), tiling)
-            a, b, c = wholes(rng, m + 1, k - 1), wholes(rng, max(1, n - 1), k - 1), wholes(rng, max(1, n - 1))
-            yield from _tiled(kind, device, sized("Gemm", a, b, c, transB=1)[1], () if kind == "GPU" else (1,), tiling)
-            yield from _tiled(kind, device, sized("MatMul", wholes(rng, m, k + 1), wholes(rng, k + 1, n))[1], (), cut)
-            # A tap for a whole slice of channels, taps and channels mixed, and pixels that lie densely.
-            width, channels = ((3, k), (3, ceil_div(k, 3)), (1, k + 1))[index % 3]
-            maps, pixels = (max(4, m - 1), n + 1) if kind == "GPU" else (n - 1, m + 1)
-            x, weights = wholes(rng, 1, channels, 1, pixels), wholes(rng, maps, channels, 1, width)
-            case = sized("Conv", x, weights, pads=(0, width // 2, 0, width // 2))[1]
-            yield from _tiled(kind, device, case, (1,), tiling)
-
-
-def _whole(tiling: Any) -> Any:
-    return dataclasses.replace(tiling, splits=1) if isinstance(tiling, Tiling) else tiling
-
-
-def _tile(tiling: Any, device: Forced) -> tuple[int, int, int]:
-    if isinstance(tiling, Tiling):
-        return tiling.tile_m, tiling.tile_n, tiling.tile_k
-    return tiling.rows, tiling.vectors * device.caps.vector_width, 3
-
-
-def _kernel(device: Forced, case: Case, constants: tuple[int, ...]) -> Any:
-    """The kernel with tunables that takes a case."""
-    graph, _ = single(case, constants)
-    node = TypedNode.of(graph.nodes[0], graph)
-    return next(k for k in device.kernels(node) if isinstance(k, Tuned) and k.supports(node))
-
-
-def _tiled(kind: str, device: Forced, case: Case, constants: tuple[int, ...], tiling: Any) -> Iterator[Item]:
-    kernel, (graph, feeds) = _kernel(device, case, constants), single(case, constants)
-    if _whole(tiling) in kernel.possible(kernel.problem(TypedNode.of(graph.nodes[0], graph))):
-        yield Item(f"{case.name} in tiles {tiling}", kind, kernel.using(tiling), graph, feeds, _exact(case))
-
-
-def _exact(case: Case) -> Case:
-    """The case with the reference's result."""
-    given = [a.astype(np.float64) for a in case.inputs if a is not None]
-    expected = case.op.reference(*given, *[None] * (len(case.op.inputs) - len(given))).astype(np.float32)
-    return dataclasses.replace(case, expected=(expected,))
-
-
-# --- what is not an operator ----------------------------------------------------------------------------------------------------
-
-
-class ThroughImages(Operator):
-    """x + 1, read from an image array and written to one."""
-
-    domain = "test.oclgrind"
-    inputs = ("X",)
-    outputs = ("Y",)
-    kernels: ClassVar = (
-        OpenCLKernel(
-            source="""
-            __kernel void through(__read_only image2d_array_t x, __write_only image2d_array_t y) {
-              const sampler_t s = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP_TO_EDGE | CLK_FILTER_NEAREST;
-              const int4 at = (int4)(get_global_id(0), get_global_id(1), get_global_id(2), 0);
-              write_imagef(y, at, read_imagef(x, s, at) + 1);
-            }""",
-            entry="through",
-            images={"X": "image2d_array_t", "Y": "image2d_array_t"},
-            global_size=lambda inputs, outputs: outputs[0].dims[::-1],
-        ),
-    )
-
-    def infer(self, X: TensorType) -> TensorType:
-        return X
-
-
-def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
-    """Operators on quantized values, with steps behind them, at sizes round the tiles; images in both layouts."""
-    rng = np.random.default_rng(9)
-    unsigned, signed = (
-        Scaling(np.array(0.05, np.float32), np.array(7, np.uint8)),
-        Scaling(np.array(0.1, np.float32), np.int8([0])),
-    )
-    relu = QuantizedStep(_standard("Relu"), (-1,))
-    for channels, maps, side in IMAGES:
-        conv = QuantizedStep(_standard("Conv", pads=(1, 1, 1, 1)), (0, 1, 2))
-        steps = (conv, relu, unsigned, QuantizedStep(_standard("Add"), (-1, 3)))
-        op = Quantized(steps, (unsigned, signed, None, signed), unsigned)
-        x, w = bytes_of(rng, 1, channels, side, side), bytes_of(rng, maps, channels, 3, 3).view(np.int8)
-        case = Case("conv", op, (x, w, floats(rng, maps), bytes_of(rng, 1, maps, side, side).view(np.int8)), ())
-        for layout in (PLAIN, NHWC):
-            graph, feeds = single(case, (1, 2))
-            types = {n: t.with_layout(layout) if t.rank == 4 and n != "x1" else t for n, t in graph.types.items()}
-            yield from _each(devices, f"Quantized of {x.shape}, {layout}", graph.replace(types=types), feeds)
-        pool = Case("pool", _standard("MaxPool", kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2)), (x,), (x,))
-        graph, feeds = single(pool, ())
-        types = {n: t.with_layout(NHWC) for n, t in graph.types.items()}
-        yield from _each({"CPU": devices["CPU"]}, f"MaxPool of {x.shape}, {NHWC}", graph.replace(types=types), feeds)
-    for m, n, k in PRODUCTS:
-        own = Scaling(np.full(n, 0.1, np.float32), np.arange(n, dtype=np.int8), axis=1)
-        for result in (None, unsigned):
-            op = Quantized([QuantizedStep(_standard("MatMul"), (0, 1))], [unsigned, own], result)
-            case = Case("product", op, (bytes_of(rng, m, k), bytes_of(rng, k, n).view(np.int8)), ())
-            yield from _each(devices, f"Quantized of {m}x{n}x{k}", *single(case, (1,)))
-    for n in POINTS:
-        op = Quantized([QuantizedStep(_standard("Add"), (0, 1)), relu], [unsigned, unsigned], unsigned)
-        yield from _each(devices, f"Quantized of {n}", *single(Case("sum", op, (bytes_of(rng, n), bytes_of(rng, n)), ()), ()))
-
-
-def _standard(name: str, **attributes: Any) -> Operator:
-    found = find(name, 24)
-    assert found is not None, name
-    return found(**attributes)
-
-
-def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
-    """Reorders at sizes round their tiles, and copies between buffers and images."""
-    rng = np.random.default_rng(8)
-    for dims in ((1, 3, 17, 17), (2, 31, 33, 1), (1, 33, 31, 1), (1, 32, 8, 8)):
-        types = {"x": TensorType(DType.FLOAT32, dims, layout=PLAIN), "y": TensorType(DType.FLOAT32, dims, layout=NHWC)}
-        graph = Graph((Node("node", Reorder(), ("x",), ("y",)),), ("x",), ("y",), {}, types)
-        yield from _each(devices, f"Reorder of {dims}", graph, [floats(rng, *dims)])
-    for size in ((1, 1, 1), (3, 17, 3)):
-        x = floats(rng, *size)
-        graph, feeds = single(Case("images", ThroughImages(), (x,), (x + 1,)), ())
-        yield from _each(devices, f"images of {size}", graph, feeds)
-
-
-def _each(devices: Mapping[str, Forced], label: str, graph: Graph, feeds: Sequence[NDArray[Any]]) -> Iterator[Item]:
-    for kind, device in devices.items():
-        device.forced = None
-        node = TypedNode.of(graph.nodes[0], graph)
-        for kernel in device.kernels(node):
-            if kernel.supports(node) and any(config.fits(node) for config in kernel.configurations(node)):
-                yield Item(label, kind, kernel, graph, feeds)
-
-
-def items(devices: Mapping[str, Forced]) -> Iterator[Item]:
-    """All runs; none does what another does: the same launches on the same values."""
-    seen = set()
-    for item in (*operators(devices), *tiles(devices), *quantized(devices), *others(devices)):
-        values = {**dict(zip(item.graph.inputs, item.feeds, strict=True)), **item.graph.constants}
-        contents = tuple((name, array.shape, hash(array.tobytes())) for name, array in sorted(values.items()))
-        key = (contents, item.kernel.name, tuple(map(_described, item.launches())))
-        if key not in seen:
-            seen.add(key)
-            yield item
-
-
-def _described(launch: Launch) -> tuple[Any, ...]:
-    arguments = tuple(hash(a.array.tobytes()) if isinstance(a, Constant) else str(a) for a in launch.arguments)
-    return launch.entry, launch.source, launch.options, launch.global_size, launch.local_size, arguments
-
-
-# --- runs --------------------------------------------------------------------------------------------------------------
 
 
 class KeepBuffers:
@@ -497,7 +102,7 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
     info = found[0] if isinstance(found, Sequence) else None
     if info is None or "Oclgrind" not in info.full_name:
         raise RuntimeError(f"this is not Oclgrind's device: {found}")
-    setattr(memory, "cl", KeepBuffers())  # noqa: B010  # for mypy, which knows what a module is
+    memory.cl = KeepBuffers()
     for module, name, value in CHANGED:
         setattr(module, name, value)
     own = OpenCLDevice(info)

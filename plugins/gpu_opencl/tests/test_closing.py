@@ -146,7 +146,7 @@ time.sleep(0.3)
     assert in_a_process(info.name, text).splitlines() in ([], *(["the process is ending"] * n for n in (1, 2, 3)))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_model_in_other_processes(info: DeviceInfo, method: str, tmp_path: Path) -> None:
     """Handed to a pool: spawned processes compile when they run; forked ones refuse to run, and nobody waits for ever."""

@@ -50,7 +50,7 @@ def kernels(compiled: Any) -> dict[str, str]:
     ],
 )
 def test_axis_probe(session: Session, fmt: str, dims: tuple[int, ...]) -> None:
-    """The output tells for each element where the kernel saw it: dimensions come in the order B, F, Y, X whatever the format."""
+    """The output has for each element where the kernel saw it: dimensions come in the order B, F, Y, X whatever the format."""
     text = source("probe", "out[AT_OUTPUT0] = in0[AT_INPUT0] + 1000 * b + 100 * f + 10 * y + x;", "INPUT0_TYPE")
     given = model([unknown("Probe", ["x"], "y")], {"x": dims}, {"y": dims})
     if (fmt, len(dims)) == ("YXFB", 3):
@@ -66,7 +66,7 @@ def test_axis_probe(session: Session, fmt: str, dims: tuple[int, ...]) -> None:
 
 
 def test_two_ports_of_one_producer_in_two_formats(session: Session) -> None:
-    """x - 2 * x, once read as it lies and once as YXFB, at element numbers counted in memory."""
+    """x - 2 * x, once read as it is and once as YXFB, at element numbers counted in memory."""
     text = """__kernel void minus(__global const float* a, __global const float* b, __global float* out) {
       const int i = get_global_id(0);
       out[i] = a[i] - 2 * b[i];
@@ -255,7 +255,7 @@ def test_guard_bytes_find_who_writes_beside_a_buffer(session: Session) -> None:
 
 
 def conv_relu() -> tuple[Model, NDArray[Any], NDArray[Any]]:
-    """Conv, BatchNormalization, Relu: all of them are one kernel where nothing stands in between."""
+    """Conv, BatchNormalization, Relu: all of them are one kernel if nothing comes between them."""
     weights = np.array([1, -1], np.float32).reshape(2, 1, 1, 1)
     statistics = {name: np.array([1, 1], np.float32) * number for name, number in zip("sbmv", (2, 1, 0.5, 1), strict=True)}
     nodes = [
@@ -337,9 +337,9 @@ def test_what_a_layer_refuses_runs_elsewhere_and_the_report_says_why(session: Se
     compiled = session.compile(given, layer("Relu", "negate"), NEGATE)
     x = np.array([-1, 2, -3, 4], np.float32).reshape(1, 2, 1, 2, 1)
     np.testing.assert_array_equal(compiled(x)[0], np.maximum(x, 0))
-    (told,) = compiled.report().nodes
-    assert told.device == session.device
-    assert [name for name, refusal in told.refusals if "has more than 4 dimensions" in str(refusal)] == ["custom layer"]
+    (shown,) = compiled.report().nodes
+    assert shown.device == session.device
+    assert [name for name, refusal in shown.refusals if "has more than 4 dimensions" in str(refusal)] == ["custom layer"]
 
 
 class Halve(Operator):

@@ -59,8 +59,8 @@ def test_ports_that_the_node_has_not(session: Session) -> None:
 
 
 def test_a_kernel_with_another_number_of_arguments(session: Session) -> None:
-    told = wrong(session, CompileError, r"'negate' of test\.xml:1 takes 2 arguments.*is given 1", layer("New", "negate", []))
-    assert "in the order of arg-index" in told
+    shown = wrong(session, CompileError, r"'negate' of test\.xml:1 takes 2 arguments.*is given 1", layer("New", "negate", []))
+    assert "in the order of arg-index" in shown
 
 
 @pytest.mark.parametrize("declared", ["int x", "__local float* x", "read_only image2d_t x"])
@@ -73,23 +73,23 @@ def test_a_kernel_with_an_argument_of_another_kind(session: Session, declared: s
 
 
 def test_an_entry_that_is_not_in_the_source(session: Session) -> None:
-    told = wrong(session, CompileError, r"'other' of test\.xml:1 is not in the source", layer("New", "other"))
-    assert "kernels there: negate" in told
+    shown = wrong(session, CompileError, r"'other' of test\.xml:1 is not in the source", layer("New", "other"))
+    assert "kernels there: negate" in shown
 
 
 def test_a_source_without_kernels_does_not_reach_the_driver(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyopencl.Program.build", lambda *_, **__: pytest.fail("it does"))
     text = "// The kernel.\nint other(int x) { return x; } /* Another\nkernel. */"
-    told = wrong(session, CompileError, "is not in the source", layer("New", "other"), text)
-    assert "kernels there: none" in told
+    shown = wrong(session, CompileError, "is not in the source", layer("New", "other"), text)
+    assert "kernels there: none" in shown
 
 
 def test_a_source_that_does_not_compile(session: Session, tmp_path: Path) -> None:
     text = "__kernel void negate(__global float* x) {\n  undeclared_name = 1;\n}\n"
-    told = wrong(session, CompileError, r"'negate' of test\.xml:1 does not compile", layer("New", "negate"), text)
-    assert "undeclared_name" in told.partition("source:")[0]
-    assert "clBuildProgram failed" not in told
-    assert "   34   undeclared_name = 1;" in told
+    shown = wrong(session, CompileError, r"'negate' of test\.xml:1 does not compile", layer("New", "negate"), text)
+    assert "undeclared_name" in shown.partition("source:")[0]
+    assert "clBuildProgram failed" not in shown
+    assert "   34   undeclared_name = 1;" in shown
     given = model([unknown("New", ["x"], "y")], {"x": (1, 1, 1, 1)}, {"y": (1, 1, 1, 1)})
     with pytest.raises(CompileError):
         session.compile(given, layer("New", "negate"), text, DUMP_KERNELS=tmp_path / "new folder")

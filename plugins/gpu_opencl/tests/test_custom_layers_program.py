@@ -74,8 +74,8 @@ def alone(folder: Path) -> "subprocess.CompletedProcess[str]":
     [("conv", "the operator's reference"), ("shrink", "what the kernels gave"), ("relu", "the operator's reference")],
 )
 def test_a_node_as_a_program(info: DeviceInfo, folder: Path, node: str, origin: str) -> None:
-    told = run(info, "--dump-kernel", node, "--to", "alone")
-    assert told["program"] == str(Path("alone", "reproduce.py"))
+    described = run(info, "--dump-kernel", node, "--to", "alone")
+    assert described["program"] == str(Path("alone", "reproduce.py"))
     done = alone(folder / "alone")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"expected is {origin}" in done.stdout
@@ -99,8 +99,8 @@ def test_the_kernel_is_the_one_that_ran(info: DeviceInfo, folder: Path) -> None:
 def test_explain_says_why_a_layer_was_preferred(info: DeviceInfo, folder: Path) -> None:
     (folder / "relu.xml").write_text(XML.replace("Shrink", "Relu"))
     command = ["explain", "m.onnx", "-d", info.name, "-c", "shrink.xml", "-c", "relu.xml"]
-    told = json.loads(CliRunner().invoke(program, [*command, "--json"], prog_name="dovetail").stdout)
-    nodes = {node["node"]: node for node in told["nodes"]}
+    described = json.loads(CliRunner().invoke(program, [*command, "--json"], prog_name="dovetail").stdout)
+    nodes = {node["node"]: node for node in described["nodes"]}
     assert (nodes["relu"]["kernel"], nodes["relu"]["rule"]) == ("custom layer Relu (relu.xml)", 1)
     assert nodes["shrink"]["kernel"] == "custom layer Shrink (shrink.xml)"
     shown = CliRunner().invoke(program, command, prog_name="dovetail", env={"COLUMNS": "400"}).stdout

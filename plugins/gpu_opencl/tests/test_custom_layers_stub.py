@@ -61,27 +61,27 @@ def run(*words: str, code: int = 0) -> str:
 
 
 def test_bench_measures_each_type_alone_and_all_together(info: DeviceInfo, model: str) -> None:
-    told = json.loads(run(model, "-d", info.name, "-n", "3", "--stub", "MatMul", "--stub", "Softmax", "--json"))
-    assert [(one["types"], one["nodes"]) for one in told["stubs"]] == [
+    shown = json.loads(run(model, "-d", info.name, "-n", "3", "--stub", "MatMul", "--stub", "Softmax", "--json"))
+    assert [(one["types"], one["nodes"]) for one in shown["stubs"]] == [
         (["MatMul"], 2),
         (["Softmax"], 1),
         (["MatMul", "Softmax"], 3),
     ]
-    for one in told["stubs"]:
+    for one in shown["stubs"]:
         assert one["with"]["runs"] == one["without"]["runs"] == 3
         assert one["speedup"] == pytest.approx(one["with"]["p50"] / one["without"]["p50"])
     assert json.loads(run(model, "-d", info.name, "-n", "1", "--json"))["stubs"] == []
 
 
 def test_bench_says_what_the_figures_mean(info: DeviceInfo, model: str) -> None:
-    told = run(model, "-d", info.name, "-n", "2", "--stub", "MatMul")
-    assert "If these kernels took no time" in told
-    assert "no branch, no loop, no index" in " ".join(told.split())
+    shown = run(model, "-d", info.name, "-n", "2", "--stub", "MatMul")
+    assert "If these kernels took no time" in shown
+    assert "no branch, no loop, no index" in " ".join(shown.split())
 
 
 def test_a_type_that_no_node_has(info: DeviceInfo, model: str) -> None:
-    told = run(model, "-d", info.name, "-n", "1", "--stub", "MatMull", code=2)
-    assert "No node of type 'MatMull' runs. Did you mean 'MatMul'?" in told
+    shown = run(model, "-d", info.name, "-n", "1", "--stub", "MatMull", code=2)
+    assert "No node of type 'MatMull' runs. Did you mean 'MatMul'?" in shown
 
 
 def test_a_type_whose_nodes_run_elsewhere(info: DeviceInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,8 +99,8 @@ def test_a_type_whose_nodes_run_elsewhere(info: DeviceInfo, tmp_path: Path, monk
     graph = helper.make_graph(nodes, "g", values[:1], values[1:])
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
     save(helper.make_model(graph, opset_imports=opsets, ir_version=9), "n.onnx")
-    told = run("n.onnx", "-d", info.name, "-l", "ops.py", "-n", "1", "--stub", "Cube", code=2)
-    assert "Node 'c' (my::Cube) runs on NUMPY: --stub leaves out kernels of the device of -d." in " ".join(told.split())
+    shown = run("n.onnx", "-d", info.name, "-l", "ops.py", "-n", "1", "--stub", "Cube", code=2)
+    assert "Node 'c' (my::Cube) runs on NUMPY: --stub leaves out kernels of the device of -d." in " ".join(shown.split())
 
 
 def test_a_result_that_steers_others_is_said_to() -> None:

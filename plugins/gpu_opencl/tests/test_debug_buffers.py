@@ -81,7 +81,7 @@ def test_a_kernel_that_stays_inside_passes(device: OpenCLDevice, bench: Any) -> 
 
 
 def test_the_next_run_is_judged_by_itself(device: OpenCLDevice, bench: Any) -> None:
-    """The guards are mended: a second run of the same request gives the same report, no longer one."""
+    """The guards are restored: a second run of the same request gives the same report, no longer one."""
     g = GraphBuilder()
     y = g.node(Stray(place=12), g.input("x", "float32", X.shape), name="suspect", outputs=["y"])
     request = device.compile(bench.typed(g.graph([y])), {"DEBUG_BUFFERS": True}).create_request()

@@ -1,4 +1,4 @@
-"""Finding devices: order and names, and what is said where there is no platform, no linker or no pyopencl."""
+"""Finding devices: order and names, and the errors without a platform, a linker or pyopencl."""
 
 import subprocess
 import sys
@@ -156,7 +156,7 @@ def test_a_driver_that_ends_the_process_that_asks_it(monkeypatch: pytest.MonkeyP
     found = dovetail_device_info({})
     discovery._asking_ends_a_process.cache_clear()
     assert isinstance(found, Unavailable)
-    assert "ends the process that asks for its devices: there is no /sys/no/such/folder" in found.reason
+    assert "ends the process that asks for its devices: /sys/no/such/folder is missing" in found.reason
 
 
 def test_the_probe_of_the_linker_is_right_where_it_can_link(info: DeviceInfo) -> None:
@@ -164,7 +164,7 @@ def test_the_probe_of_the_linker_is_right_where_it_can_link(info: DeviceInfo) ->
 
 
 def test_no_platform() -> None:
-    """In a process of its own: the loader looks for drivers once, pip's PoCL in the folder that pyopencl names."""
+    """In a separate process: the loader looks for drivers once, pip's PoCL in the folder that pyopencl names."""
     script = (
         "import os, tempfile; empty = tempfile.mkdtemp(); os.environ['OCL_ICD_VENDORS'] = empty\n"
         "import pyopencl; os.environ['PYOPENCL_HOME'] = empty\n"

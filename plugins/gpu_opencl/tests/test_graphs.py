@@ -129,7 +129,7 @@ def test_two_requests_in_threads(device: OpenCLDevice, bench: Any) -> None:
 
 
 def test_sum_takes_over_the_memory_of_its_operand(device: OpenCLDevice, bench: Any, rng: np.random.Generator) -> None:
-    """relu(conv(a) + a): the result lies where a lay, and is right; a second reader of a prevents that."""
+    """relu(conv(a) + a): the result takes the place of a, and is right; a second reader of a prevents that."""
     for keep in (False, True):
         g = GraphBuilder()
         x = g.input("x", "float32", (2, 16, 5, 7))

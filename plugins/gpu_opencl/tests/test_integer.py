@@ -1,4 +1,4 @@
-"""Products and convolutions of 8-bit integers, exact at sizes round the tiles and where float32 sums would round; each kernel."""
+"""Products and convolutions of 8-bit integers, exact at sizes around the tiles and beyond float32's exact sums; each kernel."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from dovetail.device import Binary, Eltwise
 from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
+
+pytestmark = pytest.mark.exhaustive(0.6)  # each test compiles programs
 
 SIZES = [(1, 1, 1), (5, 15, 17), (6, 16, 256), (7, 17, 257), (13, 33, 600), (3, 40, 0)]
 """m, n and k round 6 rows, 16 columns and chunks of 256."""

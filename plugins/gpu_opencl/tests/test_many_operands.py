@@ -9,6 +9,8 @@ import pytest
 
 from dovetail.device import Binary, Reason, TypedNode
 
+pytestmark = pytest.mark.exhaustive(0.4)  # each test compiles programs
+
 KINDS = pytest.mark.parametrize("kind", ["CPU", "GPU"])
 COUNTS = pytest.mark.parametrize("count", [1, 14, 15, 16, 24, 25, 47, 48, 130])
 SHAPES = [(3, 1, 37), (1, 5, 1), (37,), (3, 5, 37)]

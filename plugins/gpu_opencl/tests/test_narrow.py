@@ -1,4 +1,4 @@
-"""Data types that OpenCL C has not: every number of each, and float32 numbers round them, against ml_dtypes."""
+"""Data types that OpenCL C lacks: every number of each, and float32 numbers round them, against ml_dtypes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from dovetail.device import DeviceInfo, DType
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.narrow import NARROW, is_narrow
+
+pytestmark = pytest.mark.exhaustive(0.5)  # each test compiles programs
 
 FLOATS = sorted((dtype for dtype in NARROW if dtype.is_float), key=str)
 

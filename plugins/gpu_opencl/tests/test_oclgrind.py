@@ -14,7 +14,7 @@ from dovetail.device import DeviceInfo
 from dovetail_gpu_opencl.device import OpenCLDevice
 
 SWEEP = Path(__file__).with_name("oclgrind_sweep.py")
-own = runpy.run_path(str(SWEEP))
+own = runpy.run_path(str(SWEEP.with_name("oclgrind_runs.py")))
 
 
 @pytest.fixture

@@ -204,7 +204,7 @@ def test_casts_round_once(device: OpenCLDevice, bench: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [3, -1, 2**40])
 def test_boxes_and_writes_out_of_range(wrong: int, device: OpenCLDevice, bench: Any) -> None:
-    """A box of an image that is not there, a box without an end, an update behind the cache."""
+    """A box of an image that does not exist, a box without an end, an update behind the cache."""
     image, box = np.ones((3, 1, 4, 4), np.float32), np.array([[0, 0, 2, 2]], np.float32)
     for boxes, batch in ((box, wrong), (np.full_like(box, np.inf), 0)):
         with pytest.raises(InferError, match="batch is out of range; accepted: 0 to 2"):

@@ -1,4 +1,4 @@
-"""Kernels that operators bring along: every kind of argument, what is refused, and what errors say."""
+"""Kernels that operators have: every kind of argument, what is refused, and what errors say."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -454,7 +454,7 @@ def test_a_layout_that_does_not_fit_is_refused(device: OpenCLDevice, bench: Any)
 
 
 class Overriding(Operator):
-    """A pack's Relu that is no Relu: it must not be run by the device's kernel of that name."""
+    """A pack's Relu that computes something else: it must not be run by the device's kernel of that name."""
 
     op_type = "Relu"
 

@@ -19,6 +19,8 @@ from dovetail_gpu_opencl.source import assemble
 from dovetail_ops_onnx import find
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
+pytestmark = pytest.mark.exhaustive(0.6)  # each test compiles programs
+
 Array = NDArray[Any]
 PREVIOUS = -1
 
@@ -259,7 +261,7 @@ def test_pairs_with_and_without_the_instruction(
 
 
 def test_a_chain_of_a_model_becomes_one_kernel(info: DeviceInfo, rng: Any) -> None:
-    """The pass asks the device how far it goes along; the plan tells."""
+    """The pass asks the device how much it accepts; the plan shows it."""
     g = GraphBuilder()
     x = g.input("x", "uint8", (1, 8, 5, 5))
 

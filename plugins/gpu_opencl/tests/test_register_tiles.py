@@ -1,4 +1,4 @@
-"""Products and convolutions of CPUs in every tiling, against float64, at sizes round the tiles; and which tiling is chosen."""
+"""Products and convolutions of CPUs in every tiling, against float64, at sizes around the tiles; and which tiling is chosen."""
 
 import copy
 import dataclasses

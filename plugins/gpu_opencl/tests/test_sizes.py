@@ -1,4 +1,4 @@
-"""Products and convolutions at sizes round the tiles, with post-op chains, against float64; each kernel forced."""
+"""Products and convolutions at sizes around the tiles, with post-op chains, against float64; each kernel forced."""
 
 import copy
 import dataclasses
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from dovetail.device import Binary, Eltwise, Prelu, Sum
 from dovetail.graph.post_ops import ELTWISE_ALGORITHMS
 from dovetail_gpu_opencl.device import OpenCLDevice
+
+pytestmark = pytest.mark.exhaustive(0.4)  # each test compiles programs
 
 Floats = NDArray[np.float32]
 
@@ -142,7 +144,7 @@ def test_one_channel_on_cpus(
     bench: Any,
     rng: Any,
 ) -> None:
-    """Sound and grey images: vectors along the output channels, unless these are few or windows lie close together."""
+    """Sound and grey images: vectors along the output channels, unless these are few or windows are close together."""
     device, op = kind_device("CPU"), bench.op("Conv", **attributes)
     device.forced = ""
     x, w = floats(rng, *shape), floats(rng, *weights)

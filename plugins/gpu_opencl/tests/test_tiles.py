@@ -16,6 +16,8 @@ from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._tiles import Tiled, Tiling, as_words, estimate, tilings
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 
+pytestmark = pytest.mark.exhaustive(0.5)  # each test compiles programs
+
 assembled = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["assembled"]
 
 TILINGS = [Tiling(8, 8, 8, 2, 4, 2, 3, 1), Tiling(16, 8, 16, 8, 2, 4, 1, 2), Tiling(1, 32, 16, 1, 4, 4, 2, 2)]

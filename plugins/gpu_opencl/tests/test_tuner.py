@@ -57,7 +57,7 @@ def test_the_fastest_is_kept_used_and_not_tuned_again(
     used: list[Tiling] = []
     inner = Tuned.tiling
     monkeypatch.setattr(Tuned, "tiling", lambda self, problem: used.append(inner(self, problem)) or used[-1])
-    bench.run(device, graph, feeds, TUNE=True)  # there are no times left: nothing is timed
+    bench.run(device, graph, feeds, TUNE=True)  # no times are left: nothing is timed
     assert set(used) == {SECOND}
     later = Tunings(device.caps.identity, device.caps.family, FileCache(SECTION))
     assert later.table() == {key: SECOND.numbers()}

@@ -1,4 +1,4 @@
-"""Winograd's convolution of CPUs against float64, at sizes round its tiles and vectors; where it is taken, and where not."""
+"""Winograd's convolution of CPUs against float64, at sizes around its tiles and vectors; where it is taken, and where not."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

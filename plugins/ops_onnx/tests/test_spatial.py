@@ -8,7 +8,7 @@ from dovetail_ops_onnx.spatial import AUTO_PADS, ConvGeometry, conv_geometry, co
 
 
 def _positions(size: int, kernel: int, step: int, gap: int, begin: int, end: int, ceil_mode: bool) -> int:
-    """Slide the window and count. It must lie inside the padded input; with ceil_mode it must begin before the padding at the
+    """Slide the window and count. It must be inside the padded input; with ceil_mode it must begin before the padding at the
     end, and may reach beyond it when the window before did not reach it."""
     count, first = 0, -begin
     while True:

@@ -1,4 +1,4 @@
-"""The state of a graph while it is made, and the table of recipes: one function gives a node of one operator."""
+"""The state of a graph while it is made, and the table of makers: one function makes a node of one operator."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from onnx import NodeProto, helper
 
 from random_graphs.data import dtypes_of, random_array, random_shape
 
-__all__ = ["RECIPES", "Builder", "Draft", "recipe"]
+__all__ = ["MAKERS", "Builder", "Draft", "makes"]
 
 Shape = Sequence[int]
 
@@ -25,15 +25,15 @@ class Draft:
     outputs: int = 1
 
 
-Recipe = Callable[["Builder"], Draft | None]
-RECIPES: dict[str, Recipe] = {}
+Maker = Callable[["Builder"], Draft | None]
+MAKERS: dict[str, Maker] = {}
 
 
-def recipe(*op_types: str) -> Callable[[Recipe], Recipe]:
+def makes(*op_types: str) -> Callable[[Maker], Maker]:
     """Register a function that drafts a node of these operators; it returns None where it finds no values that fit."""
 
-    def register(function: Recipe) -> Recipe:
-        RECIPES.update(dict.fromkeys(op_types, function))
+    def register(function: Maker) -> Maker:
+        MAKERS.update(dict.fromkeys(op_types, function))
         return function
 
     return register
@@ -100,7 +100,7 @@ class Builder:
         fits: Callable[[NDArray[Any]], bool] = lambda _: True,
         shape: Callable[[int], Shape] | None = None,
     ) -> str:
-        """A value that is there, or a new one of a random shape (`shape(rank)`), of one of these types and ranks.
+        """A value that is present, or a new one of a random shape (`shape(rank)`), of one of these types and ranks.
 
         `fits` limits which of those that are there are taken.
         """

@@ -22,7 +22,7 @@ TOLERANCE = {"float64": 1e-6, "float32": 2e-4, "float16": 1e-2, "bfloat16": 6e-2
 
 @dataclass(frozen=True)
 class Difference:
-    """What is wrong: the node (None when the model as a whole is refused), and a text."""
+    """A mistake: the node (None when the model as a whole is refused), and a text."""
 
     node: NodeProto | None
     text: str
@@ -131,7 +131,7 @@ def _any_agrees(got: Sequence[NDArray[Any]], candidates: dict[str, peers.Found],
 
 
 def _difference(got: Sequence[NDArray[Any]], want: Sequence[NDArray[Any]], least: float = 0.0) -> str:
-    """What differs first between two lists of outputs; a result in float32 or float64 is rounded to the type.
+    """The first difference between two lists of outputs; a result in float32 or float64 is rounded to the type.
 
     `least` is the least tolerance, whatever the types are.
     """

@@ -3,8 +3,8 @@
 import numpy as np
 import onnx
 
-from random_graphs import peers, recipes
-from random_graphs.builder import RECIPES, Builder
+from random_graphs import families, peers
+from random_graphs.builder import MAKERS, Builder
 from random_graphs.graph import RandomGraph, read, written
 
 __all__ = ["NEWEST", "OLDEST", "generate", "operators"]
@@ -15,12 +15,12 @@ OLDEST, NEWEST = 7, min(onnx.defs.onnx_opset_version(), 26)
 LARGEST = 4096
 """Elements of a value."""
 
-assert recipes.__all__  # imported for the recipes that it registers
+assert families.__all__  # imported for the makers that it registers
 
 
 def operators(opset: int) -> list[str]:
-    """The operators with a recipe that are defined, and not deprecated, in this operator set."""
-    return [op for op in sorted(RECIPES) if onnx.defs.has(op, opset) and not onnx.defs.get_schema(op, opset).deprecated]
+    """The operators with a maker that are defined, and not deprecated, in this operator set."""
+    return [op for op in sorted(MAKERS) if onnx.defs.has(op, opset) and not onnx.defs.get_schema(op, opset).deprecated]
 
 
 def generate(seed: int) -> RandomGraph:
@@ -41,7 +41,7 @@ def generate(seed: int) -> RandomGraph:
 def _add(builder: Builder, op: str) -> None:
     """Add a node of this operator, unless no value fits or neither peer computes it."""
     builder.op = op
-    draft = RECIPES[op](builder)
+    draft = MAKERS[op](builder)
     if draft is None:
         return
     node = builder.node(draft)

@@ -81,7 +81,7 @@ def demo(page: str, no_html: bool, images: int | None, as_json: bool) -> None:
 
 
 def _broken(described: dict[str, Any]) -> bool:
-    """True when a device plugin failed; one whose hardware is not there is no failure."""
+    """True when a device plugin failed; one whose hardware is missing does not count."""
     return any(missing["state"] in ("failed", "incompatible") for missing in described["missing"])
 
 

@@ -117,11 +117,11 @@ def run_devices(
             results[name] = _run(core, model, digits, name, None if reference is None else reference.probabilities, advance)
         except Exception as error:
             # Whatever a device plugin raises concerns that device alone: the others go on, and the table says why it failed.
-            results[name] = DeviceResult(name, error=_told(error))
+            results[name] = DeviceResult(name, error=_error_text(error))
     return [results[name] for name in devices]
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) if isinstance(error, DovetailError) else f"{type(error).__name__}: {error}"
 
 

@@ -20,7 +20,7 @@ def custom_rows(described: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def difference_text(device: Mapping[str, Any], reference: str) -> str:
-    """The largest difference from the reference device, of what `dovetail demo --json` tells of one device."""
+    """The largest difference from the reference device, in the results of `dovetail demo --json` for one device."""
     if device["device"] == reference:
         return "reference"
     return "-" if device["max_difference"] is None else f"{device['max_difference']:.1e}"

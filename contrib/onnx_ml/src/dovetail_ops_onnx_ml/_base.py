@@ -19,7 +19,7 @@ NUMBERS = frozenset({DType.FLOAT32, DType.FLOAT64, DType.INT64, DType.INT32})
 
 
 class MachineLearningOperator(Operator):
-    """Base of the operators of `ai.onnx.ml`. Cases stand in `cases.py`, in a function of the operator's stem."""
+    """Base of the operators of `ai.onnx.ml`. Cases are in `cases.py`, in a function of the operator's stem."""
 
     domain = "ai.onnx.ml"
     types: ClassVar[Any] = {"T": NUMBERS}

@@ -91,7 +91,7 @@ class Leaves:
     def total(self, at: Array, targets: int, how: str, dtype: Any) -> Array:
         """The sum, MIN or MAX over trees [samples, targets] of what leaves [samples, trees] hold; 0 where they hold nothing.
 
-        Summed tree by tree in `dtype`: five times a tenth in float32 is no more than a half, which decides between two classes.
+        Summed tree by tree in `dtype`: five times a tenth in float32 does not exceed a half, which decides between two classes.
         """
         samples = at.shape[0]
         place = np.repeat(np.arange(samples) * targets, at.shape[1])
@@ -165,7 +165,7 @@ def _children(side: Sequence[int], treeids: Sequence[int], mode: Array, place: d
     found = [0 if m == LEAF else place.get((t, n), -1) for t, n, m in zip(treeids, side, mode, strict=True)]
     if -1 in found:
         index = found.index(-1)
-        raise OperatorError(f"node {side[index]} of tree {treeids[index]} is not there, and another leads to it")
+        raise OperatorError(f"node {side[index]} of tree {treeids[index]} is missing, and another leads to it")
     return np.array(found, np.int64)
 
 

@@ -36,7 +36,7 @@ class CastMap(MachineLearningOperator):
         return TensorType(_TARGETS[self.cast_to], (1, self.max_map if self.map_form == "SPARSE" else None))
 
     def reference(self, X: Any) -> Array:
-        """Raises `OperatorError` for a key that is no place, and a string that is not a number."""
+        """Raises `OperatorError` for a key that is not an index, and a string that is not a number."""
         pairs = sorted(X.items())
         values = [self._cast(value) for _, value in pairs]
         target = _TARGETS[self.cast_to]

@@ -21,7 +21,7 @@ class Imputer(MachineLearningOperator):
     replaced_value_int64: int = 0
 
     def infer(self, X: TensorType) -> TensorType:
-        """The type of X. Raises `OperatorError` when there are no values for it."""
+        """The type of X. Raises `OperatorError` when it has no values for it."""
         self._values(X)
         return X.with_shape(X.dims)
 

@@ -15,7 +15,7 @@ _TYPES = _OLD | {DType.INT32, DType.INT16, DType.FLOAT64}
 _NAN = "NaN"
 
 
-class LabelEncoder_1(MachineLearningOperator):  # noqa: N801  # <op_type>_<since>
+class LabelEncoder_1(MachineLearningOperator):
     """Each string becomes its place in `classes_strings`, each number the string at that place; others the default."""
 
     inputs = ("X: T1",)
@@ -92,13 +92,13 @@ class _Encoder(MachineLearningOperator):
         return np.array(value, dtype), default
 
 
-class LabelEncoder_2(_Encoder):  # noqa: N801  # <op_type>_<since>
+class LabelEncoder_2(_Encoder):
     """Keys and values in attributes by their types."""
 
     since = 2
 
 
-class LabelEncoder_4(_Encoder):  # noqa: N801  # <op_type>_<since>
+class LabelEncoder_4(_Encoder):
     """Keys, values and default may also be tensors, and NaN may be a key."""
 
     since = 4

@@ -60,7 +60,7 @@ class TreeEnsemble(MachineLearningOperator):
         """Summed in float32, of float64 inputs in float64."""
         trees, leaves = self._built
         how = AGGREGATES[self.aggregate_function]
-        # Leaves stand behind the nodes.
+        # Leaves come after the nodes.
         at = trees.leaves(X.reshape(samples(TensorType.of(X)))) - len(self.nodes_featureids)
         y = leaves.total(at, self.n_targets, how, np.promote_types(X.dtype, np.float32))
         y = y / len(self.tree_roots) if how == "AVERAGE" else y
@@ -99,11 +99,11 @@ class TreeEnsemble(MachineLearningOperator):
         to = np.array(getattr(self, f"nodes_{side}nodeids"), np.int64)
         is_leaf = np.array(getattr(self, f"nodes_{side}leafs"), np.bool_)
         if np.any((to < 0) | (to >= np.where(is_leaf, leaves, count))):
-            raise OperatorError(f"attribute 'nodes_{side}nodeids' names a node or leaf that is not there")
+            raise OperatorError(f"attribute 'nodes_{side}nodeids' names a node or leaf that does not exist")
         return np.concatenate([np.where(is_leaf, to + count, to), np.zeros(leaves, np.int64)])
 
     def _members(self, mode: Array) -> dict[int, Array]:
-        """For each node that looks up, its values: the lists stand one after the other, each ended by NaN."""
+        """For each node that looks up, its values: the lists one after the other, each ended by NaN."""
         nodes = np.flatnonzero(mode == MODES.index("BRANCH_MEMBER"))
         given = np.array([]) if self.membership_values is None else self.membership_values.reshape(-1)
         ends = np.flatnonzero(np.isnan(given))

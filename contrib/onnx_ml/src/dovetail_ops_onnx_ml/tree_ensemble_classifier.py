@@ -15,7 +15,7 @@ from dovetail_ops_onnx_ml._trees import Leaves, Trees
 __all__ = ["TreeEnsembleClassifier_1", "TreeEnsembleClassifier_3"]
 
 
-class TreeEnsembleClassifier_1(TreeNodes):  # noqa: N801  # <op_type>_<since>
+class TreeEnsembleClassifier_1(TreeNodes):
     """Z = the sums over trees of what the leaves hold for each class, transformed; Y = the label of the greatest.
 
     Without base values, classes of which no leaf that was reached holds anything take no part in that.
@@ -81,7 +81,7 @@ class TreeEnsembleClassifier_1(TreeNodes):  # noqa: N801  # <op_type>_<since>
         return self.built("class", classes)
 
 
-class TreeEnsembleClassifier_3(TreeEnsembleClassifier_1):  # noqa: N801  # <op_type>_<since>
+class TreeEnsembleClassifier_3(TreeEnsembleClassifier_1):
     """Numbers may also be tensors."""
 
     since = 3

@@ -18,7 +18,7 @@ AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 """The values of `aggregate_function`, by their number in TreeEnsemble."""
 
 
-class TreeEnsembleRegressor_1(TreeNodes):  # noqa: N801  # <op_type>_<since>
+class TreeEnsembleRegressor_1(TreeNodes):
     """Y = sum, mean, minimum or maximum over trees of what the leaves hold for each target, and the base values; transformed."""
 
     inputs = ("X: T",)
@@ -54,7 +54,7 @@ class TreeEnsembleRegressor_1(TreeNodes):  # noqa: N801  # <op_type>_<since>
         return self.built("target", self.n_targets)
 
 
-class TreeEnsembleRegressor_3(TreeEnsembleRegressor_1):  # noqa: N801  # <op_type>_<since>
+class TreeEnsembleRegressor_3(TreeEnsembleRegressor_1):
     """Numbers may also be tensors."""
 
     since = 3

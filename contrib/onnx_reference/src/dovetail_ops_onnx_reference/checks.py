@@ -11,7 +11,7 @@ Shapes = Sequence[tuple[int, ...] | None]
 
 
 def check_shapes(op: Operator, shapes: Shapes) -> None:
-    """Raise `ShapeError` for inputs of shapes that the operator does not take. None stands for an input left out."""
+    """Raise `ShapeError` for inputs of shapes that the operator does not take. None is an input left out."""
     if (check := _CHECKS.get(op.op_type)) is not None:
         check(op, shapes)
 

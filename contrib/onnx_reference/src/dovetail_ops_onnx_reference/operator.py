@@ -16,7 +16,7 @@ __all__ = ["ReferenceOperator"]
 
 
 class ReferenceOperator(Operator):
-    """An operator by ONNX's own reference. Where ONNX's inference does not tell the shapes, the node runs on the host."""
+    """An operator by ONNX's own reference. Where ONNX's inference does not determine the shapes, the node runs on the host."""
 
     inputs: ClassVar[tuple[Any, ...]] = ()
     outputs: ClassVar[tuple[Any, ...]] = ()
@@ -96,7 +96,7 @@ def _value_proto(value: Any) -> onnx.TypeProto:
 def _known(proto: onnx.TypeProto | None) -> TensorType:
     tensor = None if proto is None or not proto.HasField("tensor_type") else proto.tensor_type
     if tensor is None or not tensor.elem_type or not tensor.HasField("shape"):
-        raise DataDependentShape("ONNX's shape inference does not tell the type of an output", hint="the node runs on the host")
+        raise DataDependentShape("ONNX's shape inference finds no type for an output", hint="the node runs on the host")
     dims = tuple(int(d.dim_value) if d.HasField("dim_value") else None for d in tensor.shape.dim)
     return TensorType(DType.from_onnx(tensor.elem_type), dims)
 

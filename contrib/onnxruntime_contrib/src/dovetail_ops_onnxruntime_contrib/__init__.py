@@ -59,7 +59,7 @@ dovetail_api = "1.0"
 
 @hookimpl
 def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
-    """Register the operators of the domain: SimplifiedLayerNormalization stands in the standard one."""
+    """Register the operators of the domain: SimplifiedLayerNormalization is in the standard one."""
     for operator in OPERATORS:
         if (operator.domain or "ai.onnx") == domain:
             registry.add(operator)

@@ -17,7 +17,7 @@ FLOAT_TYPES = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
 
 
 class MicrosoftOperator(Operator):
-    """An operator of ONNX Runtime's domain. Its cases stand in `cases/<module>.py`, in a function of the operator's stem."""
+    """An operator of ONNX Runtime's domain. Its cases are in `cases/<module>.py`, in a function of the operator's stem."""
 
     domain: ClassVar[str] = "com.microsoft"
 

@@ -12,7 +12,7 @@ __all__ = ["cast", "cut", "given", "ints", "reshape", "transpose"]
 
 
 def given(g: GraphBuilder, name: str) -> TensorType:
-    """The type of an input that is there."""
+    """The type of an input that is present."""
     found = g.type_of(name)
     assert found is not None, "a required input is left out"
     return found

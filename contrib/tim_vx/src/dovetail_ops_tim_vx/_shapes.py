@@ -16,7 +16,7 @@ def check_rank(name: str, given: TensorType, dims: Sequence[Any]) -> tuple[int, 
 
 
 def check_shapes(*wanted: tuple[str, TensorType | None, tuple[int, ...]]) -> None:
-    """Raise `ShapeError` unless every input that is there has the shape wanted: (name, type, shape) each."""
+    """Raise `ShapeError` unless every input that is present has the shape wanted: (name, type, shape) each."""
     for name, given, dims in wanted:
         if given is not None and given.dims != dims:
             raise ShapeError(f"input {name!r} is {given}; accepted: shape {list(dims)}, to fit the other inputs")

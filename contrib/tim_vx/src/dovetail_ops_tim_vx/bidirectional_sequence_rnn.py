@@ -16,7 +16,7 @@ _WAY = ("W: T", "R: T", "b?: T", "b_recurrent?: T", "h?: T")
 class BidirectionalSequenceRnn(RecurrentOperator):
     """UnidirectionalSequenceRnn forwards (fw_) and backwards (bw_) over the same sequence.
 
-    The backward direction starts at the last time step; its outputs stand in time order, and bw_state is that after the first
+    The backward direction starts at the last time step; its outputs are in time order, and bw_state is that after the first
     step. X [batch, time, input_size], or [time, batch, input_size] when `time_major`; fw_Y and bw_Y likewise with units. With
     `merge_outputs` there are three outputs: fw_Y has the features of both directions, the forward ones first. Inputs of each
     direction as in UnidirectionalSequenceRnn.

@@ -16,7 +16,7 @@ class BidirectionalSequenceRnnExt(RecurrentOperator):
     """The bidirectional RNN of ONNX: X [time, batch, input_size], W [2, units, input_size], R [2, units, units], B [2, 2 units]
     (that of W, then that of R), initial_h [2, batch, units] -> Y_h [2, batch, units], Y [time, 2, batch, units].
 
-    The forward direction comes first. B and initial_h left out are zero. Backward outputs stand in time order. Row-major
+    The forward direction comes first. B and initial_h left out are zero. Backward outputs are in time order. Row-major
     shapes; TIM-VX counts dimensions the other way round. Its outputs have this order, the state first.
     """
 

@@ -11,7 +11,7 @@ from dovetail_ops_tim_vx._sequence import zeros
 
 
 class MaxpoolGrad(TimVxOperator):
-    """dX = zeros like X, and for each window of the max pooling of X the element of dY added where the window's maximum stands.
+    """dX = zeros like X, and for each window of the max pooling of X the element of dY added at the window's maximum.
 
     X [batch, channels, spatial ...], dY of the shape that MaxPool gives, dX like X. Where windows overlap, updates of the same
     place add up; of equal elements the first in the window counts, and NaN is greater than every number, as in ONNX's MaxPool.
@@ -31,7 +31,7 @@ class MaxpoolGrad(TimVxOperator):
     ceil_mode: bool = False
 
     def infer(self, X: TensorType, dY: TensorType) -> TensorType:
-        """The type of X. Raises `ShapeError` when dY has not the shape of the pooled X."""
+        """The type of X. Raises `ShapeError` when dY differs in shape from the pooled X."""
         pooled, _ = self._pool().infer(X)
         if dY.dims != pooled.dims:
             raise ShapeError(f"input 'dY' is {dY}; accepted for X {X}: shape {list(pooled.dims)}")

@@ -18,7 +18,7 @@ class RNNCell(RecurrentOperator):
     """Y = activation(X W^T + b + h R^T); state = Y in the state's type.
 
     X [batch, input_size], W [units, input_size], b [units], h [batch, units], R [units, units]; Y and state [batch, units].
-    Without b there is no bias, without h the state starts at zero. Y has the type of X. The state's type is `state_dtype`, else
+    Without b no bias is added, without h the state starts at zero. Y has the type of X. The state's type is `state_dtype`, else
     that of h, else that of X. An 8-bit state, coming in or going out, stands for (q - state_zero_point) * state_scale; it is
     rounded half to even and saturated, as in QuantizeLinear.
 

@@ -11,7 +11,7 @@ from dovetail.op import FLOATS, OpenCLKernel, Operator, ShapeError, TensorType
 from dovetail_ops_tim_vx._base import TimVxOperator
 
 SOURCE = """
-// y = exp(beta x - max) / sum(exp(beta x - max)) along an axis of LENGTH elements that lie STRIDE apart. There are LINES such
+// y = exp(beta x - max) / sum(exp(beta x - max)) along an axis of LENGTH elements that are STRIDE apart. There are LINES such
 // lines, one for each work item; the work items beyond have none. Row-major; everything is computed in float.
 #ifndef LENGTH
 #define LENGTH 1

@@ -1,6 +1,6 @@
 """The `dovetail` program: one file a command, and each is imported when it is called.
 
-Exit codes: 0 done, 1 failed (a message and what to do about it on stderr), 2 called in a way that cannot be meant.
+Exit codes: 0 done, 1 failed (a message and what to do about it on stderr), 2 wrong usage.
 Results go to stdout, as tables or with `--json`; progress and remarks go to stderr.
 """
 
@@ -9,14 +9,12 @@ import errno
 import faulthandler
 import os
 import sys
-from functools import cached_property
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
 import click
 
-from dovetail.errors import DovetailError, PluginFailed, did_you_mean
+from dovetail.cli._command import Group, command_in, command_names
+from dovetail.errors import DovetailError, PluginFailed
 from dovetail.names import shortened, visible
 
 __all__ = ["Program", "main", "program"]
@@ -37,86 +35,86 @@ class _Failure(click.ClickException):
         click.echo(f"Error: {clean(self.message, keep_lines=True)}", file=file, err=True)
 
 
-class Program(click.Group):
+class Program(Group):
     """The commands are the modules of this package; plugins may add more, each under a name of its own."""
+
+    further = "Other commands come with packages of the entry-point group dovetail.hooks."
+    _has_plugin_commands = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         try:
-            self._plugin_commands  # noqa: B018  # the help lists the commands of plugins too
+            self._add_plugin_commands()
         except DovetailError as error:
             _Failure(str(error)).show()
-        return sorted({*_own_commands(), *self.commands})
+        return sorted({*command_names(__path__), *self.commands})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _own_commands():
-            command: click.Command = import_module(f"{__name__}.{cmd_name}").command
-            return command
+        if cmd_name in command_names(__path__):
+            return command_in(__name__, cmd_name)
         if cmd_name not in self.commands:
-            self._plugin_commands  # noqa: B018  # it may be there once they are loaded
+            self._add_plugin_commands()
         return self.commands.get(cmd_name)
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         """Add the command of a plugin. Raises `PluginFailed` when the program has a command of this name."""
         name = name or cmd.name
-        if name in _own_commands():
+        if name in command_names(__path__):
             raise PluginFailed(f"it adds a command {name!r}, which is built in", hint="give the command another name")
         if name in self.commands:
             raise PluginFailed(f"it adds a command {name!r}, which is there already", hint="give the command another name")
         super().add_command(cmd, name)
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            known = did_you_mean(args[0], self.list_commands(ctx))
-            others = "Other commands come with packages of the entry-point group dovetail.hooks."
-            ctx.fail(f"There is no command {args[0]!r}. {known} {others}")
-        return super().resolve_command(ctx, args)
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
+        except KeyboardInterrupt:  # while plugins are asked for their commands
+            raise _interrupted() from None
         except OSError as error:  # --help prints before anything is invoked
             if error.errno == errno.EPIPE:
                 raise
-            raise _Failure(_told(error)) from error
+            raise _Failure(_error_text(error)) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         ctx.obj = {"debug": False}
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            # click would end with 1; 128 + SIGINT is what shells expect of an interrupted program.
-            click.echo("Interrupted.", err=True)
-            raise click.exceptions.Exit(130) from None
+            raise _interrupted() from None
         except (DovetailError, OSError, MemoryError) as error:
             if ctx.obj["debug"] or getattr(error, "errno", None) == errno.EPIPE:
                 raise
-            raise _Failure(_told(error)) from error
+            raise _Failure(_error_text(error)) from error
         except click.ClickException as error:
             # It has words of the user, and names from the model that he gave.
             text = visible(shortened(error.format_message(), _LONGEST), "\n")
             raise (click.UsageError(text, error.ctx) if isinstance(error, click.UsageError) else _Failure(text)) from error
 
-    @cached_property
-    def _plugin_commands(self) -> None:
+    def _add_plugin_commands(self) -> None:
+        """Let plugins add their commands, once."""
         from dovetail.plugins import PluginManager
 
+        if self._has_plugin_commands:
+            return
         manager = PluginManager()
         # Asking for hooks imports numpy, which the help can do without when nothing is installed that has any.
         if any(record.kind == "hooks" for record in manager.records()):
             manager.add_commands(self)
+        self._has_plugin_commands = True
 
 
-def _told(error: Exception) -> str:
+def _interrupted() -> click.exceptions.Exit:
+    # click would end with 1; 128 + SIGINT is what shells expect of an interrupted program.
+    click.echo("Interrupted.", err=True)
+    return click.exceptions.Exit(130)
+
+
+def _error_text(error: Exception) -> str:
     """The message; of the system's errors without their numbers, and with the file first, as in ours."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror if error.filename is None else f"{os.fsdecode(error.filename)}: {error.strerror}"
     if isinstance(error, MemoryError):
         return f"there is not enough memory: {str(error) or 'give smaller shapes'}"
     return str(error)
-
-
-def _own_commands() -> list[str]:
-    return [module.name for module in iter_modules(__path__) if not module.name.startswith("_")]
 
 
 def _use_config(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
@@ -146,7 +144,7 @@ def _restore_config(before: str | None) -> None:
     help="The configuration, instead of dovetail.yaml in the working folder or the user's.",
 )
 def program() -> None:
-    """Neural-network inference whose devices, model formats and operators are pip packages.
+    """A neural-network inference runtime. Devices, model formats and operators are pip packages.
 
     Start with `dovetail devices`, which lists the devices that are installed, and `dovetail run MODEL`.
     """
@@ -154,9 +152,10 @@ def program() -> None:
 
 def main() -> None:
     """The entry point of the installed program."""
-    # Python has None for a stream that was closed by whoever started the program.
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  # open as long as the process
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        # Python has None for a stream that was closed by whoever started the program.
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # open as long as the process
     for stream in (sys.stdout, sys.stderr):
         # A terminal or pipe with a narrow encoding shows replacements instead of ending the program.
         if hasattr(stream, "reconfigure"):

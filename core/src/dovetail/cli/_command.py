@@ -1,15 +1,22 @@
 """Shared by commands: `--json` and `--debug`, the example below the help, and options that several have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import click
 
+from dovetail.cli._complete import complete_devices
+from dovetail.errors import did_you_mean
 from dovetail.names import DEFAULT_DEVICE
 
 __all__ = [
+    "Group",
     "asked_config_file_option",
     "command",
+    "command_in",
+    "command_names",
     "config_file_option",
     "device_option",
     "extension_option",
@@ -18,6 +25,33 @@ __all__ = [
 ]
 
 Function = Callable[..., Any]
+
+
+class Group(click.Group):
+    """A click group that suggests a command where it has none of the name.
+
+    `wanted` is how the error calls a command, `further` what it says after the suggestion.
+    """
+
+    wanted = "command {!r}"
+    further = ""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            suggestion = did_you_mean(args[0], self.list_commands(ctx))
+            ctx.fail(f"Unknown {self.wanted.format(args[0])}. {suggestion} {self.further}".rstrip())
+        return super().resolve_command(ctx, args)
+
+
+def command_names(folder: Iterable[str]) -> list[str]:
+    """The commands that the modules of a package's folder define, one a file."""
+    return [module.name for module in iter_modules(folder) if not module.name.startswith("_")]
+
+
+def command_in(package: str, name: str) -> click.Command:
+    """The command of one module of a package, which is imported."""
+    found: click.Command = import_module(f"{package}.{name}").command
+    return found
 
 
 def command(example: str, name: str | None = None) -> Callable[[Function], click.Command]:
@@ -50,6 +84,7 @@ device_option = click.option(
     default=DEFAULT_DEVICE,
     show_default=True,
     metavar="DEVICE",
+    shell_complete=complete_devices,
     help="A device from `dovetail devices`, its type, CPU, GPU, or a virtual device with its arguments, NAME:A,B.",
 )
 """The option `--device`: the function gets `device`, DEFAULT by default."""

@@ -37,14 +37,14 @@ def describe_devices(core: "Core") -> dict[str, list[dict[str, Any]]]:
 
 def _missing(core: "Core", key: str, records: "Sequence[PluginRecord]") -> dict[str, Any]:
     """Why no plugin serves a device type, in one row however many provide it."""
-    told = {"plugin": ", ".join(r.id for r in records), "device": key.upper()}
+    row = {"plugin": ", ".join(r.id for r in records), "device": key.upper()}
     try:
         record = core.plugins.owner("devices", key)
     except PluginConflict as error:
-        return {**told, "state": "conflict", "reason": error.message, "hint": error.hint}
+        return {**row, "state": "conflict", "reason": error.message, "hint": error.hint}
     except DovetailError:
         record = records[0]
-    return {**told, "state": record.state, "reason": record.reason, "hint": record.hint}
+    return {**row, "state": record.state, "reason": record.reason, "hint": record.hint}
 
 
 def print_devices(described: Mapping[str, list[dict[str, Any]]]) -> None:

@@ -33,7 +33,7 @@ def read_inputs(inputs: Mapping[str, "TensorType"], given: Sequence[str], seed: 
     """Arrays, and maps from .json files, for the `-i` options `NAME=FILE`, `FILE`, `NAME=random` and `random` (all inputs that
     no other option names).
 
-    Raises `click.UsageError` for options that cannot be meant and for inputs that none of them gives, `InputError` for files
+    Raises `click.UsageError` for wrong options and for inputs that none of them gives, `InputError` for files
     that cannot be used.
     """
     rng = np.random.default_rng(seed)
@@ -58,7 +58,7 @@ def read_inputs(inputs: Mapping[str, "TensorType"], given: Sequence[str], seed: 
 
 
 def random_tensor(tensor: "TensorType", rng: np.random.Generator) -> Array:
-    """Open dimensions are 1. Floats lie in [0, 1); integers and bools are 0 or 1, which also suits masks and token types."""
+    """Open dimensions are 1. Floats are in [0, 1); integers and bools are 0 or 1, which also suits masks and token types."""
     shape = tuple(d if isinstance(d, int) else 1 for d in tensor.shape or ())
     if isinstance(tensor, CONTAINERS):
         raise UsageError(f"no random values are defined for {tensor}", hint="give the input a file; maps: -i NAME=FILE.json")
@@ -68,7 +68,7 @@ def random_tensor(tensor: "TensorType", rng: np.random.Generator) -> Array:
         if tensor.dtype.is_integer or tensor.dtype.value == "bool":
             return np.asarray(rng.integers(0, 2, shape)).astype(tensor.dtype.numpy)
     except (MemoryError, ValueError, OverflowError) as error:  # NumPy has a limit of its own for each dimension
-        raise OutOfMemory(f"there is no memory for {tensor.with_shape(shape)}: {error}", hint="give a smaller --shape") from error
+        raise OutOfMemory(f"not enough memory for {tensor.with_shape(shape)}: {error}", hint="give a smaller --shape") from error
     raise UsageError(f"no random values are defined for {tensor.dtype}", hint="give the input a file: -i NAME=FILE.npz")
 
 
@@ -97,7 +97,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Array]]:
 
 
 def _split(text: str, inputs: Mapping[str, "TensorType"]) -> tuple[str, str]:
-    """Name and source. File names may hold `=` too: where a file of the whole name exists, there is no input name in it."""
+    """Name and source. File names may hold `=` too: where a file of the whole name exists, the text has no input name."""
     name, equals, source = text.partition("=")
     for known in inputs:  # Names may hold `=` as well, so a known one goes first.
         if text.startswith(f"{known}="):

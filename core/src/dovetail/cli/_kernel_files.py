@@ -7,11 +7,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.errors import UnknownOperator, did_you_mean
+from dovetail.plugins.records import STANDARD_DOMAIN
+
 if TYPE_CHECKING:
     from dovetail.operators.operator import Operator
-    from dovetail.plugins import PluginRecord
+    from dovetail.plugins import PluginManager, PluginRecord
 
-__all__ = ["DevicePackage", "case_files", "definition_files", "device_packages", "operator_key"]
+__all__ = ["DevicePackage", "case_files", "definition_files", "device_packages", "operators_named"]
 
 _FOLDERS = ("kernels", "cl")
 """Folders of a device package that hold a file or several for each operator."""
@@ -91,6 +94,20 @@ def case_files(operators: "Iterable[type[Operator]]") -> list[str]:
     return sorted(found)
 
 
-def operator_key(operator: "type[Operator]") -> str:
-    """`Conv`, or `com.acme::Conv` outside the standard domain."""
-    return f"{operator.domain}::{operator.op_type}" if operator.domain else operator.op_type
+def operators_named(manager: "PluginManager", asked: str) -> "Iterable[list[type[Operator]]]":
+    """The classes of a name, a name with its domain, or a stem; those of one operator and provider together, oldest first.
+
+    Raises `UnknownOperator` with a suggestion.
+    """
+    domain, separator, name = asked.rpartition("::")
+    everything = manager.operators()
+    fitting = [
+        o for o in everything if name in (o.op_type, o.stem) and (not separator or (o.domain or STANDARD_DOMAIN) == domain)
+    ]
+    if not fitting:
+        known = {o.op_type for o in everything} | {o.key for o in everything}
+        raise UnknownOperator(f"no operator is called {asked!r}", hint=did_you_mean(asked, known))
+    groups: dict[tuple[str, str, str], list[type[Operator]]] = {}
+    for operator in fitting:
+        groups.setdefault((operator.domain, operator.op_type, manager.provider(operator)), []).append(operator)
+    return groups.values()

@@ -22,9 +22,11 @@ __all__ = [
     "print_text",
     "progress",
     "remark",
+    "show",
     "size",
     "styled",
     "value_type",
+    "without_warnings",
 ]
 
 _WIDE = 10_000
@@ -57,6 +59,11 @@ def clean(text: object, *, keep_lines: bool = False) -> str:
 def print_json(data: object) -> None:
     """One JSON document. Numbers that JSON does not have (NaN, infinity) become null."""
     click.echo(json.dumps(_finite(data), indent=2, allow_nan=False))
+
+
+def show(described: Any, as_json: bool, print_tables: Callable[[Any], object]) -> None:
+    """The result of a command: as JSON, or by `print_tables`."""
+    (print_json if as_json else print_tables)(described)
 
 
 def _finite(data: object) -> object:
@@ -127,6 +134,20 @@ def progress(label: str, total: float) -> Iterator[Callable[[float], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(clean(label).replace("[", "\\["), total=total)
         yield lambda amount: bar.update(task, advance=amount)
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """dovetail's warnings are not logged inside of the block."""
+    import logging  # here, because listing plugins needs no more than a table
+
+    logger = logging.getLogger("dovetail")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def duration(seconds: float) -> str:

@@ -87,8 +87,8 @@ def _check(types: Sequence[str], plain: "CompiledModel", compiled: "CompiledMode
             raise click.UsageError(f"No node of type {one!r} runs. {did_you_mean(one, there)}")
     for node in compiled.report().nodes:
         if _is_of(node.op, types) and node.kernel != STUB:
-            told = f"Node {node.name!r} ({node.op}) runs on {node.device}: --stub leaves out kernels of the device of -d."
-            raise click.UsageError(told)
+            message = f"Node {node.name!r} ({node.op}) runs on {node.device}: --stub leaves out kernels of the device of -d."
+            raise click.UsageError(message)
 
 
 def _steered(compiled: "CompiledModel", inputs: Any) -> Call:

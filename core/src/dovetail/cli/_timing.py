@@ -51,7 +51,7 @@ def measure(
     """
     samples: list[float] = []
     begin = time.perf_counter()
-    told = 0.0
+    reported = 0.0
     while True:
         start = time.perf_counter()
         call()
@@ -59,8 +59,8 @@ def measure(
         samples.append(end - start)
         share = max(len(samples) / runs if runs else 0.0, (end - begin) / seconds if seconds else 0.0)
         # Drawing costs more than many a call takes, so only visible steps are passed on.
-        if share - told >= 0.01 or share >= 1:
-            advance(min(share, 1.0) - told)
-            told = share
+        if share - reported >= 0.01 or share >= 1:
+            advance(min(share, 1.0) - reported)
+            reported = share
         if share >= 1:
             return samples

@@ -8,7 +8,8 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, seed_option, shape_option
-from dovetail.cli._output import count, duration, print_json, print_table, progress
+from dovetail.cli._complete import complete_files
+from dovetail.cli._output import count, duration, print_table, progress, show
 
 if TYPE_CHECKING:
     from dovetail.graph.model import Model
@@ -17,7 +18,7 @@ _SECONDS = 3.0
 
 
 @make_command("dovetail bench model.onnx -d CPU --shape image=8,3,224,224 -t 5")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_files)
 @device_option
 @click.option("-n", "--runs", type=click.IntRange(min=1), help="End after this many runs.")
 @click.option(
@@ -43,7 +44,7 @@ def command(
 ) -> None:  # fmt: skip
     """Measure how fast MODEL runs on a device.
 
-    Reading, compiling, the first run and steady runs are measured apart. Inputs are random (floats in [0, 1), integers 0 or
+    Reading, compiling, the first run and steady runs are measured separately. Inputs are random (floats in [0, 1), integers 0 or
     1). Dimensions that the model leaves open are 1 unless --shape sets them; a batch is the first dimension of the first
     input. One request runs at a time.
 
@@ -62,10 +63,7 @@ def command(
     limit = _SECONDS if seconds is None and runs is None else seconds
     properties: dict[str, Any] = {"CONFIG_FILE": list(config_files)} if config_files else {}
     described = _measure(model, device, properties, extensions, shapes, seed, runs, limit, stubs)
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
 
 
 def _measure(

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def command() -> None:
     """See and clear what devices keep on disk.
 
-    That is compiled kernels, tuning results, and what was found out about drivers. Deleting it costs time, never a result. The
+    This is compiled kernels, tuning results, and facts about drivers. Deleting it costs time, but changes no results. The
     folder is DOVETAIL_CACHE_DIR, else dovetail's in the platform's cache folder.
     """
 
 
 @make_command("dovetail cache path", name="path")
 def path(as_json: bool) -> None:
-    """Print the folder of the cache, whether it is there or not.
+    """Print the folder of the cache, whether it exists or not.
 
     \b
     JSON: {"path"}
@@ -59,7 +59,7 @@ def list_(as_json: bool) -> None:
 @make_command("dovetail cache clear\ndovetail cache clear opencl", name="clear")
 @click.argument("section", required=False, default="")
 def clear(section: str, as_json: bool) -> None:
-    """Delete all entries, or those of SECTION. Files that dovetail did not write stay.
+    """Delete all entries, or those of SECTION. Other files are kept.
 
     \b
     JSON: {"path", "entries", "bytes"}, what was deleted
@@ -87,7 +87,7 @@ def _folder() -> Path:
 
     folder = cache_folder()
     if folder is None:
-        raise UsageError("there is no cache: this user has no home", hint="set DOVETAIL_CACHE_DIR to a folder")
+        raise UsageError("no folder for the cache: this user has no home", hint="set DOVETAIL_CACHE_DIR to a folder")
     return folder
 
 

@@ -1,8 +1,7 @@
 """`dovetail compare`: the results of a model on two devices, output by output or node by node."""
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,8 @@ import click
 
 from dovetail.cli._command import asked_config_file_option, extension_option, seed_option, shape_option
 from dovetail.cli._command import command as make_command
-from dovetail.cli._output import print_json, print_table, progress, remark, value_type
+from dovetail.cli._complete import complete_devices, complete_files
+from dovetail.cli._output import print_table, progress, remark, show, value_type, without_warnings
 from dovetail.errors import DovetailError
 from dovetail.names import DEFAULT_DEVICE
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-3
 
 
-@make_command("dovetail compare model.onnx \ndovetail compare model.onnx -d CPU -d GPU --nodes --tolerance 1e-2")
-@click.argument("model")
+@make_command("dovetail compare model.onnx\ndovetail compare model.onnx -d CPU -d GPU --nodes --tolerance 1e-2")
+@click.argument("model", shell_complete=complete_files)
 @click.option(
-    "-d", "--device", "devices", multiple=True, metavar="DEVICE",
-    help="A device, as for `run`: twice, or once for the default device against it. The second is the one compared with; by "
+    "-d", "--device", "devices", multiple=True, metavar="DEVICE", shell_complete=complete_devices,
+    help="A device, as for `run`: twice, or once for the default device against it. The comparison is with the second; by "
     "default the reference device.",
 )  # fmt: skip
 @click.option(
@@ -51,14 +51,14 @@ def command(
     model: str, devices: tuple[str, ...], given: tuple[str, ...], nodes: bool, tolerance: float, extensions: tuple[str, ...],
     config_files: tuple[str, ...], shapes: tuple[str, ...], seed: int, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run MODEL on two devices and show how far the results are apart.
+    """Run MODEL on two devices and show how much the results differ.
 
     Both get the same inputs. The absolute difference is the largest |a - b| of a value; the relative one is that divided by the
-    largest finite |b|, where b is from the second device. NaN agrees with NaN and an infinity with itself; where only one side
+    largest finite |b|, where b is from the second device. NaN agrees with NaN and an infinity with itself; if only one side
     has them, or text differs, the difference is infinite. The exit code is 1 when a relative difference is above --tolerance.
 
-    With --nodes the first device runs the model cut off behind each of its nodes in turn: fused as in the whole model up to
-    there, and compiled once for each node. The first node that differs is where to look.
+    With --nodes the first device runs the model cut off after each of its nodes in turn: fused as in the whole model up to
+    there, and compiled once for each node. Start looking at the first node that differs.
 
     \b
     JSON: {"model", "devices": [first, second], "tolerance", "agree",
@@ -80,7 +80,8 @@ def command(
     pair = (*(devices or (DEFAULT_DEVICE,)), REFERENCE_DEVICE)[:2]
     first, second = (_compiled(core, read, device, config_files) for device in pair)
     names = (first.device, second.device)
-    with _warned_once() if nodes else nullcontext():
+    # For its nodes the model is compiled again and again: what was logged for the whole is not repeated for the parts.
+    with without_warnings() if nodes else nullcontext():
         results = (
             list(_each_node(core, read, names, inputs, config_files))
             if nodes
@@ -96,10 +97,7 @@ def command(
         "first_difference": differing,
         "values": values,
     }
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
     if differing is not None:
         click.get_current_context().exit(1)
 
@@ -137,18 +135,6 @@ def _compiled(core: "Core", model: "Model", device: str, config_files: Sequence[
         with suppress(UnknownOption):
             return core.compile_model(model, device, {"CONFIG_FILE": list(config_files)})
     return core.compile_model(model, device)
-
-
-@contextmanager
-def _warned_once() -> Iterator[None]:
-    """The model is compiled for each of its nodes; what was logged for the whole of it is not repeated for the parts."""
-    logger = logging.getLogger("dovetail")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _run(core: "Core", model: "Model", device: str, inputs: Mapping[str, "Array"], config_files: Sequence[str]) -> "Array":
@@ -220,6 +206,6 @@ def _print(described: dict[str, Any]) -> None:
     columns = ("value", "operator", "type", ">absolute", ">relative", "")
     print_table(f"{described['model']}: {first} against {second}", columns, rows)
     if described["first_difference"] is not None:
-        told = next(v for v in described["values"] if v["name"] == described["first_difference"])
-        where = f", of node {told['node']} ({told['operator']})" if told["node"] else ""
-        remark(f"The first value that differs by more than {described['tolerance']:g} is {told['name']}{where}.")
+        value = next(v for v in described["values"] if v["name"] == described["first_difference"])
+        where = f", of node {value['node']} ({value['operator']})" if value["node"] else ""
+        remark(f"The first value that differs by more than {described['tolerance']:g} is {value['name']}{where}.")

@@ -6,6 +6,7 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import extension_option, shape_option
+from dovetail.cli._complete import complete_files
 from dovetail.cli._output import print_json, print_table, remark, size
 
 if TYPE_CHECKING:
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
 
 
 @make_command("dovetail convert model.onnx model.pzkm --shape image=1,3,224,224\ndovetail convert --formats")
-@click.argument("source", required=False)
-@click.argument("target", required=False)
-@click.option("--to", "format", metavar="FORMAT", help="The format to write, instead of the one that TARGET's suffix tells.")
+@click.argument("source", required=False, shell_complete=complete_files)
+@click.argument("target", required=False, shell_complete=complete_files)
+@click.option("--to", "format", metavar="FORMAT", help="The format to write, instead of the one for TARGET's suffix.")
 @click.option("--formats", "list_formats", is_flag=True, help="List the formats that are installed, and which can be written.")
 @extension_option
 @shape_option

@@ -8,7 +8,8 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, shape_option
-from dovetail.cli._output import count, duration, narrow, print_json, print_table, remark, size
+from dovetail.cli._complete import complete_files
+from dovetail.cli._output import count, duration, narrow, print_table, remark, show, size
 from dovetail.cli._subgraphs import subgraphs_of
 
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ Node = dict[str, Any]
 
 
 @make_command("dovetail explain model.onnx -d GPU\ndovetail explain model.onnx --schedule")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_files)
 @device_option
-@click.option("--schedule", is_flag=True, help="Show the order in which nodes can run, instead of a plan; no device is asked.")
+@click.option("--schedule", is_flag=True, help="Show the order in which nodes can run, instead of a plan; without a device.")
 @click.option("--passes", is_flag=True, help="Show what each graph pass did: nodes before and after, time and origin.")
-@click.option("--no-fusion", is_flag=True, help="Plan with FUSION=False: every node stands alone.")
+@click.option("--no-fusion", is_flag=True, help="Plan with FUSION=False: nothing is merged.")
 @extension_option
 @config_file_option
 @shape_option
@@ -39,7 +40,7 @@ def command(
     --shape sets them. Nodes whose shapes depend on data, and those of sub-graphs, are planned for random inputs: a sub-graph
     that these do not run is not shown.
 
-    With --passes: each graph pass with the number of nodes before and after it, its time, and the package that brings it. The
+    With --passes: each graph pass with the number of nodes before and after it, its time, and the package that provides it. The
     property PASSES leaves passes out: PASSES="-fuse_attention".
 
     With --schedule: stages of nodes. Every node of a stage needs only results of earlier stages; the table names the nodes that
@@ -70,11 +71,7 @@ def command(
     if schedule:
         from dovetail.cli._schedule import describe_schedule, print_schedule
 
-        described = describe_schedule(read)
-        if as_json:
-            print_json(described)
-        else:
-            print_schedule(described)
+        show(describe_schedule(read), as_json, print_schedule)
         return
     properties: dict[str, Any] = {"FUSION": False} if no_fusion else {}
     if config_files:
@@ -88,16 +85,10 @@ def command(
         from dovetail.cli._passes import describe_passes, print_passes
 
         found = {"model": model, "device": compiled.device, "passes": describe_passes(compiled.report())}
-        if as_json:
-            print_json(found)
-        else:
-            print_passes(found)
+        show(found, as_json, print_passes)
         return
     described = {"model": model, "device": compiled.device, "deferred": deferred, **_plan(compiled.report())}
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
 
 
 def _plan(report: "PlanReport") -> dict[str, Any]:
@@ -161,7 +152,7 @@ def _print(described: dict[str, Any]) -> None:
         print_table("Asked before", ("asked", "answer", "nodes"), refused)
     if ruled := [(n["node"], n["kernel"], n["provider"], f"{n['rule']}: {RULES[n['rule']]}") for n in nodes if n["rule"]]:
         print_table("Chosen among several definitions", ("node", "kernel", "from", "by rule"), ruled)
-        remark("`dovetail plugins which OP` tells of the others.")
+        remark("`dovetail plugins which OP` shows the others.")
     if described["passed_over"]:
         print_table("Devices passed over", ("device", "why"), list(described["passed_over"].items()))
     if described["notes"]:

@@ -8,19 +8,20 @@ import click
 
 from dovetail.cli._command import asked_config_file_option, extension_option, shape_option
 from dovetail.cli._command import command as make_command
-from dovetail.cli._output import count, print_json, print_table, remark, size
+from dovetail.cli._complete import complete_files
+from dovetail.cli._output import count, print_table, remark, show, size
 from dovetail.cli._subgraphs import print_subgraphs, subgraphs_of
 from dovetail.names import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from dovetail.graph.graph import AbstractOperator, Graph, Node
     from dovetail.graph.model import Model
-    from dovetail.graph.types import TensorType
+    from dovetail.graph.types import Shape, TensorType
     from dovetail.runtime import Core, NodeSupport
 
 
 @make_command("dovetail info model.onnx --shape image=8,3,224,224")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_files)
 @extension_option
 @asked_config_file_option
 @shape_option
@@ -29,12 +30,12 @@ def command(
 ) -> None:
     """Show what MODEL consists of and which devices run it.
 
-    That is its inputs, outputs, operators, parameters and cost; which package defines each operator; for each device the package
+    Its inputs, outputs, operators, parameters and cost; which package defines each operator; for each device the package
     that serves it, how it runs each operator, and the nodes that it refuses, with the reason.
 
-    An operator runs by a "kernel" of the device's package, by a "custom kernel" of the user's (-c), or by what its definition
-    brings: its "own kernel" (a kernel source), a "composition" of other operators, or its "reference" in NumPy. "folded" nodes
-    are computed beforehand, those "left out" are not needed.
+    An operator runs by a "kernel" of the device's package, by a "custom kernel" of the user's (-c), or by a part of its
+    definition: its "own kernel" (a kernel source), a "composition" of other operators, or its "reference" in NumPy. Nodes that
+    are "folded" are computed beforehand, those "left out" are not needed.
 
     FLOPs, memory and device support are for one set of input shapes: open dimensions are 1 unless --shape sets them. A
     multiply-add counts as two FLOPs. Device support is that of a plan before fusion: compositions expanded, batch norms
@@ -81,10 +82,7 @@ def command(
     except DovetailError as error:
         wrong = error
         described |= _only_read(core, read)
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
     if wrong is not None:
         raise wrong
 
@@ -133,36 +131,32 @@ def _declared(model: "Model", name: str) -> dict[str, Any] | None:
     tensor = model.graph.types.get(name)
     if tensor is None or (tensor.shape is None and not _is_container(tensor)):
         return None
-    if _is_container(tensor):
-        return {"dtype": str(tensor), "shape": None, "declared_shape": None}
-    return {"dtype": tensor.dtype.value, "shape": list(tensor.shape or ()), "declared_shape": list(tensor.shape or ())}
+    return _type(tensor, shape=tensor.shape, declared_shape=tensor.shape)
 
 
 def _input(declared: "TensorType", used: "TensorType") -> dict[str, Any]:
-    if _is_container(declared):
-        return {"dtype": str(declared), "shape": None, "used_shape": None}
-    shape = None if declared.shape is None else list(declared.shape)
-    return {"dtype": declared.dtype.value, "shape": shape, "used_shape": list(used.dims)}
-
-
-def _is_container(tensor: "TensorType | None") -> bool:
-    from dovetail.graph.types import CONTAINERS
-
-    return isinstance(tensor, CONTAINERS)
+    return _type(declared, shape=declared.shape, used_shape=None if _is_container(declared) else used.dims)
 
 
 def _output(graph: "Graph", name: str, declared: "TensorType | None") -> dict[str, Any] | None:
-    """The type of an output, and the shape that the model declares for it, with names for what is open.
-
-    None for one that is known only at run time; the shape of a sequence, map or optional is None.
-    """
+    """The type of an output, and the shape that the model declares for it; None for one that is known only at run time."""
     tensor = graph.types.get(name)
-    if _is_container(tensor):
-        return {"dtype": str(tensor), "shape": None, "declared_shape": None}
-    if tensor is None or not tensor.is_static:
+    if tensor is None or not (_is_container(tensor) or tensor.is_static):
         return None
-    open_shape = None if declared is None or declared.shape is None else list(declared.shape)
-    return {"dtype": tensor.dtype.value, "shape": list(tensor.dims), "declared_shape": open_shape}
+    return _type(tensor, shape=tensor.shape, declared_shape=None if declared is None else declared.shape)
+
+
+def _type(tensor: "TensorType", **shapes: "Shape | None") -> dict[str, Any]:
+    """The data type and the shapes, with names for what is open; a sequence, map or optional has none."""
+    if _is_container(tensor):
+        return {"dtype": str(tensor), **dict.fromkeys(shapes)}
+    return {"dtype": tensor.dtype.value, **{key: None if dims is None else list(dims) for key, dims in shapes.items()}}
+
+
+def _is_container(tensor: "TensorType") -> bool:
+    from dovetail.graph.types import CONTAINERS
+
+    return isinstance(tensor, CONTAINERS)
 
 
 def _parameters(graph: "Graph") -> dict[str, int]:
@@ -181,7 +175,7 @@ def _flops(node: "Node", graph: "Graph") -> int | None:
     from dovetail.devices.typed_node import TypedNode
 
     op = _known(node)
-    # What follows a shape that only data tells, and what sub-graphs compute, is known only at run time.
+    # Nodes after a shape that depends on data, and the nodes of sub-graphs, are known only at run time.
     if op is None or op.subgraphs or not graph.types.keys() >= {*node.reads, *node.writes}:
         return None
     typed = TypedNode.of(node, graph)
@@ -239,9 +233,9 @@ def _known(node: "Node") -> "AbstractOperator | None":
 def _support(core: "Core", model: "Model", graph: "Graph", device: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     from dovetail.errors import DovetailError, UnknownOption
 
-    # Answers are for the model's nodes, of which some have become others before they are asked for.
+    # Answers are for the model's nodes, of which some have become others before they are requested.
     operators = {node.name: node.op.key for node in (*model.graph.nodes, *graph.nodes)}
-    told: dict[str, Any] = {
+    row: dict[str, Any] = {
         "device": device,
         "provider": core.plugins.owner("devices", device.partition(".")[0].lower()).provider,
         "error": None,
@@ -256,14 +250,14 @@ def _support(core: "Core", model: "Model", graph: "Graph", device: str, properti
         except UnknownOption:
             answers = core.query_support(model, device)
     except DovetailError as error:
-        return told | {"error": str(error)}
+        return row | {"error": str(error)}
     refused = [
         {"node": name, "operator": operators[name], "reason": answer.refusal.reason.value, "detail": answer.refusal.detail}
         for name, answer in answers.items()
         if answer.refusal is not None
     ]
     served = _served(operators, answers)
-    return told | {"accepted": len(answers) - len(refused), "nodes": len(answers), "operators": served, "refused": refused}
+    return row | {"accepted": len(answers) - len(refused), "nodes": len(answers), "operators": served, "refused": refused}
 
 
 def _served(operators: Mapping[str, str], answers: "Mapping[str, NodeSupport]") -> list[dict[str, Any]]:

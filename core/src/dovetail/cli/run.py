@@ -7,7 +7,8 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import config_file_option, device_option, extension_option, seed_option, shape_option
-from dovetail.cli._output import duration, print_json, print_table, remark, value_type
+from dovetail.cli._complete import complete_files
+from dovetail.cli._output import duration, print_table, remark, show, value_type
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _SHOWN = 8
 
 
 @make_command("dovetail run model.onnx -d CPU -i image=cat.png -o out.npz")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_files)
 @device_option
 @click.option(
     "-i",
@@ -45,7 +46,7 @@ def command(
     """Run MODEL once; show or store its outputs.
 
     Pictures are scaled to the input's size; their values are 0..255 for integer inputs and 0..1 for floating-point ones.
-    Random floats lie in [0, 1), random integers are 0 or 1.
+    Random floats are in [0, 1), random integers are 0 or 1.
 
     With --dump-kernel, the folder gets the sources that the device runs for one node, the data that they read and the result
     that is expected, and a program that runs them and compares.
@@ -70,7 +71,7 @@ def command(
     if target is not None and Path(target).suffix.lower() != ".npz":
         raise click.UsageError(f"-o {target}: accepted: a file that ends in .npz")
     if target is not None and not Path(target).absolute().parent.is_dir():
-        raise UsageError(f"-o {target}: there is no folder {Path(target).parent}", hint="make it first")
+        raise UsageError(f"-o {target}: the folder {Path(target).parent} does not exist", hint="make it first")
     core = make_core(extensions)
     read = reshaped(core.read_model(model), shapes)
     inputs = read_inputs(read.inputs, given, seed)
@@ -82,10 +83,7 @@ def command(
         remark(f"Wrote {target}.")
     described = {"model": model, "device": compiled.device, "seconds": seconds, "file": target, "program": written}
     described["outputs"] = _describe(results)
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
 
 
 def _reproduced(compiled: "CompiledModel", inputs: Any, node: str, folder: str) -> str:

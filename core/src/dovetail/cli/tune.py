@@ -10,7 +10,8 @@ import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import extension_option, seed_option, shape_option
-from dovetail.cli._output import duration, print_json, print_table
+from dovetail.cli._complete import complete_devices, complete_files
+from dovetail.cli._output import duration, print_table, show
 from dovetail.errors import UnknownOption, UsageError
 
 if TYPE_CHECKING:
@@ -18,8 +19,15 @@ if TYPE_CHECKING:
 
 
 @make_command("dovetail tune model.onnx -d GPU --shape image=8,3,224,224")
-@click.argument("model")
-@click.option("-d", "--device", required=True, metavar="DEVICE", help="The device to tune, one that has the option TUNE.")
+@click.argument("model", shell_complete=complete_files)
+@click.option(
+    "-d",
+    "--device",
+    required=True,
+    metavar="DEVICE",
+    shell_complete=complete_devices,
+    help="The device to tune, one that has the option TUNE.",
+)
 @click.option(
     "-t",
     "--seconds",
@@ -38,7 +46,7 @@ def command(
 
     The device times candidates for each distinct problem that it has not tuned before, checks the result of each, and keeps the
     fastest: this and later processes use it. Inputs are random, and dimensions that the model leaves open are 1 unless --shape
-    sets them. `dovetail cache clear` forgets what was found.
+    sets them. `dovetail cache clear` deletes the results.
 
     \b
     JSON: {"model", "device", "tune_seconds",
@@ -47,10 +55,7 @@ def command(
     Times are in seconds.
     """
     described = _tune(model, device, extensions, shapes, seed, seconds)
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
 
 
 def _tune(model: str, device: str, extensions: Sequence[str], shapes: Sequence[str], seed: int, seconds: float) -> dict[str, Any]:
@@ -71,7 +76,7 @@ def _tune(model: str, device: str, extensions: Sequence[str], shapes: Sequence[s
             return Latency.of(measure(lambda: compiled(inputs), seconds=seconds))
 
     before = latency()
-    with _told() as lines:
+    with _logged_lines() as lines:
         try:
             tune_seconds, tuned = timed(lambda: core.compile_model(read, device, {"TUNE": True}))
         except UnknownOption as error:
@@ -88,7 +93,7 @@ def _tune(model: str, device: str, extensions: Sequence[str], shapes: Sequence[s
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[list[str]]:
+def _logged_lines() -> Iterator[list[str]]:
     """Log lines of the tuner, collected and shown as they come."""
     lines: list[str] = []
 

@@ -1,14 +1,13 @@
 """`dovetail where`: the files that define, test and run an operator."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dovetail.cli._command import command as make_command
 from dovetail.cli._command import extension_option
+from dovetail.cli._complete import complete_operators
 from dovetail.cli._output import print_json, print_table
-from dovetail.errors import UnknownOperator, did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.operators.operator import Operator
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @make_command("dovetail where Conv")
-@click.argument("op")
+@click.argument("op", shell_complete=complete_operators)
 @extension_option
 def command(op: str, extensions: tuple[str, ...], as_json: bool) -> None:
     """Print the files that define, test and run operator OP.
@@ -29,10 +28,11 @@ def command(op: str, extensions: tuple[str, ...], as_json: bool) -> None:
            "sources": [{"language", "origin", "entry"}],
            "kernels": [{"device", "provider", "files": []}]}]}
     """
+    from dovetail.cli._kernel_files import operators_named
     from dovetail.cli._models import make_core
 
     manager = make_core(extensions).plugins
-    described = [_describe(manager, versions) for versions in _find(manager, op)]
+    described = [_describe(manager, versions) for versions in operators_named(manager, op)]
     if as_json:
         print_json({"operators": described})
         return
@@ -40,30 +40,14 @@ def command(op: str, extensions: tuple[str, ...], as_json: bool) -> None:
         print_table(f"{one['operator']}, {one['provider']}", ("what", "where"), _rows(one))
 
 
-def _find(manager: "PluginManager", asked: str) -> "Iterable[list[type[Operator]]]":
-    """The classes that `asked` names, those of one operator and provider together."""
-    from dovetail.cli._kernel_files import operator_key
-
-    domain, separator, name = asked.rpartition("::")
-    everything = manager.operators()
-    fitting = [o for o in everything if name in (o.op_type, o.stem) and (not separator or (o.domain or "ai.onnx") == domain)]
-    if not fitting:
-        known = {o.op_type for o in everything} | {operator_key(o) for o in everything}
-        raise UnknownOperator(f"no operator is called {asked!r}", hint=did_you_mean(asked, known))
-    groups: dict[tuple[str, str, str], list[type[Operator]]] = {}
-    for operator in fitting:
-        groups.setdefault((operator.domain, operator.op_type, manager.provider(operator)), []).append(operator)
-    return groups.values()
-
-
 def _describe(manager: "PluginManager", versions: "list[type[Operator]]") -> dict[str, Any]:
-    from dovetail.cli._kernel_files import case_files, definition_files, device_packages, operator_key
+    from dovetail.cli._kernel_files import case_files, definition_files, device_packages
 
     operator = versions[-1]
     stems = {o.stem for o in manager.operators()}
     packages = device_packages(manager.records())
     return {
-        "operator": operator_key(operator),
+        "operator": operator.key,
         "provider": manager.provider(operator),
         "stem": operator.stem,
         "since": [o.since for o in versions],

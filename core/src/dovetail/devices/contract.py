@@ -39,7 +39,7 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """Returned by a device plugin whose hardware or driver is not there: why, and what to do."""
+    """Returned by a device plugin whose hardware or driver is missing: why, and what to do."""
 
     reason: str
     hint: str = ""
@@ -133,7 +133,7 @@ class Device(ABC):
         return self
 
     def prescribes(self, domain: str, op_type: str) -> bool:
-        """Whether the user gave this device a kernel of their own for operators of this name. The default is no.
+        """Whether the user gave this device a kernel of their own for operators of this name; by default not.
 
         No pass merges, expands or rewrites such nodes where the kernel accepts them. No operator class need define them: then
         the output types are those that the model declares.

@@ -11,11 +11,11 @@ from dovetail.devices.kernels import Kernel
 from dovetail.devices.refusals import Reason, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
 from dovetail.evaluate.context import node_context
+from dovetail.evaluate.inference import padded
 from dovetail.graph.dtype import DType
 from dovetail.graph.layout import ANY, PLAIN, Layout
 from dovetail.graph.types import TensorType
 from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig, prepared
-from dovetail.operators.ports import padded
 
 __all__ = ["HostedKernel", "prepare_host_kernel", "read_only"]
 
@@ -45,7 +45,7 @@ def _plain(types: Sequence[TensorType | None]) -> list[TensorType | None]:
 
 
 class HostedKernel(Kernel):
-    """One of the host kernels that an operator brings along, as a kernel of a device. It decides nothing: these do.
+    """One of the host kernels that an operator has, as a kernel of a device. It decides nothing: these do.
 
     A device adds `supports` and how it launches. `blocked` has the block sizes in which it keeps float32 values.
     """
@@ -80,7 +80,7 @@ class HostedKernel(Kernel):
     ) -> Iterator[Callable[[], object]]:
         """The function that each run of a request calls, on the arrays of the node's inputs and outputs, None for those left out.
 
-        They lie as `HostKernel.execute` says; the content of constants is there already.
+        They are in the order that `HostKernel.execute` describes; the content of constants is there already.
         """
         given = padded([None if array is None else read_only(array) for array in inputs], node.op.inputs)
         results = padded(outputs, node.op.outputs)
@@ -89,7 +89,7 @@ class HostedKernel(Kernel):
             if port is not None and dst is not None and port.in_place >= 0:
                 source = given[port.in_place]
                 assert source is not None
-                # The plan shares the memory if the input is not needed afterwards; else this copy stands in for it.
+                # The plan shares the memory if the input is not needed afterwards; else this copy replaces it.
                 if not np.may_share_memory(source, dst):
                     yield partial(np.copyto, dst, source)
                 given[port.in_place] = dst
@@ -104,7 +104,7 @@ class HostedKernel(Kernel):
         return prepare_host_kernel(self._kernel, node, blocked=self.blocked)
 
     def _layouts(self, config: HostConfig, node: TypedNode) -> LayerConfig:
-        """The configuration as layouts of the ports. Operands of post-ops lie as the result does, if they are of its shape.
+        """The configuration as layouts of the ports. Operands of post-ops have the result's layout, if they have its shape.
 
         Where any layout will do it may be one in blocks, but these hold float32 only: ports of other types make it plain.
         """

@@ -78,7 +78,7 @@ class KernelTable(Generic[K]):
         self._found: dict[tuple[str, str], tuple[K, ...]] = {}
 
     def __getitem__(self, op: AbstractOperator) -> tuple[K, ...]:
-        """The kernels for an operator; empty when there is no such module."""
+        """The kernels for an operator; empty without such a module."""
         key = op.package, op.stem
         found = self._found.get(key)
         if found is None:

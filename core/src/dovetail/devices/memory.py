@@ -1,4 +1,4 @@
-"""Memory plan: which values share memory, how long each lives, and where it lies in one arena."""
+"""Memory plan: which values share memory, how long each lives, and where it is in one arena."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -178,7 +178,7 @@ def plan_graph(
 ) -> MemoryPlan:
     """The memory plan of a graph in schedule order with static types.
 
-    Inputs lie in the arena too, alive from before the first step; outputs stay alive to the end; constants are left out.
+    Inputs are in the arena too, alive from before the first step; outputs stay alive to the end; constants are left out.
     `scratch(node)` gives the bytes of work buffers that live only while the node runs; they are named
     `scratch:<node name>:0`, `:1` and so on. `plan` is `plan_memory` (one arena) or `plan_regions` (whole buffers).
     """

@@ -65,7 +65,7 @@ class LayerConfig:
     """One way in which a device takes a node: the layout of each input, output and post-op operand.
 
     An input that the node leaves out has any layout. `ANY` means that all places marked so have one and the same layout,
-    whichever; then the node costs no reorder wherever it stands. `cost` says how much slower the node runs so than in the
+    whichever; then the node never costs a reorder. `cost` says how much slower the node runs so than in the
     device's first configuration, in bytes that could be reordered meanwhile.
     """
 

@@ -1,5 +1,6 @@
 """How long a run may take: a deadline and a request to stop, checked between nodes and iterations."""
 
+import math
 import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -21,22 +22,24 @@ _RUNNING = _Running()
 class WorkBudget:
     """The budget of one run; in a `with` statement, that of the calling thread until the statement ends.
 
-    `seconds` count from there; None sets no limit. `cancel` may be called from any thread. Loops over nodes read `cancelled` and
-    `deadline` (of `time.perf_counter`, None without a limit) and call `check` when they stop: a call for each node would cost
+    `seconds` count from there; None sets no limit. `cancel` may be called from any thread. Loops over nodes compare `deadline`,
+    None or a time of `time.perf_counter`, after each node, and call `check` when it has passed: a call for each node would cost
     more than a small node.
     """
 
-    __slots__ = ("_outer", "_seconds", "cancelled", "deadline")
+    __slots__ = ("_cancelled", "_outer", "_seconds", "deadline")
 
     def __init__(self, seconds: float | None = None) -> None:
         self._seconds = seconds
         self.deadline: float | None = None
-        self.cancelled = False
+        self._cancelled = False
         self._outer: WorkBudget | None = None
 
     def __enter__(self) -> "WorkBudget":
         if self._seconds is not None:
             self.deadline = time.perf_counter() + self._seconds
+        if self._cancelled:  # after the line above, because another thread may cancel between the two
+            self.deadline = -math.inf
         self._outer, _RUNNING.budget = _RUNNING.budget, self
         return self
 
@@ -45,11 +48,12 @@ class WorkBudget:
 
     def cancel(self) -> None:
         """Let the next `check` raise `RunCancelled`."""
-        self.cancelled = True
+        self._cancelled = True
+        self.deadline = -math.inf
 
     def check(self, node: Node) -> None:
         """Raise `RunCancelled` or `TimeLimitExceeded`, which names the node, when the run has to end."""
-        if self.cancelled:
+        if self._cancelled:
             raise RunCancelled(f"the run was cancelled at node {node}", hint="start it again")
         if self.deadline is not None and time.perf_counter() > self.deadline:
             raise TimeLimitExceeded(

@@ -1,27 +1,29 @@
 """Types of a node's outputs from those of its inputs, and the limit on their size."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
 from dovetail.evaluate.context import node_context
-from dovetail.graph.graph import Graph, Node
+from dovetail.graph.graph import Graph, Node, Port
 from dovetail.graph.types import TensorType
 
-__all__ = ["check_limit", "check_sizes", "counted", "infer_node", "least_bytes", "padded_inputs"]
+__all__ = ["check_limit", "check_sizes", "counted", "infer_node", "least_bytes", "padded"]
+
+T = TypeVar("T")
 
 
-def padded_inputs(node: Node, inputs: Sequence[Any]) -> list[Any]:
-    """The inputs with None for each port at the end that the node does not mention; a variadic port may have none at all."""
-    fixed = sum(not port.variadic for port in node.op.inputs)
-    return [*inputs, *[None] * (fixed - len(inputs))]
+def padded(values: Sequence[T | None], ports: Sequence[Port]) -> list[T | None]:
+    """`values` with None for each port at the end that has none; a variadic port may have none at all."""
+    fixed = sum(not port.variadic for port in ports)
+    return [*values, *[None] * (fixed - len(values))]
 
 
 def infer_node(node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
     """The types of the outputs that are present. Raises `OperatorError` or `ShapeError` naming the node."""
     with node_context(node, inputs):
         node.op.check(inputs, len(node.outputs))
-        given = node.op.infer(*padded_inputs(node, inputs))
+        given = node.op.infer(*padded(inputs, node.op.inputs))
         outputs = given if isinstance(given, tuple) else (given,)
         exact = bool(node.op.outputs) and node.op.outputs[-1].variadic
         if len(outputs) < len(node.outputs) or (exact and len(outputs) > len(node.outputs)):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from dovetail.errors import OperatorError
 from dovetail.evaluate.context import node_context
-from dovetail.evaluate.inference import infer_node, padded_inputs
+from dovetail.evaluate.inference import infer_node, padded
 from dovetail.evaluate.post_ops import apply_post_op
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Node
@@ -21,7 +21,7 @@ __all__ = ["node_reference", "run_reference", "run_untyped", "with_post_ops"]
 def run_reference(node: Node, values: Sequence[NDArray[Any] | None], outputs: Sequence[TensorType]) -> list[NDArray[Any]]:
     """Run the operator's reference and check what it gives against the inferred types. Returns the outputs that are present."""
     with node_context(node, [None if v is None else TensorType.of(v) for v in values]), np.errstate(all="ignore"):
-        given = node.op.reference(*padded_inputs(node, values))
+        given = node.op.reference(*padded(values, node.op.inputs))
         given = given if isinstance(given, tuple) else (given,)
         _check_count(given, node)
         present = [np.asarray(a) for name, a in zip(node.outputs, given, strict=False) if name]  # trailing ones may be left out
@@ -40,7 +40,7 @@ def run_untyped(node: Node, values: Sequence[Any]) -> list[Any]:
     with node_context(node, types), np.errstate(all="ignore"):
         if len(values) == len([t for t in types if t is not None]):
             node.op.check(types, len(node.outputs))
-        given = node.op.reference(*padded_inputs(node, values))
+        given = node.op.reference(*padded(values, node.op.inputs))
         given = given if isinstance(given, tuple) else (given,)
         _check_count(given, node)
     contained = (list, dict, type(None))

@@ -117,7 +117,7 @@ class DType(enum.Enum):
 _IN_ONNX = tuple(DType)
 
 
-@functools.lru_cache(maxsize=256)  # NumPy puts the name of a data type together anew each time
+@functools.lru_cache(maxsize=256)  # NumPy puts the name of a data type together again each time
 def _of_numpy(dtype: np.dtype[Any]) -> DType:
     return DType.STRING if dtype.kind in "USTO" else DType._named(dtype.name)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dovetail.errors import OperatorError, UnknownOperator
 from dovetail.graph.post_ops import Eltwise, PostOp
 from dovetail.graph.types import TensorType
-from dovetail.names import printable, some
+from dovetail.names import operator_key, printable, some
 
 __all__ = ["AbstractOperator", "Graph", "KernelSource", "Magnitude", "Node", "Port", "RunGraph", "UnboundOperator"]
 
@@ -33,7 +33,7 @@ class Port:
 
 @dataclass(frozen=True)  # without slots, so that a subclass need not be a dataclass
 class KernelSource:
-    """Base of the kernels that an operator class provides; `language` tells devices whether they can run one."""
+    """Base of the kernels that an operator class provides; by `language` devices know whether they can run one."""
 
     language: ClassVar[str] = ""
 
@@ -119,13 +119,13 @@ class AbstractOperator:
 
     @property
     def package(self) -> str:
-        """The top-level package that defines the operator: `dovetail_ops_tim_vx`. Kernels of devices go by package and stem."""
+        """The top-level package that defines the operator: `dovetail_ops_tim_vx`. Devices find kernels by package and stem."""
         return (type(self).__module__ or "").partition(".")[0]  # None for a class that exec made
 
     @property
     def key(self) -> str:
         """`Conv`, or `tim.vx::HSwish` outside the standard domain."""
-        return f"{self.domain}::{self.op_type}" if self.domain else self.op_type
+        return operator_key(self.domain, self.op_type)
 
     @property
     def named_subgraphs(self) -> "Mapping[str, Graph]":
@@ -263,7 +263,7 @@ class UnboundOperator(AbstractOperator):
 class Node:
     """One application of an operator. Values are named by strings; `""` is an optional input or output left out.
 
-    `origins` are the names of the model's nodes that this one stands for, its own among them; reports use it.
+    `origins` are the names of the model's nodes that this one represents, including its own; reports use it.
     """
 
     name: str
@@ -302,7 +302,7 @@ class Graph:
     """Nodes with the values between them.
 
     `types` holds declared or inferred types; every input and constant has one. `constants` are read-only arrays.
-    Nodes may stand in any order until `passes.schedule` has sorted them.
+    Nodes may be in any order until `passes.schedule` has sorted them.
     """
 
     nodes: tuple[Node, ...]

@@ -10,12 +10,12 @@ __all__ = ["ANY", "BFYX", "BYXF", "FYXB", "NHWC", "PLAIN", "YXFB", "Layout"]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a dense tensor lies in memory. Dimensions stay those of the operator; only their order in memory changes.
+    """The order of a dense tensor in memory. Dimensions stay those of the operator; only their order in memory changes.
 
     `PLAIN` is row-major in the order of the dimensions (BFYX, NCHW), for any rank. Permutations have the names of the
     OpenCL custom-layer format. `nCw16c`, `nChw16c` and `nCdhw16c` (and with other numbers) keep the channels in blocks, filled
-    up to whole ones: [N, C, H, W] lies as [N, ceil(C / 16), H, W, 16]. Any other name is a device's own token: opaque to the
-    core, which only compares it. `ANY` stands in configurations only: whatever layout comes in.
+    up to whole ones: [N, C, H, W] is stored as [N, ceil(C / 16), H, W, 16]. Any other name is a device's own token: opaque to the
+    core, which only compares it. `ANY` is for configurations only: whatever layout comes in.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Layout:
         return int(found["size"]) if found else 0
 
     def memory_dims(self, dims: tuple[int, ...]) -> tuple[int, ...]:
-        """Dimensions as they lie in memory, blocks innermost. Raises `UsageError` for opaque tokens and unfit ranks."""
+        """Dimensions in the order of memory, blocks innermost. Raises `UsageError` for opaque tokens and unfit ranks."""
         found = _BLOCKED.fullmatch(self.name)
         if found is None:
             return tuple(dims[d] for d in self.order(len(dims)))

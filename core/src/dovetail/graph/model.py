@@ -57,7 +57,7 @@ class Model:
     ) -> "Model":
         """A copy in which the node of this name applies a chain (a `PostOps`, which is copied) to its output 0 before storing it.
 
-        A chain that the node has already goes before. Operands are names of values of the model, or of `constants`, which are
+        A chain that the node has already comes first. Operands are names of values of the model, or of `constants`, which are
         added to it. A device that does not take the whole chain into its kernel runs the rest as nodes; the report says why.
 
         Raises `UsageError` for an unknown node or operand, a name that is taken, and more than 32 post-ops.

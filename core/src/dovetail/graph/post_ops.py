@@ -121,7 +121,7 @@ class PostOps:
 
     Attached by `GraphBuilder.node(..., post_ops=chain)` and `Model.with_post_ops(node, chain)`. Operands are named by the values
     of the graph: for `append_sum` that is what the destination held before, whose memory the result takes over if nobody else
-    reads it any more. Another value than that of `operand` is never overwritten.
+    reads it any more. Only the value of `operand` is ever overwritten.
 
     Example, dst = relu(conv(src, wei) + residual)::
 
@@ -144,7 +144,7 @@ class PostOps:
         return self._append(Eltwise(algorithm, alpha, beta, scale))
 
     def append_sum(self, operand: str, scale: float = 1.0, zero_point: int = 0) -> "PostOps":
-        """Append dst = s + scale * (operand - zero_point), where `operand` is what the destination held before."""
+        """Append dst = s + scale * (operand - zero_point), where `operand` is the previous content of the destination."""
         return self._append(Sum(operand, scale, zero_point))
 
     def append_binary(self, algorithm: str, operand: str) -> "PostOps":

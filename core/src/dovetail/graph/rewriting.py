@@ -1,24 +1,29 @@
 """Small rewritings that several passes share: dead nodes, renamed values."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.post_ops import Eltwise, PostOp
 
-__all__ = ["drop_dead_nodes", "rename_reads"]
+__all__ = ["drop_dead_nodes", "needed", "rename_reads"]
 
 
 def drop_dead_nodes(graph: Graph) -> Graph:
     """The graph without nodes and constants that no output depends on. The inputs stay, read or not."""
-    wanted = set(graph.outputs)
-    kept: list[Node] = []
-    for node in reversed(graph.nodes):
+    kept, read = needed(graph.nodes, graph.outputs)
+    constants = {name: array for name, array in graph.constants.items() if name in read}
+    return graph.replace(nodes=tuple(kept), constants=constants)
+
+
+def needed(nodes: Sequence[Node], outputs: Iterable[str]) -> tuple[list[Node], set[str]]:
+    """The nodes on which an output depends, in their order, and the outputs with all values that these nodes read."""
+    wanted, kept = set(outputs), []
+    for node in reversed(nodes):
         if wanted.intersection(node.writes):
             kept.append(node)
             wanted.update(node.reads)
-    constants = {name: array for name, array in graph.constants.items() if name in wanted}
-    return graph.replace(nodes=tuple(reversed(kept)), constants=constants)
+    return kept[::-1], wanted
 
 
 def rename_reads(node: Node, names: Mapping[str, str]) -> Node:

@@ -4,7 +4,7 @@ from dovetail.errors import GraphError
 from dovetail.graph.graph import Graph, Node
 from dovetail.names import printable
 
-__all__ = ["schedule", "stages"]
+__all__ = ["in_order", "schedule", "stages"]
 
 
 def schedule(graph: Graph) -> Graph:
@@ -12,13 +12,13 @@ def schedule(graph: Graph) -> Graph:
 
     A graph that is in order already keeps it. Raises `GraphError` naming the nodes of a cycle, or the value that nothing defines.
     """
-    if _in_order(graph):
+    if in_order(graph):
         return graph
     return graph.replace(nodes=tuple(node for stage in stages(graph) for node in stage))
 
 
 def stages(graph: Graph) -> tuple[tuple[Node, ...], ...]:
-    """The nodes in stages: each stage needs only values of earlier ones, and every node stands in the first stage it can.
+    """The nodes in stages: each stage needs only values of earlier ones, and every node is in the first stage possible.
 
     Within a stage the order is that of the graph. Raises `GraphError` as `schedule` does.
     """
@@ -49,13 +49,14 @@ def stages(graph: Graph) -> tuple[tuple[Node, ...], ...]:
     return tuple(found)
 
 
-def _in_order(graph: Graph) -> bool:
-    known = {*graph.inputs, *graph.constants, *graph.captures}
+def in_order(graph: Graph) -> bool:
+    """True when every value is written before it is read, and every output is defined."""
+    known = {*graph.inputs, *graph.constants}
     for node in graph.nodes:
         if not known.issuperset(node.reads):
             return False
         known.update(node.writes)
-    return not graph.captures
+    return known.issuperset(graph.outputs)
 
 
 def _check_defined(graph: Graph) -> None:

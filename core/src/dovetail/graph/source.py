@@ -88,7 +88,7 @@ class ModelSource:
         """Open a file that the model refers to, for reading; `location` is a POSIX path relative to the model's folder.
 
         The path is walked folder by folder on open descriptors and no symbolic link below the model's folder is followed;
-        the file must be regular and have no second hard link. So a model can reach only what lies beside it. Raises
+        the file must be regular and have no second hard link. So a model can reach only files beside it. Raises
         `FormatError` without the model's name, which the caller adds along with the tensor's.
         """
         if isinstance(self.data, bytes):

@@ -89,7 +89,7 @@ class TensorType:
 
     @property
     def memory_dims(self) -> tuple[int, ...]:
-        """The shape as it lies in memory: [N, C, H, W] in NHWC is [N, H, W, C]. Raises as `dims` and `Layout.memory_dims` do."""
+        """The shape in memory order: [N, C, H, W] in NHWC is [N, H, W, C]. Raises as `dims` and `Layout.memory_dims` do."""
         dims = self.dims
         return dims if self.layout == PLAIN else self.layout.memory_dims(dims)
 
@@ -134,7 +134,7 @@ class SequenceType(TensorType):
 
 @dataclass(frozen=True, slots=True)
 class OptionalType(TensorType):
-    """A value that may be absent, in Python None; one that is there is a tensor or a sequence like any other."""
+    """A value that may be absent, in Python None; one that is present is a tensor or a sequence like any other."""
 
     def __str__(self) -> str:
         return f"optional({TensorType(self.dtype, None)})"

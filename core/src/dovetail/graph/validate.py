@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from dovetail.errors import GraphError
 from dovetail.graph.graph import Graph, Node
-from dovetail.graph.schedule import schedule
+from dovetail.graph.schedule import in_order, schedule
 from dovetail.names import printable
 
 __all__ = ["validate"]
@@ -13,13 +13,13 @@ __all__ = ["validate"]
 def validate(graph: Graph) -> None:
     """Check the graph and its sub-graphs: every name defined once, every value that is read defined, no cycle, some output.
 
-    Nodes may stand in any order. A graph without nodes is one whose outputs are inputs or constants. A sub-graph may read
+    Nodes may be in any order. A graph without nodes is one whose outputs are inputs or constants. A sub-graph may read
     values of the graphs around it, and may define a name of theirs again for itself. Raises `GraphError` naming the node.
     """
     if not graph.outputs:
         raise GraphError("the graph has no outputs", hint="give it at least one")
     _check_names(graph, "")
-    if not _in_order(graph):
+    if not in_order(graph):  # the order of most files, in which nothing can be missing or go round
         _check_reads(graph)
         schedule(graph)
     waiting = list(_subgraphs(graph))
@@ -32,16 +32,6 @@ def validate(graph: Graph) -> None:
         except GraphError as error:
             raise GraphError(where + error.message, hint=error.hint) from None
         waiting += _subgraphs(inner)
-
-
-def _in_order(graph: Graph) -> bool:
-    """True when every value is written before it is read, which most files keep and which rules out all that follows."""
-    known = {*graph.inputs, *graph.constants}
-    for node in graph.nodes:
-        if not known.issuperset(node.reads):
-            return False
-        known.update(node.writes)
-    return known.issuperset(graph.outputs)
 
 
 def _subgraphs(graph: Graph) -> Iterator[tuple[Node, Graph]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.errors import ShapeError
+from dovetail.evaluate.inference import padded
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Port
 from dovetail.graph.types import TensorType
@@ -71,8 +72,7 @@ class PinnedOperator(OpaqueOperator):
 
     def reference(self, *inputs: Any, **_: Any) -> Any:
         """The result of `known` in NumPy."""
-        missing = sum(not port.variadic for port in self.known.inputs) - len(inputs)
-        return self.known.reference(*inputs, *[None] * missing)
+        return self.known.reference(*padded(inputs, self.known.inputs))
 
     def describe(self) -> str:
         """The attributes that differ from their defaults."""

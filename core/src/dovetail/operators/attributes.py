@@ -8,7 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,12 +66,12 @@ class AttributeSpec:
         if value is None and self.optional:
             return None
         try:
-            return _READERS[self.type_name](value.read(self.type_name) if isinstance(value, AttributeText) else value)
+            return _KINDS[self.type_name].read(value.read(self.type_name) if isinstance(value, AttributeText) else value)
         except (TypeError, ValueError, OverflowError, UsageError):
             accepted = self.type_name + " | None" * self.optional
             raise OperatorError(
                 f"attribute {self.name!r} is {reprlib.repr(value)} ({type(value).__name__}); accepted: {accepted}",
-                hint=f"give {_EXAMPLES[self.type_name]}",
+                hint=f"give {_KINDS[self.type_name].example}",
             ) from None
 
 
@@ -92,11 +92,11 @@ def _spec(cls: type, item: "dataclasses.Field[Any]", hint: Any) -> AttributeSpec
     if name is None:
         raise OperatorError(
             f"operator {cls.__qualname__}: attribute {item.name!r} has type {hint}",
-            hint=f"accepted: {', '.join(_READERS)}, each also with '| None'; write ClassVar[...] for what is not an attribute",
+            hint=f"accepted: {', '.join(_KINDS)}, each also with '| None'; write ClassVar[...] for what is not an attribute",
         )
     required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
     default = None if required else item.default
-    return AttributeSpec(item.name, name, required, default, len(kinds) < len(arguments), _KINDS[name], _ITEMS.get(name))
+    return AttributeSpec(item.name, name, required, default, len(kinds) < len(arguments), _KINDS[name].python, _ITEMS.get(name))
 
 
 def _type_name(kind: Any) -> str | None:
@@ -123,7 +123,9 @@ def read_attributes(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: specs[name].read(value) for name, value in given.items()}
     for name in cls._required:
         if name not in values:
-            raise OperatorError(f"the required attribute {name!r} is missing", hint=f"give {_EXAMPLES[specs[name].type_name]}")
+            raise OperatorError(
+                f"the required attribute {name!r} is missing", hint=f"give {_KINDS[specs[name].type_name].example}"
+            )
     return values
 
 
@@ -153,7 +155,7 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    # Numbers of any library have the method, and strings, for which float() works too, have not.
+    # Numbers of any library have the method; strings, for which float() works too, do not.
     if hasattr(value, "__float__") and np.ndim(value) == 0:
         return float(value)
     raise TypeError
@@ -177,16 +179,13 @@ def _dtype(value: Any) -> DType:
     return DType.from_onnx(value) if isinstance(value, int) else DType.of(value)
 
 
-def _array(value: Any) -> NDArray[Any]:
-    if isinstance(value, np.ndarray):
-        return value
-    raise TypeError
+def _instance(kind: type) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if isinstance(value, kind):
+            return value
+        raise TypeError
 
-
-def _graph(value: Any) -> Graph:
-    if isinstance(value, Graph):
-        return value
-    raise TypeError
+    return read
 
 
 def _tuple(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -198,46 +197,26 @@ def _tuple(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return convert
 
 
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "int": _int,
-    "float": _float,
-    "str": _str,
-    "bool": _bool,
-    "DType": _dtype,
-    "tuple[int, ...]": _tuple(_int),
-    "tuple[float, ...]": _tuple(_float),
-    "tuple[str, ...]": _tuple(_str),
-    "NDArray": _array,
-    "Graph": _graph,
-}
+class _Kind(NamedTuple):
+    """A type of attributes: how values are read, the type that they have then, and a value to write instead of another."""
 
-_KINDS: dict[str, type] = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "bool": bool,
-    "DType": DType,
-    "tuple[int, ...]": tuple,
-    "tuple[float, ...]": tuple,
-    "tuple[str, ...]": tuple,
-    "NDArray": np.ndarray,
-    "Graph": Graph,
+    read: Callable[[Any], Any]
+    python: type
+    example: str
+
+
+_KINDS: dict[str, _Kind] = {
+    "int": _Kind(_int, int, "a whole number, such as 2"),
+    "float": _Kind(_float, float, "a number, such as 0.5"),
+    "str": _Kind(_str, str, 'a string, such as "linear"'),
+    "bool": _Kind(_bool, bool, "True or False"),
+    "DType": _Kind(_dtype, DType, 'a data type, such as DType.FLOAT32 or "float32"'),
+    "tuple[int, ...]": _Kind(_tuple(_int), tuple, "a tuple or list of whole numbers, such as (1, 2)"),
+    "tuple[float, ...]": _Kind(_tuple(_float), tuple, "a tuple or list of numbers, such as (0.5, 2.0)"),
+    "tuple[str, ...]": _Kind(_tuple(_str), tuple, 'a tuple or list of strings, such as ("a", "b")'),
+    "NDArray": _Kind(_instance(np.ndarray), np.ndarray, "a NumPy array, such as numpy.array([1, 2])"),
+    "Graph": _Kind(_instance(Graph), Graph, "a Graph, such as GraphBuilder.graph() gives"),
 }
-"""The type that values of the attribute have once they are read."""
 
 _ITEMS = {f"tuple[{item.__name__}, ...]": frozenset({item}) for item in (int, float, str)}
-"""That of the elements of such a value."""
-
-_EXAMPLES: dict[str, str] = {
-    "int": "a whole number, such as 2",
-    "float": "a number, such as 0.5",
-    "str": 'a string, such as "linear"',
-    "bool": "True or False",
-    "DType": 'a data type, such as DType.FLOAT32 or "float32"',
-    "tuple[int, ...]": "a tuple or list of whole numbers, such as (1, 2)",
-    "tuple[float, ...]": "a tuple or list of numbers, such as (0.5, 2.0)",
-    "tuple[str, ...]": 'a tuple or list of strings, such as ("a", "b")',
-    "NDArray": "a NumPy array, such as numpy.array([1, 2])",
-    "Graph": "a Graph, such as GraphBuilder.graph() gives",
-}
-"""The value to write instead of one of another type."""
+"""The types of the elements of such a tuple."""

@@ -30,11 +30,11 @@ def _check_arguments(cls: type[Operator], name: str) -> None:
     accepted, ports = code.co_argcount - 1, [port.name for port in cls.inputs]
     if cls.inputs and cls.inputs[-1].variadic:
         hint = f"write def {name}(self, {', '.join([*ports[:-1], f'*{ports[-1]}'])})"
-        raise OperatorError(f"operator {_named(cls)}: {name}() takes {accepted} inputs, and {ports[-1]!r} is variadic", hint=hint)
+        raise OperatorError(f"operator {cls.key}: {name}() takes {accepted} inputs, and {ports[-1]!r} is variadic", hint=hint)
     required = accepted - len(getattr(cls, name).__defaults__ or ())
     if not required <= len(ports) <= accepted:
         raise OperatorError(
-            f"operator {_named(cls)}: {name}() takes {accepted} inputs; the class has {len(ports)} ({', '.join(ports)})",
+            f"operator {cls.key}: {name}() takes {accepted} inputs; the class has {len(ports)} ({', '.join(ports)})",
             hint=f"write def {name}({', '.join(['self', *ports])})",
         )
 
@@ -44,15 +44,11 @@ def _check_scalars(cls: type[Operator], kernel: OpenCLKernel) -> None:
         spec: Any = cls.attributes.get(attribute)
         if spec is None:
             raise OperatorError(
-                f"operator {_named(cls)}: {kernel.origin}: the scalar {attribute!r} is not an attribute",
+                f"operator {cls.key}: {kernel.origin}: the scalar {attribute!r} is not an attribute",
                 hint=did_you_mean(attribute, cls.attributes) or "the class has no attributes",
             )
         if spec.type_name not in _ATTRIBUTE_TYPES[c_type]:
             raise OperatorError(
-                f"operator {_named(cls)}: {kernel.origin}: the scalar {attribute!r} is {c_type}, the attribute {spec.type_name}",
+                f"operator {cls.key}: {kernel.origin}: the scalar {attribute!r} is {c_type}, the attribute {spec.type_name}",
                 hint=f"attributes that can be passed as {c_type}: {', '.join(_ATTRIBUTE_TYPES[c_type])}",
             )
-
-
-def _named(cls: type[Operator]) -> str:
-    return f"{cls.domain}::{cls.op_type}" if cls.domain else cls.op_type

@@ -1,4 +1,4 @@
-"""Kernels for the host that an operator brings along: several implementations, each with the configurations it supports."""
+"""Kernels for the host that an operator has: several implementations, each with the configurations it supports."""
 
 import dataclasses
 from abc import ABC, abstractmethod
@@ -118,7 +118,7 @@ class HostKernel(KernelSource, ABC):
     def execute(self, op: Any, config: HostConfig, inputs: Arrays, outputs: Arrays) -> None:
         """Compute: write all of every output.
 
-        Arrays are C-contiguous, in the order in which the port's layout lies in memory: [N, C, H, W] in NHWC comes as an array
+        Arrays are C-contiguous, in the memory order of the port's layout: [N, C, H, W] in NHWC comes as an array
         of shape [N, H, W, C], in nChw16c as [N, ceil(C / 16), H, W, 16]. What the channels past the last hold is undefined, and
         what is written there counts for nothing. Inputs are read-only, but for those whose memory an output takes over
         (`in_place`): there both are one array, which holds the input.
@@ -212,7 +212,7 @@ def _check_in_place(kernel: HostKernel, config: HostConfig, inputs: Types, outpu
         if source is None or source.layout != port.layout:
             raise OperatorError(
                 f"host kernel {kernel.name!r}: output {index} is in place of input {port.in_place}",
-                hint="name an input that is there and has the same layout",
+                hint="name an input that is present and has the same layout",
             )
         given = inputs[port.in_place]
         if given != result:

@@ -1,4 +1,4 @@
-"""Device kernels that an operator brings along as data, so that an op pack imports no device package."""
+"""Device kernels that an operator has as data, so that an op pack imports no device package."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,7 +85,7 @@ class OpenCLKernel(KernelSource):
 
     @staticmethod
     def text_of(package: str, name: str) -> str:
-        """The text of a file in an installed package. Raises `OperatorError` when it is not there."""
+        """The text of a file in an installed package. Raises `OperatorError` when it is missing."""
         try:
             return resources.files(package).joinpath(name).read_text("utf-8")
         except (OSError, ModuleNotFoundError) as error:

@@ -10,7 +10,7 @@ from dovetail.evaluate.composition import evaluate_composition
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Magnitude
 from dovetail.graph.types import TensorType
-from dovetail.names import stem_of
+from dovetail.names import operator_key, stem_of
 from dovetail.operators.attributes import AttributeSpec, attribute_specs, check_construction, read_attributes
 from dovetail.operators.ports import check_ports, parse_ports
 from dovetail.operators.translation import Translation
@@ -57,12 +57,13 @@ class Operator(AbstractOperator):
     magnitude: ClassVar[Magnitude] = ""
     """A bound of the absolute values of results, see `dovetail.graph.graph.Magnitude`. Devices skip checks where it is known."""
     kernels: ClassVar[tuple[KernelSource, ...]] = ()
-    """Kernels that the class brings along: `OpenCLKernel`s and `HostKernel`s, each sort in the order in which they are tried."""
+    """Kernels that the class has: `OpenCLKernel`s and `HostKernel`s, each sort in the order in which they are tried."""
 
     translations: ClassVar[tuple[Translation, ...]] = ()
     """Other names under which model formats write this operator."""
 
     stem: ClassVar[str] = "operator"
+    key: ClassVar[str] = ""
     attributes: ClassVar[Mapping[str, AttributeSpec]] = {}
     _graphs: ClassVar[tuple[str, ...]] = ()
     _required: ClassVar[tuple[str, ...]] = ()
@@ -77,6 +78,7 @@ class Operator(AbstractOperator):
                 f"operator {cls.__qualname__}: the domain {cls.domain!r} has characters other than letters, digits, . _ -"
             )
         cls.stem = stem_of(cls.op_type)
+        cls.key = operator_key(cls.domain, cls.op_type)
         _drop_what_described_another_reference(cls)
         cls.inputs = parse_ports(cls, "inputs")
         cls.outputs = parse_ports(cls, "outputs")

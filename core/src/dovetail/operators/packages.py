@@ -22,7 +22,7 @@ def _is_stem(package: str, name: str) -> bool:
 
 @functools.cache
 def classes_in(package: str, stem: str) -> tuple[type[Operator], ...]:
-    """The operator classes of this stem that the package's module defines, by version; empty when there is no such module."""
+    """The operator classes of this stem that the package's module defines, by version; empty without such a module."""
     name = f"{package}.{stem}"
     if not stem.isidentifier() or stem.startswith("_") or find_spec(name) is None:
         return ()

@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from dovetail.errors import OperatorError
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Port
 from dovetail.graph.types import TensorType
-
-T = TypeVar("T")
 
 FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64})
 """The floating-point types that operators compute in."""
@@ -56,12 +54,6 @@ def port_of(ports: Sequence[Port], index: int) -> Port | None:
     return ports[-1] if ports and ports[-1].variadic else None
 
 
-def padded(values: Sequence[T | None], ports: Sequence[Port]) -> list[T | None]:
-    """`values` with None for each port at the end that has none; a variadic port may have none at all."""
-    fixed = sum(not port.variadic for port in ports)
-    return [*values, *[None] * (fixed - len(values))]
-
-
 def check_ports(cls: Any, inputs: Sequence[TensorType | None], outputs: int) -> None:
     """Check the count and data types of `inputs`, and the count of `outputs`. Raises `OperatorError`."""
     bound: dict[str, tuple[DType, str]] = {}
@@ -78,7 +70,7 @@ def check_ports(cls: Any, inputs: Sequence[TensorType | None], outputs: int) -> 
         if not port.optional and not port.variadic:
             raise OperatorError(f"input {port.name!r} is required; got {len(inputs)} inputs")
     if outputs > len(cls.outputs) and not (cls.outputs and cls.outputs[-1].variadic):
-        raise OperatorError(f"has at most {len(cls.outputs)} outputs, {outputs} are asked for")
+        raise OperatorError(f"has at most {len(cls.outputs)} outputs, {outputs} are requested")
 
 
 def _check_type(cls: Any, port: Port, dtype: DType, bound: dict[str, tuple[DType, str]]) -> None:

@@ -20,7 +20,7 @@ from dovetail.passes.unfuse_post_ops import unfuse_post_ops
 __all__ = ["MAX_ROUNDS", "compose_in_graph"]
 
 MAX_ROUNDS = 32
-"""How often nodes may wait for others: each round types the whole graph anew. Second derivatives need two."""
+"""How often nodes may wait for others: each round types the whole graph again. Second derivatives need two."""
 
 _ROOM = 5_000
 """Nodes that a graph may gain, on top of twenty times those it has: each of such operators may multiply it."""

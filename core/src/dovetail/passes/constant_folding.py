@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dovetail.devices.work_budget import check_work
 from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
 from dovetail.evaluate.context import node_context
-from dovetail.evaluate.inference import check_limit, counted, infer_node, least_bytes, padded_inputs
+from dovetail.evaluate.inference import check_limit, counted, infer_node, least_bytes, padded
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
@@ -150,7 +150,7 @@ def _late_types(node: Node, inputs: Sequence[TensorType | None]) -> dict[str, Te
         return unknown
     try:
         with node_context(node, inputs):
-            given = node.op.infer(*padded_inputs(node, inputs))
+            given = node.op.infer(*padded(inputs, node.op.inputs))
     except OperatorError:  # such as DataDependentShape; what is wrong with the node is said when it runs
         return unknown
     outputs = given if isinstance(given, tuple) else (given,)

@@ -7,6 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dovetail.graph.graph import Graph, Node
+from dovetail.graph.rewriting import needed
 from dovetail.graph.types import CONTAINERS
 from dovetail.passes.constant_folding import Typed
 
@@ -33,7 +34,7 @@ def split(typed: Typed) -> tuple[Graph, Continuation | None]:
 
     None when nothing follows: then the outputs are those of the graph.
     """
-    deferred = _wanted(typed.deferred, typed.graph.outputs)
+    deferred, _ = needed(typed.deferred, typed.graph.outputs)
     if not deferred:
         return typed.graph, None
     ready, later = _ready(typed, deferred)
@@ -50,19 +51,9 @@ def split(typed: Typed) -> tuple[Graph, Continuation | None]:
         f"{typed.graph.name}+",
     )
     made = {name for node in ready for name in node.writes}
-    needed = dict.fromkeys([*(name for node in ready for name in node.reads), *inputs])
-    live = tuple(name for name in needed if name not in made and name not in typed.graph.constants)
+    later_reads = dict.fromkeys([*(name for node in ready for name in node.reads), *inputs])
+    live = tuple(name for name in later_reads if name not in made and name not in typed.graph.constants)
     return typed.graph.replace(outputs=live), Continuation(live, tuple(ready), rest, typed.graph.constants)
-
-
-def _wanted(nodes: Sequence[Node], outputs: Sequence[str]) -> list[Node]:
-    """The nodes without those that no output depends on."""
-    wanted, kept = set(outputs), []
-    for node in reversed(nodes):
-        if wanted.intersection(node.writes):
-            kept.append(node)
-            wanted.update(node.reads)
-    return kept[::-1]
 
 
 def _ready(typed: Typed, deferred: Sequence[Node]) -> tuple[list[Node], list[Node]]:

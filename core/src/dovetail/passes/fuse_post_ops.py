@@ -1,4 +1,4 @@
-"""Fuse post-ops: let a node take over the elementwise nodes that follow it, as far as the device's kernels go along."""
+"""Fuse post-ops: let a node take over the elementwise nodes that follow it, as far as the device's kernels accept them."""
 
 import dataclasses
 from collections.abc import Callable, Mapping

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from dovetail.devices.contract import Device
@@ -113,14 +113,8 @@ class PassReport:
 
     def and_also(self, other: "PassReport") -> "PassReport":
         """Both runs as one."""
-        return PassReport(
-            self.name,
-            self.stage,
-            self.origin,
-            self.before + other.before,
-            self.after + other.after,
-            self.seconds + other.seconds,
-        )
+        before, after = self.before + other.before, self.after + other.after
+        return replace(self, before=before, after=after, seconds=self.seconds + other.seconds)
 
 
 def run_passes(graph: Graph, passes: Sequence[GraphPass], context: PassContext) -> Graph:

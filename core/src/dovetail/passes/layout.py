@@ -23,7 +23,7 @@ the number of nodes, whatever the graph."""
 Configurations = Callable[[TypedNode], Sequence[LayerConfig]]
 
 
-# For each value alive that does not lie alike in all states, the layouts in which it exists so far.
+# For each value alive whose layouts differ between states, the layouts in which it exists so far.
 State = frozenset[tuple[str, frozenset[Layout]]]
 
 
@@ -63,8 +63,8 @@ def assign_layouts(graph: Graph, configurations: Configurations) -> Graph:
 def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[LayerConfig]:
     """Dynamic programming over the schedule; a state is what the values alive look like.
 
-    Those that lie alike in all states are kept apart, so that a step costs what differs. An output that nobody reads any more
-    is settled at once: whatever follows, it costs a reorder or none.
+    Values with the same layouts in all states are kept apart, so that a step costs only the others. An output without further
+    readers is settled at once: whatever follows, it costs a reorder or none.
     """
     last = {name: i for i, node in enumerate(graph.nodes) for name in node.reads}
     outputs = set(graph.outputs)
@@ -120,7 +120,7 @@ def _concrete(
 
 
 def _possible(node: Node, config: LayerConfig, layout: Layout, graph: Graph) -> bool:
-    """Whether all places marked ANY can lie in the layout; opaque tokens are taken at the device's word.
+    """Whether all places marked ANY can have the layout; opaque tokens are taken at the device's word.
 
     In blocks only what has as many channels: a single one would be filled up, and no longer broadcast.
     """

@@ -1,7 +1,8 @@
-"""Opaque: nodes for which the user gave a device a kernel stand as they are, whatever other passes would make of them."""
+"""Opaque: nodes for which the user gave a device a kernel stay unchanged, whatever other passes would make of them."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from dovetail.devices.contract import Device
@@ -37,11 +38,9 @@ def _unbound(node: Node, devices: Sequence[Device]) -> bool:
 def _declared(node: Node, graph: Graph, find: Find) -> Node:
     op = node.op
     assert isinstance(op, UnboundOperator)
-    try:
+    with suppress(UnknownOperator):
         if find(op.domain, op.op_type, op.version).translation(op.domain, op.op_type) is None:
             return node
-    except UnknownOperator:
-        pass
     return dataclasses.replace(node, op=_opaque(op.domain, op.op_type, op.raw, node, graph))
 
 

@@ -70,7 +70,7 @@ def _choose_definitions(graph: Graph, context: PassContext) -> Graph:
 
 
 def _decompose(graph: Graph, context: PassContext) -> Graph:
-    """Expand operators with a composition, of which the device has no kernel."""
+    """Expand operators with a composition if the device has no kernel for them."""
     return decompose(graph, context.keeps)
 
 
@@ -157,7 +157,7 @@ def _names(left_out: str) -> list[str]:
 def _check_optional(name: str, passes: Sequence[GraphPass]) -> None:
     known = {one.name: one for one in passes}
     if name not in known:
-        raise UsageError(f"property PASSES: there is no pass {name!r}", hint=did_you_mean(name, known))
+        raise UsageError(f"property PASSES: unknown pass {name!r}", hint=did_you_mean(name, known))
     if known[name].essential:
         optional = ", ".join(one.name for one in passes if not one.essential)
         raise UsageError(f"property PASSES: the pass {name!r} cannot be left out", hint=f"accepted: {optional}")

@@ -1,4 +1,4 @@
-"""Unfuse post-ops: chains attached to nodes become nodes of their own, which the fusion pass merges where devices go along."""
+"""Unfuse post-ops: chains attached to nodes become separate nodes, which the fusion pass merges where devices accept them."""
 
 import dataclasses
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Steps on the host in the middle of a model: nodes whose results have shapes that only the data tells, and control flow."""
+"""Steps on the host in the middle of a model: nodes whose results have data-dependent shapes, and control flow."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.errors import DataDependentShape, OperatorError
 from dovetail.evaluate.context import node_context
-from dovetail.evaluate.inference import check_limit, infer_node
+from dovetail.evaluate.inference import check_limit, infer_node, padded
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
@@ -29,7 +29,7 @@ _TYPES: Mapping[str, type[TensorType]] = {"sequence": SequenceType, "map": MapTy
 
 
 def typed_inputs(graph: Graph, key: Signature) -> Graph:
-    """The graph with the types of its inputs that a signature tells."""
+    """The graph with the types of its inputs from a signature."""
     types = dict(graph.types)
     for name, item in zip(graph.inputs, key, strict=True):
         declared = types.get(name)
@@ -65,7 +65,7 @@ def compute(step: HostStep, values: Sequence[Any]) -> list[Any]:
 
 
 def _typed(step: HostStep, values: Sequence[Any]) -> list[Any] | None:
-    """The outputs, checked against the types that the content of the inputs tells; None where it does not tell them."""
+    """The outputs, checked against the types known from the content of the inputs; None where they are unknown."""
     types = [None if v is None else TensorType.of(as_constant(v), known=True) for v in values]
     try:
         outputs = infer_node(step.node, types)
@@ -82,7 +82,6 @@ def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[
     """
     op = step.node.op
     index_of: Mapping[int, int] = {id(body.graph): index for index, body in enumerate(step.bodies)}
-    missing = [None] * (sum(not port.variadic for port in op.inputs) - len(values))
     held = HeldBytes(step.node, step.limit)
 
     def run_counted(graph: Graph, arguments: Sequence[Any]) -> list[Any]:
@@ -91,7 +90,7 @@ def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[
         return results
 
     with node_context(step.node):
-        given = op.control(run_counted, *values, *missing)
+        given = op.control(run_counted, *padded(values, op.inputs))
         given = given if isinstance(given, tuple) else (given,)
         if len(given) < len(step.node.outputs):
             raise OperatorError(f"control() gave {len(given)} outputs, the node has {len(step.node.outputs)}")
@@ -99,9 +98,9 @@ def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[
 
 
 def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """The results, with arrays in sequences copied where they lie in memory of the inputs, which the next run overwrites.
+    """The results, with arrays in sequences copied if they are in memory of the inputs, which the next run overwrites.
 
-    What comes from a sequence among the inputs lies apart already: a sequence that grows is not looked at over and over.
+    Arrays from a sequence among the inputs are separate already: a sequence that grows is not looked at over and over.
     """
     arrays = [v for v in inputs if isinstance(v, np.ndarray)]
     apart = {id(item) for v in inputs if isinstance(v, list) for item in v}

@@ -19,8 +19,8 @@ from dovetail.plugins.rules import (
     REFERENCE,
     Candidate,
     Decision,
-    Judge,
     Suitability,
+    SuitabilityOf,
     claim,
     languages,
     pin_lines,
@@ -61,7 +61,7 @@ class Dispatch:
         return graph.replace(nodes=tuple(nodes)), rules
 
     def _decide(self, node: Node, version: int, graph: Graph, devices: Sequence[Device]) -> Decision:
-        return self._plugins.decide(node.op.domain, node.op.op_type, version, _judge(node, graph, devices))
+        return self._plugins.decide(node.op.domain, node.op.op_type, version, _suitability_of(node, graph, devices))
 
 
 def _with_class(node: Node, cls: type[Operator]) -> Node:
@@ -87,18 +87,18 @@ def _moved(node: Node, graph: Graph, decision: Decision) -> Node:
     return moved
 
 
-def _judge(node: Node, graph: Graph, devices: Sequence[Device]) -> Judge:
+def _suitability_of(node: Node, graph: Graph, devices: Sequence[Device]) -> SuitabilityOf:
     """How a class suits a node, by what the devices answer."""
     first = next((t for name in node.inputs if (t := graph.type_of(name)) is not None), None)
 
-    def judge(candidate: Candidate) -> Suitability:
+    def suitability_of(candidate: Candidate) -> Suitability:
         typed = TypedNode.of(_with_class(node, candidate.operator), graph)
         grades = tuple(_grade(typed, device) for device in devices)
         languages_known = languages(devices[0].info.type)
         claimed = claim(candidate.operator, languages_known, first.dtype.value if first else "")
         return Suitability(grades, claimed.dtypes if grades[0] == KERNEL else None)
 
-    return judge
+    return suitability_of
 
 
 def _grade(node: TypedNode, device: Device) -> int:

@@ -10,7 +10,7 @@ __all__ = ["Part", "partition"]
 
 @dataclass(frozen=True)
 class Part:
-    """A sub-graph for one device. `outputs` are the values of the whole graph that the outputs of `graph` stand for, in order."""
+    """A sub-graph for one device. `outputs` are the values of the whole graph that the outputs of `graph` provide, in order."""
 
     device: str
     graph: Graph

@@ -92,9 +92,9 @@ class Planner:
     def plan(self, graph: Graph, early: Mapping[str, PassReport] | None = None) -> Plan:
         """Compile a prepared graph whose inputs have static types.
 
-        What can be planned only when data is there becomes the plan's tail. `early` has the reports of `prepare`. Raises
-        `OperatorError` and its kin for a bad graph, `UnsupportedNode` for a node that no target accepts, `CompileError` for what
-        goes wrong on a device.
+        The nodes that can be planned only with data become the plan's tail. `early` has the reports of `prepare`. Raises
+        `OperatorError` or a subclass for a bad graph, `UnsupportedNode` for a node that no target accepts, `CompileError` for a
+        failure on a device.
         """
         started = time.perf_counter()
         notes = Notes(passes=dict(early or {}))
@@ -288,7 +288,7 @@ def _placements(
                     said.post_ops,
                     refusals,
                     notes.stops.get(said.name),
-                    # A node of a composition stands for the node that was chosen.
+                    # A node of a composition counts as the node that was chosen.
                     next((notes.rules[name] for name in (said.name, *node.origins[:1]) if name in notes.rules), 0),
                     tuple(_value(name, part.graph, executable) for name in node.reads),
                     tuple(_value(name, part.graph, executable) for name in node.writes),

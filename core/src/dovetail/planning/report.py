@@ -14,7 +14,7 @@ __all__ = ["NodePlacement", "PlanReport", "ValuePlacement"]
 class ValuePlacement:
     """A value that a node reads or writes: its name in the plan, and its type with the memory layout.
 
-    `offset` is where it starts in the memory of its device, in bytes; None for constants, which lie apart. Values that share
+    `offset` is where it starts in the memory of its device, in bytes; None for constants, which are separate. Values that share
     memory (views, results in place) have the same one.
     """
 
@@ -27,10 +27,10 @@ class ValuePlacement:
 class NodePlacement:
     """Where one node runs and why.
 
-    `origins` are the model's nodes it stands for; `provider` the distribution that brings the kernel; `refusals` name each
+    `origins` are the model's nodes it represents; `provider` the distribution that brings the kernel; `refusals` name each
     device or kernel that was asked before and its answer; `post_op_stop` is the node that could not be fused into this one.
     `rule` is the number of the rule of `dovetail.plugins.rules` that chose among several definitions of the operator, 0 when
-    there was one; `dovetail plugins which` tells of the others. `inputs` are the values read, operands of post-ops last.
+    there was one; `dovetail plugins which` shows the others. `inputs` are the values read, operands of post-ops last.
     `holder` is, for a node of a sub-graph, the node that runs it and its attribute: `choose/then_branch`.
     """
 
@@ -67,9 +67,9 @@ class PlanReport:
     """A plan for one set of input shapes: nodes in execution order, parts, planned peak bytes by device, seconds by step.
 
     `reorders` is the number of nodes that only change a memory layout. `deferred` is the number of the model's nodes that
-    are planned when the data is there that tells their shapes; `CompiledModel.report` adds what was planned last for them.
+    are planned when the data that determines their shapes is there; `CompiledModel.report` adds what was planned last for them.
     `passed_over` has the devices that a kind or a virtual device would have taken before the one it took, with the reason.
-    `notes` are what a virtual device has to say: why it chose these devices, and which device has run requests since when.
+    `notes` are remarks of a virtual device: why it chose these devices, and which device has run requests since when.
     """
 
     nodes: tuple[NodePlacement, ...]

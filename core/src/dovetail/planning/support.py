@@ -95,7 +95,7 @@ def _later(node: Node, targets: Sequence[Target], provider_of: Providers) -> Nod
 
 
 def _joined(origin: Node | None, parts: Sequence[tuple[Node, NodeSupport]], provider_of: Providers) -> NodeSupport:
-    """One answer for a node of the model from those of what stands for it."""
+    """One answer for a node of the model from those for its replacements."""
     refused = next((found for _, found in parts if found.refusal is not None), None)
     if refused is not None:
         return refused

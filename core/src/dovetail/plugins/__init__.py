@@ -6,6 +6,8 @@ or an object of this process a plugin. All are imported on first use, so that im
 
 from typing import TYPE_CHECKING
 
+from dovetail._lazy import lazy_names
+
 if TYPE_CHECKING:
     from dovetail.plugins.in_process import register, temporary
     from dovetail.plugins.manager import PluginManager
@@ -14,18 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PluginManager", "PluginRecord", "check_manifest", "register", "temporary"]
 
-_HOMES = {
-    "PluginManager": "manager",
-    "PluginRecord": "records",
-    "check_manifest": "manifest",
-    "register": "in_process",
-    "temporary": "in_process",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "dovetail.plugins.in_process": ("register", "temporary"),
+        "dovetail.plugins.manager": ("PluginManager",),
+        "dovetail.plugins.manifest": ("check_manifest",),
+        "dovetail.plugins.records": ("PluginRecord",),
+    },
+)

@@ -1,4 +1,4 @@
-"""Strict checks of a plugin object against the hook specifications. All complaints are made at once.
+"""Strict checks of a plugin object against the hook specifications. All problems are reported at once.
 
 Only attributes named `dovetail_*` are looked at, and none is evaluated, so that a property on a plugin object never runs.
 pluggy by itself ignores a function whose marker was forgotten, ignores an unknown hook name, and never passes an argument
@@ -41,12 +41,12 @@ _REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
 
 def check_plugin(plugin: object, kinds: Iterable[str]) -> None:
     """Raise `PluginFailed` with everything that is wrong; `kinds` are those for which the plugin has entry points."""
-    complaints = list(_complaints(plugin, tuple(kinds)))
-    if complaints:
-        raise PluginFailed("; ".join(complaints), hint="the hooks and their arguments are listed in dovetail.hookspecs")
+    problems = list(_problems(plugin, tuple(kinds)))
+    if problems:
+        raise PluginFailed("; ".join(problems), hint="the hooks and their arguments are listed in dovetail.hookspecs")
 
 
-def _complaints(plugin: object, kinds: tuple[str, ...]) -> Iterator[str]:
+def _problems(plugin: object, kinds: tuple[str, ...]) -> Iterator[str]:
     if isinstance(plugin, type):
         yield f"the plugin is the class {plugin.__qualname__}; a module or an instance is needed"
         return
@@ -54,7 +54,7 @@ def _complaints(plugin: object, kinds: tuple[str, ...]) -> Iterator[str]:
     candidates = {name: inspect.getattr_static(plugin, name, None) for name in names}
     hooks = {name: value for name, value in candidates.items() if _may_be_hook(value)}
     for name, value in hooks.items():
-        yield from _complaints_about_hook(plugin, name, value, kinds)
+        yield from _problems_of_hook(plugin, name, value, kinds)
     for group in dict.fromkeys(group for kind in kinds for group in _REQUIRED.get(kind, ())):
         if not hooks.keys() & set(group):
             yield f"{' or '.join(group)} is missing"
@@ -64,11 +64,11 @@ def _may_be_hook(value: object) -> bool:
     return isinstance(value, property | staticmethod | classmethod) or inspect.isroutine(value)
 
 
-def _complaints_about_hook(plugin: object, name: str, value: object, kinds: tuple[str, ...]) -> Iterator[str]:
+def _problems_of_hook(plugin: object, name: str, value: object, kinds: tuple[str, ...]) -> Iterator[str]:
     if isinstance(value, property):
         yield f"{name} is a property, not a function"
     elif name not in HOOKS:
-        yield f"there is no hook {name}. {did_you_mean(name, HOOKS)}"
+        yield f"unknown hook {name}. {did_you_mean(name, HOOKS)}"
     elif (options := _marker(value)) is None:
         yield f"{name} lacks the @hookimpl marker"
     else:
@@ -77,7 +77,7 @@ def _complaints_about_hook(plugin: object, name: str, value: object, kinds: tupl
             yield f"{name} is only called for plugins of the group {groups}"
         if options.get("wrapper") or options.get("hookwrapper") or options.get("specname"):
             yield f"{name} is marked with wrapper, hookwrapper or specname, which are not for plugins"
-        yield from _complaints_about_arguments(name, getattr(plugin, name))
+        yield from _problems_of_arguments(name, getattr(plugin, name))
 
 
 def _marker(value: object) -> dict[str, Any] | None:
@@ -87,7 +87,7 @@ def _marker(value: object) -> dict[str, Any] | None:
     return options if isinstance(options, dict) else None
 
 
-def _complaints_about_arguments(name: str, function: Callable[..., object]) -> Iterator[str]:
+def _problems_of_arguments(name: str, function: Callable[..., object]) -> Iterator[str]:
     accepted = tuple(inspect.signature(getattr(hookspecs, name)).parameters)
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, PluginConflict, PluginError
+from dovetail.names import operator_key
 from dovetail.plugins.manifest import read_manifest
-from dovetail.plugins.records import PACKS, STANDARD_DOMAIN, PluginRecord, plain_domain
+from dovetail.plugins.records import PACKS, PluginRecord, full_name, plain_domain
 from dovetail.plugins.rules import RULES, pin_lines
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def idle_packs(manager: "PluginManager", domain: str, op_type: str = "") -> Iter
                 listed = read_manifest(record)
             except PluginError:
                 listed = None
-            name = f"{domain}::{op_type}-" if domain else f"{op_type}-"
+            name = f"{operator_key(domain, op_type)}-"
             yield record, None if listed is None else any(operator.startswith(name) for operator in listed)
 
 
@@ -84,7 +85,7 @@ def _operators(manager: "PluginManager") -> Iterator[Conflict]:
 
 
 def _operator(manager: "PluginManager", domain: str, op_type: str) -> Iterator[Conflict]:
-    name = f"{domain or STANDARD_DOMAIN}::{op_type}"
+    name = full_name(domain, op_type)
     try:
         candidates = manager.candidates(domain, op_type, NEWEST)
     except DovetailError as error:

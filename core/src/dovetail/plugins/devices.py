@@ -1,4 +1,4 @@
-"""Devices: each device plugin is loaded and probed at most once for each manager, and only when it is asked for."""
+"""Devices: each device plugin is loaded and probed at most once for each manager, and only when it is requested."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,9 +8,9 @@ from dovetail.devices.contract import Device, DeviceInfo, Unavailable
 from dovetail.devices.virtual import VirtualDevice
 from dovetail.errors import DeviceNotFound, DovetailError, PluginConflict, PluginFailed, did_you_mean
 from dovetail.plugins.attribution import attributed
-from dovetail.plugins.ledger import Ledger
 from dovetail.plugins.loader import Loader, Staged
 from dovetail.plugins.records import PluginRecord
+from dovetail.plugins.states import PluginStates
 
 __all__ = ["VIRTUAL_DEVICES_HINT", "Devices"]
 
@@ -20,12 +20,12 @@ VIRTUAL_DEVICES_HINT = "Devices that choose among others, or run on several, com
 class Devices:
     """The device plugins of one manager. Callers hold the manager's lock."""
 
-    def __init__(self, ledger: Ledger, loader: Loader) -> None:
-        self._ledger = ledger
+    def __init__(self, states: PluginStates, loader: Loader) -> None:
+        self._states = states
         self._loader = loader
         self._infos: dict[str, tuple[DeviceInfo, ...]] = {}
         self._virtual: dict[str, VirtualDevice] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def all(self) -> tuple[DeviceInfo, ...]:
         """Every device that can be had, by descending priority, then by name and number."""
@@ -33,7 +33,7 @@ class Devices:
         return tuple(sorted(found, key=lambda info: (-info.priority, info.type, _number(info))))
 
     def info(self, name: str) -> DeviceInfo:
-        """One device; `OPENCL` is the first of its type. Raises what stands in its way."""
+        """One device; `OPENCL` is the first of its type. Raises the reason if it cannot be loaded."""
         key, dot, _ = name.strip().lower().partition(".")
         infos = self._infos_of(key, name)
         if not dot:
@@ -42,7 +42,7 @@ class Devices:
             if info.name.lower() == name.strip().lower():
                 return info
         known = ", ".join(info.name for info in infos)
-        raise DeviceNotFound(f"there is no device {name!r}", hint=f"devices of this type: {known}")
+        raise DeviceNotFound(f"unknown device {name!r}", hint=f"devices of this type: {known}")
 
     def open(self, name: str, options: Mapping[str, Any]) -> Device:
         """Open a device by name."""
@@ -58,7 +58,7 @@ class Devices:
         """A virtual device by name, made on first use. Raises what prevents its use."""
         key = name.lower()
         if key not in self._virtual:
-            record = self._ledger.choose("virtual_devices", key)
+            record = self._states.choose("virtual_devices", key)
             if record is None:
                 raise DeviceNotFound(f"no installed plugin provides the virtual device {name!r}", hint=VIRTUAL_DEVICES_HINT)
             staged = self._loader.load(record)
@@ -72,23 +72,23 @@ class Devices:
         return self._virtual[key]
 
     def forget(self, key: str) -> None:
-        """Probe a device type anew, because another plugin serves it now."""
+        """Probe a device type again, because another plugin serves it now."""
         self._infos.pop(key, None)
         self._virtual.pop(key, None)
 
     def _keys(self) -> list[str]:
-        return sorted({record.key for record in self._ledger.all() if record.kind == "devices"})
+        return sorted({record.key for record in self._states.all() if record.kind == "devices"})
 
     def _infos_or_none(self, key: str) -> tuple[DeviceInfo, ...]:
-        """The devices of one type; none when something stands in the way, which the records tell."""
+        """The devices of one type; none when something prevents that, which the records have."""
         try:
             return self._infos_of(key, key)
         except PluginConflict as error:
-            if key not in self._told:
-                self._told.add(key)
-                self._ledger.warn(error)
+            if key not in self._warned:
+                self._warned.add(key)
+                self._states.warn(error)
         except DovetailError:
-            pass  # The record has state, reason and cause, and the ledger logged it when it happened.
+            pass  # The record has state, reason and cause, and `PluginStates` logged it when it happened.
         return ()
 
     def _infos_of(self, key: str, name: str) -> tuple[DeviceInfo, ...]:
@@ -97,9 +97,9 @@ class Devices:
         return self._infos[key]
 
     def _plugin(self, key: str, name: str) -> tuple[PluginRecord, Staged]:
-        record = self._ledger.choose("devices", key)
+        record = self._states.choose("devices", key)
         if record is None:
-            virtual = {r.key.upper() for r in self._ledger.all() if r.kind == "virtual_devices"}
+            virtual = {r.key.upper() for r in self._states.all() if r.kind == "virtual_devices"}
             suggestion = did_you_mean(name.partition(".")[0], {*(key.upper() for key in self._keys()), *virtual})
             hint = f"{suggestion} Device types come with packages that have an entry point in dovetail.devices."
             if not virtual:
@@ -115,12 +115,12 @@ class Devices:
             if not isinstance(answer, Unavailable):
                 _check_infos(answer, key)
         except PluginFailed as error:
-            raise self._ledger.fail(record, error) from error.__cause__
-        record = self._ledger.now(record)
+            raise self._states.fail(record, error) from error.__cause__
+        record = self._states.now(record)
         if isinstance(answer, Unavailable):
-            self._ledger.put(replace(record, state="unavailable", reason=answer.reason, hint=answer.hint))
-            raise self._ledger.refusal(record)
-        self._ledger.put(replace(record, provides=tuple(info.name for info in answer)))
+            self._states.put(replace(record, state="unavailable", reason=answer.reason, hint=answer.hint))
+            raise self._states.refusal(record)
+        self._states.put(replace(record, provides=tuple(info.name for info in answer)))
         return tuple(answer)
 
 

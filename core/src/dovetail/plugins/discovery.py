@@ -51,7 +51,7 @@ class _Copy:
 
 
 def index() -> tuple[PluginRecord, ...]:
-    """The records of all installed plugins, sorted by id; scanned anew when `sys.path` or an entry's modification time changed.
+    """The records of all installed plugins, sorted by id; scanned again when `sys.path` or an entry's modification time changed.
 
     Records are in state `found`, or `failed` / `incompatible` when the metadata alone shows that they cannot be loaded.
     """

@@ -24,7 +24,7 @@ class Registration:
     def of(plugin: object, *, kind: str, key: str, name: str = "") -> "Registration":
         """Without a name it is called after the module or class. Raises `UsageError` for a kind or key that cannot be."""
         if kind not in KINDS:
-            raise UsageError(f"there are no plugins of kind {kind!r}", hint=did_you_mean(kind, KINDS))
+            raise UsageError(f"unknown kind of plugins {kind!r}", hint=did_you_mean(kind, KINDS))
         value = str(getattr(plugin, "__name__", type(plugin).__qualname__))
         key = key.lower() if kind in ("devices", "frontends", "virtual_devices") else key
         distribution = normalized(name or value.strip("_"))
@@ -34,7 +34,7 @@ class Registration:
 
 
 class Manager(Protocol):
-    """A plugin manager that is told of registrations."""
+    """A plugin manager, as registrations see it."""
 
     def adopt(self, registration: Registration) -> None:
         """Take a plugin that is not installed."""
@@ -49,13 +49,12 @@ _managers: WeakSet[Manager] = WeakSet()
 
 
 def register(module_or_object: object, *, kind: str, key: str, name: str = "") -> PluginRecord:
-    """Make a module or an object with hooks a plugin of every `Core` of this process, those that exist included.
+    """Make a module or an object with hooks a plugin of every `Core` of this process, including existing ones.
 
     `kind` is `devices`, `virtual_devices`, `frontends`, `ops`, `overrides` or `hooks`; `key` is what the entry name of an
-    installed one would be: a device type, a file suffix, a domain. `name` stands for the distribution, by default that of the
-    module or class. It is checked like an installed plugin, goes before those of the same kind and key, is loaded by each
-    `Core` when that needs it, and replaces an earlier one of the same name, kind and key. Models that are compiled already
-    stay as they are.
+    installed one would be: a device type, a file suffix, a domain. `name` replaces the distribution's; by default it is that of
+    the module or class. It is checked like an installed plugin, comes before those of the same kind and key, is loaded by each
+    `Core` when that needs it, and replaces an earlier one of the same name, kind and key. Compiled models are unaffected.
 
     Raises `PluginFailed` or `PluginIncompatible` with everything that is wrong, `UsageError` for an unknown kind::
 
@@ -69,7 +68,7 @@ def register(module_or_object: object, *, kind: str, key: str, name: str = "") -
 
 @contextmanager
 def temporary(module_or_object: object, *, kind: str, key: str, name: str = "") -> Iterator[PluginRecord]:
-    """As `register`, for the length of a `with` block; afterwards everything is as it was before."""
+    """As `register`, for the duration of a `with` block; afterwards the previous state is restored."""
     record = Registration.of(module_or_object, kind=kind, key=key, name=name).record
     before = _registered.get(record.id)
     register(module_or_object, kind=kind, key=key, name=name)

@@ -21,8 +21,8 @@ from dovetail.errors import DovetailError, PluginFailed, PluginIncompatible
 from dovetail.plugins.attribution import attributed
 from dovetail.plugins.checks import check_plugin
 from dovetail.plugins.discovery import reinstall
-from dovetail.plugins.ledger import Ledger
 from dovetail.plugins.records import PACKS, PluginRecord
+from dovetail.plugins.states import PluginStates
 from dovetail.plugins.versions import api_mismatch
 
 if TYPE_CHECKING:
@@ -56,36 +56,36 @@ class Staged:
 
 
 class Loader:
-    """Loads each plugin of a ledger at most once.
+    """Loads each plugin at most once.
 
     `config` is what `dovetail_device_info` receives, `objects` the plugins by id that are not installed.
     """
 
-    def __init__(self, ledger: Ledger, config: Mapping[str, Any], objects: Mapping[str, object]) -> None:
+    def __init__(self, states: PluginStates, config: Mapping[str, Any], objects: Mapping[str, object]) -> None:
         self.config = MappingProxyType(dict(config))
-        self._ledger = ledger
+        self._states = states
         self._objects = objects
         self._staged: dict[str, Staged] = {}
 
     def forget(self, record: PluginRecord) -> None:
-        """Load a plugin anew, because another object serves it now."""
+        """Load a plugin again, because another object serves it now."""
         self._staged.pop(record.id, None)
 
     def load(self, record: PluginRecord) -> Staged:
         """The loaded plugin. Raises its refusal when its state forbids loading, and the stored failure when it failed before."""
-        if self._ledger.now(record).state not in ("found", "loaded"):
-            raise self._ledger.refusal(record)
+        if self._states.now(record).state not in ("found", "loaded"):
+            raise self._states.refusal(record)
         if record.id in self._staged:
             return self._staged[record.id]
         try:
             staged = _stage(record, self._kinds(record), self._objects.get(record.id))
         except (Exception, SystemExit) as error:
-            refusal = self._ledger.fail(record, error)
+            refusal = self._states.fail(record, error)
             raise refusal from refusal.__cause__
         self._staged[record.id] = staged
-        self._ledger.put(
+        self._states.put(
             replace(
-                self._ledger.now(record),
+                self._states.now(record),
                 state="loaded",
                 provides=(staged.operators.names(whole=False) if staged.operators else ()) or record.provides,
                 import_seconds=staged.import_seconds,
@@ -100,15 +100,15 @@ class Loader:
         try:
             provides = operators.names(whole=True) if operators else ()
         except DovetailError as error:
-            raise self._ledger.fail(record, error) from error
-        self._ledger.put(replace(self._ledger.now(record), provides=provides or record.provides))
+            raise self._states.fail(record, error) from error
+        self._states.put(replace(self._states.now(record), provides=provides or record.provides))
 
     def staged(self, record: PluginRecord) -> Staged | None:
         """The plugin if it is loaded already."""
         return self._staged.get(record.id)
 
     def load_if_possible(self, record: PluginRecord) -> Staged | None:
-        """The loaded plugin; None when something stands in its way, which its record tells."""
+        """The loaded plugin; None when it cannot be loaded; the record has the reason."""
         try:
             return self.load(record)
         except DovetailError:
@@ -116,12 +116,12 @@ class Loader:
 
     def loaded(self, *kinds: str) -> tuple[tuple[PluginRecord, Staged], ...]:
         """The plugins of these kinds that are loaded now, sorted by id."""
-        records = (record for record in self._ledger.all() if record.kind in kinds and record.state == "loaded")
+        records = (record for record in self._states.all() if record.kind in kinds and record.state == "loaded")
         return tuple((record, self._staged[record.id]) for record in records)
 
     def _kinds(self, record: PluginRecord) -> set[str]:
         """The kinds of all entry points by which this distribution names the same module."""
-        same = (r for r in self._ledger.all() if (r.distribution, r.value) == (record.distribution, record.value))
+        same = (r for r in self._states.all() if (r.distribution, r.value) == (record.distribution, record.value))
         return {record.kind, *(r.kind for r in same)}
 
 
@@ -140,7 +140,7 @@ def _import(record: PluginRecord) -> object:
 
 
 def _import_hint(record: PluginRecord, cause: BaseException | None) -> str:
-    """A hint for an import that failed: install the module that is missing, or the plugin anew."""
+    """A hint for an import that failed: install the module that is missing, or the plugin again."""
     own = record.value.partition(":")[0].partition(".")[0]
     missing = (cause.name or "").partition(".")[0] if isinstance(cause, ModuleNotFoundError) else ""
     if missing and missing != own:

@@ -11,9 +11,9 @@ from dovetail.config import Config, ConfigSource
 from dovetail.errors import DeviceNotFound, DovetailError, PluginFailed, UnknownFormat, did_you_mean
 from dovetail.plugins.discovery import index
 from dovetail.plugins.in_process import Registration, attach
-from dovetail.plugins.ledger import Ledger
 from dovetail.plugins.records import PluginRecord
 from dovetail.plugins.selection import Preferences, Switch, select
+from dovetail.plugins.states import PluginStates
 
 if TYPE_CHECKING:
     # These import numpy or pluggy, which listing plugins must not do.
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from dovetail.operators.operator import Operator
     from dovetail.passes.graph_pass import GraphPass
     from dovetail.plugins.devices import Devices
+    from dovetail.plugins.hook_plugins import HookPlugins
     from dovetail.plugins.loader import Loader
-    from dovetail.plugins.observers import Observers
     from dovetail.plugins.operators import Operators
-    from dovetail.plugins.rules import Candidate, Decision, Judge
+    from dovetail.plugins.rules import Candidate, Decision, SuitabilityOf
 
 __all__ = ["PluginManager"]
 
@@ -36,7 +36,7 @@ class PluginManager:
     """The plugins as one `Core` sees them. Methods may be called from any thread.
 
     `plugins` is an allow or block list and `prefer` names plugins that win over others; see `dovetail.plugins.selection` for
-    the grammar and for the environment variables and configuration keys that stand in for them. `config` is a configuration
+    the grammar and for the environment variables and configuration keys that replace them. `config` is a configuration
     file or its content, see `Config.load`; plugins receive it read-only. Raises `PluginNotFound` for a name that no installed
     plugin answers to, `DeviceNotFound` for a device type in the configuration that none provides, `UsageError` for a
     configuration that is malformed.
@@ -51,7 +51,7 @@ class PluginManager:
     ) -> None:
         self.config = Config.load(config)
         preferences = Preferences.read(prefer, self.config)
-        self._ledger = Ledger(select(index(), Switch.read(plugins, self.config), preferences), preferences)
+        self._states = PluginStates(select(index(), Switch.read(plugins, self.config), preferences), preferences)
         self._lock = threading.RLock()
         self._objects: dict[str, object] = {}
         for registration in attach(self):
@@ -59,34 +59,43 @@ class PluginManager:
         self._check_devices()
 
     def _check_devices(self) -> None:
-        known = {r.key.upper() for r in self.records() if r.kind in ("devices", "virtual_devices")}
         for name in self.config.devices:
-            if name not in known:
-                raise DeviceNotFound(
-                    f"{self.config.place('devices', name)}: no installed plugin provides the device {name!r}",
-                    hint=did_you_mean(name, known),
-                )
+            try:
+                self.device_type(name)
+            except DeviceNotFound as error:
+                raise DeviceNotFound(f"{self.config.place('devices', name)}: {error.message}", hint=error.hint) from None
 
     # --- what there is: imports nothing -------------------------------------------------------------------------------
 
     def records(self) -> tuple[PluginRecord, ...]:
         """Every plugin in its present state, sorted by id. Imports no plugin."""
-        return self._ledger.all()
+        return self._states.all()
 
     def record(self, name: str) -> PluginRecord:
         """One plugin by id, distribution or entry name.
 
         Raises `PluginNotFound` with a suggestion, `PluginError` when several answer to the name.
         """
-        return self._ledger.get(name)
+        return self._states.get(name)
 
     def owner(self, kind: str, key: str) -> PluginRecord:
         """The plugin that serves a device type or a file suffix. Imports no plugin.
 
         Raises `PluginNotFound` when there is none, `PluginConflict` for several, and what keeps the preferred one from loading.
         """
-        found = self._ledger.choose(kind, key)
+        found = self._states.choose(kind, key)
         return found or self.record(key)
+
+    def device_type(self, device: str) -> str:
+        """`OPENCL` for `opencl.1`, also for a virtual device. Imports no plugin.
+
+        Raises `DeviceNotFound` when no plugin is installed for the type.
+        """
+        name = device.upper().partition(".")[0]
+        known = {r.key.upper() for r in self.records() if r.kind in ("devices", "virtual_devices")}
+        if name not in known:
+            raise DeviceNotFound(f"no installed plugin provides the device {device!r}", hint=did_you_mean(name, known))
+        return name
 
     def formats(self) -> tuple[str, ...]:
         """The file suffixes that can be read, without the dot. Imports no plugin."""
@@ -150,7 +159,7 @@ class PluginManager:
         return bool(hooks.dovetail_write_model.get_hookimpls())
 
     def require_writer(self, format: str) -> None:
-        """Raises `UnknownFormat` when there is no frontend for a suffix, or it only reads; else as `writes`."""
+        """Raise `UnknownFormat` when the suffix has no frontend, or one that only reads; else as `writes`."""
         suffix = format.lower().removeprefix(".")
         if suffix in self.formats() and self.writes(suffix):
             return
@@ -186,7 +195,7 @@ class PluginManager:
     def graph_passes(self, options: Mapping[str, Any]) -> tuple["GraphPass", ...]:
         """The passes that plugins of the group `dovetail.hooks` add, in order. Loads those plugins."""
         with self._lock:
-            return self._observers.graph_passes(options)
+            return self._hook_plugins.graph_passes(options)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
@@ -200,13 +209,13 @@ class PluginManager:
         with self._lock:
             return self._operators.find(domain, op_type, version)
 
-    def decide(self, domain: str, op_type: str, version: int, judge: "Judge | None" = None) -> "Decision":
-        """All classes of an operator that may be used, the one that is, and why; `judge` says how each suits a device.
+    def decide(self, domain: str, op_type: str, version: int, suitability_of: "SuitabilityOf | None" = None) -> "Decision":
+        """All classes of an operator that may be used, the one that is, and why; `suitability_of` says how each suits a device.
 
         Raises as `operator`.
         """
         with self._lock:
-            return self._operators.decide(domain, op_type, version, judge)
+            return self._operators.decide(domain, op_type, version, suitability_of)
 
     def candidates(self, domain: str, op_type: str, version: int) -> tuple["Candidate", ...]:
         """All classes of an operator that may be used, whether or not the rules can decide between them.
@@ -233,7 +242,7 @@ class PluginManager:
             return self._operators.provider(operator)
 
     def add_operator(self, operator: type["Operator"], origin: str) -> None:
-        """Add an operator class of this session; it goes before every pack. `origin` is named in reports.
+        """Add an operator class of this session; it comes before every pack. `origin` is named in reports.
 
         Raises `PluginError` for what is not an operator class.
         """
@@ -245,7 +254,7 @@ class PluginManager:
     def register(self, module_or_object: object, *, name: str, kind: str, key: str) -> PluginRecord:
         """Load a plugin that is not installed: a module or an object with hooks, checked like an installed one.
 
-        This manager alone gets it; `dovetail.plugins.register` is for all. It goes before installed plugins of the same kind and
+        This manager alone gets it; `dovetail.plugins.register` is for all. It comes before installed plugins of the same kind and
         key. With the name, kind and key of an earlier one it replaces that one. Raises `PluginFailed` or `PluginIncompatible`;
         the failure is in the records too.
         """
@@ -253,24 +262,24 @@ class PluginManager:
         with self._lock:
             self.adopt(registration)
             self._loader.load(registration.record)
-            return self._ledger.now(registration.record)
+            return self._states.now(registration.record)
 
     def adopt(self, registration: Registration) -> None:
         """Take a plugin that is not installed; it is loaded when it is needed."""
         record = registration.record
         with self._lock:
             self._objects[record.id] = registration.plugin
-            self._ledger.put(record, in_process=True)
+            self._states.put(record, in_process=True)
             self._forget(record)
 
     def drop(self, plugin: str) -> None:
         """Let go of a plugin that is not installed; an installed one that it replaced is back."""
         with self._lock:
             if self._objects.pop(plugin, None) is not None:
-                self._forget(self._ledger.drop(plugin))
+                self._forget(self._states.drop(plugin))
 
     def _forget(self, record: PluginRecord) -> None:
-        """Look up anew what depends on a plugin. What was never made holds nothing, and making it would import NumPy."""
+        """Look up again what depends on a plugin. What was never made holds nothing, and making it would import NumPy."""
         if "_loader" in self.__dict__:
             self._loader.forget(record)
             self._devices.forget(record.key)
@@ -279,7 +288,7 @@ class PluginManager:
     def load(self, name: str) -> PluginRecord:
         """Load one plugin by id, distribution or entry name, list its devices or operators, and return its record.
 
-        What goes wrong with the plugin does not raise: the record tells it. Raises as `record` for the name.
+        A failure of the plugin does not raise: the record has it. Raises as `record` for the name.
         """
         record = self.record(name)
         with self._lock:
@@ -287,12 +296,12 @@ class PluginManager:
                 self._loader.load_whole(record)
                 if record.kind == "devices":
                     self._devices.info(record.key)
-            return self._ledger.now(record)
+            return self._states.now(record)
 
     def add_commands(self, cli: Any) -> None:
         """Let plugins of the group `dovetail.hooks` add commands to a `click.Group`. Loads those plugins."""
         with self._lock:
-            self._observers.add_commands(cli)
+            self._hook_plugins.add_commands(cli)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -300,28 +309,28 @@ class PluginManager:
     def _loader(self) -> "Loader":
         from dovetail.plugins.loader import Loader
 
-        return Loader(self._ledger, self.config.values, self._objects)
+        return Loader(self._states, self.config.values, self._objects)
 
     @cached_property
     def _devices(self) -> "Devices":
         from dovetail.plugins.devices import Devices
 
-        return Devices(self._ledger, self._loader)
+        return Devices(self._states, self._loader)
 
     @cached_property
     def _operators(self) -> "Operators":
         from dovetail.plugins.operators import Operators
 
-        return Operators(self._ledger, self._loader)
+        return Operators(self._states, self._loader)
 
     @cached_property
-    def _observers(self) -> "Observers":
-        from dovetail.plugins.observers import Observers
+    def _hook_plugins(self) -> "HookPlugins":
+        from dovetail.plugins.hook_plugins import HookPlugins
 
-        return Observers(self._ledger, self._loader)
+        return HookPlugins(self._states, self._loader)
 
     def _frontend(self, suffix: str) -> PluginRecord:
-        record = self._ledger.choose("frontends", suffix)
+        record = self._states.choose("frontends", suffix)
         if record is None:
             others = [r for r in self.records() if r.kind == "frontends" and r.state not in ("found", "loaded")]
             hints = [did_you_mean(suffix, self.formats())]

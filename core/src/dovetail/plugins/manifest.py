@@ -39,7 +39,7 @@ def manifest_path(record: PluginRecord) -> str:
 def _package_folders(record: PluginRecord, name: str) -> Sequence[str]:
     if record.location == IN_PROCESS:
         return ()
-    # What was not installed as editable lies beside its metadata; looking there costs a tenth of asking the import system.
+    # A package not installed as editable is beside its metadata; looking there costs a tenth of asking the import system.
     if not record.editable and os.path.isfile(f"{record.location}/{name}/__init__.py"):
         return (f"{record.location}/{name}",)
     try:
@@ -50,7 +50,7 @@ def _package_folders(record: PluginRecord, name: str) -> Sequence[str]:
 
 
 def read_manifest(record: PluginRecord) -> tuple[str, ...] | None:
-    """The operators that the manifest lists for this plugin, as `tim.vx::HSwish-1`; None when there is no manifest.
+    """The operators that the manifest lists for this plugin, as `tim.vx::HSwish-1`; None without a manifest.
 
     Raises `PluginError` for one that is malformed, or that does not mention the plugin.
     """
@@ -96,7 +96,7 @@ def manifest_text(records: Iterable[PluginRecord]) -> str:
 
 
 def _unusable(path: str, reason: str, record: PluginRecord) -> PluginError:
-    return PluginError(f"{path} cannot be used: {reason}", hint=f"write it anew: {_command(record)}")
+    return PluginError(f"{path} cannot be used: {reason}", hint=f"write it again: {_command(record)}")
 
 
 def _command(record: PluginRecord) -> str:

@@ -7,11 +7,11 @@ from dovetail.errors import PluginError, UnknownOperator, did_you_mean
 from dovetail.graph.graph import AbstractOperator
 from dovetail.names import printable
 from dovetail.operators.operator import Operator
-from dovetail.plugins.ledger import Ledger, Rank
 from dovetail.plugins.loader import Loader
-from dovetail.plugins.records import HOST, IN_PROCESS, PACKS, STANDARD_DOMAIN, PluginRecord, plain_domain
+from dovetail.plugins.records import HOST, IN_PROCESS, PACKS, STANDARD_DOMAIN, PluginRecord, full_name, plain_domain
 from dovetail.plugins.registry import check_operator, operator_name
-from dovetail.plugins.rules import Candidate, Decision, Judge, decide
+from dovetail.plugins.rules import Candidate, Decision, SuitabilityOf, decide
+from dovetail.plugins.states import PluginStates, Rank
 from dovetail.plugins.versions import host_version
 
 __all__ = ["Operators"]
@@ -20,34 +20,34 @@ __all__ = ["Operators"]
 class Operators:
     """The operators that one manager knows. Callers hold the manager's lock."""
 
-    def __init__(self, ledger: Ledger, loader: Loader) -> None:
-        self._ledger = ledger
+    def __init__(self, states: PluginStates, loader: Loader) -> None:
+        self._states = states
         self._loader = loader
         self._session: dict[tuple[str, str, int], type[Operator]] = {}
         self._providers: dict[type[AbstractOperator], str] = {}
         self._found: dict[tuple[str, str, int], Decision] = {}
 
     def add(self, operator: type[Operator], origin: str) -> None:
-        """Add an operator of this session. It replaces an earlier one of the same name and version, and goes before all packs."""
+        """Add an operator of this session. It replaces an earlier one of its name and version, and comes before all packs."""
         check_operator(operator)
         self._session[plain_domain(operator.domain), operator.op_type, operator.since] = operator
         self._providers[operator] = f"session ({origin})"
         self._found.clear()
 
     def find(self, domain: str, op_type: str, version: int) -> type[Operator]:
-        """The class that holds in operator set `version`, as far as it can be told without a device.
+        """The class that holds in operator set `version`, as far as it is decided without a device.
 
         Raises `UnknownOperator`, `PluginConflict`, and what keeps a preferred pack from loading.
         """
         return self.decide(domain, op_type, version).winner.operator
 
-    def decide(self, domain: str, op_type: str, version: int, judge: Judge | None = None) -> Decision:
-        """All candidates and which of them is used; `judge` says how each suits a device. Raises as `find`."""
+    def decide(self, domain: str, op_type: str, version: int, suitability_of: SuitabilityOf | None = None) -> Decision:
+        """All candidates and which of them is used; `suitability_of` says how each suits a device. Raises as `find`."""
         key = (plain_domain(domain), op_type, version)
         if key not in self._found:
             self._found[key] = decide(self.candidates(*key))
         found = self._found[key]
-        return found if judge is None or found.is_settled else decide(found.candidates, judge)
+        return found if suitability_of is None or found.is_settled else decide(found.candidates, suitability_of)
 
     def candidates(self, domain: str, op_type: str, version: int) -> tuple[Candidate, ...]:
         """Every class that may be used, each once. Raises as `find`, but for conflicts."""
@@ -59,9 +59,9 @@ class Operators:
         defined = bool(found)
         for record in self._packs(domain, "supplements"):
             # Asked, and imported, only for what nobody else defines, or when it is preferred.
-            if not defined or self._ledger.rank(record, op_type):
+            if not defined or self._states.rank(record, op_type):
                 found += self._of_pack(record, op_type, version, must_load=must_load)
-        pin = self._ledger.preferences.pin(domain, op_type)
+        pin = self._states.preferences.pin(domain, op_type)
         if pin and not any(c.rank >= Rank.PIN for c in found):
             raise self._pin_to_nothing(domain, op_type, version, pin, found)
         if not found:
@@ -69,7 +69,7 @@ class Operators:
         once: dict[type[Operator], Candidate] = {}
         for one in sorted(found, key=lambda c: (-c.rank, c.plugin)):
             translated = one.operator.translation(domain, op_type) is not None
-            once.setdefault(one.operator, replace(one, asked=f"{domain or STANDARD_DOMAIN}::{op_type}" if translated else ""))
+            once.setdefault(one.operator, replace(one, asked=full_name(domain, op_type) if translated else ""))
         return tuple(once.values())
 
     def all(self, domain: str | None) -> tuple[type[Operator], ...]:
@@ -104,11 +104,11 @@ class Operators:
         return staged is not None and staged.operators is not None and operator in staged.operators.added
 
     def forget(self) -> None:
-        """Look everything up anew, because a pack was added or failed."""
+        """Look everything up again, because a pack was added or failed."""
         self._found.clear()
 
     def _packs(self, domain: str | None, *kinds: str) -> tuple[PluginRecord, ...]:
-        return tuple(r for r in self._ledger.all() if r.kind in (kinds or PACKS) and domain in (None, plain_domain(r.key)))
+        return tuple(r for r in self._states.all() if r.kind in (kinds or PACKS) and domain in (None, plain_domain(r.key)))
 
     def _own(self, domain: str, op_type: str, version: int) -> Iterator[Candidate]:
         if (holding := _holding(self._session.values(), domain, op_type, version)) is not None:
@@ -116,8 +116,8 @@ class Operators:
             yield Candidate(operator, "session", "", self._providers[operator], Rank.SESSION, until=until)
 
     def _of_pack(self, record: PluginRecord, op_type: str, version: int, *, must_load: bool) -> Iterator[Candidate]:
-        """The pack's class, if it has one and may be used. Raises for a preferred pack that cannot be had, when it must load."""
-        rank = self._ledger.rank(record, op_type)
+        """The pack's class, if it has one and may be used. Raises for a preferred pack that cannot be loaded but must."""
+        rank = self._states.rank(record, op_type)
         if record.state == "blocked" or (record.kind == "overrides" and not rank):
             return
         staged = self._loader.load(record) if rank and must_load else self._loader.load_if_possible(record)
@@ -131,7 +131,7 @@ class Operators:
             yield Candidate(operator, record.id, record.distribution, record.provider, rank, owner, staged.priority, until)
 
     def _pin_to_nothing(self, domain: str, op_type: str, version: int, pin: str, others: Iterable[Candidate]) -> PluginError:
-        name = f"{domain or STANDARD_DOMAIN}::{op_type}"
+        name = full_name(domain, op_type)
         able = ", ".join(sorted(c.provider for c in others)) or "none"
         stopped = [r for r in self._packs(domain) if r.answers_to(pin) and r.state != "loaded"]
         if stopped and stopped[0].state == "found":  # never asked: what it may do is decided by its group
@@ -141,16 +141,16 @@ class Operators:
         else:
             what = f"which does not define it in version {version}"
         return PluginError(
-            f"{self._ledger.preferences.source} pins {name} to {pin!r}, {what}", hint=f"plugins that define it: {able}"
+            f"{self._states.preferences.source} pins {name} to {pin!r}, {what}", hint=f"plugins that define it: {able}"
         )
 
     def _unknown(self, domain: str, op_type: str, version: int) -> UnknownOperator:
-        name = f"{domain or STANDARD_DOMAIN}::{op_type}"
+        name = full_name(domain, op_type)
         known = self.all(domain)
         named = [operator for operator in known if operator.op_type == op_type and plain_domain(operator.domain) == domain]
         later = [operator.since for operator in named]
         if later:
-            message = f"operator {name} exists from version {min(later)} of its domain on; version {version} was asked for"
+            message = f"operator {name} exists from version {min(later)} of its domain on; version {version} was requested"
             return UnknownOperator(
                 message, hint="the model says that it was written for an older operator set; export it for a newer one"
             )
@@ -165,7 +165,7 @@ class Operators:
             hints.append(f"Install a package with an entry point {written!r} in the group {HOST}.ops.")
         hints.append("Or define the operator in a file and add it: core.add_extension('my_ops.py'), on the command line by -l.")
         error = UnknownOperator(f"no operator {printable(name)} is known{self._packs_in_words(domain)}", hint=" ".join(hints))
-        error.__cause__ = next((self._ledger.refusal(r).__cause__ for r in self._packs(domain) if r.state == "failed"), None)
+        error.__cause__ = next((self._states.refusal(r).__cause__ for r in self._packs(domain) if r.state == "failed"), None)
         return error
 
     def _packs_in_words(self, domain: str) -> str:

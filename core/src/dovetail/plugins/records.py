@@ -4,7 +4,18 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["HOST", "IN_PROCESS", "KINDS", "PACKS", "STANDARD_DOMAIN", "PluginRecord", "State", "normalized", "plain_domain"]
+__all__ = [
+    "HOST",
+    "IN_PROCESS",
+    "KINDS",
+    "PACKS",
+    "STANDARD_DOMAIN",
+    "PluginRecord",
+    "State",
+    "full_name",
+    "normalized",
+    "plain_domain",
+]
 
 HOST = "dovetail"
 """The distribution that loads the plugins; entry-point groups are `dovetail.<kind>`."""
@@ -22,9 +33,9 @@ STANDARD_DOMAIN = "ai.onnx"
 """The written-out name of ONNX's standard domain, which models and operators call `""`."""
 
 State = Literal["found", "blocked", "incompatible", "opt-in", "loaded", "failed", "unavailable"]
-"""`found`: may be loaded, has not been. `blocked`: switched off. `incompatible`: needs another dovetail. `opt-in`: an
+"""`found`: may be loaded, is not yet. `blocked`: switched off. `incompatible`: needs another dovetail. `opt-in`: an
 override that nobody prefers. `loaded`. `failed`: raised, or is malformed. `unavailable`: works, but its hardware or driver
-is not there."""
+is missing."""
 
 
 def normalized(distribution: str) -> str:
@@ -37,6 +48,11 @@ def plain_domain(domain: str) -> str:
     return "" if domain == STANDARD_DOMAIN else domain
 
 
+def full_name(domain: str, op_type: str) -> str:
+    """`ai.onnx::Conv`: an operator with its domain written out."""
+    return f"{domain or STANDARD_DOMAIN}::{op_type}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginRecord:
     """One entry point of one distribution. Never changed: a new state is a new record in the manager.
@@ -45,7 +61,7 @@ class PluginRecord:
     virtual device, or a free name for hooks), `value` the module it points to. `requires` are the distribution's own
     requirements on dovetail. `location` is the folder that holds the distribution's metadata, or the project folder of an
     editable installation. `duplicates` are other copies of the distribution on `sys.path`, which are not used. `reason` and
-    `hint` explain every state but `found` and `loaded`; on `found` they tell of a rival with the same key. `provides` lists
+    `hint` explain every state but `found` and `loaded`; on `found` they name a rival with the same key. `provides` lists
     devices (`OPENCL.0`) or operators (`tim.vx::HSwish-1`) once loaded. Times are in seconds.
     """
 

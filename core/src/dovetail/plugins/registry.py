@@ -7,7 +7,7 @@ from dovetail.names import stem_of
 from dovetail.operators.definition import check_definition
 from dovetail.operators.operator import Operator
 from dovetail.operators.packages import classes_in, stems_in
-from dovetail.operators.stand_in import stand_in
+from dovetail.operators.translated import translated_class
 from dovetail.operators.translation import Translation
 from dovetail.plugins.attribution import attributed
 from dovetail.plugins.records import PluginRecord, plain_domain
@@ -45,7 +45,7 @@ class OpRegistry:
         another one with the same name and `since` was registered before it; `OperatorError` for a translation to something else.
         """
         if isinstance(operator, Translation):
-            operator = stand_in(operator)
+            operator = translated_class(operator)
         check_operator(operator)
         self._check_domain(operator)
         known = self._operators.setdefault((plain_domain(operator.domain), operator.op_type, operator.since), operator)
@@ -112,5 +112,4 @@ class OpRegistry:
 
 def operator_name(operator: type[Operator]) -> str:
     """`tim.vx::HSwish-1`: domain, name and first version."""
-    domain = f"{operator.domain}::" if operator.domain else ""
-    return f"{domain}{operator.op_type}-{operator.since}"
+    return f"{operator.key}-{operator.since}"

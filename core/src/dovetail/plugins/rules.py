@@ -10,8 +10,8 @@ from typing import Any
 from dovetail.errors import PluginConflict
 from dovetail.graph.graph import KernelSource, Port
 from dovetail.operators.operator import Operator
-from dovetail.operators.stand_in import is_stand_in, target
-from dovetail.plugins.records import STANDARD_DOMAIN
+from dovetail.operators.translated import is_translated, target
+from dovetail.plugins.records import full_name
 from dovetail.plugins.selection import ESSENTIAL
 
 __all__ = [
@@ -20,8 +20,8 @@ __all__ = [
     "RULES",
     "Candidate",
     "Decision",
-    "Judge",
     "Suitability",
+    "SuitabilityOf",
     "claim",
     "decide",
     "languages",
@@ -30,9 +30,9 @@ __all__ = [
 
 RULES = {
     1: "what the user prefers goes first: operators of the session, plugins of this process, pins, `prefer`, custom layers",
-    2: "a kernel for the device goes before a composition, and that before the reference",
-    3: "exactly the data type and operator set version asked for goes before a wider range",
-    4: "the owner of the domain goes before others",
+    2: "a kernel for the device comes before a composition, and a composition before the reference",
+    3: "the exact data type and operator set version come before a wider range",
+    4: "the owner of the domain comes before others",
     5: "the greater dovetail_priority goes first",
     6: "the name of the distribution, in alphabetical order",
 }
@@ -76,7 +76,7 @@ class Suitability:
     dtypes: frozenset[str] | None = None
 
 
-Judge = Callable[[Candidate], Suitability]
+SuitabilityOf = Callable[[Candidate], Suitability]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ class Decision:
         return self.rule <= 1
 
 
-def decide(candidates: Iterable[Candidate], judge: Judge | None = None) -> Decision:
-    """Apply the rules. Without a judge nothing is known of device and data type, and rule 2 is left out.
+def decide(candidates: Iterable[Candidate], suitability_of: SuitabilityOf | None = None) -> Decision:
+    """Apply the rules. Without `suitability_of` nothing is known of device and data type, and rule 2 is left out.
 
     Raises `PluginConflict` when candidates that the user prefers equally have different schemas: they mean different things.
     """
     left = sorted(candidates, key=lambda c: (c.distribution, c.plugin))
     everyone, lost, number = left, {}, 0
-    suitabilities = {} if judge is None else {c.plugin: judge(c) for c in left}
+    suitabilities = {} if suitability_of is None else {c.plugin: suitability_of(c) for c in left}
     for rule in RULES:
         if rule == 2:
             _check_schemas(left)
@@ -142,7 +142,7 @@ def _narrower(a: Candidate, suits_a: Suitability, b: Candidate, suits_b: Suitabi
     return versions and dtypes and not same
 
 
-# --- what a class says of itself ----------------------------------------------------------------------------------------
+# --- what a class declares -----------------------------------------------------------------------------------------------
 
 
 def languages(device_type: str) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def _dtypes(kernel: KernelSource) -> frozenset[str] | None:
 def _check_schemas(candidates: Sequence[Candidate]) -> None:
     for other in candidates[1:]:
         if difference := _difference(candidates[0].operator, other.operator):
-            key = other.asked or _written(other.operator)
+            key = other.asked or full_name(other.operator.domain, other.operator.op_type)
             raise PluginConflict(
                 f"operator {key} is defined by {candidates[0].provider} and by {other.provider}, and not in the same way: "
                 f"{difference}",
@@ -182,14 +182,10 @@ def _check_schemas(candidates: Sequence[Candidate]) -> None:
 def pin_lines(operator: type[Operator], candidates: Iterable[Candidate]) -> list[str]:
     """For each candidate the line that makes it the winner."""
     listed = tuple(candidates)
-    asked = next((c.asked for c in listed if c.asked), _written(operator))
+    asked = next((c.asked for c in listed if c.asked), full_name(operator.domain, operator.op_type))
     names = [c.distribution for c in listed]
     plugins = [c.distribution if names.count(c.distribution) == 1 else c.plugin for c in listed if c.plugin != "session"]
     return [f"DOVETAIL_PREFER={asked}={name}" for name in plugins]
-
-
-def _written(operator: type[Operator]) -> str:
-    return f"{operator.domain or STANDARD_DOMAIN}::{operator.op_type}"
 
 
 def _difference(a: type[Operator], b: type[Operator]) -> str:
@@ -199,11 +195,11 @@ def _difference(a: type[Operator], b: type[Operator]) -> str:
         if theirs.get(what) != value:
             return f"{what} is {value} in the one, {theirs.get(what, 'not there')} in the other"
     extra = [what for what in theirs if what not in mine]
-    return f"{extra[0]} is not there in the one, {theirs[extra[0]]} in the other" if extra else ""
+    return f"{extra[0]} is missing in the one, {theirs[extra[0]]} in the other" if extra else ""
 
 
 def _schema(operator: type[Operator]) -> dict[str, str]:
-    """The interface of an operator: ports with their data types, and attributes. Not port names: models go by position."""
+    """The interface of an operator: ports with their data types, and attributes. Not port names: models use positions."""
     schema = {f"the number of {side}": str(len(getattr(operator, side))) for side in ("inputs", "outputs")}
     variables: dict[str, str] = {}
     for side in ("inputs", "outputs"):
@@ -220,7 +216,7 @@ def _schema(operator: type[Operator]) -> dict[str, str]:
     for name, port in sorted(operator.legacy_attributes.items()):
         schema[f"old attribute {name!r}"] = f"input {ports.index(port)}"
     schema["the attribute with the number of outputs"] = operator.output_count or "none"
-    if is_stand_in(operator):
+    if is_translated(operator):
         schema["what it becomes"] = target(operator)
     return schema
 

@@ -16,7 +16,7 @@ from dovetail.errors import PluginNotFound, UsageError, did_you_mean
 from dovetail.plugins.records import PACKS, PluginRecord, plain_domain
 from dovetail.plugins.versions import host_version, requirement_mismatch
 
-__all__ = ["ESSENTIAL", "Preferences", "Switch", "not_installed", "operator_key", "select"]
+__all__ = ["ESSENTIAL", "Preferences", "Switch", "not_installed", "parsed_operator", "select"]
 
 ESSENTIAL = ("devices", "numpy")
 """Kind and key that no list switches off: the device on which the operators' own NumPy references run, and the one plugin
@@ -28,7 +28,7 @@ GRAMMAR = "write 'all', 'none', names ('a,b': only these) or names with a minus 
 @dataclass(frozen=True, slots=True)
 class Switch:
     """A parsed list. `names` are as written, without the minus; `source` is where the list was found, for messages, and
-    `places` where each name stands when that is a file."""
+    `places` where each name comes from when that is a file."""
 
     source: str = ""
     blocks: bool = True
@@ -65,7 +65,7 @@ Pin = tuple[str, str]
 _OPERATOR = re.compile(r"(?:(?P<domain>[\w.\-]*)::)?(?P<op_type>\w+)")
 
 
-def operator_key(text: str) -> Pin | None:
+def parsed_operator(text: str) -> Pin | None:
     """`tim.vx::HSwish` -> `("tim.vx", "HSwish")`, `Conv` and `ai.onnx::Conv` -> `("", "Conv")`; None for other text."""
     match = _OPERATOR.fullmatch(text.strip())
     return (plain_domain(match["domain"] or ""), match["op_type"]) if match else None
@@ -107,7 +107,7 @@ class Preferences:
 
 def _pin(text: str, source: str) -> tuple[Pin, str]:
     operator, _, name = text.partition("=")
-    key = operator_key(operator)
+    key = parsed_operator(operator)
     if key is None or not name.strip():
         raise UsageError(
             f"{source}: {text!r} pins no operator", hint="write domain::Operator=name, or Operator=name for a standard one"

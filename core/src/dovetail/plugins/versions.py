@@ -45,7 +45,7 @@ def requirement_mismatch(record: PluginRecord, running: str) -> tuple[str, str] 
             reason = f"the requirement {requirement!r} is malformed: {str(error).splitlines()[0]}"
             return reason, f"pip install --upgrade {record.distribution}"
         if not accepted:
-            return f"{record.provider} needs {requirement}; this is {HOST} {running}", _mend(record, requirement, running)
+            return f"{record.provider} needs {requirement}; this is {HOST} {running}", _fix(record, requirement, running)
     return None
 
 
@@ -85,7 +85,7 @@ def _accepts(requirement: str, running: str) -> bool:
     return parsed.specifier.contains(running, prereleases=True)
 
 
-def _mend(record: PluginRecord, requirement: str, running: str) -> str:
+def _fix(record: PluginRecord, requirement: str, running: str) -> str:
     """The pip line: a newer dovetail when the plugin asks for one, else a newer plugin."""
     from packaging.requirements import Requirement
     from packaging.version import Version

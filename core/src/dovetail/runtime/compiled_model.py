@@ -110,7 +110,7 @@ class CompiledModel:
 
     @property
     def time_limit(self) -> float | None:
-        """The seconds that a run may take; None when there is no limit."""
+        """The seconds that a run may take; None for no limit."""
         return (self._preparation or self._prepared()).time_limit
 
     @property
@@ -142,7 +142,7 @@ class CompiledModel:
         return {name: self.model.graph.types.get(name) for name in self.model.outputs}
 
     def plan(self, shapes: Shapes) -> Plan:
-        """The plan for these input shapes, made now if there is none. The least recently used one goes when they are too many.
+        """The plan for these input shapes, made now if missing. Beyond the limit, the least recently used one is dropped.
 
         For a virtual device the plans of all its parts are made, and the first is returned.
         """
@@ -167,9 +167,9 @@ class CompiledModel:
     def report(self, shapes: Mapping[str, Sequence[int]] | None = None) -> PlanReport:
         """The report of the plan for `shapes` (input name -> dimensions), or of the latest plan.
 
-        Of nodes whose shapes only data tells, and of sub-graphs, it has what was planned for them in the last run: see
+        For nodes with data-dependent shapes, and for sub-graphs, it has what was planned for them in the last run: see
         `PlanReport.deferred` and `NodePlacement.holder`.
-        Raises `UsageError` when the model has open dimensions and has not run yet.
+        Raises `UsageError` when the model has open dimensions and no run has ended yet.
         """
         composite = self._prepared().composite
         if composite is not None:
@@ -188,7 +188,7 @@ class CompiledModel:
         """The plans now kept, by input shapes, the latest used last."""
         if (composite := self._prepared().composite) is not None:
             return composite.parts[0].plans
-        return {shapes: _full_report(plan) for shapes, plan in self._plans.plans.items()}
+        return {shapes: _full_report(plan) for shapes, plan in self._plans.copy().items()}
 
     def create_infer_request(self) -> InferRequest:
         """A new request with buffers of its own. Raises `UsageError` after `close`."""

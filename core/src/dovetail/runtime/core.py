@@ -49,7 +49,7 @@ class Core:
     `plugins` allows or blocks plugins (`"all"`, `"none"`, `"a,b"`, `"-a,-b"`). `prefer` names packs whose overrides are wanted,
     the most preferred first; `{"tim.vx::HSwish": "some-pack"}` pins one operator. `config` is the path of a `dovetail.yaml`, or
     a mapping with its content; None takes the one in the working folder, else the user's, and False none. What is given
-    here goes before the environment, and that before the file.
+    here comes before the environment, and that before the file.
 
     Raises `UsageError` with file and line for a malformed configuration, `PluginNotFound` for unknown names.
     """
@@ -137,7 +137,7 @@ class Core:
         """Write a model as the file `target`, in the format of its suffix or in `format`. An existing file is replaced.
 
         Names, constants and metadata are kept; operators are those of `analyze`. Nothing is written when anything is refused.
-        Raises `UsageError` for inputs with open dimensions, a folder that is not there or a target that is not a file,
+        Raises `UsageError` for inputs with open dimensions, a folder that does not exist or a target that is not a file,
         `UnknownFormat` when no installed frontend writes the format, `FormatError` naming what it cannot hold, `OSError`.
         """
         path = Path(fspath(target))
@@ -157,7 +157,7 @@ class Core:
     def analyze(self, model: Model, device: str = "", properties: Properties | None = None) -> Graph:
         """The model's graph bound, typed and folded; open dimensions are taken as 1 (use `model.reshape` for others).
 
-        Values whose shapes only data tells have no type. Raises `OperatorError` and its kin naming the node. With a device,
+        Values with data-dependent shapes have no type. Raises `OperatorError` or a subclass naming the node. With a device,
         operators that no class defines and for which `properties` give it a kernel have the types that the model declares.
         """
         if not device:
@@ -178,14 +178,14 @@ class Core:
     def query_model(self, model: Model, device: str) -> dict[str, str | Refusal]:
         """For each node of the model the device that would run it, or why the (last) device asked does not.
 
-        A node that is expanded or merged answers for what stands for it: with a refusal as soon as one part is refused. Nodes
-        that are computed while planning are left out.
+        The answer for a node that is expanded or merged is that for its replacement: a refusal as soon as one part is refused.
+        Nodes that are computed while planning are left out.
         """
         answers = self.query_support(model, device)
         return {name: found.device if found.refusal is None else found.refusal for name, found in answers.items()}
 
     def query_support(self, model: Model, device: str, properties: Properties | None = None) -> dict[str, NodeSupport]:
-        """For each node of the model how the device would run it, and which package brings the kernel; as `query_model` else.
+        """For each node of the model how the device would run it, and whose kernel that is; otherwise like `query_model`.
 
         `properties` are those that `compile_model` would get.
         """
@@ -329,11 +329,11 @@ def _log_fallbacks(model: Model, plan: Plan, chosen: Sequence[str]) -> None:
 
 
 def _require_file(path: Path) -> None:
-    """Raise `FormatError` for a path that leads to no file, which is to be told before that its suffix is missing."""
+    """Raise `FormatError` for a path that leads to no file: that matters more than its missing suffix."""
     from dovetail.graph.source import ModelSource  # here, because a session that is given models needs no frontend
 
     with ModelSource(path).open(limit=2**63):
-        pass
+        return  # it can be opened
 
 
 def _prepare(model: Model, device: str, properties: Properties, settings: Mapping[str, Any]) -> Preparation:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dovetail.errors import UsageError
 from dovetail.operators.operator import Operator
-from dovetail.operators.stand_in import stand_in
+from dovetail.operators.translated import translated_class
 from dovetail.operators.translation import Translation
 
 __all__ = ["operators_in"]
@@ -23,7 +23,7 @@ def operators_in(extension: Any) -> list[tuple[type[Operator], str]]:
     for anything else and for an extension without operators.
     """
     if isinstance(extension, Translation):
-        return [(stand_in(extension), getattr(extension.to, "__module__", "a translation"))]
+        return [(translated_class(extension), getattr(extension.to, "__module__", "a translation"))]
     if isinstance(extension, type) and issubclass(extension, Operator):
         return [(extension, extension.__module__)]
     if isinstance(extension, ModuleType):
@@ -60,7 +60,7 @@ def _from_file(path: Path) -> list[tuple[type[Operator], str]]:
 def _from_module(module: ModuleType, origin: str) -> list[tuple[type[Operator], str]]:
     values = list(vars(module).values())
     own = [c for c in values if isinstance(c, type) and issubclass(c, Operator) and c.__module__ == module.__name__]
-    own += [stand_in(value) for value in values if isinstance(value, Translation)]
+    own += [translated_class(value) for value in values if isinstance(value, Translation)]
     if not own:
         raise UsageError(
             f"extension {origin} defines no operator", hint="define a subclass of dovetail.op.Operator, or a Translation"

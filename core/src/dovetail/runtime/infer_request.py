@@ -93,7 +93,7 @@ class CompiledPlans(Protocol):
 
     @property
     def time_limit(self) -> float | None:
-        """The seconds that a run may take; None when there is no limit."""
+        """The seconds that a run may take; None for no limit."""
 
     def check_open(self) -> None:
         """Raise `UsageError` after `close`."""
@@ -141,7 +141,7 @@ class InferRequest:
         """Run and wait. Returns the outputs, by name and by position.
 
         `inputs`: see `CompiledModel.__call__`; they are only read. Outputs are fresh arrays; with `share_outputs` they may
-        lie in the request's own memory, which the next run overwrites. Raises `InputError`, or `UsageError` when the
+        be in the request's own memory, which the next run overwrites. Raises `InputError`, or `UsageError` when the
         request is running or closed.
         """
         if self.is_running:

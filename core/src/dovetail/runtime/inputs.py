@@ -206,5 +206,5 @@ def _plain(name: str, expected: MapType, values: list[Any]) -> list[Any]:
         )
     if wrong is not None:
         raise InputError(f"input {name!r} has the value {wrong!r:.60} ({type(wrong).__name__}); accepted: {expected}")
-    # Numbers keep their type, which is all that tells it to those who read them.
+    # Numbers keep their type, from which readers know the data type.
     return values if expected.dtype is DType.STRING else list(np.array(values, expected.dtype.numpy))

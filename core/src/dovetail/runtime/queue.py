@@ -131,7 +131,7 @@ class AsyncInferQueue:
     def wait_all(self) -> None:
         """Wait until every run has ended. Raises the first error of a run or callback, and forgets them all.
 
-        Raises `UsageError` in a callback, whose own run has not ended.
+        Raises `UsageError` in a callback, because its own run is still going on.
         """
         if self._in_callback:
             raise UsageError(

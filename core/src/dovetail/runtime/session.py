@@ -68,10 +68,7 @@ class DeviceSession:
 
     def set_properties(self, device: str, properties: Properties) -> None:
         """Set properties of a device type; raises as `Core.set_property`."""
-        given, name = as_mapping(properties), device.upper().split(".")[0]
-        known = [r.key.upper() for r in self._plugins.records() if r.kind in ("devices", "virtual_devices")]
-        if name not in known:
-            raise DeviceNotFound(f"no installed plugin provides the device {name!r}", hint=did_you_mean(name, known))
+        given, name = as_mapping(properties), self._plugins.device_type(device)
         with self._lock:
             self._properties.setdefault(name, {}).update(given)
 
@@ -115,7 +112,7 @@ class DeviceSession:
         if not names:
             found = ", ".join(f"{i.name} ({i.kind})" for i in self.devices) or "none"
             kind = "" if word == DEFAULT_DEVICE else f"{word} "
-            raise DeviceNotFound(f"there is no {kind}device; found: {found}")
+            raise DeviceNotFound(f"no {kind}device is available; found: {found}")
         return self.first_usable(word, names, properties)
 
     def first_usable(self, word: str, names: Sequence[str], properties: Properties) -> Targets:
@@ -154,7 +151,7 @@ class DeviceSession:
                 # Here the reference device only takes what others refuse: without it a refusal becomes an error of its own.
                 if name in names:
                     raise
-                log.info("%s is not there for nodes that %s refuses: %s", name, names[0], error)
+                log.info("%s is missing for nodes that %s refuses: %s", name, names[0], error)
         return found
 
     def _target(self, name: str, given: CompileOptions) -> Target:

@@ -12,9 +12,9 @@ what surrounds a device run on a `ReferenceDevice`. What is here is loaded on fi
 operators that imports `Case` pays for no more than that.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from dovetail._lazy import lazy_names
 from dovetail.testing.case import Case, passed
 
 if TYPE_CHECKING:
@@ -40,22 +40,13 @@ __all__ = [
     "run_checks",
 ]
 
-_HOMES = {
-    "Check": "check",
-    "DeviceConformance": "conformance",
-    "FrontendConformance": "conformance",
-    "KernelBench": "bench",
-    "OpPackConformance": "conformance",
-    "Outcome": "check",
-    "ReferenceDevice": "reference_device",
-    "Report": "report",
-    "Result": "check",
-    "register_device": "reference_device",
-    "run_checks": "report",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "dovetail.testing.bench": ("KernelBench",),
+        "dovetail.testing.check": ("Check", "Outcome", "Result"),
+        "dovetail.testing.conformance": ("DeviceConformance", "FrontendConformance", "OpPackConformance"),
+        "dovetail.testing.reference_device": ("ReferenceDevice", "register_device"),
+        "dovetail.testing.report": ("Report", "run_checks"),
+    },
+)

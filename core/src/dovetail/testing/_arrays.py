@@ -91,7 +91,7 @@ VARIANTS = {
 
 
 class Guarded:
-    """An array between two runs of known bytes; `intact` tells whether it and they are as they were."""
+    """An array between two runs of known bytes; `intact` is whether it and they are unchanged."""
 
     def __init__(self, values: Array, margin: int = 64) -> None:
         self._raw = np.full(values.nbytes + 2 * margin, _SENTINEL, np.uint8)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dovetail.devices.contract import Device, Executable, ExecutableRequest
 from dovetail.devices.typed_node import TypedNode
-from dovetail.evaluate.inference import padded_inputs
+from dovetail.evaluate.inference import padded
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.graph import AbstractOperator, Graph
 from dovetail.graph.post_ops import PostOp
@@ -53,7 +53,7 @@ class KernelBench:
         types = dict(graph.types)
         for node in graph.nodes:
             if not types.keys() >= set(node.writes):
-                inferred = node.op.infer(*padded_inputs(node, [types[name] if name else None for name in node.inputs]))
+                inferred = node.op.infer(*padded([types[name] if name else None for name in node.inputs], node.op.inputs))
                 outputs = inferred if isinstance(inferred, tuple) else (inferred,)
                 types.update({name: t for name, t in zip(node.outputs, outputs, strict=False) if name})
         return graph.replace(types=types)

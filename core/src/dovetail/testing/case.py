@@ -30,8 +30,8 @@ class Case:
 
     Values are arrays, lists of arrays or dictionaries (sequences), dictionaries (maps) and None: an input that is left out, an
     output that is an absent optional. Plain numbers in a dictionary are int64 and float32, NumPy's have their own type. `types`
-    has the types of inputs, by index, whose values do not tell it: `{0: SequenceType(DType.FLOAT32, None)}` for an empty list,
-    `{0: OptionalType(DType.FLOAT32, None)}` for an optional, which may be None.
+    has the types, by index, of inputs whose values do not determine them: `{0: SequenceType(DType.FLOAT32, None)}` for an empty
+    list, `{0: OptionalType(DType.FLOAT32, None)}` for an optional, which may be None.
     """
 
     name: str
@@ -45,14 +45,14 @@ class Case:
 
     @property
     def dtype(self) -> str:
-        """The data type of the first input that is there, or of the first output."""
+        """The data type of the first input that is present, or of the first output."""
         given = next((t for t in self.input_types() if t is not None), None)
         return (given or _type_of(self.expected[0])).dtype.value
 
     def input_types(self) -> tuple[TensorType | None, ...]:
         """The type of each input, with the content of constants; None for those left out.
 
-        Raises `UsageError` for a value that is none, or that does not tell its type.
+        Raises `UsageError` for a value that is none, or that does not determine its type.
         """
         return tuple(self._input_type(index, value) for index, value in enumerate(self.inputs))
 
@@ -89,13 +89,13 @@ class Case:
             return _type_of(value)
         except (ValueError, AttributeError):
             raise UsageError(
-                f"case {self.name!r}: input {index} is {value!r:.60}, which does not tell its type",
+                f"case {self.name!r}: input {index} is {value!r:.60}, which does not determine its type",
                 hint=f"accepted: arrays, lists of arrays or dictionaries, dictionaries; or give it: types={{{index}: ...}}",
             ) from None
 
 
 def _type_of(value: Any) -> TensorType:
-    """The type of a value that tells it. Raises `ValueError` for an empty one, `AttributeError` for what is not a value."""
+    """The type of a value that determines it. Raises `ValueError` for an empty one, `AttributeError` for what is not a value."""
     if isinstance(value, dict):
         (key, plain), *_ = value.items()
         return MapType(_element_type(plain), None, keys=_element_type(key))

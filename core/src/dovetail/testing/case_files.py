@@ -3,7 +3,7 @@
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -11,8 +11,9 @@ from dovetail.errors import UsageError
 from dovetail.plugins.discovery import index
 from dovetail.plugins.records import STANDARD_DOMAIN
 from dovetail.testing.case import Case
+from dovetail.testing.random_graphs import Kind
 
-__all__ = ["cases_in", "cases_of", "standard_cases"]
+__all__ = ["cases_in", "cases_of", "random_kinds", "standard_cases"]
 
 
 def cases_in(package: str, rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
@@ -37,6 +38,18 @@ def standard_cases(rng: np.random.Generator) -> Iterator[tuple[str, Case]]:
     """Every case of the installed packs that define the standard domain, with the stem of its file."""
     for package in _standard_packs():
         yield from cases_in(package, rng)
+
+
+def random_kinds() -> Mapping[str, Kind]:
+    """Operator name -> its nodes in random graphs: `KINDS` in `<package>/cases/__init__.py` of the pack of standard operators.
+
+    Raises `UsageError` when no installed pack has it.
+    """
+    for package in _standard_packs():
+        found: Mapping[str, Kind] | None = getattr(importlib.import_module(f"{package}.cases"), "KINDS", None)
+        if found:
+            return found
+    raise UsageError("no installed pack of the standard operators has KINDS for random graphs")
 
 
 def _standard_packs() -> list[str]:

@@ -1,4 +1,4 @@
-"""One check of the kit: a named function that tells what a plugin does, and fails where that is wrong."""
+"""One check of the kit: a named function that reports what a plugin does, and fails where that is wrong."""
 
 import enum
 from collections.abc import Callable

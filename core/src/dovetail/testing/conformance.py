@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dovetail.errors import UsageError, did_you_mean
+from dovetail.operators.operator import Operator
+from dovetail.plugins.records import normalized
 from dovetail.runtime import Core
 from dovetail.testing._kit import Kit
 from dovetail.testing.check import Check
@@ -86,8 +88,8 @@ class DeviceConformance(_Conformance):
             device = "ACME"
 
     Every case of every standard operator: what the device accepts must be right, what it does not must be refused with a
-    `Reason` and a detail. Besides: each data type bit by bit, awkward shapes, memory, requests in threads, random graphs.
-    A device that cannot be had fails every test with the stored cause.
+    `Reason` and a detail. Also: each data type bit by bit, awkward shapes, memory, requests in threads, random graphs.
+    If the device is not available, every test fails with the stored cause.
     """
 
     device: ClassVar[str]
@@ -110,7 +112,7 @@ class DeviceConformance(_Conformance):
         check()
 
     def test_memory(self, check: Check) -> None:
-        """Inputs are only read, wherever they lie; outputs are the caller's."""
+        """Inputs are only read, wherever they are; outputs are the caller's."""
         check()
 
     def test_requests(self, check: Check) -> None:
@@ -133,10 +135,20 @@ class OpPackConformance(_Conformance):
 
     domain: ClassVar[str]
     """The domain, as the entry point names it."""
+    package: ClassVar[str] = ""
+    """The distribution to prefer, whose operators alone are checked: for an override. "" checks all of the domain."""
+
+    @classmethod
+    def core(cls) -> Core:
+        """The session in which the pack is found, and preferred where `package` names it."""
+        return Core(prefer=(cls.package,) if cls.package else ())
 
     @classmethod
     def _make_kit(cls) -> Kit:
-        return OpPackChecks(cls.domain, cls.core, cls.seed)
+        def provided(core: Core, operator: type[Operator]) -> bool:
+            return not cls.package or core.plugins.provider(operator).partition(" ")[0] == normalized(cls.package)
+
+        return OpPackChecks(cls.domain, cls.core, cls.seed, provided)
 
     def test_operators(self, check: Check) -> None:
         """The class is well-formed, has cases, and its kernels run."""
@@ -147,7 +159,7 @@ class OpPackConformance(_Conformance):
         check()
 
     def test_devices(self, check: Check) -> None:
-        """Every device that is there gives what the case expects."""
+        """Every available device gives what the case expects."""
         check()
 
 

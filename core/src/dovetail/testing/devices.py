@@ -20,12 +20,12 @@ from dovetail.graph.types import TensorType
 from dovetail.operators.operator import Operator
 from dovetail.runtime import CompiledModel, Core
 from dovetail.testing._arrays import VARIANTS, Guarded, awkward, close, read_only, same, sample
-from dovetail.testing._graphs import POOL, evaluate, random_feeds, random_model
 from dovetail.testing._kit import Kit
 from dovetail.testing._operators import standard
 from dovetail.testing.case import Case, passed
-from dovetail.testing.case_files import standard_cases
+from dovetail.testing.case_files import random_kinds, standard_cases
 from dovetail.testing.check import PASSED, Check, Outcome, Verdict, require
+from dovetail.testing.random_graphs import Kind, evaluate, random_feeds, random_model
 
 __all__ = ["DeviceChecks"]
 
@@ -83,6 +83,15 @@ class DeviceChecks(Kit):
                 return test(compiled) or PASSED
         except UnsupportedNode as error:
             return self.refused(model, error)
+
+    def example_check(self, group: str, name: str, test: Callable[[CompiledModel, Feeds, Feeds], Verdict | None]) -> Check:
+        """A check on a graph of operators that the device claims, with two sets of inputs."""
+
+        def run() -> Verdict:
+            model, *feeds = self._example
+            return self.claimed(model, lambda compiled: test(compiled, *feeds))
+
+        return Check(group, name, run)
 
     # --- operators -------------------------------------------------------------------------------------------------
 
@@ -190,58 +199,38 @@ class DeviceChecks(Kit):
 
     def _memory(self) -> Iterator[Check]:
         for name, place in VARIANTS.items():
-            yield Check("memory", f"inputs_{name}", partial(self._in_variant, place))
-        yield Check("memory", "inputs_are_not_written", self._inputs_unwritten)
-        yield Check("memory", "outputs_stay", self._outputs_stay)
-        yield Check("memory", "outputs_shared", self._outputs_shared)
+            yield self.example_check("memory", f"inputs_{name}", partial(self._in_variant, place))
+        yield self.example_check("memory", "inputs_are_not_written", self._inputs_unwritten)
+        yield self.example_check("memory", "outputs_stay", self._outputs_stay)
+        yield self.example_check("memory", "outputs_shared", self._outputs_shared)
         yield Check("memory", "outputs_are_not_inputs", self._outputs_apart)
 
-    def _in_variant(self, place: Callable[[Array], Array]) -> Verdict:
-        model, feeds, _ = self._example
+    def _in_variant(self, place: Callable[[Array], Array], compiled: CompiledModel, feeds: Feeds, other: Feeds) -> None:
+        plain, placed = compiled(feeds), compiled({name: place(array) for name, array in feeds.items()})
+        _require_same(compiled, plain, placed, "the same values lying otherwise in memory give other results")
 
-        def run(compiled: CompiledModel) -> None:
-            plain, placed = compiled(feeds), compiled({name: place(array) for name, array in feeds.items()})
-            _require_same(compiled, plain, placed, "the same values lying otherwise in memory give other results")
+    def _inputs_unwritten(self, compiled: CompiledModel, feeds: Feeds, other: Feeds) -> None:
+        guarded = {name: Guarded(array) for name, array in feeds.items()}
+        for _ in range(2):
+            compiled({name: guard.array for name, guard in guarded.items()})
+        for name, guard in guarded.items():
+            require(guard.intact, f"the input {name!r}, or memory beside it, was written")
 
-        return self.claimed(model, run)
+    def _outputs_stay(self, compiled: CompiledModel, feeds: Feeds, other: Feeds) -> None:
+        request = compiled.create_infer_request()
+        first = request.infer(feeds)
+        before = [first[i].copy() for i in range(len(first))]
+        request.infer(other)
+        for array, copy in zip(first.values(), before, strict=True):
+            require(same(array, copy), "the next run changed the outputs of this one")
+        request.close()
 
-    def _inputs_unwritten(self) -> Verdict:
-        model, feeds, _ = self._example
-
-        def run(compiled: CompiledModel) -> None:
-            guarded = {name: Guarded(array) for name, array in feeds.items()}
-            for _ in range(2):
-                compiled({name: guard.array for name, guard in guarded.items()})
-            for name, guard in guarded.items():
-                require(guard.intact, f"the input {name!r}, or memory beside it, was written")
-
-        return self.claimed(model, run)
-
-    def _outputs_stay(self) -> Verdict:
-        model, feeds, other = self._example
-
-        def run(compiled: CompiledModel) -> None:
-            request = compiled.create_infer_request()
-            first = request.infer(feeds)
-            before = [first[i].copy() for i in range(len(first))]
-            request.infer(other)
-            for array, copy in zip(first.values(), before, strict=True):
-                require(same(array, copy), "the next run changed the outputs of this one")
-            request.close()
-
-        return self.claimed(model, run)
-
-    def _outputs_shared(self) -> Verdict:
-        model, feeds, other = self._example
-
-        def run(compiled: CompiledModel) -> None:
-            request = compiled.create_infer_request()
-            for given in (feeds, other):
-                want = compiled(given)
-                _require_same(compiled, want, request.infer(given, share_outputs=True), "share_outputs changes the results")
-            request.close()
-
-        return self.claimed(model, run)
+    def _outputs_shared(self, compiled: CompiledModel, feeds: Feeds, other: Feeds) -> None:
+        request = compiled.create_infer_request()
+        for given in (feeds, other):
+            want = compiled(given)
+            _require_same(compiled, want, request.infer(given, share_outputs=True), "share_outputs changes the results")
+        request.close()
 
     def _outputs_apart(self) -> Verdict:
         g = GraphBuilder()
@@ -261,67 +250,47 @@ class DeviceChecks(Kit):
     # --- requests --------------------------------------------------------------------------------------------------
 
     def _requests(self) -> Iterator[Check]:
-        yield Check("requests", "two_runs", self._two_runs)
-        yield Check("requests", "threads", self._threads)
-        yield Check("requests", "background", self._background)
-        yield Check("requests", "open_close_open", self._reopened)
+        yield self.example_check("requests", "two_runs", self._two_runs)
+        yield self.example_check("requests", "threads", self._threads)
+        yield self.example_check("requests", "background", self._background)
+        yield self.example_check("requests", "open_close_open", self._reopened)
 
-    def _two_runs(self) -> Verdict:
-        model, feeds, other = self._example
+    def _two_runs(self, compiled: CompiledModel, feeds: Feeds, other: Feeds) -> None:
+        request = compiled.create_infer_request()
+        first = request.infer(feeds)
+        request.infer(other)
+        _require_same(compiled, first, request.infer(feeds), "two runs of one request differ")
+        request.close()
+        _require_same(compiled, first, compiled(feeds), "two requests differ")
 
-        def run(compiled: CompiledModel) -> None:
-            request = compiled.create_infer_request()
-            first = request.infer(feeds)
-            request.infer(other)
-            _require_same(compiled, first, request.infer(feeds), "two runs of one request differ")
+    def _threads(self, compiled: CompiledModel, *given: Feeds) -> None:
+        want = [compiled(feeds) for feeds in given]
+        found: list[list[Any]] = [[], []]
+        threads = [threading.Thread(target=_repeat, args=(compiled, feeds, found[i])) for i, feeds in enumerate(given)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for expected, results in zip(want, found, strict=True):
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+                _require_same(compiled, expected, result, "two requests in two threads disturb each other")
+
+    def _background(self, compiled: CompiledModel, feeds: Feeds, other: Feeds) -> None:
+        requests = [compiled.create_infer_request() for _ in range(4)]
+        for index, request in enumerate(requests):
+            request.start_async((feeds, other)[index % 2])
+        for index, request in enumerate(requests):
+            request.wait()
+            _require_same(compiled, compiled((feeds, other)[index % 2]), request.results, "a run in the background differs")
             request.close()
-            _require_same(compiled, first, compiled(feeds), "two requests differ")
 
-        return self.claimed(model, run)
-
-    def _threads(self) -> Verdict:
-        model, *given = self._example
-
-        def run(compiled: CompiledModel) -> None:
-            want = [compiled(feeds) for feeds in given]
-            found: list[list[Any]] = [[], []]
-            threads = [threading.Thread(target=_repeat, args=(compiled, feeds, found[i])) for i, feeds in enumerate(given)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            for expected, results in zip(want, found, strict=True):
-                for result in results:
-                    if isinstance(result, BaseException):
-                        raise result
-                    _require_same(compiled, expected, result, "two requests in two threads disturb each other")
-
-        return self.claimed(model, run)
-
-    def _background(self) -> Verdict:
-        model, feeds, other = self._example
-
-        def run(compiled: CompiledModel) -> None:
-            requests = [compiled.create_infer_request() for _ in range(4)]
-            for index, request in enumerate(requests):
-                request.start_async((feeds, other)[index % 2])
-            for index, request in enumerate(requests):
-                request.wait()
-                _require_same(compiled, compiled((feeds, other)[index % 2]), request.results, "a run in the background differs")
-                request.close()
-
-        return self.claimed(model, run)
-
-    def _reopened(self) -> Verdict:
-        model, feeds, _ = self._example
-
-        def run(compiled: CompiledModel) -> None:
-            want = compiled(feeds)
-            for _ in range(2):
-                with self._make_core() as core, self.compiled(model, core) as again:
-                    _require_same(again, want, again(feeds), "the device, closed and opened again, gives other results")
-
-        return self.claimed(model, run)
+    def _reopened(self, compiled: CompiledModel, feeds: Feeds, other: Feeds) -> None:
+        want = compiled(feeds)
+        for _ in range(2):
+            with self._make_core() as core, self.compiled(compiled.model, core) as again:
+                _require_same(again, want, again(feeds), "the device, closed and opened again, gives other results")
 
     # --- graphs ----------------------------------------------------------------------------------------------------
 
@@ -331,15 +300,16 @@ class DeviceChecks(Kit):
 
     def _random_graph(self, index: int) -> Verdict:
         rng = np.random.default_rng([self._seed, 1, index])
-        model = random_model(rng, self._claimed_kinds or None)
+        model = random_model(rng, self._claimed_kinds)
         return self.against_float64(model, random_feeds(model, rng))
 
     @cached_property
-    def _claimed_kinds(self) -> Sequence[str]:
-        """The operators of random graphs that the device takes in float32."""
-        return [kind for kind in POOL if self._claims(kind)]
+    def _claimed_kinds(self) -> Sequence[Kind]:
+        """The operators of random graphs that the device takes in float32; all of them when it takes none."""
+        kinds = list(random_kinds().values())
+        return [kind for kind in kinds if self._claims(kind)] or kinds
 
-    def _claims(self, kind: str) -> bool:
+    def _claims(self, kind: Kind) -> bool:
         drawn = (random_model(np.random.default_rng([self._seed, 3, i]), [kind], nodes=1) for i in range(20))
         # An operator of images fits only some of the inputs that are drawn.
         model = next(model for model in drawn if model.graph.nodes)
@@ -353,7 +323,7 @@ class DeviceChecks(Kit):
     def _example(self) -> tuple[Model, Feeds, Feeds]:
         """A graph of operators that the device claims, with two sets of inputs."""
         rng = np.random.default_rng([self._seed, 2])
-        model = random_model(rng, self._claimed_kinds or None, nodes=6)
+        model = random_model(rng, self._claimed_kinds, nodes=6)
         return model, random_feeds(model, rng), random_feeds(model, rng)
 
 

@@ -1,6 +1,6 @@
 """Examines one plugin in this process, which it may hang or kill; `dovetail plugins doctor` runs it in one of its own.
 
-What is found is told line by line as JSON, so that it is known how far a process came that did not end by itself.
+Findings are written line by line as JSON, so that those of a process that was stopped are known too.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from dovetail.testing._kit import Kit
 from dovetail.testing.case import Case, passed
 from dovetail.testing.check import Check, ConformanceFailure, Outcome, Result, Verdict, require
 from dovetail.testing.devices import DeviceChecks
-from dovetail.testing.packs import OpPackChecks, cases_of, cls_key, definition_checks, label, probe, reference_checks
+from dovetail.testing.packs import OpPackChecks, cases_of, definition_checks, label, probe, reference_checks
 from dovetail.testing.plugin import kit_for, session_for
 from dovetail.testing.report import Report, run_checks
 
@@ -34,9 +34,9 @@ END_IMPORT = "dovetail: end import"
 """Lines on stderr around the import of the plugin, between which `python -X importtime` writes what it cost."""
 
 SHOWN = 5
-"""Failures of one stage that are told in full."""
+"""Failures of one stage that are reported in full."""
 
-Tell = Callable[[Mapping[str, Any]], None]
+Emit = Callable[[Mapping[str, Any]], None]
 
 
 def main(arguments: str) -> None:
@@ -44,44 +44,44 @@ def main(arguments: str) -> None:
     given = json.loads(arguments)
     with open(given["results"], "a", encoding="utf-8") as file:
 
-        def tell(line: Mapping[str, Any]) -> None:
+        def emit(line: Mapping[str, Any]) -> None:
             file.write(json.dumps(line) + "\n")
             file.flush()
 
-        examine(given["id"], tell)
+        examine(given["id"], emit)
 
 
-def examine(plugin: str, tell: Tell) -> None:
+def examine(plugin: str, emit: Emit) -> None:
     """Examine the plugin with this id.
 
     Lines are `{"stage"}` before each stage, `{"facts"}`, `{"level", "reason", "hint"}` for what is wrong, `{"done"}` at the end.
     """
     manager = PluginManager(plugins=plugin, prefer=(plugin,))
     record = manager.record(plugin)
-    tell({"stage": f"importing {record.value}"})
+    emit({"stage": f"importing {record.value}"})
     seconds, printed = _timed_import(record)
-    tell({"facts": {"import_seconds": seconds}})
+    emit({"facts": {"import_seconds": seconds}})
     if printed:
         reason = f"it prints while it is imported: {printable(printed)}"
-        tell(_finding("WARN", reason, "authors: log it with the module logging, or leave it out"))
-    tell({"stage": "registering its hooks" + (" and probing its devices" if record.kind == "devices" else "")})
+        emit(_finding("WARN", reason, "authors: log it with the module logging, or leave it out"))
+    emit({"stage": "registering its hooks" + (" and probing its devices" if record.kind == "devices" else "")})
     record = manager.load(plugin)
-    tell({"facts": {"state": record.state, "provides": record.provides}})
+    emit({"facts": {"state": record.state, "provides": record.provides}})
     if record.state == "unavailable":
-        tell(_finding("WARN", f"installed, but unavailable here: {record.reason}", record.hint))
+        emit(_finding("WARN", f"installed, but unavailable here: {record.reason}", record.hint))
     elif record.state != "loaded":
-        tell({**_finding("FAIL", record.reason, record.hint), "traceback": record.traceback})
+        emit({**_finding("FAIL", record.reason, record.hint), "traceback": record.traceback})
     else:
-        _examine_loaded(record, tell)
-    tell({"done": True})
+        _examine_loaded(record, emit)
+    emit({"done": True})
 
 
-def _examine_loaded(record: PluginRecord, tell: Tell) -> None:
+def _examine_loaded(record: PluginRecord, emit: Emit) -> None:
     try:
-        _EXAMINE.get(record.kind, _examine_hooks)(record, tell)
+        _EXAMINE.get(record.kind, _EXAMINE["hooks"])(record, emit)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        tell({**_finding("FAIL", reason, _retest(record)), "traceback": "".join(traceback.format_exception(error))})
+        emit({**_finding("FAIL", reason, _retest(record)), "traceback": "".join(traceback.format_exception(error))})
 
 
 def _finding(level: str, reason: str, hint: str = "") -> dict[str, str]:
@@ -115,18 +115,18 @@ def _session(record: PluginRecord) -> Core:
 # --- devices -------------------------------------------------------------------------------------------------------------
 
 
-def _examine_device(record: PluginRecord, tell: Tell) -> None:
+def _examine_device(record: PluginRecord, emit: Emit) -> None:
     for name in record.provides:
         kit = DeviceChecks(name, partial(_session, record))
-        tell({"stage": f"running an operator on {name}"})
+        emit({"stage": f"running an operator on {name}"})
         smoke = _first_claimed(kit)
         if smoke is None:
-            tell(_finding("WARN", f"{name} claims none of the standard operators", "let supports() accept what the device runs"))
+            emit(_finding("WARN", f"{name} claims none of the standard operators", "let supports() accept what the device runs"))
         elif smoke.outcome is Outcome.FAILED:
-            tell(_finding("FAIL", f"{name} fails at {smoke.name}: {smoke.detail}", _retest(record)))
+            emit(_finding("FAIL", f"{name} fails at {smoke.name}: {smoke.detail}", _retest(record)))
         kit.close()
     kit = DeviceChecks(record.provides[0], partial(_session, record))
-    _run(record, tell, f"checking what {record.provides[0]} claims", _one_for_each_operator(kit))
+    _run(record, emit, f"checking what {record.provides[0]} claims", _one_for_each_operator(kit))
     kit.close()
 
 
@@ -151,27 +151,27 @@ def _one_for_each_operator(kit: Kit) -> Iterator[Check]:
 # --- op packs ------------------------------------------------------------------------------------------------------------
 
 
-def _examine_pack(record: PluginRecord, tell: Tell) -> None:
+def _examine_pack(record: PluginRecord, emit: Emit) -> None:
     kit = kit_for(record, partial(_session, record))
     assert isinstance(kit, OpPackChecks)
     cases = {cls: cases_of(cls) for cls in kit.operators}
     without = [cls for cls in kit.operators if not cases[cls]]
-    told_at_once = {f"{label(cls)}-cases" for cls in without}
+    reported_together = {f"{label(cls)}-cases" for cls in without}
     definitions = [check for cls in kit.operators for check in definition_checks(cls, cases[cls])]
     definitions += [check for check in kit.checks if check.name == "manifest"]
-    _run(record, tell, "looking at its operators", [c for c in definitions if c.name not in told_at_once], level="WARN")
+    _run(record, emit, "looking at its operators", [c for c in definitions if c.name not in reported_together], level="WARN")
     if without:
-        tell(_finding("WARN", _without_cases(without, len(kit.operators)), "authors: let the classmethod cases(rng) yield some"))
+        emit(_finding("WARN", _without_cases(without, len(kit.operators)), "authors: let the classmethod cases(rng) yield some"))
     claims = [check for cls in kit.operators for check in reference_checks(cls, cases[cls])]
-    claims += [Check("cases", f"{label(cls)}-made-up", partial(_probed, cls), cls_key(cls)) for cls in without]
-    _run(record, tell, "comparing references with inference and cases", claims)
-    smoke = [Check("devices", cls_key(cls), partial(_smoke, kit.core, cases[cls][0])) for cls in kit.operators if cases[cls]]
-    _run(record, tell, f"running each operator on {REFERENCE_DEVICE}", smoke)
+    claims += [Check("cases", f"{label(cls)}-made-up", partial(_probed, cls), cls.key) for cls in without]
+    _run(record, emit, "comparing references with inference and cases", claims)
+    smoke = [Check("devices", cls.key, partial(_smoke, kit.core, cases[cls][0])) for cls in kit.operators if cases[cls]]
+    _run(record, emit, f"running each operator on {REFERENCE_DEVICE}", smoke)
     kit.close()
 
 
 def _without_cases(without: Sequence[Any], count: int) -> str:
-    names = ", ".join(dict.fromkeys(cls_key(cls) for cls in without[:SHOWN])) + (", ..." if len(without) > SHOWN else "")
+    names = ", ".join(dict.fromkeys(cls.key for cls in without[:SHOWN])) + (", ..." if len(without) > SHOWN else "")
     return f"{len(without)} of {count} operators have no cases ({names}): references were compared with inference only"
 
 
@@ -187,8 +187,8 @@ def _smoke(core: Core, case: Case) -> Verdict:
     return Verdict(Outcome.PASSED)
 
 
-def _examine_virtual(record: PluginRecord, tell: Tell) -> None:
-    tell({"stage": "making the virtual device"})
+def _examine_virtual(record: PluginRecord, emit: Emit) -> None:
+    emit({"stage": "making the virtual device"})
     core = _session(record)
     core.plugins.virtual_device(record.key)
     core.close()
@@ -197,41 +197,36 @@ def _examine_virtual(record: PluginRecord, tell: Tell) -> None:
 # --- the others ----------------------------------------------------------------------------------------------------------
 
 
-def _examine_frontend(record: PluginRecord, tell: Tell) -> None:
+def _examine_kit(stage: str, record: PluginRecord, emit: Emit) -> None:
     kit = kit_for(record, partial(_session, record))
-    _run(record, tell, "giving it malformed input", kit.checks)
+    _run(record, emit, stage, kit.checks)
     kit.close()
 
 
-def _examine_hooks(record: PluginRecord, tell: Tell) -> None:
-    kit = kit_for(record, partial(_session, record))
-    _run(record, tell, "running graphs with its passes, and asking for its commands", kit.checks)
-    kit.close()
-
-
-_EXAMINE = {
+_EXAMINE: dict[str, Callable[[PluginRecord, Emit], None]] = {
     "devices": _examine_device,
     "virtual_devices": _examine_virtual,
     "ops": _examine_pack,
     "overrides": _examine_pack,
-    "frontends": _examine_frontend,
+    "frontends": partial(_examine_kit, "giving it malformed input"),
+    "hooks": partial(_examine_kit, "running graphs with its passes, and asking for its commands"),
 }
 
 
-def _run(record: PluginRecord, tell: Tell, stage: str, checks: Iterable[Check], level: str = "FAIL") -> None:
-    """Run checks as one stage; those that fail are told, the first few in full."""
-    tell({"stage": stage})
+def _run(record: PluginRecord, emit: Emit, stage: str, checks: Iterable[Check], level: str = "FAIL") -> None:
+    """Run checks as one stage; failures are reported, the first few in full."""
+    emit({"stage": stage})
     try:
         report = run_checks(record.id, checks)
     except (DovetailError, ConformanceFailure) as error:
-        tell(_finding("FAIL", str(error)))
+        emit(_finding("FAIL", str(error)))
         return
-    tell({"facts": {stage: report.counts()}})
-    for text in _told(report):
-        tell(_finding(level, text, _retest(record)))
+    emit({"facts": {stage: report.counts()}})
+    for text in _failure_texts(report):
+        emit(_finding(level, text, _retest(record)))
 
 
-def _told(report: Report) -> Iterator[str]:
+def _failure_texts(report: Report) -> Iterator[str]:
     for result in report.failures[:SHOWN]:
         yield f"{result.operator or result.name} ({result.name}): {result.detail}"
     if len(report.failures) > SHOWN:

@@ -19,7 +19,7 @@ from dovetail.graph.model import Model
 from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
-from dovetail.operators.stand_in import is_stand_in
+from dovetail.operators.translated import is_translated
 from dovetail.plugins.manifest import check_manifest
 from dovetail.plugins.records import PACKS
 from dovetail.runtime import Core
@@ -53,7 +53,7 @@ class OpPackChecks(Kit):
 
     @cached_property
     def operators(self) -> tuple[type[Operator], ...]:
-        """The operator classes; not those that only stand for others, which models with their names have to test.
+        """The operator classes; not those that only translate to others, which models with their names have to test.
 
         Raises what keeps the pack from loading.
         """
@@ -63,7 +63,7 @@ class OpPackChecks(Kit):
             known = [cls.op_type for cls in plugins.operators(self.domain)]
             plugins.operator(self.domain, known[0] if known else "?", 1)
             raise OperatorError(f"the pack of domain {self.domain!r} has no operator")
-        return tuple(cls for cls in found if not is_stand_in(cls))
+        return tuple(cls for cls in found if not is_translated(cls))
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
@@ -87,14 +87,14 @@ class OpPackChecks(Kit):
 
     @property
     def devices(self) -> tuple[DeviceInfo, ...]:
-        """The devices that are there."""
+        """The available devices."""
         return self.core.devices
 
     def _on_devices(self, cls: type[Operator], cases: Sequence[Case]) -> Iterator[Check]:
         for info in self.devices:
             for case in cases:
                 name = f"{label(cls)}-{case.name}-{info.name}"
-                yield Check("devices", name, partial(self._case, case, info.name), cls_key(cls), case.dtype)
+                yield Check("devices", name, partial(self._case, case, info.name), cls.key, case.dtype)
 
     def _case(self, case: Case, device: str) -> Verdict:
         """The case with the reference device behind `device`, and alone where `device` claims it."""
@@ -116,14 +116,14 @@ class OpPackChecks(Kit):
                 require(not wrong, f"{'with' if fallback else 'without'} fallback: {wrong}")
             return PASSED if compiled.report().nodes else Verdict(Outcome.FOLDED)
 
-    # --- kernels that the operator brings along ----------------------------------------------------------------------
+    # --- kernels that the operator has ----------------------------------------------------------------------
 
     def _kernels(self, cls: type[Operator], cases: Sequence[Case]) -> Iterator[Check]:
         languages = {kernel.language for kernel in cls.kernels}
         for info in self.devices:
             if info.type.lower() in languages:
                 name = f"{label(cls)}-kernels-{info.name}"
-                yield Check("operators", name, partial(self._kernels_run, cls, cases, info.name), cls_key(cls))
+                yield Check("operators", name, partial(self._kernels_run, cls, cases, info.name), cls.key)
 
     def _kernels_run(self, cls: type[Operator], cases: Sequence[Case], device: str) -> Verdict:
         """Every data type for which the class has a kernel is run by it in some case, unless the device refuses that type."""
@@ -151,18 +151,13 @@ class OpPackChecks(Kit):
 
 
 def cases_of(cls: type[Operator], seed: int = 7) -> tuple[Case, ...]:
-    """The cases that the class brings along. Raises what its `cases` raises."""
+    """The cases that the class has. Raises what its `cases` raises."""
     return tuple(cls.cases(np.random.default_rng(seed)))
 
 
 def label(cls: type[Operator]) -> str:
     """`h_swish`, or `h_swish_13` for a class that holds from a later version on."""
     return cls.stem if cls.since == 1 else f"{cls.stem}_{cls.since}"
-
-
-def cls_key(cls: type[Operator]) -> str:
-    """`tim.vx::HSwish`."""
-    return f"{cls.domain}::{cls.op_type}" if cls.domain else cls.op_type
 
 
 def _model(case: Case) -> Model:
@@ -181,7 +176,7 @@ def definition_checks(cls: type[Operator], cases: Sequence[Case]) -> Iterator[Ch
         ("cases", partial(_check_cases, cls, cases)),
     ):
         if name != "kernel_sources" or cls.kernels:
-            yield Check("operators", f"{label(cls)}-{name}", function, cls_key(cls))
+            yield Check("operators", f"{label(cls)}-{name}", function, cls.key)
 
 
 def _check_definition(cls: type[Operator]) -> Verdict:
@@ -252,14 +247,14 @@ def reference_checks(cls: type[Operator], cases: Iterable[Case]) -> Iterator[Che
     """Inference, reference and composition on every case, without a device."""
     for case in cases:
         run = partial(_check_case, case)
-        yield Check("cases", f"{label(cls)}-{case.name}", run, cls_key(cls), case.dtype)
+        yield Check("cases", f"{label(cls)}-{case.name}", run, cls.key, case.dtype)
 
 
 def _check_case(case: Case) -> Verdict:
     types = case.input_types()
     inferred = infer(case.op, types, len(case.expected))
     for index, (got, want) in enumerate(zip(inferred, case.expected, strict=True)):
-        # Dimensions that only the data tells are open.
+        # Dimensions that depend on data are open.
         require(fits_type(want, got, exactly=False), f"infer() gives {got} for output {index}, expected {type_text(want)}")
     _require_passed(case, "reference()", compute(case.op.reference, case))
     _require_passed(case, "reference() with strided inputs", compute(case.op.reference, case, awkward))
@@ -337,7 +332,7 @@ def probe(cls: type[Operator]) -> bool:
         try:
             outputs = compute(op.reference, Case("probe", op, tuple(inputs), ()))
         except DovetailError:
-            continue  # Nor are these: the reference says so in words of its own.
+            continue  # Nor are these: the reference has its own message.
         # Only outputs that the operator requires were inferred.
         for index, (given, want) in enumerate(zip(outputs, types, strict=False)):
             got = _as_value(given, list if isinstance(want, CONTAINERS) else np.ndarray)

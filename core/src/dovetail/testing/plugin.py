@@ -11,12 +11,13 @@ from dovetail.operators.operator import Operator
 from dovetail.plugins import PluginRecord
 from dovetail.plugins.records import PACKS
 from dovetail.runtime import REFERENCE_DEVICE, Core
-from dovetail.testing._graphs import random_feeds, random_model
 from dovetail.testing._kit import Kit
+from dovetail.testing.case_files import random_kinds
 from dovetail.testing.check import PASSED, Check, Verdict, require
 from dovetail.testing.devices import RANDOM_GRAPHS, DeviceChecks
 from dovetail.testing.frontends import FrontendChecks
 from dovetail.testing.packs import OpPackChecks
+from dovetail.testing.random_graphs import random_feeds, random_model
 
 __all__ = ["HookChecks", "kit_for", "session_for"]
 
@@ -83,7 +84,7 @@ class HookChecks(Kit):
 
     def _graph(self, index: int) -> Verdict:
         rng = np.random.default_rng([self._seed, 1, index])
-        model = random_model(rng)
+        model = random_model(rng, list(random_kinds().values()))
         verdict = DeviceChecks(REFERENCE_DEVICE, lambda: self.core, self._seed).against_float64(model, random_feeds(model, rng))
         self._require_loaded()
         return verdict

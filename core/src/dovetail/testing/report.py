@@ -83,7 +83,7 @@ class Report:
         return tuple(map(_short, self.dtypes))
 
     def rows(self) -> Iterable[tuple[str, ...]]:
-        """The table as text: the operator, then `cell` for each of `dtypes`; `""` where there is no check."""
+        """The table as text: the operator, then `cell` for each of `dtypes`; `""` for a cell without checks."""
         for operator, cells in self.table.items():
             yield operator, *(cell(cells.get(dtype, {})) for dtype in self.dtypes)
 

@@ -20,7 +20,7 @@ OPERATORS = (FlowWarp, FrameBlend, ImageToTensor)
 
 @hookimpl
 def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
-    """Register the operators of the domain, and those that stand for operators of it."""
+    """Register the operators of the domain, and translations to operators of it."""
     for operator in OPERATORS:
         if domain in (operator.domain, *(translation.domain for translation in operator.translations)):
             registry.add(operator)

@@ -28,7 +28,7 @@ def _of_the_exporter(theirs: Mapping[str, Any]) -> Mapping[str, Any]:
 class FlowWarp(Operator):
     """Y[n, c, y, x] = X[n, c] at (x + flow[n, 0, y, x], y + flow[n, 1, y, x]), bilinear between pixels; flows in pixels.
 
-    `outside` says what lies round the picture: `zeros`, or `edge`, the nearest pixel inside. A flow that is NaN points
+    `outside` says what surrounds the picture: `zeros`, or `edge`, the nearest pixel inside. A flow that is NaN points
     outside, to the right or below. Computed in float32 (float64 for float64) and rounded once.
     """
 
@@ -67,7 +67,7 @@ class FlowWarp(Operator):
         return X.with_shape(X.shape)
 
     def reference(self, X: NDArray[Any], flow: NDArray[Any]) -> NDArray[Any]:
-        """Each of the four pixels round the place, times its share."""
+        """Each of the four pixels around the place, times its share."""
         wide = np.result_type(X.dtype, np.float32)
         x0, fx = _whole_and_rest(np.arange(X.shape[3], dtype=wide) + flow[:, 0].astype(wide), X.shape[3])
         y0, fy = _whole_and_rest(np.arange(X.shape[2], dtype=wide)[:, None] + flow[:, 1].astype(wide), X.shape[2])

@@ -109,7 +109,7 @@ class TraceRequest(ExecutableRequest):
 
 
 def trace(node: Node, name: str, array: NDArray[Any]) -> str:
-    """What one value is, as a line of JSON; `least` and `greatest` leave NaN out and are null where there is no number."""
+    """One value as a line of JSON; `least` and `greatest` leave NaN out and are null for a value without numbers."""
     is_real = array.dtype.kind in "biu" or DType.of(array.dtype).is_float
     numbers = array.astype(np.float64).reshape(-1) if is_real else np.zeros(0)
     real = numbers[~np.isnan(numbers)]

@@ -10,7 +10,7 @@ from dovetail_cpu_numpy.kernel import NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Spec
 from dovetail_cpu_numpy.memory import ALIGNMENT, packed
 from dovetail_cpu_numpy.post_ops import chain_scratch
-from dovetail_cpu_numpy.reorder import laid_out
+from dovetail_cpu_numpy.reorder import in_layout
 from dovetail_cpu_numpy.request import NumpyRequest
 
 __all__ = ["NumpyExecutable", "Placement"]
@@ -49,8 +49,8 @@ class Placement:
     def report(self) -> NodeReport:
         """The plan's report on the node."""
         node = self.node.node
-        chain = tuple(p.algorithm if p.kind in ("eltwise", "binary") else p.kind for p in node.post_ops)  # type: ignore[union-attr]
-        return NodeReport(node.name, node.op.key, self.kernel.name, self.kernel.from_operator, chain, node.origins, self.refusals)
+        chain, own = self.kernel.chain(self.node), self.kernel.from_operator
+        return NodeReport(node.name, node.op.key, self.kernel.name, own, chain, node.origins, self.refusals)
 
 
 class NumpyExecutable(Executable):
@@ -64,7 +64,7 @@ class NumpyExecutable(Executable):
         self.memory: MemoryPlan = plan_graph(
             graph, lambda n: by_name[n.name].in_place, lambda n: by_name[n.name].scratch_blocks, ALIGNMENT
         )
-        self.constants: Mapping[str, Array] = {name: laid_out(a, graph.types[name]) for name, a in graph.constants.items()}
+        self.constants: Mapping[str, Array] = {name: in_layout(a, graph.types[name]) for name, a in graph.constants.items()}
         with np.errstate(all="ignore"):
             self.states = tuple(p.kernel.prepare(p.node) for p in placements)
 

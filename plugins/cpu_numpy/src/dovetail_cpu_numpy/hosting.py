@@ -7,7 +7,7 @@ from dovetail.device import AbstractOperator, HostConfig, HostKernel, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Launch
 from dovetail_cpu_numpy.post_ops import bind_chain
-from dovetail_cpu_numpy.reorder import laid_out, logical
+from dovetail_cpu_numpy.reorder import in_layout, logical
 
 __all__ = ["HostedKernel", "hosted_kernels"]
 
@@ -52,4 +52,4 @@ def _constant(call: Call, index: int) -> Array:
     """A constant input in its layout; planning may know a value that only an earlier node computes."""
     tensor = call.node.given(index)
     assert tensor.value is not None
-    return laid_out(tensor.value, tensor)
+    return in_layout(tensor.value, tensor)

@@ -5,7 +5,7 @@ import numpy as np
 from dovetail.device import PLAIN, TensorType
 from dovetail_cpu_numpy.launch import Array
 
-__all__ = ["laid_out", "logical"]
+__all__ = ["in_layout", "logical"]
 
 
 def logical(array: Array, tensor: TensorType) -> Array:
@@ -13,7 +13,7 @@ def logical(array: Array, tensor: TensorType) -> Array:
     return array if tensor.layout == PLAIN else array.transpose(np.argsort(tensor.order))
 
 
-def laid_out(array: Array, tensor: TensorType) -> Array:
+def in_layout(array: Array, tensor: TensorType) -> Array:
     """The constant with its axes in the order of the layout of `tensor`: C-contiguous and read-only, copied where needed."""
     found = np.asarray(array if tensor.layout == PLAIN else array.transpose(tensor.order), order="C")
     found.flags.writeable = False

@@ -61,11 +61,10 @@ class NumpyRequest(ExecutableRequest):
         for staging, given in zip(self._inputs, inputs, strict=True):
             np.copyto(staging, given)
         launches, budget = iter(self._launches), current_budget() or WorkBudget()
-        deadline = budget.deadline
         try:
             for launch in launches:
                 launch()
-                if budget.cancelled or (deadline is not None and perf_counter() > deadline):
+                if budget.deadline is not None and perf_counter() > budget.deadline:
                     break
         except Exception as error:
             raise self._located(error, operator.length_hint(launches)) from error

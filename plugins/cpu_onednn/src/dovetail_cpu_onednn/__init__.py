@@ -16,7 +16,7 @@ dovetail_api = "1.0"
 
 @hookimpl
 def dovetail_device_info(config: Mapping[str, Any]) -> Sequence[DeviceInfo] | Unavailable:
-    """The one device ONEDNN, or why it is not there."""
+    """The one device ONEDNN, or why it is missing."""
     from dovetail_cpu_onednn.device import infos
 
     return infos()

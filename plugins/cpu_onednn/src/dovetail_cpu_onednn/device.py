@@ -148,7 +148,7 @@ def _choose(node: TypedNode) -> Choice[OnednnKernel] | Refusal:
 
 def place(node: TypedNode) -> Placement:
     """The node with its kernel. Raises `CompileError` when the device refuses it."""
-    # The decision is made on plain types, as it was while planning; only the recipe depends on layouts.
+    # The decision is made on plain types, as it was while planning; only the plan depends on layouts.
     plain = TypedNode(
         node.node,
         tuple(t and t.with_layout(PLAIN) for t in node.inputs),

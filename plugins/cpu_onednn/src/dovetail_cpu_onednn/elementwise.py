@@ -18,7 +18,7 @@ from dovetail.device import (
 )
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain
-from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, Stage, given, relaid
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, relaid
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, attach, eltwise_kind, is_one_element_a_channel
 
@@ -35,7 +35,7 @@ class ElementwiseKernel(PrimitiveKernel):
     name = "elementwise"
     dtypes = LOW
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         chained, own = _chain_of(node)
         if isinstance(own[0], Binary) and own[0].algorithm == "rsub":
             # oneDNN subtracts the other way round only.
@@ -46,14 +46,14 @@ class ElementwiseKernel(PrimitiveKernel):
             head, *others = eltwise_kind(first)
             if others:
                 raise Refused(Reason.POST_OP, "eltwise with a scale")
-            return self._recipe(node, chained, names, rest, "eltwise_forward", head[1])
+            return self._plan(node, chained, names, rest, "eltwise_forward", head[1])
         if not isinstance(first, Binary) or first.algorithm not in BINARY:
             raise Refused(Reason.POST_OP, f"oneDNN has no primitive for {first}")
-        return self._recipe(node, chained, names, rest, "binary", (BINARY[first.algorithm],))
+        return self._plan(node, chained, names, rest, "binary", (BINARY[first.algorithm],))
 
-    def _recipe(
+    def _plan(
         self, node: TypedNode, chained: int, names: Sequence[str], rest: Sequence[PostOp], primitive: str, args: Sequence[object]
-    ) -> Recipe:
+    ) -> NodePlan:
         """The primitive over input `chained`; `names` are the inputs that its own chain reads, first the binary's."""
         where = [node.node.inputs.index(name) for name in names]
         extended = replace(
@@ -74,7 +74,7 @@ class ElementwiseKernel(PrimitiveKernel):
             pd = library().describe(primitive, INFERENCE, alg, src, dst, alpha, beta, attr=chain.attr)
         inside = len(where) - (primitive == "binary")
         reads = [_placed(a, where[primitive == "binary" :], inside) for a in chain.arguments(pd)]
-        return Recipe((Stage(pd, (*arguments, *reads)),))
+        return NodePlan((Stage(pd, (*arguments, *reads)),))
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """Where numbers for whole channels broadcast, also with channels last; oneDNN has nothing for blocks there."""
@@ -82,7 +82,7 @@ class ElementwiseKernel(PrimitiveKernel):
         if ANY in first.outputs or self.is_guarded(node) or not _is_by_channel(node):
             return (first,)
         last = _channels_last(node)
-        return (first, last) if isinstance(self._attempt(relaid(node, last), self._checked), Recipe) else (first,)
+        return (first, last) if isinstance(self._attempt(relaid(node, last), self._checked), NodePlan) else (first,)
 
     def is_guarded(self, node: TypedNode) -> bool:
         return any(isinstance(p, Eltwise) and p.algorithm in LOSES_NAN for p in _chain_of(node)[1])

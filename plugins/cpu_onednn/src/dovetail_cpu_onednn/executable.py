@@ -11,13 +11,13 @@ from dovetail.device import Executable, Graph, Node, NodeReport, Refusal, Tensor
 from dovetail.errors import CompileError, InferError
 from dovetail_cpu_onednn.binding import Primitive, Unimplemented
 from dovetail_cpu_onednn.descriptors import padded_type
-from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Refused, Stage, given, value_of
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import ALIGNMENT, aligned, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
 from dovetail_cpu_onednn.python_kernel import Array
-from dovetail_cpu_onednn.reorder import laid_out, moved
+from dovetail_cpu_onednn.reorder import in_layout, moved
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
 
 __all__ = ["OnednnExecutable", "Placement", "Prepared"]
@@ -69,30 +69,30 @@ class OnednnExecutable(Executable):
         self.reports = tuple(p.report for p in placements)
         sized = graph.replace(types=_sized(graph, placements))
         takes = {p.node.name: p.in_place for p in placements}
-        recipes: dict[str, Recipe] = {}
+        plans: dict[str, NodePlan] = {}
 
         def scratch(node: Node) -> Sequence[int]:
-            recipe = recipes.get(node.name)
-            if recipe is None:
+            plan = plans.get(node.name)
+            if plan is None:
                 return ()
-            size = max((library().scratchpad(s.desc) for s in recipe.stages), default=0)
-            return (size, *recipe.scratch) if size or recipe.scratch else ()
+            size = max((library().scratchpad(s.desc) for s in plan.stages), default=0)
+            return (size, *plan.scratch) if size or plan.scratch else ()
 
         # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
         storage = share_storage(sized, lambda n: takes[n.name])
         for p in placements:
             if isinstance(p.kernel, PrimitiveKernel):
                 with naming_out_of_memory(p.node.node):
-                    recipes[p.node.name] = _recipe(p, storage)
+                    plans[p.node.name] = _plan(p, storage)
         nodes = [p.node for p in placements]
         self.clip_checks = clip_checks(nodes, graph.constants)
         self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
         self.memory = plan_graph(sized, lambda n: takes[n.name], scratch, ALIGNMENT)
-        self.constants = {n: laid_out(array, graph.types[n]) for n, array in graph.constants.items()}
+        self.constants = {n: in_layout(array, graph.types[n]) for n, array in graph.constants.items()}
         stages = {
-            p.node.name: tuple(s for s in recipes[p.node.name].stages if _needed(p.node, s, storage))
+            p.node.name: tuple(s for s in plans[p.node.name].stages if _needed(p.node, s, storage))
             for p in placements
-            if p.node.name in recipes
+            if p.node.name in plans
         }
         constants = _ConstantMemory(_constant_bytes(s for of_node in stages.values() for s in of_node))
         self.prepared = {
@@ -141,7 +141,7 @@ def _sized(graph: Graph, placements: Sequence[Placement]) -> Mapping[str, Tensor
     return found
 
 
-def _recipe(placement: Placement, storage: Mapping[str, str]) -> Recipe:
+def _plan(placement: Placement, storage: Mapping[str, str]) -> NodePlan:
     node, kernel = placement.node, placement.kernel
     assert isinstance(kernel, PrimitiveKernel)
     taken = storage.get(node.node.outputs[0])

@@ -1,4 +1,4 @@
-"""The base of all kernels, and the recipes by which they run nodes: primitives and the memory of their arguments."""
+"""The base of all kernels, and the plans by which they run nodes: primitives and the memory of their arguments."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ __all__ = [
     "LOW",
     "AnyLayoutKernel",
     "Argument",
+    "NodePlan",
     "OnednnKernel",
     "PrimitiveKernel",
-    "Recipe",
     "Refused",
     "Stage",
     "given",
@@ -44,7 +44,7 @@ class Argument:
 
     `desc` is the layout of the value. `wanted` is the one that the primitive takes, for constants: they are copied into it once.
     `flexible`: the layout may be other than plain. `content` makes the constant where it differs from the input. In the
-    place `scratch` is number `index` of the recipe's work buffers.
+    place `scratch` is number `index` of the plan's work buffers.
     """
 
     arg: int
@@ -70,7 +70,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class NodePlan:
     """The stages that compute a node. `shared` is the operand in whose memory the result must be written, if there is one.
 
     `scratch` has the bytes of work buffers besides the primitives' own.
@@ -142,7 +142,7 @@ class PrimitiveKernel(OnednnKernel):
     """True when output 0 may be written into the memory of input 0."""
 
     @abstractmethod
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         """How the node runs. Raises `Refused`, or `Unimplemented` when oneDNN has nothing for it.
 
         `free`: memory layouts are for the primitive to choose; else they are those of the node's types. `shared`: the first
@@ -154,20 +154,20 @@ class PrimitiveKernel(OnednnKernel):
         return found if isinstance(found, Refusal) else self._accepted(found.name, node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        found = self._attempt(node, lambda n: self.recipe(n, True, False).config(n))
+        found = self._attempt(node, lambda n: self.plan(n, True, False).config(n))
         return (LayerConfig.uniform(node, PLAIN) if isinstance(found, Refusal) else found,)
 
-    def final(self, node: TypedNode, shared: bool) -> Recipe:
-        """How the node runs in the layouts of its types. Raises as `recipe` does."""
-        return self.recipe(node, False, shared)
+    def final(self, node: TypedNode, shared: bool) -> NodePlan:
+        """How the node runs in the layouts of its types. Raises as `plan` does."""
+        return self.plan(node, False, shared)
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         if self.overwrites and node.inputs[0] == node.outputs[0]:
             return node.node.inputs[:1]
         if not node.operands:
             return ()
-        plain = self._attempt(node, lambda n: self.recipe(n, False, False))
-        found = self._attempt(node, lambda n: self.recipe(n, False, True))
+        plain = self._attempt(node, lambda n: self.plan(n, False, False))
+        found = self._attempt(node, lambda n: self.plan(n, False, True))
         if isinstance(found, Refusal) or found.shared is None:
             return ()
         if not isinstance(plain, Refusal) and plain.name != found.name and ("ref" in found.name or "gemm" in found.name):
@@ -181,16 +181,16 @@ class PrimitiveKernel(OnednnKernel):
             return Accepted(f"{name} bf16")
         return Accepted(f"{name} int8" if dtypes & {DType.INT8, DType.UINT8} and "int8" not in name else name)
 
-    def _checked(self, node: TypedNode) -> Recipe:
-        """The recipe, if it is worth it: not by a slow implementation, nor by a slower one because of the post-ops."""
+    def _checked(self, node: TypedNode) -> NodePlan:
+        """The plan, if it is worth it: not by a slow implementation, nor by a slower one because of the post-ops."""
         require_data(node, self.dtypes, self.parameters)
         if has_clip(node) and not stays_finite(node):
             raise Refused(Reason.POST_OP, "oneDNN's clip loses NaN, and what comes before it may make NaN of any numbers")
-        found = self.recipe(node, True, False)
+        found = self.plan(node, True, False)
         if found.name.startswith("ref") or "+ ref" in found.name:
             raise Refused(Reason.POST_OP if node.post_ops else Reason.OPERATOR, "oneDNN has only its slow reference for it")
         if node.post_ops and "gemm" in found.name:
-            bare = self.recipe(replace(node, node=replace(node.node, post_ops=()), operands=()), True, False)
+            bare = self.plan(replace(node, node=replace(node.node, post_ops=()), operands=()), True, False)
             if "gemm" not in bare.name:
                 raise Refused(Reason.POST_OP, f"only {found.name} takes the chain, not {bare.name}")
         return found
@@ -250,18 +250,18 @@ class AnyLayoutKernel(PrimitiveKernel):
         found = super().supports(node)
         if isinstance(found, Accepted):
             return found
-        way = next((recipe for _, recipe in self._ways(node)), None)
+        way = next((plan for _, plan in self._ways(node)), None)
         return found if way is None else self._accepted(way.name, node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         return [config for config, _ in self._ways(node)]
 
-    def _ways(self, node: TypedNode) -> Iterator[tuple[LayerConfig, Recipe]]:
+    def _ways(self, node: TypedNode) -> Iterator[tuple[LayerConfig, NodePlan]]:
         """The configurations for which there is a fast implementation, plain first, and what runs in each."""
         for layout in tokens(node.outputs[0].rank) if len(node.outputs) == 1 else ():
             config = self._config(node, layout)
             found = self._attempt(relaid(node, config), self._checked)
-            if isinstance(found, Recipe):
+            if isinstance(found, NodePlan):
                 yield config, found
 
     def _config(self, node: TypedNode, layout: Layout) -> LayerConfig:

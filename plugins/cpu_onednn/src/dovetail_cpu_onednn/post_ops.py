@@ -47,7 +47,7 @@ Appended = tuple[str, tuple[object, ...]]
 
 @dataclass
 class Chain:
-    """A chain under construction: what is appended, and the arguments that go with it; `shared` as in `Recipe`."""
+    """A chain under construction: what is appended, and the arguments that go with it; `shared` as in `NodePlan`."""
 
     appended: list[Appended]
     reads: list[tuple[int, int, MemoryDesc, bool]]

@@ -11,12 +11,12 @@ from dovetail_cpu_onednn.descriptors import describe, number_of, padded_type, pl
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import aligned
 
-__all__ = ["in_whole_blocks", "laid_out", "logical", "moved", "pack", "unpacked"]
+__all__ = ["in_layout", "in_whole_blocks", "logical", "moved", "pack", "unpacked"]
 
 Array = NDArray[Any]
 
 
-def laid_out(array: Array, tensor: TensorType) -> Array:
+def in_layout(array: Array, tensor: TensorType) -> Array:
     """A constant in the layout of its type."""
     found = np.ascontiguousarray(array).reshape(array.shape)
     if tensor.layout == PLAIN:

@@ -99,13 +99,12 @@ class OnednnRequest(ExecutableRequest):
 
     def _call_all(self, bound: "_Bound") -> None:
         step, budget = 0, current_budget() or WorkBudget()
-        deadline = budget.deadline
         try:
             for step, call in enumerate(bound.calls):  # noqa: B007  # the step is what an error names
                 status = call()
                 if status:
                     library().check(status, "primitive_execute")
-                if budget.cancelled or (deadline is not None and perf_counter() > deadline):
+                if budget.deadline is not None and perf_counter() > budget.deadline:
                     break
         except Exception as error:
             raise self._located(error, bound.nodes[step]) from error

@@ -15,7 +15,7 @@ dovetail_api = "1.0"
 
 @hookimpl
 def dovetail_read_model(source: Path | bytes, options: Mapping[str, Any]) -> Model:
-    """Read an ONNX model from a path or bytes; there are no options. Raises `FormatError`, `GraphError`, `UsageError`."""
+    """Read an ONNX model from a path or bytes; it has no options. Raises `FormatError`, `GraphError`, `UsageError`."""
     if options:
         raise UsageError(f"reading ONNX takes no options; given: {', '.join(map(repr, options))}")
     return read(ModelSource(source))

@@ -1,11 +1,10 @@
-"""ONNX's protobuf messages without the package around them: `import onnx` takes longer than reading most models does."""
+"""ONNX's protobuf messages, made from the vendored descriptor: reading a model needs protobuf, and not the package onnx."""
 
-import sys
-from importlib import import_module
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
-from types import ModuleType
-from typing import TYPE_CHECKING
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
 if TYPE_CHECKING:
     from onnx import (
@@ -36,20 +35,20 @@ __all__ = [
     "ValueInfoProto",
 ]
 
-_MODULE = "onnx.onnx_ml_pb2"
 
+def _messages() -> dict[str, Any]:
+    """Message classes by name, and the newest IR version.
 
-def _messages() -> ModuleType:
-    """The module that protobuf generated. A later `import onnx` gets the same classes: protobuf keeps one for a description."""
-    package = None if _MODULE in sys.modules else find_spec("onnx")
-    found = PathFinder.find_spec(_MODULE, package.submodule_search_locations) if package is not None else None
-    if found is None or found.loader is None:
-        return import_module(_MODULE)
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    The pool is not protobuf's default one: a package onnx of another version, with another descriptor of the same name, may be
+    imported beside.
+    """
+    pool = DescriptorPool()
+    pool.AddSerializedFile((files("dovetail_frontend_onnx") / "vendor" / "onnx" / "onnx-ml.binpb").read_bytes())
+    found = pool.FindFileByName("onnx/onnx-ml.proto")
+    classes = {name: GetMessageClass(descriptor) for name, descriptor in found.message_types_by_name.items()}
+    return {**classes, "IR_VERSION": found.enum_types_by_name["Version"].values_by_name["IR_VERSION"].number}
 
 
 if not TYPE_CHECKING:
     _found = _messages()
-    globals().update({name: getattr(_found, name) for name in __all__})
+    globals().update({name: _found[name] for name in __all__})

@@ -1,22 +1,17 @@
-"""Which versions of ONNX's operator set are read: as they stand, and after `upgrade`."""
+"""Which versions of ONNX's operator set are read: unchanged, and after `upgrade`."""
+
+import json
+from importlib.resources import files
 
 from dovetail_frontend_onnx.messages import ModelProto
 
-__all__ = ["OLDEST_OPSET", "is_old", "newest_opset", "versions"]
+__all__ = ["NEWEST_OPSET", "OLDEST_OPSET", "is_old", "versions"]
 
 OLDEST_OPSET = 7
-"""The oldest version that is read as it stands."""
-_SURELY_KNOWN = 21
-"""The newest version that onnx 1.16 knows, the oldest onnx that this package works with."""
-
-
-def newest_opset(asked: int) -> int:
-    """The newest version that the onnx package knows; `asked` itself where it need not be imported to know that one."""
-    if OLDEST_OPSET <= asked <= _SURELY_KNOWN:
-        return asked
-    from onnx.defs import onnx_opset_version
-
-    return onnx_opset_version()
+"""The oldest version that is read unchanged."""
+_VERSIONS = (files("dovetail_frontend_onnx") / "vendor" / "onnx" / "versions.json").read_text("utf-8")
+NEWEST_OPSET: int = json.loads(_VERSIONS)["opset"]
+"""The newest version of the ONNX release whose messages are vendored."""
 
 
 def is_old(proto: ModelProto) -> bool:

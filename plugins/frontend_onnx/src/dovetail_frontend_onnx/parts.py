@@ -44,7 +44,7 @@ class _Irregular(Exception):  # an answer, not an error
 def read_parts(file: BinaryIO, size: int) -> Parts | None:
     """The parts of a file of `size` bytes, from its begin; None for content that is cut off or has groups: protobuf may judge.
 
-    The raw data lies in one array, which is as large as the file; what is not written there takes no memory.
+    The raw data is in one array, which is as large as the file; parts that are not written take no memory.
     """
     reader = _Reader(file, np.empty(size + size // LARGE * _ALIGNMENT + _ALIGNMENT, np.uint8))
     try:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no type information
+from google.protobuf.message import DecodeError
 
 from dovetail.frontend import FormatError, GraphError, Model, ModelSource, OutOfMemory, printable, validate
 from dovetail_frontend_onnx.context import Context, located
@@ -11,7 +11,7 @@ from dovetail_frontend_onnx.cost import check_cost
 from dovetail_frontend_onnx.external import ExternalData
 from dovetail_frontend_onnx.link import FunctionId, Linker, function_label
 from dovetail_frontend_onnx.messages import IR_VERSION, FunctionProto, ModelProto
-from dovetail_frontend_onnx.opsets import is_old
+from dovetail_frontend_onnx.opsets import is_old, versions
 from dovetail_frontend_onnx.parts import read_parts
 from dovetail_frontend_onnx.sniff import HEAD, foreign, why_no_protobuf
 from dovetail_frontend_onnx.templates import FunctionTemplate, read_function, read_graph, read_opsets, value_names
@@ -69,9 +69,7 @@ def _message(content: bytes, size: int) -> ModelProto:
 def _read(proto: ModelProto, context: Context) -> Model:
     _check_header(proto)
     if is_old(proto):
-        from dovetail_frontend_onnx.upgrade import upgraded  # here, because it needs all of package onnx
-
-        proto = upgraded(proto)
+        proto = _upgraded(proto)
     opsets = read_opsets(proto.opset_import)
     functions = _Functions(context, _function_protos(proto.functions))
     values = _model_values(proto) if proto.functions else set()
@@ -84,10 +82,23 @@ def _read(proto: ModelProto, context: Context) -> Model:
     return Model(graph, opsets, context.source.name, "onnx", _metadata(proto))
 
 
+def _upgraded(proto: ModelProto) -> ModelProto:
+    try:
+        from dovetail_frontend_onnx.upgrade import upgraded  # here, because it needs the package onnx, which is optional
+    except ModuleNotFoundError as error:
+        if error.name != "onnx":
+            raise
+        raise FormatError(
+            f"the model is of operator set {versions(proto)[0]}, and converting it needs the package onnx",
+            hint="pip install dovetail-frontend-onnx[upgrade]",
+        ) from None
+    return upgraded(proto)
+
+
 def _check_header(proto: ModelProto) -> None:
     newest = int(IR_VERSION)
     if not 1 <= proto.ir_version <= newest:
-        version = f"the IR version is {proto.ir_version}" if proto.HasField("ir_version") else "there is no ir_version"
+        version = f"the IR version is {proto.ir_version}" if proto.HasField("ir_version") else "ir_version is missing"
         raise FormatError(
             version, hint=f"accepted: 1 to {newest}. A newer onnx package may know newer ones; is this an ONNX model?"
         )

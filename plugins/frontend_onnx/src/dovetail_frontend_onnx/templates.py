@@ -36,7 +36,7 @@ from dovetail_frontend_onnx.messages import (
     TypeProto,
     ValueInfoProto,
 )
-from dovetail_frontend_onnx.opsets import OLDEST_OPSET, newest_opset
+from dovetail_frontend_onnx.opsets import NEWEST_OPSET, OLDEST_OPSET
 from dovetail_frontend_onnx.tensors import data_type, read_dims, read_sparse, read_tensor
 
 __all__ = [
@@ -138,7 +138,7 @@ def read_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
         domain = _domain(_text(item.domain, "a domain in opset_import"))
         if found.setdefault(domain, item.version) != item.version:
             raise FormatError(f"opset_import has the domain '{printable(domain)}' as version {found[domain]} and {item.version}")
-        newest = newest_opset(item.version) if domain == "" else 2**31 - 1
+        newest = NEWEST_OPSET if domain == "" else 2**31 - 1
         oldest = OLDEST_OPSET if domain == "" else 1
         if not oldest <= item.version <= newest:
             raise FormatError(
@@ -338,7 +338,7 @@ def _read_node(proto: NodeProto, context: Context) -> NodeTemplate:
     name, inputs, outputs = proto.name, tuple(proto.input), tuple(proto.output)
     # protobuf hands out names that are not UTF-8 as bytes.
     if bytes in map(type, (name, domain, op_type, overload, *inputs, *outputs)) or not op_type:
-        problem = "a name is not UTF-8" if op_type else "there is no op_type"
+        problem = "a name is not UTF-8" if op_type else "op_type is missing"
         raise FormatError(f"{label(name, printable(domain), printable(op_type))}: {problem}")
     template = NodeTemplate(name, _domain(domain), op_type, overload, inputs, outputs, {})
     if proto.attribute:
@@ -372,7 +372,7 @@ def _attribute_value(proto: AttributeProto, context: Context) -> Any:
     if proto.ref_attr_name:
         return Reference(_text(proto.ref_attr_name, "ref_attr_name"))
     if proto.type in _MUST_BE_THERE and not proto.HasField(field):
-        raise FormatError(f"the type is {_KIND.Name(proto.type)}, but there is no value")
+        raise FormatError(f"the type is {_KIND.Name(proto.type)}, but its value is missing")
     return _convert(proto.type, getattr(proto, field), context)
 
 

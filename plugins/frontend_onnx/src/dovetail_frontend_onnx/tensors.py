@@ -209,7 +209,7 @@ def read_sparse(tensor: SparseTensorProto, context: Context) -> NDArray[Any]:
 
 def _linear(indices: NDArray[np.int64], dims: tuple[int, ...]) -> NDArray[np.int64]:
     if ((indices < 0) | (indices >= np.array(dims, np.int64))).any():
-        raise FormatError(f"an index of the sparse tensor lies outside its shape {dims}")
+        raise FormatError(f"an index of the sparse tensor is outside its shape {dims}")
     strides = np.array([math.prod(dims[i + 1 :]) for i in range(len(dims))], np.int64)
     linear: NDArray[np.int64] = indices @ strides
     return linear

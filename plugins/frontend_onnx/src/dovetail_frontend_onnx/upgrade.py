@@ -1,9 +1,10 @@
-"""Models of operator sets before 7, brought to a newer one by onnx's own version converter."""
+"""Models of operator sets before 7, brought to a newer one by the version converter of the package onnx, which is optional."""
 
 import onnx
 from onnx import ModelProto, helper, numpy_helper, shape_inference, version_converter
 
 from dovetail.frontend import FormatError, printable
+from dovetail_frontend_onnx import messages
 from dovetail_frontend_onnx.opsets import versions
 
 __all__ = ["upgraded"]
@@ -12,19 +13,20 @@ _TARGET = 13
 """Broadcasting by axis, and attributes that became inputs, are gone there."""
 
 
-def upgraded(proto: ModelProto) -> ModelProto:
+def upgraded(proto: messages.ModelProto) -> messages.ModelProto:
     """A converted copy. Raises `FormatError`."""
     version = versions(proto)[0]
     hint = "accepted: 7 and later, and older ones that onnx.version_converter converts"
-    if any(item.data_location == onnx.TensorProto.EXTERNAL for item in proto.graph.initializer):
+    if any(item.data_location == messages.TensorProto.EXTERNAL for item in proto.graph.initializer):
         raise FormatError(f"the model is of operator set {version} and has external data", hint=hint)
     try:
         # The converter trusts its input; the checker does not.
-        onnx.checker.check_model(proto)
-        copy = ModelProto()
-        copy.CopyFrom(proto)
+        copy = ModelProto.FromString(proto.SerializeToString())
+        onnx.checker.check_model(copy)
         _slopes_by_channel(copy)
-        return version_converter.convert_version(copy, _TARGET)
+        content = version_converter.convert_version(copy, _TARGET).SerializeToString()
+        converted: messages.ModelProto = messages.ModelProto.FromString(content)
+        return converted
     except Exception as error:  # C++ code that raises what it likes for a malformed model
         said = printable(" ".join(str(error).split()))
         raise FormatError(f"the model is of operator set {version}, and converting it failed: {said}", hint=hint) from None

@@ -1,7 +1,7 @@
 """Compressed weights: integers (or numbers of few bits) with scales in float16, from which OpenVINO makes float32 weights.
 
 NNCF writes them as Convert to float16, Subtract, Multiply, Reshape, Convert to float32. OpenVINO computes such chains in float32
-and never rounds to float16 in between; so do we, by declaring what lies between the two conversions as float32.
+and never rounds to float16 in between; so do we, by declaring the value between the two conversions as float32.
 """
 
 import dataclasses

@@ -34,7 +34,7 @@ def is_arithmetic(op: UnboundOperator) -> bool:
 
 
 def computed(op: UnboundOperator, inputs: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
-    """The result for a few integers; None where there is none, or one that is not small. The plan tells of mistakes."""
+    """The result for a few integers; None where there is none, or one that is not small. The plan reports mistakes."""
     if any(array.dtype.kind not in "iu" for array in inputs):
         return None
     try:
@@ -44,6 +44,7 @@ def computed(op: UnboundOperator, inputs: Sequence[NDArray[Any]]) -> NDArray[Any
         result = made.infer(*types, *[None] * (len(made.inputs) - len(types)))
         if not isinstance(result, TensorType) or result.size > MOST:
             return None
-        return made.reference(*inputs)  # type: ignore[no-any-return]  # an array: it has one output
+        array: NDArray[Any] = made.reference(*inputs)
+        return array
     except DovetailError:
         return None

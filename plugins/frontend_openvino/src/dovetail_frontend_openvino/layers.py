@@ -88,7 +88,9 @@ class Net:
 def read_net(root: Element) -> tuple[Net, int]:
     """The main graph and the version of the IR. Raises `FormatError`, `GraphError`."""
     if root.tag != "net":
-        raise FormatError(f"line {root.line}: the root element is <{printable(root.tag)}>, not <net>", hint="this XML is no IR")
+        raise FormatError(
+            f"line {root.line}: the root element is <{printable(root.tag)}>, not <net>", hint="this XML is not an IR"
+        )
     version = integer(root.required("version"), f"line {root.line}: the version of <net>")
     if version not in VERSIONS:
         raise FormatError(

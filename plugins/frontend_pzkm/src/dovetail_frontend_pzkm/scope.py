@@ -50,7 +50,7 @@ class Construction:
     _used: set[str] = field(default_factory=set)
 
     def name_of(self, value: Value) -> str:
-        """The name under which nodes read the value. A constant keeps its tensor's in the first form that is asked for."""
+        """The name under which nodes read the value. A constant keeps its tensor's in the first form that is requested."""
         if value.array is None:
             return value.name
         form = (value.name, value.shape, id(value.array))
@@ -180,7 +180,7 @@ class Scope:
         return self.constant(f"{self.name}/{role}", np.array(number, value.dtype.numpy))
 
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
-        """The value with another shape of as many elements. Raises `FormatError` when it has not as many."""
+        """The value with another shape of as many elements. Raises `FormatError` when the number differs."""
         wanted = tuple(shape)
         if wanted == value.shape:
             return value
@@ -199,7 +199,7 @@ class Scope:
         return self.node("Transpose", (value,), shape, perm=tuple(perm))
 
     def vector(self, value: Value | None, size: int) -> Value | None:
-        """A bias or the like as [size], whatever ones stand around it. Raises `FormatError` for another number of elements."""
+        """A bias or the like as [size], whatever ones surround it. Raises `FormatError` for another number of elements."""
         return None if value is None else self.reshaped(value, (size,))
 
     def image(self, value: Value) -> Value:

@@ -104,7 +104,7 @@ def tensor_dtype(tensor: Tensor) -> DType:
 
 
 def tensor_array(tensor: Tensor, shape: tuple[int, ...]) -> NDArray[Any]:
-    """The values of a constant tensor, read-only. Elements of four bits stand one a byte, or two with the first one low.
+    """The values of a constant tensor, read-only. Elements of four bits are stored one a byte, or two with the first one low.
 
     Raises `FormatError` when the buffer does not have as many as the shape says. `ele_bytes` is not looked at: the format's own
     writer gives 1 for 16 bits.

@@ -68,7 +68,7 @@ class _Reader:
         if start < 0 or start + length > len(self.content):
             raise FormatError(
                 f"{what} lies at bytes {start} to {start + length} of {len(self.content)}",
-                hint="the file is damaged or cut off, or it is no .pzkm file",
+                hint="the file is damaged or cut off, or it is not a .pzkm file",
             )
 
     def spend(self, length: int) -> None:
@@ -92,7 +92,7 @@ class _Reader:
         if vtable_size < 4 or vtable_size % 2 or size < _OFFSET:
             raise FormatError(
                 f"the vtable at byte {vtable} has sizes {vtable_size} and {size}",
-                hint="the file is damaged, or it is no .pzkm file",
+                hint="the file is damaged, or it is not a .pzkm file",
             )
         self.inside(vtable, vtable_size, "a vtable")
         self.inside(position, size, "a table")

@@ -20,7 +20,7 @@ def write(model: Model, identifier: bool = True) -> bytes:
     """The file of a model whose operators are bound and typed. What has been read is written again as it was.
 
     Metadata is taken from `pzkm.author`, `pzkm.version`, `pzkm.name` and `pzkm.time` (`2022-06-29T09:46:19`); without a time the
-    format's default stands, so that equal models give equal files. Raises `FormatError` naming the node that no layer can hold.
+    format's default is kept, so that equal models give equal files. Raises `FormatError` naming the node that no layer can hold.
     """
     graph = model.graph
     tensors = Tensors(graph)
@@ -69,7 +69,7 @@ def _written(draft: Draft, root: Node | None) -> Sequence[Layer]:
     if isinstance(op, Copy):
         return (draft.layer("OutputLayer"),)
     if op.domain or op.op_type not in WRITERS:
-        raise FormatError(f"there is no layer for {printable(op.key)}", hint=f"accepted: {', '.join(sorted(WRITERS))}")
+        raise FormatError(f"the format has no layer for {printable(op.key)}", hint=f"accepted: {', '.join(sorted(WRITERS))}")
     made = rsqrt(draft, root.inputs[0]) if root else WRITERS[op.op_type](draft)
     return (made,) if isinstance(made, Layer) else made
 

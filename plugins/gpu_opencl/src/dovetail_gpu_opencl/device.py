@@ -66,7 +66,7 @@ class OpenCLDevice(Device):
         try:
             self._device = find_device(info.name)
         except KeyError:
-            raise DeviceUnavailable(f"{info.name} ({info.full_name}) is not there any more") from None
+            raise DeviceUnavailable(f"{info.name} ({info.full_name}) is no longer available") from None
         with translated(f"creating a context on {info.name}"):
             self._context = cl.Context([self._device])
             self.caps = _with_images(caps or Capabilities.query(self._device), self._context)

@@ -40,7 +40,7 @@ def device_infos() -> Sequence[DeviceInfo] | Unavailable:
     if fork.is_forked():
         return Unavailable(fork.REASON, fork.HINT)
     if sys.platform == "linux" and not os.path.isdir(_CPUS) and _asking_ends_a_process():
-        return Unavailable(f"an OpenCL driver ends the process that asks for its devices: there is no {_CPUS}", _ENDS_HINT)
+        return Unavailable(f"an OpenCL driver ends the process that asks for its devices: {_CPUS} is missing", _ENDS_HINT)
     devices = _devices()
     if not devices:
         return Unavailable("no OpenCL platform with a device was found", _NO_DEVICE_HINT)

@@ -19,7 +19,7 @@ from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch,
 from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.memory import Buffers, GuardedBuffers
 from dovetail_gpu_opencl.options import Options
-from dovetail_gpu_opencl.reorder import laid_out
+from dovetail_gpu_opencl.reorder import in_layout
 from dovetail_gpu_opencl.request import DebugRequest, EventRequest, InOrderRequest
 
 __all__ = ["CLExecutable", "Command", "Flags", "bind"]
@@ -58,7 +58,7 @@ class CLExecutable(Executable):
         self._scratch = {a.value: a.nbytes for a in arguments if isinstance(a, Scratch)}
         self._images = {a.value: a for a in arguments if isinstance(a, Image)}
         self.memory = dataclasses.replace(memory, peak=memory.peak + sum(i.nbytes for i in self._images.values()))
-        self.arrays = {name: laid_out(array, graph.types[name]) for name, array in graph.constants.items()}
+        self.arrays = {name: in_layout(array, graph.types[name]) for name, array in graph.constants.items()}
         self.faults = tuple((c.node, a.message) for c in self.commands for a in c.launch.arguments if isinstance(a, Fault))
         self.counters = sum(a.count for a in arguments if isinstance(a, Counters))
         self.downloads = tuple(self._downloaded(name) for name in graph.outputs)

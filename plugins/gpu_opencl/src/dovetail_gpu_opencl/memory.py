@@ -34,7 +34,7 @@ class Buffers:
             return self._copy_of(array, written)
 
     def damage(self, queue: Any, buffer: Any) -> str:
-        """Where bytes outside `buffer` were changed; empty if nowhere, or if it is not one of the owner's. Mends them."""
+        """Where bytes outside `buffer` were changed; empty if nowhere, or if it is not one of the owner's. Restores them."""
         return ""
 
     def _make(self, nbytes: int) -> Any:

@@ -26,7 +26,7 @@ class Options:
 
     `TUNE`: before compiling, time the candidates of every problem that this machine has not tuned, and keep the fastest.
 
-    `DEBUG_BUFFERS`: put guard bytes round every buffer and check them after every launch; nodes run one after the other.
+    `DEBUG_BUFFERS`: put guard bytes around every buffer and check them after every launch; nodes run one after the other.
     """
 
     QUEUE: str = "IN_ORDER"

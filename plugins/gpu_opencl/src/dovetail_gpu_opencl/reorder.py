@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from dovetail.device import PLAIN, TensorType
 
-__all__ = ["laid_out"]
+__all__ = ["in_layout"]
 
 
-def laid_out(array: NDArray[Any], tensor: TensorType) -> NDArray[Any]:
+def in_layout(array: NDArray[Any], tensor: TensorType) -> NDArray[Any]:
     """The constant with its axes in the order of the layout of `tensor`; the same object for the plain layout."""
     return array if tensor.layout == PLAIN else np.ascontiguousarray(array.transpose(tensor.order))

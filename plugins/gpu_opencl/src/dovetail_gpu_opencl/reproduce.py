@@ -27,7 +27,7 @@ from dovetail_gpu_opencl.launch import (
     Write,
 )
 from dovetail_gpu_opencl.program import build_options
-from dovetail_gpu_opencl.reorder import laid_out
+from dovetail_gpu_opencl.reorder import in_layout
 
 if TYPE_CHECKING:
     from dovetail_gpu_opencl.executable import CLExecutable
@@ -51,7 +51,7 @@ def write_program(executable: "CLExecutable", name: str, inputs: Sequence[Array]
     before, after = values.around(node)
     expected, origin = _expected(executable, node, before, after)
     files = _Files(executable, launches, before)
-    written = {value: laid_out(array, executable.graph.types[value]) for value, array in expected.items()}
+    written = {value: in_layout(array, executable.graph.types[value]) for value, array in expected.items()}
     try:
         for index, launch in enumerate(launches):
             (folder / f"kernel{index}.cl").write_text(launch.source, encoding="utf-8")

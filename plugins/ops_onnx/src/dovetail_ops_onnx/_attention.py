@@ -34,7 +34,7 @@ __all__ = ["Composer", "visible"]
 
 
 def visible(queries: int, keys: int, past: int, causal: bool, window: tuple[int, int]) -> NDArray[np.bool_]:
-    """Which keys [queries, keys] each query sees by its position alone: query i stands at i + past."""
+    """Which keys [queries, keys] each query sees by its position alone: query i is at i + past."""
     distance = np.arange(queries)[:, None] + past - np.arange(keys)
     seen = np.ones((queries, keys), np.bool_)
     left, right = window

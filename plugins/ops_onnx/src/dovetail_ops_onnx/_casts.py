@@ -60,7 +60,7 @@ def _saturated(result: Array, x: Array) -> Array:
 
 
 def _to_powers(x: Array, saturate: bool, round_mode: str) -> Array:
-    # float8_e8m0fnu holds the powers of two from 2^-127 to 2^127 as exponent + 127; 255 is NaN. There is no zero and no sign.
+    # float8_e8m0fnu holds the powers of two from 2^-127 to 2^127 as exponent + 127; 255 is NaN. It has neither zero nor sign.
     mantissa, exponent = np.frexp(np.abs(x))
     above = {"up": mantissa > 0.5, "nearest": mantissa >= 0.75, "down": np.zeros(x.shape, np.bool_)}[round_mode]
     biased = np.where(x == 0, -1, np.where(np.isinf(x), 255, exponent - 1 + above + 127))

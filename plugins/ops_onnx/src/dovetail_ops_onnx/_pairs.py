@@ -21,7 +21,7 @@ class Arithmetic(Operator):
 
 
 class Predicate(Operator):
-    """C says of each pair of elements whether something is true of it."""
+    """C has for each pair of elements whether a relation holds."""
 
     inputs = ("A: T", "B: T")
     outputs = ("C: T1",)

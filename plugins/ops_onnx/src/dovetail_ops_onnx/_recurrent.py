@@ -115,6 +115,18 @@ class Recurrent(Operator, ABC):
     def step(self, x: Array, states: tuple[Array, ...], cell: Cell) -> tuple[Array, ...]:
         """The next states, the hidden one first, from input x [batch, input_size] and states [batch, hidden_size]."""
 
+    def reference(
+        self,
+        X: Array,
+        W: Array,
+        R: Array,
+        B: Array | None = None,
+        sequence_lens: Array | None = None,
+        initial_h: Array | None = None,
+    ) -> tuple[Array, ...]:
+        """The result of a cell with one state."""
+        return self.run(X, W, R, B, sequence_lens, (initial_h,))
+
     def run(
         self,
         X: Array,

@@ -67,7 +67,7 @@ class Sampling:
             return (_nearest(a, x, self.nearest), None) if self.mode == "nearest" else _weighted(a, x, self)
 
     def outside(self, a: Axis) -> NDArray[np.bool_]:
-        """The output elements [out] of an axis that lie outside the input: they get the extrapolation value."""
+        """The output elements [out] of an axis that are outside the input: they get the extrapolation value."""
         x = self._places(a)
         return ((x < 0) | (x > a.size - 1)) & (self.coordinate == "tf_crop_and_resize")
 
@@ -211,3 +211,14 @@ def cubic_weight(d: Floats, a: float = -0.75) -> Floats:
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((d - 5) * d + 8) * d * a - 4 * a
     return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+
+def resampled_type(x: TensorType, axes: Sequence[Axis]) -> TensorType:
+    """The type of `x` after resampling along the axes."""
+    outs = {a.axis: a.out for a in axes}
+    return x.with_shape(tuple(outs.get(i, d) for i, d in enumerate(x.dims)))
+
+
+def resampling_flops(mode: str, y: TensorType) -> int:
+    """The floating-point operations for a result of this type."""
+    return 0 if mode == "nearest" else y.size * 2 * y.rank * (4 if mode == "cubic" else 2)

@@ -39,7 +39,7 @@ class RoiSampling:
         return X.with_shape((rois.dims[0], X.dims[1], self.height, self.width))
 
     def compute(self, X: Array, rois: Array, batches: Array) -> Array:
-        """The samples of each region. Raises `OperatorError` for a batch that is not there or a box without an end."""
+        """The samples of each region. Raises `OperatorError` for a batch that does not exist or a box without an end."""
         if np.any((batches < 0) | (batches >= len(X))):
             raise OperatorError(f"input 'batch_indices' has values outside 0 to {len(X) - 1}")
         if not np.all(np.isfinite(rois.astype(np.float64))):

@@ -7,7 +7,7 @@ __all__ = ["position_in"]
 
 
 def position_in(length: int, position: Array, past: int = 0) -> int:
-    """The position counted from the front; `past` is how far behind the last element it may lie. Raises `OperatorError`."""
+    """The position counted from the front; `past` is how far behind the last element it may be. Raises `OperatorError`."""
     if position.size != 1:
         raise OperatorError(f"position has {position.size} elements; accepted: one")
     at = int(position.reshape(()))

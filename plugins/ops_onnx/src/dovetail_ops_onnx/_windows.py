@@ -12,7 +12,7 @@ from dovetail_ops_onnx.spatial import ConvGeometry
 
 
 def windows(x: Array, geometry: ConvGeometry, fill: Any) -> Array:
-    """x [N, C, *input] -> a read-only view [N, C, *output, *kernel]; what lies outside the input is `fill`."""
+    """x [N, C, *input] -> a read-only view [N, C, *output, *kernel]; elements outside the input are `fill`."""
     g = geometry
     if not g.is_dense:
         pads = [(0, 0), (0, 0), *zip(g.pads_begin, g.overhang, strict=True)]

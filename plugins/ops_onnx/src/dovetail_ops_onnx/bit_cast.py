@@ -33,6 +33,6 @@ class BitCast(Movement):
 
 
 def _bits(dtype: DType) -> int:
-    """The width of an element as ONNX counts it: narrow types lie in a byte each here."""
+    """The width of an element as ONNX counts it: narrow types take a byte each here."""
     width = re.match("(?:u?int|float)([24])(?![0-9])", dtype.value)
     return int(width[1]) if width else 8 * dtype.itemsize

@@ -12,7 +12,7 @@ from dovetail_ops_onnx._windows import global_shape
 
 
 class GlobalAveragePool(Operator):
-    """Y [N, C, 1, ...] = mean of X [N, C, D1, ...] over D1, ...; NaN when there are no elements."""
+    """Y [N, C, 1, ...] = mean of X [N, C, D1, ...] over D1, ...; NaN for zero elements."""
 
     inputs = ("X: T",)
     outputs = ("Y: T",)

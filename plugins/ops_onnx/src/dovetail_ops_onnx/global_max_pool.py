@@ -12,7 +12,7 @@ from dovetail_ops_onnx._windows import global_shape
 
 
 class GlobalMaxPool(Operator):
-    """Y [N, C, 1, ...] = maximum of X [N, C, D1, ...] over D1, ...; -inf when there are no elements, NaN when one is NaN."""
+    """Y [N, C, 1, ...] = maximum of X [N, C, D1, ...] over D1, ...; -inf for zero elements, NaN when one is NaN."""
 
     inputs = ("X: T",)
     outputs = ("Y: T",)

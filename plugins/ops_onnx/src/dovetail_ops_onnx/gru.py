@@ -16,17 +16,6 @@ class GRU(Recurrent):
     defaults = ("Sigmoid", "Tanh")
     linear_before_reset: bool = False
 
-    def reference(
-        self,
-        X: Array,
-        W: Array,
-        R: Array,
-        B: Array | None = None,
-        sequence_lens: Array | None = None,
-        initial_h: Array | None = None,
-    ) -> tuple[Array, ...]:
-        return self.run(X, W, R, B, sequence_lens, (initial_h,))
-
     def step(self, x: Array, states: tuple[Array, ...], cell: Cell) -> tuple[Array, ...]:
         (h,) = states
         f, g = cell.functions

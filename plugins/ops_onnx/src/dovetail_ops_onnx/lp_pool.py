@@ -13,7 +13,7 @@ from dovetail_ops_onnx._windows import windows
 
 
 class LpPool(Pooling):
-    """Y [N, C, O1, ...] = (sum of |X|^p over each window)^(1/p); what lies outside the input counts as 0."""
+    """Y [N, C, O1, ...] = (sum of |X|^p over each window)^(1/p); elements outside the input count as 0."""
 
     since = 2
     outputs = ("Y: T",)

@@ -30,7 +30,7 @@ class MaxRoiPool(Operator):
         return X.with_shape((rois.dims[0], X.dims[1], *self.pooled_shape))
 
     def reference(self, X: Array, rois: Array) -> Array:
-        """Region by region. Raises `OperatorError` for a batch that is not there, and for what is not a finite number."""
+        """Region by region. Raises `OperatorError` for a batch that does not exist, and for what is not a finite number."""
         boxes = rois.astype(np.float64)
         if not np.all(np.isfinite(boxes)) or np.any((boxes[:, 0] < 0) | (boxes[:, 0] >= len(X))):
             raise OperatorError(f"input 'rois' has numbers that are not finite, or batches outside 0 to {len(X) - 1}")

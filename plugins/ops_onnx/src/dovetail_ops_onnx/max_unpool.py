@@ -12,7 +12,7 @@ from dovetail_ops_onnx._types import Array
 class MaxUnpool(Operator):
     """Zeros with the elements of X at the places I, which MaxPool has given: its inverse.
 
-    With `output_shape` the result stands at the start of zeros of that shape.
+    With `output_shape` the result is at the start of zeros of that shape.
     """
 
     since = 9
@@ -31,7 +31,7 @@ class MaxUnpool(Operator):
         return X.with_shape(self._shapes(X.dims, None if shape is None else known_ints(shape, "output_shape"))[1])
 
     def reference(self, X: Array, index: Array, shape: Array | None = None) -> Array:
-        """The elements at their places. Raises `OperatorError` for a place that is not there."""
+        """The elements at their places. Raises `OperatorError` for a place that does not exist."""
         inner, dims = self._shapes(X.shape, None if shape is None else ints(shape, "output_shape"))
         size = math.prod(inner)
         if np.any((index < 0) | (index >= size)):

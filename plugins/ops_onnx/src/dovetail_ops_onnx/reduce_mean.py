@@ -13,7 +13,7 @@ from dovetail_ops_onnx._types import Array
 class ReduceMean(Reduction):
     """reduced = the arithmetic mean of data over `axes`; see `Reduction`.
 
-    Integers: the sum wraps, the quotient is cut off. NaN for floats when there are no elements.
+    Integers: the sum wraps, the quotient is cut off. NaN for floats for zero elements.
     """
 
     magnitude = "sum"

@@ -37,7 +37,7 @@ class Reshape(Movement):
             raise refused
         target = tuple(dims[axis] if axis in copied else d for axis, d in enumerate(wanted))
         if -1 in target:
-            # Copied dimensions stand on both sides; leaving them out keeps [0, 3, 4] -> [0, -1] = [0, 12] defined.
+            # Copied dimensions are on both sides; leaving them out keeps [0, 3, 4] -> [0, -1] = [0, 12] defined.
             rest = math.prod(d for axis, d in enumerate(dims) if axis not in copied)
             others = math.prod(d for axis, d in enumerate(target) if axis not in copied and d != -1)
             if others == 0 or rest % others:

@@ -13,8 +13,11 @@ from dovetail_ops_onnx._resample import (
     check_samples,
     checked_scale,
     resample,
+    resampled_type,
+    resampling_flops,
     scaled_size,
 )
+from dovetail_ops_onnx._scale_resampling import ScaleResampling
 from dovetail_ops_onnx._shapes import check_axes, known, known_ints
 from dovetail_ops_onnx._types import BASIC, FLOATS, Array, Types
 
@@ -102,15 +105,14 @@ class Resize(Operator):
     ) -> TensorType:
         axes = self.plan(X, roi, scales, sizes)
         check_samples(X, axes, self.mode)
-        outs = {a.axis: a.out for a in axes}
-        return X.with_shape(tuple(outs.get(i, d) for i, d in enumerate(X.dims)))
+        return resampled_type(X, axes)
 
     def reference(self, X: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None) -> Array:
         given = [None if a is None else TensorType.of(a, known=True) for a in (roi, scales, sizes)]
         return resample(X, self.plan(TensorType.of(X), *given), self.sampling)
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
-        return _flops(self.mode, outputs[0])
+        return resampling_flops(self.mode, outputs[0])
 
     def _by_sizes(self, before: list[int], wanted: list[int]) -> tuple[list[int], list[float]]:
         if any(w < 0 for w in wanted):
@@ -122,18 +124,10 @@ class Resize(Operator):
         return [math.floor(ratio * d + 0.5) for d in before], [ratio] * len(before)
 
 
-class Resize_10(Operator):
+class Resize_10(ScaleResampling):
     """Y = X resampled to X's size times `scales`; output element o reads input element o / scale."""
 
     since = 10
-    inputs = ("X: T", "scales: float32")
-    outputs = ("Y: T",)
-    types = {"T": BASIC}
-    mode: str = "nearest"
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("nearest", "linear"):
-            raise OperatorError(f"attribute 'mode' is {self.mode!r}; accepted: nearest, linear")
 
     @property
     def sampling(self) -> Sampling:
@@ -148,18 +142,6 @@ class Resize_10(Operator):
         every = zip(X.dims, map(checked_scale, factors), strict=True)
         return tuple(Axis(a, d, scaled_size(d, s), s) for a, (d, s) in enumerate(every) if s != 1)
 
-    def infer(self, X: TensorType, scales: TensorType) -> TensorType:
-        axes = self.plan(X, scales)
-        check_samples(X, axes, self.mode)
-        outs = {a.axis: a.out for a in axes}
-        return X.with_shape(tuple(outs.get(i, d) for i, d in enumerate(X.dims)))
-
-    def reference(self, X: Array, scales: Array) -> Array:
-        return resample(X, self.plan(TensorType.of(X), TensorType.of(scales, known=True)), self.sampling)
-
-    def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
-        return _flops(self.mode, outputs[0])
-
 
 def _numbers(name: str, given: TensorType | None, count: int) -> list[float] | None:
     """The content of an input; None when it is left out or empty, which versions before 13 use for that."""
@@ -169,7 +151,3 @@ def _numbers(name: str, given: TensorType | None, count: int) -> list[float] | N
         raise ShapeError(f"input {name!r} is {given}; accepted: {count} numbers")
     values = known_ints(given, name) if given.dtype.is_integer else known(given, name)
     return [float(v) for v in values]
-
-
-def _flops(mode: str, y: TensorType) -> int:
-    return 0 if mode == "nearest" else y.size * 2 * y.rank * (4 if mode == "cubic" else 2)

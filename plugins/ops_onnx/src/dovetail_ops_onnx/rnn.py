@@ -11,16 +11,5 @@ class RNN(Recurrent):
     defaults = ("Tanh",)
     activations: tuple[str, ...] | None = ("Tanh", "Tanh")
 
-    def reference(
-        self,
-        X: Array,
-        W: Array,
-        R: Array,
-        B: Array | None = None,
-        sequence_lens: Array | None = None,
-        initial_h: Array | None = None,
-    ) -> tuple[Array, ...]:
-        return self.run(X, W, R, B, sequence_lens, (initial_h,))
-
     def step(self, x: Array, states: tuple[Array, ...], cell: Cell) -> tuple[Array, ...]:
         return (cell.functions[0](self.clipped(x @ cell.W.T + states[0] @ cell.R.T + cell.Wb + cell.Rb)),)

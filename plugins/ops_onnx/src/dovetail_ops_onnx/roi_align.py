@@ -38,7 +38,7 @@ class RoiAlign_10(Operator):
 
 
 class RoiAlign(RoiAlign_10):
-    """The same; with `half_pixel` the boxes are shifted by half an element, so that they lie on the elements' edges."""
+    """The same; with `half_pixel` the boxes are shifted by half an element, so that they are on the elements' edges."""
 
     since = 16
     op_type = "RoiAlign"

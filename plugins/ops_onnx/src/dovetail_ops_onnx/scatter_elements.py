@@ -11,7 +11,7 @@ from dovetail_ops_onnx._types import BASIC, INDICES, Array
 class ScatterElements(Movement):
     """The data with every update written to its own place, but for the coordinate along `axis`, which is the index's.
 
-    `reduction` joins an update with what stands there: `none` (the last one counts), `add`, `mul`, `max`, `min`.
+    `reduction` joins an update with the element there: `none` (the last one counts), `add`, `mul`, `max`, `min`.
     """
 
     since = 11

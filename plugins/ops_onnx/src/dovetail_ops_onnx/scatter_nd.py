@@ -11,7 +11,7 @@ from dovetail_ops_onnx._types import BASIC, Array
 class ScatterND(Movement):
     """The data with the slices at the coordinates in the last axis of `indices` replaced by those of `updates`.
 
-    `reduction` joins an update with what stands there: `none` (the last one counts), `add`, `mul`, `max`, `min`.
+    `reduction` joins an update with the element there: `none` (the last one counts), `add`, `mul`, `max`, `min`.
     """
 
     since = 11

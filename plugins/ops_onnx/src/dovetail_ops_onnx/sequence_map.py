@@ -7,7 +7,7 @@ from dovetail_ops_onnx._control import check_arguments
 
 
 class SequenceMap(Operator):
-    """Runs the body on each element of a sequence; further sequences go along, tensors are the same for every element."""
+    """Runs the body on each element of a sequence; further sequences advance in step, tensors are the same for every element."""
 
     inputs = ("input_sequence", "additional_inputs*")
     outputs = ("out_sequence*",)

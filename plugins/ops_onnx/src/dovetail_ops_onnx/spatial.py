@@ -16,7 +16,7 @@ AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 @dataclass(frozen=True, slots=True)
 class ConvGeometry:
-    """Where a window of `kernel` elements stands over `input`. All fields have one number for each spatial axis.
+    """Positions of a window of `kernel` elements over `input`. All fields have one number for each spatial axis.
 
     Window position `o` and kernel element `k` of an axis read input element `o * stride - pad_begin + k * dilation`.
     `pads_end` is what the model asks for: with `ceil_mode` the last window may reach further, with floor less far.

@@ -28,7 +28,7 @@ class StringNormalizer(Operator):
             raise OperatorError(f"attribute 'case_change_action' is {self.case_change_action!r}; accepted: {', '.join(_ACTIONS)}")
 
     def infer(self, X: TensorType) -> TensorType:
-        """As X; how many are left, the data tells."""
+        """As X; how many are left depends on the data."""
         if X.rank not in (1, 2) or (X.rank == 2 and X.dims[0] != 1):
             raise ShapeError(f"input 'X' is {X}; accepted: [C] or [1, C]")
         return X.with_shape((*X.dims[:-1], None))

@@ -25,7 +25,7 @@ class StringSplit(Operator):
             raise OperatorError(f"attribute 'maxsplit' is {self.maxsplit}; accepted: 0 or more")
 
     def infer(self, X: TensorType) -> tuple[TensorType, TensorType]:
-        """The shape of X, for the parts with an axis more; how long that is, the data tells."""
+        """The shape of X, for the parts with an axis more; whose length depends on the data."""
         return X.with_shape((*X.dims, None)), TensorType(DType.INT64, X.dims)
 
     def reference(self, X: Array) -> tuple[Array, Array]:

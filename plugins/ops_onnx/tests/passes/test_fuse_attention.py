@@ -190,7 +190,7 @@ def test_keys_of_three_dimensions_get_a_view_of_four(rng: np.random.Generator) -
 
 
 def test_keys_that_are_turned_across_heads_stay() -> None:
-    """[batch, heads * length, size] turned is no attention of these heads."""
+    """[batch, heads * length, size] turned is not an attention of these heads."""
     g = GraphBuilder()
     q, v = g.input("q", "float32", (B, H, S, D)), g.input("v", "float32", (B, H, T, V))
     k = g.input("k", "float32", (B, H * T, D))

@@ -1,4 +1,4 @@
-"""MatMulInteger with the Cast behind it: what is merged, where it stands, the same results."""
+"""MatMulInteger with the Cast behind it: what is merged, its place in the graph, the same results."""
 
 import numpy as np
 import pytest

@@ -27,9 +27,9 @@ Compose = Callable[[GraphBuilder, Sequence[str]], tuple[str, ...]]
 
 def derivative_of(op: AbstractOperator) -> Derivative | None:
     """The method `derivative` of the operator's class, else the rule of this folder for a standard operator."""
-    own = getattr(op, "derivative", None)
+    own: Derivative | None = getattr(op, "derivative", None)
     if own is not None:
-        return own  # type: ignore[no-any-return]  # any class may have one; what it returns is checked
+        return own
     rule = getattr(_module(op), "derivative", None)
     return None if rule is None else functools.partial(rule, op)
 

@@ -10,7 +10,7 @@ from dovetail.cli._output import print_json, print_table, print_text
 def command(as_json: bool) -> None:
     """List what several installed plugins provide, and who has it.
 
-    These are device types, model formats and operators. Each is decided by a rule, or there is the line that decides it. Packs
+    These are device types, model formats and operators. Each is decided by a rule, or listed with the line that decides it. Packs
     that share a domain are loaded for this. The exit code is 1 when something is not decided.
 
     \b

@@ -1,4 +1,4 @@
-"""`dovetail plugins doctor`: every plugin in a process of its own, which it may hang or kill without harm."""
+"""`dovetail plugins doctor`: every plugin in a separate process, which it may hang or kill without harm."""
 
 import json
 import os
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli._command import command as make_command
+from dovetail.cli._complete import complete_plugins
 from dovetail.cli._output import duration, print_json, print_table, print_text, remark, styled
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Diagnosis:
 
 
 @make_command("dovetail plugins doctor", name="doctor")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_plugins)
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -65,11 +66,12 @@ class Diagnosis:
     help="Seconds that one plugin may take.",
 )
 def command(name: str | None, timeout: float, as_json: bool) -> None:
-    """Examine all plugins, or one, each in a process of its own.
+    """Examine all plugins, or one, each in a separate process.
 
-    A plugin that hangs or crashes harms nothing. Checked are metadata and version, import time, hooks, devices, one operator on
-    each device, and a case of each operator that the plugin claims. NAME is a distribution, an entry name or an id from
-    `dovetail plugins list`. The verdict is OK, WARN (works, but look at it) or FAIL; the exit code is 1 when one is FAIL.
+    A plugin that hangs or crashes does no harm. The doctor checks metadata and version, import time, hooks, devices, one
+    operator on each device, and a case of each operator that the plugin claims. NAME is a distribution, an entry name or an
+    id from `dovetail plugins list`. The verdict is OK, WARN (works, but look at it) or FAIL; the exit code is 1 when one is
+    FAIL.
 
     \b
     JSON: {"plugins": [{"id", "distribution", "version", "verdict",
@@ -109,11 +111,11 @@ def diagnose(record: "PluginRecord", timeout: float) -> Diagnosis:
         results, errors = Path(folder, "results"), Path(folder, "errors")
         results.touch()
         code = _run(record, results, errors, timeout)
-        told = errors.read_text(encoding="utf-8", errors="replace")
+        output = errors.read_text(encoding="utf-8", errors="replace")
         for line in results.read_text(encoding="utf-8").splitlines():
             _take(found, json.loads(line))
-    _take_imports(found, told)
-    _take_end(found, code, told, timeout)
+    _take_imports(found, output)
+    _take_end(found, code, output, timeout)
     return found
 
 
@@ -152,11 +154,11 @@ def _take(found: Diagnosis, line: Mapping[str, Any]) -> None:
         found.find(line["level"], line["reason"], line["hint"])
 
 
-def _take_imports(found: Diagnosis, told: str) -> None:
+def _take_imports(found: Diagnosis, output: str) -> None:
     """The modules that are slow to import, and a warning if the whole is."""
     from dovetail.testing.health import BEGIN_IMPORT, END_IMPORT
 
-    during = told.partition(f"{BEGIN_IMPORT}\n")[2].partition(f"{END_IMPORT}\n")[0]
+    during = output.partition(f"{BEGIN_IMPORT}\n")[2].partition(f"{END_IMPORT}\n")[0]
     times = {name: int(microseconds) / 1e6 for microseconds, name in _IMPORT.findall(during)}
     heavy = sorted(((s, name) for name, s in times.items() if s > HEAVY_SECONDS), reverse=True)
     found.facts["heavy_imports"] = {name: seconds for seconds, name in heavy}
@@ -167,7 +169,7 @@ def _take_imports(found: Diagnosis, told: str) -> None:
         found.find("WARN", f"importing it takes {duration(seconds)}: {slowest}", hint)
 
 
-def _take_end(found: Diagnosis, code: int | None, told: str, timeout: float) -> None:
+def _take_end(found: Diagnosis, code: int | None, output: str, timeout: float) -> None:
     """A finding for a process that did not come to its end."""
     if not found.stage:
         return
@@ -180,7 +182,7 @@ def _take_end(found: Diagnosis, code: int | None, told: str, timeout: float) -> 
         found.find("FAIL", f"it crashes: {_signal(-code)} while {found.stage}", hint)
     else:
         found.find("FAIL", f"it ends the process with exit code {code} while {found.stage}", hint)
-    found.traceback = found.traceback or "".join(_crash(told))
+    found.traceback = found.traceback or "".join(_crash(output))
 
 
 def _signal(number: int) -> str:
@@ -190,9 +192,9 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-def _crash(told: str) -> Iterator[str]:
+def _crash(output: str) -> Iterator[str]:
     """The last lines that the process wrote on stderr, without the times of imports."""
-    lines = [line for line in told.splitlines(keepends=True) if not line.startswith(("import time:", "dovetail: "))]
+    lines = [line for line in output.splitlines(keepends=True) if not line.startswith(("import time:", "dovetail: "))]
     yield from lines[-40:]
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail.cli._command import command as make_command
+from dovetail.cli._complete import complete_plugins
 from dovetail.cli._output import duration, print_json, print_table, print_text, styled
 from dovetail.cli.plugins._records import KINDS, describe_plugin
 
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
 
 
 @make_command("dovetail plugins info NAME", name="info")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_plugins)
 def command(name: str, as_json: bool) -> None:
-    """Load one plugin and show all that is known of it.
+    """Load one plugin and show everything known about it.
 
     That is its state and origin, what it provides, or why it failed. NAME is a distribution, an entry name (device type, file
     suffix, operator domain) or an id from `dovetail plugins list`. The exit code is 1 when the plugin cannot be used.

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 def command(as_json: bool) -> None:
     """List every installed plugin with its state. Imports none of them.
 
-    A plugin in state "found" may be loaded and has not been; whether it works is told by `dovetail plugins info NAME`.
+    A plugin in state "found" may be loaded but is not yet; `dovetail plugins info NAME` shows whether it works.
 
     \b
     JSON: {"plugins": [{"id", "distribution", "version", "kind", "key",
            "value", "requires": [], "location", "editable",
            "duplicates": [], "state", "reason", "hint", "traceback",
            "provides": [], "import_seconds", "register_seconds",
-           "operators": number or null, "manifest": complaint}]}
+           "operators": number or null, "manifest": problem}]}
     "operators" is how many operators the manifest of a pack lists; null when
     it has none.
     """

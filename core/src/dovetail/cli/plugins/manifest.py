@@ -4,12 +4,13 @@ import click
 
 from dovetail._files import write_file
 from dovetail.cli._command import command as make_command
+from dovetail.cli._complete import complete_plugins
 from dovetail.cli._output import print_json, print_text
 from dovetail.errors import PluginError
 
 
 @make_command("dovetail plugins manifest my-op-pack", name="manifest")
-@click.argument("package")
+@click.argument("package", shell_complete=complete_plugins)
 def command(package: str, as_json: bool) -> None:
     """Write dovetail-manifest.json into an op pack.
 

@@ -1,14 +1,13 @@
 """`dovetail plugins test`: the conformance kit for an installed plugin, without pytest."""
 
-import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from dovetail.cli._command import command as make_command
-from dovetail.cli._output import print_json, print_table, print_text, progress, remark
+from dovetail.cli._complete import complete_plugins
+from dovetail.cli._output import print_json, print_table, print_text, progress, remark, without_warnings
 
 if TYPE_CHECKING:
     from dovetail.testing import Report
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @make_command("dovetail plugins test NAME", name="test")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_plugins)
 def command(name: str, as_json: bool) -> None:
     """Check one plugin against everything it claims.
 
@@ -45,8 +44,9 @@ def command(name: str, as_json: bool) -> None:
 def _report(subject: str, kit: "Kit") -> "Report":
     from dovetail.testing.report import run_checks
 
-    kit.core  # noqa: B018  # what cannot be loaded is one error, not one for each check
-    with _without_warnings(), progress(subject, len(kit.checks)) as advance:
+    _ = kit.core  # opened first: what cannot be loaded is one error, not one for each check
+    # Nodes that fall back to the reference device are what is being tested here, not something to warn of.
+    with without_warnings(), progress(subject, len(kit.checks)) as advance:
         report = run_checks(subject, kit.checks, lambda result: advance(1))
     kit.close()
     return report
@@ -70,18 +70,6 @@ def _kits(name: str) -> "Iterator[tuple[str, Kit]]":
         return
     for record in [r for r in manager.records() if r.answers_to(name)] or [manager.record(name)]:
         yield record.id, kit_for(record)
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Nodes that fall back to the reference device are what is being tested here, not something to warn of."""
-    logger = logging.getLogger("dovetail")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _print(report: "Report") -> None:

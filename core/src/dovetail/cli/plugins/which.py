@@ -7,19 +7,25 @@ import click
 
 from dovetail.cli._command import asked_config_file_option
 from dovetail.cli._command import command as make_command
-from dovetail.cli._output import print_json, print_table, print_text
-from dovetail.errors import DeviceNotFound, PluginConflict, UnknownOperator, did_you_mean
-from dovetail.names import DEFAULT_DEVICE
+from dovetail.cli._complete import complete_devices, complete_operators
+from dovetail.cli._output import print_table, print_text, show
+from dovetail.errors import PluginConflict, UnknownOperator
+from dovetail.names import DEFAULT_DEVICE, operator_key
 
 if TYPE_CHECKING:
     from dovetail.plugins import PluginManager
-    from dovetail.plugins.rules import Candidate, Judge
+    from dovetail.plugins.rules import Candidate, SuitabilityOf
     from dovetail.runtime import Core
 
 
 @make_command("dovetail plugins which com.acme::Twist --device NPU --dtype float32", name="which")
-@click.argument("operator", metavar="DOMAIN::OP")
-@click.option("--device", metavar="DEVICE", help="A device type: rule 2 (kernel, composition, reference) is for a device.")
+@click.argument("operator", metavar="DOMAIN::OP", shell_complete=complete_operators)
+@click.option(
+    "--device",
+    metavar="DEVICE",
+    shell_complete=complete_devices,
+    help="A device type: rule 2 (kernel, composition, reference) is for a device.",
+)
 @click.option("--dtype", metavar="TYPE", help="The data type of the first input: a kernel may be for some only.")
 @click.option(
     "--opset", type=click.IntRange(min=1), metavar="N", help="The operator set version of the domain. [default: newest]"
@@ -34,7 +40,7 @@ def command(
     known of kernels, and rule 2 is left out. A plan asks the device itself, which may refuse a shape or an attribute: then the
     next definition has its turn. The exit code is 1 when it is not decided.
 
-    Custom layers go before all definitions on their device. They are looked for, and the device is opened, when -c names any or
+    Custom layers come before all definitions on their device. They are looked for, and the device is opened, when -c names any or
     the configuration of the device has CONFIG_FILE.
 
     \b
@@ -46,7 +52,7 @@ def command(
            "idle": [{"plugin", "state", "defines", "reason", "hint"}]}
     "becomes" is the operator or the function for which another name
     stands, else null. "idle" packs are installed and not in use; "defines"
-    is null when the pack has no manifest that tells. What is not asked for
+    is null when the pack has no manifest. What is not asked for
     is null. With a custom kernel the winner is the plugin of the device that
     has it.
     """
@@ -54,28 +60,25 @@ def command(
 
     core = make_core()
     domain, op_type = _parsed(operator)
-    kind = _device_type(core.plugins, device)
+    kind = None if device is None else core.plugins.device_type(device)
     custom = _custom(core, domain, op_type, device, config_files)
     described = {
-        "operator": f"{domain}::{op_type}" if domain else op_type,
+        "operator": operator_key(domain, op_type),
         "device": custom.partition(".")[0] or kind,
         "dtype": _dtype(dtype),
         "opset": opset,
         "custom_kernel": custom or None,
     }
     described |= _decided(core.plugins, domain, op_type, described)
-    if as_json:
-        print_json(described)
-    else:
-        _print(described)
+    show(described, as_json, _print)
     if not described["winner"]:
         click.get_current_context().exit(1)
 
 
 def _parsed(operator: str) -> tuple[str, str]:
-    from dovetail.plugins.selection import operator_key
+    from dovetail.plugins.selection import parsed_operator
 
-    if (key := operator_key(operator)) is None:
+    if (key := parsed_operator(operator)) is None:
         raise click.UsageError(f"{operator!r} is not of the form DOMAIN::OP.")
     return key
 
@@ -86,14 +89,6 @@ def _custom(core: "Core", domain: str, op_type: str, device: str | None, files: 
     if not files and "CONFIG_FILE" not in configured:
         return ""
     return core.prescribed_by(device or DEFAULT_DEVICE, domain, op_type, {"CONFIG_FILE": list(files)} if files else {})
-
-
-def _device_type(manager: "PluginManager", device: str | None) -> str | None:
-    known = {record.key.upper() for record in manager.records() if record.kind == "devices"}
-    kind = None if device is None else device.upper().partition(".")[0]
-    if kind is not None and kind not in known:
-        raise DeviceNotFound(f"no installed plugin provides the device {device!r}", hint=did_you_mean(kind, known))
-    return kind
 
 
 def _dtype(dtype: str | None) -> str | None:
@@ -108,30 +103,30 @@ def _decided(manager: "PluginManager", domain: str, op_type: str, asked: dict[st
 
     version = asked["opset"] or NEWEST
     candidates = _candidates(manager, domain, op_type, version, defined=not asked["custom_kernel"])
-    judge = _judge(manager, asked["device"], asked["dtype"])
+    suitability_of = _suitability_of(manager, asked["device"], asked["dtype"])
     lost: dict[str, int] = {}
-    told: dict[str, Any] = {"winner": "", "rule": 0}
+    answer: dict[str, Any] = {"winner": "", "rule": 0}
     try:
-        decision = None if asked["custom_kernel"] else manager.decide(domain, op_type, version, judge)
+        decision = None if asked["custom_kernel"] else manager.decide(domain, op_type, version, suitability_of)
     except PluginConflict as error:
-        told |= {"reason": error.message, "hint": error.hint}
+        answer |= {"reason": error.message, "hint": error.hint}
         decision = None
     if asked["custom_kernel"]:
         owner = manager.owner("devices", asked["device"].lower())
         lost = dict.fromkeys((c.plugin for c in candidates), PREFERRED)
-        told |= {"winner": owner.id, "rule": PREFERRED, "reason": RULES[PREFERRED], "hint": ""}
+        answer |= {"winner": owner.id, "rule": PREFERRED, "reason": RULES[PREFERRED], "hint": ""}
     elif decision is not None:
         candidates, lost = decision.candidates, dict(decision.lost)
-        reason = RULES.get(decision.rule, "there is no other definition")
-        told |= {"winner": decision.winner.plugin, "rule": decision.rule, "reason": reason, "hint": ""}
-    suits = [Suitability() if judge is None else judge(c) for c in candidates]
-    told["candidates"] = [_candidate(c, s, lost.get(c.plugin)) for c, s in zip(candidates, suits, strict=True)]
-    told["idle"] = [
+        reason = RULES.get(decision.rule, "it is the only definition")
+        answer |= {"winner": decision.winner.plugin, "rule": decision.rule, "reason": reason, "hint": ""}
+    suits = [Suitability() if suitability_of is None else suitability_of(c) for c in candidates]
+    answer["candidates"] = [_candidate(c, s, lost.get(c.plugin)) for c, s in zip(candidates, suits, strict=True)]
+    answer["idle"] = [
         {"plugin": r.id, "state": r.state, "defines": defines, "reason": r.reason, "hint": r.hint}
         for r, defines in idle_packs(manager, domain, op_type)
         if defines is not False
     ]
-    return told
+    return answer
 
 
 def _candidates(manager: "PluginManager", domain: str, op_type: str, version: int, *, defined: bool) -> "Sequence[Candidate]":
@@ -144,7 +139,7 @@ def _candidates(manager: "PluginManager", domain: str, op_type: str, version: in
         return ()
 
 
-def _judge(manager: "PluginManager", device: str | None, dtype: str | None) -> "Judge | None":
+def _suitability_of(manager: "PluginManager", device: str | None, dtype: str | None) -> "SuitabilityOf | None":
     """How classes say that they run; the device's own kernels for standard operators are seen from their files."""
     if device is None:
         return None
@@ -155,18 +150,18 @@ def _judge(manager: "PluginManager", device: str | None, dtype: str | None) -> "
     packages = [package for package in device_packages(manager.records()) if package.device == device]
     stems = {operator.stem for operator in manager.operators(STANDARD_DOMAIN)}
 
-    def judge(candidate: "Candidate") -> "Suitability":
+    def suitability_of(candidate: "Candidate") -> "Suitability":
         # Kernel files carry the stems of the standard's operators, as the pack that owns that domain defines them.
         standard = candidate.owner and not candidate.operator.domain
         if standard and any(package.kernels(candidate.operator.stem, stems) for package in packages):
             return Suitability((KERNEL,))
         return claim(candidate.operator, languages(device), dtype or "")
 
-    return judge
+    return suitability_of
 
 
 def _candidate(candidate: "Candidate", suits: Any, lost_by: int | None) -> dict[str, Any]:
-    from dovetail.operators.stand_in import target
+    from dovetail.operators.translated import target
     from dovetail.plugins.rules import GRADES, pin_lines
 
     return {
@@ -184,35 +179,37 @@ def _candidate(candidate: "Candidate", suits: Any, lost_by: int | None) -> dict[
     }
 
 
-def _print(told: dict[str, Any]) -> None:
-    asked = ", ".join(str(told[word]) for word in ("device", "dtype") if told[word])
-    version = f", version {told['opset']}" if told["opset"] else ""
-    title = f"{told['operator']}{version}{f' on {asked}' if asked else ''}"
+def _print(answer: dict[str, Any]) -> None:
+    asked = ", ".join(str(answer[word]) for word in ("device", "dtype") if answer[word])
+    version = f", version {answer['opset']}" if answer["opset"] else ""
+    title = f"{answer['operator']}{version}{f' on {asked}' if asked else ''}"
     rows = [
         (
-            "used" if c["plugin"] == told["winner"] else f"lost by rule {c['lost_by_rule']}" if c["lost_by_rule"] else "",
+            "used" if c["plugin"] == answer["winner"] else f"lost by rule {c['lost_by_rule']}" if c["lost_by_rule"] else "",
             c["provider"] + (f": {c['becomes']}" if c["becomes"] else ""),
             f"{c['since']}..{'' if c['until'] is None else c['until']}",
             " for ".join(filter(None, (c["runs_by"], ", ".join(c["dtypes"] or ())))) or "-",
             "owner" if c["owner"] else "",
             str(c["priority"]),
         )
-        for c in told["candidates"]
+        for c in answer["candidates"]
     ]
-    if told["custom_kernel"]:
-        rows.insert(0, ("used", f"custom layer of {told['custom_kernel']}", "", "kernel", "", ""))
+    if answer["custom_kernel"]:
+        rows.insert(0, ("used", f"custom layer of {answer['custom_kernel']}", "", "kernel", "", ""))
     print_table(title, ("", "definition", "versions", "runs by", "domain", ">priority"), rows)
-    if told["idle"]:
-        idle = [(i["plugin"], i["state"], _DEFINES[i["defines"]], i["reason"], i["hint"]) for i in told["idle"]]
+    if answer["idle"]:
+        idle = [(i["plugin"], i["state"], _DEFINES[i["defines"]], i["reason"], i["hint"]) for i in answer["idle"]]
         print_table("Not in use", ("plugin", "state", "defines it", "why", "to use it"), idle)
     print_text(
-        f"Rule {told['rule']}: {told['reason']}." if told["rule"] else f"{told['reason'][:1].upper()}{told['reason'][1:]}."
+        f"Rule {answer['rule']}: {answer['reason']}."
+        if answer["rule"]
+        else f"{answer['reason'][:1].upper()}{answer['reason'][1:]}."
     )
-    others = [c["choose"] for c in told["candidates"] if c["plugin"] != told["winner"] and c["choose"]]
-    if told["custom_kernel"]:
+    others = [c["choose"] for c in answer["candidates"] if c["plugin"] != answer["winner"] and c["choose"]]
+    if answer["custom_kernel"]:
         print_text("To choose another, leave the custom layer out.")
     elif others:
-        print_text(f"To choose {'another' if told['winner'] else 'one'}, set {' or '.join(others)},")
+        print_text(f"To choose {'another' if answer['winner'] else 'one'}, set {' or '.join(others)},")
         print_text(f"or write in dovetail.yaml: prefer: {{{others[0].removeprefix('DOVETAIL_PREFER=').replace('=', ': ')}}}")
 
 

@@ -26,7 +26,7 @@ class Heads(NumpyKernel):
     def refuse(self, node: TypedNode) -> Refusal | None:
         op = _op(node)
         if node.node.writes != node.node.outputs[:1]:
-            return Refusal(Reason.ATTRIBUTE, "the cache or the scores are asked for")
+            return Refusal(Reason.ATTRIBUTE, "the cache or the scores are requested")
         if any(t is not None for t in node.inputs[_MASK + 1 :]):
             return Refusal(Reason.OPERATOR, "a cache or lengths of samples; accepted: Q, K, V and a mask")
         if op.softcap > 0 or op.softmax_precision not in (None, node.outputs[0].dtype):

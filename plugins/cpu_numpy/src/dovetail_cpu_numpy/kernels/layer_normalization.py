@@ -19,7 +19,7 @@ class CentredRows(NumpyKernel):
 
     def refuse(self, node: TypedNode) -> Refusal | None:
         if node.node.writes != node.node.outputs[:1]:
-            return Refusal(Reason.ATTRIBUTE, "the statistics are asked for")
+            return Refusal(Reason.ATTRIBUTE, "the statistics are requested")
         dims = node.outputs[0].dims
         for given in node.inputs[1:]:
             if given is not None and given.size != math.prod(dims[_axis(node) :]):

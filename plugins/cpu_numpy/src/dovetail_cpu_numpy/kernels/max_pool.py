@@ -19,7 +19,7 @@ class SeparableMax(NumpyKernel):
 
     def refuse(self, node: TypedNode) -> Refusal | None:
         if node.node.writes != node.node.outputs[:1]:
-            return Refusal(Reason.ATTRIBUTE, "the indices are asked for")
+            return Refusal(Reason.ATTRIBUTE, "the indices are requested")
         return refuse_dtypes(node.inputs)
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:

@@ -9,7 +9,7 @@ from dovetail_ops_onnx.split import Split
 
 
 class SplitCopy(StridedCopy):
-    """A copy of each part that is asked for."""
+    """A copy of each part that is requested."""
 
     def pairs(self, call: Call) -> Iterable[tuple[Array, Array]]:
         node = call.node

@@ -8,10 +8,10 @@ from math import gcd
 from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import BLOCKED, blocked, describe, number_of, plain_strides, undecided
-from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, given, is_constant, relaid
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, given, is_constant, relaid
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import attach
-from dovetail_cpu_onednn.recipes import cached_recipe
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.spatial import ConvGeometry
@@ -34,9 +34,9 @@ def padding(g: ConvGeometry) -> tuple[int, ...]:
     return tuple((o - 1) * s + e - begin - size for o, s, e, begin, size in spans)
 
 
-def is_slow(recipe: Recipe) -> bool:
+def is_slow(plan: NodePlan) -> bool:
     """Whether oneDNN computes it by its reference, or by copying windows into a matrix."""
-    return "ref" in recipe.name or "gemm:" in recipe.name
+    return "ref" in plan.name or "gemm:" in plan.name
 
 
 def channels_last(node: TypedNode) -> TypedNode:
@@ -65,16 +65,16 @@ class ConvKernel(PrimitiveKernel):
         """The padding at the end, oneDNN's padding_r."""
         return padding(g)
 
-    @cached_recipe
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    @cached_plan
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         src, dst = (activation(node, place, free) for place in ("input", "output"))
-        found = self._recipe(node, src, dst, free, shared)
+        found = self._plan(node, src, dst, free, shared)
         other = channels_last(node)
         if free or not is_slow(found) or other == node:
             return found
         src, dst = (activation(other, place, False) for place in ("input", "output"))
-        again = self._attempt(other, lambda n: self._recipe(n, src, dst, False, shared))
-        return again if isinstance(again, Recipe) and not is_slow(again) else found
+        again = self._attempt(other, lambda n: self._plan(n, src, dst, False, shared))
+        return again if isinstance(again, NodePlan) and not is_slow(again) else found
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found = [*super().configurations(node)]
@@ -98,18 +98,18 @@ class ConvKernel(PrimitiveKernel):
         src, dst = given(node, 0), node.outputs[0]
         operands = tuple(layout if operand.dims == dst.dims else PLAIN for operand in node.operands)
         config = LayerConfig((layout, *(PLAIN,) * (len(node.inputs) - 1)), (layout,), operands, min(src.nbytes, dst.nbytes) // 2)
-        found = self.recipe(relaid(node, config), False, False)
+        found = self.plan(relaid(node, config), False, False)
         if "ref" in found.name or "gemm" in found.name:
             raise Refused(Reason.LAYOUT, f"only {found.name} takes {layout}")
         return config
 
     def _from_plain(self, node: TypedNode) -> LayerConfig:
-        found = self._recipe(node, describe(given(node, 0)), activation(node, "output", True), True, False)
+        found = self._plan(node, describe(given(node, 0)), activation(node, "output", True), True, False)
         if "jit" not in found.name or "gemm" in found.name:
             raise Refused(Reason.LAYOUT, f"only {found.name} takes a plain input")
         return found.config(node)
 
-    def _recipe(self, node: TypedNode, src: MemoryDesc, dst: MemoryDesc, free: bool, shared: bool) -> Recipe:
+    def _plan(self, node: TypedNode, src: MemoryDesc, dst: MemoryDesc, free: bool, shared: bool) -> NodePlan:
         if given(node, 0).rank > 5:
             raise Refused(Reason.SHAPE, f"{given(node, 0)}; accepted: one to three spatial axes")
         lib, op = library(), node.op
@@ -132,7 +132,7 @@ class ConvKernel(PrimitiveKernel):
         ]
         if bias is not None:
             arguments.append(Argument(Arg.BIAS, "input", 2, bias))
-        return Recipe(chain.stages(pd, arguments, found_dst), chain.shared)
+        return NodePlan(chain.stages(pd, arguments, found_dst), chain.shared)
 
 
 def grouped(dims: Sequence[int], strides: Sequence[int], groups: int, axis: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -5,14 +5,14 @@ import math
 from dovetail.device import TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg
 from dovetail_cpu_onednn.descriptors import plain
-from dovetail_cpu_onednn.kernel import Argument, Recipe, Stage, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, Stage, given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, attach
 
 __all__ = ["group_norm"]
 
 
-def group_norm(node: TypedNode, groups: int, epsilon: float, parts: int) -> Recipe:
+def group_norm(node: TypedNode, groups: int, epsilon: float, parts: int) -> NodePlan:
     """Input 0, plain, normalised over each group of its channels; inputs 1 and 2 have a number for each of `parts` of them."""
     lib, dims = library(), given(node, 0).dims
     rows = plain((dims[0] * groups, math.prod(dims[1:]) // groups))
@@ -30,4 +30,4 @@ def group_norm(node: TypedNode, groups: int, epsilon: float, parts: int) -> Reci
         Argument(Arg.post_op(0, Arg.SRC_1), "input", 2, vector),
     ]
     first = Stage(norm, (Argument(Arg.SRC, "input", 0, rows), Argument(Arg.DST, "output", 0, rows)))
-    return Recipe((first, *chain.stages(scale, arguments, whole)), chain.shared)
+    return NodePlan((first, *chain.stages(scale, arguments, whole)), chain.shared)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dovetail.device import TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import Argument, Recipe, given, is_constant
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, given, is_constant
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import Appended, Chain, attach
 
@@ -49,8 +49,8 @@ def product(
     before: Sequence[Appended] = (),
     bias: int | None = None,
     reads: Sequence[tuple[int, MemoryDesc]] = (),
-) -> Recipe:
-    """The recipe of a node that is `operands`, then `before`, then its post-ops.
+) -> NodePlan:
+    """The plan of a node that is `operands`, then `before`, then its post-ops.
 
     `bias` is the input that is added to each row; `reads` are inputs that the steps in `before` take, with their index there.
     """
@@ -71,4 +71,4 @@ def product(
         arguments.append(Argument(Arg.BIAS, "input", bias, row))
     for position, desc in reads:
         arguments.append(Argument(Arg.post_op(position, Arg.SRC_1), "input", 2, desc))
-    return Recipe(chain.stages(pd, arguments, operands.dst), chain.shared)
+    return NodePlan(chain.stages(pd, arguments, operands.dst), chain.shared)

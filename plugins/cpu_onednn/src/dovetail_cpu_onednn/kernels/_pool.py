@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg, Stream
 from dovetail_cpu_onednn.descriptors import describe
-from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, Recipe, Refused, given
+from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, NodePlan, Refused, given
 from dovetail_cpu_onednn.kernels._conv import padding
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
@@ -34,7 +34,7 @@ class PoolKernel(AnyLayoutKernel):
     def geometry(self, node: TypedNode) -> ConvGeometry:
         """The geometry of the node."""
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         if given(node, 0).rank not in (3, 4, 5):
             raise Refused(Reason.SHAPE, f"{given(node, 0)}; accepted: one to three spatial axes")
         result = node.outputs[0].dims
@@ -48,7 +48,7 @@ class PoolKernel(AnyLayoutKernel):
         sizes = (g.strides, g.kernel, gaps, g.pads_begin, padding(g))
         pd = lib.describe("pooling_forward", INFERENCE, self.algorithm(node, g), src, dst, *sizes, attr=chain.attr)
         arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
-        return Recipe(chain.stages(pd, arguments, dst), chain.shared)
+        return NodePlan(chain.stages(pd, arguments, dst), chain.shared)
 
 
 class MaximumKernel(PoolKernel):

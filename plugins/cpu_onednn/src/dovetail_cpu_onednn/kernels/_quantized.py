@@ -20,8 +20,8 @@ from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecide
 from dovetail_cpu_onednn.kernel import (
     AnyLayoutKernel,
     Argument,
+    NodePlan,
     PrimitiveKernel,
-    Recipe,
     Refused,
     Stage,
     given,
@@ -44,7 +44,7 @@ __all__ = ["INT8", "SHIFT", "AnyLayoutQuantizedKernel", "QuantizedKernel", "requ
 
 INT8 = frozenset({DType.INT8, DType.UINT8})
 Array = NDArray[Any]
-Builder = Callable[[TypedNode, Quantized, bool], Recipe]
+Builder = Callable[[TypedNode, Quantized, bool], NodePlan]
 SHIFT = 128
 """Between u8 weights and the s8 that the primitives take."""
 
@@ -69,14 +69,14 @@ class QuantizedKernel(PrimitiveKernel):
 
     @property
     def builders(self) -> Mapping[type[AbstractOperator], Builder]:
-        """Main operator -> the function that makes the recipe."""
+        """Main operator -> the function that makes the plan."""
         return {Conv: _convolution, Gemm: _gemm, MatMul: _mat_mul}
 
     def chain(self, node: TypedNode) -> tuple[str, ...]:
         assert isinstance(node.op, Quantized)
         return node.op.chain
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         assert isinstance(node.op, Quantized)
         if node.post_ops:
             raise Refused(Reason.POST_OP, "what is stored quantized takes none")
@@ -92,7 +92,7 @@ class AnyLayoutQuantizedKernel(QuantizedKernel, AnyLayoutKernel):
 
     @property
     def builders(self) -> Mapping[type[AbstractOperator], Builder]:
-        """Main operator -> the function that makes the recipe."""
+        """Main operator -> the function that makes the plan."""
         return {Add: _sum, GlobalAveragePool: _mean}
 
     def _config(self, node: TypedNode, layout: Layout) -> LayerConfig:
@@ -210,7 +210,7 @@ def _whole(bias: Array, units: Array) -> Array:
 # --- primitives ----------------------------------------------------------------------------------------------------------
 
 
-def _convolution(node: TypedNode, op: Quantized, free: bool) -> Recipe:
+def _convolution(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     conv, src_type, dst_type = op.main, given(node, 0), node.outputs[0]
     assert isinstance(conv, Conv)
     scale, zero = _source(node, op, 0)
@@ -233,12 +233,12 @@ def _convolution(node: TypedNode, op: Quantized, free: bool) -> Recipe:
         Argument(Arg.WEIGHTS, "content", 1, wei, lib.arg_md(pd, Arg.WEIGHTS, wei.dims), content=lambda: stored),
         Argument(Arg.DST, "output", 0, lib.arg_md(pd, Arg.DST, dst.dims), flexible=True),
     ]
-    return Recipe((Stage(pd, (*arguments, *parameters.all, *chain.arguments(pd, len(parameters.before)))),))
+    return NodePlan((Stage(pd, (*arguments, *parameters.all, *chain.arguments(pd, len(parameters.before)))),))
 
 
 def _product(
     node: TypedNode, op: Quantized, wei: MemoryDesc, axis: int, shapes: tuple[tuple[int, ...], ...], unit: float, added: Array
-) -> Recipe:
+) -> NodePlan:
     """dst = src @ wei in the dimensions `shapes`; `unit` multiplies the product, `added` is the real row behind it."""
     lib, (rows, _, result) = library(), shapes
     scale, zero = _source(node, op, 0)
@@ -258,10 +258,10 @@ def _product(
         Argument(Arg.DST, "output", 0, dst),
     ]
     reads = [replace(argument, flexible=False) for argument in chain.arguments(pd, len(parameters.before))]
-    return Recipe((Stage(pd, (*arguments, *parameters.all, *reads)),))
+    return NodePlan((Stage(pd, (*arguments, *parameters.all, *reads)),))
 
 
-def _mat_mul(node: TypedNode, op: Quantized, free: bool) -> Recipe:
+def _mat_mul(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     a, b = given(node, 0), given(node, 1)
     shapes = collapse(a.dims, b.dims)
     if a.rank < 2 or b.rank != 2:
@@ -269,7 +269,7 @@ def _mat_mul(node: TypedNode, op: Quantized, free: bool) -> Recipe:
     return _product(node, op, plain(b.dims, number_of(DType.INT8)), 1, shapes, 1.0, np.zeros(1))
 
 
-def _gemm(node: TypedNode, op: Quantized, free: bool) -> Recipe:
+def _gemm(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     gemm = op.main
     assert isinstance(gemm, Gemm)
     m, n, k = gemm.sizes(given(node, 0), given(node, 1))
@@ -280,7 +280,7 @@ def _gemm(node: TypedNode, op: Quantized, free: bool) -> Recipe:
     return _product(node, op, wei, 0 if gemm.transB else 1, ((m, k), (k, n), (m, n)), gemm.alpha, bias)
 
 
-def _sum(node: TypedNode, op: Quantized, free: bool) -> Recipe:
+def _sum(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     """Two quantized values of one shape; their zero points become one offset behind the sum."""
     if given(node, 0).dims != given(node, 1).dims or _own_inputs(op) != 2:
         raise Refused(Reason.SHAPE, "summands of different shapes")
@@ -298,10 +298,10 @@ def _sum(node: TypedNode, op: Quantized, free: bool) -> Recipe:
     places = ((Arg.SRC, "input", 0), (Arg.SRC_1, "input", 1), (Arg.DST, "output", 0))
     arguments = [Argument(*place, desc, flexible=True) for place, desc in zip(places, descs, strict=True)]
     scales = [value_argument(Arg.SCALES | arg, np.array([s * factor], np.float32)) for arg, s in ((Arg.SRC, s0), (Arg.SRC_1, s1))]
-    return Recipe((Stage(pd, (*arguments, *scales, *chain.arguments(pd, len(before)))),))
+    return NodePlan((Stage(pd, (*arguments, *scales, *chain.arguments(pd, len(before)))),))
 
 
-def _mean(node: TypedNode, op: Quantized, free: bool) -> Recipe:
+def _mean(node: TypedNode, op: Quantized, free: bool) -> NodePlan:
     """The mean of each channel."""
     if op.result is None or node.outputs[0].dtype is not given(node, 0).dtype:
         raise Refused(Reason.DTYPE, "a mean of another type than its elements")
@@ -315,4 +315,4 @@ def _mean(node: TypedNode, op: Quantized, free: bool) -> Recipe:
     args = (INFERENCE, Alg.POOLING_AVG_EXCLUDE_PADDING, src, dst, *sizes)
     pd = lib.describe("pooling_forward", *args, attr=lib.attr(chain.whole))
     arguments = [Argument(Arg.SRC, "input", 0, src, flexible=True), Argument(Arg.DST, "output", 0, dst, flexible=True)]
-    return Recipe((Stage(pd, (*arguments, *chain.arguments(pd, len(chain.whole) - len(chain.appended)))),))
+    return NodePlan((Stage(pd, (*arguments, *chain.arguments(pd, len(chain.whole) - len(chain.appended)))),))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dovetail.device import Accepted, DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc, PrimitiveDesc
 from dovetail_cpu_onednn.descriptors import plain
-from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given, value_of
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
@@ -63,15 +63,15 @@ class RecurrentKernel(PrimitiveKernel):
         # The implementation of gru is called ref, but multiplies matrices as fast as the others.
         return Accepted(f"{self.name}:{answer.kernel}") if isinstance(answer, Accepted) else answer
 
-    def _checked(self, node: TypedNode) -> Recipe:
+    def _checked(self, node: TypedNode) -> NodePlan:
         for tensor in (*node.inputs, *node.outputs):
             if tensor is not None and tensor.dtype is not DType.FLOAT32 and tensor is not self._optional(node, LENGTHS):
                 raise Refused(Reason.DTYPE, f"{tensor.dtype}; accepted: float32")
             if tensor is not None and not tensor.size:
                 raise Refused(Reason.SHAPE, "no elements")
-        return self.recipe(node, True, False)
+        return self.plan(node, True, False)
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op
         assert isinstance(op, Recurrent)
         _check(node, op, self._optional(node, LENGTHS))
@@ -82,7 +82,7 @@ class RecurrentKernel(PrimitiveKernel):
             stage, needed = self._stage(node, op, d)
             stages.append(stage)
             scratch = max(scratch, needed)
-        return Recipe(tuple(stages), None, (scratch,) * (1 + self.states) if scratch else ())
+        return NodePlan(tuple(stages), None, (scratch,) * (1 + self.states) if scratch else ())
 
     def _stage(self, node: TypedNode, op: Recurrent, d: int) -> tuple[Stage, int]:
         """The primitive of direction `d`, and the bytes of a work buffer for results that nobody asks for."""
@@ -101,7 +101,7 @@ class RecurrentKernel(PrimitiveKernel):
         return Stage(pd, tuple(arguments)), unused
 
     def _results(self, node: TypedNode, sizes: "_Sizes") -> list[Argument]:
-        """Y, needed or not, and the last states, all of them if one is asked for."""
+        """Y, needed or not, and the last states, all of them if one is requested."""
         names = [*node.node.outputs, "", ""]
         found = [
             Argument(Arg.DST, "output", 0, sizes.dst) if names[0] else Argument(Arg.DST, "scratch", 0, plain(sizes.dst.dims))

@@ -3,7 +3,7 @@
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import plain
-from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import attach
 from dovetail_ops_onnx.reduce_mean import ReduceMean
@@ -22,7 +22,7 @@ class ReductionKernel(PrimitiveKernel):
     def __init__(self, algorithm: int) -> None:
         self.algorithm = algorithm
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op, src = node.op, given(node, 0)
         assert isinstance(op, ReduceMean | ReduceProd | ReduceSum)
         axes = node.inputs[1] if len(node.inputs) > 1 else None
@@ -38,4 +38,4 @@ class ReductionKernel(PrimitiveKernel):
         chain = attach(node, False, False, dims=None if dims == node.outputs[0].dims else dims)
         pd = library().describe("reduction", self.algorithm, given_desc, dst, 0.0, 0.0, attr=chain.attr)
         arguments = (Argument(Arg.SRC, "input", 0, given_desc), Argument(Arg.DST, "output", 0, dst))
-        return Recipe(chain.stages(pd, arguments, dst), chain.shared)
+        return NodePlan(chain.stages(pd, arguments, dst), chain.shared)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dovetail.device import Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe
-from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, given
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import attach, is_one_element_a_channel
 from dovetail_ops_onnx.resize import Resize, Resize_10
@@ -24,7 +24,7 @@ class ResamplingKernel(AnyLayoutKernel):
 
     name = "resampling"
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         x, y, op = given(node, 0), node.outputs[0], node.op
         assert isinstance(op, Resize | Resize_10 | Upsample)
         sampling = op.sampling
@@ -50,7 +50,7 @@ class ResamplingKernel(AnyLayoutKernel):
         if is_one_element_a_channel(y.dims) and any(t.size > 1 for t in node.operands):
             raise Refused(Reason.POST_OP, f"oneDNN's resampling reads operands of {y} wrongly; accepted: one number")
         arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
-        return Recipe(chain.stages(pd, arguments, dst), chain.shared)
+        return NodePlan(chain.stages(pd, arguments, dst), chain.shared)
 
 
 def _parameters(node: TypedNode) -> list[Any]:

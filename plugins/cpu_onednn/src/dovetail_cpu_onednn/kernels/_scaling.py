@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.device import PLAIN, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import describe, tokens
-from dovetail_cpu_onednn.kernel import Argument, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._quantized import value_argument
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE
@@ -17,7 +17,7 @@ from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE
 __all__ = ["between_layouts", "quotient", "scaled_reorder"]
 
 
-def scaled_reorder(node: TypedNode, axis: int, side: Arg, stored: np.dtype[Any]) -> Recipe:
+def scaled_reorder(node: TypedNode, axis: int, side: Arg, stored: np.dtype[Any]) -> NodePlan:
     """Input 0 to output 0, the one at `side` quantized by inputs 1 and 2, along `axis` where there are several scales.
 
     Raises `Refused` for parameters that are not constant, and zero points that differ along the axis.
@@ -35,10 +35,10 @@ def scaled_reorder(node: TypedNode, axis: int, side: Arg, stored: np.dtype[Any])
         Argument(arg, place, 0, desc, flexible=True)
         for (arg, place), desc in zip(((Arg.SRC, "input"), (Arg.DST, "output")), descs, strict=True)
     ]
-    return Recipe((Stage(pd, (*arguments, *extra)),))
+    return NodePlan((Stage(pd, (*arguments, *extra)),))
 
 
-def quotient(node: TypedNode, axis: int) -> Recipe:
+def quotient(node: TypedNode, axis: int) -> NodePlan:
     """Input 0 divided by its scale, rounded, plus the zero point; data in one layout. Raises as `scaled_reorder` does."""
     lib, src = library(), given(node, 0)
     scale, zeros = _parameters(node, np.dtype(np.float32))
@@ -48,7 +48,7 @@ def quotient(node: TypedNode, axis: int) -> Recipe:
     descs = describe(src), describe(node.outputs[0])
     pd = lib.describe("binary", BINARY["div"], descs[0], divisor.desc, descs[1], attr=lib.attr(chain))
     arguments = [Argument(Arg.SRC, "input", 0, descs[0], flexible=True), Argument(Arg.DST, "output", 0, descs[1], flexible=True)]
-    return Recipe((Stage(pd, (*arguments, divisor)),))
+    return NodePlan((Stage(pd, (*arguments, divisor)),))
 
 
 def _parameters(node: TypedNode, stored: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

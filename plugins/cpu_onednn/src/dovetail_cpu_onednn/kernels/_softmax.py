@@ -1,11 +1,12 @@
 """Softmax and its logarithm."""
 
 import math
+from typing import Any
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
 from dovetail_cpu_onednn.library import library
 
 __all__ = ["SoftmaxKernel"]
@@ -24,11 +25,12 @@ class SoftmaxKernel(PrimitiveKernel):
     def is_guarded(self, node: TypedNode) -> bool:
         return True
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         if node.post_ops:
             raise Refused(Reason.POST_OP, "the reference, which runs when there are NaN, takes none")
         dims, inner = given(node, 0).dims, 1
-        axis = int(node.op.axis) % len(dims)  # type: ignore[attr-defined]  # all operators of these stems have it
+        op: Any = node.op
+        axis = int(op.axis) % len(dims)
         if node.op.since < 13:
             dims = (math.prod(dims[:axis]), math.prod(dims[axis:]))
         else:
@@ -40,4 +42,4 @@ class SoftmaxKernel(PrimitiveKernel):
         src, dst = (plain(dims, number_of(t.dtype)) for t in (given(node, 0), node.outputs[0]))
         pd = library().describe("softmax_forward", INFERENCE, self.algorithm, src, dst, 1)
         arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
-        return Recipe((Stage(pd, arguments),))
+        return NodePlan((Stage(pd, arguments),))

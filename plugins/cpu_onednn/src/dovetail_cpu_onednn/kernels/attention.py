@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import F32, INFERENCE, Alg, Arg, MemoryDesc, Stream
 from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
-from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended
 from dovetail_ops_onnx.attention import Attention_23, Sizes
@@ -29,7 +29,7 @@ class Heads(PrimitiveKernel):
     name = "attention"
     dtypes = LOW
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op
         assert isinstance(op, Attention_23)
         s = op.sizes(given(node, 0), given(node, 1), given(node, 2))
@@ -51,7 +51,7 @@ class Heads(PrimitiveKernel):
             Argument(Arg.DST, "output", 0, y),
         )
         sizes = tuple(lib.nbytes(desc) for desc in (plain(dims), weights)[: at + 1])
-        return Recipe((*stages, Stage(softmax, both), Stage(last, reads)), scratch=sizes)
+        return NodePlan((*stages, Stage(softmax, both), Stage(last, reads)), scratch=sizes)
 
     def _check(self, node: TypedNode, op: Attention_23, s: Sizes) -> None:
         if node.post_ops:
@@ -73,7 +73,7 @@ class Heads(PrimitiveKernel):
 
 
 def _scores(factor: float, operands: tuple[MemoryDesc, MemoryDesc, MemoryDesc], bias: Argument | None) -> tuple[Stage, ...]:
-    """The scaled product with the bias, which goes along where oneDNN's fast product takes it, and comes after it elsewhere."""
+    """The scaled product with the bias, which is part of oneDNN's fast product where possible, and added after it elsewhere."""
     lib, (q, k, scores) = library(), operands
     chain: list[Appended] = [("eltwise", (ELTWISE["linear"], factor, 0.0))]
     arguments = (

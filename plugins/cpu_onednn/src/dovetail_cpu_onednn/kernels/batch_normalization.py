@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, Flag, Stream
 from dovetail_cpu_onednn.descriptors import describe, plain
-from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, given
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.fused_steps import has_no_nan
 from dovetail_cpu_onednn.post_ops import attach
@@ -26,14 +26,14 @@ class BatchNorm(AnyLayoutKernel):
     name = "batch_normalization"
 
     def is_guarded(self, node: TypedNode) -> bool:
-        found = self._attempt(node, lambda n: self.recipe(n, False, False)) if node.post_ops else None
-        return isinstance(found, Recipe) and "jit" in found.name
+        found = self._attempt(node, lambda n: self.plan(n, False, False)) if node.post_ops else None
+        return isinstance(found, NodePlan) and "jit" in found.name
 
     def safety(self, node: TypedNode, array: Callable[[str], NDArray[Any]], stream: Stream) -> Callable[[], bool]:
         """Whether the input holds no NaN. From anything else constants that `_are_regular` make none."""
         return has_no_nan(array(node.node.inputs[0]), stream)
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op, src = node.op, given(node, 0)
         if not isinstance(op, BatchNormalization):
             raise Refused(Reason.ATTRIBUTE, "the operator as it was before version 9")
@@ -49,7 +49,7 @@ class BatchNorm(AnyLayoutKernel):
         arguments = [Argument(Arg.SRC, "input", 0, desc), Argument(Arg.DST, "output", 0, desc)]
         for index, arg in enumerate((Arg.SCALE, Arg.SHIFT, Arg.MEAN, Arg.VARIANCE), 1):
             arguments.append(Argument(arg, "input", index, vector))
-        return Recipe(chain.stages(pd, arguments, desc), chain.shared)
+        return NodePlan(chain.stages(pd, arguments, desc), chain.shared)
 
 
 def _are_regular(node: TypedNode, epsilon: float) -> bool:

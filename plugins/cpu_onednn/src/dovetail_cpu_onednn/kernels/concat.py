@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import describe
-from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import LOW, AnyLayoutKernel, Argument, NodePlan, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.python_kernel import Array
@@ -19,7 +19,7 @@ class Concatenation(AnyLayoutKernel):
     dtypes = LOW
     data = None
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         assert isinstance(node.op, Concat)
         if node.post_ops:
             raise Refused(Reason.POST_OP, "concat takes no post-ops")
@@ -27,7 +27,7 @@ class Concatenation(AnyLayoutKernel):
         dst = describe(node.outputs[0])
         pd = library().describe_concat(dst, node.op.axis % len(dst.dims), sources)
         reads = [Argument(Arg.MULTIPLE_SRC + i, "input", i, desc) for i, desc in enumerate(sources)]
-        return Recipe((Stage(pd, (*reads, Argument(Arg.DST, "output", 0, dst))),))
+        return NodePlan((Stage(pd, (*reads, Argument(Arg.DST, "output", 0, dst))),))
 
 
 class ConcatCopy(StridedCopy):

@@ -3,7 +3,7 @@
 from dovetail.device import DType, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe, undecided
-from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._conv import padding, weights_of
 from dovetail_cpu_onednn.kernels._integer import constant_weights, zero_point
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8
@@ -17,7 +17,7 @@ class IntegerConvolution(PrimitiveKernel):
     name = "convolution"
     dtypes = INT8 | {DType.INT32}
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         require_int8()
         op, x = node.op, given(node, 0)
         assert isinstance(op, ConvInteger)
@@ -37,7 +37,7 @@ class IntegerConvolution(PrimitiveKernel):
             Argument(Arg.DST, "output", 0, lib.arg_md(pd, Arg.DST, dst.dims), flexible=True),
             *zero,
         )
-        return Recipe((*before, Stage(pd, arguments)), None, (4,) if before else ())
+        return NodePlan((*before, Stage(pd, arguments)), None, (4,) if before else ())
 
 
 KERNELS = (IntegerConvolution(),)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dovetail.device import DType, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
-from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused, given
 from dovetail_cpu_onednn.kernels._quantized import INT8
 from dovetail_cpu_onednn.kernels._scaling import between_layouts, scaled_reorder
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear
@@ -16,7 +16,7 @@ class Dequantize(PrimitiveKernel):
     name = "dequantize"
     dtypes = INT8 | {DType.FLOAT32}
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op
         assert isinstance(op, DequantizeLinear)
         if op.block_size or node.outputs[0].dtype is not DType.FLOAT32 or given(node, 0).dtype not in INT8:

@@ -2,11 +2,11 @@
 
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import LOW, PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.kernel import LOW, NodePlan, PrimitiveKernel, Refused, given
 from dovetail_cpu_onednn.kernels._matmul import Product, product
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended
-from dovetail_cpu_onednn.recipes import cached_recipe
 from dovetail_ops_onnx.gemm import Gemm
 
 
@@ -16,8 +16,8 @@ class GemmProduct(PrimitiveKernel):
     name = "matmul"
     dtypes = LOW
 
-    @cached_recipe
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    @cached_plan
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op
         assert isinstance(op, Gemm)
         m, n, k = op.sizes(given(node, 0), given(node, 1))

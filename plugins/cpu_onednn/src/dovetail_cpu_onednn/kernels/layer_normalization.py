@@ -3,7 +3,7 @@
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, Flag
 from dovetail_cpu_onednn.descriptors import describe, plain
-from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import attach
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
@@ -16,7 +16,7 @@ class LayerNorm(PrimitiveKernel):
     dtypes = LOW
     overwrites = True
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op, dims = node.op, given(node, 0).dims
         assert isinstance(op, LayerNormalization)
         if op.axis % len(dims) != len(dims) - 1 or len(dims) < 2:
@@ -34,7 +34,7 @@ class LayerNorm(PrimitiveKernel):
         pd = library().describe("layer_normalization_forward", *args, attr=chain.attr)
         arguments = [Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst)]
         arguments += [Argument(arg, "input", index, vector) for arg, index in present]
-        return Recipe(chain.stages(pd, arguments, dst), chain.shared)
+        return NodePlan(chain.stages(pd, arguments, dst), chain.shared)
 
 
 KERNELS = (LayerNorm(),)

@@ -3,7 +3,7 @@
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, Alg, Arg
 from dovetail_cpu_onednn.descriptors import describe
-from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, Stage, given
 from dovetail_cpu_onednn.library import library
 from dovetail_ops_onnx.lrn import LRN
 
@@ -13,7 +13,7 @@ class ResponseNormalization(AnyLayoutKernel):
 
     name = "lrn"
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op
         assert isinstance(op, LRN)
         if op.size % 2 == 0:
@@ -24,7 +24,7 @@ class ResponseNormalization(AnyLayoutKernel):
         args = (INFERENCE, Alg.LRN_ACROSS_CHANNELS, desc, desc, op.size, op.alpha, op.beta, op.bias)
         pd = library().describe("lrn_forward", *args)
         arguments = (Argument(Arg.SRC, "input", 0, desc), Argument(Arg.DST, "output", 0, desc))
-        return Recipe((Stage(pd, arguments),))
+        return NodePlan((Stage(pd, arguments),))
 
 
 KERNELS = (ResponseNormalization(),)

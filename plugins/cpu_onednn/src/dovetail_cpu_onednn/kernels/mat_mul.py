@@ -2,9 +2,9 @@
 
 from dovetail.device import TypedNode
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import LOW, PrimitiveKernel, Recipe, given
+from dovetail_cpu_onednn.kernel import LOW, NodePlan, PrimitiveKernel, given
 from dovetail_cpu_onednn.kernels._matmul import Product, collapse, product
-from dovetail_cpu_onednn.recipes import cached_recipe
+from dovetail_cpu_onednn.node_plans import cached_plan
 
 
 class MatrixProduct(PrimitiveKernel):
@@ -13,8 +13,8 @@ class MatrixProduct(PrimitiveKernel):
     name = "matmul"
     dtypes = LOW
 
-    @cached_recipe
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    @cached_plan
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         types = (given(node, 0), given(node, 1), node.outputs[0])
         shapes = collapse(types[0].dims, types[1].dims)
         descs = (plain(shape, number_of(t.dtype)) for shape, t in zip(shapes, types, strict=True))

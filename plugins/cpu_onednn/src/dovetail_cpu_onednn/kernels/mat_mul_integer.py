@@ -3,7 +3,7 @@
 from dovetail.device import DType, Reason, TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain
-from dovetail_cpu_onednn.kernel import Argument, PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, given
 from dovetail_cpu_onednn.kernels._integer import constant_weights, zero_point
 from dovetail_cpu_onednn.kernels._matmul import collapse
 from dovetail_cpu_onednn.kernels._quantized import INT8, require_int8
@@ -17,7 +17,7 @@ class IntegerMatMul(PrimitiveKernel):
     name = "matmul"
     dtypes = INT8 | {DType.INT32, DType.FLOAT32}
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         require_int8()
         lib, result = library(), node.outputs[0]
         if node.post_ops and result.dtype is not DType.FLOAT32:
@@ -40,7 +40,7 @@ class IntegerMatMul(PrimitiveKernel):
             *zero,
         ]
         stages = chain.stages(pd, arguments, dst)
-        return Recipe((*before, *stages), chain.shared, (4,) if before else ())
+        return NodePlan((*before, *stages), chain.shared, (4,) if before else ())
 
 
 KERNELS = (IntegerMatMul(),)

@@ -7,7 +7,7 @@ import numpy as np
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, Stream
 from dovetail_cpu_onednn.descriptors import describe, plain
-from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, Recipe, Refused, Stage, given, is_constant, value_of
+from dovetail_cpu_onednn.kernel import AnyLayoutKernel, Argument, NodePlan, Refused, Stage, given, is_constant, value_of
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.nan.bounds import are_moderate
 from dovetail_cpu_onednn.python_kernel import Array
@@ -28,7 +28,7 @@ class Slopes(AnyLayoutKernel):
     def safety(self, node: TypedNode, array: Callable[[str], Array], stream: Stream) -> Callable[[], bool]:
         return are_moderate(node, node.node.inputs[1:2], array)
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         if node.post_ops:
             raise Refused(Reason.POST_OP, "prelu takes none")
         if is_constant(node, 1) and not np.isfinite(value_of(given(node, 1).value)).all():
@@ -46,7 +46,7 @@ class Slopes(AnyLayoutKernel):
         content = (lambda: np.full(dims, value_of(slope.value).reshape(()), np.float32)) if spread else None
         weights = Argument(Arg.WEIGHTS, "input", 1, wei, made, content=content)
         arguments = (Argument(Arg.SRC, "input", 0, desc), weights, Argument(Arg.DST, "output", 0, desc))
-        return Recipe((Stage(pd, arguments),))
+        return NodePlan((Stage(pd, arguments),))
 
 
 KERNELS = (Slopes(),)

@@ -7,7 +7,7 @@ import numpy as np
 from dovetail.device import PLAIN, DType, LayerConfig, Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import tokens
-from dovetail_cpu_onednn.kernel import PrimitiveKernel, Recipe, Refused, given
+from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused, given
 from dovetail_cpu_onednn.kernels._quantized import INT8
 from dovetail_cpu_onednn.kernels._scaling import between_layouts, quotient, scaled_reorder
 from dovetail_ops_onnx.quantize_linear import QuantizeLinear
@@ -19,7 +19,7 @@ class Quantize(PrimitiveKernel):
     name = "quantize"
     dtypes = INT8 | {DType.FLOAT32}
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op
         assert isinstance(op, QuantizeLinear)
         if op.block_size or op.precision not in (0, DType.FLOAT32.onnx) or node.outputs[0].dtype not in INT8:

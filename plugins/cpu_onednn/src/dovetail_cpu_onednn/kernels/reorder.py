@@ -8,7 +8,7 @@ import numpy as np
 from dovetail.device import Accepted, LayerConfig, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import DATA_TYPES, describe, padded_type
-from dovetail_cpu_onednn.kernel import Argument, OnednnKernel, PrimitiveKernel, Recipe, Stage, given
+from dovetail_cpu_onednn.kernel import Argument, NodePlan, OnednnKernel, PrimitiveKernel, Stage, given
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel
 from dovetail_cpu_onednn.reorder import in_whole_blocks, logical
@@ -34,11 +34,11 @@ class ReorderKernel(PrimitiveKernel):
     def types_in_memory(self, node: TypedNode) -> Mapping[str, TensorType]:
         return {node.node.outputs[0]: padded_type(in_whole_blocks(given(node, 0), node.outputs[0])[1])}
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         src, dst = map(describe, in_whole_blocks(given(node, 0), node.outputs[0]))
         pd = library().describe_reorder(src, dst)
         arguments = (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))
-        return Recipe((Stage(pd, arguments),))
+        return NodePlan((Stage(pd, arguments),))
 
 
 class MoveKernel(PythonKernel):

@@ -1,4 +1,4 @@
-"""Split: a copy of each part that is asked for."""
+"""Split: a copy of each part that is requested."""
 
 from collections.abc import Callable, Iterable
 

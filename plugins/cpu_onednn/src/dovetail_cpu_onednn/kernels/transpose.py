@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dovetail.device import Reason, TypedNode
 from dovetail_cpu_onednn.binding import Arg
 from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
-from dovetail_cpu_onednn.kernel import LOW, Argument, PrimitiveKernel, Recipe, Refused, Stage, given
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
 from dovetail_cpu_onednn.kernels._movement import StridedCopy
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.python_kernel import Array
@@ -18,7 +18,7 @@ class Permutation(PrimitiveKernel):
     name = "reorder"
     dtypes = LOW
 
-    def recipe(self, node: TypedNode, free: bool, shared: bool) -> Recipe:
+    def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         assert isinstance(node.op, Transpose)
         dims = given(node, 0).dims
         if node.post_ops or not dims:
@@ -31,7 +31,7 @@ class Permutation(PrimitiveKernel):
         pd = library().describe_reorder(src, dst)
         if not pd.implementation.startswith("jit"):
             raise Refused(Reason.OPERATOR, f"oneDNN has only {pd.implementation} for this order")
-        return Recipe((Stage(pd, (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))),))
+        return NodePlan((Stage(pd, (Argument(Arg.SRC, "input", 0, src), Argument(Arg.DST, "output", 0, dst))),))
 
 
 class TransposeCopy(StridedCopy):

@@ -34,7 +34,7 @@ def _outer(call: Call, mapping: PortMapping) -> Value:
 def _inner(body: Body, id: int, kind: str, line: int) -> Layer:
     layer = body.net.layers.get(id)
     if layer is None or layer.type.lower() != kind:
-        raise GraphError(f"line {line}: layer {id} of the body is no {kind.capitalize()}")
+        raise GraphError(f"line {line}: layer {id} of the body is not a {kind.capitalize()}")
     return layer
 
 
@@ -218,7 +218,7 @@ def _leave(
 
 
 def _joined(call: Call, mapping: PortMapping, stack: str, part: Value) -> str:
-    """The values of all iterations, which lie along a new first axis: the last of them, or all joined along their axis."""
+    """The values of all iterations, along a new first axis: the last of them, or all joined along their axis."""
     if mapping.axis is None:
         return call.op("Gather", stack, call.emitter.constant(np.array(-1), "last"), axis=0)
     if part.shape is None:

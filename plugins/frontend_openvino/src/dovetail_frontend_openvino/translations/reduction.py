@@ -13,7 +13,7 @@ def _reduce(op_type: str) -> Callable[[Call], str]:
 
 
 def _reduced(call: Call, op_type: str, x: str) -> str:
-    # Of no axes IR reduces none, ONNX all unless it is told so.
+    # Without axes IR reduces nothing, ONNX everything unless an attribute says otherwise.
     return call.op(op_type, x, call.index_list(1), keepdims=int(call.bool_attr("keep_dims", False)), noop_with_empty_axes=1)
 
 

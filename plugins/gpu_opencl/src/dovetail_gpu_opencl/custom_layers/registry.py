@@ -16,7 +16,7 @@ VARIABLE = "DOVETAIL_CUSTOM_LAYERS"
 
 
 class Layers:
-    """Layers in the order of their files; for an operator the last one counts, so that the user's go before the global ones."""
+    """Layers in the order of their files; for an operator the last one counts, so that the user's come before the global ones."""
 
     def __init__(self, layers: Iterable[Layer] = ()) -> None:
         self._by_name = {plain_name(layer.name): (rank, layer) for rank, layer in enumerate(layers)}

@@ -1,6 +1,7 @@
 """Exact convolutions of 8-bit integers: by rows on CPUs, directly elsewhere."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,14 +43,15 @@ class IntegerConv(CLKernel):
 
     def geometry(self, node: TypedNode) -> ConvGeometry:
         """The node's windows."""
-        found: ConvGeometry = node.op.conv().geometry(node.inputs[0], self.weights(node))  # type: ignore[attr-defined]  # of ours
+        op: Any = node.op
+        found: ConvGeometry = op.conv().geometry(node.inputs[0], self.weights(node))
         return found
 
     def sizes(self, node: TypedNode) -> dict[str, int]:
         """The numbers of the node, by the names that the kernels use."""
         maps, channels = self.weights(node).dims[:2]
-        groups: int = node.op.group  # type: ignore[attr-defined]  # a convolution
-        return {"GROUPS": groups, "C": channels, "M": maps, **spatial_defines(self.geometry(node))}
+        op: Any = node.op
+        return {"GROUPS": op.group, "C": channels, "M": maps, **spatial_defines(self.geometry(node))}
 
     def result(self, node: TypedNode) -> Result:
         """The steps after the sums."""

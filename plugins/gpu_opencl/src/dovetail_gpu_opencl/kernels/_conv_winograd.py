@@ -45,9 +45,9 @@ class ConvWinograd(RegisterTiled, ConvKernel):
         if maps < self.caps.lanes(accumulator(node.outputs[0].dtype)):
             return Refusal(Reason.SHAPE, f"{maps} output channels; they are taken as vectors")
         refusal = super().check(node)
-        return self._dear(node) if refusal is None else refusal
+        return self._too_costly(node) if refusal is None else refusal
 
-    def _dear(self, node: TypedNode) -> Refusal | None:
+    def _too_costly(self, node: TypedNode) -> Refusal | None:
         direct = self._direct.on(self.caps)
         problem, other = self.problem(node), direct.problem(node)
         if problem is None or other is None:

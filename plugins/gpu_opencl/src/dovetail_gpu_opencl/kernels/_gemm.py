@@ -162,7 +162,7 @@ PACKED = " packed"
 
 
 def packs(product: Product) -> bool:
-    """Whether the second factor is a constant that can be laid out anew."""
+    """Whether the second factor is a constant that can be laid out again."""
     value = product.b.type.value
     return value is not None and value.size in (product.k * product.n, product.batch * product.k * product.n)
 

@@ -80,7 +80,7 @@ class Factor:
     packed: str = ""
     matrix_units: int = 0
 
-    def laid_out(self, matrix_units: int) -> "Factor":
+    def ordered_for(self, matrix_units: int) -> "Factor":
         """As the kernel gets it."""
         value, dense = self.matrix.type.value, "x" if self.across == 1 else "k"
         if value is None or value.size != self.size * self.k or not value.size:
@@ -126,4 +126,4 @@ def _factors(product: Product, matrix_units: int) -> tuple[Factor, Factor]:
     a, b = product.a, product.b
     left = Factor(a, product.m, product.k, a.row, a.column)
     right = Factor(b, product.n, product.k, b.column, b.row)
-    return left.laid_out(matrix_units), right.laid_out(matrix_units)
+    return left.ordered_for(matrix_units), right.ordered_for(matrix_units)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dovetail.device import PLAIN, DType, LayerConfig, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
@@ -34,10 +35,11 @@ class Runs:
         x, scale = node.inputs[:2]
         assert x is not None
         assert scale is not None
-        block: int = node.op.block_size  # type: ignore[attr-defined]  # a linear quantization
+        op: Any = node.op
+        block: int = op.block_size
         if scale.rank == 0 or (scale.size == 1 and not block):
             return Runs(x.size, x.size, (1, 1, 1, 0, 0, 0))
-        axis: int = node.op.axis % x.rank  # type: ignore[attr-defined]  # a linear quantization
+        axis: int = op.axis % x.rank
         inner, size = math.prod(x.dims[axis + 1 :]), x.dims[axis]
         if block:
             length = min(block, size) if inner == 1 and size % block == 0 else 1

@@ -21,7 +21,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv_integer import SPARSE, row_defines, windows_configurations, windows_launches
 from dovetail_gpu_opencl.kernels._integer import EIGHT_BITS, Result
 from dovetail_gpu_opencl.kernels._integer_rows import VECTOR, Sums, is_sparse, pack_weights
-from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE, Steps, Unfit, given, relus_before, stored_bounds
+from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE, Refused, Steps, given, relus_before, stored_bounds
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, assemble, vector_at
@@ -42,13 +42,13 @@ class QuantizedKernel(CLKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         try:
             self.parts(node)
-        except Unfit as error:
+        except Refused as error:
             return Refusal(Reason.ATTRIBUTE, str(error))
         return None
 
     @abstractmethod
     def parts(self, node: TypedNode) -> object:
-        """The parts of the launches. Raises `Unfit`."""
+        """The parts of the launches. Raises `Refused`."""
 
     def chain(self, node: TypedNode) -> tuple[str, ...]:
         return self.op(node).chain
@@ -74,12 +74,12 @@ class Factors:
 
     @staticmethod
     def of(node: TypedNode, op: Quantized, axis: int, alpha: float = 1.0, beta: float = 1.0) -> "Factors":
-        """Raises `Unfit`."""
+        """Raises `Refused`."""
         tensor, source, own = given(node, 1), op.scalings[0], op.scalings[1]
         if tensor.value is None or source is None or own is None:
-            raise Unfit("factors that are not both quantized, or a second one that is not constant")
+            raise Refused("factors that are not both quantized, or a second one that is not constant")
         if max(own.scale.size, own.zero_point.size) > 1 and own.axis % tensor.rank != axis:
-            raise Unfit(f"scales of the weights along axis {own.axis}; accepted: {axis}")
+            raise Refused(f"scales of the weights along axis {own.axis}; accepted: {axis}")
         channels = tensor.dims[axis]
         units = np.broadcast_to(stored_bounds(source)[0] * own.scale.astype(np.float64).reshape(-1) * alpha, channels)
         return Factors(node, op, axis, units, _bias(node, op, channels) * beta)
@@ -111,7 +111,7 @@ class Factors:
 
 
 def _bias(node: TypedNode, op: Quantized, channels: int) -> NDArray[np.float64]:
-    """The real bias; zeros without one. Raises `Unfit`."""
+    """The real bias; zeros without one. Raises `Refused`."""
     step = op.steps[0]
     assert isinstance(step, QuantizedStep)
     if len(step.inputs) < 3 or step.inputs[2] is None:
@@ -124,12 +124,12 @@ def _bias(node: TypedNode, op: Quantized, channels: int) -> NDArray[np.float64]:
         or value.size not in (1, channels)
         or value.size not in value.shape[-1:]
     ):
-        raise Unfit(f"a bias {tensor}; accepted: a constant row of {channels} real numbers")
+        raise Refused(f"a bias {tensor}; accepted: a constant row of {channels} real numbers")
     return np.broadcast_to(value.astype(np.float64).reshape(-1), channels)
 
 
 def result_of(factors: Factors, caps: Capabilities, vec: int) -> tuple[Result, Argument]:
-    """The steps after the sums, for vectors too where `vec` is not 1, and the bias that starts the sums. Raises `Unfit`."""
+    """The steps after the sums, for vectors too where `vec` is not 1, and the bias that starts the sums. Raises `Refused`."""
     node, op = factors.node, factors.op
     steps, (relus, scaling) = Steps(node, op, vec), relus_before(op)
     at = 1 + relus if scaling is not None else 0
@@ -276,11 +276,11 @@ class QuantizedMatMul(QuantizedKernel):
     def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
         op, a, b = self.op(node), given(node, 0), given(node, 1)
         if a.rank < 2 or b.rank != 2:
-            raise Unfit(f"{a} by {b}; accepted: matrices by one matrix")
+            raise Refused(f"{a} by {b}; accepted: matrices by one matrix")
         if not isinstance(op.main, Gemm):
             factors = Factors.of(node, op, 1)
         elif op.main.transA:
-            raise Unfit("transA 1; accepted: 0")
+            raise Refused("transA 1; accepted: 0")
         else:
             factors = Factors.of(node, op, 0 if op.main.transB else 1, op.main.alpha, op.main.beta)
         return factors, *result_of(factors, self.caps, VECTOR)
@@ -309,7 +309,7 @@ class QuantizedElementwise(QuantizedKernel):
     elementwise = True
 
     def parts(self, node: TypedNode) -> Steps:
-        """The steps, the first of which makes a value of the inputs. Raises `Unfit`."""
+        """The steps, the first of which makes a value of the inputs. Raises `Refused`."""
         op, result = self.op(node), node.outputs[0]
         alike = all(t is None or t.size == 1 or t.dims == result.dims for t in node.inputs)
         steps, first = Steps(node, op, VECTOR if alike else 1), op.steps[0]
@@ -323,7 +323,7 @@ class QuantizedElementwise(QuantizedKernel):
                 steps.chain(chain, first.op.key)
                 break
         else:
-            raise Unfit(f"{first.op.key} is not computed element by element")
+            raise Refused(f"{first.op.key} is not computed element by element")
         steps.add(*op.steps[1:])
         if op.result is not None:
             steps.round(op.result, last=True)

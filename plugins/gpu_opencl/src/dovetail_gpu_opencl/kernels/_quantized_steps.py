@@ -17,7 +17,7 @@ from dovetail_gpu_opencl.source import C_TYPES
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 from dovetail_ops_onnx.relu import Relu
 
-__all__ = ["WHOLE", "Steps", "Unfit", "given", "relus_before", "stored_bounds"]
+__all__ = ["WHOLE", "Refused", "Steps", "given", "relus_before", "stored_bounds"]
 
 WHOLE = "(({0}) + 12582912.0f - 12582912.0f)"
 """A float rounded to a whole number, halves to even, where it is below 2^22; greater ones stay so great. Drivers for CPUs compute
@@ -27,8 +27,8 @@ NUMBERS = "qn"
 """The argument with the numbers of all steps."""
 
 
-class Unfit(Exception):
-    """The operator cannot be computed so; the text says why."""
+class Refused(Exception):  # an answer, not an error
+    """Raised inside a kernel that does not run the operator; the text has the reason."""
 
 
 def given(node: TypedNode, index: int) -> TensorType:
@@ -39,9 +39,9 @@ def given(node: TypedNode, index: int) -> TensorType:
 
 
 def stored_bounds(scaling: Scaling) -> tuple[float, float, float, float]:
-    """Scale, zero point, least and greatest stored number. Raises `Unfit` where there are several scales."""
+    """Scale, zero point, least and greatest stored number. Raises `Refused` where there are several scales."""
     if not scaling.is_single:
-        raise Unfit("activations with several scales; accepted: one scale and zero point")
+        raise Refused("activations with several scales; accepted: one scale and zero point")
     limits = np.iinfo(scaling.dtype.numpy)
     return float(scaling.scale.reshape(())), float(scaling.zero_point.reshape(())), float(limits.min), float(limits.max)
 
@@ -70,7 +70,7 @@ class Steps:
         self.lines = {1: [], self.vec: []}
 
     def add(self, *steps: QuantizedStep | Scaling) -> None:
-        """Append the operator's next step. Raises `Unfit`."""
+        """Append the operator's next step. Raises `Refused`."""
         for step in steps:
             if isinstance(step, Scaling):
                 self.round(step)
@@ -114,7 +114,7 @@ class Steps:
         tensor, scaling, result = given(self.node, index), self.op.scalings[index], self.node.outputs[0]
         access = elementwise_access(tensor, result)
         if access is None:
-            raise Unfit(f"operand {tensor} does not broadcast to {result}")
+            raise Refused(f"operand {tensor} does not broadcast to {result}")
         self.operands.append(index)
         found = {vec: load(access, f"in{index}", tensor.dtype, vec) for vec in self.lines}
         if scaling is None:
@@ -129,9 +129,9 @@ class Steps:
         self.chain(step.op.post_ops(types, names, names.index("-1")), step.op.key)
 
     def chain(self, chain: tuple[PostOp, ...] | None, key: str) -> None:
-        """The operator `key` as post-ops whose operands are indices of inputs. Raises `Unfit`."""
+        """The operator `key` as post-ops whose operands are indices of inputs. Raises `Refused`."""
         if chain is None or any(isinstance(p, Sum) for p in chain):
-            raise Unfit(f"{key} on quantized values")
+            raise Refused(f"{key} on quantized values")
         for post_op in chain:
             loads = dict.fromkeys(self.lines, "") if isinstance(post_op, Eltwise) else self.operand(int(post_op.operand))
             for vec, lines in self.lines.items():

@@ -141,7 +141,7 @@ class AttentionRows(AttentionKernel):
         return self.caps.lanes(accumulator(node.outputs[0].dtype))
 
     def _queries(self, s: Sizes) -> int:
-        """As many as leave work for all cores: each block copies the keys and values anew."""
+        """As many as leave work for all cores: each block copies the keys and values again."""
         block = min(_MOST_QUERIES, round_up(s.queries, _ROWS))
         while block > 16 and s.batch * s.heads * ceil_div(s.queries, block) < 4 * self.caps.compute_units:
             block = round_up(block // 2, _ROWS)

@@ -1,6 +1,7 @@
 """QuantizeLinear to integers of 2 to 16 bits and floats of 4 and 8."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,8 @@ class Quantize(CLKernel):
         assert x is not None
         assert scale is not None
         dst, names, precision, runs = node.outputs[0], node.node.inputs, _precision(node), Runs.of(node)
-        saturate: bool = node.op.saturate  # type: ignore[attr-defined]  # a QuantizeLinear operator
+        op: Any = node.op
+        saturate: bool = op.saturate
         precise = {DType.FLOAT32: "(x)", DType.FLOAT16: "half_of(x)", DType.BFLOAT16: "from_bfloat16(to_bfloat16(x))"}[precision]
         defines = {
             **storage(x.dtype),
@@ -77,7 +79,8 @@ def saturated(dtype: DType, saturate: bool) -> str:
 
 
 def _precision(node: TypedNode) -> DType:
-    number: int = node.op.precision  # type: ignore[attr-defined]  # a QuantizeLinear operator
+    op: Any = node.op
+    number: int = op.precision
     assert node.inputs[1] is not None
     return DType.from_onnx(number) if number else node.inputs[1].dtype
 

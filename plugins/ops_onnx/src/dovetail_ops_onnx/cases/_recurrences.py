@@ -18,7 +18,7 @@ def unrolled(
     lens: Sequence[int],
     step: Step,
 ) -> tuple[NDArray[Any], ...]:
-    """Y [T, D, N, H] and the last states [D, N, H] for x [T, N, I]; `directions` says of each whether it runs backwards."""
+    """Y [T, D, N, H] and the last states [D, N, H] for x [T, N, I]; `directions` has for each whether it runs backwards."""
     time, batch, _ = x.shape
     y = np.zeros((time, len(directions), batch, hidden))
     last = [np.zeros((len(directions), batch, hidden)) for _ in initial]

@@ -1,50 +1,56 @@
 """The graph passes that know the operators of the standard: folding, quantized forms, and recognisers of exported forms."""
 
-import functools
 from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
 
-from dovetail.graph import Graph, Node
+from dovetail.graph import Graph
 from dovetail.passes import GraphPass, PassContext
-from dovetail_ops_onnx.passes.expand_quantized import expand_quantized
-from dovetail_ops_onnx.passes.fold_affine import fold_affine
-from dovetail_ops_onnx.passes.fold_pad import fold_pad
-from dovetail_ops_onnx.passes.fuse_activations import fuse_activations
-from dovetail_ops_onnx.passes.fuse_attention import fuse_attention
-from dovetail_ops_onnx.passes.fuse_integer_product import fuse_integer_products
-from dovetail_ops_onnx.passes.fuse_normalizations import fuse_normalizations
-from dovetail_ops_onnx.passes.fuse_quantized import fuse_quantized, hold_quantized, release_quantized
-from dovetail_ops_onnx.passes.simplify_transposes import simplify_transposes
 
-__all__ = ["PASSES"]
+__all__ = ["PASSES", "Rewriting"]
 
 
-def _plain(function: Callable[[Graph], Graph]) -> Callable[[Graph, PassContext], Graph]:
-    @functools.wraps(function)
-    def run(graph: Graph, context: PassContext) -> Graph:
-        return function(graph)
+@dataclass(frozen=True)
+class Rewriting:
+    """The function of a pass, for graphs that have a node of one of `operators`.
 
-    return run
+    `module` is imported for the first such graph: all of them, with the operators that they know, take 40 ms. The function takes
+    the graph, and `PassContext.keeps` if it `asks` the device.
+    """
+
+    module: str
+    name: str
+    operators: frozenset[str]
+    asks: bool = True
+
+    @property
+    def __wrapped__(self) -> Callable[..., Graph]:
+        """The function itself, as `inspect.unwrap` finds it."""
+        found: Callable[..., Graph] = getattr(import_module(f"{__name__}.{self.module}"), self.name)
+        return found
+
+    def __call__(self, graph: Graph, context: PassContext) -> Graph:
+        if not any(node.op.op_type in self.operators for node in graph.nodes):
+            return graph
+        return self.__wrapped__(graph, context.keeps) if self.asks else self.__wrapped__(graph)
 
 
-def _asking(function: Callable[[Graph, Callable[[Node, Graph], bool]], Graph]) -> Callable[[Graph, PassContext], Graph]:
-    @functools.wraps(function)
-    def run(graph: Graph, context: PassContext) -> Graph:
-        return function(graph, context.keeps)
-
-    return run
+def _pass(path: str, stage: str, *op_types: str, asks: bool = True, needs_shapes: bool = True) -> GraphPass:
+    module, _, name = path.partition(".")
+    return GraphPass(name, stage, Rewriting(module, name, frozenset(op_types), asks), needs_shapes=needs_shapes)
 
 
 PASSES = (
-    GraphPass("hold_quantized", "bind", _plain(hold_quantized), needs_shapes=False),
-    GraphPass("fuse_integer_products", "quantize", _asking(fuse_integer_products)),
-    GraphPass("expand_quantized", "quantize", _asking(expand_quantized)),
-    GraphPass("fuse_quantized", "quantize", _asking(fuse_quantized)),
-    GraphPass("release_quantized", "quantize", _plain(release_quantized)),
-    GraphPass("fold_pad", "simplify", _plain(fold_pad)),
-    GraphPass("fold_affine", "simplify", _plain(fold_affine)),
-    GraphPass("fuse_activations", "recognise", _asking(fuse_activations)),
-    GraphPass("fuse_normalizations", "recognise", _asking(fuse_normalizations)),
-    GraphPass("fuse_attention", "recognise", _asking(fuse_attention)),
-    GraphPass("simplify_transposes", "recognise", _asking(simplify_transposes)),
+    _pass("fuse_quantized.hold_quantized", "bind", "DequantizeLinear", asks=False, needs_shapes=False),
+    _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger"),
+    _pass("expand_quantized.expand_quantized", "quantize", "QLinearConv", "QLinearMatMul"),
+    _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear"),
+    _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", asks=False),
+    _pass("fold_pad.fold_pad", "simplify", "Pad", asks=False),
+    _pass("fold_affine.fold_affine", "simplify", "Conv", "ConvTranspose", "Gemm", asks=False),
+    _pass("fuse_activations.fuse_activations", "recognise", "Clip", "Erf", "Exp", "HardSigmoid", "Sigmoid", "Tanh"),
+    _pass("fuse_normalizations.fuse_normalizations", "recognise", "ReduceMean"),
+    _pass("fuse_attention.fuse_attention", "recognise", "Attention", "Softmax"),
+    _pass("simplify_transposes.simplify_transposes", "recognise", "Transpose"),
 )
 """In the order in which they run. Each applies only where the device has a kernel for the result."""

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.graph import Graph, Node, TensorType, as_constant
+from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.op import Operator
 
 __all__ = [
+    "FUSED_TYPES",
     "Attributes",
     "Const",
     "Keeps",
@@ -42,6 +43,9 @@ PACKAGE = __name__.partition(".")[0]
 
 RTOL = 1e-6
 """Relative: how far a constant of an exporter may be from the number that it stands for, beyond the rounding of its type."""
+
+FUSED_TYPES = frozenset({DType.FLOAT32, DType.FLOAT16})
+"""The data types of the forms that are recognised."""
 
 _COMMUTATIVE = ("Add", "Mul")
 
@@ -77,7 +81,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Var(Pattern):
-    """Any value; the same one wherever the name stands."""
+    """Any value; the same one wherever the name occurs."""
 
     name: str
 

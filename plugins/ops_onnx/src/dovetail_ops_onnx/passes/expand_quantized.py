@@ -43,7 +43,7 @@ def expand_quantized(graph: Graph, keeps: Keeps) -> Graph:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A node as a float operator, the quantizations round it, and a bias of real numbers."""
+    """A node as a float operator, the quantizations around it, and a bias of real numbers."""
 
     node: Node
     op: Operator

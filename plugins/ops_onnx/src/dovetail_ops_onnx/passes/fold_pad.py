@@ -18,7 +18,7 @@ def fold_pad(graph: Graph) -> Graph:
     """The graph with the pads of each foldable pair in the second operator.
 
     Zeros fold into Conv, and into an AveragePool without pads of its own, which then counts its padding. Minus infinity folds
-    into MaxPool, and so do zeros round what a Relu gives, if every window reads the input. Only spatial axes may be padded, none
+    into MaxPool, and so do zeros around what a Relu gives, if every window reads the input. Only spatial axes may be padded, none
     may be cut, and the pads must be numbers (`auto_pad` is not touched). Needs types. The Pad stays where it is read elsewhere.
     """
     nodes = tuple(_folded(node, graph) or node for node in graph.nodes)

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.graph import DType, Graph
+from dovetail.graph import Graph
 from dovetail.op import Operator
 from dovetail_ops_onnx.gelu import Gelu
 from dovetail_ops_onnx.hard_swish import HardSwish
 from dovetail_ops_onnx.mish import Mish
 from dovetail_ops_onnx.passes._patterns import (
+    FUSED_TYPES,
     Const,
     Keeps,
     Match,
@@ -29,8 +30,6 @@ from dovetail_ops_onnx.passes._patterns import (
 from dovetail_ops_onnx.swish import Swish
 
 __all__ = ["fuse_activations"]
-
-_FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16})
 
 
 def fuse_activations(graph: Graph, keeps: Keeps) -> Graph:
@@ -64,7 +63,7 @@ def _rules() -> tuple[Rule, ...]:
 def _build(make: Callable[[Graph, Match], Operator], graph: Graph, match: Match) -> Replacement | None:
     """The operator over x, if x has a type that we fuse and the result has the same: no constant broadcasts it."""
     source = graph.types[match.values["x"]]
-    if source.dtype not in _FLOATS or source != graph.types[match.nodes[0].outputs[0]]:
+    if source.dtype not in FUSED_TYPES or source != graph.types[match.nodes[0].outputs[0]]:
         return None
     return Replacement(make(graph, match), (match.values["x"],))
 

@@ -5,15 +5,25 @@ import functools
 
 import numpy as np
 
-from dovetail.graph import AbstractOperator, DType, Graph, Node, TensorType
+from dovetail.graph import AbstractOperator, Graph, Node, TensorType
 from dovetail_ops_onnx._axes import broadcasts_to
 from dovetail_ops_onnx.attention import Attention, Attention_23
-from dovetail_ops_onnx.passes._patterns import Keeps, Match, Op, Pattern, Replacement, Rule, Scalar, Var, rewrite, scalar_of
+from dovetail_ops_onnx.passes._patterns import (
+    FUSED_TYPES,
+    Keeps,
+    Match,
+    Op,
+    Pattern,
+    Replacement,
+    Rule,
+    Scalar,
+    Var,
+    rewrite,
+    scalar_of,
+)
 from dovetail_ops_onnx.reshape import Reshape
 
 __all__ = ["fuse_attention"]
-
-_FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16})
 
 
 def fuse_attention(graph: Graph, keeps: Keeps) -> Graph:
@@ -59,7 +69,7 @@ def _summed(q: Pattern, keys: Pattern, v: Pattern) -> Pattern:
 
 
 def _scaled(value: Pattern, name: str) -> Pattern:
-    # A value as it stands comes last: it would leave the scale outside.
+    # An unscaled value comes last: it would leave the scale outside.
     return Op("Mul", value, Scalar(f"times {name}")) | Op("Div", value, Scalar(f"over {name}")) | value
 
 
@@ -158,7 +168,7 @@ def _scores(graph: Graph, match: Match) -> TensorType | None:
     softmax = next(node for node in match.nodes if node.op.key == "Softmax")
     scores = graph.types[softmax.outputs[0]]
     product = next(node for node in match.nodes[match.nodes.index(softmax) :] if node.op.key == "MatMul")
-    if scores.rank != 4 or scores.dtype not in _FLOATS or graph.types[product.outputs[0]] != scores:
+    if scores.rank != 4 or scores.dtype not in FUSED_TYPES or graph.types[product.outputs[0]] != scores:
         return None
     mask = graph.types[match.values["mask"]] if "mask" in match.values else None
     if mask is not None and (mask.dtype is not scores.dtype or mask.rank < 1 or mask.dims[-1] != scores.dims[-1]):

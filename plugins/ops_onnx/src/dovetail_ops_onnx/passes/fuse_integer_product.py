@@ -14,7 +14,7 @@ __all__ = ["fuse_integer_products"]
 def fuse_integer_products(graph: Graph, keeps: Callable[[Node, Graph], bool]) -> Graph:
     """The graph with each MatMulInteger that only a Cast to float32 reads as one operator with that Cast.
 
-    It stands before the first reader of its result, so that what else that reads (the product of the scales) is there when the
+    It comes before the first reader of its result, so that what else that reads (the product of the scales) is there when the
     fusion of post-ops asks for it. Needs types and schedule order.
     """
     before: dict[str, Node] = {}

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.graph import DType, Graph, TensorType
+from dovetail.graph import Graph, TensorType
 from dovetail_ops_onnx._reduce import Reduction
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
 from dovetail_ops_onnx.passes._patterns import (
+    FUSED_TYPES,
     Const,
     Keeps,
     Match,
@@ -26,8 +27,6 @@ from dovetail_ops_onnx.passes._patterns import (
 from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
 __all__ = ["fuse_normalizations"]
-
-_FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16})
 
 
 def fuse_normalizations(graph: Graph, keeps: Keeps) -> Graph:
@@ -98,7 +97,7 @@ def _folded(scale: Pattern, shift: Pattern) -> Pattern:
 def _build(rms: bool, graph: Graph, match: Match) -> Replacement | None:
     x, result = graph.types[match.values["x"]], graph.types[match.nodes[0].outputs[0]]
     axis = _first_axis(graph, match, x)
-    if x.dtype not in _FLOATS or x != result or axis is None:
+    if x.dtype not in FUSED_TYPES or x != result or axis is None:
         return None
     row = x.dims[axis:]
     parameters = [match.values[name] for name in ("scale", "shift") if name in match.values]

@@ -33,7 +33,7 @@ class HeldDequantizeLinear(DequantizeLinear):
 
 
 def hold_quantized(graph: Graph) -> Graph:
-    """The bound graph whose 8-bit constants stay quantized, for `fuse_quantized` to see. It folds what no device wants so."""
+    """The bound graph whose 8-bit constants stay quantized, for `fuse_quantized` to see. It folds the others."""
     known = {*graph.constants, *(name for node in graph.nodes if isinstance(node.op, Constant) for name in node.writes)}
 
     def held(node: Node) -> Node:
@@ -73,7 +73,7 @@ def release_quantized(graph: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A chain of nodes, first to last, and the node that would stand for it."""
+    """A chain of nodes, first to last, and the node that would replace it."""
 
     chain: tuple[Node, ...]
     node: Node
@@ -88,7 +88,7 @@ class _Fusion:
         self._taken: set[str] = set()
 
     def run(self) -> Graph:
-        """Each chain is replaced where its last node stands, so that all that it reads is there."""
+        """Each chain is replaced at its last node, so that all its inputs are there."""
         fused: dict[str, Node] = {}
         for node in self._graph.nodes:
             if node.name in self._taken or isinstance(node.op, DequantizeLinear | QuantizeLinear) or node.post_ops:

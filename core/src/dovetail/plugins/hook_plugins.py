@@ -1,0 +1,77 @@
+"""Plugins of the group `dovetail.hooks`: asked all together, and a failure takes only its own plugin out."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import PluginFailed
+from dovetail.plugins.attribution import attributed
+from dovetail.plugins.loader import Loader, Staged
+from dovetail.plugins.records import PluginRecord
+from dovetail.plugins.states import PluginStates
+
+if TYPE_CHECKING:
+    from dovetail.passes.graph_pass import GraphPass
+
+__all__ = ["HookPlugins"]
+
+
+class HookPlugins:
+    """The plugins of one manager that are called because they are there. Callers hold the manager's lock."""
+
+    def __init__(self, states: PluginStates, loader: Loader) -> None:
+        self._states = states
+        self._loader = loader
+
+    def graph_passes(self, options: Mapping[str, Any]) -> "tuple[GraphPass, ...]":
+        """The passes of all plugins, in order."""
+
+        # Here, because `dovetail --help` asks for commands only, and passes take NumPy with them.
+        from dovetail.passes.pipeline import attributed_to
+
+        def ask(staged: Staged) -> "tuple[GraphPass, ...]":
+            answer = staged.hooks.dovetail_graph_passes(options=options)
+            return _checked_passes([] if answer is None else answer)
+
+        answers = self._ask("dovetail_graph_passes", ask)
+        return tuple(one for record, passes in answers for one in attributed_to(record.provider, passes))
+
+    def add_commands(self, cli: Any) -> None:
+        """Let all plugins add commands to a `click.Group`. Nothing is added by a plugin that raises."""
+
+        def ask(staged: Staged) -> None:
+            before = dict(cli.commands)
+            try:
+                staged.hooks.dovetail_add_commands(cli=cli)
+            except BaseException:
+                cli.commands = before
+                raise
+
+        self._ask("dovetail_add_commands", ask)
+
+    def _ask(self, hook: str, call: Callable[[Staged], Any]) -> list[tuple[PluginRecord, Any]]:
+        """The records and answers of the plugins that have the hook, in order of id but for `tryfirst` and `trylast`."""
+        answers = []
+        for record, staged in self._callees(hook):
+            try:
+                with attributed(record, hook, passing=(PluginFailed,)):
+                    answers.append((record, call(staged)))
+            except PluginFailed as error:
+                self._states.fail(record, error)
+        return answers
+
+    def _callees(self, hook: str) -> list[tuple[PluginRecord, Staged]]:
+        for record in self._states.all():
+            if record.kind == "hooks":
+                self._loader.load_if_possible(record)
+        callees = [(record, staged) for record, staged in self._loader.loaded("hooks") if staged.implements(hook)]
+        return sorted(callees, key=lambda callee: callee[1].order(hook))
+
+
+def _checked_passes(answer: object) -> "tuple[GraphPass, ...]":
+    from dovetail.passes.graph_pass import GraphPass
+
+    if not isinstance(answer, list | tuple) or not all(isinstance(one, GraphPass) for one in answer):
+        raise PluginFailed(
+            f"dovetail_graph_passes returned {answer!r}", hint="return a list of dovetail.passes.GraphPass objects"
+        )
+    return tuple(answer)

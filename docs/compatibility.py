@@ -1,0 +1,377 @@
+"""Writes docs/reference/compatibility.md: versions that were tried, and platforms that have wheels of all dependencies.
+
+`python docs/compatibility.py` writes the page from docs/reference/compatibility.json. Before it, results are written anew:
+`versions` installs the wheels of this tree with the oldest and the newest dependencies under every Python on PATH, and runs the
+demo and the conformance kit there; `platforms` looks for wheels of every dependency on the package index, and installs nothing.
+Both need the network and the program uv, and take minutes: CI compares only the page with the results.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
+RESULTS = PAGE.with_suffix(".json")
+Results = dict[str, Any]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what is named, and write the page; 1 when something failed."""
+    unknown = set(arguments) - {"versions", "platforms"}
+    if unknown:
+        print(__doc__, file=sys.stderr)
+        return 2
+    found: Results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    if "versions" in arguments:
+        with tempfile.TemporaryDirectory() as folder:
+            build_wheels(Path(folder))
+            found["versions"] = {"date": today(), "rows": [*versions(Path(folder))]}
+    if "platforms" in arguments:
+        found["platforms"] = {"date": today(), "rows": [*platforms()]}
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(rendered(), encoding="utf-8")
+    return int(any(row.get("failed") for row in found.get("versions", {}).get("rows", ())))
+
+
+def today() -> str:
+    """The date in UTC."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A command with the environment of a user's shell, without that of this Python."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV") and not k.startswith("DOVETAIL_")}
+    return subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, env=kept, check=False)
+
+
+def build_wheels(folder: Path) -> None:
+    """The wheels of all packages of this tree. Raises `SystemExit` with what the build printed."""
+    for project in ("core", *sorted(str(p.parent.relative_to(ROOT)) for p in ROOT.glob("[pc]*/*/pyproject.toml"))):
+        done = run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT / project)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+
+
+# --- versions ------------------------------------------------------------------------------------------------------------
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
+WATCHED = ("numpy", "pluggy", "pyopencl", "onnx", "protobuf", "ml_dtypes")
+"""Dependencies whose versions the table shows."""
+CHECKS = (
+    ("demo", "demo", "--no-html", "--json"),
+    ("NUMPY", "plugins", "test", "dovetail-cpu-numpy", "--json"),
+    ("onnx", "plugins", "test", "dovetail-frontend-onnx", "--json"),
+)
+"""Name of a check -> the command, whose exit code decides."""
+
+
+def versions(wheels: Path) -> Iterator[Results]:
+    """A row for each Python and each end of the ranges of dependencies. A Python that is not there has a row with the reason."""
+    for python in PYTHONS:
+        found = run("uv", "python", "find", "--no-python-downloads", python)
+        if found.returncode:
+            yield {"python": python, "missing": "not tried: no interpreter on the machine"}
+            continue
+        for resolution in ("lowest-direct", "highest"):
+            with tempfile.TemporaryDirectory() as folder:
+                yield try_versions(Path(folder), found.stdout.strip(), python, resolution, wheels)
+
+
+def try_versions(folder: Path, interpreter: str, python: str, resolution: str, wheels: Path) -> Results:
+    """Install everything into a new environment, and run the checks there."""
+    row: Results = {"python": python, "dependencies": "oldest" if resolution == "lowest-direct" else "newest"}
+    run("uv", "venv", "--no-python-downloads", "--python", interpreter, folder / "env")
+    program = folder / "env" / "bin" / "python"
+    # Dependencies are named one by one, because lowest-direct takes the oldest only of what is asked for.
+    asked = [*own_wheels(wheels), *(str(one) for one in third_party())]
+    options = ("--resolution", resolution, "--only-binary", ":all:", "--python", program)
+    done = run("uv", "pip", "install", *options, *asked)
+    if done.returncode:
+        return {**row, "failed": {"install": last_line(done.stderr)}}
+    listed = json.loads(run("uv", "pip", "list", "--format", "json", "--python", program).stdout)
+    installed = {one["name"].replace("-", "_"): one["version"] for one in listed}
+    row["installed"] = {name: installed[name] for name in WATCHED if name in installed}
+    failed = {}
+    for name, *command in CHECKS:
+        done = run(program, "-m", "dovetail", *command, cwd=folder)
+        if name == "demo" and done.returncode == 0:
+            row["devices"] = sorted({one["device"].partition(".")[0] for one in json.loads(done.stdout)["devices"]})
+        if done.returncode:
+            failed[name] = last_line(done.stderr or done.stdout)
+    return {**row, "failed": failed} if failed else row
+
+
+def last_line(text: str) -> str:
+    """The last line that says something, without paths of this machine."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return re.sub(r"(/[\w.-]+)+/", ".../", lines[-1] if lines else "no output")[:200]
+
+
+def own_wheels(wheels: Path) -> list[str]:
+    """The wheels as requirements, with the extras that bring optional dependencies."""
+    extras = {"dovetail_gpu_opencl": "[pocl]", "dovetail_frontend_onnx": "[upgrade,narrow]"}
+    return [f"{path}{extras.get(path.name.partition('-')[0], '')}" for path in sorted(wheels.glob("*.whl"))]
+
+
+def third_party() -> list[Requirement]:
+    """What the packages require of others on this platform, extras for tests left out, as `dovetail[all]` brings it."""
+    found = {}
+    for name in all_packages():
+        for one in requirements(name):
+            if one.name not in PROJECTS and (one.marker is None or one.marker.evaluate()):
+                found[str(one)] = one
+    return list(found.values())
+
+
+# --- platforms -----------------------------------------------------------------------------------------------------------
+
+LINUX = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
+PLATFORMS: dict[str, tuple[tuple[str, ...], str, str, str, str]] = {
+    "Linux, glibc, x86_64": (tuple(f"{tag}_x86_64" for tag in LINUX), "linux", "x86_64", "Linux", "x86_64-manylinux_2_28"),
+    "Linux, glibc, aarch64": (tuple(f"{tag}_aarch64" for tag in LINUX), "linux", "aarch64", "Linux", "aarch64-manylinux_2_28"),
+    "Linux, musl, x86_64": (
+        ("musllinux_1_2_x86_64", "musllinux_1_1_x86_64"),
+        "linux",
+        "x86_64",
+        "Linux",
+        "x86_64-unknown-linux-musl",
+    ),
+    "Linux, musl, aarch64": (
+        ("musllinux_1_2_aarch64", "musllinux_1_1_aarch64"),
+        "linux",
+        "aarch64",
+        "Linux",
+        "aarch64-unknown-linux-musl",
+    ),
+    "macOS, x86_64": (("macosx_14_0_x86_64",), "darwin", "x86_64", "Darwin", "x86_64-apple-darwin"),
+    "macOS, arm64": (("macosx_14_0_arm64",), "darwin", "arm64", "Darwin", "aarch64-apple-darwin"),
+    "Windows, x86_64": (("win_amd64",), "win32", "AMD64", "Windows", "x86_64-pc-windows-msvc"),
+}
+"""Name -> wheel tags, and what markers see as sys_platform, platform_machine and platform_system; the name that uv has for it."""
+PYTHON = "3.13"
+SETS = {
+    "core, NUMPY, .onnx": ("dovetail", "dovetail-cpu-numpy", "dovetail-frontend-onnx"),
+    "and OPENCL": ("dovetail", "dovetail-cpu-numpy", "dovetail-frontend-onnx", "dovetail-gpu-opencl"),
+    "and bfloat16": ("dovetail", "dovetail-cpu-numpy", "dovetail-frontend-onnx[narrow]", "dovetail-gpu-opencl"),
+    "`dovetail[all]`": ("dovetail[all]",),
+}
+"""Column of the table -> its packages."""
+
+
+OLDER_SHOWN = ("pyopencl", "pytools", "onnx", "ml-dtypes")
+"""Dependencies whose older versions have wheels for more platforms than the newest."""
+
+
+def platforms() -> Iterator[Results]:
+    """A row for each platform: what has no wheel there. pip evaluates markers for its own platform, so it is not asked."""
+    for name, (tags, system, machine, named, wanted) in PLATFORMS.items():
+        environment = {
+            **default_environment(),
+            "sys_platform": system,
+            "platform_machine": machine,
+            "platform_system": named,
+            "os_name": "nt" if system == "win32" else "posix",
+            "python_version": PYTHON,
+            "python_full_version": f"{PYTHON}.0",
+        }
+        index = Index(tags, environment)
+        sets: dict[str, Any] = {}
+        for column, packages in SETS.items():
+            reached = index.reached([Requirement(text) for text in packages])
+            lacking = {one.name for one in reached if index.wheels[bare(one)] is None}
+            older = older_versions([one for one in reached if one in index.direct], wanted) if lacking else None
+            sets[column] = {"lacking": sorted(lacking), **({"older": older} if older else {})}
+        yield {"platform": name, "sets": sets}
+
+
+def older_versions(wanted: Sequence[Requirement], platform: str) -> str:
+    """Versions with wheels of everything, if a platform has any, as `pip install --only-binary :all:` finds them."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked = Path(folder) / "requirements.in"
+        asked.write_text("".join(f"{one}\n" for one in wanted), encoding="utf-8")
+        options = (
+            "--python-platform",
+            platform,
+            "--python-version",
+            PYTHON,
+            "--only-binary",
+            ":all:",
+            "--no-header",
+            "--no-annotate",
+        )
+        done = run("uv", "pip", "compile", "-q", *options, asked)
+    return " ".join(done.stdout.split()) if done.returncode == 0 else ""
+
+
+def bare(one: Requirement) -> str:
+    """The requirement without extras and marker."""
+    return f"{one.name}{one.specifier}"
+
+
+class Index:
+    """The package index as one platform sees it: `wheels` has what the wheel for a requirement requires, None without a wheel."""
+
+    def __init__(self, tags: Sequence[str], environment: dict[str, Any]) -> None:
+        self.wheels: dict[str, list[Requirement] | None] = {}
+        self.direct: list[Requirement] = []
+        self._tags = tags
+        self._environment = environment
+
+    def reached(self, wanted: Sequence[Requirement]) -> list[Requirement]:
+        """The requirements that the index has to meet for `wanted`, direct and indirect ones."""
+        found: dict[str, Requirement] = {}
+        queue = [*wanted]
+        while queue:
+            fresh = {str(one): one for one in queue if self._applies(one) and str(one) not in found}
+            found.update(fresh)
+            self._look_up({bare(one) for one in fresh.values() if one.name not in PROJECTS} - set(self.wheels))
+            queue = [below for one in fresh.values() for below in self._below(one)]
+        return [one for one in found.values() if one.name not in PROJECTS]
+
+    def _below(self, one: Requirement) -> list[Requirement]:
+        if one.name in PROJECTS:
+            needed = [*requirements(one.name), *requirements(one.name, one.extras)]
+            self.direct += [below for below in needed if below.name not in PROJECTS]
+            return needed
+        return [below for below in self.wheels[bare(one)] or () if self._applies(below, one.extras)]
+
+    def _applies(self, one: Requirement, extras: set[str] | frozenset[str] = frozenset()) -> bool:
+        return one.marker is None or any(one.marker.evaluate({**self._environment, "extra": e}) for e in ("", *extras))
+
+    def _look_up(self, asked: set[str]) -> None:
+        """Ask for all at once; a requirement that has no wheel is left out, and the others are asked for again."""
+        while asked:
+            platform = [word for tag in self._tags for word in ("--platform", tag)]
+            with tempfile.TemporaryDirectory() as target:
+                options = ("--dry-run", "--no-deps", "--ignore-installed", "--only-binary", ":all:", "--target", target)
+                where = ("--python-version", PYTHON, "--implementation", "cp", *platform)
+                done = run(sys.executable, "-m", "pip", "install", "-q", *options, *where, "--report", "-", *sorted(asked))
+            lacking = re.search(r"No matching distribution found for (\S+)", done.stderr)
+            if lacking is None:
+                break
+            (refused,) = (text for text in asked if str(Requirement(text)) == str(Requirement(lacking[1])))
+            self.wheels[refused] = None
+            asked = asked - {refused}
+        else:
+            return
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        listed = {canonical(one["metadata"]["name"]): one["metadata"] for one in json.loads(done.stdout)["install"]}
+        for text in asked:
+            needed = listed[canonical(Requirement(text).name)].get("requires_dist", ())
+            self.wheels[text] = [Requirement(one) for one in needed]
+
+
+def canonical(name: str) -> str:
+    """A distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def read_project(path: Path) -> Results:
+    """The table `project` of a package of this tree."""
+    project: Results = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+    return project
+
+
+PROJECTS = {
+    project["name"]: project
+    for project in map(read_project, (ROOT / "core/pyproject.toml", *ROOT.glob("[pc]*/*/pyproject.toml")))
+}
+
+
+def requirements(name: str, extras: set[str] | frozenset[str] | None = None) -> list[Requirement]:
+    """What a package of this tree requires; with `extras` what those add."""
+    project = PROJECTS[name]
+    if extras is None:
+        return [Requirement(text) for text in project["dependencies"]]
+    return [Requirement(text) for extra in extras for text in project["optional-dependencies"][extra]]
+
+
+def all_packages() -> list[str]:
+    """The packages of `dovetail[all]`, and the core."""
+    return ["dovetail", *dict.fromkeys(one.name for one in requirements("dovetail", {"all"}))]
+
+
+# --- the page ------------------------------------------------------------------------------------------------------------
+
+HEAD = """\
+# Compatibility
+
+<!-- Written by docs/compatibility.py from docs/reference/compatibility.json. Do not edit: run `python docs/compatibility.py`. -->
+"""
+VERSIONS = """\
+## Versions
+
+Under every Python on the machine, all packages of this repository from wheels, with the oldest versions of their direct
+dependencies that have wheels for that Python and that the packages accept, and with the newest. Checked in each environment:
+`dovetail demo` on the devices that are named, and the conformance kit of NUMPY and of the ONNX frontend.
+`python docs/compatibility.py versions`, {date}.
+"""
+PLATFORM_HEAD = """\
+## Platforms
+
+Whether everything installs from wheels, without a compiler: each dependency of each package was looked for on the package
+index, for CPython {python} and by the platform's tags and markers. A column has all that is in those before it. This says that
+pip finds wheels, and not that the tests ran there: they run on Linux, glibc, x86_64.
+`python docs/compatibility.py platforms`, {date}.
+"""
+
+
+def rendered() -> str:
+    """The whole page, from the stored results."""
+    found: Results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    parts = [HEAD]
+    if "versions" in found:
+        parts += [VERSIONS.format(date=found["versions"]["date"]), versions_table(found["versions"]["rows"])]
+    if "platforms" in found:
+        date = found["platforms"]["date"]
+        parts += [PLATFORM_HEAD.format(python=PYTHON, date=date), platform_table(found["platforms"]["rows"])]
+    return "\n".join(parts)
+
+
+def versions_table(rows: Sequence[Results]) -> str:
+    """A line for each environment."""
+    lines = [["Python", "Dependencies", "Result", "Devices", *WATCHED]]
+    for row in rows:
+        installed = [row.get("installed", {}).get(name, "") for name in WATCHED]
+        failed = "; ".join(f"{name}: {text}" for name, text in row.get("failed", {}).items())
+        result = row.get("missing", f"failed: {failed}" if failed else "passed")
+        lines.append([row["python"], row.get("dependencies", ""), result, ", ".join(row.get("devices", ())), *installed])
+    return table(lines)
+
+
+def platform_table(rows: Sequence[Results]) -> str:
+    """A line for each platform; a cell names what has no wheel."""
+    cells = [[row["platform"], *(platform_cell(row["sets"][column]) for column in SETS)] for row in rows]
+    return table([["Platform", *SETS], *cells])
+
+
+def platform_cell(found: Results) -> str:
+    """`yes`, or what is lacking."""
+    lacking = ", ".join(f"`{name}`" for name in found["lacking"])
+    if not lacking:
+        return "yes"
+    changed = [word for word in found.get("older", "").split() if word.partition("==")[0] in OLDER_SHOWN]
+    return f"with `--only-binary :all:`, which takes {', '.join(changed)}" if changed else f"no wheel of {lacking}"
+
+
+def table(lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; the first line is its head."""
+    head, *rest = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    return head + "| --- " * len(lines[0]) + "|\n" + "".join(rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,75 @@
+"""Caches plans: models repeat their layers, and several steps of planning ask about the same node."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from functools import wraps
+from typing import TypeVar
+
+from dovetail.cache import LruCache
+from dovetail.device import Eltwise, Refusal, TensorType, TypedNode
+from dovetail_cpu_onednn.binding import Unimplemented
+from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused
+from dovetail_cpu_onednn.library import library
+
+__all__ = ["NODE_PLANS", "NodePlans", "alike", "cached_plan"]
+
+ROOM = 512
+"""The largest number of cached plans. A network of convolutions asks for about a hundred."""
+
+
+def alike(node: TypedNode) -> tuple[Hashable, ...]:
+    """A key that is equal for nodes that one primitive computes in the same way: all but names and the content of constants."""
+    chain = tuple(p if isinstance(p, Eltwise) else replace(p, operand="") for p in node.post_ops)
+    types = tuple(tuple(map(_type, side)) for side in (node.inputs, node.outputs, node.operands))
+    return (node.op.key, *(getattr(node.op, name) for name in node.op.attributes), chain, types)
+
+
+def _type(tensor: TensorType | None) -> Hashable:
+    return None if tensor is None else (tensor.dtype, tensor.shape, tensor.layout.name, tensor.value is not None)
+
+
+class NodePlans:
+    """Answers by question, those that were not asked for the longest time dropped first; shared by threads."""
+
+    def __init__(self) -> None:
+        self._answers: LruCache[Hashable, NodePlan | Refusal | str] = LruCache(ROOM)
+
+    def get(self, question: Hashable, find: Callable[[], NodePlan]) -> NodePlan:
+        """The plan, found now if it was not before for this number of threads. Raises what `find` raised."""
+        key = library().planned_threads, question
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = _found(find)
+            self._answers.put(key, answer)
+        if isinstance(answer, Refusal):
+            raise Refused(answer.reason, answer.detail)
+        if isinstance(answer, str):
+            raise Unimplemented(answer)
+        return answer
+
+
+def _found(find: Callable[[], NodePlan]) -> NodePlan | Refusal | str:
+    """The plan, or what makes the error again: an error itself would keep alive what it came through."""
+    try:
+        return find()
+    except Refused as refused:
+        return refused.refusal
+    except Unimplemented as error:
+        return error.message
+
+
+NODE_PLANS = NodePlans()
+"""Those of this process."""
+
+K = TypeVar("K", bound=PrimitiveKernel)
+Find = Callable[[K, TypedNode, bool, bool], NodePlan]
+
+
+def cached_plan(find: Find[K]) -> Find[K]:
+    """Cache the results of a method `plan` for nodes that are alike. The method must not read the content of constants."""
+
+    @wraps(find)
+    def plan(self: K, node: TypedNode, free: bool, shared: bool) -> NodePlan:
+        return NODE_PLANS.get((type(self), alike(node), free, shared), lambda: find(self, node, free, shared))
+
+    return plan

@@ -1,0 +1,125 @@
+"""A plan found for a convolution serves all equal ones, and no other."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from dovetail.device import TypedNode
+from dovetail.graph import Graph, GraphBuilder
+from dovetail_cpu_onednn import node_plans
+from dovetail_cpu_onednn.binding import Onednn, Unimplemented
+from dovetail_cpu_onednn.library import library
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.gemm import Gemm
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.relu import Relu
+
+
+def _blocks(rng: np.random.Generator, count: int) -> Graph:
+    g = GraphBuilder()
+    y = g.input("x", "float32", (1, 16, 9, 7))
+    for _ in range(count):
+        start = y
+        for _ in range(2):
+            w = g.constant(rng.standard_normal((16, 16, 3, 3)) / 12, "float32", name="w")
+            y = g.node(Relu(), g.node(Conv(pads=(1, 1, 1, 1)), y, w))
+        y = g.node(Add(), y, start)
+    return g.graph([y])
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known(monkeypatch):
+    monkeypatch.setattr(node_plans, "NODE_PLANS", node_plans.NodePlans())
+
+
+def test_layers_that_are_alike_are_described_once(bench, monkeypatch):
+    asked = []
+    describe = Onednn.describe
+    monkeypatch.setattr(Onednn, "describe", lambda self, name, *a, **k: (asked.append(name), describe(self, name, *a, **k))[1])
+
+    def count(blocks):
+        monkeypatch.setattr(node_plans, "NODE_PLANS", node_plans.NodePlans())
+        asked.clear()
+        bench.executable(_blocks(np.random.default_rng(0), blocks), fuse=True)
+        return asked.count("convolution_forward")
+
+    assert 0 < count(2) == count(5)
+
+
+@pytest.mark.parametrize(("channels", "most"), [(32, 1), (24, 2)])
+def test_small_blocks_are_offered_where_large_ones_would_be_filled_up(bench, channels, most):
+    w = np.zeros((channels, channels, 1, 1), np.float32)
+    graph = bench.single(Conv(), [np.zeros((1, channels, 6, 5), np.float32), w], constants=[1])[0]
+    configs = bench.device.configurations(TypedNode.of(graph.nodes[0], graph))
+    offered = {c.outputs[0] for c in configs if c.outputs[0].block and c.inputs[0] == c.outputs[0]}
+    assert 1 <= len(offered) <= most
+    assert most == 1 or min(layout.block for layout in offered) == 8
+
+
+def test_products_of_like_matrices_are_described_once(bench, monkeypatch):
+    rng, asked = np.random.default_rng(4), []
+    describe = Onednn.describe
+    monkeypatch.setattr(Onednn, "describe", lambda self, name, *a, **k: (asked.append(name), describe(self, name, *a, **k))[1])
+    g = GraphBuilder()
+    x = rng.standard_normal((5, 6)).astype(np.float32)
+    weights = [rng.standard_normal((6, 6)).astype(np.float32) for _ in range(3)]
+    y = g.input("x", "float32", x.shape)
+    for w in weights:
+        y = g.node(Gemm(), g.node(MatMul(), y, g.constant(w, name="w")), g.constant(w.T, name="t"))
+    (found,) = bench.executable(g.graph([y])).create_request().run([x])
+    expected = x.astype(np.float64)
+    for w in weights:
+        expected = expected @ w @ w.T
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    # Free layouts, and those of the types: each for MatMul and for Gemm.
+    assert asked.count("matmul") == 4
+
+
+@pytest.mark.parametrize("change", [{"strides": (2, 2)}, {"group": 4}, {"dilations": (2, 2)}, {"auto_pad": "SAME_UPPER"}])
+def test_other_attributes_are_other_plans(bench, change):
+    rng = np.random.default_rng(1)
+    x, w = (rng.standard_normal(dims).astype(np.float32) for dims in ((2, 16, 9, 7), (16, 16, 3, 3)))
+    for op in (Conv(), Conv(**change), Conv()):
+        g = GraphBuilder()
+        weights = np.ascontiguousarray(w[:, : 16 // op.group])
+        y = g.node(op, g.input("x", "float32", x.shape), g.constant(weights, name="w"))
+        (found,) = bench.executable(g.graph([y])).create_request().run([x])
+        np.testing.assert_allclose(found, op.reference(x, weights), rtol=1e-4, atol=1e-4)
+
+
+def test_plans_are_for_a_number_of_threads(monkeypatch):
+    kept = node_plans.NodePlans()
+    found = []
+    for threads in (1, 2, 1, 2):
+        library().plan_threads(threads)
+        kept.get("question", lambda: found.append(threads) or node_plans.NodePlan(()))  # noqa: B023  # called at once
+    assert found == [1, 2]
+
+
+def test_refusals_are_kept_without_what_they_came_through():
+    kept, calls = node_plans.NodePlans(), []
+
+    class Weights:
+        pass
+
+    def refuse():
+        weights = Weights()
+        calls.append(weakref.ref(weights))
+        raise Unimplemented("not here")
+
+    for _ in range(3):
+        with pytest.raises(Unimplemented, match="not here"):
+            kept.get("question", refuse)
+    gc.collect()
+    assert [one() for one in calls] == [None]
+
+
+def test_room_is_bounded(monkeypatch):
+    monkeypatch.setattr(node_plans, "ROOM", 3)
+    kept, found = node_plans.NodePlans(), []
+    for question in (1, 2, 3, 1, 4, 1, 2):
+        kept.get(question, lambda: found.append(question) or node_plans.NodePlan(()))  # noqa: B023  # called at once
+    assert found == [1, 2, 3, 4, 2]

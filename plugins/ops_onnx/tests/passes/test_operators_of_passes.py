@@ -1,0 +1,53 @@
+"""A pass is skipped, and its module not imported, for graphs without the operators that it names: it must need one of them."""
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+
+import pytest
+
+from dovetail_ops_onnx.passes import PASSES, Rewriting
+from dovetail_ops_onnx.passes._patterns import Op, Or, Pattern, Rule
+
+REWRITINGS = [one.run for one in PASSES if isinstance(one.run, Rewriting)]
+RECOGNISERS = [one for one in REWRITINGS if one.name in ("fuse_activations", "fuse_attention", "fuse_normalizations")]
+
+
+def fits_without(pattern: Pattern, operators: frozenset[str]) -> bool:
+    """Whether a graph that has none of the operators could match the pattern."""
+    if isinstance(pattern, Or):
+        return any(fits_without(choice, operators) for choice in pattern.choices)
+    if isinstance(pattern, Op):
+        return pattern.key not in operators and all(fits_without(one, operators) for one in pattern.inputs)
+    return True
+
+
+@pytest.mark.parametrize("recogniser", RECOGNISERS, ids=lambda one: one.name)
+def test_every_rule_needs_one_of_the_operators(recogniser: Rewriting) -> None:
+    rules: Iterable[Rule] = import_module(f"dovetail_ops_onnx.passes.{recogniser.module}")._rules()
+    assert [rule for rule in rules if fits_without(rule.pattern, recogniser.operators)] == []
+    assert all(fits_without(rule.pattern, frozenset()) for rule in rules)
+
+
+def test_every_pass_names_operators_that_exist_and_a_function() -> None:
+    from dovetail_ops_onnx import versions
+
+    assert len(REWRITINGS) == len(PASSES)
+    assert all(one.operators and one.__wrapped__.__name__ == one.name for one in REWRITINGS)
+    assert [name for one in REWRITINGS for name in one.operators if not versions(name)] == []
+
+
+def test_a_model_without_them_imports_no_pass() -> None:
+    code = """
+import sys
+import numpy as np
+import dovetail
+from dovetail_ops_onnx.relu import Relu
+g = dovetail.GraphBuilder()
+model = g.model([g.node(Relu(), g.input("x", "float32", [2, 3]), outputs=["y"])])
+dovetail.Core(config=False).compile_model(model, "NUMPY")(np.ones((2, 3), np.float32))
+print(*[m for m in sys.modules if m.startswith("dovetail_ops_onnx.passes")])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["dovetail_ops_onnx.passes"]

@@ -1,5 +1,0 @@
-"""Recipes by family; importing this registers them."""
-
-from random_graphs.recipes import elementwise, moving, networks, quantized, reducing, sequences, windows
-
-__all__ = ["elementwise", "moving", "networks", "quantized", "reducing", "sequences", "windows"]
