@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.errors import CompileError, DeviceNotFound, PluginFailed, UnsupportedNode, UsageError
+from dovetail.errors import CompileError, DeviceNotFound, PluginError, PluginFailed, UnsupportedNode, UsageError
 from dovetail.graph import Graph, Model
 from dovetail.virtual import Answers, Composite, ExecutableRequest, Part, Session, Targets, VirtualDevice
 from dovetail_ops_onnx.relu import Relu
@@ -205,6 +205,17 @@ def test_a_query_refuses_what_one_of_several_targets_refuses(toy_core: Any, regi
     answers = core.query_model(chain(), "LAST:A,B")
     assert (answers["relu"], answers["sigmoid"], bool(answers["tanh"])) == ("B.0", "B.0", False)
     assert set(core.query_model(chain(), "LAST:B,B").values()) == {"B.0"}
+
+
+def test_several_targets_need_a_plugin_that_compiles(toy_core: Any, register_virtual: Any) -> None:
+    class Several(Last):
+        def compile(self, session: Session, model: Model, arguments: str, properties: Mapping[str, Any]) -> Any:
+            return None
+
+    core, _ = toy_core(A=nothing, B=nothing)
+    register_virtual(core, "SEVERAL", Several())
+    with pytest.raises(PluginError, match=r"'SEVERAL:A,B' means several targets"):
+        core.compile_model(chain(), "SEVERAL:A,B")
 
 
 # --- placement -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from dovetail.devices.contract import Device, DeviceInfo
 from dovetail.devices.refusals import Refusal
 from dovetail.devices.virtual import Placement, Targets
 from dovetail.devices.work_budget import limited
-from dovetail.errors import UnknownFormat, UsageError
+from dovetail.errors import PluginError, UnknownFormat, UsageError
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.model import Model, types_with_inputs
 from dovetail.graph.rewriting import drop_dead_nodes
@@ -237,7 +237,9 @@ class Core:
             if composite is not None:
                 own = {name: value for name, value in properties.items() if name == "TIME_LIMIT"}
                 return Preparation.of(composite, CompileOptions.read(own).TIME_LIMIT)
-        (targets,) = self._session.targets(device, given)
+        targets, *others = self._session.targets(device, given)
+        if others:
+            raise PluginError(f"{device!r} means several targets, and its plugin compiles no model for them")
         opened, options = self._opened(targets)
         name = device if virtual is not None and len(targets.devices) > 1 else opened[0].name
         planner = self._planner(opened, options, place=targets.place)

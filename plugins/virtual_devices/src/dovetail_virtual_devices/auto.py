@@ -156,7 +156,7 @@ class AutoModel(Composite):
             if name in self._failed:
                 continue
             try:
-                return self._part(name)
+                return self.part(name)
             except Exception as error:
                 refused = isinstance(error, UnsupportedNode) and self._properties.get("FALLBACK") is False
                 if is_of_the_caller(error) or refused or self._options.REPRODUCIBLE:
@@ -165,8 +165,8 @@ class AutoModel(Composite):
                 first = first or error
         raise first or DovetailError("AUTO: every candidate has failed")
 
-    def _part(self, name: str) -> Part:
-        """The model compiled for a candidate, once."""
+    def part(self, name: str) -> Part:
+        """The model compiled for a candidate, now unless it is already."""
         with self._lock:
             if name not in self._compiled:
                 given = properties_of(self._session, name, self._properties, self._options.DEVICE_PROPERTIES)
@@ -240,10 +240,6 @@ class AutoModel(Composite):
             if self.active is failed:
                 self.active = self._compiled[name]
         log.warning("AUTO, %s", note)
-
-    def part(self, name: str) -> Part:
-        """The model compiled for another candidate, now if it is not yet."""
-        return self._part(name)
 
 
 class AutoRequest(ExecutableRequest):
