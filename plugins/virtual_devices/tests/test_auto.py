@@ -198,6 +198,7 @@ def test_a_device_that_does_not_work_is_passed_over(
     ((name, reason),) = compiled.report().passed_over.items()
     assert name == "A.0"
     assert "driver says no" in reason or "compiler crashed" in reason
+    assert compiled.report().notes[0] == "B.0: the best of B.0"
     assert "A.0" in caplog.text
     np.testing.assert_allclose(compiled(X)[0], WANT, rtol=1e-6)
     with pytest.raises(DovetailError, match=r"driver says no|compiler crashed"):

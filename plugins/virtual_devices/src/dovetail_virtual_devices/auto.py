@@ -106,7 +106,7 @@ class AutoModel(Composite):
         self._session, self._model, self._names = session, model, tuple(names)
         self._options, self._properties = options, properties
         self._passed_over = dict(passed_over)
-        self._notes = [f"{names[0]}: the best of {', '.join((*passed_over, *names))}"]
+        self._notes: list[str] = []
         self._compiled: dict[str, Part] = {}
         self._failed: dict[str, str] = {}
         self._lock = threading.RLock()
@@ -116,6 +116,8 @@ class AutoModel(Composite):
         self._background: threading.Thread | None = None
         self._closing = False
         self.active = self._first_compiled((helper, *self._names) if helper else self._names)
+        best = self._names[0] if helper else self.active.device
+        self._notes.append(f"{best}: the best of {', '.join(name for name in self._names if name not in self._failed)}")
         if helper and self.active.device == helper:
             self._notes.append(f"{helper}: answers until {self._names[0]} has compiled")
             self._background = threading.Thread(target=self._compile_best, name="dovetail-auto", daemon=True)
