@@ -348,6 +348,19 @@ def test_nothing_answers_in_its_place_when_the_user_does_not_want_that(slow_core
     assert list(opened) == ["A.0"]
 
 
+def test_waiting_for_the_best_device(slow_core: Any) -> None:
+    open_again, go = slow_core
+    core, _ = open_again()
+    compiled = core.compile_model(chain(), "AUTO")
+    assert compiled.device == "B.0"
+    go.set()
+    compiled.finish_compiling()
+    assert compiled.device == "A.0"
+    named = core.compile_model(chain(), "B")
+    named.finish_compiling()
+    assert named.device == "B.0"
+
+
 def test_closing_waits_for_the_compilation_in_the_background(slow_core: Any) -> None:
     open_again, go = slow_core
     core, _ = open_again()

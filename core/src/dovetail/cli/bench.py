@@ -83,6 +83,7 @@ def _measure(
     rng = np.random.default_rng(seed)
     inputs = {name: random_tensor(tensor, rng) for name, tensor in read.inputs.items()}
     compile_seconds, compiled = timed(lambda: core.compile_model(read, device, properties))
+    compiled.finish_compiling()
     first_seconds, _ = timed(lambda: compiled(inputs))
     with progress(f"{model} on {compiled.device}", 1.0) as advance:
         steady = Latency.of(measure(lambda: compiled(inputs), runs=runs, seconds=seconds, advance=advance))

@@ -78,6 +78,7 @@ def command(
         properties["CONFIG_FILE"] = list(config_files)
     used = closed(reshaped(read, shapes))
     compiled = core.compile_model(used, device, properties)
+    compiled.finish_compiling()
     deferred = compiled.report().deferred
     if deferred or subgraphs_of(used.graph):
         compiled(read_inputs(used.inputs, [RANDOM], seed=0))

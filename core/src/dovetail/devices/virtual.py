@@ -143,6 +143,9 @@ class Composite(ABC):
         """The `PlanReport`: by default that of the first part."""
         return self.parts[0].report(shapes)
 
+    def finish_compiling(self) -> None:  # noqa: B027  # optional to override
+        """Wait until nothing compiles in the background."""
+
     def close(self) -> None:
         """Free everything, once no request runs: by default the parts."""
         for part in self.parts:

@@ -190,6 +190,11 @@ class CompiledModel:
             return composite.parts[0].plans
         return {shapes: _full_report(plan) for shapes, plan in self._plans.copy().items()}
 
+    def finish_compiling(self) -> None:
+        """Wait until no virtual device compiles in the background: later runs are all on the device that it prefers."""
+        if (composite := self._prepared().composite) is not None:
+            composite.finish_compiling()
+
     def create_infer_request(self) -> InferRequest:
         """A new request with buffers of its own. Raises `UsageError` after `close`."""
         with self._lock:

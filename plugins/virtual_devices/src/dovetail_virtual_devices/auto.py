@@ -113,6 +113,7 @@ class AutoModel(Composite):
         self._started = 0
         self._answered = threading.Event()
         self._shapes: tuple[Any, ...] | None = None
+        self._is_static = all(found.is_static for found in model.inputs.values())
         self._background: threading.Thread | None = None
         self._closing = False
         self.active = self._first_compiled((helper, *self._names) if helper else self._names)
@@ -139,6 +140,12 @@ class AutoModel(Composite):
         found = self.active.report(shapes)
         with self._lock:
             return replace(found, passed_over={**self._passed_over, **self._failed}, notes=(*self._notes, *found.notes))
+
+    def finish_compiling(self) -> None:
+        """Wait for the best device; a model with open dimensions is compiled for it after the first request only."""
+        if self._background is not None and (self._shapes is not None or self._is_static):
+            self._answered.set()
+            self._background.join()
 
     def close(self) -> None:
         """Wait for the compilation in the background, and free all parts."""
@@ -188,8 +195,7 @@ class AutoModel(Composite):
         from dovetail_virtual_devices.warm import WarmMarks  # as above
 
         name = self._names[0]
-        is_static = all(t.is_static for t in self._model.inputs.values())
-        self._answered.wait(_PATIENCE if is_static else None)
+        self._answered.wait(_PATIENCE if self._is_static else None)
         if self._closing:
             return
         started = time.perf_counter()
