@@ -151,6 +151,7 @@ PROGRAMS = (
     "dovetail.Model",
     "dovetail.CompiledModel",
     "dovetail.InferRequest",
+    "dovetail.Trace",
     "dovetail.AsyncInferQueue",
     "dovetail.PostOps",
     "dovetail.plugins.register",

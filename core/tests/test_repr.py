@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
@@ -78,3 +79,54 @@ def test_names_that_nothing_defines_are_refused_when_the_graph_is_built() -> Non
     parts = g.node(Split(num_outputs=2), y, outputs=2)
     with pytest.raises(GraphError, match=r"reads \('split:0', 'split:1'\) \(tuple\)"):
         g.node(Relu(), parts)
+
+
+class _Table(HTMLParser):
+    """The tags of a table, and its text."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + "\n"
+
+
+def test_notebooks_show_tables() -> None:
+    core = dovetail.Core()
+    g, y = builder(3, name="<b>x")
+    model = g.model([y])
+    with core.compile_model(model.reshape({"<b>x": (2, 3)}), "NUMPY") as compiled:
+        results = compiled({"<b>x": np.full((2, 3), 0.5, np.float32)})
+        shown = {
+            type(one).__name__: _Table(one._repr_html_())
+            for one in (core, core.devices[0], model, model.graph, compiled.report(), results)
+        }
+    assert set(shown) == {"Core", "DeviceInfo", "Model", "Graph", "PlanReport", "Results"}
+    assert all(set(one.tags) == {"table", "caption", "tr", "th", "td"} for one in shown.values())
+    assert "NUMPY" in shown["Core"].text
+    assert "<b>x\nfloat32[N, 3]" in shown["Model"].text
+    assert "relu\nRelu\n<b>x\nrelu:0" in shown["Graph"].text
+    assert "2, 2, 2, 2, 2, 2" in shown["Results"].text
+    assert "dovetail-cpu-numpy" in shown["PlanReport"].text
+
+
+def test_a_large_graph_shows_its_first_nodes() -> None:
+    g, y = builder(150)
+    table = _Table(g.model([y]).graph._repr_html_())
+    assert table.tags.count("tr") == 101
+    assert "50 more" in table.text
+
+
+def test_a_report_is_a_line() -> None:
+    core = dovetail.Core()
+    g, y = builder(3)
+    with core.compile_model(g.model([y]).reshape({"x": (2, 3)}), "NUMPY", {"FUSION": False}) as compiled:
+        report = compiled.report()
+    assert repr(report) == "<PlanReport: 3 nodes on NUMPY, 0 reorders>"
+    assert repr(report.nodes[0]).startswith("<NodePlacement relu (Relu) on NUMPY by ")

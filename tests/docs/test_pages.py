@@ -35,6 +35,10 @@ PAGES = (
     "how-to/wrap_another_runtime.md",
     "how-to/shell_completion.md",
     "how-to/troubleshoot.md",
+    "how-to/trace_a_run.md",
+    "how-to/draw_a_graph.md",
+    "how-to/find_a_wrong_kernel.md",
+    "how-to/picture_a_benchmark.md",
     "reference/post_ops.md",
 )
 

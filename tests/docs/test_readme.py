@@ -89,9 +89,13 @@ def test_every_package_has_its_own_pages(folder: str) -> None:
 @pytest.mark.parametrize("folder", PROJECTS)
 def test_metadata_is_that_of_the_others(folder: str) -> None:
     core, project = PROJECTS["core"], PROJECTS[folder]
-    for key in ("readme", "license", "requires-python", "classifiers", "dynamic"):
+    for key in ("readme", "requires-python", "classifiers", "dynamic"):
         assert project["project"].get(key) == core["project"][key], f"{key}; versions are those of core: see contrib/demo"
+    # Files of others that a package carries have their licences beside them.
+    vendored = sorted((ROOT / folder).glob("src/*/vendor/*.LICENSE.txt"))
+    assert project["project"]["license"] == core["project"]["license"] + (" AND MIT" if vendored else "")
     assert project["project"]["license-files"][0] == "LICENSE"
+    assert {path.relative_to(ROOT / folder).as_posix() for path in vendored} <= {*project["project"]["license-files"]}
     assert (ROOT / folder / project["tool"]["hatch"]["version"]["path"]).samefile(ROOT / "core/src/dovetail/_version.py")
     assert project["build-system"] == core["build-system"]
     assert project["tool"]["hatch"]["build"]["targets"]["sdist"] == core["tool"]["hatch"]["build"]["targets"]["sdist"]

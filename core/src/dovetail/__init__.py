@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dovetail.graph import DType, Graph, GraphBuilder, Model, PostOps, TensorType
     from dovetail.hookspecs import hookimpl
     from dovetail.op import Operator
-    from dovetail.runtime import AsyncInferQueue, CompiledModel, Core, InferRequest
+    from dovetail.runtime import AsyncInferQueue, CompiledModel, Core, InferRequest, Trace
 
 __all__ = [
     "AsyncInferQueue",
@@ -33,6 +33,7 @@ __all__ = [
     "Operator",
     "PostOps",
     "TensorType",
+    "Trace",
     "__version__",
     "hookimpl",
 ]
@@ -44,7 +45,7 @@ __getattr__ = lazy_names(
         "dovetail.graph": ("DType", "Graph", "GraphBuilder", "Model", "PostOps", "TensorType"),
         "dovetail.hookspecs": ("hookimpl",),
         "dovetail.op": ("Operator",),
-        "dovetail.runtime": ("AsyncInferQueue", "CompiledModel", "Core", "InferRequest"),
+        "dovetail.runtime": ("AsyncInferQueue", "CompiledModel", "Core", "InferRequest", "Trace"),
     },
 )
 

@@ -23,22 +23,39 @@ that has printed its results and failed.
 """
 
 from dovetail._files import write_file
-from dovetail.cli._command import command, device_option, extension_option
+from dovetail.cli._command import (
+    asked_config_file_option,
+    command,
+    config_file_option,
+    device_option,
+    extension_option,
+    seed_option,
+    shape_option,
+)
 from dovetail.cli._devices import describe_devices, print_devices
+from dovetail.cli._distance import distance
+from dovetail.cli._given import given_inputs
+from dovetail.cli._models import closed, make_core, reshaped
 from dovetail.cli._output import clean, count, duration, print_json, print_table, print_text, progress, remark, size
 from dovetail.cli._timing import Latency, measure, timed
 from dovetail.cli.plugins._records import describe_plugin, print_plugins
 
 __all__ = [
     "Latency",
+    "asked_config_file_option",
     "clean",
+    "closed",
     "command",
+    "config_file_option",
     "count",
     "describe_devices",
     "describe_plugin",
     "device_option",
+    "distance",
     "duration",
     "extension_option",
+    "given_inputs",
+    "make_core",
     "measure",
     "print_devices",
     "print_json",
@@ -47,6 +64,9 @@ __all__ = [
     "print_text",
     "progress",
     "remark",
+    "reshaped",
+    "seed_option",
+    "shape_option",
     "size",
     "timed",
     "write_file",

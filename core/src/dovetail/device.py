@@ -27,6 +27,7 @@ from dovetail.internal.reorder import Reorder
 from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
+from dovetail.tracing import Mark, PartRecorder, Queued, clock, phase, stamped
 
 __all__ = [
     "ANY",
@@ -60,6 +61,7 @@ __all__ = [
     "KernelTable",
     "LayerConfig",
     "Layout",
+    "Mark",
     "MemoryPlan",
     "Node",
     "NodeReport",
@@ -67,10 +69,12 @@ __all__ = [
     "OpenCLKernel",
     "Operator",
     "OutOfMemory",
+    "PartRecorder",
     "PortConfig",
     "PostOp",
     "PostOps",
     "Prelu",
+    "Queued",
     "Reason",
     "Refusal",
     "Reorder",
@@ -82,10 +86,12 @@ __all__ = [
     "WorkBudget",
     "check_work",
     "choose",
+    "clock",
     "current_budget",
     "node_context",
     "node_reference",
     "padded",
+    "phase",
     "plan_graph",
     "plan_memory",
     "plan_regions",
@@ -93,4 +99,5 @@ __all__ = [
     "read_only",
     "run_reference",
     "share_storage",
+    "stamped",
 ]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     # For the annotations of implementations, which import from here.
     from dovetail.plugins.registry import OpRegistry as OpRegistry
+    from dovetail.tracing import Trace
 
 hookspec = pluggy.HookspecMarker("dovetail")
 hookimpl = pluggy.HookimplMarker("dovetail")
@@ -170,4 +171,18 @@ def dovetail_add_commands(cli: Any) -> None:
             from acme_tools.commands import count
 
             cli.add_command(count)
+    """
+
+
+@hookspec
+def dovetail_write_trace(trace: "Trace", path: Path) -> None:
+    """Write the record of a model's plans and runs as a file. For `dovetail.hooks`.
+
+    Called for the property `TRACE` when the compiled model is closed or freed, or at the end of the process, on the thread on
+    which that happens; only the first plugin in order that has this hook is called. An existing file is replaced. Return
+    nothing::
+
+        @hookimpl
+        def dovetail_write_trace(trace, path):
+            path.write_text(str(trace.slices))
     """

@@ -11,7 +11,7 @@ from click.testing import Result
 from onnx import helper
 
 import dovetail
-from dovetail.cli.compare import _distance
+from dovetail.cli._distance import distance
 from dovetail.errors import UnknownOption
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.tanh import Tanh
@@ -125,20 +125,20 @@ NAN, INF = float("nan"), float("inf")
     ],
 )
 def test_distances(got: list[float], want: list[float], absolute: float, relative: float) -> None:
-    assert _distance(np.array(got), np.array(want)) == (absolute, relative)
+    assert distance(np.array(got), np.array(want)) == (absolute, relative)
 
 
 def test_distances_of_other_types() -> None:
-    assert _distance(np.array([3], np.uint8), np.array([5], np.uint8)) == (2.0, 0.4)
-    assert _distance(np.array([True]), np.array([False]))[0] == 1
-    assert _distance(np.array([3 + 4j]), np.array([0j])) == (5.0, 5.0)
-    assert _distance(np.array(["a"], object), np.array(["a"], object)) == (0.0, 0.0)
-    assert _distance(np.array(["a"], object), np.array(["b"], object)) == (INF, INF)
-    assert _distance(np.zeros(2), np.zeros(3)) == (INF, INF)
-    assert _distance([np.zeros(2), np.array([1.0])], [np.zeros(2), np.array([2.0])]) == (1.0, 0.5)
-    assert _distance([np.zeros(2)], []) == (INF, INF)
-    assert _distance(None, None) == (0.0, 0.0)
-    assert _distance(None, np.zeros(1)) == (INF, INF)
+    assert distance(np.array([3], np.uint8), np.array([5], np.uint8)) == (2.0, 0.4)
+    assert distance(np.array([True]), np.array([False]))[0] == 1
+    assert distance(np.array([3 + 4j]), np.array([0j])) == (5.0, 5.0)
+    assert distance(np.array(["a"], object), np.array(["a"], object)) == (0.0, 0.0)
+    assert distance(np.array(["a"], object), np.array(["b"], object)) == (INF, INF)
+    assert distance(np.zeros(2), np.zeros(3)) == (INF, INF)
+    assert distance([np.zeros(2), np.array([1.0])], [np.zeros(2), np.array([2.0])]) == (1.0, 0.5)
+    assert distance([np.zeros(2)], []) == (INF, INF)
+    assert distance(None, None) == (0.0, 0.0)
+    assert distance(None, np.zeros(1)) == (INF, INF)
 
 
 def test_custom_layers_go_to_the_devices_that_take_them(invoke: Invoke, chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,13 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 from click.testing import Result
+from onnx import helper
 
 from dovetail.device import Accepted
 from dovetail.errors import UnknownOption
@@ -89,3 +92,20 @@ def test_info_of_an_unknown_operator(invoke: Invoke) -> None:
     assert {row["operator"]: row["provider"] is None for row in shown["operators"]} == {
         "com.acme::Mystery": True, "Relu": False, "com.acme::Doubled": False,
     }  # fmt: skip
+
+
+def test_nodes_of_sub_graphs_have_device_and_kernel(invoke: Invoke, invoke_json: InvokeJson, tmp_path: Path) -> None:
+    path = tmp_path / "branches.onnx"
+    value = helper.make_tensor_value_info
+    then = helper.make_graph([helper.make_node("Sin", ["x"], ["t"], "wave")], "then", [], [value("t", 1, [3])])
+    other = helper.make_graph([helper.make_node("Cos", ["x"], ["e"], "other")], "else", [], [value("e", 1, [3])])
+    choose = helper.make_node("If", ["c"], ["y"], "choose", then_branch=then, else_branch=other)
+    graph = helper.make_graph([choose], "g", [value("x", 1, [3]), value("c", 9, [])], [value("y", 1, [3])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    found = {one["path"]: one["nodes"] for one in invoke_json("info", path)["subgraphs"]}
+    assert set(found) == {"choose/then_branch", "choose/else_branch"}
+    (wave,) = found["choose/then_branch"]
+    assert (wave["node"], wave["operator"], wave["post_ops"]) == ("wave", "Sin", [])
+    assert wave["device"]
+    assert wave["kernel"]
+    assert re.search(r"choose/else_branch +other +Cos", invoke("info", path).stdout)

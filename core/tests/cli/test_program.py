@@ -244,6 +244,27 @@ def test_plugins_add_commands(dovetail: Program, with_hooks: Callable[[str], str
     assert "Did you mean 'greet'?" in dovetail("gret", PYTHONPATH=path, code=2).stderr
 
 
+OPTION = """
+    for option in ("--extra", "--more"):
+        parameters = [click.Option([option]), click.Argument(["rest"], nargs=-1, type=click.UNPROCESSED)]
+        command = click.Command(f"where {{option}}", params=parameters, callback=lambda **given: print(sorted(given.items())))
+        command.ignore_unknown_options = option == "--more"
+        cli.add_command(command)
+"""
+
+
+def test_plugins_add_options_to_built_in_commands(dovetail: Program, with_hooks: Callable[[str], str]) -> None:
+    path = with_hooks(OPTION.strip().replace("{{", "{").replace("}}", "}"))
+    assert dovetail("where", "Conv", "--extra", "1", PYTHONPATH=path).stdout == "[('extra', '1'), ('rest', ('Conv',))]\n"
+    assert dovetail("where", "--extra=1", "Conv", PYTHONPATH=path).stdout == "[('extra', '1'), ('rest', ('Conv',))]\n"
+    # Of two the one that hands the other on.
+    both = dovetail("where", "--extra", "1", "--more", "2", PYTHONPATH=path).stdout
+    assert both == "[('more', '2'), ('rest', ('--extra', '1'))]\n"
+    assert "No such option '--other'" in dovetail("where", "Conv", "--other", PYTHONPATH=path, code=2).stderr
+    assert re.search(r"With installed packages:\n +--extra +\n +--more", dovetail("where", "--help", PYTHONPATH=path).stdout)
+    assert "--extra" not in dovetail("--help", PYTHONPATH=path).stdout
+
+
 @pytest.mark.parametrize("body", [MINE, f"{GREET}; {MINE}", "cli.command('where', help='Mine.')(lambda: print('mine'))"])
 def test_a_plugin_cannot_replace_a_command(dovetail: Program, with_hooks: Callable[[str], str], body: str) -> None:
     path = with_hooks(body)

@@ -5,6 +5,7 @@ import logging
 import pickle
 import sys
 import textwrap
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -310,6 +311,29 @@ def test_no_command_of_a_plugin_that_raises_is_added(site: Any) -> None:
     assert list(group.commands) == ["leave"]
     assert manager.record("bad").reason == "dovetail_add_commands raised ValueError: why"
     assert manager.record("good").state == "loaded"
+
+
+def writing(then: str) -> str:
+    """The source of a plugin that writes traces, and what it does then."""
+    return f"@hookimpl\ndef dovetail_write_trace(trace, path):\n    {then}"
+
+
+def test_a_trace_is_written_by_the_first_plugin(site: Any, tmp_path: Path) -> None:
+    site.plugin("hooks", "a", writing("path.write_text(trace)"))
+    site.plugin("hooks", "b", writing("raise ValueError('never called')"))
+    PluginManager().trace_writer()("slices", tmp_path / "t.json")  # type: ignore[arg-type]  # it is handed on as it is
+    assert (tmp_path / "t.json").read_text() == "slices"
+
+
+def test_an_error_in_writing_a_trace_names_the_hook(site: Any, tmp_path: Path) -> None:
+    site.plugin("hooks", "bad", writing("raise ValueError('why')"))
+    with pytest.raises(PluginFailed, match="dovetail_write_trace raised ValueError: why"):
+        PluginManager().trace_writer()(None, tmp_path / "t.json")  # type: ignore[arg-type]
+
+
+def test_without_a_plugin_no_trace_can_be_written(site: Any) -> None:
+    with pytest.raises(UsageError, match="no installed package writes traces"):
+        PluginManager().trace_writer()
 
 
 def test_managers_do_not_share_state(site: Any, pack: Any) -> None:

@@ -5,10 +5,13 @@ Results go to stdout, as tables or with `--json`; progress and remarks go to std
 """
 
 import contextlib
+import copy
 import errno
 import faulthandler
+import itertools
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -36,7 +39,11 @@ class _Failure(click.ClickException):
 
 
 class Program(Group):
-    """The commands are the modules of this package; plugins may add more, each under a name of its own."""
+    """The commands are the modules of this package; plugins may add more, each under a name of its own.
+
+    A command of a plugin with the name `run --trace` is called for `run` with this option, which the built-in one lacks; it gets
+    the option with all other arguments.
+    """
 
     further = "Other commands come with packages of the entry-point group dovetail.hooks."
     _has_plugin_commands = False
@@ -46,7 +53,8 @@ class Program(Group):
             self._add_plugin_commands()
         except DovetailError as error:
             _Failure(str(error)).show()
-        return sorted({*command_names(__path__), *self.commands})
+        # Options of plugins, `run --trace`, are in the help of their command.
+        return sorted({*command_names(__path__), *(name for name in self.commands if " " not in name)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in command_names(__path__):
@@ -63,6 +71,25 @@ class Program(Group):
         if name in self.commands:
             raise PluginFailed(f"it adds a command {name!r}, which is there already", hint="give the command another name")
         super().add_command(cmd, name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        added = [self.get_command(ctx, f"{args[0]} {option}") for option in _unknown_options(args)]
+        if found := [command for command in added if command is not None]:
+            # Of several options the one whose command hands the others on.
+            return args[0], max(found, key=lambda command: command.ignore_unknown_options), args[1:]
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and name in command_names(__path__) and {"-h", "--help"} & {*rest}:
+            command = self._with_options(str(name), command)
+        return name, command, rest
+
+    def _with_options(self, name: str, command: click.Command) -> click.Command:
+        """The built-in command, whose help has the options that plugins add."""
+        self._add_plugin_commands()
+        added = [(key, one.get_short_help_str(100)) for key, one in sorted(self.commands.items()) if key.startswith(f"{name} ")]
+        lines = "".join(f"\n  {key.partition(' ')[2]}  {text}" for key, text in added)
+        changed = copy.copy(command)
+        changed.epilog = f"\b\nWith installed packages:{lines}\n\n{command.epilog}" if added else command.epilog
+        return changed
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -115,6 +142,18 @@ def _error_text(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory: {str(error) or 'give smaller shapes'}"
     return str(error)
+
+
+def _unknown_options(args: Sequence[str]) -> list[str]:
+    """The long options that the built-in command of `args` does not have."""
+    if not args or args[0] not in command_names(__path__):
+        return []
+    command = command_in(__name__, args[0])
+    if isinstance(command, click.Group):  # options of the commands in it
+        return []
+    known = {"--help", *(name for param in command.params for name in (*param.opts, *param.secondary_opts))}
+    given = (arg.partition("=")[0] for arg in itertools.takewhile(lambda arg: arg != "--", args[1:]))
+    return [arg for arg in given if arg.startswith("--") and arg not in known]
 
 
 def _use_config(ctx: click.Context, _: click.Parameter, path: str | None) -> None:

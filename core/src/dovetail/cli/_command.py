@@ -109,6 +109,7 @@ config_file_option = click.option(
     help="Custom layers for the device of -d, as its property CONFIG_FILE: a file, or package:resource. Repeatable; later "
     "ones win.",
 )
+"""The option `--config-file`: the function gets `config_files`, a tuple, for the property CONFIG_FILE of its device."""
 
 asked_config_file_option = click.option(
     "-c",
@@ -119,6 +120,7 @@ asked_config_file_option = click.option(
     help="Custom layers for the devices that have the property CONFIG_FILE: a file, or package:resource. Repeatable; later "
     "ones win.",
 )
+"""As `config_file_option`, for commands with several devices."""
 
 shape_option = click.option(
     "--shape",
@@ -128,5 +130,7 @@ shape_option = click.option(
     help="The shape of an input whose dimensions are open, its batch for example. Repeatable; the name may be left out "
     "when there is one input.",
 )
+"""The option `--shape`: the function gets `shapes`, a tuple of texts for `reshaped`."""
 
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
+"""The option `--seed`: the function gets `seed`, 0 by default."""

@@ -1,15 +1,18 @@
-"""Sub-graphs of a model: where they are, and which operators they consist of."""
+"""Sub-graphs of a model: where they are, which operators they consist of, and how devices run these."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli._output import print_table
+from dovetail.names import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from dovetail.graph.graph import Graph
+    from dovetail.graph.model import Model
+    from dovetail.runtime import Core, NodePlacement
 
-__all__ = ["print_subgraphs", "subgraphs_of"]
+__all__ = ["planned_subgraphs", "print_subgraphs", "subgraphs_of"]
 
 
 def subgraphs_of(graph: "Graph") -> list[dict[str, Any]]:
@@ -25,11 +28,38 @@ def _subgraphs(graph: "Graph", prefix: str) -> "Iterator[tuple[str, Graph]]":
             yield from _subgraphs(inner, f"{path}/")
 
 
+def planned_subgraphs(core: "Core", model: "Model", properties: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """As `subgraphs_of`, with `nodes`: those of the plan on the default device, for the types that the model declares."""
+    from dovetail.errors import DovetailError
+
+    found = subgraphs_of(model.graph)
+    placed: Sequence[NodePlacement] = ()
+    if found:
+        try:
+            with core.compile_model(model, DEFAULT_DEVICE, properties) as compiled:
+                compiled.plan_subgraphs()
+                placed = compiled.report().nodes
+        except DovetailError:  # the rows of the devices have the reason
+            pass
+    for one in found:
+        one["nodes"] = [
+            {"node": n.name, "operator": n.op, "device": n.device, "kernel": n.kernel, "post_ops": list(n.post_ops)}
+            for n in placed
+            if n.holder == one["path"]
+        ]
+    return found
+
+
 def print_subgraphs(described: Sequence[Mapping[str, Any]]) -> None:
     """A table, when there are any."""
     if described:
         rows = [(one["path"], str(sum(one["operators"].values())), _listed(one["operators"])) for one in described]
         print_table("Sub-graphs", ("in", ">nodes", "operators"), rows)
+    nodes = [(one["path"], node) for one in described for node in one.get("nodes", ())]
+    if nodes:
+        kernels = [" + ".join((n["kernel"], *n["post_ops"])) for _, n in nodes]
+        cells = [(path, n["node"], n["operator"], n["device"], kernel) for (path, n), kernel in zip(nodes, kernels, strict=True)]
+        print_table("Nodes of sub-graphs", ("in", "node", "operator", "device", "kernel"), cells)
 
 
 def _listed(operators: Mapping[str, int]) -> str:

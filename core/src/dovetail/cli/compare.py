@@ -10,6 +10,7 @@ import click
 from dovetail.cli._command import asked_config_file_option, extension_option, seed_option, shape_option
 from dovetail.cli._command import command as make_command
 from dovetail.cli._complete import complete_devices, complete_files
+from dovetail.cli._distance import distance
 from dovetail.cli._output import print_table, progress, remark, show, value_type, without_warnings
 from dovetail.errors import DovetailError
 from dovetail.names import DEFAULT_DEVICE
@@ -146,7 +147,7 @@ def _run(core: "Core", model: "Model", device: str, inputs: Mapping[str, "Array"
 
 def _difference(model: "Model", name: str, got: "Array", want: "Array", tolerance: float) -> dict[str, Any]:
     node = model.graph.producers.get(name)
-    absolute, relative = _distance(got, want)
+    absolute, relative = distance(got, want)
     return {
         "node": "" if node is None else node.name,
         "operator": "" if node is None else node.op.key,
@@ -156,38 +157,6 @@ def _difference(model: "Model", name: str, got: "Array", want: "Array", toleranc
         "relative": relative,
         "agree": relative <= tolerance,
     }
-
-
-def _distance(got: Any, want: Any) -> tuple[float, float]:
-    """The largest absolute difference, and that relative to the largest finite number of `want`."""
-    import numpy as np
-
-    infinite = (float("inf"), float("inf"))
-    if isinstance(want, list) and isinstance(got, list) and len(got) == len(want):
-        pairs = [_distance(a, b) for a, b in zip(got, want, strict=True)]
-        return max((a for a, _ in pairs), default=0.0), max((r for _, r in pairs), default=0.0)
-    if isinstance(want, dict) and isinstance(got, dict) and list(got) == list(want):
-        return _distance(*(np.array(list(one.values()), object if _has_texts(one) else None) for one in (got, want)))
-    if got is None and want is None:
-        return 0.0, 0.0
-    if not isinstance(got, np.ndarray) or not isinstance(want, np.ndarray):
-        return infinite
-    if got.shape != want.shape or got.dtype != want.dtype:
-        return infinite
-    if want.dtype == object:
-        return (0.0, 0.0) if np.array_equal(got, want) else infinite
-    wide = np.complex128 if np.iscomplexobj(want) else np.float64
-    a, b = got.astype(wide), want.astype(wide)
-    finite = np.isfinite(b)
-    if not np.array_equal(finite, np.isfinite(a)) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
-        return infinite
-    absolute = float(np.abs(a[finite] - b[finite]).max(initial=0))
-    largest = float(np.abs(b[finite]).max(initial=0))
-    return absolute, absolute / largest if largest else absolute
-
-
-def _has_texts(value: dict[Any, Any]) -> bool:
-    return any(isinstance(item, str) for item in value.values())
 
 
 def _print(described: dict[str, Any]) -> None:

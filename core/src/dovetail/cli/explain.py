@@ -37,8 +37,8 @@ def command(
     Each node of the plan, in the order in which they run: device, kernel and the package it comes from, memory layouts of its
     inputs and outputs, the nodes merged into it as post-ops and why the chain ends there, the place of its result in memory,
     and the refusals of the devices and kernels that were asked before. Dimensions that the model leaves open are 1 unless
-    --shape sets them. Nodes whose shapes depend on data, and those of sub-graphs, are planned for random inputs: a sub-graph
-    that these do not run is not shown.
+    --shape sets them. Nodes whose shapes depend on data, and those of sub-graphs, are planned for random inputs; a sub-graph
+    that these do not run, for the types that the model declares for it.
 
     With --passes: each graph pass with the number of nodes before and after it, its time, and the package that provides it. The
     property PASSES leaves passes out: PASSES="-fuse_attention".
@@ -49,6 +49,7 @@ def command(
     \b
     JSON: {"model", "device", "deferred", "partitions", "reorders",
            "passed_over": {device: reason}, "notes": [],
+           "unplanned": {sub-graph: reason},
            "memory": {device: bytes}, "seconds": {step: seconds},
            "nodes": [{"node", "operator", "device", "kernel", "provider",
              "rule", "origins": [], "post_ops": [],
@@ -82,14 +83,15 @@ def command(
     deferred = compiled.report().deferred
     if deferred or subgraphs_of(used.graph):
         compiled(read_inputs(used.inputs, [RANDOM], seed=0))
+    unplanned = dict(compiled.plan_subgraphs())
     if passes:
         from dovetail.cli._passes import describe_passes, print_passes
 
         found = {"model": model, "device": compiled.device, "passes": describe_passes(compiled.report())}
         show(found, as_json, print_passes)
         return
-    described = {"model": model, "device": compiled.device, "deferred": deferred, **_plan(compiled.report())}
-    show(described, as_json, _print)
+    described = {"model": model, "device": compiled.device, "deferred": deferred, "unplanned": unplanned}
+    show(described | _plan(compiled.report()), as_json, _print)
 
 
 def _plan(report: "PlanReport") -> dict[str, Any]:
@@ -158,6 +160,8 @@ def _print(described: dict[str, Any]) -> None:
         print_table("Devices passed over", ("device", "why"), list(described["passed_over"].items()))
     if described["notes"]:
         print_table(f"Choices of {described['device']}", ("note",), [(note,) for note in described["notes"]])
+    if described["unplanned"]:
+        print_table("Sub-graphs without a plan", ("sub-graph", "why"), list(described["unplanned"].items()))
     print_table("In all", ("property", "value"), _totals(described))
 
 

@@ -10,7 +10,7 @@ from dovetail.cli._command import asked_config_file_option, extension_option, sh
 from dovetail.cli._command import command as make_command
 from dovetail.cli._complete import complete_files
 from dovetail.cli._output import count, print_table, remark, show, size
-from dovetail.cli._subgraphs import print_subgraphs, subgraphs_of
+from dovetail.cli._subgraphs import planned_subgraphs, print_subgraphs, subgraphs_of
 from dovetail.names import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def command(
            "nodes", "parameters", "parameter_bytes", "flops",
            "activation_bytes", "activation_bytes_unshared",
            "operators": [{"operator", "count", "analyzed", "flops", "provider"}],
-           "subgraphs": [{"path", "operators": {operator: number}}],
+           "subgraphs": [{"path", "operators": {operator: number}, "nodes":
+             [{"node", "operator", "device", "kernel", "post_ops": []}]}],
            "devices": [{"device", "provider", "error", "accepted", "nodes",
              "operators": [{"operator", "way", "kernels": [], "provider",
                "nodes"}],
@@ -96,7 +97,7 @@ def _analyzed(core: "Core", read: "Model", used: "Model", graph: "Graph", proper
         "flops": _sum([_flops(node, graph) for node in graph.nodes]),
         **_activations(graph),
         "operators": _operators(core, read, graph),
-        "subgraphs": subgraphs_of(read.graph),
+        "subgraphs": planned_subgraphs(core, used, properties),
         "devices": [_support(core, used, graph, device, properties) for device in core.available_devices],
     }
 

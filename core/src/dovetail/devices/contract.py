@@ -15,6 +15,8 @@ from dovetail.devices.typed_node import LayerConfig, TypedNode
 from dovetail.errors import UsageError
 from dovetail.graph.graph import Graph
 from dovetail.graph.layout import PLAIN
+from dovetail.html_table import html_table
+from dovetail.tracing import Mark, PartRecorder, clock
 
 __all__ = ["Device", "DeviceInfo", "Executable", "ExecutableRequest", "NodeReport", "Unavailable"]
 
@@ -35,6 +37,10 @@ class DeviceInfo:
     priority: int = 0
     details: Mapping[str, str | int] = field(default_factory=dict)
     builds_kernels: bool = False
+
+    def _repr_html_(self) -> str:
+        rows = (("type", self.type), ("kind", self.kind), *self.details.items())
+        return html_table(f"{self.name}: {self.full_name}", ("property", "value"), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,13 @@ class ExecutableRequest(ABC):
         Returns arrays in the order of the graph's outputs; they are valid until the next run of this request, and may be
         overwritten by it. Inputs are only read. Zero-size arrays are allowed.
         """
+
+    def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
+        """As `run`, and record what was done when, node by node. The default records the run as a whole."""
+        start = clock()
+        outputs = self.run(inputs)
+        recorder.add((Mark("kernel", text=f"{recorder.device}: all of its nodes"),), (start, clock()))
+        return outputs
 
     def close(self) -> None:  # noqa: B027  # optional to override: most requests own nothing but memory
         """Free what the request holds."""

@@ -84,6 +84,9 @@ class Part(Protocol):
     def plans(self) -> Mapping[Any, Any]:
         """The reports of the plans now kept, by input shapes."""
 
+    def plan_subgraphs(self) -> Mapping[str, str]:
+        """See `CompiledModel.plan_subgraphs`."""
+
     def close(self) -> None:
         """Free plans and requests."""
 

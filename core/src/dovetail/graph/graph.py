@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dovetail.errors import OperatorError, UnknownOperator
 from dovetail.graph.post_ops import Eltwise, PostOp
 from dovetail.graph.types import TensorType
+from dovetail.html_table import html_table
 from dovetail.names import operator_key, printable, some
 
 __all__ = ["AbstractOperator", "Graph", "KernelSource", "Magnitude", "Node", "Port", "RunGraph", "UnboundOperator"]
@@ -323,6 +324,10 @@ class Graph:
         inputs = some(f"{name}: {self.types[name]}" if name in self.types else name for name in self.inputs)
         nodes = f"{len(self.nodes)} nodes ({operators})" if self.nodes else "no nodes"
         return f"{nodes}, {inputs or 'no inputs'} -> {some(self.outputs) or 'no outputs'}"
+
+    def _repr_html_(self) -> str:
+        rows = ((node.name, node.op.key, some(node.inputs), some(node.outputs)) for node in self.nodes)
+        return html_table(f"{self.name}: {self.summary}", ("node", "operator", "inputs", "outputs"), rows)
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # without the cached maps

@@ -12,6 +12,7 @@ from dovetail.errors import UsageError, did_you_mean
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.post_ops import PostOp, PostOps
 from dovetail.graph.types import Dim, TensorType, as_constant
+from dovetail.html_table import html_table
 from dovetail.names import printable
 
 __all__ = ["Model", "types_with_inputs"]
@@ -42,6 +43,12 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model {printable(self.source)}: {self.graph.summary}>"
+
+    def _repr_html_(self) -> str:
+        declared = [(name, self.graph.types.get(name, "")) for name in self.outputs]
+        rows = [*(("input", *pair) for pair in self.inputs.items()), *(("output", *pair) for pair in declared)]
+        title = f"{self.source}: {len(self.graph.nodes)} nodes, {self.format or 'made in memory'}"
+        return html_table(title, ("", "name", "type"), rows)
 
     def reshape(self, shapes: Mapping[str, Sequence[Dim]]) -> "Model":
         """A copy whose inputs have other shapes: input name -> dimensions (a number, a symbol, or None).

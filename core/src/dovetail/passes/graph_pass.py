@@ -14,6 +14,7 @@ from dovetail.graph.graph import Graph, Node
 from dovetail.graph.validate import validate
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import fold_constants
+from dovetail.tracing import phase
 
 __all__ = ["STAGES", "GraphPass", "Notes", "PassContext", "PassReport", "run_passes"]
 
@@ -101,7 +102,7 @@ class GraphPass:
 class PassReport:
     """Record of a pass in one plan: its stage and origin, the number of nodes before and after, and its time in seconds.
 
-    Passes that run on several parts of a model are added up.
+    Passes that run on several parts of a model are added up. An `essential` pass cannot be left out.
     """
 
     name: str
@@ -110,6 +111,7 @@ class PassReport:
     before: int
     after: int
     seconds: float
+    essential: bool = False
 
     def and_also(self, other: "PassReport") -> "PassReport":
         """Both runs as one."""
@@ -125,9 +127,11 @@ def run_passes(graph: Graph, passes: Sequence[GraphPass], context: PassContext) 
     """
     for one in passes:
         started = time.perf_counter()
-        after = _guarded(graph, one, context) if one.origin else one.run(graph, context)
+        with phase(one.name, "pass", stage=one.stage, package=one.origin or "dovetail", before=len(graph.nodes)) as details:
+            after = _guarded(graph, one, context) if one.origin else one.run(graph, context)
+            details["after"] = len(after.nodes)
         seconds = time.perf_counter() - started
-        report = PassReport(one.name, one.stage, one.origin, len(graph.nodes), len(after.nodes), seconds)
+        report = PassReport(one.name, one.stage, one.origin, len(graph.nodes), len(after.nodes), seconds, one.essential)
         earlier = context.notes.passes.get(one.name)
         context.notes.passes[one.name] = report if earlier is None else earlier.and_also(report)
         graph = after

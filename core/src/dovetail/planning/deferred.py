@@ -12,16 +12,22 @@ from dovetail.evaluate.inference import check_limit, infer_node, padded
 from dovetail.evaluate.reference import run_reference, run_untyped
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
-from dovetail.graph.types import MapType, OptionalType, SequenceType, TensorType, as_constant
+from dovetail.graph.types import CONTAINERS, MapType, OptionalType, SequenceType, TensorType, as_constant
 from dovetail.planning.held import HeldBytes
 from dovetail.planning.plan import HostStep, Signature
 
-__all__ = ["compute", "control", "kernel_on_host", "owned", "signature", "typed_inputs", "why_on_host"]
+__all__ = ["compute", "control", "declared_signature", "kernel_on_host", "owned", "signature", "typed_inputs", "why_on_host"]
 
 
 def signature(values: Sequence[Any]) -> Signature:
     """The key of a plan for these values."""
     return tuple((DType.of(v.dtype), v.shape) if isinstance(v, np.ndarray) else _KINDS[type(v)] for v in values)
+
+
+def declared_signature(types: Sequence[TensorType | None]) -> Signature | None:
+    """The key of a plan for values of these types; None where one is not known, has open dimensions or is no tensor."""
+    found = [(t.dtype, t.dims) for t in types if t is not None and not isinstance(t, CONTAINERS) and t.is_static]
+    return tuple(found) if len(found) == len(types) else None
 
 
 _KINDS = {list: "sequence", dict: "map", type(None): "absent"}

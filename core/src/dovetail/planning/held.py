@@ -13,16 +13,28 @@ from dovetail.graph.types import array_bytes
 __all__ = ["HeldBytes"]
 
 
+class _Counted(weakref.ref[Any]):
+    __slots__ = ("key", "size")
+
+    key: int
+    size: int
+
+
 class HeldBytes:
     """The bytes of the arrays given to `add` that are still alive: what an operator drops no longer counts."""
 
     def __init__(self, node: Node, limit: int) -> None:
         self._node, self._limit = node, limit
-        self._alive: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._alive: dict[int, _Counted] = {}
+        self._dead: list[_Counted] = []
         self._total = 0
 
     def add(self, values: Iterable[Any]) -> None:
         """Count arrays, and those in lists. Raises `OutOfMemory` naming the node when together they exceed the limit."""
+        while self._dead:
+            dead = self._dead.pop()
+            del self._alive[dead.key]
+            self._total -= dead.size
         for value in values:
             for item in value if isinstance(value, list) else (value,):
                 if isinstance(item, np.ndarray) and id(item) not in self._alive:
@@ -34,9 +46,8 @@ class HeldBytes:
             )
 
     def _count(self, array: np.ndarray[Any, Any]) -> None:
-        key, size = id(array), array_bytes(array)
-        self._alive[key] = weakref.ref(array, lambda _: self._drop(key)), size
-        self._total += size
-
-    def _drop(self, key: int) -> None:
-        self._total -= self._alive.pop(key)[1]
+        # No function in Python: an interrupt that arrived while it ran would be lost, as any exception of a finalizer is.
+        counted = _Counted(array, self._dead.append)
+        counted.key, counted.size = id(array), array_bytes(array)
+        self._alive[counted.key] = counted
+        self._total += counted.size

@@ -23,6 +23,7 @@ _KINDS = {
     "MEMORY_LIMIT": int,
     "TIME_LIMIT": float,
     "PASSES": str,
+    "TRACE": str,
     "PERFORMANCE_HINT": str,
     "NUM_STREAMS": int,
 }
@@ -49,8 +50,9 @@ class CompileOptions:
     refuses; off, a refusal is an error. `PLAN_CACHE`: how many input shapes keep their plan. `MEMORY_LIMIT`: bytes that one
     value, and all values of a request together, may have at most, by default the machine's memory. `TIME_LIMIT`: seconds that a
     run, or the planning for a set of input shapes, may take, by default without limit. `PASSES`: graph passes to
-    leave out, `-fuse_attention,-fold_pad`, by default those of the environment variable `DOVETAIL_PASSES`. `NUM_STREAMS`: for
-    how many requests at once the device is set up. `PERFORMANCE_HINT`: without that number, `LATENCY` for one request at a time,
+    leave out, `-fuse_attention,-fold_pad`, by default those of the environment variable `DOVETAIL_PASSES`. `TRACE`: a file for a
+    record of all plans and runs of the model, written when it is closed, freed, or the process ends. `NUM_STREAMS`: for how many
+    requests at once the device is set up. `PERFORMANCE_HINT`: without that number, `LATENCY` for one request at a time,
     `THROUGHPUT` for as many as the device finds best. `device` holds the other properties.
     """
 
@@ -60,6 +62,7 @@ class CompileOptions:
     MEMORY_LIMIT: int = field(default_factory=_physical_memory)
     TIME_LIMIT: float | None = None
     PASSES: str = field(default_factory=lambda: os.environ.get("DOVETAIL_PASSES", ""))
+    TRACE: str | None = None
     PERFORMANCE_HINT: str = HINTS[0]
     NUM_STREAMS: int | None = None
     device: Mapping[str, Any] = field(default_factory=dict)

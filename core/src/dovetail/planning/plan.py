@@ -1,12 +1,13 @@
 """A plan: a model compiled for one set of input shapes, with what is planned later, when the data is there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
 from dovetail.devices.contract import Device, Executable
+from dovetail.errors import DovetailError
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.types import TensorType
@@ -24,11 +25,25 @@ Source = int | NDArray[Any] | None
 
 @dataclass(frozen=True)
 class Body:
-    """A sub-graph of a node: its plans, and where the values come from that it reads from outside."""
+    """A sub-graph of a node: its plans, and where the values come from that it reads from outside.
+
+    `declared` is the signature that the model declares for it; None where it leaves one open.
+    """
 
     graph: Graph
     plans: "PlanCache[Signature, Plan]"
     captures: tuple[Source, ...]
+    declared: Signature | None = None
+
+    def plan_ahead(self, where: str) -> dict[str, str]:
+        """As `Plan.plan_subgraphs`, for this one, which is at `where`, and those in it."""
+        try:
+            if self.plans.latest is None and self.declared is not None:
+                self.plans.get(self.declared)
+        except DovetailError as error:
+            return {where: error.message}
+        latest = self.plans.latest
+        return latest.plan_subgraphs(f"{where}/") if latest else {where: "the types of its inputs are known when it runs"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +55,11 @@ class HostStep:
     writes: tuple[int, ...]
     bodies: tuple[Body, ...]
     limit: int
+
+    @property
+    def named_bodies(self) -> Iterable[tuple[str, Body]]:
+        """The sub-graphs with the attributes that they are."""
+        return zip(self.node.op.named_subgraphs, self.bodies, strict=True)
 
 
 @dataclass(frozen=True)
@@ -90,6 +110,17 @@ class Plan:
     def following(self) -> "Plan | None":
         """The plan that was made last for what this one leaves to be planned."""
         return None if self.tail is None or self.tail.rest is None else self.tail.rest.latest
+
+    def plan_subgraphs(self, path: str = "") -> dict[str, str]:
+        """Plan the sub-graphs that have not run, for the types that the model declares. Those that cannot be: path -> why."""
+        missed: dict[str, str] = {}
+        plan: Plan | None = self
+        while plan is not None:  # no recursion: graphs may be cut into many parts
+            steps = () if plan.tail is None else plan.tail.steps
+            for where, body in ((f"{path}{s.node.name}/{name}", b) for s in steps for name, b in s.named_bodies):
+                missed |= body.plan_ahead(where)
+            plan = plan.following
+        return missed
 
     def close(self) -> None:
         """Free the executables, those of following plans and sub-graphs too."""

@@ -20,13 +20,14 @@ from dovetail.internal.reorder import Reorder
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.defer import Continuation
 from dovetail.passes.graph_pass import PER_DEVICE, STAGES, Definitions, GraphPass, Notes, PassContext, PassReport, run_passes
-from dovetail.planning.deferred import kernel_on_host, typed_inputs, why_on_host
+from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
 from dovetail.planning.partition import Part, partition
 from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Step, Tail, Target
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport, ValuePlacement
 from dovetail.plugins.rules import PREFERRED
+from dovetail.tracing import phase
 
 __all__ = ["Planner", "Prepared", "place"]
 
@@ -102,7 +103,8 @@ class Planner:
         if continuation is not None:
             _require_host(continuation, self.targets)
         whole = self.optimise(analyzed, notes)
-        placed = place(whole, self.targets, self.placement)
+        with phase("place nodes on devices", "plan"):
+            placed = place(whole, self.targets, self.placement)
         _require_homes(whole, placed)
         by_name = {target.name: target for target in self.targets}
         homes = {name: home for name, (home, _) in placed.items()}
@@ -117,7 +119,7 @@ class Planner:
         reorders = sum(isinstance(node.op, Reorder) for part in parts for node in part.graph.nodes)
         report = PlanReport(nodes, len(parts), memory, seconds, reorders, passes=tuple(notes.passes.values()))
         plan = _wire(whole, parts, executables, report)
-        return plan if continuation is None else self._with_tail(plan, continuation)
+        return plan if continuation is None else self._with_tail(plan, continuation, whole)
 
     def _on_device(self, part: Part, device: Device, notes: Notes) -> Part:
         stages = PER_DEVICE if self.options.FUSION else [stage for stage in PER_DEVICE if stage != "fuse"]
@@ -126,8 +128,9 @@ class Planner:
     def _later(self, inner: Graph) -> PlanCache[Signature, Plan]:
         return PlanCache(lambda key: self.plan(typed_inputs(inner, key)), self.options.PLAN_CACHE)
 
-    def _with_tail(self, plan: Plan, continuation: Continuation) -> Plan:
-        """The plan, whose outputs are the values that live on, with what follows."""
+    def _with_tail(self, plan: Plan, continuation: Continuation, whole: Graph) -> Plan:
+        """The plan of `whole`, whose outputs are the values that live on, with what follows."""
+        types = {live: whole.types[name] for live, name in zip(continuation.live, whole.outputs, strict=True)}
         sources: dict[str, Source] = {
             **continuation.constants,
             **dict(zip(continuation.live, plan.outputs, strict=True)),
@@ -137,7 +140,7 @@ class Planner:
         for node in continuation.ready:
             writes = tuple(range(slots, slots + len(node.writes)))
             slots += len(writes)
-            bodies = tuple(self._body(graph, continuation.constants, sources) for graph in node.op.subgraphs)
+            bodies = tuple(self._body(graph, continuation.constants, sources, types) for graph in node.op.subgraphs)
             reads = tuple(sources[name] for name in node.inputs)
             steps.append(HostStep(node, reads, writes, bodies, self.options.MEMORY_LIMIT))
             sources.update(zip(node.writes, writes, strict=True))
@@ -148,13 +151,20 @@ class Planner:
         report = replace(plan.report, nodes=(*plan.report.nodes, *on_host), deferred=len(rest.nodes))
         return replace(plan, slots=slots, outputs=tuple(sources[n] for n in wanted), types=(), report=report, tail=tail)
 
-    def _body(self, graph: Graph, constants: Mapping[str, NDArray[Any]], sources: Mapping[str, Source]) -> Body:
+    def _body(
+        self,
+        graph: Graph,
+        constants: Mapping[str, NDArray[Any]],
+        sources: Mapping[str, Source],
+        outer: Mapping[str, TensorType],
+    ) -> Body:
         """A sub-graph as a separate graph: what it reads from outside are further inputs, or constants."""
         known = {name: constants[name] for name in graph.captures if name in constants}
         captures = tuple(name for name in graph.captures if name not in known)
         types = {**graph.types, **{name: TensorType.of(array, known=True) for name, array in known.items()}}
         whole = graph.replace(inputs=(*graph.inputs, *captures), constants={**graph.constants, **known}, types=types)
-        return Body(graph, self._later(self.prepare(whole)), tuple(sources[name] for name in captures))
+        declared = declared_signature([{**outer, **graph.types}.get(name) for name in whole.inputs])
+        return Body(graph, self._later(self.prepare(whole)), tuple(sources[name] for name in captures), declared)
 
 
 class Prepared:
@@ -241,7 +251,8 @@ def _compile(parts: Sequence[Part], by_name: Mapping[str, Target], limit: int) -
     try:
         for part in parts:
             target = by_name[part.device]
-            done.append(target.device.compile(part.graph, target.options))
+            with phase(f"compile {len(part.graph.nodes)} nodes for {part.device}", "compile"):
+                done.append(target.device.compile(part.graph, target.options))
             _check_peak(part, done[-1].memory.peak, limit)
     except BaseException:
         for executable in done:
@@ -292,9 +303,15 @@ def _placements(
                     next((notes.rules[name] for name in (said.name, *node.origins[:1]) if name in notes.rules), 0),
                     tuple(_value(name, part.graph, executable) for name in node.reads),
                     tuple(_value(name, part.graph, executable) for name in node.writes),
+                    flops=_flops(node, part.graph),
                 )
             )
     return found
+
+
+def _flops(node: Node, graph: Graph) -> int | None:
+    typed = TypedNode.of(node, graph)
+    return int(node.op.flops(typed.inputs, typed.outputs)) if typed.is_static else None
 
 
 def _value(name: str, graph: Graph, executable: Executable) -> ValuePlacement:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from dovetail.devices.refusals import Refusal
 from dovetail.graph.types import TensorType
+from dovetail.html_table import html_table
+from dovetail.names import printable
 from dovetail.passes.graph_pass import PassReport
 
 __all__ = ["NodePlacement", "PlanReport", "ValuePlacement"]
@@ -23,7 +25,7 @@ class ValuePlacement:
     offset: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NodePlacement:
     """Where one node runs and why.
 
@@ -31,7 +33,8 @@ class NodePlacement:
     device or kernel that was asked before and its answer; `post_op_stop` is the node that could not be fused into this one.
     `rule` is the number of the rule of `dovetail.plugins.rules` that chose among several definitions of the operator, 0 when
     there was one; `dovetail plugins which` shows the others. `inputs` are the values read, operands of post-ops last.
-    `holder` is, for a node of a sub-graph, the node that runs it and its attribute: `choose/then_branch`.
+    `holder` is, for a node of a sub-graph, the node that runs it and its attribute: `choose/then_branch`. `flops` are the
+    floating-point operations of one run, post-ops not counted; None where they are not known.
     """
 
     name: str
@@ -47,6 +50,7 @@ class NodePlacement:
     inputs: tuple[ValuePlacement, ...] = ()
     outputs: tuple[ValuePlacement, ...] = ()
     holder: str = ""
+    flops: int | None = None
 
     def held_by(self, holder: str) -> "NodePlacement":
         """The same for a node of a sub-graph: `holder` is where that is, in the graph to which the report belongs."""
@@ -61,8 +65,11 @@ class NodePlacement:
         """Node, operator, device, kernel with post-ops, and package: `conv1 (Conv) on ACME.0 by direct + relu of npu 1.0`."""
         return f"{self.path} ({self.op}) on {self.device} by {' + '.join((self.kernel, *self.post_ops))} of {self.provider}"
 
+    def __repr__(self) -> str:
+        return f"<NodePlacement {printable(str(self), limit=300)}>"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class PlanReport:
     """A plan for one set of input shapes: nodes in execution order, parts, planned peak bytes by device, seconds by step.
 
@@ -85,6 +92,14 @@ class PlanReport:
     def __str__(self) -> str:
         """A line for each node."""
         return "\n".join(map(str, self.nodes))
+
+    def __repr__(self) -> str:
+        devices = ", ".join(dict.fromkeys(node.device for node in self.nodes))
+        return f"<PlanReport: {len(self.nodes)} nodes on {devices or 'no device'}, {self.reorders} reorders>"
+
+    def _repr_html_(self) -> str:
+        rows = ((n.path, n.op, n.device, " + ".join((n.kernel, *n.post_ops)), n.provider) for n in self.nodes)
+        return html_table(repr(self)[1:-1], ("node", "operator", "device", "kernel", "from"), rows)
 
     def followed_by(self, later: "PlanReport") -> "PlanReport":
         """This plan and the one that was made for its deferred nodes, as one."""

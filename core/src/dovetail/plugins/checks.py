@@ -26,6 +26,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "dovetail_write_model": ("frontends",),
     "dovetail_graph_passes": ("hooks",),
     "dovetail_add_commands": ("hooks",),
+    "dovetail_write_trace": ("hooks",),
 }
 """Hook -> the kinds of plugin for which it is called."""
 

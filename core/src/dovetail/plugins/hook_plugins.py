@@ -1,9 +1,10 @@
 """Plugins of the group `dovetail.hooks`: asked all together, and a failure takes only its own plugin out."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.errors import PluginFailed
+from dovetail.errors import DovetailError, PluginFailed, UsageError
 from dovetail.plugins.attribution import attributed
 from dovetail.plugins.loader import Loader, Staged
 from dovetail.plugins.records import PluginRecord
@@ -11,6 +12,7 @@ from dovetail.plugins.states import PluginStates
 
 if TYPE_CHECKING:
     from dovetail.passes.graph_pass import GraphPass
+    from dovetail.tracing import Trace
 
 __all__ = ["HookPlugins"]
 
@@ -47,6 +49,20 @@ class HookPlugins:
                 raise
 
         self._ask("dovetail_add_commands", ask)
+
+    def trace_writer(self) -> "Callable[[Trace, Path], None]":
+        """What writes traces: the first plugin that can. Raises `UsageError` when there is none."""
+        callees = self._callees("dovetail_write_trace")
+        if not callees:
+            hint = "install one that has the hook dovetail_write_trace, or read the slices of request.trace()"
+            raise UsageError("no installed package writes traces", hint=hint)
+        record, staged = callees[0]
+
+        def write(trace: "Trace", path: Path) -> None:
+            with attributed(record, "dovetail_write_trace", passing=(DovetailError, OSError)):
+                staged.hooks.dovetail_write_trace(trace=trace, path=path)
+
+        return write
 
     def _ask(self, hook: str, call: Callable[[Staged], Any]) -> list[tuple[PluginRecord, Any]]:
         """The records and answers of the plugins that have the hook, in order of id but for `tryfirst` and `trylast`."""

@@ -1,7 +1,7 @@
 """`PluginManager`: all that the runtime and the commands ask of plugins. Names are static, code is loaded when asked for."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dovetail.plugins.loader import Loader
     from dovetail.plugins.operators import Operators
     from dovetail.plugins.rules import Candidate, Decision, SuitabilityOf
+    from dovetail.tracing import Trace
 
 __all__ = ["PluginManager"]
 
@@ -302,6 +303,11 @@ class PluginManager:
         """Let plugins of the group `dovetail.hooks` add commands to a `click.Group`. Loads those plugins."""
         with self._lock:
             self._hook_plugins.add_commands(cli)
+
+    def trace_writer(self) -> "Callable[[Trace, Path], None]":
+        """What writes a trace as a file: the first plugin with that hook. Raises `UsageError` when there is none."""
+        with self._lock:
+            return self._hook_plugins.trace_writer()
 
     # ------------------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from dovetail.runtime.compiled_model import CompiledModel
 from dovetail.runtime.core import Core
 from dovetail.runtime.infer_request import InferRequest, Results
 from dovetail.runtime.queue import AsyncInferQueue
+from dovetail.tracing import Slice, Trace
 
 __all__ = [
     "REFERENCE_DEVICE",
@@ -18,5 +19,7 @@ __all__ = [
     "NodeSupport",
     "PlanReport",
     "Results",
+    "Slice",
+    "Trace",
     "ValuePlacement",
 ]

@@ -20,6 +20,8 @@ from dovetail.planning.report import NodePlacement, PlanReport
 from dovetail.runtime.infer_request import BoundRequest, InferRequest, Results
 from dovetail.runtime.inputs import InputReader
 from dovetail.runtime.plan_request import PlanRequest
+from dovetail.runtime.traced_request import TracedRequest
+from dovetail.tracing import Trace, current_trace
 
 __all__ = ["CompiledModel", "Preparation", "Shapes", "finish_elsewhere"]
 
@@ -39,6 +41,7 @@ class Preparation:
 
     `device` is the name to report, `devices` the real ones. `make_plan` makes plans, of which `plan_cache` are kept; a run may
     take `time_limit` seconds; `streams` of them at once keep the device busy. A `composite` runs the model in place of plans.
+    `trace` records all plans and runs, and `save` writes it.
     """
 
     device: str
@@ -48,6 +51,8 @@ class Preparation:
     time_limit: float | None = None
     composite: Composite | None = None
     streams: int = 1
+    trace: Trace | None = None
+    save: Callable[[], None] | None = None
 
     @staticmethod
     def of(composite: Composite, time_limit: float | None) -> "Preparation":
@@ -67,6 +72,7 @@ class CompiledModel:
         self.model = model
         self.reader = InputReader(model)
         self._preparation = preparation
+        self._saving = self._save_at_end()
         self._preparing = threading.Lock()
         self._cache: PlanCache[Shapes, Plan] | None = None
         self._specification = specification
@@ -106,7 +112,13 @@ class CompiledModel:
             if self._preparation is None:
                 prepare, *arguments = self._specification
                 self._preparation = prepare(*arguments)
+                self._saving = self._save_at_end()
             return self._preparation
+
+    def _save_at_end(self) -> Callable[[], Any] | None:
+        """Write the trace, if there is one, once: when this is called, the model is freed, or the process ends."""
+        prepared = self._preparation
+        return None if prepared is None or prepared.save is None else weakref.finalize(self, prepared.save)
 
     @property
     def time_limit(self) -> float | None:
@@ -153,10 +165,10 @@ class CompiledModel:
         made: list[Plan] = [part.plan(shapes) for part in composite.parts]
         return made[0]
 
-    def bind(self, shapes: Shapes) -> BoundRequest:
+    def bind(self, shapes: Shapes, make: Callable[[Plan], PlanRequest]) -> BoundRequest:
         """Everything that runs with these input shapes need; for a run that began before `close`, which waits for its end."""
         composite = self._prepared().composite
-        return PlanRequest(self._plans.get(shapes)) if composite is None else composite.create_request()
+        return make(self._plans.get(shapes)) if composite is None else composite.create_request()
 
     def _planned(self, make_plan: Callable[[Shapes], Plan], shapes: Shapes) -> Plan:
         plan = make_plan(shapes)
@@ -183,6 +195,16 @@ class CompiledModel:
             raise UsageError(f"{self.model.source} has open dimensions and no plan yet", hint="run it once, or give shapes")
         return _full_report(latest)
 
+    def plan_subgraphs(self) -> Mapping[str, str]:
+        """Plan, for the report, the sub-graphs of the latest plan that have not run, for the types that the model declares.
+
+        Returns those that cannot be planned, by path, with the reason.
+        """
+        if (composite := self._prepared().composite) is not None:
+            return composite.parts[0].plan_subgraphs()
+        latest = self._plans.latest
+        return {} if latest is None else latest.plan_subgraphs()
+
     @property
     def plans(self) -> Mapping[Shapes, PlanReport]:
         """The plans now kept, by input shapes, the latest used last."""
@@ -197,17 +219,28 @@ class CompiledModel:
 
     def create_infer_request(self) -> InferRequest:
         """A new request with buffers of its own. Raises `UsageError` after `close`."""
+        trace = self._prepared().trace or current_trace()
         with self._lock:
             self.check_open()
-            request = InferRequest(self)
+            request = InferRequest(self) if trace is None else TracedRequest(self, trace)
             self._requests.add(request)
         return request
 
+    def traced(self, inputs: Any, runs: int) -> tuple[Trace, Results]:
+        """Run so often with a new request that records; the record and the outputs of the last run. Raises as `infer`."""
+        trace = Trace()
+        with trace.recording(), trace.slice(f"trace {self.model.source}", "trace"):
+            request = TracedRequest(self, trace)
+            for _ in range(runs):
+                results = request.infer(inputs)
+            request.close()
+        return trace, results
+
     def __call__(self, inputs: Any = None) -> Results:
         """Run once. `inputs` is a mapping by name, a sequence in order, or a single array; see `InferRequest.infer`."""
-        request = getattr(self._local, "request", None)
-        if request is None:
-            request = self._local.request = self.create_infer_request()
+        request, trace = getattr(self._local, "request", (None, None))
+        if request is None or trace is not current_trace():
+            request, _ = self._local.request = self.create_infer_request(), current_trace()
         results: Results = request.infer(inputs)
         return results
 
@@ -253,6 +286,8 @@ class CompiledModel:
                 plan.close()
             if self._preparation is not None and self._preparation.composite is not None:
                 self._preparation.composite.close()
+        if self._saving is not None:
+            self._saving()
 
     def check_open(self) -> None:
         """Raise `UsageError` after `close`."""
@@ -290,8 +325,7 @@ def _with_bodies(plan: Plan) -> PlanReport:
     for node in plan.report.nodes:
         nodes.append(node)
         step = steps.get(node.name)
-        bodies = () if step is None else zip(step.node.op.named_subgraphs, step.bodies, strict=True)
-        for attribute, body in bodies:
+        for attribute, body in () if step is None else step.named_bodies:
             ran = body.plans.latest
             if ran is not None:
                 holder = f"{node.name}/{attribute}"

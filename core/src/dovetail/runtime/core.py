@@ -4,7 +4,9 @@ import logging
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +22,7 @@ from dovetail.graph.graph import Graph, Node
 from dovetail.graph.model import Model, types_with_inputs
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.types import CONTAINERS, TensorType
+from dovetail.html_table import html_table
 from dovetail.internal.copy import Copy
 from dovetail.names import DEFAULT_DEVICE, printable, visible
 from dovetail.operators.operator import Operator
@@ -34,6 +37,7 @@ from dovetail.plugins import PluginManager
 from dovetail.runtime.compiled_model import CompiledModel, Preparation, Shapes, finish_elsewhere
 from dovetail.runtime.extensions import operators_in
 from dovetail.runtime.session import DeviceSession, Properties, as_mapping
+from dovetail.tracing import Trace, phase
 
 __all__ = ["Core"]
 
@@ -111,6 +115,10 @@ class Core:
 
         Raises `UnknownFormat` when no installed frontend reads it, `FormatError` and `GraphError` for a bad file.
         """
+        with phase("read the model", "read"):
+            return self._read(source, format, options)
+
+    def _read(self, source: Any, format: str | None, options: Properties) -> Model:
         if isinstance(source, bytes | bytearray | memoryview):
             if format is None:
                 known = ", ".join(self.plugins.formats()) or "none installed"
@@ -245,14 +253,17 @@ class Core:
         planner = self._planner(opened, options, place=targets.place)
         graph = Prepared(planner, model.graph)
         limit, passed_over = options.TIME_LIMIT, targets.passed_over
+        trace = Trace() if options.TRACE else None
 
         def plan(shapes: Shapes) -> Plan:
-            with limited(limit):
+            with limited(limit), trace.recording() if trace else nullcontext():
                 made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
             _log_fallbacks(model, made, targets.devices)
             return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
 
-        return Preparation(name, targets.devices, plan, options.PLAN_CACHE, limit, streams=opened[0].device.streams)
+        save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
+        streams = opened[0].device.streams
+        return Preparation(name, targets.devices, plan, options.PLAN_CACHE, limit, streams=streams, trace=trace, save=save)
 
     def prescribed_by(self, device: str, domain: str, op_type: str, properties: Properties | None = None) -> str:
         """The (first) device, when under these properties it has a kernel of the user's for operators of this name; else `""`."""
@@ -287,6 +298,10 @@ class Core:
     def __repr__(self) -> str:
         opened = ", ".join(self._session.names_opened())
         return f"<Core: {len(self.plugins.records())} plugins, devices opened: {opened or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        rows = ((info.name, info.kind, info.full_name) for info in self.devices)
+        return html_table(repr(self)[1:-1], ("device", "kind", "name"), rows)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

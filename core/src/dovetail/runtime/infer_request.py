@@ -12,9 +12,13 @@ from numpy.typing import NDArray
 from dovetail.devices.work_budget import WorkBudget
 from dovetail.errors import RunCancelled, UsageError, did_you_mean
 from dovetail.graph.model import Model
+from dovetail.html_table import html_table
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
+from dovetail.planning.plan import Plan
 from dovetail.runtime.inputs import InputReader
+from dovetail.runtime.plan_request import PlanRequest
+from dovetail.tracing import Trace
 
 __all__ = ["BoundRequest", "InferRequest", "Results"]
 
@@ -58,9 +62,20 @@ class Results(Mapping[Any, NDArray[Any]]):
     def __repr__(self) -> str:
         return f"Results({', '.join(f'{n}: {_kind(a)}' for n, a in zip(self._names, self._arrays, strict=True))})"
 
+    def _repr_html_(self) -> str:
+        rows = ((name, _kind(value), _first(value)) for name, value in zip(self._names, self._arrays, strict=True))
+        return html_table(f"{len(self)} outputs", ("name", "type", "first values"), rows)
+
 
 def _kind(value: Any) -> str:
     return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+def _first(value: Any) -> str:
+    """The first elements of an array; nothing for other values."""
+    if not isinstance(value, np.ndarray):
+        return ""
+    return ", ".join(f"{v:.5g}" if isinstance(v, float) else str(v) for v in value.reshape(-1)[:6].tolist())
 
 
 class BoundRequest(Protocol):
@@ -88,12 +103,15 @@ class CompiledPlans(Protocol):
     def reader(self) -> InputReader:
         """Checks and converts inputs."""
 
-    def bind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> BoundRequest:
-        """What runs with these input shapes; for a run that began before `close`, too."""
+    def bind(self, shapes: tuple[tuple[int, ...] | None, ...], make: Callable[[Plan], PlanRequest]) -> BoundRequest:
+        """What runs with these input shapes; for a run that began before `close`, too. `make` binds a plan."""
 
     @property
     def time_limit(self) -> float | None:
         """The seconds that a run may take; None for no limit."""
+
+    def traced(self, inputs: Any, runs: int) -> tuple[Trace, "Results"]:
+        """Run so often with a request that records; the record and the outputs."""
 
     def check_open(self) -> None:
         """Raise `UsageError` after `close`."""
@@ -121,6 +139,7 @@ class InferRequest:
     def __init__(self, compiled: CompiledPlans) -> None:
         self._compiled = compiled
         self._names = compiled.model.outputs
+        self._read = compiled.reader.read
         self._bound: BoundRequest | None = None
         self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
         self._busy = threading.Lock()
@@ -149,9 +168,21 @@ class InferRequest:
         # `with`, because an interrupt between acquire() and try would keep the lock for ever.
         with self._busy:
             self._require_idle()
-            arrays = self._compiled.reader.read(inputs)
+            arrays = self._read(inputs)
             self._budget = WorkBudget(self._compiled.time_limit)
             return self._run(arrays, share_outputs)
+
+    def trace(self, inputs: Any = None, runs: int = 1) -> Trace:
+        """Run as `infer`, once to warm up and then `runs` times, and return the record of these runs; see `Trace.slices`.
+
+        It takes buffers of its own, and frees them. `results` has the outputs. Raises as `infer`.
+        """
+        if self.is_running:
+            self._refuse()
+        with self._busy:
+            self._require_idle()
+            trace, self._results = self._compiled.traced(inputs, 1 + runs)
+        return trace
 
     def start_async(self, inputs: Any = None, userdata: Any = None) -> None:
         """Start a run in the background and return. Inputs are checked, and copied, before this returns.
@@ -165,7 +196,7 @@ class InferRequest:
             # The worker waits for the lock, so that an interrupt leaves a request that is idle, or one whose run ends.
             with self._busy:
                 self._require_idle()
-                arrays = [owned(a) for a in self._compiled.reader.read(inputs)]
+                arrays = [owned(a) for a in self._read(inputs)]
                 self._userdata = userdata
                 self._budget = WorkBudget(self._compiled.time_limit)
                 self._background = run
@@ -304,12 +335,15 @@ class InferRequest:
             return self._advance(values)
 
     def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
-        bound = self._compiled.bind(shapes)
+        bound = self._compiled.bind(shapes, self._bind)
         # Forgotten before it is closed: an interrupt must not leave a closed one for the next run.
         stale, self._bound = self._bound, None
         if stale is not None:
             stale.close()
         self._shapes, self._bound = shapes, bound
+
+    def _bind(self, plan: Plan) -> PlanRequest:
+        return PlanRequest(plan)
 
     def _run_async(self, arrays: Sequence[NDArray[Any]], run: _Background) -> Results:
         try:

@@ -1,33 +1,53 @@
 """The state of one inference for one plan, and for the plans that follow it."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from dovetail.devices.contract import ExecutableRequest
 from dovetail.devices.work_budget import check_work, current_budget
 from dovetail.errors import TimeLimitExceeded
+from dovetail.graph.graph import Node
 from dovetail.lru import LruCache
 from dovetail.planning.deferred import compute, control, owned, signature
-from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source
+from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Step
 from dovetail.planning.plan_cache import PlanCache
 
-__all__ = ["PlanRequest"]
+__all__ = ["PlanRecorder", "PlanRequest"]
+
+
+class PlanRecorder(Protocol):
+    """Records the runs of one plan."""
+
+    def bound(self, request: ExecutableRequest, step: Step) -> Callable[..., Any]:
+        """The call that runs one part, in place of `request.run`."""
+
+    def on_host(self, node: Node, run: Callable[[], list[Any]]) -> list[Any]:
+        """Run a node on the host."""
+
+    def followed_by(self, plan: Plan) -> "PlanRecorder":
+        """For the plan of what this one leaves to be planned."""
+
+    def inside(self, holder: str) -> "Callable[[Plan], PlanRecorder]":
+        """For the plans of a sub-graph; `holder` is its node and attribute."""
 
 
 class PlanRequest:
-    """The device requests of one plan, wired: everything that a run needs, looked up once."""
+    """The device requests of one plan, wired: everything that a run needs, looked up once. With a recorder, runs are recorded."""
 
     fresh = False
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, recorder: PlanRecorder | None = None) -> None:
         self.plan = plan
         self._requests: tuple[ExecutableRequest, ...] = tuple(step.executable.create_request() for step in plan.steps)
-        self._calls = tuple((r.run, s.reads, s.writes) for r, s in zip(self._requests, plan.steps, strict=True))
+        runs = [r.run if recorder is None else recorder.bound(r, s) for r, s in zip(self._requests, plan.steps, strict=True)]
+        self._calls = tuple((run, s.reads, s.writes) for run, s in zip(runs, plan.steps, strict=True))
+        self._recorder = recorder
         self._tail = () if plan.tail is None else plan.tail.steps
-        self._rest = None if plan.tail is None or plan.tail.rest is None else Runner(plan.tail.rest)
-        self._bodies = {(step.node.name, i): Runner(b.plans) for step in self._tail for i, b in enumerate(step.bodies)}
+        rest = None if plan.tail is None else plan.tail.rest
+        self._rest = None if rest is None else Runner(rest, recorder.followed_by if recorder else None)
+        self._bodies = {(step.node.name, i): self._runner(step, i) for step in self._tail for i in range(len(step.bodies))}
         # With a single step that reads all inputs in order and gives all outputs in order there is nothing to wire.
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
         outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
@@ -36,7 +56,7 @@ class PlanRequest:
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run with checked inputs. The arrays returned belong to the devices until the next run."""
         if self._direct:
-            return self._requests[0].run(values)
+            return self._calls[0][0](values)
         found = self._advance(values)
         return found if self._rest is None else self._rest.run(found)
 
@@ -50,9 +70,18 @@ class PlanRequest:
         for step in self._tail:
             if budget is not None:
                 budget.check(step.node)
-            for slot, value in zip(step.writes, self._host(step, slots), strict=True):
+            for slot, value in zip(step.writes, self._on_host(step, slots), strict=True):
                 slots[slot] = value
         return [_value(o, slots) for o in self.plan.outputs]
+
+    def _runner(self, step: HostStep, index: int) -> "Runner":
+        holder = f"{step.node.name}/{[name for name, _ in step.named_bodies][index]}"
+        return Runner(step.bodies[index].plans, self._recorder.inside(holder) if self._recorder else None)
+
+    def _on_host(self, step: HostStep, slots: Sequence[Any]) -> list[Any]:
+        if self._recorder is None:
+            return self._host(step, slots)
+        return self._recorder.on_host(step.node, lambda: self._host(step, slots))
 
     def _host(self, step: HostStep, slots: Sequence[Any]) -> list[Any]:
         values = [_value(source, slots) for source in step.reads]
@@ -83,10 +112,14 @@ class PlanRequest:
 
 
 class Runner:
-    """Requests for the plans of a graph in the middle of a model, by signature; used by one thread at a time."""
+    """Requests for the plans of a graph in the middle of a model, by signature; used by one thread at a time.
 
-    def __init__(self, plans: PlanCache[Signature, Plan]) -> None:
+    `recorder` makes what records the runs of a plan.
+    """
+
+    def __init__(self, plans: PlanCache[Signature, Plan], recorder: Callable[[Plan], PlanRecorder] | None = None) -> None:
         self._plans = plans
+        self._recorder = recorder
         self._requests: LruCache[Signature, PlanRequest] = LruCache(plans.size, drop=PlanRequest.close)
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -109,7 +142,8 @@ class Runner:
         key = signature(values)
         request = self._requests.get(key)
         if request is None:
-            request = PlanRequest(self._plans.get(key))
+            plan = self._plans.get(key)
+            request = PlanRequest(plan, self._recorder and self._recorder(plan))
             self._requests.put(key, request)
         return request
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from dovetail.device import DType, Executable, Graph, MemoryPlan, NodeReport, Refusal, TypedNode, plan_graph
+from dovetail.device import DType, Executable, Graph, MemoryPlan, NodeReport, Refusal, TypedNode, phase, plan_graph
 from dovetail_cpu_numpy.kernel import NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Spec
 from dovetail_cpu_numpy.memory import ALIGNMENT, packed
@@ -53,6 +54,11 @@ class Placement:
         return NodeReport(node.name, node.op.key, self.kernel.name, own, chain, node.origins, self.refusals)
 
 
+def _prepared(placement: Placement) -> Any:
+    with phase(placement.node.name, "prepare", kernel=placement.kernel.name):
+        return placement.kernel.prepare(placement.node)
+
+
 class NumpyExecutable(Executable):
     """A graph with a kernel for each node, prepared weights and a memory plan; shared by its requests."""
 
@@ -66,7 +72,7 @@ class NumpyExecutable(Executable):
         )
         self.constants: Mapping[str, Array] = {name: in_layout(a, graph.types[name]) for name, a in graph.constants.items()}
         with np.errstate(all="ignore"):
-            self.states = tuple(p.kernel.prepare(p.node) for p in placements)
+            self.states = tuple(_prepared(p) for p in placements)
 
     def create_request(self) -> "NumpyRequest":
         """A new request with a separate arena. Raises `OutOfMemory`."""

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import DType, ExecutableRequest, Node, OutOfMemory, WorkBudget, current_budget
+from dovetail.device import (
+    DType,
+    ExecutableRequest,
+    Mark,
+    Node,
+    OutOfMemory,
+    PartRecorder,
+    WorkBudget,
+    clock,
+    current_budget,
+    stamped,
+)
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_numpy.kernel import Call
 from dovetail_cpu_numpy.launch import Array, Launch, Spec
@@ -43,6 +54,7 @@ class NumpyRequest(ExecutableRequest):
         self._nodes = tuple(node for _, node in bound)
         self._outputs = tuple(arrays[name] for name in graph.outputs)
         self._state = _numpy_state()
+        self._traced: tuple[tuple[Launch, ...], tuple[Node, ...], tuple[Mark, ...], list[int]] | None = None
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Copy the inputs in, make every launch. Raises `InferError` naming the node in which something failed."""
@@ -56,6 +68,22 @@ class NumpyRequest(ExecutableRequest):
         finally:
             np.setbufsize(size)
         return self._outputs
+
+    def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
+        """As `run`, with a slice for each launch."""
+        launches, nodes = self._launches, self._nodes
+        if self._traced is None:
+            stamps: list[int] = []
+            marks = (Mark("transfer", text="copy the inputs"), *(Mark("kernel", node.name) for node in nodes))
+            self._traced = stamped(launches, stamps), (*nodes[:1], *(n for n in nodes for _ in range(2))), marks, stamps
+        self._launches, self._nodes, marks, stamps = self._traced
+        stamps[:] = [clock()]
+        try:
+            outputs = self.run(inputs)
+        finally:
+            self._launches, self._nodes = launches, nodes
+        recorder.add(marks, stamps.copy())
+        return outputs
 
     def _run(self, inputs: Sequence[NDArray[Any]]) -> None:
         for staging, given in zip(self._inputs, inputs, strict=True):
@@ -74,6 +102,7 @@ class NumpyRequest(ExecutableRequest):
     def close(self) -> None:
         """Free the arena."""
         self._inputs = self._launches = self._nodes = self._outputs = ()
+        self._traced = None
 
     def _located(self, error: Exception, remaining: int) -> InferError:
         node = self._nodes[len(self._nodes) - remaining - 1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dovetail.device import Executable, Graph, Node, NodeReport, Refusal, TensorType, TypedNode, plan_graph, share_storage
+from dovetail.device import Executable, Graph, Node, NodeReport, Refusal, TensorType, TypedNode, phase, plan_graph, share_storage
 from dovetail.errors import CompileError, InferError
 from dovetail_cpu_onednn.binding import Primitive, Unimplemented
 from dovetail_cpu_onednn.descriptors import padded_type
@@ -82,7 +82,7 @@ class OnednnExecutable(Executable):
         storage = share_storage(sized, lambda n: takes[n.name])
         for p in placements:
             if isinstance(p.kernel, PrimitiveKernel):
-                with naming_out_of_memory(p.node.node):
+                with naming_out_of_memory(p.node.node), phase(p.node.name, "prepare", kernel=p.label):
                     plans[p.node.name] = _plan(p, storage)
         nodes = [p.node for p in placements]
         self.clip_checks = clip_checks(nodes, graph.constants)
@@ -189,7 +189,7 @@ def _moves(stage: Stage) -> Sequence[Argument]:
 def _prepare(node: TypedNode, stage: Stage, memory: _ConstantMemory) -> Prepared:
     lib = library()
     constants = {}
-    with naming_out_of_memory(node.node):
+    with naming_out_of_memory(node.node), phase(node.name, "prepare", what="constants and the primitive"):
         for argument in _moves(stage):
             array = value_of(given(node, argument.index).value) if argument.content is None else argument.content()
             wanted = argument.wanted or argument.desc

@@ -2,13 +2,24 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dovetail.device import ExecutableRequest, Node, OutOfMemory, TypedNode, WorkBudget, current_budget
+from dovetail.device import (
+    ExecutableRequest,
+    Mark,
+    Node,
+    OutOfMemory,
+    PartRecorder,
+    TypedNode,
+    WorkBudget,
+    clock,
+    current_budget,
+    stamped,
+)
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, Stream
 from dovetail_cpu_onednn.kernel import Argument
@@ -36,6 +47,7 @@ class OnednnRequest(ExecutableRequest):
         self._strict: OnednnRequest | None = None
         self._arena = binder.arena
         self._bound: _Bound | None = self._bind(binder)
+        self._traced: tuple[_Bound, tuple[Mark, ...], list[int]] | None = None
 
     @staticmethod
     def _bind(binder: "_Binder") -> "_Bound":
@@ -71,6 +83,26 @@ class OnednnRequest(ExecutableRequest):
             return self._run_strictly(inputs) if bound.binder.with_nan else bound.outputs
         except MemoryError as error:
             raise refused(error) from error
+
+    def run_traced(self, inputs: Sequence[Array], recorder: PartRecorder) -> Sequence[Array]:
+        """As `run`, with a slice for each primitive."""
+        bound = self._bound
+        if bound is None:
+            return self.run(inputs)
+        if self._traced is None:
+            self._traced = _stamped(bound)
+        self._bound, marks, stamps = self._traced
+        stamps[:] = [clock()]
+        try:
+            outputs = self.run(inputs)
+        finally:
+            # Unless it was closed meanwhile.
+            self._bound = bound if self._bound is not None else None
+        if bound.binder.with_nan:
+            recorder.add((*marks, Mark("kernel", text="all nodes once more, because of NaN")), (*stamps, clock()))
+        else:
+            recorder.add(marks, tuple(stamps))
+        return outputs
 
     def _run(self, bound: "_Bound", inputs: Sequence[Array]) -> None:
         # The number of threads belongs to the calling thread, whichever that is.
@@ -113,7 +145,7 @@ class OnednnRequest(ExecutableRequest):
 
     def close(self) -> None:
         """Free the arena and everything bound to it, at once or at the end of the run in progress."""
-        self._bound = self._strict = None
+        self._bound = self._strict = self._traced = None
         self._arena = np.empty(0, np.uint8)
 
     def _located(self, error: Exception, node: Node) -> InferError:
@@ -140,6 +172,14 @@ class _Bound:
     copied: tuple[tuple[int, Array], ...]
     binder: "_Binder"
     kept: Sequence[object]
+
+
+def _stamped(bound: _Bound) -> tuple[_Bound, tuple[Mark, ...], list[int]]:
+    """The calls with one before, between and after them that appends the time to the list, and what is between them."""
+    stamps: list[int] = []
+    nodes = (*bound.nodes[:1], *(node for node in bound.nodes for _ in range(2)))
+    marks = (Mark("transfer", text="copy the inputs"), *(Mark("kernel", node.name) for node in bound.nodes))
+    return replace(bound, calls=stamped(bound.calls, stamps), nodes=nodes), marks, stamps
 
 
 class _Binder:

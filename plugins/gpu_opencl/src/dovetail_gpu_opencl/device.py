@@ -173,7 +173,7 @@ class OpenCLDevice(Device):
         if kernel.arguments_hint:  # those of this package are tested
             with translated(f"node {named}: looking at the kernels of {launch.file}"):
                 check_signature(program, launch, named, kernel.arguments_hint)
-        return Command(named, launch, program)
+        return Command(named, launch, program, node.name)
 
     def _exact(self, launch: Launch, node: TypedNode) -> Launch:
         """The launch, with quotients rounded right where a post-op divides: a quotient is a result that others round."""

@@ -19,6 +19,7 @@ from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch,
 from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.memory import Buffers, GuardedBuffers
 from dovetail_gpu_opencl.options import Options
+from dovetail_gpu_opencl.profiled import ProfiledRequest
 from dovetail_gpu_opencl.reorder import in_layout
 from dovetail_gpu_opencl.request import DebugRequest, EventRequest, InOrderRequest
 
@@ -31,11 +32,12 @@ QUEUES = 4
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A launch that has work items, the node it belongs to (as errors name it), and its program."""
+    """A launch that has work items, the node it belongs to (as errors name it, and its `name`), and its program."""
 
     node: str
     launch: Launch
     program: Any
+    name: str = ""
 
 
 class CLExecutable(Executable):
@@ -83,6 +85,11 @@ class CLExecutable(Executable):
         from dovetail_gpu_opencl.reproduce import write_program
 
         return write_program(self, node, inputs, folder)
+
+    def create_profiled(self) -> ProfiledRequest | None:
+        """A request that records when each command ran; None when buffers are debugged, where nothing runs at its own speed."""
+        with IN_USE, translated("creating a request"):
+            return None if self._options.DEBUG_BUFFERS else ProfiledRequest(self)
 
     def close(self) -> None:
         """Drop the constants; they are freed when the last request is gone, whose kernels read them."""
@@ -140,6 +147,8 @@ class CLExecutable(Executable):
         waits = dependencies([*uploads, *launches, *downloads])
         if self._options.QUEUE == "MULTI":
             return in_lanes(waits, QUEUES)
+        if not self.out_of_order:  # a queue in order needs no events
+            waits = ((),) * len(waits)
         return Schedule((0,) * len(waits), waits, (False,) * len(waits))
 
     @property

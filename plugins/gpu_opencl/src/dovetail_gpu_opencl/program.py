@@ -10,6 +10,7 @@ from typing import Any
 import pyopencl as cl
 
 from dovetail.cache import FileCache, cache_key
+from dovetail.device import phase
 from dovetail.errors import CompileError
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.failures import as_dovetail, out_of_memory
@@ -51,9 +52,12 @@ class Programs:
         """The program of a launch. Raises `CompileError` with node, file, build log and numbered source."""
         options = build_options(launch)
         key = cache_key(self._caps.identity, *options, launch.source)
-        with self._lock:
+        with phase(node, "prepare", kernel=launch.file, entry=launch.entry) as details, self._lock:
+            details["cache"] = "this process"
             if key not in self._built:
-                self._built[key] = self._from_disk(key, options) or self._from_source(key, launch, options, node)
+                found = self._from_disk(key, options)
+                details["cache"] = "none" if found is None else "disk"
+                self._built[key] = found or self._from_source(key, launch, options, node)
             return self._built[key]
 
     def _from_disk(self, key: str, options: list[str]) -> Any:

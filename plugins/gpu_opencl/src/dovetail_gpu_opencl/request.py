@@ -2,14 +2,14 @@
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from dovetail.device import ExecutableRequest
+from dovetail.device import ExecutableRequest, PartRecorder
 from dovetail.errors import InferError, UsageError
 from dovetail_gpu_opencl.enqueue import calls, function
 from dovetail_gpu_opencl.failures import as_dovetail, translated
@@ -17,6 +17,7 @@ from dovetail_gpu_opencl.lifetime import IN_USE
 
 if TYPE_CHECKING:
     from dovetail_gpu_opencl.executable import CLExecutable
+    from dovetail_gpu_opencl.profiled import ProfiledRequest
 
 __all__ = ["DebugRequest", "EventRequest", "InOrderRequest"]
 
@@ -26,6 +27,7 @@ class CLRequest(ExecutableRequest):
 
     def __init__(self, executable: "CLExecutable") -> None:
         self._executable = executable
+        self._profiled: ProfiledRequest | None = None
         graph = executable.graph
         with translated("creating a command queue"):
             self._queue = self._make_queue()
@@ -43,11 +45,26 @@ class CLRequest(ExecutableRequest):
         self._downloads = tuple((host, self._buffers[root]) for root, host in pairs if root)
         self._launches = tuple(self._bind_all())
 
+    def _properties(self) -> Any:
+        return 0
+
     def _make_queue(self) -> Any:
-        return cl.CommandQueue(self._executable.context, self._executable.device)
+        return cl.CommandQueue(self._executable.context, self._executable.device, self._properties())
+
+    def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
+        """As `run`, by a request with profiled queues and buffers of its own, with a slice for each command."""
+        if self._profiled is None:
+            self._profiled = self._executable.create_profiled()
+        if self._profiled is None:
+            return super().run_traced(inputs, recorder)
+        self._profiled.recorder = recorder
+        return self._profiled.run(inputs)
 
     def close(self) -> None:
         """Free the buffers and kernel objects. Waits for what is under way."""
+        if self._profiled is not None:
+            self._profiled.close()
+            self._profiled = None
         self._launches = ()
         self._downloads = ()
         self._uploads = ()
@@ -176,33 +193,41 @@ class EventRequest(CLRequest):
         queues = [self._queues[lane] for lane in schedule.lanes]
         self._steps = tuple(zip(queues, schedule.waits, schedule.awaited, strict=True))
 
-    def _make_queue(self) -> Any:
-        if not self._executable.out_of_order:
-            return super()._make_queue()
-        properties = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-        return cl.CommandQueue(self._executable.context, self._executable.device, properties)
+    def _properties(self) -> Any:
+        return cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE if self._executable.out_of_order else 0
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
+        events = self._enqueue_each(inputs, progress)  # pyopencl waits for a copy whose event is dropped
+        self._finish()
+        del events
+        if self._executable.faults:
+            cl.enqueue_copy(self._queue, self._faults, self._fault_buffer)
+
+    def _enqueue_each(
+        self, inputs: Sequence[NDArray[Any]], progress: list[int], before: Callable[[], Any] = lambda: None
+    ) -> list[Any]:
+        """Enqueue all steps and return their events; `before` is called before each."""
         events, steps = [], iter(self._steps)
         enqueue, copy = cl.enqueue_nd_range_kernel, cl.enqueue_copy
         for array, buffer in zip(inputs, self._uploads, strict=True):
             queue, _, awaited = next(steps)
+            before()
             events.append(cl.enqueue_marker(queue) if buffer is None else copy(queue, buffer, array, is_blocking=False))
             if awaited:
                 queue.flush()
         for index, (kernel, global_size, local_size) in enumerate(self._launches):
             progress[0] = index
             queue, waits, awaited = next(steps)
+            before()
             events.append(enqueue(queue, kernel, global_size, local_size, None, [events[i] for i in waits]))
             if awaited:
                 queue.flush()
         progress[0] = len(self._launches)
         for pair in self._downloads:
             queue, waits, _ = next(steps)
+            before()
             events.append(copy(queue, *pair, is_blocking=False, wait_for=[events[i] for i in waits]))
-        self._finish()
-        if self._executable.faults:
-            copy(self._queue, self._faults, self._fault_buffer)
+        return events
 
     def _finish(self) -> None:
         for queue in self._queues:

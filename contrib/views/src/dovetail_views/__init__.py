@@ -1,0 +1,29 @@
+"""Commands that show what a model does: traces, graph pages, bisection and benchmark pages."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dovetail.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    import click
+
+    from dovetail.runtime import Trace
+
+dovetail_api = "1.0"
+
+
+@hookimpl
+def dovetail_add_commands(cli: "click.Group") -> None:
+    # Plugins with hooks are also loaded when a model is compiled, which needs neither click nor the commands.
+    from dovetail_views.commands import COMMANDS
+
+    for command in COMMANDS:
+        cli.add_command(command)
+
+
+@hookimpl
+def dovetail_write_trace(trace: "Trace", path: Path) -> None:
+    from dovetail_views.trace_file import save
+
+    save(trace, path)

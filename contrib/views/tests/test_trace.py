@@ -1,0 +1,266 @@
+"""Traces: what they cover, whom they name, and their format."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail import Model
+from dovetail.device import Executable, Graph, Mark, PartRecorder, clock
+from dovetail.runtime import Slice, Trace
+from dovetail.testing import ReferenceDevice, register_device
+from dovetail_views.trace_file import events, save
+
+DEVICES = sorted({info.type: info.name for info in reversed(dovetail.Core().devices)}.values())
+LEAVES = ("kernel", "transfer", "enqueue", "wait")
+
+
+def feeds(model: Model) -> dict[str, Any]:
+    rng = np.random.default_rng(7)
+    given = {"count": np.array(3)}
+    return {n: given[n] if n in given else rng.standard_normal(t.dims).astype(np.float32) for n, t in model.inputs.items()}
+
+
+def names_of(model: Model) -> set[str]:
+    found, waiting = set(), [model.graph]
+    while waiting:
+        graph = waiting.pop()
+        found |= {node.name for node in graph.nodes}
+        waiting += [inner for node in graph.nodes for inner in node.op.subgraphs]
+    return found
+
+
+def on_threads(slices: Sequence[Slice]) -> list[Slice]:
+    return [one for one in slices if not (one.device and one.track.startswith(f"{one.device} "))]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["chain", "convolution", "looping"])
+def test_slices_name_nodes_of_the_model_and_give_the_same_results(device: str, kind: str, request: pytest.FixtureRequest) -> None:
+    model: Model = request.getfixturevalue(kind)
+    with dovetail.Core().compile_model(model, device) as compiled:
+        want = [np.array(value) for value in compiled(feeds(model)).values()]
+        asked = compiled.create_infer_request()
+        slices = asked.trace(feeds(model), runs=2).slices
+        for value, expected in zip(asked.results.values(), want, strict=True):
+            np.testing.assert_array_equal(value, expected)
+        report = compiled.report()
+    runs = [one for one in slices if one.kind == "run"]
+    assert len(runs) == 3
+    ran = [one for one in slices if one.kind in ("kernel", "host")]
+    named = {name for one in ran for name in getattr(one.placed, "origins", ())}
+    assert named == {name for node in report.nodes for name in node.origins}
+    assert named <= names_of(model)
+    assert all(one.placed is not None for one in ran)
+    last = runs[-1]
+    inside = [one for one in on_threads(slices) if one is not last and last.start <= one.start and one.end <= last.end]
+    assert inside
+    assert {one.track for one in inside} == {last.track}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_slices_of_a_thread_follow_each_other(device: str, chain: Model) -> None:
+    with dovetail.Core().compile_model(chain, device) as compiled:
+        slices = compiled.create_infer_request().trace(feeds(chain)).slices
+    leaves = [one for one in on_threads(slices) if one.kind in LEAVES]
+    assert len(leaves) > 4
+    assert all(a.end <= b.start for a, b in pairwise(leaves))
+
+
+def test_a_trace_has_the_phases_of_what_is_done_in_it(chain: Model) -> None:
+    core = dovetail.Core()
+    with Trace() as trace, core.compile_model(chain, "NUMPY") as compiled:
+        compiled(feeds(chain))
+    after = len(trace.slices)
+    core.compile_model(chain, "NUMPY").close()
+    kinds = Counter(one.kind for one in trace.slices)
+    assert len(trace.slices) == after
+    assert {"pass", "plan", "compile", "prepare", "bind", "run", "kernel", "transfer"} <= set(kinds)
+    assert kinds["pass"] > 10
+    passes = {one.name: one.details for one in trace.slices if one.kind == "pass"}
+    assert (passes["fuse_post_ops"]["before"], passes["fuse_post_ops"]["after"]) == (4, 2)
+
+
+def test_requests_made_outside_are_recorded_inside(chain: Model) -> None:
+    with dovetail.Core().compile_model(chain, "NUMPY") as compiled:
+        compiled(feeds(chain))
+        with Trace() as trace:
+            compiled(feeds(chain))
+        compiled(feeds(chain))
+    assert [one.kind for one in trace.slices].count("run") == 1
+
+
+def test_a_limit_drops_slices_and_counts_them(chain: Model) -> None:
+    with Trace(limit=3) as trace, dovetail.Core().compile_model(chain, "NUMPY") as compiled:
+        compiled(feeds(chain))
+    assert len(trace.slices) == 3
+    assert trace.dropped > 10
+
+
+def test_a_device_that_records_nothing_has_one_slice(chain: Model) -> None:
+    core = dovetail.Core()
+    info = dovetail.Core().devices[0].__class__("PLAIN.0", "PLAIN", "NPU", "records nothing")
+    register_device(core, info, ReferenceDevice)
+    with core.compile_model(chain, "PLAIN.0") as compiled:
+        slices = compiled.create_infer_request().trace(feeds(chain)).slices
+    assert [one.name for one in slices if one.kind == "kernel"] == ["PLAIN.0: all of its nodes"] * 2
+
+
+def test_an_error_in_a_traced_run_names_the_node(chain: Model) -> None:
+    with dovetail.Core().compile_model(chain, "NUMPY") as compiled:
+        asked = compiled.create_infer_request()
+        with pytest.raises(dovetail.DovetailError, match="x"):
+            asked.trace({"x": np.zeros((9, 9), np.float32)})
+        assert asked.trace(feeds(chain)).slices
+
+
+# --- the file ----------------------------------------------------------------------------------------------------
+
+
+def checked(found: Sequence[Mapping[str, Any]]) -> None:
+    """The rules of the trace event format for the events that are used."""
+    processes = {e["pid"] for e in found if e["ph"] == "M" and e["name"] == "process_name"}
+    threads = {(e["pid"], e["tid"]) for e in found if e["ph"] == "M" and e["name"] == "thread_name"}
+    assert {e["ph"] for e in found} <= set("XMCsf")
+    for event in found:
+        assert isinstance(event["name"], str)
+        assert event["pid"] in processes
+        if event["ph"] in "Xsf":
+            assert (event["pid"], event["tid"]) in threads
+            assert event["ts"] >= 0
+        if event["ph"] == "X":
+            assert event["dur"] >= 0
+        if event["ph"] == "C":
+            assert all(isinstance(value, int) for value in event["args"].values())
+    starts = {e["id"]: e for e in found if e["ph"] == "s"}
+    ends = {e["id"]: e for e in found if e["ph"] == "f"}
+    assert starts.keys() == ends.keys()
+    assert all(starts[i]["name"] == ends[i]["name"] and ends[i]["bp"] == "e" for i in starts)
+    assert all(starts[i]["ts"] <= ends[i]["ts"] for i in starts)
+    nested([e for e in found if e["ph"] == "X"])
+
+
+def nested(slices: Sequence[Mapping[str, Any]]) -> None:
+    """Slices of one thread lie within each other or apart, as importers require."""
+    for thread in {(e["pid"], e["tid"]) for e in slices}:
+        open_ends: list[float] = []
+        mine = sorted((e for e in slices if (e["pid"], e["tid"]) == thread), key=lambda e: (e["ts"], -e["dur"]))
+        for event in mine:
+            while open_ends and open_ends[-1] <= event["ts"] + 1e-3:
+                open_ends.pop()
+            assert not open_ends or event["ts"] + event["dur"] <= open_ends[-1] + 1e-3, event
+            open_ends.append(event["ts"] + event["dur"])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", ["convolution", "looping"])
+def test_the_file_obeys_the_format(device: str, kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    model: Model = request.getfixturevalue(kind)
+    with Trace() as trace, dovetail.Core().compile_model(model, device) as compiled:
+        compiled(feeds(model))
+        compiled(feeds(model))
+    save(trace, tmp_path / "trace.json", {device: (1e9, 1e9)})
+    document = json.loads((tmp_path / "trace.json").read_text())
+    checked(document["traceEvents"])
+    kernels = [e for e in document["traceEvents"] if e.get("cat") == "kernel"]
+    assert all(e["args"]["nodes"] and e["args"]["kernel"] and e["args"]["bytes"] > 0 for e in kernels)
+    assert all(e["args"]["share of roofline"] > 0 for e in kernels if e["args"]["FLOPs"] and e["dur"])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_slices_cover_the_time_of_a_run(device: str, convolution: Model) -> None:
+    with dovetail.Core().compile_model(convolution, device) as compiled:
+        found = list(events(compiled.create_infer_request().trace(feeds(convolution))))
+    for run in (e for e in found if e.get("cat") == "run"):
+        inside = [
+            e for e in found
+            if e["ph"] == "X" and e["cat"] in (*LEAVES, "overhead") and (e["pid"], e["tid"]) == (run["pid"], run["tid"])
+            and run["ts"] <= e["ts"] and e["ts"] + e["dur"] <= run["ts"] + run["dur"] + 1e-3
+        ]  # fmt: skip
+        assert {"kernel", "enqueue"} & {e["cat"] for e in inside}
+        assert sum(e["dur"] for e in inside) == pytest.approx(run["dur"], rel=1e-3)
+
+
+def test_values_that_change_the_device_have_arrows(chain: Model) -> None:
+    core = dovetail.Core()
+    info = core.devices[0].__class__("PART.0", "PART", "NPU", "refuses Softmax")
+    register_device(core, info, lambda info: _Recording(info, lambda node: node.op.op_type == "Softmax"))
+    with core.compile_model(chain, "PART.0") as compiled:
+        found = list(events(compiled.create_infer_request().trace(feeds(chain), runs=1)))
+    # MatMul, Add and Relu run on the device, then Softmax; once to warm up, and once more.
+    assert [e["name"] for e in found if e["ph"] == "s"] == ["value"] * 2
+    ends = [e["ts"] for e in found if e["ph"] == "f"]
+    assert set(ends) < {e["ts"] for e in found if e.get("cat") == "kernel" and e["args"]["operator"] == "Softmax"}
+    checked(found)
+
+
+class _Recording(ReferenceDevice):
+    """Records each of its nodes."""
+
+    def compile(self, graph: Graph, options: Mapping[str, Any]) -> Executable:
+        executable = super().compile(graph, options)
+        request = executable.create_request()
+        marks = [Mark("kernel", node.name) for node in graph.nodes]
+
+        def run_traced(inputs: Sequence[Any], recorder: PartRecorder) -> Sequence[Any]:
+            start = clock()
+            outputs = request.run(inputs)
+            recorder.add(marks, (*range(start, start + len(marks)), clock()))
+            return outputs
+
+        request.run_traced = run_traced  # type: ignore[method-assign]
+        executable.create_request = lambda: request  # type: ignore[method-assign]
+        return executable
+
+
+def test_memory_in_use_never_exceeds_the_plan(convolution: Model) -> None:
+    with dovetail.Core().compile_model(convolution, "NUMPY", {"FUSION": False}) as compiled:
+        found = list(events(compiled.create_infer_request().trace(feeds(convolution))))
+        peak = compiled.report().memory["NUMPY"]
+    used = [e["args"]["bytes"] for e in found if e["ph"] == "C"]
+    # Conv reads x and writes its result; Relu may work in place.
+    assert max(used) >= 2 * 3 * 7 * 9 * 4 + 2 * 5 * 7 * 9 * 4
+    assert max(used) <= peak
+    assert used[-1] == 0
+
+
+def test_the_property_writes_the_file_at_the_end(chain: Model, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    compiled = dovetail.Core().compile_model(chain, "NUMPY", {"TRACE": str(path)})
+    compiled(feeds(chain))
+    compiled(feeds(chain))
+    assert not path.exists()
+    compiled.close()
+    found = json.loads(path.read_text())["traceEvents"]
+    assert [e.get("cat") for e in found].count("run") == 2
+    assert "pass" in {e.get("cat") for e in found}
+
+
+def test_threads_share_a_trace(looping: Model, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    with dovetail.Core().compile_model(looping, "NUMPY", {"TRACE": str(path)}) as compiled:
+        queue = dovetail.AsyncInferQueue(compiled, jobs=4)
+        for _ in range(40):
+            queue.start_async(feeds(looping))
+        queue.wait_all()
+    found = json.loads(path.read_text())["traceEvents"]
+    assert [e.get("cat") for e in found].count("run") == 40
+    checked(found)
+
+
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_the_option_of_built_in_commands(command: str, invoke: Any, tmp_path: Path, chain: Model) -> None:
+    dovetail.Core().write_model(chain, tmp_path / "chain.pzkm")
+    given = ("-i", "random") if command == "run" else ("-n", "2")
+    result = invoke(command, "chain.pzkm", "-d", "NUMPY", *given, "--json", "--trace", "trace.json", "--no-roofline")
+    assert json.loads(result.stdout)["device"] == "NUMPY"
+    found = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    checked(found)
+    assert {"read", "pass", "compile", "run", "kernel"} <= {e.get("cat") for e in found}
+    assert "No such option" in invoke(command, "chain.pzkm", "--bogus", code=2).stderr

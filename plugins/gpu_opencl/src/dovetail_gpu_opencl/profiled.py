@@ -1,0 +1,73 @@
+"""Requests that record when each command ran, by the clock of the device."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyopencl as cl
+from numpy.typing import NDArray
+
+from dovetail.device import Mark, PartRecorder, Queued, clock
+from dovetail_gpu_opencl.request import EventRequest
+
+if TYPE_CHECKING:
+    from dovetail_gpu_opencl.executable import CLExecutable
+
+__all__ = ["ProfiledRequest", "offset_of"]
+
+Stamps = list[int]
+
+
+class ProfiledRequest(EventRequest):
+    """Runs the commands in the queues and in the order of other requests, with an event for each.
+
+    `recorder` takes the marks of the next run.
+    """
+
+    recorder: PartRecorder | None = None
+
+    def __init__(self, executable: "CLExecutable") -> None:
+        super().__init__(executable)
+        transfers = {"upload": executable.graph.inputs, "download": [root for root in executable.downloads if root]}
+        named = {what: [Mark("transfer", text=f"{what} {name}") for name in names] for what, names in transfers.items()}
+        launches = [Mark("kernel", command.name) for command in executable.commands]
+        self._work = (*named["upload"], *launches, *named["download"])
+        enqueued = [Mark("enqueue", mark.node, mark.text or f"enqueue {mark.node}") for mark in self._work]
+        numbers = {id(queue): number for number, queue in enumerate(self._queues)}
+        self._names = tuple(f"queue {numbers[id(queue)]}" for queue, _, _ in self._steps)
+        self._marks = (*enqueued, Mark("wait", text="wait for the device"))
+
+    def _properties(self) -> Any:
+        return super()._properties() | cl.command_queue_properties.PROFILING_ENABLE
+
+    def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
+        stamps: Stamps = []
+        events = self._enqueue_each(inputs, progress, lambda: stamps.append(clock()))
+        stamps.append(clock())
+        self._finish()
+        if self._executable.faults:
+            cl.enqueue_copy(self._queue, self._faults, self._fault_buffer)
+        stamps.append(clock())
+        if self.recorder is not None:
+            # The clock of the device is read when the trace is, not in the run.
+            self.recorder.add(self._marks, stamps, partial(_queued, events, self._work, self._names, stamps))
+
+
+def _queued(events: Sequence[Any], work: Sequence[Mark], queues: Sequence[str], stamps: Stamps) -> list[Queued]:
+    offset = offset_of([event.profile.queued for event in events], stamps)
+    return [
+        (queue, mark, event.profile.start + offset, event.profile.end + offset, index)
+        for index, (event, mark, queue) in enumerate(zip(events, work, queues, strict=True))
+    ]
+
+
+def offset_of(queued: Sequence[int], stamps: Sequence[int]) -> int:
+    """Nanoseconds to add to times of the device for those of the host.
+
+    Command `i` was enqueued, at the device's time `queued[i]`, between `stamps[i]` and `stamps[i + 1]`: each bounds the offset on
+    both sides. It is the middle of the narrowest bounds; clocks that run apart can leave these crossed by a little.
+    """
+    pairs = list(zip(queued, stamps, stamps[1:], strict=False))
+    if not pairs:
+        return 0
+    return (max(before - at for at, before, _ in pairs) + min(after - at for at, _, after in pairs)) // 2
