@@ -55,7 +55,7 @@ class Preparation:
     save: Callable[[], None] | None = None
 
     @staticmethod
-    def of(composite: Composite, time_limit: float | None) -> "Preparation":
+    def composed(composite: Composite, time_limit: float | None) -> "Preparation":
         """The preparation of what a virtual device compiled."""
         return Preparation(composite.device, (), time_limit=time_limit, composite=composite)
 

@@ -244,7 +244,7 @@ class Core:
             composite = found.compile(self._session, model, arguments, properties)
             if composite is not None:
                 own = {name: value for name, value in properties.items() if name == "TIME_LIMIT"}
-                return Preparation.of(composite, CompileOptions.read(own).TIME_LIMIT)
+                return Preparation.composed(composite, CompileOptions.read(own).TIME_LIMIT)
         targets, *others = self._session.targets(device, given)
         if others:
             raise PluginError(f"{device!r} means several targets, and its plugin compiles no model for them")
