@@ -19,6 +19,7 @@ from dovetail import runtime
 AUTHORING = (
     "dovetail.op",
     "dovetail.device",
+    "dovetail.virtual",
     "dovetail.devices.hosting",
     "dovetail.frontend",
     "dovetail.command",

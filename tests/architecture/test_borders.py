@@ -15,7 +15,7 @@ CORE = ROOT / "core" / "src" / "dovetail"
 PACKAGES = {p.name: p for p in sorted(ROOT.glob("*/*/src/*")) if p.parts[-4] in ("plugins", "contrib") and p.is_dir()}
 
 PUBLIC = re.compile(
-    r"dovetail(\.(op|device|frontend|cache|errors|graph|hookspecs|passes|testing|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
+    r"dovetail(\.(op|device|virtual|frontend|cache|errors|graph|hookspecs|passes|testing|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
 )
 """The modules of the core that plugins may import: those for authors."""
 
@@ -58,6 +58,7 @@ def test_the_tree_is_where_these_tests_look() -> None:
         "dovetail_ops_onnx_training",
         "dovetail_demo",
         "dovetail_onnxruntime",
+        "dovetail_virtual_devices",
     } <= set(PACKAGES)
 
 
@@ -204,6 +205,12 @@ def test_core_holds_no_device_vendor_or_plugin_name() -> None:
     )
     found = {f"{p.relative_to(CORE)}: {line.strip()}" for p in modules(CORE) for line in code_of(p) if names.search(line)}
     assert found == {"plugins/selection.py: ESSENTIAL = ('devices', 'numpy')"}
+
+
+def test_core_names_no_virtual_device() -> None:
+    word = re.compile(r"\b(AUTO|HETERO|MULTI|BATCH)\b")
+    files = [*modules(CORE), *CORE.rglob("*.tmpl")]
+    assert [f"{p.relative_to(CORE)}: {line}" for p in files for line in p.read_text().splitlines() if word.search(line)] == []
 
 
 def fresh(code: str) -> str:

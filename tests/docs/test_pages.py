@@ -21,6 +21,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = (
     "tutorial/first_model.md",
     "how-to/install_devices.md",
+    "how-to/choose_devices.md",
     "how-to/dynamic_shapes.md",
     "how-to/custom_layers_xml.md",
     "how-to/debug_kernels.md",

@@ -90,6 +90,13 @@ def rows(page: str, heading: str) -> dict[str, list[str]]:
     return {first: rest for first, *rest in lines[2:]}
 
 
+@pytest.mark.parametrize("device", ["AUTO", "BATCH", "HETERO", "MULTI"])
+def test_properties_of_virtual_devices(device: str) -> None:
+    options = getattr(importlib.import_module("dovetail_virtual_devices.options"), f"{device.title()}Options")
+    defaults = {f.name: str(f.default) for f in dataclasses.fields(options)}
+    assert {name: cells[1] for name, cells in rows("properties.md", f"Properties of {device}").items()} == defaults
+
+
 def test_properties_of_the_core() -> None:
     from dovetail.planning.options import CompileOptions
 
@@ -164,6 +171,7 @@ def test_every_name_for_programs_is_described() -> None:
 AUTHORING = (
     "dovetail.op",
     "dovetail.device",
+    "dovetail.virtual",
     "dovetail.devices.hosting",
     "dovetail.frontend",
     "dovetail.command",
@@ -184,6 +192,7 @@ PUBLIC = [
     "dovetail.cache",
     "dovetail.command",
     "dovetail.device",
+    "dovetail.virtual",
     "dovetail.errors",
     "dovetail.frontend",
     "dovetail.graph",

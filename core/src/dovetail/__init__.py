@@ -2,7 +2,7 @@
 
     import dovetail
     core = dovetail.Core()
-    compiled = core.compile_model("model.onnx", "AUTO")
+    compiled = core.compile_model("model.onnx")
     outputs = compiled({"input": array})
 
 Importing this package imports neither NumPy nor any plugin: every public name is loaded when it is first used.

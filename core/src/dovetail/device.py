@@ -12,7 +12,7 @@ from dovetail.devices.memory import MemoryPlan, plan_graph, plan_memory, plan_re
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
 from dovetail.devices.work_budget import WorkBudget, check_work, current_budget
-from dovetail.errors import DeviceError, DeviceUnavailable, OutOfMemory
+from dovetail.errors import DeviceError, DeviceLost, DeviceUnavailable, OutOfMemory
 from dovetail.evaluate.context import node_context
 from dovetail.evaluate.inference import padded
 from dovetail.evaluate.reference import node_reference, run_reference
@@ -47,6 +47,7 @@ __all__ = [
     "Device",
     "DeviceError",
     "DeviceInfo",
+    "DeviceLost",
     "DeviceUnavailable",
     "Eltwise",
     "Executable",

@@ -10,6 +10,7 @@ __all__ = [
     "CompileError",
     "DataDependentShape",
     "DeviceError",
+    "DeviceLost",
     "DeviceNotFound",
     "DeviceUnavailable",
     "DovetailError",
@@ -76,7 +77,7 @@ class UsageError(DovetailError):
 
 
 class UnknownOption(UsageError):
-    """A property that the device does not have. Another device may: AUTO goes on to the next."""
+    """A property that the device does not have. Another device may."""
 
     code = "DT002"
 
@@ -183,6 +184,15 @@ class DeviceUnavailable(DeviceError):
     """The plugin is installed, but its hardware or driver is missing."""
 
     code = "DT502"
+
+
+class DeviceLost(DeviceError):
+    """A device that was open and answers no more: it hangs, was reset or taken away, or a kernel broke its context.
+
+    Whatever was compiled for it raises this. `Core.reset_device` forgets it, so that it is opened anew.
+    """
+
+    code = "DT503"
 
 
 class PluginError(DovetailError):

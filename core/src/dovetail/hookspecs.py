@@ -25,6 +25,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from dovetail.devices.contract import Device, DeviceInfo, Unavailable
+    from dovetail.devices.virtual import VirtualDevice
     from dovetail.graph.model import Model
     from dovetail.passes.graph_pass import GraphPass
 
@@ -65,6 +66,19 @@ def dovetail_device_open(info: "DeviceInfo", options: Mapping[str, Any]) -> "Dev
         @hookimpl
         def dovetail_device_open(info, options):
             return AcmeDevice(info)
+    """
+
+
+@hookspec(firstresult=True)
+def dovetail_virtual_device() -> "VirtualDevice":
+    """Give a device that runs models on other devices. For `dovetail.virtual_devices`.
+
+    Called once for each `Core`, when a model is compiled for the entry name, or for `NAME:arguments`, on the asking thread.
+    Opens nothing. The entry `default` serves models for which no device is named. Return a `VirtualDevice`::
+
+        @hookimpl
+        def dovetail_virtual_device():
+            return Mirror()
     """
 
 

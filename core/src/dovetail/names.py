@@ -6,6 +6,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, MutableMapping
 
+DEFAULT_DEVICE = "DEFAULT"
+"""The device where none is named: the virtual device of the entry `default`; without one, the best of all devices."""
+
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 

@@ -164,7 +164,7 @@ def test_custom_layers_go_to_the_devices_that_take_them(invoke: Invoke, chain: P
 
     def recording(model: Any, device: str, properties: Any = None) -> Any:
         given.append((device, properties))
-        if properties and device == "AUTO":
+        if properties and device == "DEFAULT":
             raise UnknownOption("no such option")
         return compile_model(model, device)
 
@@ -172,7 +172,7 @@ def test_custom_layers_go_to_the_devices_that_take_them(invoke: Invoke, chain: P
     monkeypatch.setattr("dovetail.cli._models.make_core", lambda extensions=(): core)
     invoke("compare", chain, "-c", "mine.xml")
     layers = {"CONFIG_FILE": ["mine.xml"]}
-    assert given == [("AUTO", layers), ("AUTO", None), ("NUMPY", layers)]
+    assert given == [("DEFAULT", layers), ("DEFAULT", None), ("NUMPY", layers)]
 
 
 def test_nodes_are_compared_without_repeating_warnings(

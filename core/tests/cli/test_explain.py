@@ -36,7 +36,7 @@ def residual(tmp_path: Path, save_model: SaveModel) -> Path:
 
 def test_every_node_of_the_plan(invoke_json: InvokeJson, residual: Path, device: str) -> None:
     shown = invoke_json("explain", residual, "-d", device, "--shape", "x=2,4,5,7")
-    in_all = {"passed_over", "changed_by", "deferred", "unplanned", "partitions", "reorders", "memory", "seconds"}
+    in_all = {"passed_over", "notes", "changed_by", "deferred", "unplanned", "partitions", "reorders", "memory", "seconds"}
     assert set(shown) == {"model", "device", "nodes", *in_all}
     assert (shown["device"], shown["partitions"], shown["reorders"]) == (device, 1, 0)
     assert set(shown["seconds"]) == {"passes", "compile"}

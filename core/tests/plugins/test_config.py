@@ -326,7 +326,7 @@ def compiled_options(core: dovetail.Core, device: str = "ACME", properties: Any 
 def test_device_properties_are_applied(toy_core: Any, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Config -> core; `compile_model` comes before it, and properties of the core itself are taken out."""
     core, opened = toy_core(ACME=lambda node: False)
-    monkeypatch.setattr(core, "_properties", {"ACME": {"SPEED": 1, "COLOUR": "red", "FUSION": False}})
+    monkeypatch.setattr(core._session, "_properties", {"ACME": {"SPEED": 1, "COLOUR": "red", "FUSION": False}})
     compiled_options(core)
     seen: list[Any] = []
     honest = opened[0].compile
@@ -375,8 +375,8 @@ def test_the_core_reads_the_file(site: Any, device: Any, folder: Path) -> None:
     write(folder, "devices:\n  acme:\n    SPEED: 3\n    FUSION: 7\n")
     with pytest.raises(UsageError, match=r"dovetail\.yaml:4: property FUSION is 7; accepted: True or False"):
         dovetail.Core()
-    assert dovetail.Core(config={"devices": {"ACME": {"SPEED": 4}}})._properties == {"ACME": {"SPEED": 4}}
-    assert dovetail.Core(config=False)._properties == {}
+    assert dovetail.Core(config={"devices": {"ACME": {"SPEED": 4}}})._session._properties == {"ACME": {"SPEED": 4}}
+    assert dovetail.Core(config=False)._session._properties == {}
 
 
 def test_settings_travel_with_a_pickled_model(toy_core: Any) -> None:

@@ -205,7 +205,7 @@ def test_a_device_that_is_replaced_is_opened_anew_and_all_are_closed(site: Any) 
         with temporary(device_plugin(opened, name), kind="devices", key="TOY", name="toy"):
             assert [info.full_name for info in core.devices] == [name]
             for _ in range(2):
-                core._target("TOY", {})
+                core._session.open("TOY", {})
     assert opened == ["old", "new"]
     assert core.available_devices == []
     core.close()

@@ -71,9 +71,9 @@ def test_an_unknown_device_is_an_error_with_a_suggestion(toy_core: Any) -> None:
         core.compile_model(chain(), "MIX:ALPHA")
 
 
-def test_hetero_gives_each_node_to_the_first_that_takes_it(toy_core: Any) -> None:
+def test_devices_together_give_each_node_to_the_first_that_takes_it(toy_core: Any) -> None:
     core, _ = toy_core(A=refuses_tanh, B=nothing)
-    compiled = core.compile_model(chain(), "HETERO:A,B")
+    compiled = core.compile_model(chain(), "TOGETHER:A,B")
     np.testing.assert_allclose(compiled(X)[0], expected(X), rtol=1e-6)
     report = compiled.report()
     assert [(n.op, n.device) for n in report.nodes] == [("Relu", "A.0"), ("Tanh", "B.0"), ("Sigmoid", "A.0")]
@@ -84,10 +84,15 @@ def test_hetero_gives_each_node_to_the_first_that_takes_it(toy_core: Any) -> Non
     assert report.nodes[0].provider == f"dovetail-ops-onnx {dovetail.__version__}"
 
 
-def test_a_node_that_moves_to_another_device_is_logged(toy_core: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_a_node_that_moves_to_a_device_that_nobody_asked_for_is_logged(
+    toy_core: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     core, _ = toy_core(A=refuses_tanh, B=nothing)
+    monkeypatch.setattr("dovetail.runtime.session.REFERENCE_DEVICE", "B.0")
     with caplog.at_level(logging.WARNING, "dovetail"):
-        core.compile_model(chain(), "HETERO:A,B")
+        core.compile_model(chain(), "TOGETHER:A,B")
+        assert not caplog.records
+        core.compile_model(chain(), "A")
     assert "node tanh (Tanh) runs on B.0; A.0: no kernel for this operator: Tanh" in caplog.text
 
 
@@ -285,3 +290,19 @@ def test_an_operator_that_no_pack_has_names_the_domain(toy_core: Any) -> None:
     model = g.model([g.node(UnboundOperator("com.nobody", "Thing", 1, {}), x, name="n1")])
     with pytest.raises(dovetail.DovetailError, match=r"node 'n1' \(com.nobody::Thing\).*com.nobody"):
         core.compile_model(model, "A")
+
+
+def test_a_device_that_was_reset_is_closed_and_opened_anew(toy_core: Any) -> None:
+    core, opened = toy_core(A=nothing, B=nothing)
+    core.compile_model(chain(), "A")
+    core.compile_model(chain(), "B")
+    closed: list[str] = []
+    for device in opened:
+        device.close = lambda name=device.info.name: closed.append(name)
+    core.reset_device("A")
+    assert closed == ["A.0"]
+    np.testing.assert_allclose(core.compile_model(chain(), "A")(X)[0], expected(X), rtol=1e-6)
+    core.compile_model(chain(), "B")
+    assert [device.info.name for device in opened] == ["A.0", "B.0", "A.0"]
+    with pytest.raises(DeviceNotFound, match="'Z'"):
+        core.reset_device("Z")

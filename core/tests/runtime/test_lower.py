@@ -22,7 +22,7 @@ def test_the_part_is_compiled_as_the_device_lowers_it(toy_core, monkeypatch):
     monkeypatch.setattr("dovetail.device.Device.lower", lower)
     g = GraphBuilder()
     model = g.model([g.node(Neg(), g.node(Relu(), g.input("x", "float32", (3,))))])
-    (got,) = core.compile_model(model, "HETERO:A,B")({"x": np.array([-1, 0, 2], np.float32)}).values()
+    (got,) = core.compile_model(model, "TOGETHER:A,B")({"x": np.array([-1, 0, 2], np.float32)}).values()
     np.testing.assert_array_equal(got, [-1, 0, -2])
     assert seen == [["A.0", "Relu"], ["B.0", "Neg"]]
     assert [node.op.key for device in opened for graph in device.compiled for node in graph.nodes] == ["Abs", "Neg"]

@@ -1,4 +1,4 @@
-"""How devices would run each node, and which device AUTO takes for the properties that it is given."""
+"""How devices would run each node, and which device is taken for the properties that are given."""
 
 import logging
 from collections.abc import Mapping
@@ -81,7 +81,7 @@ def test_a_refusal_has_no_kernel(toy_core: Any) -> None:
     assert answer.refusal.detail == "Sigmoid"
 
 
-# --- properties and AUTO ---------------------------------------------------------------------------------------------
+# --- properties and kinds ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -102,8 +102,8 @@ def choosing(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> dovetail.Core:
     return made
 
 
-@pytest.mark.parametrize("word", ["AUTO", "CPU", "auto"])
-def test_auto_takes_the_best_device_that_has_the_properties(
+@pytest.mark.parametrize("word", ["DEFAULT", "CPU", "default"])
+def test_kinds_take_the_best_device_that_has_the_properties(
     choosing: dovetail.Core, word: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "dovetail"):
@@ -115,16 +115,16 @@ def test_auto_takes_the_best_device_that_has_the_properties(
 
 def test_a_value_that_makes_no_sense_is_no_reason_to_look_further(choosing: dovetail.Core) -> None:
     with pytest.raises(UsageError, match="FILE is empty"):
-        choosing.compile_model(model(), "AUTO", {"FILE": ""})
+        choosing.compile_model(model(), "DEFAULT", {"FILE": ""})
 
 
 def test_properties_that_no_device_has(choosing: dovetail.Core) -> None:
     with pytest.raises(UnknownOption, match=r"no device has all .*A has no option 'FIEL' \(known: some\); B has no option"):
-        choosing.compile_model(model(), "AUTO", {"FIEL": "y"})
+        choosing.compile_model(model(), "DEFAULT", {"FIEL": "y"})
     with pytest.raises(UnknownOption, match="no CPU device has all"):
         choosing.query_support(model(), "CPU", {"FIEL": "y"})
     with pytest.raises(UnknownOption, match="a property of every device: FUSION"):
-        choosing.compile_model(model(), "AUTO", {"FUSOIN": False})
+        choosing.compile_model(model(), "DEFAULT", {"FUSOIN": False})
 
 
 def test_a_device_that_was_named_is_not_replaced(choosing: dovetail.Core) -> None:
@@ -150,24 +150,24 @@ def _broken(core: dovetail.Core, device: str, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("driver says no"), DeviceError("driver says no")], ids=["foreign", "own"])
-def test_auto_goes_on_to_the_next_device_when_one_cannot_be_opened(
+def test_the_default_goes_on_to_the_next_device_when_one_cannot_be_opened(
     toy_core: Any, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     core, _ = toy_core(A=lambda node: False)
     _broken(core, "BROKEN", error)
     g = dovetail.GraphBuilder()
     model = g.model([g.node(Relu(), g.input("x", "float32", [2]))])
-    compiled = core.compile_model(model, "AUTO")
+    compiled = core.compile_model(model)
     assert compiled.device == "A.0"
     (skipped,) = compiled.report().passed_over.items()
     assert skipped[0] == "BROKEN"
     assert "driver says no" in skipped[1]
-    assert "AUTO takes A.0, not BROKEN" in caplog.text
+    assert "DEFAULT takes A.0, not BROKEN" in caplog.text
     with pytest.raises(DovetailError, match="driver says no"):
         core.compile_model(model, "BROKEN")
 
 
-def test_auto_says_so_when_no_device_can_be_opened(toy_core: Any) -> None:
+def test_the_default_says_so_when_no_device_can_be_opened(toy_core: Any) -> None:
     core, _ = toy_core()
     _broken(core, "BROKEN", RuntimeError("no driver"))
     _broken(core, "WORSE", RuntimeError("no hardware"))

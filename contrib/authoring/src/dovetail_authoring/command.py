@@ -25,7 +25,7 @@ _DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _TYPE = re.compile(r"[A-Z][A-Z0-9_]*")
 _SUFFIX = re.compile(r"[a-z0-9_]+")
-_VIRTUAL = ("AUTO", "CPU", "GPU", "HETERO", "MULTI", "NPU")
+_KINDS = ("CPU", "DEFAULT", "GPU", "NPU")
 """Words that mean something else where a device is named."""
 
 
@@ -241,7 +241,7 @@ def _check_type(device_type: str) -> None:
         close = re.sub(r"[^A-Z0-9_]+", "_", device_type.upper()).strip("_0123456789")
         hint = f"Did you mean {close!r}?" if close else "for example: ACME"
         raise UsageError(f"{device_type!r} is not a device type; accepted: capitals, digits and _, a capital first", hint=hint)
-    if device_type in _VIRTUAL:
+    if device_type in _KINDS or any((r.kind, r.key) == ("virtual_devices", device_type.lower()) for r in _records()):
         raise UsageError(
             f"{device_type!r} has a meaning of its own where a device is named", hint=f"for example: ACME_{device_type}"
         )

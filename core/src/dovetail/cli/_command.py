@@ -9,6 +9,7 @@ import click
 
 from dovetail.cli._complete import complete_devices
 from dovetail.errors import did_you_mean
+from dovetail.names import DEFAULT_DEVICE
 
 __all__ = [
     "Group",
@@ -81,13 +82,13 @@ def _remember_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None
 device_option = click.option(
     "-d",
     "--device",
-    default="AUTO",
+    default=DEFAULT_DEVICE,
     show_default=True,
     metavar="DEVICE",
     shell_complete=complete_devices,
-    help="A device from `dovetail devices`, its type, CPU, GPU, AUTO, or HETERO:A,B.",
+    help="A device from `dovetail devices`, its type, CPU, GPU, or a virtual device with its arguments, NAME:A,B.",
 )
-"""The option `--device`: the function gets `device`, AUTO by default."""
+"""The option `--device`: the function gets `device`, DEFAULT by default."""
 
 extension_option = click.option(
     "-l",

@@ -33,8 +33,8 @@ def _from_plugins(names: "Callable[[PluginManager], Iterable[str]]") -> Complete
 
 @_from_plugins
 def complete_devices(manager: "PluginManager") -> Iterable[str]:
-    """Types of installed devices, and AUTO, CPU and GPU. Imports no plugin, so a device may turn out to be unavailable."""
-    return {"AUTO", "CPU", "GPU", *(record.key.upper() for record in manager.records() if record.kind == "devices")}
+    """Types of installed devices, virtual ones too, CPU and GPU. Imports no plugin: some may be unavailable."""
+    return {"CPU", "GPU", *(r.key.upper() for r in manager.records() if r.kind in ("devices", "virtual_devices"))}
 
 
 @_from_plugins

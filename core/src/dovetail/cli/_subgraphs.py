@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli._output import print_table
+from dovetail.names import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from dovetail.graph.graph import Graph
@@ -28,14 +29,14 @@ def _subgraphs(graph: "Graph", prefix: str) -> "Iterator[tuple[str, Graph]]":
 
 
 def planned_subgraphs(core: "Core", model: "Model", properties: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """As `subgraphs_of`, with `nodes`: those of the plan on AUTO, for the types that the model declares for a sub-graph."""
+    """As `subgraphs_of`, with `nodes`: those of the plan on the default device, for the types that the model declares."""
     from dovetail.errors import DovetailError
 
     found = subgraphs_of(model.graph)
     placed: Sequence[NodePlacement] = ()
     if found:
         try:
-            with core.compile_model(model, "AUTO", properties) as compiled:
+            with core.compile_model(model, DEFAULT_DEVICE, properties) as compiled:
                 compiled.plan_subgraphs()
                 placed = compiled.report().nodes
         except DovetailError:  # the rows of the devices have the reason

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SECONDS = 3.0
 
 
-@make_command("dovetail bench model.onnx -d AUTO --shape image=8,3,224,224 -t 5")
+@make_command("dovetail bench model.onnx -d CPU --shape image=8,3,224,224 -t 5")
 @click.argument("model", shell_complete=complete_files)
 @device_option
 @input_option
@@ -81,6 +81,7 @@ def _measure(
     read_seconds, read = timed(lambda: core.read_model(model))
     read, inputs = model_and_inputs(reshaped(read, shapes), given, seed)
     compile_seconds, compiled = timed(lambda: core.compile_model(read, device, properties))
+    compiled.finish_compiling()
     first_seconds, _ = timed(lambda: compiled(inputs))
     with progress(f"{model} on {compiled.device}", 1.0) as advance:
         steady = Latency.of(measure(lambda: compiled(inputs), runs=runs, seconds=seconds, advance=advance))

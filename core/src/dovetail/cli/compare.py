@@ -13,6 +13,7 @@ from dovetail.cli._complete import complete_devices, complete_files
 from dovetail.cli._distance import distance
 from dovetail.cli._output import print_table, progress, remark, show, value_type, without_warnings
 from dovetail.errors import DovetailError, UsageError
+from dovetail.names import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-3
 
 
-@make_command("dovetail compare model.onnx -d AUTO\ndovetail compare model.onnx -d CPU -d GPU --nodes --tolerance 1e-2")
+@make_command("dovetail compare model.onnx\ndovetail compare model.onnx -d CPU -d GPU --nodes --tolerance 1e-2")
 @click.argument("model", shell_complete=complete_files)
 @click.option(
     "-d", "--device", "devices", multiple=True, metavar="DEVICE", shell_complete=complete_devices,
-    help="A device, as for `run`: twice, or once for AUTO against it. The comparison is with the second; by default the "
-    "reference device.",
+    help="A device, as for `run`: twice, or once for the default device against it. The comparison is with the second; by "
+    "default the reference device.",
 )  # fmt: skip
 @input_option
 @click.option("--nodes", is_flag=True, help="Compare the result of every node of the model, not only its outputs.")
@@ -74,7 +75,7 @@ def command(
 
     core = make_core(extensions)
     read, inputs = model_and_inputs(reshaped(core.read_model(model), shapes), given, seed)
-    pair = (*(devices or ("AUTO",)), REFERENCE_DEVICE)[:2]
+    pair = (*(devices or (DEFAULT_DEVICE,)), REFERENCE_DEVICE)[:2]
     first, second = (_compiled(core, read, device, config_files) for device in pair)
     names = (first.device, second.device)
     # For its nodes the model is compiled again and again: what was logged for the whole is not repeated for the parts.

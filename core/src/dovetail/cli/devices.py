@@ -10,7 +10,7 @@ from dovetail.cli._output import print_json, print_table
 def command(as_json: bool) -> None:
     """List the devices that models can run on.
 
-    The one that AUTO prefers comes first. A device whose plugin is installed but cannot be used is listed with the reason.
+    The best one comes first. A device whose plugin is installed but cannot be used is listed with the reason.
 
     \b
     JSON: {"devices": [{"name", "type", "kind", "full_name", "priority",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Node = dict[str, Any]
 
 
-@make_command("dovetail explain model.onnx -d AUTO\ndovetail explain model.onnx --schedule")
+@make_command("dovetail explain model.onnx -d GPU\ndovetail explain model.onnx --schedule")
 @click.argument("model", shell_complete=complete_files)
 @device_option
 @input_option
@@ -51,7 +51,7 @@ def command(
 
     \b
     JSON: {"model", "device", "deferred", "partitions", "reorders",
-           "passed_over": {device: reason}, "changed_by": [pass],
+           "passed_over": {device: reason}, "notes": [], "changed_by": [pass],
            "unplanned": {sub-graph: reason},
            "memory": {device: bytes}, "seconds": {step: seconds},
            "nodes": [{"node", "operator", "device", "kernel", "provider",
@@ -85,6 +85,7 @@ def command(
     # Not every model has random inputs, and not every plan needs any.
     used, inputs = model_and_inputs(used, given, seed=0) if given else (closed(used), None)
     compiled = core.compile_model(used, device, properties)
+    compiled.finish_compiling()
     deferred = compiled.report().deferred
     if deferred or subgraphs_of(used.graph):
         compiled(model_and_inputs(used, (), seed=0)[1] if inputs is None else inputs)
@@ -100,6 +101,7 @@ def command(
 def _plan(report: "PlanReport") -> dict[str, Any]:
     return {
         "passed_over": dict(report.passed_over),
+        "notes": list(report.notes),
         "partitions": report.partitions,
         "reorders": report.reorders,
         "memory": dict(report.memory),
@@ -161,6 +163,8 @@ def _print(described: dict[str, Any]) -> None:
         remark("`dovetail plugins which OP` shows the others.")
     if described["passed_over"]:
         print_table("Devices passed over", ("device", "why"), list(described["passed_over"].items()))
+    if described["notes"]:
+        print_table(f"Choices of {described['device']}", ("note",), [(note,) for note in described["notes"]])
     if described["unplanned"]:
         print_table("Sub-graphs without a plan", ("sub-graph", "why"), list(described["unplanned"].items()))
     print_table("In all", ("property", "value"), _totals(described))

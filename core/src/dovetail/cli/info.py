@@ -11,7 +11,7 @@ from dovetail.cli._command import command as make_command
 from dovetail.cli._complete import complete_files
 from dovetail.cli._output import count, print_table, remark, show, size
 from dovetail.cli._subgraphs import planned_subgraphs, print_subgraphs, subgraphs_of
-from dovetail.names import some
+from dovetail.names import DEFAULT_DEVICE, some
 
 if TYPE_CHECKING:
     from dovetail.graph.graph import AbstractOperator, Graph, Node
@@ -81,7 +81,7 @@ def command(
     }
     wrong = None
     try:
-        graph = core.analyze(used, "AUTO", properties) if properties else core.analyze(used)
+        graph = core.analyze(used, DEFAULT_DEVICE, properties) if properties else core.analyze(used)
         described |= _analyzed(core, read, used, graph, properties)
     except DovetailError as error:
         wrong = error

@@ -18,7 +18,7 @@ _SHOWN = 8
 """How many values of an output the table and the JSON show."""
 
 
-@make_command("dovetail run model.onnx -d AUTO -i image=cat.png -o out.npz")
+@make_command("dovetail run model.onnx -d CPU -i image=cat.png -o out.npz")
 @click.argument("model", shell_complete=complete_files)
 @device_option
 @click.option(

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ class DeviceInfo:
     """One device that can be opened.
 
     `name` is what users type (`OPENCL.1`), `type` the part before the dot, `kind` one of CPU, GPU, NPU, ACCELERATOR.
-    `priority` orders devices for AUTO, the greatest first. `details` are shown by `dovetail devices`.
+    `priority` orders devices where the user names none, the greatest first. `details` are shown by `dovetail
+    devices`. `builds_kernels`: the first compilation of a model takes seconds, because kernels are built from source.
     """
 
     name: str
@@ -34,6 +36,7 @@ class DeviceInfo:
     full_name: str
     priority: int = 0
     details: Mapping[str, str | int] = field(default_factory=dict)
+    builds_kernels: bool = False
 
     def _repr_html_(self) -> str:
         rows = (("type", self.type), ("kind", self.kind), *self.details.items())
@@ -66,7 +69,12 @@ class NodeReport:
 
 
 class ExecutableRequest(ABC):
-    """The state of one inference on one device: its buffers and bound launches. Used by one thread at a time."""
+    """The state of one inference on one device: its buffers and bound launches. Used by one thread at a time.
+
+    `fresh` is true where `run` returns new arrays that no later run touches, so that nobody has to copy them.
+    """
+
+    fresh: bool = False
 
     @abstractmethod
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
@@ -115,6 +123,18 @@ class Device(ABC):
     """An opened device. Methods may be called from any thread."""
 
     info: DeviceInfo
+    streams: int = 1
+    """How many requests at once the device is set up for: more of them only wait."""
+
+    def for_streams(self, count: int | None) -> "Device":
+        """This device for `count` requests at once, among which it divides what they share, such as cores; None: as many as
+        give the most results a second. What is returned shares whatever is costly with this one, which closes it.
+
+        By default requests share nothing, and None means one at a time.
+        """
+        found = copy(self)
+        found.streams = count or 1
+        return found
 
     def configured(self, options: Mapping[str, Any]) -> "Device":
         """This device under the properties of one compilation, which then asks and compiles on what is returned.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dovetail.devices.contract import Device
 from dovetail.errors import UsageError
 from dovetail.plugins.selection import ESSENTIAL
 
@@ -23,7 +24,10 @@ _KINDS = {
     "TIME_LIMIT": float,
     "PASSES": str,
     "TRACE": str,
+    "PERFORMANCE_HINT": str,
+    "NUM_STREAMS": int,
 }
+HINTS = ("LATENCY", "THROUGHPUT")
 
 
 def meant_for_core(options: Mapping[str, Any]) -> str | None:
@@ -47,8 +51,9 @@ class CompileOptions:
     value, and all values of a request together, may have at most, by default the machine's memory. `TIME_LIMIT`: seconds that a
     run, or the planning for a set of input shapes, may take, by default without limit. `PASSES`: graph passes to
     leave out, `-fuse_attention,-fold_pad`, by default those of the environment variable `DOVETAIL_PASSES`. `TRACE`: a file for a
-    record of all plans and runs of the model, written when it is closed, freed, or the process ends. `device` holds the other
-    properties.
+    record of all plans and runs of the model, written when it is closed, freed, or the process ends. `NUM_STREAMS`: for how many
+    requests at once the device is set up. `PERFORMANCE_HINT`: without that number, `LATENCY` for one request at a time,
+    `THROUGHPUT` for as many as the device finds best. `device` holds the other properties.
     """
 
     FUSION: bool = True
@@ -58,7 +63,14 @@ class CompileOptions:
     TIME_LIMIT: float | None = None
     PASSES: str = field(default_factory=lambda: os.environ.get("DOVETAIL_PASSES", ""))
     TRACE: str | None = None
+    PERFORMANCE_HINT: str = HINTS[0]
+    NUM_STREAMS: int | None = None
     device: Mapping[str, Any] = field(default_factory=dict)
+
+    def streamed(self, device: Device) -> Device:
+        """The device set up for the streams that are asked for."""
+        asked = self.NUM_STREAMS is not None or HINTS[0] != self.PERFORMANCE_HINT
+        return device.for_streams(self.NUM_STREAMS) if asked else device
 
     @staticmethod
     def read(given: Mapping[str, Any]) -> "CompileOptions":
@@ -67,6 +79,8 @@ class CompileOptions:
         for name, kind in _KINDS.items():
             if name in given:
                 own[name] = _checked(name, given[name], kind)
+        if own.get("PERFORMANCE_HINT", HINTS[0]) not in HINTS:
+            raise UsageError(f"property PERFORMANCE_HINT is {own['PERFORMANCE_HINT']!r}; accepted: {', '.join(HINTS)}")
         return CompileOptions(**own, device={k: v for k, v in given.items() if k not in own})
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dovetail.devices.contract import Device, Executable
-from dovetail.devices.refusals import Reason, Refusal
+from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
+from dovetail.devices.virtual import Placement
 from dovetail.errors import CompileError, OutOfMemory, UnsupportedNode
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.types import TensorType
@@ -30,7 +31,8 @@ from dovetail.tracing import phase
 
 __all__ = ["Planner", "Prepared", "place"]
 
-Placed = Mapping[str, tuple[str, tuple[tuple[str, Refusal], ...]]]
+Refusals = tuple[tuple[str, Refusal], ...]
+Placed = Mapping[str, tuple[str, Refusals]]
 """Node name -> the device that runs it, and the refusals of those asked before."""
 
 _WHOLE = tuple(stage for stage in STAGES if stage not in PER_DEVICE)
@@ -41,7 +43,8 @@ _WHOLE = tuple(stage for stage in STAGES if stage not in PER_DEVICE)
 class Planner:
     """Shared by all plans of one model: definitions of operators, devices in order of preference, options, passes.
 
-    `provider_of` names the distribution that defines an operator class.
+    `provider_of` names the distribution that defines an operator class. `placement` chooses among the targets that accept a
+    node; None takes the first.
     """
 
     definitions: Definitions
@@ -50,6 +53,7 @@ class Planner:
     provider_of: Callable[[type[AbstractOperator]], str]
     passes: tuple[GraphPass, ...]
     budget: int = FOLD_BUDGET
+    placement: Placement | None = None
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -100,7 +104,7 @@ class Planner:
             _require_host(continuation, self.targets)
         whole = self.optimise(analyzed, notes)
         with phase("place nodes on devices", "plan"):
-            placed = place(whole, self.targets)
+            placed = place(whole, self.targets, self.placement)
         _require_homes(whole, placed)
         by_name = {target.name: target for target in self.targets}
         homes = {name: home for name, (home, _) in placed.items()}
@@ -186,22 +190,37 @@ class Prepared:
         return self._done[1]
 
 
-def place(graph: Graph, targets: Sequence[Target]) -> Placed:
-    """For each node the first target that accepts it (`""` if none does), and the refusals of those asked before."""
-    placed = {}
-    for node in graph.nodes:
-        typed = TypedNode.of(node, graph)
-        refusals = []
-        home = ""
-        for target in targets:
-            answer = target.device.supports(typed)
-            if answer:
-                home = target.name
-                break
-            assert isinstance(answer, Refusal)
-            refusals.append((target.name, answer))
-        placed[node.name] = (home, tuple(refusals))
-    return placed
+def place(graph: Graph, targets: Sequence[Target], placement: Placement | None = None) -> Placed:
+    """For each node the target that runs it (`""` if none does), and the refusals of those preferred to it.
+
+    Without a placement that is the first target that accepts the node; only a placement has all targets asked. Raises
+    `CompileError` when it places a node where it was refused.
+    """
+    typed = {node.name: TypedNode.of(node, graph) for node in graph.nodes}
+    if placement is None:
+        return {name: _first(node, targets) for name, node in typed.items()}
+    answers = {name: {target.name: target.device.supports(node) for target in targets} for name, node in typed.items()}
+    homes = placement(graph, answers)
+    return {name: _chosen(typed[name].node, found, homes.get(name, "")) for name, found in answers.items()}
+
+
+def _first(node: TypedNode, targets: Sequence[Target]) -> tuple[str, Refusals]:
+    refusals: list[tuple[str, Refusal]] = []
+    for target in targets:
+        answer = target.device.supports(node)
+        if isinstance(answer, Accepted):
+            return target.name, tuple(refusals)
+        refusals.append((target.name, answer))
+    return "", tuple(refusals)
+
+
+def _chosen(node: Node, answers: Mapping[str, Accepted | Refusal], home: str) -> tuple[str, Refusals]:
+    if (not home and any(answers.values())) or (home and not answers.get(home)):
+        accepted = ", ".join(name for name, answer in answers.items() if answer)
+        raise CompileError(f"node {node} is placed on {home or 'no device'}; accepted by: {accepted or 'none'}")
+    names = list(answers)
+    asked = names[: names.index(home)] if home else names
+    return home, tuple((name, refusal) for name in asked if isinstance(refusal := answers[name], Refusal))
 
 
 def _require_host(continuation: Continuation, targets: Sequence[Target]) -> None:

@@ -12,7 +12,7 @@ from dovetail.passes.graph_pass import Notes
 from dovetail.planning.deferred import kernel_on_host, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE
 from dovetail.planning.plan import Target
-from dovetail.planning.planner import Planner
+from dovetail.planning.planner import Planner, place
 
 __all__ = ["NodeSupport", "ask"]
 
@@ -51,8 +51,10 @@ def ask(graph: Graph, planner: Planner) -> dict[str, NodeSupport]:
     if after is not None:
         answers.update({node.name: _later(node, targets, provider_of) for node in (*after.ready, *after.rest.nodes)})
     parts: dict[str, list[tuple[Node, NodeSupport]]] = {}
+    homes = None if planner.placement is None else place(planned, targets, planner.placement)
     for node in planned.nodes:
-        found = _placed(node, planned, targets, provider_of)
+        chosen = targets if homes is None else [t for t in targets if homes[node.name][0] in (t.name, "")]
+        found = _placed(node, planned, chosen, provider_of)
         for origin in node.origins or (node.name,):
             parts.setdefault(origin, []).append((node, found))
     origins = {node.name: node for node in known.nodes}

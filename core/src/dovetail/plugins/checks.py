@@ -19,6 +19,7 @@ __all__ = ["HOOKS", "check_plugin"]
 HOOKS: dict[str, tuple[str, ...]] = {
     "dovetail_device_info": ("devices",),
     "dovetail_device_open": ("devices",),
+    "dovetail_virtual_device": ("virtual_devices",),
     "dovetail_register_ops": PACKS,
     "dovetail_register_translations": PACKS,
     "dovetail_read_model": ("frontends",),
@@ -33,6 +34,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
 _REGISTERING = ("dovetail_register_ops", "dovetail_register_translations")
 _REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "devices": (("dovetail_device_info",), ("dovetail_device_open",)),
+    "virtual_devices": (("dovetail_virtual_device",),),
     "frontends": (("dovetail_read_model",),),
     **dict.fromkeys(PACKS, (_REGISTERING,)),
 }

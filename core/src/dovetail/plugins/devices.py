@@ -5,13 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 from dovetail.devices.contract import Device, DeviceInfo, Unavailable
+from dovetail.devices.virtual import VirtualDevice
 from dovetail.errors import DeviceNotFound, DovetailError, PluginConflict, PluginFailed, did_you_mean
 from dovetail.plugins.attribution import attributed
 from dovetail.plugins.loader import Loader, Staged
 from dovetail.plugins.records import PluginRecord
 from dovetail.plugins.states import PluginStates
 
-__all__ = ["Devices"]
+__all__ = ["VIRTUAL_DEVICES_HINT", "Devices"]
+
+VIRTUAL_DEVICES_HINT = "Devices that choose among others, or run on several, come with: pip install dovetail-virtual-devices"
 
 
 class Devices:
@@ -21,6 +24,7 @@ class Devices:
         self._states = states
         self._loader = loader
         self._infos: dict[str, tuple[DeviceInfo, ...]] = {}
+        self._virtual: dict[str, VirtualDevice] = {}
         self._warned: set[str] = set()
 
     def all(self) -> tuple[DeviceInfo, ...]:
@@ -50,9 +54,27 @@ class Devices:
             raise PluginFailed(f"dovetail_device_open of {record.id} returned {device!r}, which is not a dovetail.device.Device")
         return device
 
+    def virtual(self, name: str) -> VirtualDevice:
+        """A virtual device by name, made on first use. Raises what prevents its use."""
+        key = name.lower()
+        if key not in self._virtual:
+            record = self._states.choose("virtual_devices", key)
+            if record is None:
+                raise DeviceNotFound(f"no installed plugin provides the virtual device {name!r}", hint=VIRTUAL_DEVICES_HINT)
+            staged = self._loader.load(record)
+            with attributed(record, f"making the virtual device {name.upper()} with {record.id}"):
+                made = staged.hooks.dovetail_virtual_device()
+            if not isinstance(made, VirtualDevice):
+                raise PluginFailed(
+                    f"dovetail_virtual_device of {record.id} returned {made!r}, which is not a dovetail.virtual.VirtualDevice"
+                )
+            self._virtual[key] = made
+        return self._virtual[key]
+
     def forget(self, key: str) -> None:
         """Probe a device type again, because another plugin serves it now."""
         self._infos.pop(key, None)
+        self._virtual.pop(key, None)
 
     def _keys(self) -> list[str]:
         return sorted({record.key for record in self._states.all() if record.kind == "devices"})
@@ -77,9 +99,11 @@ class Devices:
     def _plugin(self, key: str, name: str) -> tuple[PluginRecord, Staged]:
         record = self._states.choose("devices", key)
         if record is None:
-            known = [key.upper() for key in self._keys()]
-            suggestion = did_you_mean(name.partition(".")[0], known)
+            virtual = {r.key.upper() for r in self._states.all() if r.kind == "virtual_devices"}
+            suggestion = did_you_mean(name.partition(".")[0], {*(key.upper() for key in self._keys()), *virtual})
             hint = f"{suggestion} Device types come with packages that have an entry point in dovetail.devices."
+            if not virtual:
+                hint += f" {VIRTUAL_DEVICES_HINT}"
             raise DeviceNotFound(f"no installed plugin provides the device {name!r}", hint=hint.strip())
         return record, self._loader.load(record)
 

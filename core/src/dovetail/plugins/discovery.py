@@ -21,7 +21,7 @@ __all__ = ["index", "reinstall"]
 
 _VALUE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?")
 _REQUIREMENT = re.compile(rf"{HOST}\s*($|[^\w.\s-])", re.IGNORECASE)
-_CASELESS_KINDS = ("devices", "frontends")
+_CASELESS_KINDS = ("devices", "frontends", "virtual_devices")
 
 _Fingerprint = tuple[tuple[str, int], ...]
 _cached: tuple[_Fingerprint, tuple[PluginRecord, ...]] | None = None

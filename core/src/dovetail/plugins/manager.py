@@ -18,6 +18,7 @@ from dovetail.plugins.states import PluginStates
 if TYPE_CHECKING:
     # These import numpy or pluggy, which listing plugins must not do.
     from dovetail.devices.contract import Device, DeviceInfo
+    from dovetail.devices.virtual import VirtualDevice
     from dovetail.graph.graph import AbstractOperator
     from dovetail.graph.model import Model
     from dovetail.operators.operator import Operator
@@ -87,9 +88,12 @@ class PluginManager:
         return found or self.record(key)
 
     def device_type(self, device: str) -> str:
-        """`OPENCL` for `opencl.1`. Imports no plugin. Raises `DeviceNotFound` when no plugin is installed for the type."""
+        """`OPENCL` for `opencl.1`, also for a virtual device. Imports no plugin.
+
+        Raises `DeviceNotFound` when no plugin is installed for the type.
+        """
         name = device.upper().partition(".")[0]
-        known = {record.key.upper() for record in self.records() if record.kind == "devices"}
+        known = {r.key.upper() for r in self.records() if r.kind in ("devices", "virtual_devices")}
         if name not in known:
             raise DeviceNotFound(f"no installed plugin provides the device {device!r}", hint=did_you_mean(name, known))
         return name
@@ -122,6 +126,11 @@ class PluginManager:
         """Open a device. Raises as `device_info`, and what the plugin raises; foreign errors become `PluginFailed`."""
         with self._lock:
             return self._devices.open(name, options)
+
+    def virtual_device(self, name: str) -> "VirtualDevice":
+        """The virtual device of an entry name; letter case does not count. Raises as `device_info`."""
+        with self._lock:
+            return self._devices.virtual(name)
 
     # --- models -------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ HOST = "dovetail"
 IN_PROCESS = "in process"
 """The location of plugins that are not installed."""
 
-KINDS = ("devices", "frontends", "hooks", "ops", "overrides", "supplements")
+KINDS = ("devices", "frontends", "hooks", "ops", "overrides", "supplements", "virtual_devices")
 
 PACKS = ("ops", "overrides", "supplements")
 """The kinds that provide operators. `ops` defines a domain. `overrides` replaces operators of a domain where it is preferred.
@@ -57,12 +57,12 @@ def full_name(domain: str, op_type: str) -> str:
 class PluginRecord:
     """One entry point of one distribution. Never changed: a new state is a new record in the manager.
 
-    `kind` is the tail of the entry-point group, `key` the entry name (device type, file suffix, ONNX domain, or a free name
-    for hooks), `value` the module it points to. `requires` are the distribution's own requirements on dovetail.
-    `location` is the folder that holds the distribution's metadata, or the project folder of an editable installation.
-    `duplicates` are other copies of the distribution on `sys.path`, which are not used. `reason` and `hint` explain every
-    state but `found` and `loaded`; on `found` they name a rival with the same key. `provides` lists devices (`OPENCL.0`)
-    or operators (`tim.vx::HSwish-1`) once loaded. Times are in seconds.
+    `kind` is the tail of the entry-point group, `key` the entry name (device type, file suffix, ONNX domain, name of a
+    virtual device, or a free name for hooks), `value` the module it points to. `requires` are the distribution's own
+    requirements on dovetail. `location` is the folder that holds the distribution's metadata, or the project folder of an
+    editable installation. `duplicates` are other copies of the distribution on `sys.path`, which are not used. `reason` and
+    `hint` explain every state but `found` and `loaded`; on `found` they name a rival with the same key. `provides` lists
+    devices (`OPENCL.0`) or operators (`tim.vx::HSwish-1`) once loaded. Times are in seconds.
     """
 
     distribution: str

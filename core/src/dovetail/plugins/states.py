@@ -19,7 +19,7 @@ from dovetail.plugins.selection import Preferences, not_installed
 
 __all__ = ["PluginStates", "Rank"]
 
-_EXCLUSIVE_KINDS = ("devices", "frontends")
+_EXCLUSIVE_KINDS = ("devices", "frontends", "virtual_devices")
 _ERRORS: dict[str, type[DovetailError]] = {
     "blocked": PluginBlocked,
     "opt-in": PluginBlocked,
@@ -187,4 +187,4 @@ def conflict(what: str, owners: Iterable[PluginRecord]) -> PluginConflict:
 
 
 def _noun(kind: str) -> str:
-    return {"devices": "device", "frontends": "format"}.get(kind, kind)
+    return {"devices": "device", "frontends": "format", "virtual_devices": "virtual device"}.get(kind, kind)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dovetail.devices.virtual import Composite
 from dovetail.errors import UsageError
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
@@ -17,8 +18,9 @@ from dovetail.names import printable
 from dovetail.planning.plan import Plan
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport
-from dovetail.runtime.infer_request import InferRequest, Results
+from dovetail.runtime.infer_request import BoundRequest, InferRequest, Results
 from dovetail.runtime.inputs import InputReader
+from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.traced_request import TracedRequest
 from dovetail.tracing import Trace, current_trace
 
@@ -38,16 +40,28 @@ _worker = threading.local()
 
 @dataclass(frozen=True)
 class Preparation:
-    """A model with the device chosen: the name of that, what makes plans for it, how many of them are kept, and the seconds
-    that a run may take. `of` prepares another model in the same way. `trace` records all plans and runs, and `save` writes it."""
+    """A model with the device chosen.
+
+    `device` is the name to report, `devices` the real ones. `of` prepares another model in the same way. `make_plan` makes plans,
+    of which `plan_cache` are kept; a run may take `time_limit` seconds; `streams` of them at once keep the device busy. A
+    `composite` runs the model in place of plans. `trace` records all plans and runs, and `save` writes it.
+    """
 
     device: str
-    make_plan: Callable[[Shapes], Plan]
-    plan_cache: int
-    time_limit: float | None
+    devices: tuple[str, ...]
     of: "Callable[[Model], Preparation]"
+    make_plan: Callable[[Shapes], Plan] | None = None
+    plan_cache: int = 1
+    time_limit: float | None = None
+    composite: Composite | None = None
+    streams: int = 1
     trace: Trace | None = None
     save: Callable[[], None] | None = None
+
+    @staticmethod
+    def composed(composite: Composite, of: "Callable[[Model], Preparation]", time_limit: float | None) -> "Preparation":
+        """The preparation of what a virtual device compiled."""
+        return Preparation(composite.device, (), of, time_limit=time_limit, composite=composite)
 
 
 class CompiledModel:
@@ -77,13 +91,28 @@ class CompiledModel:
         self._home = 0
         self._closed = False
         static = self.reader.static_shapes
-        if static is not None and preparation is not None:
+        if static is not None and preparation is not None and preparation.composite is None:
             self.plan(static)
 
     @property
     def device(self) -> str:
         """The name of the device. In an unpickled model the first use chooses it."""
-        return self._prepared().device
+        prepared = self._prepared()
+        return prepared.device if prepared.composite is None else prepared.composite.device
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The real devices that run the model, the one that `FALLBACK` adds left out."""
+        prepared = self._prepared()
+        if prepared.composite is None:
+            return prepared.devices
+        return tuple(dict.fromkeys(name for part in prepared.composite.parts for name in part.devices))
+
+    @property
+    def optimal_number_of_infer_requests(self) -> int:
+        """How many requests at once keep the device busy: so many that more of them only wait."""
+        prepared = self._prepared()
+        return prepared.streams if prepared.composite is None else prepared.composite.optimal_requests
 
     def _prepared(self) -> Preparation:
         with self._preparing:
@@ -107,9 +136,11 @@ class CompiledModel:
     def _plans(self) -> PlanCache[Shapes, Plan]:
         if self._cache is None:
             prepared = self._prepared()
+            make_plan = prepared.make_plan
+            assert make_plan is not None  # a composite has parts in its place
             with self._preparing:
                 if self._cache is None:
-                    self._cache = PlanCache(lambda shapes: self._planned(prepared.make_plan, shapes), prepared.plan_cache)
+                    self._cache = PlanCache(lambda shapes: self._planned(make_plan, shapes), prepared.plan_cache)
         return self._cache
 
     @property
@@ -120,6 +151,8 @@ class CompiledModel:
     @property
     def outputs(self) -> Mapping[str, TensorType | None]:
         """Output name -> type: of the latest plan, else as the model declares it, else None."""
+        if self._preparation is not None and self._preparation.composite is not None:
+            return self._preparation.composite.parts[0].outputs
         latest = None if self._cache is None else self._cache.latest
         while latest is not None and latest.tail is not None:
             latest = latest.following
@@ -128,13 +161,21 @@ class CompiledModel:
         return {name: self.model.graph.types.get(name) for name in self.model.outputs}
 
     def plan(self, shapes: Shapes) -> Plan:
-        """The plan for these input shapes, made now if missing. Beyond the limit, the least recently used one is dropped."""
-        self.check_open()
-        return self._plans.get(shapes)
+        """The plan for these input shapes, made now if missing. Beyond the limit, the least recently used one is dropped.
 
-    def plan_of_run(self, shapes: Shapes) -> Plan:
-        """As `plan`, for a run that began before `close`, which waits for its end."""
-        return self._plans.get(shapes)
+        For a virtual device the plans of all its parts are made, and the first is returned.
+        """
+        self.check_open()
+        composite = self._prepared().composite
+        if composite is None:
+            return self._plans.get(shapes)
+        made: list[Plan] = [part.plan(shapes) for part in composite.parts]
+        return made[0]
+
+    def bind(self, shapes: Shapes, make: Callable[[Plan], PlanRequest]) -> BoundRequest:
+        """Everything that runs with these input shapes need; for a run that began before `close`, which waits for its end."""
+        composite = self._prepared().composite
+        return make(self._plans.get(shapes)) if composite is None else composite.create_request()
 
     def taking(self, inputs: Any) -> "CompiledModel":
         """The model compiled with those of its overridable constants as inputs that `inputs` gives; itself when it gives none.
@@ -166,6 +207,11 @@ class CompiledModel:
         `PlanReport.deferred` and `NodePlacement.holder`.
         Raises `UsageError` when the model has open dimensions and no run has ended yet.
         """
+        composite = self._prepared().composite
+        if composite is not None:
+            self.check_open()
+            found: PlanReport = composite.report(shapes)
+            return found
         if shapes is not None:
             return _full_report(self.plan(tuple(tuple(shapes[name]) for name in self.model.graph.inputs)))
         latest = self._plans.latest
@@ -178,13 +224,22 @@ class CompiledModel:
 
         Returns those that cannot be planned, by path, with the reason.
         """
+        if (composite := self._prepared().composite) is not None:
+            return composite.parts[0].plan_subgraphs()
         latest = self._plans.latest
         return {} if latest is None else latest.plan_subgraphs()
 
     @property
     def plans(self) -> Mapping[Shapes, PlanReport]:
         """The plans now kept, by input shapes, the latest used last."""
+        if (composite := self._prepared().composite) is not None:
+            return composite.parts[0].plans
         return {shapes: _full_report(plan) for shapes, plan in self._plans.copy().items()}
+
+    def finish_compiling(self) -> None:
+        """Wait until no virtual device compiles in the background: later runs are all on the device that it prefers."""
+        if (composite := self._prepared().composite) is not None:
+            composite.finish_compiling()
 
     def create_infer_request(self) -> InferRequest:
         """A new request with buffers of its own. Raises `UsageError` after `close`."""
@@ -222,7 +277,8 @@ class CompiledModel:
             self.check_open()
             if self._pool is None or self._home != os.getpid():
                 # A forked process has none of its parent's threads.
-                pool = ThreadPoolExecutor(thread_name_prefix="dovetail", initializer=_enter_worker)
+                workers = max(min(32, (os.cpu_count() or 1) + 4), self.optimal_number_of_infer_requests)
+                pool = ThreadPoolExecutor(workers, thread_name_prefix="dovetail", initializer=_enter_worker)
                 self._pool, self._home = pool, os.getpid()
             return self._submitted(self._pool, work)
 
@@ -268,6 +324,8 @@ class CompiledModel:
                 plan.close()
             for variant in self._variants.clear():
                 variant._free()
+            if self._preparation is not None and self._preparation.composite is not None:
+                self._preparation.composite.close()
         if self._saving is not None:
             self._saving()
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -15,43 +15,34 @@ from dovetail._files import check_target, write_file
 from dovetail.config import ConfigSource
 from dovetail.devices.contract import Device, DeviceInfo
 from dovetail.devices.refusals import Refusal
+from dovetail.devices.virtual import Placement, Targets
 from dovetail.devices.work_budget import limited
-from dovetail.errors import (
-    DeviceError,
-    DeviceNotFound,
-    DeviceUnavailable,
-    DovetailError,
-    PluginError,
-    UnknownFormat,
-    UnknownOption,
-    UsageError,
-)
+from dovetail.errors import PluginError, UnknownFormat, UsageError
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.model import Model, types_with_inputs
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.html_table import html_table
 from dovetail.internal.copy import Copy
-from dovetail.names import printable, visible
+from dovetail.names import DEFAULT_DEVICE, printable, visible
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
 from dovetail.planning.dispatch import Dispatch
-from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions, meant_for_core
+from dovetail.planning.options import CompileOptions
 from dovetail.planning.plan import Plan, Target
 from dovetail.planning.planner import Planner, Prepared
 from dovetail.planning.support import NodeSupport, ask
 from dovetail.plugins import PluginManager
 from dovetail.runtime.compiled_model import CompiledModel, Preparation, Shapes, finish_elsewhere
 from dovetail.runtime.extensions import operators_in
+from dovetail.runtime.session import DeviceSession, Properties, as_mapping
 from dovetail.runtime.sources import content_of
 from dovetail.tracing import Trace, phase
 
 __all__ = ["Core"]
 
 log = logging.getLogger("dovetail")
-
-Properties = Mapping[str, Any]
 
 _STORED = 2**31
 """Bytes of constants that are computed for a file: about what one file of the formats in use can hold."""
@@ -77,29 +68,15 @@ class Core:
     ) -> None:
         self.plugins = PluginManager(plugins=plugins, prefer=prefer, config=config)
         self._settings = {"plugins": plugins, "prefer": prefer, "config": config}
-        self._properties = {name: dict(properties) for name, properties in self.plugins.config.devices.items()}
-        self._check_configured(lambda name, given: CompileOptions.read(given))
-        self._opened: dict[tuple[str, int], tuple[DeviceInfo, Device]] = {}
+        self._session = DeviceSession(self.plugins, self._compile)
         self._compiled: weakref.WeakSet[CompiledModel] = weakref.WeakSet()
         self._lock = threading.RLock()
-
-    def _check_configured(self, read: Callable[[str, Properties], object], only: str = "") -> None:
-        """Raise the `UsageError` of `read` for one property of the configuration, with its file and line in front."""
-        config = self.plugins.config
-        for device, given in config.devices.items():
-            for name, value in given.items() if only in ("", device) else ():
-                try:
-                    read(device, {name: value})
-                except UsageError as error:
-                    raise type(error)(
-                        f"{config.place('devices', f'{device} {name}')}: {error.message}", hint=error.hint
-                    ) from error
 
     # --- devices ---------------------------------------------------------------------------------------------------
 
     @property
     def devices(self) -> tuple[DeviceInfo, ...]:
-        """Every device that can be opened, the best for AUTO first. Loads all device plugins."""
+        """Every device that can be opened, the best first. Loads all device plugins. Virtual devices are not among them."""
         return self.plugins.devices()
 
     @property
@@ -112,9 +89,14 @@ class Core:
 
         Raises `UsageError` for properties that are not a mapping, `DeviceNotFound` for a type that no installed plugin provides.
         """
-        given, name = _mapping(properties), self.plugins.device_type(device)
-        with self._lock:
-            self._properties.setdefault(name, {}).update(given)
+        self._session.set_properties(device, properties)
+
+    def reset_device(self, device: str) -> None:
+        """Close a real device, for example after `DeviceLost`; the next compilation opens it anew, where its driver allows that.
+
+        Models that were compiled for it have to be compiled again. Raises `DeviceNotFound`, and what the device raises.
+        """
+        self._session.reset(device)
 
     # --- models ----------------------------------------------------------------------------------------------------
 
@@ -187,7 +169,10 @@ class Core:
         Values with data-dependent shapes have no type. Raises `OperatorError` or a subclass naming the node. With a device,
         operators that no class defines and for which `properties` give it a kernel have the types that the model declares.
         """
-        return self._analyzed(model, [target.device for target in self._asked(device, properties)[0]] if device else [])
+        if not device:
+            return self._analyzed(model)
+        targets = self._session.targets(device, as_mapping(properties))[0]
+        return self._analyzed(model, [target.device for target in self._opened(targets, fallback=False)[0]])
 
     def _analyzed(self, model: Model, devices: Sequence[Device] = (), budget: int = FOLD_BUDGET) -> Graph:
         targets = [Target("", device, {}, "") for device in devices]
@@ -213,162 +198,87 @@ class Core:
 
         `properties` are those that `compile_model` would get.
         """
-        targets, options = self._asked(device, properties)
-        return ask(_specialised(model.graph, None), self._planner(targets, options))
+        answers: dict[str, NodeSupport] = {}
+        for targets in self._session.targets(device, as_mapping(properties)):
+            for name, found in self._ask(model, targets).items():
+                if name not in answers or answers[name].refusal is None:
+                    answers[name] = found if found.refusal is not None else answers.get(name, found)
+        return answers
 
-    def _planner(self, targets: Sequence[Target], options: CompileOptions, budget: int = FOLD_BUDGET) -> Planner:
+    def _ask(self, model: Model, targets: Targets) -> dict[str, NodeSupport]:
+        opened, options = self._opened(targets, fallback=False)
+        return ask(_specialised(model.graph, None), self._planner(opened, options, place=targets.place))
+
+    def _planner(
+        self, targets: Sequence[Target], options: CompileOptions, budget: int = FOLD_BUDGET, place: Placement | None = None
+    ) -> Planner:
         passes = pipeline(self.plugins.graph_passes(options.device), options.PASSES)
-        return Planner(Dispatch(self.plugins), tuple(targets), options, self.plugins.provider, passes, budget)
+        return Planner(Dispatch(self.plugins), tuple(targets), options, self.plugins.provider, passes, budget, place)
 
     def compile_model(
-        self, model: "Model | str | PathLike[str]", device: str = "AUTO", properties: Properties | None = None
+        self, model: "Model | str | PathLike[str]", device: str = DEFAULT_DEVICE, properties: Properties | None = None
     ) -> CompiledModel:
         """Compile a model, or a file, for a device.
 
         `device` is a name from `available_devices`, its type (`TYPE` means `TYPE.0`), a kind (`CPU`, `GPU`: the best device of
-        that kind), `AUTO` (the best of all), or `HETERO:A,B` (each node on the first that takes it). Nodes that the chosen
-        devices refuse run on the reference device, and the report says why; with `FALLBACK` False that is an error.
-        `properties`: see `CompileOptions`; others go to the (first) device. `AUTO` and kinds take a device that has them.
+        that kind), or a virtual device with its arguments (`NAME:A,B`), if a plugin provides one. `DEFAULT` is the virtual device
+        of that name, and the best of all devices where there is none. Nodes that the chosen devices refuse run on the reference
+        device, and the report says why; with `FALLBACK` False that is an error. `properties`: see `CompileOptions`; others go to
+        the (first) device. Kinds take a device that has them.
         """
         if not isinstance(model, Model):
             model = self.read_model(model)
-        given = _mapping(properties)
-        prepared = self.prepare(model, device, given)
-        compiled = CompiledModel(model, prepared, (_prepare, model, device, given, self._settings))
+        compiled = self._compile(model, device, as_mapping(properties))
         with self._lock:
             self._compiled.add(compiled)
         return compiled
 
+    def _compile(self, model: Model, device: str, given: Properties) -> CompiledModel:
+        return CompiledModel(model, self.prepare(model, device, given), (_prepare, model, device, given, self._settings))
+
     def prepare(self, model: Model, device: str, given: Properties) -> Preparation:
-        """As `compile_model`, as far as opening the device and checking the properties."""
-        names, passed_over = self._resolve(device, CompileOptions.read(given).device)
-        options = CompileOptions.read({**self._set_for(names[0]), **given})
-        targets = self._targets(names, options.device, options.FALLBACK)
-        name = targets[0].name if ":" not in device else device
-        planner = self._planner(targets, options)
-        limit = options.TIME_LIMIT
+        """As `compile_model`, as far as opening the device and checking the properties; a virtual device compiles its parts."""
+        again = partial(self._prepared, device, given)
+        virtual = self._session.virtual(device)
+        if virtual is not None:
+            name, found, arguments = virtual
+            properties = self._session.properties_of(name, given)
+            composite = found.compile(self._session, model, arguments, properties)
+            if composite is not None:
+                own = {name: value for name, value in properties.items() if name == "TIME_LIMIT"}
+                return Preparation.composed(composite, again, CompileOptions.read(own).TIME_LIMIT)
+        targets, *others = self._session.targets(device, given)
+        if others:
+            raise PluginError(f"{device!r} means several targets, and its plugin compiles no model for them")
+        opened, options = self._opened(targets)
+        name = device if virtual is not None and len(targets.devices) > 1 else opened[0].name
+        planner = self._planner(opened, options, place=targets.place)
+        graph = Prepared(planner, model.graph)
+        limit, passed_over = options.TIME_LIMIT, targets.passed_over
         trace = Trace() if options.TRACE else None
 
+        def plan(shapes: Shapes) -> Plan:
+            with limited(limit), trace.recording() if trace else nullcontext():
+                made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
+            _log_fallbacks(model, made, targets.devices)
+            return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
+
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
+        streams = opened[0].device.streams
+        return Preparation(name, targets.devices, again, plan, options.PLAN_CACHE, limit, streams=streams, trace=trace, save=save)
 
-        def prepared(model: Model) -> Preparation:
-            graph = Prepared(planner, model.graph)
-
-            def plan(shapes: Shapes) -> Plan:
-                with limited(limit), trace.recording() if trace else nullcontext():
-                    made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
-                _log_fallbacks(model, made, targets[0].name)
-                return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
-
-            return Preparation(name, plan, options.PLAN_CACHE, limit, prepared, trace, save)
-
-        return prepared(model)
+    def _prepared(self, device: str, given: Properties, model: Model) -> Preparation:
+        return self.prepare(model, device, given)
 
     def prescribed_by(self, device: str, domain: str, op_type: str, properties: Properties | None = None) -> str:
         """The (first) device, when under these properties it has a kernel of the user's for operators of this name; else `""`."""
-        target = self._asked(device, properties)[0][0]
+        target = self._opened(self._session.targets(device, as_mapping(properties))[0], fallback=False)[0][0]
         return target.name if target.device.prescribes(domain, op_type) else ""
 
-    def _asked(self, device: str, properties: Properties | None) -> tuple[list[Target], CompileOptions]:
-        """Devices that are only asked, without one to fall back to."""
-        given = _mapping(properties)
-        names, _ = self._resolve(device, CompileOptions.read(given).device)
-        options = CompileOptions.read({**self._set_for(names[0]), **given})
-        return self._targets(names, options.device, fallback=False), options
-
-    # --- choosing devices ------------------------------------------------------------------------------------------
-
-    def _set_for(self, device: str) -> Properties:
-        """The properties from the configuration and `set_property` for the type of a device."""
-        with self._lock:
-            return dict(self._properties.get(device.split(".")[0], {}))
-
-    def _targets(self, names: Sequence[str], options: Properties, fallback: bool) -> list[Target]:
-        """`options` are those of the first device."""
-        chosen = set(names[:1])
-        targets = []
-        for name in [*names, *([REFERENCE_DEVICE] if fallback and REFERENCE_DEVICE not in names else [])]:
-            own = options if name in chosen else CompileOptions.read(self._set_for(name)).device
-            try:
-                targets.append(self._target(name, own))
-            except (DeviceError, PluginError) as error:
-                # Here the reference device only takes what others refuse: without it a refusal becomes an error of its own.
-                if name != REFERENCE_DEVICE or name in chosen:
-                    raise
-                log.info("%s is missing for nodes that %s refuses: %s", name, names[0], error)
-        return targets
-
-    def _target(self, name: str, options: Properties) -> Target:
-        info = self.plugins.device_info(name)
-        with self._lock:
-            # Another plugin may serve the name by now (`plugins.register`); compiled models keep the device that they have.
-            key = info.name, id(info)
-            if key not in self._opened:
-                self._opened[key] = info, self.plugins.open_device(info.name, {})
-            opened = self._opened[key][1]
-        try:
-            configured = opened.configured(options)
-        except UsageError as error:
-            self._check_configured(lambda _, given: opened.configured(CompileOptions.read(given).device), only=info.type)
-            if (meant := meant_for_core(options)) is not None:
-                raise type(error)(error.message, hint=f"{error.hint}; a property of every device: {meant}") from error
-            raise
-        return Target(info.name, configured, options, self._provider(info))
-
-    def _provider(self, info: DeviceInfo) -> str:
-        key = info.type.lower()
-        loaded = (r for r in self.plugins.records() if (r.kind, r.key.lower(), r.state) == ("devices", key, "loaded"))
-        return next(loaded).provider
-
-    def _resolve(self, device: str, options: Properties) -> tuple[list[str], Mapping[str, str]]:
-        """The devices meant, and for a kind or AUTO those that were passed over, with the reason."""
-        if not isinstance(device, str):
-            raise UsageError(f"a device cannot be a {type(device).__name__}", hint="accepted: a name, such as 'AUTO'")
-        head, _, tail = device.strip().partition(":")
-        word = head.upper()
-        if word == "HETERO":
-            names = [self.plugins.device_info(part.strip()).name for part in tail.split(",") if part.strip()]
-            if not names:
-                raise UsageError(f"{device!r} lists no devices", hint="write HETERO:A,B")
-            return list(dict.fromkeys(names)), {}
-        if tail:
-            raise UsageError(f"unknown virtual device {head!r}", hint="known: AUTO, HETERO:A,B")
-        if word in ("AUTO", "CPU", "GPU", "NPU"):
-            return self._best(word, options)
-        return [self.plugins.device_info(device).name], {}
-
-    def _best(self, word: str, options: Properties) -> tuple[list[str], Mapping[str, str]]:
-        fitting = [info for info in self.devices if word in ("AUTO", info.kind)]
-        if not fitting:
-            found = ", ".join(f"{i.name} ({i.kind})" for i in self.devices) or "none"
-            raise DeviceNotFound(f"no {'device' if word == 'AUTO' else word + ' device'} is available; found: {found}")
-        for record in self.plugins.records():
-            if word == "AUTO" and record.kind == "devices" and record.state in ("failed", "unavailable"):
-                log.warning("AUTO takes %s: %s is %s (%s)", fitting[0].name, record.id, record.state, record.reason)
-        name, passed_over = self._first_that_opens(word, fitting, options)
-        for skipped, reason in passed_over.items():
-            log.warning("%s takes %s, not %s: %s", word, name, skipped, reason)
-        return [name], passed_over
-
-    def _first_that_opens(self, word: str, fitting: Sequence[DeviceInfo], options: Properties) -> tuple[str, Mapping[str, str]]:
-        """The first device that can be opened and has these properties of devices, and why not those before it."""
-        errors: dict[str, DovetailError] = {}
-        for info in fitting:
-            try:
-                self._target(info.name, CompileOptions.read({**self._set_for(info.name), **options}).device)
-            except (DeviceError, PluginError, UnknownOption) as error:
-                if isinstance(error, UnknownOption) and not options:
-                    raise  # of the configuration for this very device
-                errors[info.name] = error
-                continue
-            return info.name, {name: error.message for name, error in errors.items()}
-        if len(errors) == 1:
-            raise next(iter(errors.values()))
-        reasons = "; ".join(f"{error.message} ({error.hint})" if error.hint else error.message for error in errors.values())
-        kind = "" if word == "AUTO" else f"{word} "
-        if all(isinstance(error, UnknownOption) for error in errors.values()):
-            raise UnknownOption(f"no {kind}device has all of these properties: {reasons}")
-        raise DeviceUnavailable(f"no {kind}device can be used: {reasons}")
+    def _opened(self, targets: Targets, fallback: bool | None = None) -> tuple[list[Target], CompileOptions]:
+        """The devices, and the options for the first; with the reference device as `fallback`, by default as the options say."""
+        options = CompileOptions.read(self._session.properties_of(targets.devices[0], targets.properties))
+        return self._session.opened(targets, options.FALLBACK if fallback is None else fallback), options
 
     def close(self) -> None:
         """Close the compiled models, as `CompiledModel.close` does, then every device that was opened.
@@ -376,8 +286,8 @@ class Core:
         What was compiled raises `UsageError` afterwards. In a callback of a run it returns at once, and another thread closes
         the devices when the runs have ended.
         """
+        opened = self._session.take_opened()
         with self._lock:
-            opened, self._opened = list(self._opened.values()), {}
             compiled = list(self._compiled)
         for model in compiled:
             model.mark_closed()
@@ -391,8 +301,7 @@ class Core:
         finish_elsewhere(free)
 
     def __repr__(self) -> str:
-        with self._lock:
-            opened = ", ".join(info.name for info, _ in self._opened.values())
+        opened = ", ".join(self._session.names_opened())
         return f"<Core: {len(self.plugins.records())} plugins, devices opened: {opened or 'none'}>"
 
     def _repr_html_(self) -> str:
@@ -410,12 +319,6 @@ class Core:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _mapping(properties: Properties | None) -> dict[str, Any]:
-    if properties is not None and not isinstance(properties, Mapping):
-        raise UsageError(f"properties are {properties!r:.60}; accepted: a mapping such as {{'FUSION': False}}")
-    return dict(properties or {})
 
 
 def _specialised(graph: Graph, shapes: Shapes | None) -> Graph:
@@ -439,8 +342,8 @@ def _with_output_names(graph: Graph, original: Graph) -> Graph:
     return graph.replace(nodes=(*graph.nodes, *nodes), outputs=original.outputs, types={**graph.types, **types})
 
 
-def _log_fallbacks(model: Model, plan: Plan, chosen: str) -> None:
-    moved = [n for n in plan.report.nodes if n.device != chosen and n.refusals]
+def _log_fallbacks(model: Model, plan: Plan, chosen: Sequence[str]) -> None:
+    moved = [n for n in plan.report.nodes if n.device not in chosen and n.refusals]
     for node in moved:
         device, refusal = node.refusals[0]
         known = [printable(text) for text in (model.source, node.name, node.op)]

@@ -20,7 +20,7 @@ from dovetail.runtime.inputs import InputReader
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.tracing import Trace
 
-__all__ = ["InferRequest", "Results"]
+__all__ = ["BoundRequest", "InferRequest", "Results"]
 
 
 _RUNNING = "the request is running"
@@ -78,6 +78,20 @@ def _first(value: Any) -> str:
     return ", ".join(f"{v:.5g}" if isinstance(v, float) else str(v) for v in value.reshape(-1)[:6].tolist())
 
 
+class BoundRequest(Protocol):
+    """The device requests of one inference, bound to a plan or to the parts of a virtual device."""
+
+    @property
+    def fresh(self) -> bool:
+        """True when `run` returns new arrays."""
+
+    def run(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+        """Run with checked inputs. Unless they are fresh, the arrays returned belong to the devices until the next run."""
+
+    def close(self) -> None:
+        """Free the device requests."""
+
+
 class CompiledPlans(Protocol):
     """The interface of a compiled model for its requests."""
 
@@ -89,11 +103,8 @@ class CompiledPlans(Protocol):
     def reader(self) -> InputReader:
         """Checks and converts inputs."""
 
-    def plan(self, shapes: tuple[tuple[int, ...] | None, ...]) -> Plan:
-        """The plan for these input shapes. Raises `UsageError` after `close`."""
-
-    def plan_of_run(self, shapes: tuple[tuple[int, ...] | None, ...]) -> Plan:
-        """As `plan`, for a run that began before `close`."""
+    def bind(self, shapes: tuple[tuple[int, ...] | None, ...], make: Callable[[Plan], PlanRequest]) -> BoundRequest:
+        """What runs with these input shapes; for a run that began before `close`, too. `make` binds a plan."""
 
     def taking(self, inputs: Any) -> "CompiledPlans":
         """The same for the model with those of its overridable constants as inputs that `inputs` gives."""
@@ -133,7 +144,7 @@ class InferRequest:
         self._names = compiled.model.outputs
         self._overridable = bool(compiled.model.overridable)
         self._plans = compiled
-        self._bound: PlanRequest | None = None
+        self._bound: BoundRequest | None = None
         self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
         self._busy = threading.Lock()
         self._background: _Background | None = None
@@ -317,21 +328,35 @@ class InferRequest:
 
     def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
         assert self._budget is not None
-        shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
         try:
             with self._budget:
-                if shapes != self._shapes or self._bound is None:
-                    self._rebind(shapes)
-                assert self._bound is not None
-                outputs = self._bound.run(arrays)
+                outputs = self._advance(arrays)
+            assert self._bound is not None
+            share_outputs = share_outputs or self._bound.fresh
             self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
         except MemoryError as error:
             source = printable(self._compiled.model.source)
             raise OutOfMemory(f"{source}: there is no memory for the run: {error or 'the host has none left'}") from error
         return self._results
 
+    def _advance(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
+        if shapes != self._shapes or self._bound is None:
+            self._rebind(shapes)
+        assert self._bound is not None
+        return self._bound.run(arrays)
+
+    def forward(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Run with values that another request has checked, under its limits; for virtual devices.
+
+        What is returned belongs to this request and may be overwritten by its next run. Raises as `infer`.
+        """
+        with self._busy:
+            self._require_idle()
+            return self._advance(values)
+
     def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
-        bound = self._bind(self._plans.plan_of_run(shapes))
+        bound = self._plans.bind(shapes, self._bind)
         # Forgotten before it is closed: an interrupt must not leave a closed one for the next run.
         stale, self._bound = self._bound, None
         if stale is not None:

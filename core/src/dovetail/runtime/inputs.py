@@ -41,7 +41,8 @@ class InputReader:
         A sequence becomes a list of such arrays, a map a dictionary of plain values, an optional may be None.
 
         `inputs` is a mapping by name, a sequence in order, a single array for a model of one input, or None for a model
-        without inputs. Raises `InputError` naming the input, what was received and what is accepted.
+        without inputs. An array is a NumPy array, a list, or what exports memory by DLPack (tensors of PyTorch, JAX, CuPy) or by
+        the buffer protocol. Raises `InputError` naming the input, what was received and what is accepted.
         """
         given = self._in_order(inputs)
         if self._contained:
@@ -62,7 +63,7 @@ class InputReader:
             given = (inputs,)
         else:
             # One nested list is the content of a single input; otherwise a sequence holds one entry an input.
-            one = len(self._names) == 1 and not (len(inputs) == 1 and isinstance(inputs[0], np.ndarray))
+            one = len(self._names) == 1 and not (len(inputs) == 1 and hasattr(inputs[0], "__dlpack__"))
             given = (inputs,) if one else inputs
         if len(given) != len(self._names):
             raise InputError(f"{self._source} takes {len(self._names)} inputs ({self._listed()}), got {len(given)}")
@@ -123,7 +124,12 @@ class InputReader:
             return np.asarray(value)
         name, expected = self._names[index], self._types[index]
         try:
-            array = np.asarray(value)
+            array = _exported(value) if hasattr(value, "__dlpack__") else np.asarray(value)
+        except BufferError as error:
+            raise InputError(
+                f"input {name!r} is a {type(value).__name__} that exports no memory of the CPU ({error}); accepted: {expected}",
+                hint="bring it to the CPU's memory, without a gradient: with PyTorch, .detach().cpu()",
+            ) from None
         except ValueError as error:
             raise InputError(
                 f"input {name!r} is a {type(value).__name__} that makes no array ({error}); accepted: {expected}"
@@ -136,7 +142,7 @@ class InputReader:
                 raise InputError(f"input {name!r} is {value!r:.60} ({type(value).__name__}); accepted: an array {expected}")
             if hasattr(value, "dtype") or expected.dtype is not DType.STRING:
                 return array
-        return array.astype(expected.dtype.numpy)
+        return array.astype(expected.dtype.numpy, copy=False)
 
     def _check(self, names: Sequence[str], types: Sequence[TensorType], arrays: Sequence[NDArray[Any]]) -> None:
         symbols: dict[str, tuple[int, str]] = {}
@@ -166,6 +172,26 @@ class InputReader:
 
     def _listed(self) -> str:
         return ", ".join(f"{name}: {t}" for name, t in zip(self._names, self._types, strict=True))
+
+
+def _exported(value: Any) -> NDArray[Any]:
+    """The memory that a DLPack producer exports, without a copy; of another device as a copy, if it can be had.
+
+    Raises `BufferError`.
+    """
+    on_cpu = value.__dlpack_device__()[0] == _DLPACK_CPU
+    try:
+        return np.from_dlpack(value) if on_cpu else np.from_dlpack(value, device="cpu", copy=True)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        # Data types that NumPy's DLPack lacks, and NumPy before 2.1, which copies from no device: the producer may convert.
+        try:
+            return np.asarray(value)
+        except (RuntimeError, TypeError, ValueError):
+            raise BufferError(str(error)) from None
+
+
+_DLPACK_CPU = 1
+"""`kDLCPU` of DLPack's device types."""
 
 
 def _as_map(name: str, expected: MapType, value: Any) -> dict[Any, Any]:

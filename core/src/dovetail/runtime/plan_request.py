@@ -36,6 +36,8 @@ class PlanRecorder(Protocol):
 class PlanRequest:
     """The device requests of one plan, wired: everything that a run needs, looked up once. With a recorder, runs are recorded."""
 
+    fresh = False
+
     def __init__(self, plan: Plan, recorder: PlanRecorder | None = None) -> None:
         self.plan = plan
         self._requests: tuple[ExecutableRequest, ...] = tuple(step.executable.create_request() for step in plan.steps)

@@ -2,13 +2,14 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from dovetail.errors import UsageError
 from dovetail.runtime.compiled_model import CompiledModel
-from dovetail.runtime.infer_request import InferRequest
+from dovetail.runtime.infer_request import InferRequest, Results
 
 __all__ = ["AsyncInferQueue"]
 
@@ -16,19 +17,23 @@ __all__ = ["AsyncInferQueue"]
 class AsyncInferQueue:
     """Runs inferences on `jobs` requests; `start_async` blocks while all of them are busy.
 
-    Example::
+    With 0 there are two requests a core, or as many as the compiled model finds best, if that is more. Results come by callback,
+    in any order; `map` and `amap` give them in the order of the inputs. Example::
 
         queue = AsyncInferQueue(compiled, jobs=4)
         queue.set_callback(lambda request, index: answers.__setitem__(index, request.results[0]))
         for index, image in enumerate(images):
             queue.start_async({"image": image}, index)
         queue.wait_all()
+
+        for results in queue.map({"image": image} for image in images):
+            ...
     """
 
     def __init__(self, compiled: CompiledModel, jobs: int = 0) -> None:
         if not isinstance(jobs, int) or jobs < 0:
             raise UsageError(f"jobs is {jobs!r}; accepted: a positive number, or 0 for two a core")
-        count = jobs or 2 * (os.cpu_count() or 1)
+        count = jobs or max(2 * (os.cpu_count() or 1), compiled.optimal_number_of_infer_requests)
         self._requests = tuple(compiled.create_infer_request() for _ in range(count))
         self._idle = set(range(count))
         self._callback: Callable[[InferRequest, Any], None] | None = None
@@ -49,18 +54,79 @@ class AsyncInferQueue:
         Raises `InputError` for bad inputs at once. In a callback it raises `UsageError` instead of waiting: callbacks that wait
         for each other's requests would do so for ever.
         """
-        index = -1
+        taken: deque[int] = deque()
         try:
-            with self._lock:
-                self._wait_for_idle()
-                index = min(self._idle)  # named before it is taken, so that no interrupt loses a request
-                self._idle.remove(index)
-            request = self._requests[index]
-            request.start_async(inputs, userdata)
-            request.then(lambda error: self._ended(index, userdata, error))
+            self._start(taken, inputs, userdata)
+            index = taken[0]
+            self._requests[index].then(lambda error: self._ended(index, userdata, error))
         except BaseException:
-            self._give_back(index)
+            self._give_back(taken)
             raise
+
+    def map(self, inputs: Iterable[Any]) -> Iterator[Results]:
+        """The results for each of the inputs, in their order; at most as many runs are under way as there are requests.
+
+        Calls no callback. What a run raises is raised in its place and ends the iteration; runs that are under way then end by
+        themselves. In a callback it raises `UsageError` where `start_async` would.
+        """
+        pending: deque[int] = deque()
+        try:
+            for one in inputs:
+                if len(pending) == len(self._requests):
+                    yield self._collected(pending)
+                self._start(pending, one)
+            while pending:
+                yield self._collected(pending)
+        finally:
+            self._give_back(pending)
+
+    async def amap(self, inputs: "Iterable[Any] | AsyncIterable[Any]") -> AsyncIterator[Results]:
+        """As `map`, for `async for`; the event loop goes on meanwhile. `inputs` may be an asynchronous iterator."""
+        import asyncio  # here, because programs that never await need not load it
+
+        pending: deque[int] = deque()
+        try:
+            async for one in _asynchronous(inputs):
+                if len(pending) == len(self._requests):
+                    yield await self._awaited(pending)
+                await asyncio.to_thread(self._start, pending, one)
+            while pending:
+                yield await self._awaited(pending)
+        finally:
+            self._give_back(pending)
+
+    async def infer(self, inputs: Any = None) -> Results:
+        """Run once and await the results."""
+        import asyncio  # as above
+
+        taken: deque[int] = deque()
+        try:
+            await asyncio.to_thread(self._start, taken, inputs)
+            return await self._awaited(taken)
+        finally:
+            self._give_back(taken)
+
+    def _start(self, taken: deque[int], inputs: Any, userdata: Any = None) -> None:
+        """Start a run on an idle request, whose index is in `taken` then, also when this raises: no interrupt loses it."""
+        with self._lock:
+            self._wait_for_idle()
+            taken.append(min(self._idle))
+            self._idle.remove(taken[-1])
+        self._requests[taken[-1]].start_async(inputs, userdata)
+
+    def _collected(self, taken: deque[int]) -> Results:
+        request = self._requests[taken[0]]
+        request.wait()
+        results = request.results
+        self._finish(taken[0], None)
+        taken.popleft()
+        return results
+
+    async def _awaited(self, taken: deque[int]) -> Results:
+        results = await self._requests[taken[0]]
+        self._finish(taken[0], None)
+        taken.popleft()
+        return results
 
     def wait_all(self) -> None:
         """Wait until every run has ended. Raises the first error of a run or callback, and forgets them all.
@@ -91,15 +157,14 @@ class AsyncInferQueue:
             raise UsageError("start_async() in a callback of the queue, all of whose requests are busy", hint=hint)
         self._lock.wait_for(lambda: bool(self._idle))
 
-    def _give_back(self, index: int) -> None:
-        """After an error or an interrupt: the request is idle now, or when a run that had begun already has ended."""
-        if index < 0:
-            return
-        request = self._requests[index]
-        if request.is_running:
-            request.then(partial(self._finish, index))
-        else:
-            self._finish(index, None)
+    def _give_back(self, taken: Iterable[int]) -> None:
+        """After an error or an interrupt: the requests are idle now, or when runs that had begun already have ended."""
+        for index in taken:
+            request = self._requests[index]
+            if request.is_running:
+                request.then(partial(self._finish, index))
+            else:
+                self._finish(index, None)
 
     def _ended(self, index: int, userdata: Any, error: BaseException | None) -> None:
         if error is None and self._callback is not None:
@@ -127,3 +192,12 @@ class AsyncInferQueue:
 
     def __iter__(self) -> Iterator[InferRequest]:
         return iter(self._requests)
+
+
+async def _asynchronous(inputs: "Iterable[Any] | AsyncIterable[Any]") -> AsyncIterator[Any]:
+    if isinstance(inputs, AsyncIterable):
+        async for one in inputs:
+            yield one
+    else:
+        for one in inputs:
+            yield one

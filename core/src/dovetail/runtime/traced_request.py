@@ -96,5 +96,10 @@ class TracedRequest(InferRequest):
                     self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
         return self._results
 
+    def forward(self, values: Sequence[Any]) -> Sequence[Any]:
+        """As `InferRequest.forward`, recorded."""
+        with self._trace.recording(), self._trace.slice(f"run {self._compiled.model.source}", "run"):
+            return super().forward(values)
+
     def _bind(self, plan: Plan) -> PlanRequest:
         return PlanRequest(plan, _PlanRecorder(self._trace, plan))

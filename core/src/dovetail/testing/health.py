@@ -189,6 +189,13 @@ def _smoke(core: Core, case: Case) -> Verdict:
     return Verdict(Outcome.PASSED)
 
 
+def _examine_virtual(record: PluginRecord, emit: Emit) -> None:
+    emit({"stage": "making the virtual device"})
+    core = _session(record)
+    core.plugins.virtual_device(record.key)
+    core.close()
+
+
 # --- the others ----------------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +207,7 @@ def _examine_kit(stage: str, record: PluginRecord, emit: Emit) -> None:
 
 _EXAMINE: dict[str, Callable[[PluginRecord, Emit], None]] = {
     "devices": _examine_device,
+    "virtual_devices": _examine_virtual,
     "ops": _examine_pack,
     "overrides": _examine_pack,
     "frontends": partial(_examine_kit, "giving it malformed input"),

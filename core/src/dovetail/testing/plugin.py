@@ -23,13 +23,16 @@ __all__ = ["HookChecks", "kit_for", "session_for"]
 
 
 def kit_for(record: PluginRecord, make_core: Callable[[], Core] | None = None, seed: int = 7) -> Kit:
-    """The checks of a plugin; of a device plugin those of its first device. Loads nothing yet.
+    """The checks of a plugin; of a device plugin those of its first device, of a virtual
+    device those of `NAME:` and the reference device. Loads nothing yet.
 
     `make_core` gives sessions in which the plugin may be loaded; the default is `session_for`.
     """
     make_core = make_core or partial(session_for, record)
     if record.kind == "devices":
         return DeviceChecks(record.key.upper(), make_core, seed)
+    if record.kind == "virtual_devices":
+        return DeviceChecks(f"{record.key.upper()}:{REFERENCE_DEVICE}", make_core, seed)
     if record.kind == "frontends":
         return FrontendChecks(record.key, make_core, seed)
     if record.kind in PACKS:

@@ -76,6 +76,16 @@ class OnednnDevice(Device):
         found._precision = _precision(read, self._precision)
         return found
 
+    def for_streams(self, count: int | None) -> "OnednnDevice":
+        """The device with its threads divided among streams; by itself it takes a stream for each thread.
+
+        A primitive on one thread needs no barriers, and as many of them run at once as there are cores.
+        """
+        found = copy(self)
+        found.streams = count or self._threads
+        found._threads = max(1, self._threads // found.streams)
+        return found
+
     def lower(self, graph: Graph) -> Graph:
         """The graph in the precision that `INFERENCE_PRECISION_HINT` asks for."""
         return lower(graph, self._runs_by_primitive) if self._precision == "bf16" else graph
@@ -101,7 +111,8 @@ class OnednnDevice(Device):
 
         Raises `CompileError` naming a refused node, `UsageError` for options, `OutOfMemory`.
         """
-        threads = Options.read(options).INFERENCE_NUM_THREADS or self._threads
+        asked = Options.read(options).INFERENCE_NUM_THREADS
+        threads = asked if asked is not None and self.streams == 1 else self._threads
         library().set_threads(threads)
         with naming_out_of_memory():
             return OnednnExecutable(graph, tuple(place(TypedNode.of(node, graph)) for node in graph.nodes), threads)

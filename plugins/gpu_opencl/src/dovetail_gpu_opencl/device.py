@@ -50,6 +50,8 @@ from dovetail_gpu_opencl.view import View
 
 __all__ = ["OpenCLDevice"]
 
+_STREAMS = 2
+
 
 class OpenCLDevice(Device):
     """One OpenCL device and its context.
@@ -79,6 +81,15 @@ class OpenCLDevice(Device):
         other._configure({**self._options, **options})
         other.caps = allowed(self.caps, self.info.name, Options.read(other._options).INFERENCE_PRECISION_HINT)
         return other
+
+    def for_streams(self, count: int | None) -> "OpenCLDevice":
+        """The device for several requests at once, by itself for two: one transfers while the other one computes.
+
+        Each request has a queue, so that nothing else changes.
+        """
+        found = copy.copy(self)
+        found.streams = count or _STREAMS
+        return found
 
     def prescribes(self, domain: str, op_type: str) -> bool:
         """Whether there is a custom layer for the operator."""

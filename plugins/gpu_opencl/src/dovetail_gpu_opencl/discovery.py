@@ -107,4 +107,4 @@ def _describe(index: int, device: Any) -> DeviceInfo:
         "compute_units": device.max_compute_units,
         "memory_bytes": device.global_mem_size,
     }
-    return DeviceInfo(f"{TYPE}.{index}", TYPE, kind, " ".join(device.name.split()), _PRIORITY[kind], details)
+    return DeviceInfo(f"{TYPE}.{index}", TYPE, kind, " ".join(device.name.split()), _PRIORITY[kind], details, builds_kernels=True)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pyopencl as cl
 
-from dovetail.device import DeviceError, OutOfMemory
+from dovetail.device import DeviceError, DeviceLost, OutOfMemory
 from dovetail.errors import DovetailError
 
 __all__ = ["as_dovetail", "out_of_memory", "translated"]
@@ -19,6 +19,16 @@ _MEMORY_CODES = frozenset(
     }
 )
 
+_LOST_CODES = frozenset(
+    {
+        cl.status_code.DEVICE_NOT_AVAILABLE,
+        cl.status_code.INVALID_DEVICE,
+        cl.status_code.INVALID_CONTEXT,
+        cl.status_code.INVALID_COMMAND_QUEUE,
+        -9999,  # NVIDIA: a kernel accessed memory out of bounds, and its context is broken
+    }
+)
+
 
 def out_of_memory(error: cl.Error) -> bool:
     """True when the driver says that memory or another resource ran out."""
@@ -26,7 +36,10 @@ def out_of_memory(error: cl.Error) -> bool:
 
 
 def as_dovetail(error: cl.Error | MemoryError, what: str) -> DovetailError:
-    """`OutOfMemory` when an allocation was refused, else `DeviceError`; `what` says what was being done, sizes included."""
+    """`OutOfMemory` when an allocation was refused, `DeviceLost` when the device is gone, else `DeviceError`.
+
+    `what` says what was being done, sizes included.
+    """
     if isinstance(error, MemoryError):
         said = f": {error}" if str(error) else ""
         return OutOfMemory(
@@ -36,6 +49,9 @@ def as_dovetail(error: cl.Error | MemoryError, what: str) -> DovetailError:
         lost = " Some drivers also report this when a kernel accesses memory out of bounds: DEBUG_BUFFERS finds that."
         hint = "use a smaller batch or another device." + (lost if error.code == cl.status_code.OUT_OF_RESOURCES else "")
         return OutOfMemory(f"{what}: the device ran out of memory or other resources ({error})", hint=hint)
+    if error.code in _LOST_CODES:
+        hint = "core.reset_device(name), then compile again; if that fails, start the program again"
+        return DeviceLost(f"{what}: the device was lost ({error})", hint=hint)
     return DeviceError(f"{what}: {error}")
 
 

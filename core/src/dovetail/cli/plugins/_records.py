@@ -13,6 +13,7 @@ __all__ = ["KINDS", "describe_plugin", "print_plugins"]
 
 KINDS = {
     "devices": "device",
+    "virtual_devices": "virtual device",
     "frontends": "model format",
     "ops": "operators of domain",
     "overrides": "overrides for domain",

@@ -10,7 +10,7 @@ from dovetail.cli._command import command as make_command
 from dovetail.cli._complete import complete_devices, complete_operators
 from dovetail.cli._output import print_table, print_text, show
 from dovetail.errors import PluginConflict, UnknownOperator
-from dovetail.names import operator_key
+from dovetail.names import DEFAULT_DEVICE, operator_key
 
 if TYPE_CHECKING:
     from dovetail.plugins import PluginManager
@@ -88,7 +88,7 @@ def _custom(core: "Core", domain: str, op_type: str, device: str | None, files: 
     configured = core.plugins.config.devices.get((device or "").upper().partition(".")[0], {})
     if not files and "CONFIG_FILE" not in configured:
         return ""
-    return core.prescribed_by(device or "AUTO", domain, op_type, {"CONFIG_FILE": list(files)} if files else {})
+    return core.prescribed_by(device or DEFAULT_DEVICE, domain, op_type, {"CONFIG_FILE": list(files)} if files else {})
 
 
 def _dtype(dtype: str | None) -> str | None:

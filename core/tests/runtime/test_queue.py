@@ -1,0 +1,128 @@
+"""AsyncInferQueue: results in order, awaited results, and errors in their place. Callbacks are tested with requests."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.errors import InputError, OperatorError, UsageError
+from dovetail_ops_onnx.gather import Gather
+
+TABLE = np.arange(100, dtype=np.float32)
+
+
+@pytest.fixture
+def queue(toy_core: Any) -> dovetail.AsyncInferQueue:
+    """Of three requests, for a model that looks up a number, and fails for one over 99."""
+    core, _ = toy_core(A=lambda node: False)
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Gather(), g.constant(TABLE), g.input("i", "int64", ["N"]))])
+    return dovetail.AsyncInferQueue(core.compile_model(model, "A"), 3)
+
+
+def index(number: int) -> Any:
+    return np.array([number])
+
+
+def test_results_come_in_the_order_of_the_inputs(queue: dovetail.AsyncInferQueue) -> None:
+    given = [(37 * i) % 100 for i in range(50)]
+    assert [results[0].item() for results in queue.map(index(i) for i in given)] == given
+    assert list(queue.map([])) == []
+    assert [results["gather:0"].item() for results in queue.map([{"i": index(3)}])] == [3.0]
+
+
+def test_inputs_are_read_only_as_far_as_results_are_wanted(queue: dovetail.AsyncInferQueue) -> None:
+    read = 0
+
+    def inputs() -> Iterator[Any]:
+        nonlocal read
+        while True:
+            read += 1
+            yield index(read)
+
+    results = queue.map(inputs())
+    assert [next(results)[0].item() for _ in range(4)] == [1, 2, 3, 4]
+    assert read <= 4 + len(queue)
+    results.close()  # type: ignore[attr-defined]  # a generator
+    queue.wait_all()
+    assert queue.is_ready()
+
+
+def test_an_error_is_raised_in_its_place(queue: dovetail.AsyncInferQueue) -> None:
+    results = queue.map(index(i) for i in (1, 2, 300, 4))
+    assert [next(results)[0].item(), next(results)[0].item()] == [1, 2]
+    with pytest.raises(OperatorError):
+        next(results)
+    with pytest.raises(InputError, match="accepted: int64"):
+        list(queue.map([np.zeros(1, np.float32)]))
+    assert [found[0].item() for found in queue.map(index(i) for i in range(7))] == list(range(7))
+
+
+def test_callbacks_are_for_start_async(queue: dovetail.AsyncInferQueue) -> None:
+    called: list[Any] = []
+    queue.set_callback(lambda request, userdata: called.append(userdata))
+    assert len(list(queue.map(index(i) for i in range(5)))) == 5
+    assert called == []
+    queue.start_async(index(1), "one")
+    queue.wait_all()
+    assert called == ["one"]
+
+
+def test_a_callback_that_raises_stops_nothing_and_is_reported(queue: dovetail.AsyncInferQueue) -> None:
+    called: list[int] = []
+
+    def callback(request: Any, number: int) -> None:
+        called.append(number)
+        if number == 2:
+            raise ValueError("not two")
+
+    queue.set_callback(callback)
+    for number in range(8):
+        queue.start_async(index(number), number)
+    with pytest.raises(ValueError, match="not two"):
+        queue.wait_all()
+    assert sorted(called) == list(range(8))
+    queue.wait_all()
+
+
+def test_async_for(queue: dovetail.AsyncInferQueue) -> None:
+    async def inputs() -> AsyncIterator[Any]:
+        for number in range(20):
+            await asyncio.sleep(0)
+            yield index(number)
+
+    async def collected(given: Any) -> list[float]:
+        return [results[0].item() async for results in queue.amap(given)]
+
+    assert asyncio.run(collected(inputs())) == list(range(20))
+    assert asyncio.run(collected(index(i) for i in range(20))) == list(range(20))
+    assert queue.is_ready()
+
+
+def test_awaiting_many_at_once(queue: dovetail.AsyncInferQueue) -> None:
+    async def all_of_them() -> list[Any]:
+        return await asyncio.gather(*(queue.infer(index(i)) for i in (*range(30), 200)), return_exceptions=True)
+
+    found = asyncio.run(all_of_them())
+    assert [results[0].item() for results in found[:-1]] == list(range(30))
+    assert isinstance(found[-1], OperatorError)
+    queue.wait_all()
+    assert queue.is_ready()
+
+
+def test_map_in_a_callback_does_not_wait_for_ever(queue: dovetail.AsyncInferQueue) -> None:
+    single = dovetail.AsyncInferQueue(queue._requests[0]._compiled, 1)  # type: ignore[arg-type]  # a compiled model
+    single.set_callback(lambda request, userdata: list(single.map([index(1)])))
+    single.start_async(index(1))
+    with pytest.raises(UsageError, match="in a callback of the queue"):
+        single.wait_all()
+
+
+def test_as_many_requests_as_the_device_finds_best(toy_core: Any) -> None:
+    core, _ = toy_core(A=lambda node: False)
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Gather(), g.constant(TABLE), g.input("i", "int64", ["N"]))])
+    assert len(dovetail.AsyncInferQueue(core.compile_model(model, "A", {"NUM_STREAMS": 1000}))) == 1000

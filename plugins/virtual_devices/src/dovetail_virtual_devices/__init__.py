@@ -1,0 +1,1 @@
+"""Virtual devices of dovetail: AUTO chooses a device, HETERO places each node on one of several."""

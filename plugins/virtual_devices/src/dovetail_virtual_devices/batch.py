@@ -1,0 +1,256 @@
+"""BATCH: requests of few rows run together, as one batch.
+
+Nobody runs batches but the requests themselves: the first one of a batch waits for others, runs what has come, and gives each
+its rows. So there is no thread to stop, and an idle model costs nothing.
+"""
+
+import logging
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dovetail.errors import InferError, UsageError
+from dovetail.hookspecs import hookimpl
+from dovetail.virtual import Composite, ExecutableRequest, Model, Part, Session, Targets, VirtualDevice, WorkBudget
+from dovetail_virtual_devices.failures import is_of_the_caller, named
+from dovetail_virtual_devices.lanes import Lane, Lanes, Scheduler
+from dovetail_virtual_devices.options import BatchOptions
+from dovetail_virtual_devices.rows import NotBatchable, check_results, check_rows, padded, slices, with_open_batch
+
+__all__ = ["Batch", "dovetail_api", "dovetail_virtual_device"]
+
+dovetail_api = "1.0"
+
+log = logging.getLogger("dovetail")
+
+DEFAULT_SIZE = 8
+
+_ARGUMENTS = re.compile(r"(?P<device>.+?)\s*(?:\(\s*(?P<size>\d+)\s*\))?", re.DOTALL)
+
+
+class Batch(VirtualDevice):
+    """`BATCH:A(n)`: batches of up to n rows, by default 8, on any device, also a virtual one: `BATCH:MULTI:A,B(16)`."""
+
+    def targets(self, session: Session, arguments: str, properties: Mapping[str, Any]) -> tuple[Targets, ...]:
+        """Those of the device in front of the brackets."""
+        return session.targets(_read(arguments)[0], BatchOptions.read(properties)[1])
+
+    def compile(self, session: Session, model: Model, arguments: str, properties: Mapping[str, Any]) -> Composite:
+        """Compile the model for any number of rows.
+
+        A model whose rows are not independent of each other runs request by request: a warning and the report say why.
+        """
+        device, size = _read(arguments)
+        options, rest = BatchOptions.read(properties)
+        try:
+            opened = with_open_batch(model)
+            part = session.compile(opened, device, rest)
+            try:
+                check_rows(opened, part, size)
+            except BaseException:
+                part.close()
+                raise
+        except NotBatchable as why:
+            log.warning("BATCH: the requests of %s run one by one: %s", model.source, why)
+            return BatchModel(model, session.compile(model, device, rest), 1, options, str(why))
+        return BatchModel(opened, part, size, options)
+
+
+def _read(arguments: str) -> tuple[str, int]:
+    """The device and the size. Raises `UsageError`."""
+    match = _ARGUMENTS.fullmatch(arguments)
+    if match is None or (match["size"] is not None and int(match["size"]) < 1):
+        raise UsageError(f"{f'BATCH:{arguments}'!r} names no device and size", hint="write BATCH:A(4)")
+    return match["device"], int(match["size"] or DEFAULT_SIZE)
+
+
+@dataclass
+class _Ticket:
+    """One request's rows, and what came of them: results, an error, or neither when its batch was given up."""
+
+    values: Sequence[Any]
+    rows: int
+    results: list[Any] | None = None
+    error: BaseException | None = None
+
+
+@dataclass
+class _Group:
+    """Requests that run together. `full`: no more are taken; `done`: their tickets are settled."""
+
+    tickets: list[_Ticket] = field(default_factory=list)
+    full: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def rows(self) -> int:
+        return sum(ticket.rows for ticket in self.tickets)
+
+
+class BatchModel(Composite):
+    """A model that runs rows of several requests together."""
+
+    def __init__(self, model: Model, part: Part, size: int, options: BatchOptions, single: str = "") -> None:
+        self._single = single
+        self._model, self._part, self.size = model, part, size
+        self._timeout = options.AUTO_BATCH_TIMEOUT / 1000
+        self._reproducible = options.REPRODUCIBLE
+        self._scheduler = Scheduler([Lanes(part, part.optimal_number_of_infer_requests)])
+        self._lock = threading.Lock()
+        self._open: dict[tuple[Any, ...], _Group] = {}
+        self._batches = self._rows = 0
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The model for any number of rows."""
+        return (self._part,)
+
+    @property
+    def device(self) -> str:
+        """`BATCH:A(n)`."""
+        return f"BATCH:{self._part.device}({self.size})"
+
+    @property
+    def optimal_requests(self) -> int:
+        """As many as fill all batches that run at once."""
+        return self.size * self._part.optimal_number_of_infer_requests
+
+    def create_request(self) -> "BatchRequest":
+        """A new request, which has no buffers: its batch has them."""
+        return BatchRequest(self)
+
+    def report(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Any:
+        """The report for batches; its notes have their number."""
+        found = self._part.report(shapes)
+        note = f"one by one: {self._single}" if self._single else f"{self._rows} rows in {self._batches} batches"
+        return replace(found, notes=(note, *found.notes))
+
+    def close(self) -> None:
+        """Free everything."""
+        self._scheduler.close()
+
+    # --- batches -------------------------------------------------------------------------------------------------------
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """Run with the rows of others. Raises what its own rows raise when they run alone."""
+        ticket = _Ticket(values, 0 if self._single else len(values[0]))
+        if not 0 < ticket.rows < self.size:
+            self._on_a_lane([ticket])
+        else:
+            self._together(ticket)
+        if ticket.results is None and ticket.error is None:  # whoever ran the batch was interrupted
+            self._on_a_lane([ticket])
+        if ticket.error is not None:
+            raise ticket.error
+        assert ticket.results is not None
+        return ticket.results
+
+    def _together(self, ticket: _Ticket) -> None:
+        key = tuple((value.dtype, value.shape[1:]) for value in ticket.values)
+        with self._lock:
+            group = self._open.get(key)
+            if group is not None and group.rows + ticket.rows > self.size:
+                self._seal(key, group)
+                group = None
+            is_first = group is None
+            if group is None:
+                group = self._open[key] = _Group()
+            group.tickets.append(ticket)
+            if group.rows == self.size:
+                self._seal(key, group)
+        if is_first:
+            self._lead(key, group)
+        else:
+            group.done.wait()
+
+    def _seal(self, key: tuple[Any, ...], group: _Group) -> None:
+        """With the lock: take no more requests into a group."""
+        if self._open.get(key) is group:
+            del self._open[key]
+        group.full.set()
+
+    def _lead(self, key: tuple[Any, ...], group: _Group) -> None:
+        """Wait for others, then for the device, during which more may come, and run what has come."""
+        try:
+            group.full.wait(self._timeout)
+            lane = self._scheduler.take()
+            assert lane is not None  # a single part never fails
+            try:
+                with self._lock:
+                    self._seal(key, group)
+                self._settle(lane, group.tickets)
+            finally:
+                self._scheduler.give_back(lane)
+        finally:
+            with self._lock:
+                self._seal(key, group)
+            group.done.set()
+
+    def _on_a_lane(self, tickets: Sequence[_Ticket]) -> None:
+        lane = self._scheduler.take()
+        assert lane is not None  # as above
+        try:
+            self._settle(lane, tickets)
+        finally:
+            self._scheduler.give_back(lane)
+
+    def _settle(self, lane: Lane, tickets: Sequence[_Ticket]) -> None:
+        """Run the tickets together; each alone where that fails, so that only the one at fault gets the error."""
+        try:
+            # Not under the limits of the request that happens to run the batch for all.
+            with WorkBudget():
+                self._run(lane, tickets)
+        except Exception as error:
+            lane.close()
+            if len(tickets) == 1:
+                tickets[0].error = error if is_of_the_caller(error) else named(error, self._part.device)
+                return
+            for ticket in tickets:
+                self._settle(lane, [ticket])
+
+    def _run(self, lane: Lane, tickets: Sequence[_Ticket]) -> None:
+        rows = sum(ticket.rows for ticket in tickets)
+        size = self._padded_size(rows)
+        if len(tickets) == 1 and size == rows:
+            tickets[0].results = lane.run(tickets[0].values)
+        else:
+            columns = zip(*(ticket.values for ticket in tickets), strict=True)
+            results = lane.run([padded(column, size) for column in columns])
+            _check(self._model, results, size)
+            for ticket, part in zip(tickets, slices([ticket.rows for ticket in tickets]), strict=True):
+                ticket.results = [result[part].copy() for result in results]
+        self._batches += 1
+        self._rows += rows
+
+    def _padded_size(self, rows: int) -> int:
+        """The next power of two, at most the full size: each size is compiled once."""
+        if rows == 0 or rows >= self.size:
+            return rows
+        return self.size if self._reproducible else min(self.size, 1 << (rows - 1).bit_length())
+
+
+def _check(model: Model, results: Sequence[Any], rows: int) -> None:
+    try:
+        check_results(model.outputs, results, rows)
+    except NotBatchable as why:
+        raise InferError(f"BATCH: {model.source}: {why}", hint="use the device without BATCH") from None
+
+
+class BatchRequest(ExecutableRequest):
+    """A request whose rows run with those of others."""
+
+    fresh = True
+
+    def __init__(self, model: BatchModel) -> None:
+        self._model = model
+
+    def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Wait for others, run, and return the rows of this request."""
+        return self._model.run(inputs)
+
+
+@hookimpl
+def dovetail_virtual_device() -> VirtualDevice:
+    return Batch()

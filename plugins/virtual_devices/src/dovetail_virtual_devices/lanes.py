@@ -1,0 +1,111 @@
+"""Lanes: the requests of one compiled model that may run at the same time, taken by threads that have work."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import DovetailError
+from dovetail.virtual import Part, PartRequest
+
+__all__ = ["Lane", "Lanes", "Scheduler"]
+
+
+class Lane:
+    """One request of a part, used by one thread at a time."""
+
+    def __init__(self, lanes: "Lanes") -> None:
+        self.lanes = lanes
+        self._request: PartRequest | None = None
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """Run, and copy the results: the lane is for others afterwards."""
+        if self._request is None:
+            self._request = self.lanes.part.create_infer_request()
+        results = self._request.forward(values)
+        return [np.array(value, copy=True) if isinstance(value, np.ndarray) else value for value in results]
+
+    def close(self) -> None:
+        """Free the request; the next run makes another."""
+        stale, self._request = self._request, None
+        if stale is not None:
+            with suppress(DovetailError):  # of a device that is lost
+                stale.close()
+
+
+class Lanes:
+    """The lanes of one part. `failed` has the reason once the device is no longer used."""
+
+    def __init__(self, part: Part, count: int) -> None:
+        self.part = part
+        self.count = count
+        self.lanes = [Lane(self) for _ in range(count)]
+        self.free = list(self.lanes)
+        self.runs = 0
+        self.failed = ""
+
+
+class Scheduler:
+    """Gives free lanes to threads, those that wait longest first.
+
+    `in_turn`: of several parts with a free lane the next one in turn, else the first.
+    """
+
+    def __init__(self, parts: Sequence[Lanes], in_turn: bool = False) -> None:
+        self.parts = list(parts)
+        self._in_turn = in_turn
+        self._next = 0
+        self._changed = threading.Condition()
+        self._waiting: list[object] = []
+
+    def take(self, suits: Callable[[Lanes], bool] = lambda lanes: True) -> Lane | None:
+        """A free lane of a part that has not failed and `suits`, waiting for one; None when there is no such part."""
+        ticket = object()
+        with self._changed:
+            self._waiting.append(ticket)
+            try:
+                while True:
+                    usable = [part for part in self.parts if not part.failed and suits(part)]
+                    if not usable:
+                        return None
+                    free = [part for part in usable if part.free]
+                    # Who waits longest goes first, unless only others can use what is free.
+                    if free and (self._waiting[0] is ticket or len(usable) < len(self.parts)):
+                        return self._taken(free)
+                    self._changed.wait()
+            finally:
+                self._waiting.remove(ticket)
+                self._changed.notify_all()
+
+    def _taken(self, free: Sequence[Lanes]) -> Lane:
+        chosen = free[0]
+        if self._in_turn:
+            order = [*range(self._next, len(self.parts)), *range(self._next)]
+            chosen = next(self.parts[i] for i in order if self.parts[i] in free)
+            self._next = (self.parts.index(chosen) + 1) % len(self.parts)
+        chosen.runs += 1
+        return chosen.free.pop()
+
+    def give_back(self, lane: Lane) -> None:
+        """The lane is free again."""
+        with self._changed:
+            lane.lanes.free.append(lane)
+            self._changed.notify_all()
+
+    def fail(self, lanes: Lanes, reason: str) -> bool:
+        """Use a part no longer, unless it is the last one; False if that was so before, or it is the last."""
+        with self._changed:
+            if lanes.failed or sum(not part.failed for part in self.parts) < 2:
+                return False
+            lanes.failed = reason
+            self._changed.notify_all()
+            return True
+
+    def close(self) -> None:
+        """Free the requests of all lanes and close their parts, when nobody runs."""
+        for part in self.parts:
+            for lane in part.lanes:
+                lane.close()
+            part.part.close()

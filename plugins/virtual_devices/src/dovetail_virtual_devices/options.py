@@ -1,0 +1,98 @@
+"""The properties of the virtual devices, checked; all others go to the devices that run the model."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from dovetail.errors import UsageError
+
+__all__ = ["HINTS", "POLICIES", "AutoOptions", "BatchOptions", "HeteroOptions", "MultiOptions"]
+
+HINTS = ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")
+DISTRIBUTIONS = ("LEAST_TRANSFER", "FIRST_ACCEPTS", "PIPELINE_PARALLEL")
+POLICIES = ("DEVICE_PRIORITY", "ROUND_ROBIN")
+
+
+@dataclass(frozen=True)
+class _Options:
+    REPRODUCIBLE: bool = False
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """The options, and the properties that are left for the devices. Raises `UsageError` for a value."""
+        own = {field.name for field in fields(cls)}
+        options = cls(**{name: value for name, value in given.items() if name in own})
+        for name in own:
+            _check(name, getattr(options, name))
+        return options, {name: value for name, value in given.items() if name not in own}
+
+
+@dataclass(frozen=True)
+class AutoOptions(_Options):
+    """`PERFORMANCE_HINT`: one of `HINTS`. `ENABLE_STARTUP_FALLBACK`: a CPU device answers while a device whose kernels are not
+    cached compiles. `ENABLE_RUNTIME_FALLBACK`: what fails on a device runs on the next one. `DEVICE_PROPERTIES`: device or type
+    -> further properties for it. `REPRODUCIBLE`: one device runs every request, without either fallback. `SCHEDULE_POLICY`: with
+    CUMULATIVE_THROUGHPUT, as for MULTI."""
+
+    PERFORMANCE_HINT: str = "LATENCY"
+    ENABLE_STARTUP_FALLBACK: bool = True
+    ENABLE_RUNTIME_FALLBACK: bool = True
+    DEVICE_PROPERTIES: Mapping[str, Mapping[str, Any]] | None = None
+    SCHEDULE_POLICY: str = POLICIES[0]
+
+
+@dataclass(frozen=True)
+class MultiOptions(_Options):
+    """`SCHEDULE_POLICY`: which of the free devices gets a request, one of `POLICIES`: the one that is listed first, or the next
+    one in turn. `ENABLE_RUNTIME_FALLBACK` and `DEVICE_PROPERTIES` as for AUTO. `REPRODUCIBLE`: all devices must be of the same
+    hardware, so that results are bitwise equal, and nothing that fails runs again."""
+
+    SCHEDULE_POLICY: str = POLICIES[0]
+    ENABLE_RUNTIME_FALLBACK: bool = True
+    DEVICE_PROPERTIES: Mapping[str, Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class HeteroOptions(_Options):
+    """`MODEL_DISTRIBUTION_POLICY`: one of `DISTRIBUTIONS`: nodes and transfers between devices take least time together; each
+    node on the first device that accepts it; one stage of the model for each device. `AFFINITIES`: node of the model -> device,
+    which goes before; an answer of `query_model` fits. `REPRODUCIBLE` changes nothing: a placement does not depend on a run."""
+
+    MODEL_DISTRIBUTION_POLICY: str = DISTRIBUTIONS[0]
+    AFFINITIES: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class BatchOptions(_Options):
+    """`AUTO_BATCH_TIMEOUT`: milliseconds that a row waits for others. `REPRODUCIBLE`: every batch is filled up to the full size,
+    so that a row's result does not depend on how many came with it."""
+
+    AUTO_BATCH_TIMEOUT: float = 5.0
+
+
+def _one_of(words: tuple[str, ...]) -> tuple[str, Callable[[Any], bool]]:
+    return ", ".join(words), lambda value: value in words
+
+
+_FLAG = "True or False", lambda value: isinstance(value, bool)
+_MAPPING = "a mapping", lambda value: value is None or isinstance(value, Mapping)
+_ACCEPTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "REPRODUCIBLE": _FLAG,
+    "ENABLE_STARTUP_FALLBACK": _FLAG,
+    "ENABLE_RUNTIME_FALLBACK": _FLAG,
+    "DEVICE_PROPERTIES": _MAPPING,
+    "PERFORMANCE_HINT": _one_of(HINTS),
+    "SCHEDULE_POLICY": _one_of(POLICIES),
+    "MODEL_DISTRIBUTION_POLICY": _one_of(DISTRIBUTIONS),
+    "AFFINITIES": _MAPPING,
+    "AUTO_BATCH_TIMEOUT": (
+        "milliseconds, a number that is not negative",
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"),
+    ),
+}
+
+
+def _check(name: str, value: Any) -> None:
+    accepted, fits = _ACCEPTED[name]
+    if not fits(value):
+        raise UsageError(f"property {name} is {value!r:.60}; accepted: {accepted}")

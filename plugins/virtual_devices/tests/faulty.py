@@ -1,0 +1,78 @@
+"""Devices that fail on purpose, for tests of what runs on them."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dovetail.device import DeviceInfo, Executable, ExecutableRequest, Graph
+from dovetail.testing import ReferenceDevice
+
+__all__ = ["Faulty", "fails_at"]
+
+
+class Faulty(ReferenceDevice):
+    """Calls `fault(n)` before the n-th run of all its requests, counted from 1; what that raises, the run raises.
+
+    `alive` is the number of requests that are not closed, `runs` the number of runs, `most` how many ran at once at most.
+    """
+
+    def __init__(self, info: DeviceInfo) -> None:
+        super().__init__(info)
+        self.lock = threading.Lock()
+        self.runs = self.alive = self.now = self.most = 0
+
+    def fault(self, number: int) -> None:
+        """Raises for the runs that are to fail."""
+
+    def for_streams(self, count: int | None) -> "Faulty":
+        """The device itself, which counts."""
+        self.streams = count or 1
+        return self
+
+    def compile(self, graph: Graph, options: Mapping[str, Any]) -> Executable:
+        """As any reference device."""
+        made = super().compile(graph, options)
+        create = made.create_request
+        made.create_request = lambda: _Request(self, create())  # type: ignore[method-assign]  # of one object
+        return made
+
+
+class _Request(ExecutableRequest):
+    def __init__(self, device: Faulty, inner: ExecutableRequest) -> None:
+        self._device, self._inner, self._open = device, inner, True
+        with device.lock:
+            device.alive += 1
+
+    def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        device = self._device
+        with device.lock:
+            device.runs += 1
+            device.now += 1
+            device.most = max(device.most, device.now)
+            number = device.runs
+        try:
+            device.fault(number)
+            return self._inner.run(inputs)
+        finally:
+            with device.lock:
+                device.now -= 1
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            with self._device.lock:
+                self._device.alive -= 1
+
+    def __del__(self) -> None:
+        self.close()  # what nobody can reach any more is freed, too
+
+
+def fails_at(error: type[Exception], first: int, every: int = 0) -> type[Faulty]:
+    """A device whose run number `first` fails, and each `every`-th after it; with 0 all after it."""
+
+    class Failing(Faulty):
+        def fault(self, number: int) -> None:
+            if number >= first and (not every or (number - first) % every == 0):
+                raise error(f"the queue died in run {number}")
+
+    return Failing

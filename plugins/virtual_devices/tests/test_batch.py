@@ -1,0 +1,234 @@
+"""BATCH: rows of several requests as one batch; each comes back to its request, and a bad one fails alone."""
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.errors import InferError, OperatorError, UsageError
+from dovetail.graph import Model
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.reduce_sum import ReduceSum
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.softmax import Softmax
+
+sys.path.insert(0, str(Path(__file__).parent))
+from faulty import Faulty, fails_at
+
+LONG = {"AUTO_BATCH_TIMEOUT": 20_000}
+WEIGHTS = np.random.default_rng(3).standard_normal((3, 5)).astype(np.float32)
+
+
+def product(batch: int | str | None = "N") -> Model:
+    g = dovetail.GraphBuilder()
+    return g.model([g.node(MatMul(), g.input("x", "float32", [batch, 3]), g.constant(WEIGHTS))])
+
+
+def nothing(node: Any) -> bool:
+    return False
+
+
+def together(compiled: Any, inputs: list[Any]) -> list[Any]:
+    """The results of requests in threads of their own; an error stands in for a result."""
+    found: list[Any] = [None] * len(inputs)
+
+    def run(index: int) -> None:
+        try:
+            found[index] = compiled.create_infer_request().infer(inputs[index])[0]
+        except dovetail.DovetailError as error:
+            found[index] = error
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(inputs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return found
+
+
+@pytest.mark.parametrize("batch", ["N", 1, None])
+def test_rows_run_together_and_come_back_to_their_requests(toy_core: Any, batch: int | str | None) -> None:
+    core, opened = toy_core(A=Faulty)
+    compiled = core.compile_model(product(batch), "BATCH:A(6)", LONG)
+    assert (compiled.device, compiled.devices) == ("BATCH:A.0(6)", ("A.0",))
+    assert compiled.optimal_number_of_infer_requests == 6
+    before = opened["A.0"].runs
+    rows = [np.random.default_rng(i).standard_normal((1, 3)).astype(np.float32) for i in range(12)]
+    for got, row in zip(together(compiled, rows), rows, strict=True):
+        np.testing.assert_allclose(got, row.astype(np.float64) @ WEIGHTS, rtol=1e-5)
+        assert got.base is None
+    assert opened["A.0"].runs - before == 2
+    assert compiled.report().notes == ("12 rows in 2 batches",)
+
+
+def test_a_batch_that_does_not_fill_runs_when_the_time_is_over(toy_core: Any) -> None:
+    core, _ = toy_core(A=Faulty)
+    compiled = core.compile_model(product(), "BATCH:A(64)", {"AUTO_BATCH_TIMEOUT": 1})
+    x = np.ones((3, 3), np.float32)
+    np.testing.assert_allclose(compiled(x)[0], x @ WEIGHTS, rtol=1e-5)
+    # Three rows run as four.
+    assert [dims[0] for (dims,) in compiled.plans] == [64, 4]
+    assert compiled(x)[0].shape == (3, 5)
+
+
+def test_reproducible_batches_are_all_of_one_size(toy_core: Any) -> None:
+    core, _ = toy_core(A=nothing)
+    compiled = core.compile_model(product(), "BATCH:A(8)", {"AUTO_BATCH_TIMEOUT": 0, "REPRODUCIBLE": True})
+    for rows in (1, 3, 8):
+        x = np.ones((rows, 3), np.float32)
+        np.testing.assert_allclose(compiled(x)[0], x @ WEIGHTS, rtol=1e-5)
+    assert [dims[0] for (dims,) in compiled.plans] == [8]
+
+
+def test_requests_of_several_rows_and_those_that_are_a_batch_by_themselves(toy_core: Any) -> None:
+    core, _ = toy_core(A=nothing)
+    compiled = core.compile_model(product(), "BATCH:A(4)", {"AUTO_BATCH_TIMEOUT": 1})
+    for rows in (0, 4, 9):
+        x = np.full((rows, 3), rows, np.float32)
+        np.testing.assert_allclose(compiled(x)[0], x @ WEIGHTS, rtol=1e-5)
+    inputs = [np.random.default_rng(i).standard_normal((1 + i % 3, 3)).astype(np.float32) for i in range(11)]
+    for got, x in zip(together(compiled, inputs), inputs, strict=True):
+        np.testing.assert_allclose(got, x.astype(np.float64) @ WEIGHTS, rtol=1e-5)
+
+
+def test_requests_of_other_shapes_make_other_batches(toy_core: Any) -> None:
+    core, opened = toy_core(A=Faulty)
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Relu(), g.input("x", "float32", ["N", "S"]))])
+    compiled = core.compile_model(model, "BATCH:A(2)", LONG)
+    inputs = [np.full((1, 1 + i % 2), i - 1, np.float32) for i in range(4)]
+    for got, x in zip(together(compiled, inputs), inputs, strict=True):
+        np.testing.assert_array_equal(got, np.maximum(x, 0))
+    assert opened["A.0"].runs == 2
+
+
+def lookup() -> Model:
+    """Row of a table for each index."""
+    g = dovetail.GraphBuilder()
+    return g.model([g.node(Gather(), g.constant(np.arange(4, dtype=np.float32)), g.input("i", "int64", ["N"]))])
+
+
+def test_a_bad_row_fails_alone(toy_core: Any) -> None:
+    core, _ = toy_core(A=nothing)
+    compiled = core.compile_model(lookup(), "BATCH:A(4)", LONG)
+    inputs = [np.array([i]) for i in (1, 7, 3, 2)]
+    found = together(compiled, inputs)
+    assert isinstance(found[1], OperatorError)
+    assert [got.tolist() for i, got in enumerate(found) if i != 1] == [[1.0], [3.0], [2.0]]
+
+
+def test_when_the_device_fails_every_request_gets_an_error_that_names_it(toy_core: Any) -> None:
+    core, _ = toy_core(A=fails_at(RuntimeError, 3))
+    compiled = core.compile_model(product(), "BATCH:A(2)", LONG)
+    found = together(compiled, [np.ones((1, 3), np.float32)] * 2)
+    assert [type(error) for error in found] == [InferError] * 2
+    assert [str(error).startswith("A.0: RuntimeError: the queue died") for error in found] == [True, True]
+
+
+def test_over_multi(toy_core: Any) -> None:
+    core, opened = toy_core(A=fails_at(RuntimeError, 4), B=Faulty)
+    compiled = core.compile_model(product(), "BATCH:MULTI:A,B(4)", LONG)
+    assert compiled.device == "BATCH:MULTI:A.0,B.0(4)"
+    assert compiled.optimal_number_of_infer_requests == 8
+    rows = [np.random.default_rng(i).standard_normal((1, 3)).astype(np.float32) for i in range(24)]
+    for got, row in zip(together(compiled, rows), rows, strict=True):
+        np.testing.assert_allclose(got, row.astype(np.float64) @ WEIGHTS, rtol=1e-5)
+    assert opened["A.0"].runs + opened["B.0"].runs >= 8
+
+
+# --- models whose rows are not rows --------------------------------------------------------------------------------------
+
+
+def mixing(build: Any) -> Model:
+    g = dovetail.GraphBuilder()
+    return g.model([build(g, g.input("x", "float32", ["N", 3]))])
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (mixing(lambda g, x: g.node(Softmax(axis=0), x, name="s")), "output 's:0' mixes rows: the first one changes"),
+        (mixing(lambda g, x: g.node(Add(), x, g.node(ReduceSum(), x, g.constant([0])))), "mixes rows"),
+        (mixing(lambda g, x: g.node(Reshape(), x, g.constant([-1]))), "is float32[12] for 4 rows"),
+        (mixing(lambda g, x: g.node(ReduceSum(keepdims=0), x)), "is float32[] for 4 rows"),
+        (product(2), "input 'x' is float32[2, 3]; accepted: a first dimension that is a symbol or 1"),
+    ],
+)
+def test_models_whose_rows_depend_on_each_other_run_request_by_request(
+    toy_core: Any, model: Model, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    core, _ = toy_core(A=nothing)
+    compiled = core.compile_model(model, "BATCH:A(4)", LONG)
+    assert "run one by one" in caplog.text
+    assert message in caplog.text
+    x = np.random.default_rng(5).standard_normal((2, 3)).astype(np.float32)
+    want = core.compile_model(model, "A")(x)[0]
+    for got in together(compiled, [x] * 3):
+        np.testing.assert_array_equal(got, want)
+    (note,) = compiled.report().notes
+    assert message in note
+
+
+def test_a_batch_of_one_that_is_written_into_the_model_runs_request_by_request(toy_core: Any) -> None:
+    core, _ = toy_core(A=nothing)
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Reshape(), g.input("x", "float32", [1, 3]), g.constant([3, 1]))])
+    compiled = core.compile_model(model, "BATCH:A(4)", LONG)
+    x = np.ones((1, 3), np.float32)
+    np.testing.assert_array_equal(compiled(x)[0], x.reshape(3, 1))
+    assert compiled.report().notes[0].startswith("one by one: ")
+
+
+@pytest.mark.parametrize(
+    ("device", "properties", "message"),
+    [
+        ("BATCH", {}, "'BATCH:' names no device and size"),
+        ("BATCH:A(0)", {}, "'BATCH:A(0)' names no device and size"),
+        ("BATCH:A(4)", {"AUTO_BATCH_TIMEOUT": -1}, "property AUTO_BATCH_TIMEOUT is -1; accepted: milliseconds"),
+        ("BATCH:A(4)", {"AUTO_BATCH_TIMEOUT": "soon"}, "property AUTO_BATCH_TIMEOUT is 'soon'"),
+    ],
+)
+def test_what_makes_no_sense(toy_core: Any, device: str, properties: Any, message: str) -> None:
+    core, _ = toy_core(A=nothing)
+    with pytest.raises(UsageError) as caught:
+        core.compile_model(product(), device, properties)
+    assert message in str(caught.value)
+
+
+def test_under_many_threads_every_row_is_answered_once(toy_core: Any) -> None:
+    before = threading.active_count()
+    core, opened = toy_core(A=fails_at(RuntimeError, 20, every=9))
+    compiled = core.compile_model(product(), "BATCH:A(8)", {"AUTO_BATCH_TIMEOUT": 1, "NUM_STREAMS": 2})
+    answers: list[list[Any]] = [[] for _ in range(16)]
+
+    def call(caller: int) -> None:
+        request = compiled.create_infer_request()
+        for index in range(40):
+            x = np.full((1 + index % 2, 3), caller * 100 + index, np.float32)
+            try:
+                answers[caller].append((x, request.infer(x)[0]))
+            except dovetail.DovetailError as error:
+                answers[caller].append((x, error))
+
+    threads = [threading.Thread(target=call, args=(caller,)) for caller in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert [len(found) for found in answers] == [40] * 16
+    for found in answers:
+        for x, answer in found:
+            if isinstance(answer, Exception):
+                assert "A.0: RuntimeError: the queue died" in str(answer)
+            else:
+                np.testing.assert_allclose(answer, x.astype(np.float64) @ WEIGHTS, rtol=1e-5)
+    compiled.close()
+    assert opened["A.0"].alive == 0
+    assert threading.active_count() == before

@@ -1,0 +1,36 @@
+"""The doctor, the conformance kit and `explain` on virtual devices."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dovetail.runtime import Core
+from dovetail.testing.check import Outcome
+from dovetail.testing.plugin import kit_for
+
+
+def dovetail(*arguments: str) -> Any:
+    """The JSON that a command prints."""
+    command = [str(Path(sys.executable).with_name("dovetail")), *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_doctor_finds_nothing_wrong() -> None:
+    (found,) = dovetail("plugins", "doctor", "auto")["plugins"]
+    assert found["verdict"] == "OK"
+
+
+@pytest.mark.parametrize("key", ["auto", "multi", "hetero", "batch"])
+def test_the_kit_runs_them_over_the_reference_device(key: str) -> None:
+    core = Core(config=False)
+    kit = kit_for(core.plugins.record(key), lambda: core)
+    checks = [check for check in kit.checks if check.group == "requests" and check.name != "open_close_open"]
+    assert len(checks) == 3
+    assert {check.result().outcome for check in checks} == {Outcome.PASSED}
+    core.close()
