@@ -221,7 +221,7 @@ def test_info(invoke_json: InvokeJson, linear: Path, device: str) -> None:
     shown = invoke_json("info", linear, "--shape", "x=4,3")
     assert set(shown) == {
         "model", "format", "opsets", "inputs", "outputs", "nodes", "parameters", "parameter_bytes", "flops", "activation_bytes",
-        "activation_bytes_unshared", "operators", "subgraphs", "devices", "output_types",
+        "activation_bytes_unshared", "operators", "subgraphs", "devices", "output_types", "overridable",
     }  # fmt: skip
     assert list(shown["output_types"].values()) == [{"dtype": "float32", "shape": [4, 2], "declared_shape": ["N", 2]}]
     assert shown["opsets"] == {"": 17, "com.acme": 1}
