@@ -1,4 +1,4 @@
-"""Shared by all tests of this repository: tiers, samples, seconds by package, and fixtures for the command line.
+"""Shared by all tests of this repository: tiers, samples, seconds by package, and fixtures: the program, models, devices.
 
 `pytest -m quick` runs the folders of `QUICK`, in under a minute on two cores. Of tests marked `exhaustive(share)` a share runs by
 default, drawn with `DOVETAIL_SEED` (0 unless set); `DOVETAIL_EXHAUSTIVE=1` runs all of them.
@@ -9,14 +9,25 @@ import math
 import os
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import click
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from dovetail import Core
 from dovetail.cli import program
+from dovetail.device import DeviceInfo, TypedNode
+from dovetail.hookspecs import hookimpl
+from dovetail.plugins.discovery import index
+from dovetail.testing import ReferenceDevice, register_device
+from dovetail.virtual import Session, Targets, VirtualDevice
+
+Refuses = Callable[[TypedNode], bool]
 
 ROOT = Path(__file__).parent
 SEED = int(os.environ.get("DOVETAIL_SEED", "0"))
@@ -141,6 +152,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.write_line(f"{seconds.total():8.1f} in all")
 
 
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_of_plugins() -> None:
+    """The program asks plugins for commands once: here, because a test may have no plugins installed, or blocked ones."""
+    program.list_commands(click.Context(program))
+
+
 @pytest.fixture
 def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """`invoke("devices", "--json")`: the program in this process, in an empty working folder; unhandled errors are raised."""
@@ -162,3 +182,107 @@ def invoke_json(invoke: Callable[..., Result]) -> Callable[..., Any]:
         return json.loads(invoke(*arguments, "--json", code=code).stdout)
 
     return run
+
+
+# --- models and devices ----------------------------------------------------------------------------------------------
+
+
+def save_model(path: Path, nodes: list[Any], inputs: Mapping[str, Any], outputs: Mapping[str, Any], **constants: Any) -> Path:
+    """An ONNX file with float inputs and outputs of the given shapes."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.acme", 1)]
+    save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+@pytest.fixture(name="save_model")
+def save_model_fixture() -> Callable[..., Path]:
+    """`save_model(path, nodes, inputs, outputs, **constants)`."""
+    return save_model
+
+
+@pytest.fixture
+def linear(tmp_path: Path) -> Path:
+    """y = relu(x w + b), x [N, 3], w [3, 2]: 8 parameters, and for N = 1 12 FLOPs in MatMul and 2 each in Add and Relu."""
+    from onnx import helper
+
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], "product"),
+        helper.make_node("Add", ["p", "b"], ["s"], "sum"),
+        helper.make_node("Relu", ["s"], ["y"], "relu"),
+    ]
+    weights = {"w": np.array([[1, -1], [2, 0], [0, 3]], np.float32), "b": np.array([0.5, -4], np.float32)}
+    return save_model(tmp_path / "linear.onnx", nodes, {"x": ["N", 3]}, {"y": ["N", 2]}, **weights)
+
+
+@pytest.fixture
+def two_inputs(tmp_path: Path) -> Path:
+    """sum = left + right, both [2, 2]."""
+    from onnx import helper
+
+    node = helper.make_node("Add", ["left", "right"], ["sum"], "sum")
+    return save_model(tmp_path / "two.onnx", [node], {"left": [2, 2], "right": [2, 2]}, {"sum": [2, 2]})
+
+
+class Together(VirtualDevice):
+    """`TOGETHER:A,B`: each node on the first device that takes it."""
+
+    def targets(self, session: Session, arguments: str, properties: Mapping[str, Any]) -> tuple[Targets, ...]:
+        return (Targets(tuple(session.info(name).name for name in arguments.split(",")), properties),)
+
+
+def virtual_plugin(device: VirtualDevice) -> Any:
+    """A plugin that gives a virtual device."""
+
+    @hookimpl
+    def dovetail_virtual_device() -> VirtualDevice:
+        return device
+
+    return SimpleNamespace(dovetail_api="1.0", dovetail_virtual_device=dovetail_virtual_device)
+
+
+@pytest.fixture
+def register_virtual() -> Callable[[Core, str, VirtualDevice], None]:
+    """`register_virtual(core, "NAME", device)` adds a virtual device to a session."""
+
+    def register(core: Core, name: str, device: VirtualDevice) -> None:
+        core.plugins.register(virtual_plugin(device), name=f"toy-{name}", kind="virtual_devices", key=name)
+
+    return register
+
+
+@pytest.fixture
+def toy_core(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`toy_core(A=refuses, B=refuses)` -> (Core, list of the devices opened).
+
+    The session has these toy devices, `TOGETHER:A,B` and the standard operators, and nothing else.
+    """
+    installed = tuple(record for record in index() if record.distribution == "dovetail-ops-onnx")
+    monkeypatch.setattr("dovetail.plugins.manager.index", lambda: installed)
+
+    def make(**devices: Refuses) -> tuple[Core, list[ReferenceDevice]]:
+        core = Core()
+        core.plugins.register(virtual_plugin(Together()), name="toy-together", kind="virtual_devices", key="together")
+        opened: list[ReferenceDevice] = []
+
+        def opening(refuses: Refuses) -> Callable[[DeviceInfo], ReferenceDevice]:
+            def open_device(info: DeviceInfo) -> ReferenceDevice:
+                opened.append(ReferenceDevice(info, refuses))
+                return opened[-1]
+
+            return open_device
+
+        for rank, (name, refuses) in enumerate(devices.items()):
+            info = DeviceInfo(f"{name}.0", name, "CPU", f"toy {name}", -rank)
+            register_device(core, info, opening(refuses), f"toy-{name.lower()}")
+        return core, opened
+
+    return make

@@ -289,7 +289,8 @@ def added_command_parts(project: Path, root: click.Context) -> Iterator[str]:
 
 COMMANDS_HEAD = """\
 Results go to stdout, remarks and progress to stderr. Exit codes: 0 done, 1 failed, 2 wrong
-usage. Every command has `--help`. Plugins may add commands; `dovetail --help` lists them.
+usage. Every command has `--help`. Packages add commands; `dovetail --help` lists those that are installed. The core has
+`devices`, `plugins` and `run`; `pip install dovetail[all]` installs the others below.
 """
 
 

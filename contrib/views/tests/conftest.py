@@ -1,4 +1,4 @@
-"""Fixtures: the program in this process in an empty folder, a browser, and models with sub-graphs and functions."""
+"""Fixtures: a browser, and models with sub-graphs and functions."""
 
 import html
 import json
@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 from dovetail import GraphBuilder, Model
-from dovetail.cli import program
+from dovetail.runtime import REFERENCE_DEVICE
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.identity import Identity
@@ -23,21 +22,13 @@ from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.softmax import Softmax
 
-Invoke = Callable[..., Result]
 Browse = Callable[[Path, str, str], dict[str, Any]]
 
 
 @pytest.fixture
-def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
-    """`invoke("graph", path)` in an empty working folder; errors that are not handled are raised."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object, code: int = 0) -> Result:
-        result = CliRunner().invoke(program, [str(a) for a in arguments], prog_name="dovetail", catch_exceptions=False)
-        assert result.exit_code == code, f"exit code {result.exit_code}\n{result.output}"
-        return result
-
-    return run
+def device() -> str:
+    """A device that is installed."""
+    return REFERENCE_DEVICE
 
 
 @pytest.fixture

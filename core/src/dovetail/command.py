@@ -29,34 +29,58 @@ from dovetail.cli._command import (
     config_file_option,
     device_option,
     extension_option,
+    input_option,
     seed_option,
     shape_option,
 )
+from dovetail.cli._complete import complete_devices, complete_files, complete_operators
 from dovetail.cli._devices import describe_devices, print_devices
-from dovetail.cli._distance import distance
 from dovetail.cli._given import given_inputs
+from dovetail.cli._kernel_files import DevicePackage, device_packages
 from dovetail.cli._models import closed, make_core, reshaped
-from dovetail.cli._output import clean, count, duration, print_json, print_table, print_text, progress, remark, size
+from dovetail.cli._output import (
+    clean,
+    count,
+    duration,
+    narrow,
+    print_json,
+    print_table,
+    print_text,
+    progress,
+    remark,
+    show,
+    size,
+    value_type,
+    without_warnings,
+)
 from dovetail.cli._timing import Latency, measure, timed
-from dovetail.cli.plugins._records import describe_plugin, print_plugins
+from dovetail.cli.plugins._records import describe_plugin, print_plugins, rule_text
+from dovetail.names import DEFAULT_DEVICE, some
 
 __all__ = [
+    "DEFAULT_DEVICE",
+    "DevicePackage",
     "Latency",
     "asked_config_file_option",
     "clean",
     "closed",
     "command",
+    "complete_devices",
+    "complete_files",
+    "complete_operators",
     "config_file_option",
     "count",
     "describe_devices",
     "describe_plugin",
     "device_option",
-    "distance",
+    "device_packages",
     "duration",
     "extension_option",
     "given_inputs",
+    "input_option",
     "make_core",
     "measure",
+    "narrow",
     "print_devices",
     "print_json",
     "print_plugins",
@@ -65,9 +89,14 @@ __all__ = [
     "progress",
     "remark",
     "reshaped",
+    "rule_text",
     "seed_option",
     "shape_option",
+    "show",
     "size",
+    "some",
     "timed",
+    "value_type",
+    "without_warnings",
     "write_file",
 ]

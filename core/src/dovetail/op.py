@@ -32,6 +32,7 @@ from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
 from dovetail.operators.packages import classes_in, stems_in
 from dovetail.operators.ports import FLOATS, INTEGERS, NUMERIC
+from dovetail.operators.translated import is_translated, translation_target
 from dovetail.operators.translation import Translation
 
 __all__ = [
@@ -78,8 +79,10 @@ __all__ = [
     "erf",
     "evaluate_composition",
     "free_name",
+    "is_translated",
     "operator",
     "stem_of",
     "stems_in",
+    "translation_target",
     "unique_name",
 ]

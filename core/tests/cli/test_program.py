@@ -18,25 +18,14 @@ from onnx import helper
 from dovetail.cli import program
 from dovetail.errors import DovetailError
 
-COMMANDS = [
-    "bench",
-    "cache",
-    "compare",
-    "convert",
-    "devices",
-    "explain",
-    "info",
-    "ops",
-    "plugins",
-    "run",
-    "tune",
-    "where",
-]
+COMMANDS = ["devices", "plugins", "run"]
+ADDED = ["bench", "cache", "compare", "convert", "explain", "info", "ops", "tune", "where"]
+"""Commands of other packages of this repository that were the core's once."""
 BELOW = {
     "cache": ["clear", "list", "path"],
     "plugins": ["conflicts", "doctor", "info", "list", "manifest", "test", "which"],
 }
-LEAVES = [[name] for name in COMMANDS if name not in BELOW] + [[name, below] for name in BELOW for below in BELOW[name]]
+LEAVES = [[n] for n in COMMANDS + ADDED if n not in BELOW] + [[name, below] for name in BELOW for below in BELOW[name]]
 
 Invoke = Callable[..., Result]
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -53,6 +42,7 @@ def test_help_lists_the_commands(invoke: Invoke) -> None:
     listed = re.findall(r"^  (\w+) +\w", commands, re.MULTILINE)
     assert listed == sorted(listed)
     assert [name for name in listed if name not in program.commands] == COMMANDS, "`commands` are those of plugins"
+    assert {*ADDED} <= {*listed}
     assert "..." not in commands, "the first sentence of a command's help fits into its line"
 
 
@@ -218,7 +208,7 @@ def dovetail_add_commands(cli):
 """
 
 GREET = "cli.add_command(click.Command('greet', callback=lambda: print('hello'), help='Say hello.'))"
-MINE = "cli.add_command(click.Command('where', callback=lambda: print('mine'), help='Mine.'))"
+MINE = "cli.add_command(click.Command('devices', callback=lambda: print('mine'), help='Mine.'))"
 
 
 @pytest.fixture
@@ -245,35 +235,36 @@ def test_plugins_add_commands(dovetail: Program, with_hooks: Callable[[str], str
 
 
 OPTION = """
-    for option in ("--extra", "--more"):
+    for name, option in ((name, option) for name in ("run", "where") for option in ("--extra", "--more")):
         parameters = [click.Option([option]), click.Argument(["rest"], nargs=-1, type=click.UNPROCESSED)]
-        command = click.Command(f"where {{option}}", params=parameters, callback=lambda **given: print(sorted(given.items())))
+        command = click.Command(f"{{name}} {{option}}", params=parameters, callback=lambda **given: print(sorted(given.items())))
         command.ignore_unknown_options = option == "--more"
         cli.add_command(command)
 """
 
 
-def test_plugins_add_options_to_built_in_commands(dovetail: Program, with_hooks: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("name", ["run", "where"], ids=["built in", "of a plugin"])
+def test_plugins_add_options_to_commands(dovetail: Program, with_hooks: Callable[[str], str], name: str) -> None:
     path = with_hooks(OPTION.strip().replace("{{", "{").replace("}}", "}"))
-    assert dovetail("where", "Conv", "--extra", "1", PYTHONPATH=path).stdout == "[('extra', '1'), ('rest', ('Conv',))]\n"
-    assert dovetail("where", "--extra=1", "Conv", PYTHONPATH=path).stdout == "[('extra', '1'), ('rest', ('Conv',))]\n"
+    assert dovetail(name, "Conv", "--extra", "1", PYTHONPATH=path).stdout == "[('extra', '1'), ('rest', ('Conv',))]\n"
+    assert dovetail(name, "--extra=1", "Conv", PYTHONPATH=path).stdout == "[('extra', '1'), ('rest', ('Conv',))]\n"
     # Of two the one that hands the other on.
-    both = dovetail("where", "--extra", "1", "--more", "2", PYTHONPATH=path).stdout
+    both = dovetail(name, "--extra", "1", "--more", "2", PYTHONPATH=path).stdout
     assert both == "[('more', '2'), ('rest', ('--extra', '1'))]\n"
-    assert "No such option '--other'" in dovetail("where", "Conv", "--other", PYTHONPATH=path, code=2).stderr
-    assert re.search(r"With installed packages:\n +--extra +\n +--more", dovetail("where", "--help", PYTHONPATH=path).stdout)
+    assert "No such option '--other'" in dovetail(name, "Conv", "--other", PYTHONPATH=path, code=2).stderr
+    assert re.search(r"With installed packages:\n +--extra +\n +--more", dovetail(name, "--help", PYTHONPATH=path).stdout)
     assert "--extra" not in dovetail("--help", PYTHONPATH=path).stdout
 
 
-@pytest.mark.parametrize("body", [MINE, f"{GREET}; {MINE}", "cli.command('where', help='Mine.')(lambda: print('mine'))"])
+@pytest.mark.parametrize("body", [MINE, f"{GREET}; {MINE}", "cli.command('devices', help='Mine.')(lambda: print('mine'))"])
 def test_a_plugin_cannot_replace_a_command(dovetail: Program, with_hooks: Callable[[str], str], body: str) -> None:
     path = with_hooks(body)
     done = dovetail("--help", PYTHONPATH=path)
-    assert "plugin fake-commands/hooks/fake failed: it adds a command 'where', which is built in" in done.stderr
-    assert "where " in done.stdout
+    assert "plugin fake-commands/hooks/fake failed: it adds a command 'devices', which is built in" in done.stderr
+    assert "devices " in done.stdout
     assert "Mine." not in done.stdout
     assert "greet" not in done.stdout
-    assert "mine" not in dovetail("where", "Relu", PYTHONPATH=path).stdout
+    assert "mine" not in dovetail("devices", PYTHONPATH=path).stdout
 
 
 def test_a_command_that_a_plugin_has_added_is_not_replaced(dovetail: Program, with_hooks: Callable[[str], str]) -> None:
@@ -284,7 +275,15 @@ def test_a_command_that_a_plugin_has_added_is_not_replaced(dovetail: Program, wi
 
 
 def test_an_unknown_command_says_where_commands_come_from(invoke: Invoke) -> None:
-    assert "packages of the entry-point group dovetail.hooks" in invoke("greet", code=2).stderr
+    assert "pip install 'dovetail[all]'" in invoke("greet", code=2).stderr
+
+
+def test_an_unknown_command_names_the_packages_that_are_switched_off(dovetail: Program) -> None:
+    known = dovetail("bench", "absent.onnx", DOVETAIL_PLUGINS="onnx,numpy,views", code=1).stderr
+    assert known.startswith("Error: absent.onnx: the file cannot be read")
+    refused = dovetail("bench", "absent.onnx", DOVETAIL_PLUGINS="-views,-tools", code=2).stderr
+    assert "Unknown command 'bench'." in refused
+    assert "left out: dovetail-tools, dovetail-views (switched off by DOVETAIL_PLUGINS)." in refused
 
 
 def test_a_plugin_that_raises_leaves_the_rest(dovetail: Program, with_hooks: Callable[[str], str]) -> None:
@@ -292,7 +291,7 @@ def test_a_plugin_that_raises_leaves_the_rest(dovetail: Program, with_hooks: Cal
     done = dovetail("--help", PYTHONPATH=path)
     assert "devices" in done.stdout
     assert "boom" in done.stderr
-    assert dovetail("where", "Relu", PYTHONPATH=path).stdout
+    assert dovetail("devices", PYTHONPATH=path).stdout
 
 
 def test_a_wrong_plugin_switch_is_a_message(dovetail: Program) -> None:

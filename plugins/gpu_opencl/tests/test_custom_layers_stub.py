@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper, save
 
-from dovetail.cli import _stub, program
+from dovetail.cli import program
 from dovetail.device import DeviceInfo
-from dovetail.errors import InferError, UsageError
+from dovetail.errors import UsageError
 from dovetail_gpu_opencl.device import OpenCLDevice
 
 
@@ -101,13 +101,3 @@ def test_a_type_whose_nodes_run_elsewhere(info: DeviceInfo, tmp_path: Path, monk
     save(helper.make_model(graph, opset_imports=opsets, ir_version=9), "n.onnx")
     shown = run("n.onnx", "-d", info.name, "-l", "ops.py", "-n", "1", "--stub", "Cube", code=2)
     assert "Node 'c' (my::Cube) runs on NUMPY: --stub leaves out kernels of the device of -d." in " ".join(shown.split())
-
-
-def test_a_result_that_steers_others_is_said_to() -> None:
-    """An index that a stub leaves as garbage: the run fails, and says why that was to be expected."""
-
-    def failing(_: Any) -> Any:
-        raise InferError("node 'g' (Gather): an index is out of range")
-
-    with pytest.raises(InferError, match="No estimate by a stub is possible here"):
-        _stub._steered(failing, {})()  # it is only called

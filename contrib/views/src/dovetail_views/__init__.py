@@ -1,4 +1,4 @@
-"""Commands that show what a model does: traces, graph pages, bisection and benchmark pages."""
+"""Commands that show what a model does: its operators, plan, times and differences; traces, graph and benchmark pages."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dovetail.command import distance
 from dovetail.errors import DovetailError, UsageError
 from dovetail.graph import Model, Node
 from dovetail.runtime import NodePlacement
+from dovetail_views.distance import distance
 from dovetail_views.peers import DovetailPeer, Peer, Values
 
 __all__ = ["Cut", "Finding", "Part", "bisect"]

@@ -41,11 +41,11 @@ class _Failure(click.ClickException):
 class Program(Group):
     """The commands are the modules of this package; plugins may add more, each under a name of its own.
 
-    A command of a plugin with the name `run --trace` is called for `run` with this option, which the built-in one lacks; it gets
-    the option with all other arguments.
+    A command of a plugin with the name `run --trace` is called for `run` with this option, which `run` itself lacks; it gets the
+    option with all other arguments.
     """
 
-    further = "Other commands come with packages of the entry-point group dovetail.hooks."
+    further = "Other commands come with packages: those of this project with pip install 'dovetail[all]'."
     _has_plugin_commands = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -73,17 +73,26 @@ class Program(Group):
         super().add_command(cmd, name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        added = [self.get_command(ctx, f"{args[0]} {option}") for option in _unknown_options(args)]
+        added = [self.get_command(ctx, f"{args[0]} {option}") for option in self._unknown_options(ctx, args)]
         if found := [command for command in added if command is not None]:
             # Of several options the one whose command hands the others on.
             return args[0], max(found, key=lambda command: command.ignore_unknown_options), args[1:]
         name, command, rest = super().resolve_command(ctx, args)
-        if command is not None and name in command_names(__path__) and {"-h", "--help"} & {*rest}:
+        if command is not None and {"-h", "--help"} & {*rest}:
             command = self._with_options(str(name), command)
         return name, command, rest
 
+    def _unknown_options(self, ctx: click.Context, args: Sequence[str]) -> list[str]:
+        """The long options that the command of `args` does not have."""
+        command = self.get_command(ctx, args[0]) if args and not args[0].startswith("-") else None
+        if command is None or isinstance(command, click.Group):  # options of the commands in it
+            return []
+        known = {"--help", *(name for param in command.params for name in (*param.opts, *param.secondary_opts))}
+        given = (arg.partition("=")[0] for arg in itertools.takewhile(lambda arg: arg != "--", args[1:]))
+        return [arg for arg in given if arg.startswith("--") and arg not in known]
+
     def _with_options(self, name: str, command: click.Command) -> click.Command:
-        """The built-in command, whose help has the options that plugins add."""
+        """The command, whose help has the options that plugins add."""
         self._add_plugin_commands()
         added = [(key, one.get_short_help_str(100)) for key, one in sorted(self.commands.items()) if key.startswith(f"{name} ")]
         lines = "".join(f"\n  {key.partition(' ')[2]}  {text}" for key, text in added)
@@ -124,8 +133,12 @@ class Program(Group):
             return
         manager = PluginManager()
         # Asking for hooks imports numpy, which the help can do without when nothing is installed that has any.
-        if any(record.kind == "hooks" for record in manager.records()):
+        hooks = [record for record in manager.records() if record.kind == "hooks"]
+        if hooks:
             manager.add_commands(self)
+        if blocked := [record for record in hooks if record.state == "blocked"]:
+            names, reasons = dict.fromkeys(r.distribution for r in blocked), dict.fromkeys(r.reason for r in blocked)
+            self.further = f"Packages whose commands are left out: {', '.join(names)} ({', '.join(reasons)})."
         self._has_plugin_commands = True
 
 
@@ -142,18 +155,6 @@ def _error_text(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory: {str(error) or 'give smaller shapes'}"
     return str(error)
-
-
-def _unknown_options(args: Sequence[str]) -> list[str]:
-    """The long options that the built-in command of `args` does not have."""
-    if not args or args[0] not in command_names(__path__):
-        return []
-    command = command_in(__name__, args[0])
-    if isinstance(command, click.Group):  # options of the commands in it
-        return []
-    known = {"--help", *(name for param in command.params for name in (*param.opts, *param.secondary_opts))}
-    given = (arg.partition("=")[0] for arg in itertools.takewhile(lambda arg: arg != "--", args[1:]))
-    return [arg for arg in given if arg.startswith("--") and arg not in known]
 
 
 def _use_config(ctx: click.Context, _: click.Parameter, path: str | None) -> None:

@@ -136,6 +136,7 @@ shape_option = click.option(
 input_option = click.option(
     "-i", "--input", "given", multiple=True, metavar="[NAME=]SOURCE", help="As for `run`.  [default: random for every input]"
 )
+"""The option `--input`: the function gets `given`, a tuple of texts for `given_inputs`."""
 
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
 """The option `--seed`: the function gets `seed`, 0 by default."""

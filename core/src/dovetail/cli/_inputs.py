@@ -14,16 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail._files import written_whole
-from dovetail.cli._models import closed, fitted, known_input, only_input, shape_text
+from dovetail.cli._models import known_input, only_input, shape_text
 from dovetail.cli._output import clean, remark
 from dovetail.errors import InputError, OutOfMemory, UsageError
 from dovetail.graph.types import CONTAINERS
 
 if TYPE_CHECKING:
-    from dovetail.graph.model import Model
     from dovetail.graph.types import TensorType
 
-__all__ = ["model_and_inputs", "random_tensor", "read_inputs", "write_npz"]
+__all__ = ["random_tensor", "read_inputs", "write_npz"]
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 RANDOM = "random"
@@ -61,16 +60,6 @@ def read_inputs(
     if missing := [name for name in needed if name not in found]:
         raise click.UsageError(f"No value for input {missing[0]!r}: give -i {missing[0]}=FILE, or -i {RANDOM}.")
     return found
-
-
-def model_and_inputs(model: "Model", given: Sequence[str], seed: int) -> tuple["Model", dict[str, Any]]:
-    """The model with closed dimensions and inputs for it: those of `-i` options, which close dimensions, else random ones.
-
-    What neither the model nor an input says is 1. Raises as `read_inputs` and `closed` do.
-    """
-    known = model if given else closed(model)
-    inputs = read_inputs(known.inputs, given or ([RANDOM] if known.inputs else []), seed)
-    return closed(fitted(known, inputs)), inputs
 
 
 def random_tensor(tensor: "TensorType", rng: np.random.Generator) -> Array:

@@ -1,20 +1,15 @@
 """Where an operator lives, by the rule of one stem: found by looking at files, importing no plugin."""
 
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.errors import UnknownOperator, did_you_mean
-from dovetail.plugins.records import STANDARD_DOMAIN
-
 if TYPE_CHECKING:
-    from dovetail.operators.operator import Operator
-    from dovetail.plugins import PluginManager, PluginRecord
+    from dovetail.plugins import PluginRecord
 
-__all__ = ["DevicePackage", "case_files", "definition_files", "device_packages", "operators_named"]
+__all__ = ["DevicePackage", "device_packages"]
 
 _FOLDERS = ("kernels", "cl")
 """Folders of a device package that hold a file or several for each operator."""
@@ -69,45 +64,3 @@ def _package_folders(module: str) -> list[Path]:
     except (ImportError, ValueError):
         return []
     return [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec is not None else []
-
-
-def definition_files(operators: "Iterable[type[Operator]]") -> list[str]:
-    """The source files of operator classes; classes made in a notebook have none."""
-    return sorted({file for operator in operators if (file := _source(operator))})
-
-
-def _source(operator: "type[Operator]") -> str | None:
-    try:
-        return inspect.getsourcefile(operator)
-    except TypeError:
-        return None
-
-
-def case_files(operators: "Iterable[type[Operator]]") -> list[str]:
-    """The conformance cases: `cases/<stem>.py` in the top-level package of each class."""
-    found = set()
-    for operator in operators:
-        for folder in _package_folders(operator.__module__):
-            file = folder / "cases" / f"{operator.stem}.py"
-            if file.is_file():
-                found.add(str(file))
-    return sorted(found)
-
-
-def operators_named(manager: "PluginManager", asked: str) -> "Iterable[list[type[Operator]]]":
-    """The classes of a name, a name with its domain, or a stem; those of one operator and provider together, oldest first.
-
-    Raises `UnknownOperator` with a suggestion.
-    """
-    domain, separator, name = asked.rpartition("::")
-    everything = manager.operators()
-    fitting = [
-        o for o in everything if name in (o.op_type, o.stem) and (not separator or (o.domain or STANDARD_DOMAIN) == domain)
-    ]
-    if not fitting:
-        known = {o.op_type for o in everything} | {o.key for o in everything}
-        raise UnknownOperator(f"no operator is called {asked!r}", hint=did_you_mean(asked, known))
-    groups: dict[tuple[str, str, str], list[type[Operator]]] = {}
-    for operator in fitting:
-        groups.setdefault((operator.domain, operator.op_type, manager.provider(operator)), []).append(operator)
-    return groups.values()

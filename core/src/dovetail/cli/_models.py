@@ -1,7 +1,7 @@
 """Reading the model that a command was given, with extensions and shapes."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dovetail.graph.types import TensorType
     from dovetail.runtime import Core
 
-__all__ = ["closed", "fitted", "known_input", "make_core", "only_input", "reshaped", "shape_text"]
+__all__ = ["closed", "known_input", "make_core", "only_input", "reshaped", "shape_text"]
 
 
 def make_core(extensions: Sequence[str] = ()) -> "Core":
@@ -39,19 +39,6 @@ def closed(model: "Model") -> "Model":
     if unknown:
         raise click.UsageError(f"The rank of input {unknown[0]!r} is not known: give its shape with --shape.")
     return model.reshape({name: _closed(t) for name, t in tensors.items() if not t.is_static})
-
-
-def fitted(model: "Model", inputs: Mapping[str, Any]) -> "Model":
-    """The model with the shapes of these inputs where it leaves dimensions open; those that do not fit are left to the run."""
-    from dovetail.graph.types import TensorType
-
-    found = {}
-    for name, tensor in model.inputs.items():
-        shape = getattr(inputs.get(name), "shape", None)
-        if type(tensor) is TensorType and shape is not None and (tensor.shape is None or len(tensor.shape) == len(shape)):
-            declared = tensor.shape or shape
-            found[name] = tuple(d if isinstance(d, int) else size for d, size in zip(declared, shape, strict=True))
-    return model.reshape(found)
 
 
 def shape_text(tensor: "TensorType") -> str:

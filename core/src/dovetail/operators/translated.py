@@ -11,7 +11,7 @@ from dovetail.operators.decorator import Signature
 from dovetail.operators.operator import Operator
 from dovetail.operators.translation import Translation
 
-__all__ = ["is_translated", "target", "translated_class"]
+__all__ = ["is_translated", "translated_class", "translation_target"]
 
 
 def translated_class(translation: Translation) -> type[Operator]:
@@ -38,7 +38,7 @@ def is_translated(operator: type[Operator]) -> bool:
     return any(t.to is not None for t in operator.translations)
 
 
-def target(operator: type[Operator]) -> str:
+def translation_target(operator: type[Operator]) -> str:
     """The operator of nodes that this class reads: itself, as `com.acme::Swish`, or the class or function that replaces it."""
     stands_for = next((t.to for t in operator.translations if t.to is not None), operator)
     if isinstance(stands_for, type) and issubclass(stands_for, Operator):

@@ -12,8 +12,8 @@ A pass is a pure function with a name and a stage; plugins give theirs by the ho
 """
 
 from dovetail.graph.rewriting import drop_dead_nodes, rename_reads
-from dovetail.graph.schedule import schedule
+from dovetail.graph.schedule import schedule, stages
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.graph_pass import STAGES, GraphPass, PassContext
 
-__all__ = ["STAGES", "GraphPass", "PassContext", "drop_dead_nodes", "fold_constants", "rename_reads", "schedule"]
+__all__ = ["STAGES", "GraphPass", "PassContext", "drop_dead_nodes", "fold_constants", "rename_reads", "schedule", "stages"]

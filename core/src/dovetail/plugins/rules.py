@@ -10,7 +10,7 @@ from typing import Any
 from dovetail.errors import PluginConflict
 from dovetail.graph.graph import KernelSource, Port
 from dovetail.operators.operator import Operator
-from dovetail.operators.translated import is_translated, target
+from dovetail.operators.translated import is_translated, translation_target
 from dovetail.plugins.records import full_name
 from dovetail.plugins.selection import ESSENTIAL
 
@@ -217,7 +217,7 @@ def _schema(operator: type[Operator]) -> dict[str, str]:
         schema[f"old attribute {name!r}"] = f"input {ports.index(port)}"
     schema["the attribute with the number of outputs"] = operator.output_count or "none"
     if is_translated(operator):
-        schema["what it becomes"] = target(operator)
+        schema["what it becomes"] = translation_target(operator)
     return schema
 
 

@@ -161,7 +161,7 @@ def _suitability_of(manager: "PluginManager", device: str | None, dtype: str | N
 
 
 def _candidate(candidate: "Candidate", suits: Any, lost_by: int | None) -> dict[str, Any]:
-    from dovetail.operators.translated import target
+    from dovetail.operators.translated import translation_target
     from dovetail.plugins.rules import GRADES, pin_lines
 
     return {
@@ -169,7 +169,7 @@ def _candidate(candidate: "Candidate", suits: Any, lost_by: int | None) -> dict[
         "provider": candidate.provider,
         "since": candidate.operator.since,
         "until": candidate.until,
-        "becomes": target(candidate.operator) if candidate.asked else None,
+        "becomes": translation_target(candidate.operator) if candidate.asked else None,
         "runs_by": GRADES[suits.grades[0]] if suits.grades else None,
         "dtypes": None if suits.dtypes is None else sorted(suits.dtypes),
         "owner": candidate.owner,

@@ -4,21 +4,34 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from dovetail.cli._command import command as make_command
-from dovetail.cli._command import extension_option, seed_option, shape_option
-from dovetail.cli._complete import complete_devices, complete_files
-from dovetail.cli._output import duration, print_table, show
+from dovetail.command import (
+    Latency,
+    closed,
+    command,
+    complete_devices,
+    complete_files,
+    duration,
+    extension_option,
+    given_inputs,
+    make_core,
+    measure,
+    print_table,
+    reshaped,
+    seed_option,
+    shape_option,
+    show,
+    timed,
+)
 from dovetail.errors import UnknownOption, UsageError
 
-if TYPE_CHECKING:
-    from dovetail.cli._timing import Latency
+__all__ = ["tune"]
 
 
-@make_command("dovetail tune model.onnx -d GPU --shape image=8,3,224,224")
+@command("dovetail tune model.onnx -d GPU --shape image=8,3,224,224")
 @click.argument("model", shell_complete=complete_files)
 @click.option(
     "-d",
@@ -39,7 +52,7 @@ if TYPE_CHECKING:
 @extension_option
 @shape_option
 @seed_option
-def command(
+def tune(
     model: str, device: str, seconds: float, extensions: tuple[str, ...], shapes: tuple[str, ...], seed: int, as_json: bool
 ) -> None:
     """Tune DEVICE for MODEL, with one set of input shapes.
@@ -59,18 +72,11 @@ def command(
 
 
 def _tune(model: str, device: str, extensions: Sequence[str], shapes: Sequence[str], seed: int, seconds: float) -> dict[str, Any]:
-    import numpy as np
-
-    from dovetail.cli._inputs import random_tensor
-    from dovetail.cli._models import closed, make_core, reshaped
-    from dovetail.cli._timing import Latency, measure, timed
-
     core = make_core(extensions)
     read = closed(reshaped(core.read_model(model), shapes))
-    rng = np.random.default_rng(seed)
-    inputs = {name: random_tensor(tensor, rng) for name, tensor in read.inputs.items()}
+    inputs = given_inputs(read, seed=seed)
 
-    def latency() -> "Latency":
+    def latency() -> Latency:
         with core.compile_model(read, device) as compiled:
             compiled(inputs)
             return Latency.of(measure(lambda: compiled(inputs), seconds=seconds))

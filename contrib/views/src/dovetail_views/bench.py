@@ -6,18 +6,38 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import command as make_command
-from dovetail.cli._command import config_file_option, device_option, extension_option, input_option, seed_option, shape_option
-from dovetail.cli._complete import complete_files
-from dovetail.cli._output import count, duration, print_table, progress, show
+from dovetail.command import (
+    Latency,
+    command,
+    complete_files,
+    config_file_option,
+    count,
+    device_option,
+    duration,
+    extension_option,
+    input_option,
+    make_core,
+    measure,
+    print_table,
+    progress,
+    reshaped,
+    seed_option,
+    shape_option,
+    show,
+    timed,
+)
+from dovetail_views.inputs import model_and_inputs
+from dovetail_views.stub import estimates, print_estimates, variants
 
 if TYPE_CHECKING:
-    from dovetail.graph.model import Model
+    from dovetail.graph import Model
+
+__all__ = ["bench"]
 
 _SECONDS = 3.0
 
 
-@make_command("dovetail bench model.onnx -d CPU --shape image=8,3,224,224 -t 5")
+@command("dovetail bench model.onnx -d CPU --shape image=8,3,224,224 -t 5")
 @click.argument("model", shell_complete=complete_files)
 @device_option
 @input_option
@@ -39,7 +59,7 @@ _SECONDS = 3.0
     help="An operator type, such as Conv: also measure with kernels of this type that do nothing. Repeatable.",
 )
 @seed_option
-def command(
+def bench(
     model: str, device: str, given: tuple[str, ...], runs: int | None, seconds: float | None, extensions: tuple[str, ...],
     config_files: tuple[str, ...], shapes: tuple[str, ...], stubs: tuple[str, ...], seed: int, as_json: bool,
 ) -> None:  # fmt: skip
@@ -72,11 +92,6 @@ def _measure(
     seed: int,
     runs: int | None, seconds: float | None, stubs: Sequence[str],
 ) -> dict[str, Any]:  # fmt: skip
-    from dovetail.cli._inputs import model_and_inputs
-    from dovetail.cli._models import make_core, reshaped
-    from dovetail.cli._stub import estimates, variants
-    from dovetail.cli._timing import Latency, measure, timed
-
     core = make_core(extensions)
     read_seconds, read = timed(lambda: core.read_model(model))
     read, inputs = model_and_inputs(reshaped(read, shapes), given, seed)
@@ -125,6 +140,4 @@ def _print(described: dict[str, Any]) -> None:
         rows.append(("changes of memory layout", count(described["reorders"])))
     print_table(f"{described['model']} on {described['device']}", ("step", ">figure"), rows)
     if described["stubs"]:
-        from dovetail.cli._stub import print_estimates
-
         print_estimates(described["stubs"])

@@ -1,23 +1,35 @@
 """`dovetail where`: the files that define, test and run an operator."""
 
+import inspect
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import command as make_command
-from dovetail.cli._command import extension_option
-from dovetail.cli._complete import complete_operators
-from dovetail.cli._output import print_json, print_table
+from dovetail.command import (
+    command,
+    complete_operators,
+    device_packages,
+    extension_option,
+    make_core,
+    print_json,
+    print_table,
+)
+from dovetail_tools.names import operators_named
 
 if TYPE_CHECKING:
-    from dovetail.operators.operator import Operator
-    from dovetail.plugins import PluginManager
+    from dovetail.op import Operator
+    from dovetail.runtime import Core
+
+__all__ = ["where"]
 
 
-@make_command("dovetail where Conv")
+@command("dovetail where Conv")
 @click.argument("op", shell_complete=complete_operators)
 @extension_option
-def command(op: str, extensions: tuple[str, ...], as_json: bool) -> None:
+def where(op: str, extensions: tuple[str, ...], as_json: bool) -> None:
     """Print the files that define, test and run operator OP.
 
     OP is a name (Conv), a name with its domain (com.acme::Conv) or a file stem (conv).
@@ -28,11 +40,8 @@ def command(op: str, extensions: tuple[str, ...], as_json: bool) -> None:
            "sources": [{"language", "origin", "entry"}],
            "kernels": [{"device", "provider", "files": []}]}]}
     """
-    from dovetail.cli._kernel_files import operators_named
-    from dovetail.cli._models import make_core
-
-    manager = make_core(extensions).plugins
-    described = [_describe(manager, versions) for versions in operators_named(manager, op)]
+    core = make_core(extensions)
+    described = [_describe(core, versions) for versions in operators_named(core, op)]
     if as_json:
         print_json({"operators": described})
         return
@@ -40,25 +49,47 @@ def command(op: str, extensions: tuple[str, ...], as_json: bool) -> None:
         print_table(f"{one['operator']}, {one['provider']}", ("what", "where"), _rows(one))
 
 
-def _describe(manager: "PluginManager", versions: "list[type[Operator]]") -> dict[str, Any]:
-    from dovetail.cli._kernel_files import case_files, definition_files, device_packages
-
+def _describe(core: "Core", versions: "list[type[Operator]]") -> dict[str, Any]:
     operator = versions[-1]
-    stems = {o.stem for o in manager.operators()}
-    packages = device_packages(manager.records())
+    stems = {o.stem for o in core.plugins.operators()}
+    packages = device_packages(core.plugins.records())
     return {
         "operator": operator.key,
-        "provider": manager.provider(operator),
+        "provider": core.plugins.provider(operator),
         "stem": operator.stem,
         "since": [o.since for o in versions],
-        "definition": definition_files(versions),
-        "cases": case_files(versions),
+        "definition": _definition_files(versions),
+        "cases": _case_files(versions),
         "sources": [
             {"language": kernel.language, "origin": getattr(kernel, "origin", ""), "entry": getattr(kernel, "entry", "")}
             for kernel in operator.kernels
         ],
         "kernels": [{"device": p.device, "provider": p.provider, "files": p.kernels(operator.stem, stems)} for p in packages],
     }
+
+
+def _definition_files(operators: "Iterable[type[Operator]]") -> list[str]:
+    """The source files of operator classes; classes made in a notebook have none."""
+    return sorted({file for operator in operators if (file := _source(operator))})
+
+
+def _source(operator: "type[Operator]") -> str | None:
+    try:
+        return inspect.getsourcefile(operator)
+    except TypeError:
+        return None
+
+
+def _case_files(operators: "Iterable[type[Operator]]") -> list[str]:
+    """The conformance cases: `cases/<stem>.py` in the top-level package of each class."""
+    found = set()
+    for operator in operators:
+        package = sys.modules.get(operator.__module__.partition(".")[0])
+        for folder in getattr(package, "__path__", ()):
+            file = Path(folder, "cases", f"{operator.stem}.py")
+            if file.is_file():
+                found.add(str(file))
+    return sorted(found)
 
 
 def _rows(one: dict[str, Any]) -> list[tuple[str, str]]:

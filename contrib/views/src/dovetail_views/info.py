@@ -6,28 +6,39 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import asked_config_file_option, extension_option, shape_option
-from dovetail.cli._command import command as make_command
-from dovetail.cli._complete import complete_files
-from dovetail.cli._output import count, print_table, remark, show, size
-from dovetail.cli._subgraphs import planned_subgraphs, print_subgraphs, subgraphs_of
-from dovetail.names import DEFAULT_DEVICE, some
+from dovetail.command import (
+    DEFAULT_DEVICE,
+    asked_config_file_option,
+    closed,
+    command,
+    complete_files,
+    count,
+    extension_option,
+    make_core,
+    print_table,
+    remark,
+    reshaped,
+    shape_option,
+    show,
+    size,
+    some,
+)
+from dovetail.errors import DovetailError, UnknownOption
+from dovetail_views.subgraphs import planned_subgraphs, print_subgraphs, subgraphs_of
 
 if TYPE_CHECKING:
-    from dovetail.graph.graph import AbstractOperator, Graph, Node
-    from dovetail.graph.model import Model
-    from dovetail.graph.types import Shape, TensorType
+    from dovetail.graph import AbstractOperator, Graph, Model, Node, Shape, TensorType
     from dovetail.runtime import Core, NodeSupport
 
+__all__ = ["info"]
 
-@make_command("dovetail info model.onnx --shape image=8,3,224,224")
+
+@command("dovetail info model.onnx --shape image=8,3,224,224")
 @click.argument("model", shell_complete=complete_files)
 @extension_option
 @asked_config_file_option
 @shape_option
-def command(
-    model: str, extensions: tuple[str, ...], config_files: tuple[str, ...], shapes: tuple[str, ...], as_json: bool
-) -> None:
+def info(model: str, extensions: tuple[str, ...], config_files: tuple[str, ...], shapes: tuple[str, ...], as_json: bool) -> None:
     """Show what MODEL consists of and which devices run it.
 
     Its inputs, outputs, operators, parameters and cost; which package defines each operator; for each device the package
@@ -62,9 +73,6 @@ def command(
     A model with an operator that nothing defines, or that is wrong, is shown
     as far as it was read, without "devices", and the exit code is 1.
     """
-    from dovetail.cli._models import closed, make_core, reshaped
-    from dovetail.errors import DovetailError
-
     core = make_core(extensions)
     read = core.read_model(model)
     used = closed(reshaped(read, shapes))
@@ -107,8 +115,7 @@ def _analyzed(core: "Core", read: "Model", used: "Model", graph: "Graph", proper
 
 def _only_read(core: "Core", model: "Model") -> dict[str, Any]:
     """The operators by their names alone, and which of them anything defines."""
-    from dovetail.errors import DovetailError
-    from dovetail.graph.graph import UnboundOperator
+    from dovetail.op import UnboundOperator
 
     rows = []
     for key, number in Counter(node.op.key for node in model.graph.nodes).items():
@@ -158,9 +165,9 @@ def _type(tensor: "TensorType", **shapes: "Shape | None") -> dict[str, Any]:
 
 
 def _is_container(tensor: "TensorType") -> bool:
-    from dovetail.graph.types import CONTAINERS
+    from dovetail.graph import TensorType
 
-    return isinstance(tensor, CONTAINERS)
+    return type(tensor) is not TensorType
 
 
 def _parameters(graph: "Graph") -> dict[str, int]:
@@ -176,7 +183,7 @@ def _parameters(graph: "Graph") -> dict[str, int]:
 
 
 def _flops(node: "Node", graph: "Graph") -> int | None:
-    from dovetail.devices.typed_node import TypedNode
+    from dovetail.device import TypedNode
 
     op = _known(node)
     # Nodes after a shape that depends on data, and the nodes of sub-graphs, are known only at run time.
@@ -192,7 +199,7 @@ def _sum(numbers: Sequence[int | None]) -> int | None:
 
 
 def _activations(graph: "Graph") -> dict[str, int | None]:
-    from dovetail.devices.memory import plan_graph
+    from dovetail.device import plan_graph
 
     written = {name for node in graph.nodes for name in node.writes}
     if not graph.types.keys() >= written or not all(t.is_static for t in graph.types.values()):
@@ -229,14 +236,12 @@ def _definition(node: "Node") -> "type[AbstractOperator] | None":
 
 def _known(node: "Node") -> "AbstractOperator | None":
     """The node's operator as its class reads it; None where only the user's kernel knows it."""
-    from dovetail.internal.opaque import OpaqueOperator
+    from dovetail.device import OpaqueOperator
 
     return node.op.known if isinstance(node.op, OpaqueOperator) else node.op
 
 
 def _support(core: "Core", model: "Model", graph: "Graph", device: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    from dovetail.errors import DovetailError, UnknownOption
-
     # Answers are for the model's nodes, of which some have become others before they are requested.
     operators = {node.name: node.op.key for node in (*model.graph.nodes, *graph.nodes)}
     row: dict[str, Any] = {

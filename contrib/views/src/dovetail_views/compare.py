@@ -7,26 +7,43 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import asked_config_file_option, extension_option, input_option, seed_option, shape_option
-from dovetail.cli._command import command as make_command
-from dovetail.cli._complete import complete_devices, complete_files
-from dovetail.cli._distance import distance
-from dovetail.cli._output import print_table, progress, remark, show, value_type, without_warnings
-from dovetail.errors import DovetailError, UsageError
-from dovetail.names import DEFAULT_DEVICE
+from dovetail.command import (
+    DEFAULT_DEVICE,
+    asked_config_file_option,
+    command,
+    complete_devices,
+    complete_files,
+    extension_option,
+    input_option,
+    make_core,
+    print_table,
+    progress,
+    remark,
+    reshaped,
+    seed_option,
+    shape_option,
+    show,
+    value_type,
+    without_warnings,
+)
+from dovetail.errors import DovetailError, UnknownOption, UsageError
+from dovetail_views.distance import distance
+from dovetail_views.inputs import model_and_inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dovetail.graph.model import Model
+    from dovetail.graph import Model
     from dovetail.runtime import CompiledModel, Core
 
     Array = NDArray[Any]
 
+__all__ = ["compare"]
+
 _TOLERANCE = 1e-3
 
 
-@make_command("dovetail compare model.onnx\ndovetail compare model.onnx -d CPU -d GPU --nodes --tolerance 1e-2")
+@command("dovetail compare model.onnx\ndovetail compare model.onnx -d CPU -d GPU --nodes --tolerance 1e-2")
 @click.argument("model", shell_complete=complete_files)
 @click.option(
     "-d", "--device", "devices", multiple=True, metavar="DEVICE", shell_complete=complete_devices,
@@ -46,7 +63,7 @@ _TOLERANCE = 1e-3
 @asked_config_file_option
 @shape_option
 @seed_option
-def command(
+def compare(
     model: str, devices: tuple[str, ...], given: tuple[str, ...], nodes: bool, tolerance: float, extensions: tuple[str, ...],
     config_files: tuple[str, ...], shapes: tuple[str, ...], seed: int, as_json: bool,
 ) -> None:  # fmt: skip
@@ -69,8 +86,6 @@ def command(
     """
     if len(devices) > 2:
         raise click.UsageError(f"-d is given {len(devices)} times; accepted: once or twice.")
-    from dovetail.cli._inputs import model_and_inputs
-    from dovetail.cli._models import make_core, reshaped
     from dovetail.runtime import REFERENCE_DEVICE
 
     core = make_core(extensions)
@@ -111,7 +126,7 @@ def _each_node(
     core: "Core", model: "Model", devices: Sequence[str], inputs: Mapping[str, "Array"], config_files: Sequence[str]
 ) -> Iterator[tuple[str, "Array", "Array"]]:
     """The value of every node that one can have as an output, in schedule order."""
-    from dovetail.graph.schedule import schedule
+    from dovetail.passes import schedule
 
     graph = schedule(model.graph)
     names = [name for node in graph.nodes for name in node.writes]
@@ -129,8 +144,6 @@ def _each_node(
 
 def _compiled(core: "Core", model: "Model", device: str, config_files: Sequence[str]) -> "CompiledModel":
     """With the custom layers, where the device has the property for them."""
-    from dovetail.errors import UnknownOption
-
     if config_files:
         with suppress(UnknownOption):
             return core.compile_model(model, device, {"CONFIG_FILE": list(config_files)})

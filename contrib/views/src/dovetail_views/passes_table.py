@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli._output import count, duration, print_table
+from dovetail.command import count, duration, print_table
 
 if TYPE_CHECKING:
-    from dovetail.planning.report import PlanReport
+    from dovetail.runtime import PlanReport
 
 __all__ = ["describe_passes", "print_passes"]
 

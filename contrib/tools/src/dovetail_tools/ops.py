@@ -5,26 +5,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import command as make_command
-from dovetail.cli._command import extension_option
-from dovetail.cli._complete import complete_devices, complete_operators
-from dovetail.cli._output import print_json, print_table
+from dovetail.command import (
+    command,
+    complete_devices,
+    complete_operators,
+    device_packages,
+    extension_option,
+    make_core,
+    print_json,
+    print_table,
+)
 from dovetail.errors import did_you_mean
-from dovetail.plugins.records import STANDARD_DOMAIN, full_name, plain_domain
+from dovetail_tools.names import STANDARD_DOMAIN, full_name, operators_named, plain_domain
 
 if TYPE_CHECKING:
-    from dovetail.cli._kernel_files import DevicePackage
-    from dovetail.operators.operator import Operator
-    from dovetail.operators.translation import Translation
-    from dovetail.plugins import PluginManager
+    from dovetail.command import DevicePackage
+    from dovetail.op import Operator, Translation
+    from dovetail.runtime import Core
+
+__all__ = ["ops"]
 
 
-@make_command("dovetail ops --domain com.acme --json\ndovetail ops Conv")
+@command("dovetail ops --domain com.acme --json\ndovetail ops Conv")
 @click.argument("name", required=False, shell_complete=complete_operators)
 @click.option("--domain", help="Only operators of this domain; ai.onnx is the standard one.")
 @click.option("--device", shell_complete=complete_devices, help="Only the column of this device type.")
 @extension_option
-def command(name: str | None, domain: str | None, device: str | None, extensions: tuple[str, ...], as_json: bool) -> None:
+def ops(name: str | None, domain: str | None, device: str | None, extensions: tuple[str, ...], as_json: bool) -> None:
     """List the operators of all op packs, or describe one.
 
     There is one row for each version of a definition, and one for each other name that models may give it. With NAME (Conv,
@@ -43,16 +50,13 @@ def command(name: str | None, domain: str | None, device: str | None, extensions
            "variadic", "accepts": [data types]}],
            "attributes": [{"name", "type", "required", "default"}]
     """
-    from dovetail.cli._kernel_files import device_packages
-    from dovetail.cli._models import make_core
-
-    manager = make_core(extensions).plugins
-    wanted = None if device is None else manager.device_type(device)
-    packages = [package for package in device_packages(manager.records()) if wanted in (None, package.device)]
+    core = make_core(extensions)
+    wanted = None if device is None else core.plugins.device_type(device)
+    packages = [package for package in device_packages(core.plugins.records()) if wanted in (None, package.device)]
     if name is not None:
-        _describe_one(manager, name, domain, packages, as_json)
+        _describe_one(core, name, domain, packages, as_json)
         return
-    rows = _describe(manager, domain, packages)
+    rows = _describe(core, domain, packages)
     if as_json:
         print_json({"operators": rows})
         return
@@ -70,19 +74,16 @@ def command(name: str | None, domain: str | None, device: str | None, extensions
     print_table(f"{len(rows)} operators", columns, cells)
 
 
-def _describe_one(
-    manager: "PluginManager", name: str, domain: str | None, packages: "list[DevicePackage]", as_json: bool
-) -> None:
+def _describe_one(core: "Core", name: str, domain: str | None, packages: "list[DevicePackage]", as_json: bool) -> None:
     """Print the versions of an operator. Raises `UnknownOperator` for a name that none has."""
-    from dovetail.cli._kernel_files import operators_named
-    from dovetail.cli._operator import describe_definition, print_definition
+    from dovetail_tools.definition import describe_definition, print_definition
 
-    everything = manager.operators()
+    everything = core.plugins.operators()
     stems = {operator.stem for operator in everything}
     asked = name if domain is None or "::" in name else f"{domain}::{name}"
     found = [
-        {**_row(manager, operator, None, packages, stems), **describe_definition(operator, everything)}
-        for versions in operators_named(manager, asked)
+        {**_row(core, operator, None, packages, stems), **describe_definition(operator, everything)}
+        for versions in operators_named(core, asked)
         for operator in versions
     ]
     if as_json:
@@ -92,62 +93,61 @@ def _describe_one(
         print_definition(one)
 
 
-def _describe(manager: "PluginManager", domain: str | None, packages: "list[DevicePackage]") -> list[dict[str, Any]]:
-    stems = {operator.stem for operator in manager.operators()}
+def _describe(core: "Core", domain: str | None, packages: "list[DevicePackage]") -> list[dict[str, Any]]:
+    stems = {operator.stem for operator in core.plugins.operators()}
     rows = [
-        _row(manager, operator, name, packages, stems)
-        for operator in _of_domain(manager, domain)
+        _row(core, operator, name, packages, stems)
+        for operator in _of_domain(core, domain)
         for name in _names_in(operator, domain)
     ]
     return sorted(rows, key=lambda row: (row["domain"], row["operator"], row["since"]))
 
 
 def _row(
-    manager: "PluginManager",
+    core: "Core",
     operator: "type[Operator]",
     name: "Translation | None",
     packages: "list[DevicePackage]",
     stems: set[str],
 ) -> dict[str, Any]:
     """One definition under its own name, or under that of a translation."""
-    from dovetail.operators.translated import target
+    from dovetail.op import translation_target
 
     return {
         "operator": operator.key if name is None else full_name(name.domain, name.op_type),
         "domain": operator.domain if name is None else name.domain,
         "since": operator.since,
         "stem": operator.stem,
-        "provider": manager.provider(operator),
-        "brings": brought(operator) if name is None else [f"another name of {target(operator)}"],
+        "provider": core.plugins.provider(operator),
+        "brings": _brought(operator) if name is None else [f"another name of {translation_target(operator)}"],
         "kernels": {package.device: package.kernels(operator.stem, stems) for package in packages},
     }
 
 
 def _names_in(operator: "type[Operator]", domain: str | None) -> "Iterator[Translation | None]":
     """None for the operator's own name, and the translations by which a model of the domain writes it otherwise."""
-    wanted = None if domain is None else plain_domain(domain)
-    if wanted in (None, operator.domain):
+    if domain is None or plain_domain(domain) == operator.domain:
         yield None
-    from dovetail.operators.translated import is_translated
+    from dovetail.op import is_translated
 
     if not is_translated(operator):
-        yield from (t for t in operator.translations if wanted in (None, plain_domain(t.domain)))
+        yield from (t for t in operator.translations if domain is None or plain_domain(domain) == plain_domain(t.domain))
 
 
-def _of_domain(manager: "PluginManager", domain: str | None) -> "tuple[type[Operator], ...]":
-    found = manager.operators(domain)
+def _of_domain(core: "Core", domain: str | None) -> "tuple[type[Operator], ...]":
+    found = core.plugins.operators(domain)
     if domain is not None and not found:
-        known = {operator.domain or STANDARD_DOMAIN for operator in manager.operators()}
+        known = {operator.domain or STANDARD_DOMAIN for operator in core.plugins.operators()}
         raise click.UsageError(f"No operator of domain {domain!r} is known. {did_you_mean(domain, known)}")
     return found
 
 
-def brought(operator: "type[Operator]") -> list[str]:
+def _brought(operator: "type[Operator]") -> list[str]:
     """The kernels and forms of an operator class, or the operator that it translates to."""
-    from dovetail.operators.translated import is_translated, target
+    from dovetail.op import is_translated, translation_target
 
     if is_translated(operator):
-        return [f"another name of {target(operator)}"]
+        return [f"another name of {translation_target(operator)}"]
     parts = ["reference"] if operator.has_reference() else []
     parts += ["composition"] if operator.has_composition() or operator.has_compose_in() else []
     parts += ["control flow"] if operator.has_control() else []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._output import duration, print_table, print_text
+from dovetail.command import Latency, duration, print_table, print_text
 from dovetail.errors import InferError, did_you_mean
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ def estimates(
 
     Raises `click.UsageError` for a type that no node has, and for one whose nodes the device cannot leave out.
     """
-    from dovetail.cli._timing import Latency
-
     for types, compiled in stubbed.items():
         _check(types, plain, compiled)
     samples = _in_turns([lambda: plain(inputs), *(_steered(c, inputs) for c in stubbed.values())], runs, seconds)

@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli._output import print_table
+from dovetail.command import print_table
 
 if TYPE_CHECKING:
-    from dovetail.graph.model import Model
+    from dovetail.graph import Model
 
 __all__ = ["describe_schedule", "print_schedule"]
 
 
 def describe_schedule(model: "Model") -> dict[str, Any]:
     """The stages of a model as data. Raises `GraphError` naming the nodes of a cycle."""
-    from dovetail.graph.schedule import stages
+    from dovetail.passes import stages
 
     graph = model.graph
     found = stages(graph)

@@ -1,26 +1,38 @@
 """`dovetail convert`: read a model in one format, write it in another."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import command as make_command
-from dovetail.cli._command import extension_option, shape_option
-from dovetail.cli._complete import complete_files
-from dovetail.cli._output import print_json, print_table, remark, size
+from dovetail.command import (
+    command,
+    complete_files,
+    extension_option,
+    make_core,
+    print_json,
+    print_table,
+    remark,
+    reshaped,
+    shape_option,
+    size,
+)
+from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     from dovetail.runtime import Core
 
+__all__ = ["convert"]
 
-@make_command("dovetail convert model.onnx model.pzkm --shape image=1,3,224,224\ndovetail convert --formats")
+
+@command("dovetail convert model.onnx model.pzkm --shape image=1,3,224,224\ndovetail convert --formats")
 @click.argument("source", required=False, shell_complete=complete_files)
 @click.argument("target", required=False, shell_complete=complete_files)
 @click.option("--to", "format", metavar="FORMAT", help="The format to write, instead of the one for TARGET's suffix.")
 @click.option("--formats", "list_formats", is_flag=True, help="List the formats that are installed, and which can be written.")
 @extension_option
 @shape_option
-def command(
+def convert(
     source: str | None,
     target: str | None,
     format: str | None,
@@ -39,8 +51,6 @@ def command(
           with --formats {"formats":
             [{"format", "reads", "writes", "provider", "error"}]}
     """
-    from dovetail.cli._models import make_core
-
     core = make_core(extensions)
     if list_formats and source is not None:
         raise click.UsageError("Give SOURCE and TARGET, or --formats, not both.")
@@ -53,10 +63,6 @@ def command(
 
 
 def _convert(core: "Core", source: str, target: str, format: str | None, shapes: tuple[str, ...], as_json: bool) -> None:
-    from pathlib import Path
-
-    from dovetail.cli._models import reshaped
-
     if Path(target).exists() and Path(target).samefile(source):
         raise click.UsageError(f"SOURCE and TARGET are the same file, {target}.")
     model = reshaped(core.read_model(source), shapes)
@@ -89,8 +95,6 @@ def _print_formats(core: "Core", as_json: bool) -> None:
 
 def _format(core: "Core", name: str) -> dict[str, Any]:
     """The capabilities of a suffix's frontend, which is imported."""
-    from dovetail.errors import DovetailError
-
     described = {"format": name, "reads": True, "writes": False, "provider": "", "error": None}
     try:
         described["provider"] = core.plugins.owner("frontends", name).provider

@@ -6,21 +6,41 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import command as make_command
-from dovetail.cli._command import config_file_option, device_option, extension_option, input_option, shape_option
-from dovetail.cli._complete import complete_files
-from dovetail.cli._output import count, duration, narrow, print_table, remark, show, size
-from dovetail.cli._passes import describe_passes, print_passes
-from dovetail.cli._subgraphs import subgraphs_of
+from dovetail.command import (
+    closed,
+    command,
+    complete_files,
+    config_file_option,
+    count,
+    device_option,
+    duration,
+    extension_option,
+    input_option,
+    make_core,
+    narrow,
+    print_table,
+    remark,
+    reshaped,
+    rule_text,
+    shape_option,
+    show,
+    size,
+)
+from dovetail_views.inputs import model_and_inputs
+from dovetail_views.passes_table import describe_passes, print_passes
+from dovetail_views.schedule_table import describe_schedule, print_schedule
+from dovetail_views.subgraphs import subgraphs_of
 
 if TYPE_CHECKING:
-    from dovetail.devices.refusals import Refusal
+    from dovetail.device import Refusal
     from dovetail.runtime import NodePlacement, PlanReport, ValuePlacement
+
+__all__ = ["explain"]
 
 Node = dict[str, Any]
 
 
-@make_command("dovetail explain model.onnx -d GPU\ndovetail explain model.onnx --schedule")
+@command("dovetail explain model.onnx -d GPU\ndovetail explain model.onnx --schedule")
 @click.argument("model", shell_complete=complete_files)
 @device_option
 @input_option
@@ -30,7 +50,7 @@ Node = dict[str, Any]
 @extension_option
 @config_file_option
 @shape_option
-def command(
+def explain(
     model: str, device: str, given: tuple[str, ...], schedule: bool, passes: bool, no_fusion: bool, extensions: tuple[str, ...],
     config_files: tuple[str, ...], shapes: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
@@ -40,8 +60,7 @@ def command(
     inputs and outputs, the nodes merged into it as post-ops and why the chain ends there, the place of its result in memory,
     and the refusals of the devices and kernels that were asked before. Dimensions that the model leaves open are those of the
     inputs of -i, else 1 unless --shape sets them. Nodes whose shapes depend on data, and those of sub-graphs, are planned for
-    the inputs of -i, else for random ones; a
-    sub-graph that these do not run, for the types that the model declares for it.
+    the inputs of -i, else for random ones; a sub-graph that these do not run, for the types that the model declares for it.
 
     With --passes: each graph pass with the number of nodes before and after it, its time, and the package that provides it. The
     property PASSES leaves passes out: PASSES="-fuse_attention".
@@ -68,14 +87,9 @@ def command(
     JSON with --schedule: {"model", "inputs": [], "outputs": [], "stages":
            [[{"node", "operator", "waits_for": [node]}]]}
     """
-    from dovetail.cli._inputs import model_and_inputs
-    from dovetail.cli._models import closed, make_core, reshaped
-
     core = make_core(extensions)
     read = core.read_model(model)
     if schedule:
-        from dovetail.cli._schedule import describe_schedule, print_schedule
-
         show(describe_schedule(read), as_json, print_schedule)
         return
     properties: dict[str, Any] = {"FUSION": False} if no_fusion else {}
@@ -83,12 +97,12 @@ def command(
         properties["CONFIG_FILE"] = list(config_files)
     used = reshaped(read, shapes)
     # Not every model has random inputs, and not every plan needs any.
-    used, inputs = model_and_inputs(used, given, seed=0) if given else (closed(used), None)
+    used, inputs = model_and_inputs(used, given) if given else (closed(used), None)
     compiled = core.compile_model(used, device, properties)
     compiled.finish_compiling()
     deferred = compiled.report().deferred
     if deferred or subgraphs_of(used.graph):
-        compiled(model_and_inputs(used, (), seed=0)[1] if inputs is None else inputs)
+        compiled(model_and_inputs(used)[1] if inputs is None else inputs)
     unplanned = dict(compiled.plan_subgraphs())
     if passes:
         found = {"model": model, "device": compiled.device, "passes": describe_passes(compiled.report())}
@@ -145,8 +159,6 @@ def _value(value: "ValuePlacement") -> dict[str, Any]:
 
 
 def _print(described: dict[str, Any]) -> None:
-    from dovetail.plugins.rules import RULES
-
     nodes: list[Node] = described["nodes"]
     title = f"{described['model']} on {described['device']}"
     if narrow():
@@ -158,7 +170,7 @@ def _print(described: dict[str, Any]) -> None:
         print_table("Chains that end", ("node", "not merged", "why"), stops)
     if refused := _refused(nodes):
         print_table("Asked before", ("asked", "answer", "nodes"), refused)
-    if ruled := [(n["node"], n["kernel"], n["provider"], f"{n['rule']}: {RULES[n['rule']]}") for n in nodes if n["rule"]]:
+    if ruled := [(n["node"], n["kernel"], n["provider"], rule_text(n["rule"])) for n in nodes if n["rule"]]:
         print_table("Chosen among several definitions", ("node", "kernel", "from", "by rule"), ruled)
         remark("`dovetail plugins which OP` shows the others.")
     if described["passed_over"]:

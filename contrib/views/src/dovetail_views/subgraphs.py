@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli._output import print_table
-from dovetail.names import DEFAULT_DEVICE
+from dovetail.command import DEFAULT_DEVICE, print_table
+from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
-    from dovetail.graph.graph import Graph
-    from dovetail.graph.model import Model
+    from dovetail.graph import Graph, Model
     from dovetail.runtime import Core, NodePlacement
 
 __all__ = ["planned_subgraphs", "print_subgraphs", "subgraphs_of"]
@@ -30,8 +29,6 @@ def _subgraphs(graph: "Graph", prefix: str) -> "Iterator[tuple[str, Graph]]":
 
 def planned_subgraphs(core: "Core", model: "Model", properties: Mapping[str, Any]) -> list[dict[str, Any]]:
     """As `subgraphs_of`, with `nodes`: those of the plan on the default device, for the types that the model declares."""
-    from dovetail.errors import DovetailError
-
     found = subgraphs_of(model.graph)
     placed: Sequence[NodePlacement] = ()
     if found:

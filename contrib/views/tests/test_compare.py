@@ -11,10 +11,10 @@ from click.testing import Result
 from onnx import helper
 
 import dovetail
-from dovetail.cli._distance import distance
 from dovetail.errors import InputError, UnknownOption
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.tanh import Tanh
+from dovetail_views.distance import distance
 
 Invoke = Callable[..., Result]
 InvokeJson = Callable[..., Any]
@@ -116,7 +116,7 @@ def test_comparing_nothing_is_a_failure(invoke: Invoke, chain: Path, device: str
     def fail(*_: Any) -> None:
         raise InputError("these inputs do not fit")
 
-    monkeypatch.setattr("dovetail.cli.compare._run", fail)
+    monkeypatch.setattr("dovetail_views.compare._run", fail)
     done = invoke("compare", chain, "-d", device, "--nodes", code=1)
     assert "no value could be compared" in done.stderr
     assert "t is left out: these inputs do not fit" in done.stderr
@@ -169,7 +169,7 @@ def test_custom_layers_go_to_the_devices_that_take_them(invoke: Invoke, chain: P
         return compile_model(model, device)
 
     monkeypatch.setattr(core, "compile_model", recording)
-    monkeypatch.setattr("dovetail.cli._models.make_core", lambda extensions=(): core)
+    monkeypatch.setattr("dovetail_views.compare.make_core", lambda extensions=(): core)
     invoke("compare", chain, "-c", "mine.xml")
     layers = {"CONFIG_FILE": ["mine.xml"]}
     assert given == [("DEFAULT", layers), ("DEFAULT", None), ("NUMPY", layers)]
@@ -181,7 +181,7 @@ def test_nodes_are_compared_without_repeating_warnings(
     core, _ = toy_core(A=lambda node: node.op.op_type == "Tanh", NUMPY=lambda node: False)
     model = _model()
     monkeypatch.setattr(core, "read_model", lambda path: model)
-    monkeypatch.setattr("dovetail.cli._models.make_core", lambda extensions=(): core)
+    monkeypatch.setattr("dovetail_views.compare.make_core", lambda extensions=(): core)
     invoke("compare", chain, "-d", "A", "--nodes")
     assert [message for message in caplog.messages if "runs on NUMPY" in message] == [
         "<graph>: node tanh (Tanh) runs on NUMPY.0; A.0: no kernel for this operator: Tanh"

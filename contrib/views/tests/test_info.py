@@ -1,4 +1,4 @@
-"""`dovetail info` for operators that devices run in different ways, with custom layers too."""
+"""`dovetail info`: small models, and operators that devices run in different ways, with custom layers too."""
 
 import copy
 import dataclasses
@@ -55,7 +55,7 @@ def custom(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(kind, "configured", configured)
     monkeypatch.setattr(kind, "supports", lambda _, node: Accepted("mine" if isinstance(node.op, OpaqueOperator) else "ref"))
-    monkeypatch.setattr("dovetail.cli._models.make_core", lambda extensions=(): core)
+    monkeypatch.setattr("dovetail_views.info.make_core", lambda extensions=(): core)
     monkeypatch.setattr(core, "read_model", lambda path: made)
 
 
@@ -109,3 +109,56 @@ def test_nodes_of_sub_graphs_have_device_and_kernel(invoke: Invoke, invoke_json:
     assert wave["device"]
     assert wave["kernel"]
     assert re.search(r"choose/else_branch +other +Cos", invoke("info", path).stdout)
+
+
+def test_info(invoke_json: InvokeJson, linear: Path, device: str) -> None:
+    shown = invoke_json("info", linear, "--shape", "x=4,3")
+    assert set(shown) == {
+        "model", "format", "opsets", "inputs", "outputs", "nodes", "parameters", "parameter_bytes", "flops", "activation_bytes",
+        "activation_bytes_unshared", "operators", "subgraphs", "devices", "output_types", "overridable",
+    }  # fmt: skip
+    assert list(shown["output_types"].values()) == [{"dtype": "float32", "shape": [4, 2], "declared_shape": ["N", 2]}]
+    assert shown["opsets"] == {"": 17, "com.acme": 1}
+    assert shown["inputs"] == {"x": {"dtype": "float32", "shape": ["N", 3], "used_shape": [4, 3]}}
+    assert (shown["nodes"], shown["parameters"], shown["parameter_bytes"]) == (3, 8, 32)
+    assert shown["flops"] == 4 * (12 + 2 + 2)
+    assert 0 < shown["activation_bytes"] <= shown["activation_bytes_unshared"]
+    rows = {row["operator"]: row for row in shown["operators"]}
+    provider = rows["MatMul"].pop("provider")
+    assert provider.startswith("dovetail-ops-onnx ")
+    assert rows["MatMul"] == {"operator": "MatMul", "count": 1, "analyzed": 1, "flops": 48}
+    (mine,) = (d for d in shown["devices"] if d["device"] == device)
+    assert (mine["error"], mine["accepted"], mine["nodes"], mine["refused"]) == (None, 3, 3, [])
+    assert mine["provider"].startswith("dovetail-")
+    served = {row["operator"]: row for row in mine["operators"]}
+    assert served["MatMul"].pop("kernels") != []
+    assert served["MatMul"] == {"operator": "MatMul", "way": "kernel", "provider": mine["provider"], "nodes": 1}
+    assert sum(row["nodes"] for row in mine["operators"]) == 3
+    assert mine["provider"].split()[0].endswith(device.partition(".")[0].lower())
+
+
+def test_info_takes_open_dimensions_as_1(invoke: Invoke, invoke_json: InvokeJson, linear: Path) -> None:
+    shown = invoke_json("info", linear)
+    assert shown["inputs"]["x"] == {"dtype": "float32", "shape": ["N", 3], "used_shape": [1, 3]}
+    assert shown["flops"] == 16
+    text = invoke("info", linear).stdout
+    assert "float32[N, 3], here [1, 3]" in text
+    assert re.search(r"MatMul +1 +12 +75.0% +kernel", text)
+    assert re.search(r"output \w+ +float32\[N, 2\], here \[1, 2\]", text)
+    assert re.search(r"NUMPY +dovetail-cpu-numpy \S+ +3 of 3", text)
+
+
+def test_info_names_refused_nodes(
+    invoke: Invoke, invoke_json: InvokeJson, toy_core: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, _ = toy_core(PICKY=lambda node: node.op.key == "Relu")
+    g = GraphBuilder()
+    model = g.model([g.node(Relu(), g.node(Neg(), g.input("x", "float32", (2,))), name="relu")])
+    monkeypatch.setattr("dovetail_views.info.make_core", lambda extensions=(): core)
+    monkeypatch.setattr(core, "read_model", lambda path: model)
+    (picky,) = invoke_json("info", "m")["devices"]
+    assert (picky["accepted"], picky["nodes"]) == (1, 2)
+    assert picky["refused"] == [{"node": "relu", "operator": "Relu", "reason": "no kernel for this operator", "detail": "Relu"}]
+    text = invoke("info", "m").stdout
+    assert re.search(r"Relu +1 +2 +50.0% +refused", text)
+    assert re.search(r"PICKY.0 +Relu +no kernel for this operator: Relu +relu", text)

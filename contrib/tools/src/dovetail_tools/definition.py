@@ -5,15 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail.cli._output import print_table, print_text
-from dovetail.graph.dtype import DType
-from dovetail.operators.translated import is_translated, target
-from dovetail.plugins.records import full_name
+from dovetail.command import print_table, print_text
+from dovetail.graph import DType
+from dovetail.op import is_translated, translation_target
+from dovetail_tools.names import full_name
 
 if TYPE_CHECKING:
-    from dovetail.graph.graph import Port
-    from dovetail.operators.attributes import AttributeSpec
-    from dovetail.operators.operator import Operator
+    from dovetail.op import Operator, Port
 
 __all__ = ["describe_definition", "print_definition"]
 
@@ -21,7 +19,7 @@ __all__ = ["describe_definition", "print_definition"]
 def describe_definition(operator: "type[Operator]", everything: "Iterable[type[Operator]]") -> dict[str, Any]:
     """`summary`, `inputs`, `outputs`, `attributes`, and `names`: other names, by its translations and those in `everything`."""
     key = full_name(operator.domain, operator.op_type)
-    others = [cls for cls in everything if is_translated(cls) and target(cls) == key]
+    others = [cls for cls in everything if is_translated(cls) and translation_target(cls) == key]
     foreign = [*operator.translations, *(t for cls in others for t in cls.translations)]
     return {
         "summary": (operator.__doc__ or "").strip().partition("\n")[0],
@@ -38,7 +36,7 @@ def _port(operator: "type[Operator]", port: "Port") -> dict[str, Any]:
     return {"name": port.name, "type": port.type, "optional": port.optional, "variadic": port.variadic, "accepts": types}
 
 
-def _attribute(spec: "AttributeSpec") -> dict[str, Any]:
+def _attribute(spec: Any) -> dict[str, Any]:
     default = spec.default
     if spec.required or not isinstance(default, bool | int | float | str | tuple):
         default = None if spec.required or default is None else str(np.asarray(default))

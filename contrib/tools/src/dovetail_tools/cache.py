@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import command as make_command
-from dovetail.cli._output import print_json, print_table, size
+from dovetail.command import command, print_json, print_table, size
 from dovetail.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.cache import Entry
 
+__all__ = ["cache"]
+
 
 @click.group()
-def command() -> None:
+def cache() -> None:
     """See and clear what devices keep on disk.
 
     This is compiled kernels, tuning results, and facts about drivers. Deleting it costs time, but changes no results. The
@@ -23,7 +24,7 @@ def command() -> None:
     """
 
 
-@make_command("dovetail cache path", name="path")
+@command("dovetail cache path", name="path")
 def path(as_json: bool) -> None:
     """Print the folder of the cache, whether it exists or not.
 
@@ -37,7 +38,7 @@ def path(as_json: bool) -> None:
         click.echo(folder)
 
 
-@make_command("dovetail cache list --json", name="list")
+@command("dovetail cache list --json", name="list")
 def list_(as_json: bool) -> None:
     """List the sections of the cache, their sizes and last use.
 
@@ -56,7 +57,7 @@ def list_(as_json: bool) -> None:
     print_table(str(folder), ("section", ">entries", ">size", "used last"), rows, empty="nothing is kept here")
 
 
-@make_command("dovetail cache clear\ndovetail cache clear opencl", name="clear")
+@command("dovetail cache clear\ndovetail cache clear opencl", name="clear")
 @click.argument("section", required=False, default="")
 def clear(section: str, as_json: bool) -> None:
     """Delete all entries, or those of SECTION. Other files are kept.
@@ -79,7 +80,7 @@ def clear(section: str, as_json: bool) -> None:
 
 
 for _command in (path, list_, clear):
-    command.add_command(_command)
+    cache.add_command(_command)
 
 
 def _folder() -> Path:
