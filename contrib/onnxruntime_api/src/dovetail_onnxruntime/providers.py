@@ -152,7 +152,7 @@ def device_of(providers: Mapping[str, Options]) -> tuple[str, Options]:
     override = os.environ.get(DEVICE_VARIABLE)
     if name == DOVETAIL:
         properties = dict(options)
-        return str(properties.pop("device", None) or override or "AUTO"), properties
+        return str(properties.pop("device", None) or override or "DEFAULT"), properties
     for option in options:
         without_effect(f"option {option!r} of {name}")
     return override or ("GPU" if name in _GPUS else "CPU"), {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.command import (
+    DEFAULT_DEVICE,
     asked_config_file_option,
     closed,
     command,
@@ -109,7 +110,7 @@ def _sides(
     from dovetail.runtime import REFERENCE_DEVICE
     from dovetail_views.peers import DovetailPeer, OnnxRuntimePeer
 
-    first = devices[0] if devices else "AUTO"
+    first = devices[0] if devices else DEFAULT_DEVICE
     second = devices[1] if len(devices) == 2 else first if others else REFERENCE_DEVICE
     subject = DovetailPeer(core, first, properties)
     if second != _ONNXRUNTIME:

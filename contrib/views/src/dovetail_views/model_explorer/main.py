@@ -28,6 +28,6 @@ class DovetailAdapter(model_explorer.Adapter):  # type: ignore[misc]  # it has n
         """The graphs of a file. Open dimensions are 1."""
         core = dovetail.Core()
         model = closed(core.read_model(model_path))
-        with core.compile_model(model, os.environ.get("DOVETAIL_DEVICE", "AUTO")) as compiled:
+        with core.compile_model(model, os.environ.get("DOVETAIL_DEVICE", "DEFAULT")) as compiled:
             compiled.plan_subgraphs()
             return {"graphs": graphs(graph_data(model, compiled, core.analyze(model).types), graph_builder)}
