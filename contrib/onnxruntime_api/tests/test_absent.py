@@ -3,6 +3,7 @@
 import inspect
 
 import pytest
+from packaging.version import Version
 
 import dovetail_onnxruntime
 from dovetail_onnxruntime.absent import ABSENT
@@ -11,12 +12,17 @@ from dovetail_onnxruntime.capi import onnxruntime_pybind11_state as state
 onnxruntime = pytest.importorskip("onnxruntime")
 INTERNAL = {"contextlib", "import_capi_exception", "onnxruntime_validation", "package_name", "version", "cuda_version", "capi"}
 """Names that onnxruntime's `__init__` happens to have."""
+NEWEST = "1.32"
+"""The newest onnxruntime whose symbols were compared: a later one may have more."""
 
 
 def test_symbols() -> None:
     theirs = {name for name in dir(onnxruntime) if not name.startswith("_")} - INTERNAL
     missing = {name for name in theirs if not hasattr(dovetail_onnxruntime, name)}
-    assert missing == {name for name in ABSENT if "." not in name and name in theirs}
+    listed = {name for name in ABSENT if "." not in name and name in theirs}
+    assert listed <= missing
+    if Version(onnxruntime.__version__).release[:2] <= Version(NEWEST).release:
+        assert missing == listed
 
 
 @pytest.mark.parametrize("name", ["NodeArg", "ModelMetadata", "RunOptions"])

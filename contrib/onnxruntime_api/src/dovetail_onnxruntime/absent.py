@@ -8,11 +8,17 @@ _TRAINING = "dovetail runs models; it does not make, quantize or train them: use
 _PLUGINS = "execution providers of onnxruntime are native libraries; devices of dovetail are pip packages"
 _SPARSE = "dovetail has no sparse tensors at its edge; sparse initializers are read as dense ones"
 _ADAPTER = "dovetail has no adapters that are loaded at the run: merge the adapter into the model"
+_PACKAGE = "a model is a file; what depends on the device is chosen when it is compiled"
 _POOL = "devices manage their own memory and threads"
 
 ABSENT = {
     "AdapterFormat": _ADAPTER,
     "LoraAdapter": _ADAPTER,
+    "ModelPackage": _PACKAGE,
+    "ModelPackageComponentContext": _PACKAGE,
+    "ModelPackageContext": _PACKAGE,
+    "ModelPackageOptions": _PACKAGE,
+    "ModelPackageWriteMode": _PACKAGE,
     "ModelCompiler": "a session compiles its model; `dovetail convert` writes models",
     "OrtArenaCfg": _POOL,
     "OrtCompileApiFlags": "see ModelCompiler",
@@ -47,6 +53,7 @@ ABSENT = {
     "get_ep_devices": _PLUGINS,
     "print_debug_info": "`dovetail doctor` reports the state of the installation",
     "register_execution_provider_library": _PLUGINS,
+    "set_default_logger_callback": "dovetail logs through Python's `logging`, below the logger `dovetail`",
     "set_global_thread_pool_sizes": _POOL,
     "unregister_execution_provider_library": _PLUGINS,
 }
