@@ -69,7 +69,7 @@ def model() -> Any:
 
 
 def counted(name: str, threads: int, requests: int) -> Row:
-    """What came of all requests on a virtual device, and what is left of it."""
+    """Counts of the outcomes of all requests on a virtual device, and what is left of it."""
     core, devices = session()
     before = threading.active_count(), descriptors()
     compiled = core.compile_model(model(), NAMES[name], {"NUM_STREAMS": 4, "FALLBACK": False})

@@ -126,7 +126,7 @@ def own_wheels(wheels: Path) -> list[str]:
 
 
 def third_party() -> list[Requirement]:
-    """What the packages require of others on this platform, extras for tests left out, as `dovetail[all]` brings it."""
+    """The requirements of the packages on others on this platform, extras for tests left out, as `dovetail[all]` brings it."""
     found = {}
     for name in all_packages():
         for one in requirements(name):
@@ -292,7 +292,7 @@ PROJECTS = {
 
 
 def requirements(name: str, extras: set[str] | frozenset[str] | None = None) -> list[Requirement]:
-    """What a package of this tree requires; with `extras` what those add."""
+    """The requirements of a package of this tree; with `extras` those that they add."""
     project = PROJECTS[name]
     if extras is None:
         return [Requirement(text) for text in project["dependencies"]]

@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def sbom(content: bytes) -> dict[str, object]:
-    """What the wheel contains of other projects, as CycloneDX."""
+    """The parts of the wheel from other projects, as CycloneDX."""
     purl = f"pkg:pypi/onnx@{onnx.__version__}"
     vendored = {
         "type": "library",

@@ -53,7 +53,7 @@ def mutated(index: int, seed: int) -> bytes:
 
 
 def outcome(core: Any, content: bytes) -> tuple[str, str]:
-    """What becomes of a file, and the detail of what should not be."""
+    """The outcome for a file, and the detail of what should not be."""
     import numpy as np
 
     from dovetail.errors import DovetailError

@@ -24,7 +24,7 @@ def pinned() -> dict[str, list[Requirement]]:
 
 
 def needed() -> Iterator[Requirement]:
-    """What the packages require with the extras that requirements.txt names."""
+    """The requirements of the packages with the extras that requirements.txt names."""
     for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines():
         if (named := re.fullmatch(r"-e \./([\w/]+)(?:\[([\w,]+)\])?", line)) is not None:
             project = tomllib.loads((ROOT / named[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -41,7 +41,7 @@ NAMES = tuple(n for n in MODULES if n not in LEFT_OUT and (n not in OPTIONAL or 
 
 @functools.cache
 def answers(device: str | None, names: Sequence[str]) -> dict[str, Any]:
-    """What the applications answer in one process: on onnxruntime (None), or on a device of dovetail."""
+    """The answers of the applications in one process: on onnxruntime (None), or on a device of dovetail."""
     runner = [] if device is None else ["-m", "dovetail_onnxruntime", "-d", device]
     command = [sys.executable, *runner, str(PROGRAM), *names]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DOVETAIL_ONNXRUNTIME")}
@@ -78,7 +78,7 @@ def test_on_opencl(name: str) -> None:
 
 
 def test_the_answers_say_something() -> None:
-    """What is compared is not empty: the text that was drawn, the languages of the files, speech in the middle."""
+    """The answers that are compared are not empty: the text that was drawn, the languages of the files, speech in the middle."""
     found = answers(None, NAMES)
     assert found["magika"]["equal"][:3] == ["python", "markdown", "json"]
     if "rapidocr" in NAMES:

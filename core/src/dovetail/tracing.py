@@ -30,7 +30,7 @@ class Placed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a device did for some time: `kind` is `kernel`, `transfer`, `enqueue` or `wait`, `node` the node of the plan.
+    """A stretch of work of a device: `kind` is `kernel`, `transfer`, `enqueue` or `wait`, `node` the node of the plan.
 
     `node` is empty for what is done for a whole part of a model, such as copying its inputs; `text` says what it is.
     """

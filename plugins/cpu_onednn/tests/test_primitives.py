@@ -189,7 +189,7 @@ def test_layouts_go_through(core, channels):
     want = Conv().reference(steps[3].reference(want)[0], wide(w[1]))
     np.testing.assert_allclose(compiled({"x": x})["y"], want, rtol=1e-4, atol=1e-4)
     nodes = [n for n in compiled.report().nodes if not n.op.endswith("Reorder")]
-    # Without AVX-512 (oneDNN's number 0x27) there is no primitive for LRN of a block that is filled in part.
+    # Without AVX-512 (oneDNN's number 0x27) oneDNN has no primitive for LRN of a block that is filled in part.
     refused = {"LRN"} if channels % 8 and not library()._has_isa(0x27) else set()
     assert {n.op for n in nodes if n.kernel == "ref"} == refused
     assert refused or compiled.report().reorders <= 2, "one for the input, one for the output"

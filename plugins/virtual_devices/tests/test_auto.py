@@ -219,7 +219,7 @@ def test_a_node_that_the_device_refuses_is_no_reason_to_take_another_when_the_us
     with pytest.raises(UnsupportedNode, match="tanh"):
         core.compile_model(chain(), "AUTO", {"FALLBACK": False})
     assert not core.query_model(chain(), "AUTO")["tanh"]
-    # There is no reference device in this session, so that the node runs on the next candidate or nowhere.
+    # This session has no reference device, so that the node runs on the next candidate or nowhere.
     assert core.compile_model(chain(), "AUTO").device == "B.0"
 
 

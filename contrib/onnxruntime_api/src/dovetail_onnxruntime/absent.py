@@ -1,4 +1,4 @@
-"""What onnxruntime has and this package lacks, with the reason. The page of the docs is generated from this list."""
+"""Symbols of onnxruntime that this package lacks, with the reason. The page of the docs is generated from this list."""
 
 from typing import NoReturn
 

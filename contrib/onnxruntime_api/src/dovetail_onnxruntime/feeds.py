@@ -28,7 +28,7 @@ class FeedReader:
         """Values by name for a compiled model.
 
         Raises `ValueError` for missing inputs, `InvalidArgument` for unknown names, other element types, ranks and sizes,
-        `RuntimeError` for objects that are no arrays, as onnxruntime does.
+        `RuntimeError` for objects other than arrays, as onnxruntime does.
         """
         missing = [name for name in self._required if name not in feed]
         if missing:

@@ -33,11 +33,11 @@ def set_seed(seed: int) -> None:
 
 
 def disable_telemetry_events() -> None:
-    """Return: there is no telemetry."""
+    """Return: dovetail sends no telemetry."""
 
 
 def enable_telemetry_events() -> None:
-    """Has no effect: there is no telemetry."""
+    """Has no effect: dovetail sends no telemetry."""
     without_effect("enable_telemetry_events")
 
 

@@ -60,7 +60,7 @@ def array_at(address: int, element_type: Any, shape: Sequence[int]) -> NDArray[A
 
 
 def plain(value: Any) -> Any:
-    """What an `OrtValue` holds; anything else as it is."""
+    """The content of an `OrtValue`; anything else as it is."""
     return value._value if isinstance(value, OrtValue) else value
 
 
@@ -104,11 +104,11 @@ class OrtValue:
 
     @classmethod
     def ort_value_from_sparse_tensor(cls, sparse_tensor: Any) -> NoReturn:
-        """Raises: there are no sparse tensors."""
+        """Raises: dovetail has no sparse tensors."""
         refuse("OrtValue.ort_value_from_sparse_tensor")
 
     def as_sparse_tensor(self) -> NoReturn:
-        """Raises: there are no sparse tensors."""
+        """Raises: dovetail has no sparse tensors."""
         refuse("OrtValue.as_sparse_tensor")
 
     def _tensor(self) -> NDArray[Any]:

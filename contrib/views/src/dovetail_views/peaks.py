@@ -1,4 +1,4 @@
-"""What a device can do in a second, as measured with a large product and a large sum."""
+"""The peak rates of a device, measured with a large product and a large sum."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What computes values of a model: a device with properties, or onnxruntime."""
+"""Peers that compute values of a model: a device with properties, or onnxruntime."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -25,7 +25,7 @@ def signature(values: Sequence[Any]) -> Signature:
 
 
 def declared_signature(types: Sequence[TensorType | None]) -> Signature | None:
-    """The key of a plan for values of these types; None where one is not known, has open dimensions or is no tensor."""
+    """The key of a plan for values of these types; None where one is unknown, has open dimensions or belongs to a sequence."""
     found = [(t.dtype, t.dims) for t in types if t is not None and not isinstance(t, CONTAINERS) and t.is_static]
     return tuple(found) if len(found) == len(types) else None
 

@@ -56,7 +56,7 @@ class HookPlugins:
         self._ask("dovetail_add_commands", ask)
 
     def trace_writer(self) -> "Callable[[Trace, Path], None]":
-        """What writes traces: the first plugin that can. Raises `UsageError` when there is none."""
+        """The trace writer of the first plugin that has one. Raises `UsageError` when none has."""
         callees = self._callees("dovetail_write_trace")
         if not callees:
             hint = "install one that has the hook dovetail_write_trace, or read the slices of request.trace()"

@@ -319,7 +319,7 @@ class PluginManager:
             self._hook_plugins.add_commands(cli)
 
     def trace_writer(self) -> "Callable[[Trace, Path], None]":
-        """What writes a trace as a file: the first plugin with that hook. Raises `UsageError` when there is none."""
+        """The trace writer of the first plugin that has one. Raises `UsageError` when none has."""
         with self._lock:
             return self._hook_plugins.trace_writer()
 

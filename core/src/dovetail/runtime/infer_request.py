@@ -104,7 +104,7 @@ class CompiledPlans(Protocol):
         """Checks and converts inputs."""
 
     def bind(self, shapes: tuple[tuple[int, ...] | None, ...], make: Callable[[Plan], PlanRequest]) -> BoundRequest:
-        """What runs with these input shapes; for a run that began before `close`, too. `make` binds a plan."""
+        """The request for these input shapes; for a run that began before `close`, too. `make` binds a plan."""
 
     def taking(self, inputs: Any) -> "CompiledPlans":
         """The same for the model with those of its overridable constants as inputs that `inputs` gives."""

@@ -10,7 +10,7 @@ __all__ = ["content_of"]
 
 
 def content_of(source: Any, format: str | None) -> tuple[Path | bytes, str]:
-    """What a frontend gets, and the suffix that names it: `format`, else from the object, else `""`. Raises `UsageError`."""
+    """The source for a frontend, and the suffix that names it: `format`, else from the object, else `""`. Raises `UsageError`."""
     if isinstance(source, bytes | bytearray | memoryview):
         return bytes(source), format or ""
     if isinstance(source, str | PathLike):

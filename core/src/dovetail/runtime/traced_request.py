@@ -22,7 +22,7 @@ __all__ = ["TracedRequest"]
 
 @dataclass(frozen=True)
 class _PlanRecorder:
-    """What records the runs of a plan: its parts, and its nodes on the host. `path` has the sub-graphs that the plan is in."""
+    """Records the runs of a plan: its parts, and its nodes on the host. `path` has the sub-graphs that the plan is in."""
 
     trace: Trace
     plan: Plan

@@ -30,7 +30,7 @@ def dovetail_read_model(source: Path | bytes, options: Mapping[str, Any]) -> Mod
 
 @hookimpl
 def dovetail_write_unbound_model(model: Model, options: Mapping[str, Any]) -> bytes:
-    """Write an ONNX model; there are no options. Raises `FormatError` naming the node that ONNX cannot hold, `UsageError`."""
+    """Write an ONNX model, without options. Raises `FormatError` naming the node that ONNX cannot hold, `UsageError`."""
     if options:
         raise UsageError(f"writing ONNX takes no options; given: {', '.join(map(repr, options))}")
     from dovetail_frontend_onnx.writer import write  # here, because it needs all of package onnx

@@ -33,7 +33,7 @@ _CONTAINERS = {"seq": "sequence_type", "optional": "optional_type"}
 
 
 def attribute_proto(name: str, value: Any, wanted: int | None, write_graph: WriteGraph) -> AttributeProto:
-    """An attribute of the kind that the schema wants; None where there is no schema. Raises `FormatError`."""
+    """An attribute of the kind that the schema wants; None without a schema. Raises `FormatError`."""
     value = _plain(value)
     kind = _kind(value) if wanted is None else wanted
     proto = AttributeProto(name=name)

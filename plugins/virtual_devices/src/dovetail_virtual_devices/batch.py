@@ -1,7 +1,7 @@
 """BATCH: requests of few rows run together, as one batch.
 
 Nobody runs batches but the requests themselves: the first one of a batch waits for others, runs what has come, and gives each
-its rows. So there is no thread to stop, and an idle model costs nothing.
+its rows. So no thread has to be stopped, and an idle model costs nothing.
 """
 
 import logging

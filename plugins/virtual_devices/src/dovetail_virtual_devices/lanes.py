@@ -61,7 +61,7 @@ class Scheduler:
         self._waiting: list[object] = []
 
     def take(self, suits: Callable[[Lanes], bool] = lambda lanes: True) -> Lane | None:
-        """A free lane of a part that has not failed and `suits`, waiting for one; None when there is no such part."""
+        """A free lane of a part that has not failed and `suits`, waiting for one; None when no such part is left."""
         ticket = object()
         with self._changed:
             self._waiting.append(ticket)
