@@ -1,4 +1,4 @@
-"""A clean environment with the core, the operators, two devices and two model formats, as an author of packages has it."""
+"""A clean environment with the core, the operators, two devices, two model formats and the commands, as authors have it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,6 +17,8 @@ PACKAGES = {
     "plugins/frontend_onnx": "[upgrade]",
     "plugins/frontend_openvino": "",
     "contrib/authoring": "",
+    "contrib/tools": "",
+    "contrib/views": "",
 }
 """Folder -> the extra that is installed: the tutorials make models by onnx. Nothing else of this repository is there."""
 

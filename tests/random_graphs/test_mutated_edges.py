@@ -1,6 +1,7 @@
 """Random graphs with edges changed at random: run, or refused with an error of dovetail."""
 
 import os
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -40,14 +41,17 @@ def _changed(model: ModelProto, rng: np.random.Generator) -> ModelProto:
 @pytest.mark.filterwarnings("ignore")  # of NumPy, in the code of the peers
 def test_changed_edges() -> None:
     rng = np.random.default_rng(SEED)
-    outcomes = {"ran": 0, "refused": 0, "foreign": 0}
+    unchanged = Counter[str]()
+    changed = Counter[str]()
     for _ in range(GRAPHS):
         graph = generate(int(rng.integers(2**31)))
-        model = graph.model()
-        for _ in range(CHANGES):
-            outcomes[_outcome(_changed(model, rng), dict(graph.inputs))] += 1
-    assert outcomes["foreign"] == 0
-    assert min(outcomes["ran"], outcomes["refused"]) > GRAPHS / 10
+        model, feeds = graph.model(), dict(graph.inputs)
+        unchanged[_outcome(model, feeds)] += 1
+        changed.update(_outcome(_changed(model, rng), feeds) for _ in range(CHANGES))
+    assert unchanged["foreign"] == changed["foreign"] == 0
+    # Few changes leave a graph that runs, in some samples none: what is refused must be so because of the change.
+    assert unchanged["ran"] > GRAPHS / 2
+    assert changed["refused"] > GRAPHS
 
 
 def _outcome(model: ModelProto, feeds: dict[str, np.ndarray]) -> str:
