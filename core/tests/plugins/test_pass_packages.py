@@ -1,6 +1,7 @@
 """Installed packages with graph passes, as their authors and users meet them: traces in reports and commands, named errors."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ MODEL = """
 """
 
 
-def test_a_pass_leaves_traces(site: Any) -> None:
+def test_a_pass_leaves_traces(site: Any, tmp_path: Path) -> None:
     site.plugin("hooks", "acme", PASSES, name="acme-passes")
     out = site.run(
         MODEL
@@ -60,8 +61,9 @@ def test_a_pass_leaves_traces(site: Any) -> None:
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    import onnx
+    import onnx, os
     from onnx import helper
+    os.chdir(os.environ["FOLDER"])
     nodes = [helper.make_node(op, [a], [b]) for op, a, b in (("Neg", "x", "a"), ("Neg", "a", "b"), ("Relu", "b", "y"))]
     x, y = (helper.make_tensor_value_info(name, 1, [2]) for name in "xy")
     made = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -73,7 +75,8 @@ def test_a_pass_leaves_traces(site: Any) -> None:
         "info": json.loads(shown("plugins", "info", "acme-passes", "--json")),
         "info_text": shown("plugins", "info", "acme-passes"),
     }))
-    """
+    """,
+        FOLDER=str(tmp_path),
     )
     told = json.loads(out)
     assert told["report"] == [["drop_double_neg", 3, 1, True], ["idle", 1, 1, False]]
