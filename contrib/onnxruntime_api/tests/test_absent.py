@@ -2,6 +2,7 @@
 
 import inspect
 
+import onnxruntime
 import pytest
 from packaging.version import Version
 
@@ -9,7 +10,6 @@ import dovetail_onnxruntime
 from dovetail_onnxruntime.absent import ABSENT
 from dovetail_onnxruntime.capi import onnxruntime_pybind11_state as state
 
-onnxruntime = pytest.importorskip("onnxruntime")
 INTERNAL = {"contextlib", "import_capi_exception", "onnxruntime_validation", "package_name", "version", "cuda_version", "capi"}
 """Names that onnxruntime's `__init__` happens to have."""
 NEWEST = "1.32"

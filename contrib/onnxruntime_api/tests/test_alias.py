@@ -99,7 +99,6 @@ except AttributeError as error:
 
 
 def test_onnxruntime_that_was_imported_before(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
     code = """
 import onnxruntime
 from dovetail_onnxruntime.alias import activate

@@ -23,7 +23,8 @@ def test_the_cpu_is_always_there() -> None:
 
 
 def test_providers_of_both_runtimes(add: bytes) -> None:
-    theirs = pytest.importorskip("onnxruntime")
+    import onnxruntime as theirs
+
     for providers in (None, [], [CPU], [(CPU, {})]):
         wanted = theirs.InferenceSession(add, providers=providers).get_providers()
         assert ort.InferenceSession(add, providers=providers).get_providers() == wanted == [CPU]

@@ -7,11 +7,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import dovetail
 
-onnxruntime = pytest.importorskip("onnxruntime")
 onnxruntime.set_default_logger_severity(4)
 
 

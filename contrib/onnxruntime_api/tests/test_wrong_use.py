@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 import dovetail_onnxruntime
 
-onnxruntime = pytest.importorskip("onnxruntime")
 onnxruntime.set_default_logger_severity(4)
 
 FLOAT = TensorProto.FLOAT

@@ -206,8 +206,9 @@ def test_sides_that_agree() -> None:
 
 
 def onnx_file(path: Path) -> Path:
-    onnx = pytest.importorskip("onnx")
-    helper, numpy_helper = onnx.helper, pytest.importorskip("onnx.numpy_helper")
+    import onnx
+    from onnx import helper, numpy_helper
+
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"], "product"),
         helper.make_node("Add", ["a", "b"], ["c"], "total"),
@@ -223,7 +224,6 @@ def onnx_file(path: Path) -> Path:
 
 @pytest.mark.parametrize("planted", [wrong_post_op], indirect=True)
 def test_onnxruntime_as_the_peer(planted: dovetail.Core, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
     path = onnx_file(tmp_path / "small.onnx")
     found = bisect(planted.read_model(path), {"x": floats(2, 7)}, DovetailPeer(planted, "FAULTY"), OnnxRuntimePeer(path), 1e-4)
     assert found.origins == ("product", "total", "positive")

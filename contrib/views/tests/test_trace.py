@@ -15,6 +15,7 @@ from dovetail import Model
 from dovetail.device import Executable, Graph, Mark, PartRecorder, clock
 from dovetail.runtime import Slice, Trace
 from dovetail.testing import ReferenceDevice, register_device
+from dovetail_ops_onnx.relu import Relu
 from dovetail_views.trace_file import events, save
 
 DEVICES = sorted({info.type: info.name for info in reversed(dovetail.Core().devices)}.values())
@@ -214,8 +215,8 @@ class _Recording(ReferenceDevice):
             recorder.add(marks, (*range(start, start + len(marks)), clock()))
             return outputs
 
-        request.run_traced = run_traced  # type: ignore[method-assign]
-        executable.create_request = lambda: request  # type: ignore[method-assign]
+        request.run_traced = run_traced  # type: ignore[method-assign]  # of one object
+        executable.create_request = lambda: request  # type: ignore[method-assign]  # of one object
         return executable
 
 
@@ -264,3 +265,16 @@ def test_the_option_of_built_in_commands(command: str, invoke: Any, tmp_path: Pa
     checked(found)
     assert {"read", "pass", "compile", "run", "kernel"} <= {e.get("cat") for e in found}
     assert "No such option" in invoke(command, "chain.pzkm", "--bogus", code=2).stderr
+
+
+def test_each_part_of_a_virtual_device_writes_its_own_file(tmp_path: Path) -> None:
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Relu(), g.input("x", "float32", [3]), outputs=["y"])])
+    properties = {"TRACE": str(tmp_path / "run.json"), "SCHEDULE_POLICY": "ROUND_ROBIN"}
+    with dovetail.Core(config=False).compile_model(model, "MULTI:NUMPY,ONEDNN", properties) as compiled:
+        for _ in range(2):
+            compiled(np.float32([-1, 0, 1]))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.NUMPY.json", "run.ONEDNN.json"]
+    for path in tmp_path.iterdir():
+        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+        assert any(event.get("cat") == "kernel" for event in events), path.name

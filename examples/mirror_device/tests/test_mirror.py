@@ -25,10 +25,10 @@ class Wrong(ReferenceDevice):
         def create_request() -> Any:
             request = create()
             run = request.run
-            request.run = lambda inputs: [found + np.float32(0.01) for found in run(inputs)]  # type: ignore[method-assign]
+            request.run = lambda inputs: [found + np.float32(0.01) for found in run(inputs)]  # type: ignore[method-assign]  # type: ignore[method-assign]  # one only
             return request
 
-        made.create_request = create_request  # type: ignore[method-assign]
+        made.create_request = create_request  # type: ignore[method-assign]  # of one object
         return made
 
 

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import openvino as ov
 import openvino.opset13 as ops
 import pytest
 from click.testing import CliRunner
 
 from dovetail.cli import program
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 
 @pytest.fixture

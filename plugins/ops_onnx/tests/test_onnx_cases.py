@@ -1,6 +1,7 @@
 """ONNX's own node cases, for every operator that dovetail defines: bind, check, infer and reference give what ONNX expects.
 
-`onnx_excluded.txt` names the cases that do not hold, each with its reason; one that holds after all fails the test.
+`onnx_excluded.txt` names the cases that do not hold, each with its reason; one that holds after all fails the test,
+unless its reason is `random`: a draw can equal ONNX's by chance.
 """
 
 import functools
@@ -132,7 +133,7 @@ def test_every_case_of_the_operator_holds(op_type: str) -> None:
         difference = _difference(case)
         if difference and case.name not in _excluded():
             wrong.append(f"{case.name}: {difference}")
-        elif not difference and case.name in _excluded():
+        elif not difference and not _excluded().get(case.name, "random").startswith("random"):
             wrong.append(f"{case.name}: holds, but is excluded: {_excluded()[case.name]}")
     print(f"{op_type}: {len(cases)} cases, {sum(c.name in _excluded() for c in cases)} excluded")
     assert not wrong, "\n".join(wrong)

@@ -1,5 +1,6 @@
 """Fixtures: sessions with toy devices and the virtual devices of this package, and models."""
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import dovetail
 from dovetail.device import DeviceInfo, TypedNode
 from dovetail.plugins.discovery import index
 from dovetail.testing import ReferenceDevice, register_device
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests import faulty.py
 
 INSTALLED = ("dovetail-ops-onnx", "dovetail-virtual-devices")
 

@@ -1,13 +1,33 @@
-"""Devices that fail on purpose, for tests of what runs on them."""
+"""Devices that fail on purpose, and a model for them."""
 
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dovetail.device import DeviceInfo, Executable, ExecutableRequest, Graph
-from dovetail.testing import ReferenceDevice
+import numpy as np
 
-__all__ = ["Faulty", "fails_at"]
+import dovetail
+from dovetail.device import DeviceInfo, Executable, ExecutableRequest, Graph
+from dovetail.graph import Model
+from dovetail.testing import ReferenceDevice
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.tanh import Tanh
+
+__all__ = ["WANT", "Faulty", "X", "chain", "fails_at", "nothing"]
+
+X = np.array([-1, 0.5, 2], np.float32)
+WANT = np.tanh(np.maximum(X.astype(np.float64), 0))
+
+
+def chain(dim: int | str = 3) -> Model:
+    """tanh(relu(x)); `WANT` is its result for `X`."""
+    g = dovetail.GraphBuilder()
+    return g.model([g.node(Tanh(), g.node(Relu(), g.input("x", "float32", [dim])))])
+
+
+def nothing(node: Any) -> bool:
+    """Refuse no node."""
+    return False
 
 
 class Faulty(ReferenceDevice):

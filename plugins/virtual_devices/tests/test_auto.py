@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty import WANT, X, chain, nothing
 
-import dovetail
 from dovetail.device import DeviceInfo, Executable, ExecutableRequest, Graph
 from dovetail.errors import (
     CompileError,
@@ -22,22 +22,7 @@ from dovetail.errors import (
     UnsupportedNode,
     UsageError,
 )
-from dovetail.graph import Model
 from dovetail.testing import ReferenceDevice
-from dovetail_ops_onnx.relu import Relu
-from dovetail_ops_onnx.tanh import Tanh
-
-X = np.array([-1, 0.5, 2], np.float32)
-WANT = np.tanh(np.maximum(X.astype(np.float64), 0))
-
-
-def chain(dim: int | str = 3) -> Model:
-    g = dovetail.GraphBuilder()
-    return g.model([g.node(Tanh(), g.node(Relu(), g.input("x", "float32", [dim])))])
-
-
-def nothing(node: Any) -> bool:
-    return False
 
 
 class Broken(ReferenceDevice):

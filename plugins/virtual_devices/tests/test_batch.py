@@ -1,12 +1,11 @@
 """BATCH: rows of several requests as one batch; each comes back to its request, and a bad one fails alone."""
 
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from faulty import Faulty, fails_at
 
 import dovetail
 from dovetail.errors import InferError, OperatorError, UsageError
@@ -18,9 +17,6 @@ from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.softmax import Softmax
-
-sys.path.insert(0, str(Path(__file__).parent))
-from faulty import Faulty, fails_at
 
 LONG = {"AUTO_BATCH_TIMEOUT": 20_000}
 WEIGHTS = np.random.default_rng(3).standard_normal((3, 5)).astype(np.float32)

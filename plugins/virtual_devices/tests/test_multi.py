@@ -1,33 +1,14 @@
 """MULTI: which device runs a request, and what happens when one fails."""
 
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from faulty import WANT, Faulty, X, chain, fails_at, nothing
 
 import dovetail
 from dovetail.errors import CompileError, DeviceError, InferError, InputError, UsageError
-from dovetail.graph import Model
-from dovetail_ops_onnx.relu import Relu
-from dovetail_ops_onnx.tanh import Tanh
-
-sys.path.insert(0, str(Path(__file__).parent))
-from faulty import Faulty, fails_at
-
-X = np.array([-1, 0.5, 2], np.float32)
-WANT = np.tanh(np.maximum(X.astype(np.float64), 0))
-
-
-def chain(dim: int | str = 3) -> Model:
-    g = dovetail.GraphBuilder()
-    return g.model([g.node(Tanh(), g.node(Relu(), g.input("x", "float32", [dim])))])
-
-
-def nothing(node: Any) -> bool:
-    return False
 
 
 class Meeting(Faulty):

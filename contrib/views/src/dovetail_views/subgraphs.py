@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dovetail.command import DEFAULT_DEVICE, print_table
@@ -32,12 +33,10 @@ def planned_subgraphs(core: "Core", model: "Model", properties: Mapping[str, Any
     found = subgraphs_of(model.graph)
     placed: Sequence[NodePlacement] = ()
     if found:
-        try:
-            with core.compile_model(model, DEFAULT_DEVICE, properties) as compiled:
-                compiled.plan_subgraphs()
-                placed = compiled.report().nodes
-        except DovetailError:  # the rows of the devices have the reason
-            pass
+        # The rows of the devices have the reason of an error.
+        with suppress(DovetailError), core.compile_model(model, DEFAULT_DEVICE, properties) as compiled:
+            compiled.plan_subgraphs()
+            placed = compiled.report().nodes
     for one in found:
         one["nodes"] = [
             {"node": n.name, "operator": n.op, "device": n.device, "kernel": n.kernel, "post_ops": list(n.post_ops)}

@@ -1,6 +1,8 @@
 """`dovetail run --trace` and `dovetail bench --trace`: the built-in command, recorded."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,7 +23,7 @@ def traced(name: str) -> click.Command:
     return made
 
 
-def _traced(name: str):  # type: ignore[no-untyped-def]
+def _traced(name: str) -> Callable[..., Any]:
     @click.option("--trace", "path", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE.json")
     @click.option("--no-roofline", is_flag=True, help="Do not measure what the devices could do.")
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

@@ -74,7 +74,7 @@ class InputReader:
             if len(inputs) == len(self._names):
                 return [inputs[name] for name in self._names]
         except KeyError:
-            pass
+            pass  # positions among the names, or a wrong name
         given = [self._names[k] if isinstance(k, int) and 0 <= k < len(self._names) else k for k in inputs]
         for name in given:
             if name not in self._names:

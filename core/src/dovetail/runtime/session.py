@@ -1,8 +1,10 @@
 """The devices of a session: those opened so far, their properties, and the devices that a name means."""
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dovetail.devices.contract import Device, DeviceInfo
@@ -73,8 +75,15 @@ class DeviceSession:
         return {record.id: f"{record.state} ({record.reason})" for record in failed}
 
     def compile(self, model: Model, device: str, properties: Properties) -> CompiledModel:
-        """Compile for a device, real or virtual; whoever calls this closes the result."""
-        return self._compile(model, device, as_mapping(properties))
+        """Compile for a device, real or virtual; whoever calls this closes the result.
+
+        With `TRACE` it writes a file of its own, with its device in the name: parts of one model would overwrite each other's.
+        """
+        given = as_mapping(properties)
+        if isinstance(trace := given.get("TRACE"), str):
+            path, part = Path(trace), re.sub(r"[^\w.]+", "_", device)
+            given["TRACE"] = str(path.with_name(f"{path.stem}.{part}{path.suffix}"))
+        return self._compile(model, device, given)
 
     # --- properties ------------------------------------------------------------------------------------------------
 

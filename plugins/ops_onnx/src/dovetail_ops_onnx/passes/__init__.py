@@ -14,8 +14,8 @@ __all__ = ["PASSES", "Rewriting"]
 class Rewriting:
     """The function of a pass, for graphs that have a node of one of `operators`.
 
-    `module` is imported for the first such graph: all of them, with the operators that they know, take 40 ms. The function takes
-    the graph, and `PassContext.keeps` if it `asks` the device.
+    `module` is imported for the first such graph: all of them, with the operators that they know, are some 50 modules. The
+    function takes the graph, and `PassContext.keeps` if it `asks` the device.
     """
 
     module: str
