@@ -75,12 +75,13 @@ _CASES: dict[str, Sequence[tuple[Applies, str]]] = {
     "LRN": [(_has_nan, "NaN affects the channels whose region has it")],
     "OneHot": [(_unusual, "onnx.reference multiplies the values by 0")],
     "MeanVarianceNormalization": [(_constant_rows, "variance 0; onnxruntime's is a difference that may be negative")],
-    "QuantizeLinear": [(_large_integers, "saturates; onnx.reference wraps")],
+    "QuantizeLinear": [(_large_integers, "saturates; onnx.reference wraps"), (_unusual, "NaN becomes 0 before it is limited")],
+    "DynamicQuantizeLinear": [(_unusual, "NaN becomes 0 before it is limited")],
     "RoiAlign": [(_unusual, "onnx.reference multiplies an element by the weight 0")],
     **dict.fromkeys(
         ("Resize", "Upsample"),
         ((_integers, "truncated; onnx.reference rounds"), (_unusual, "a neighbour of weight 0 does not count")),
     ),
-    "Unique": [(_not_sorted, "order of first appearance; onnx.reference sorts")],
+    "Unique": [(_not_sorted, "order of first appearance; onnx.reference sorts"), (_has_nan, "NaN equals no element")],
     "Clip": [(_unusual, "a bound that is left out is the finite limit of the type")],
 }
