@@ -42,6 +42,10 @@ def _large_integers(node: NodeProto, inputs: Arrays) -> bool:
     return any(a.dtype.kind in "iu" and a.size and float(np.abs(a.astype(np.float64)).max()) > 100 for a in inputs.values())
 
 
+def _no_elements(node: NodeProto, inputs: Arrays) -> bool:
+    return not inputs[node.input[0]].size
+
+
 def _one_element(node: NodeProto, inputs: Arrays) -> bool:
     return bool(inputs[node.input[0]].reshape(()) == 1)
 
@@ -70,9 +74,12 @@ _CASES: dict[str, Sequence[tuple[Applies, str]]] = {
     "ThresholdedRelu": [(_has_nan, "NaN stays NaN")],
     **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow"), ((_one_element, "one element has the angle 0"),)),
     **dict.fromkeys(("Erf", "ReduceLogSum", "ReduceLogSumExp"), ((_integers, "computed in float64 and truncated"),)),
-    **dict.fromkeys(("Gemm", "MatMul", "ReduceMean", "ReduceL2"), ((_large_integers, "integers beyond their type wrap"),)),
+    **dict.fromkeys(("Gemm", "MatMul", "ReduceL2"), ((_large_integers, "integers beyond their type wrap"),)),
+    "ReduceMean": [(_large_integers, "integers beyond their type wrap"), (_no_elements, "NaN, which is 0 as an integer")],
+    **dict.fromkeys(("ScatterElements", "ScatterND"), ((_has_nan, "NaN wins over every number"),)),
     "AffineGrid": [(_axis_of_one, "an axis of one element is at -1")],
-    "LRN": [(_has_nan, "NaN affects the channels whose region has it")],
+    "GridSample": [(_unusual, "a neighbour of weight 0 is multiplied")],
+    "LRN": [(_unusual, "NaN and infinity affect the channels whose region has them")],
     "OneHot": [(_unusual, "onnx.reference multiplies the values by 0")],
     "MeanVarianceNormalization": [(_constant_rows, "variance 0; onnxruntime's is a difference that may be negative")],
     "QuantizeLinear": [(_large_integers, "saturates; onnx.reference wraps"), (_unusual, "NaN becomes 0 before it is limited")],
