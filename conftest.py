@@ -14,7 +14,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
@@ -157,8 +156,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _commands_of_plugins() -> None:
-    """The program asks plugins for commands once: here, because a test may have no plugins installed, or blocked ones."""
-    program.list_commands(click.Context(program))
+    """The program looks for plugins once: here, because a test may have no plugins installed, or blocked ones."""
+    program.added()
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ import dovetail.cli
 import dovetail_onnxruntime
 import dovetail_ops_onnx as ops
 from dovetail import errors, hookspecs
+from dovetail.cli._command import Group
 from dovetail.graph import DType
 from dovetail.op import Operator
 from dovetail.passes import GraphPass
@@ -290,7 +291,8 @@ def added_command_parts(project: Path, root: click.Context) -> Iterator[str]:
 COMMANDS_HEAD = """\
 Results go to stdout, remarks and progress to stderr. Exit codes: 0 done, 1 failed, 2 wrong
 usage. Every command has `--help`. Packages add commands; `dovetail --help` lists those that are installed. The core has
-`devices`, `plugins` and `run`; `pip install dovetail[all]` installs the others below.
+`devices`, `run`, and of the group `plugins` the commands `conflicts`, `info`, `list` and `which`;
+`pip install dovetail[all]` installs the others below.
 """
 
 
@@ -299,7 +301,7 @@ def command_parts(command: click.Command, context: click.Context, level: int) ->
     yield f"{'#' * level} {context.command_path}\n"
     yield described_help(command)
     if isinstance(command, click.Group):
-        for name in command.list_commands(context):
+        for name in command.built_in() if isinstance(command, Group) else command.list_commands(context):
             below = command.get_command(context, name)
             assert below is not None, f"{name} is listed and not there"
             yield from command_parts(below, click.Context(below, info_name=name, parent=context), level + 1)

@@ -22,8 +22,8 @@ PUBLIC = re.compile(
 VOCABULARY = "dovetail_ops_onnx"
 """The one plugin that others may import: graphs are written in its operators."""
 
-PUBLIC_FOR_COMMANDS = re.compile(rf"{PUBLIC.pattern}|dovetail\.(command|runtime)")
-"""The modules that packages with commands may import too: a command opens sessions and reads reports."""
+PUBLIC_FOR_COMMANDS = re.compile(rf"{PUBLIC.pattern}|dovetail\.(command|plugins|plugins\.manifest|runtime)")
+"""The modules that packages with commands may import too: a command opens sessions, reads reports and lists plugins."""
 
 
 def modules(folder: Path) -> list[Path]:

@@ -33,7 +33,7 @@ from dovetail.cli._command import (
     seed_option,
     shape_option,
 )
-from dovetail.cli._complete import complete_devices, complete_files, complete_operators
+from dovetail.cli._complete import complete_devices, complete_files, complete_operators, complete_plugins
 from dovetail.cli._devices import describe_devices, print_devices
 from dovetail.cli._given import given_inputs
 from dovetail.cli._kernel_files import DevicePackage, device_packages
@@ -50,12 +50,13 @@ from dovetail.cli._output import (
     remark,
     show,
     size,
+    styled,
     value_type,
     without_warnings,
 )
 from dovetail.cli._timing import Latency, measure, timed
 from dovetail.cli.plugins._records import describe_plugin, print_plugins, rule_text
-from dovetail.names import DEFAULT_DEVICE, some
+from dovetail.names import DEFAULT_DEVICE, printable, some
 
 __all__ = [
     "DEFAULT_DEVICE",
@@ -68,6 +69,7 @@ __all__ = [
     "complete_devices",
     "complete_files",
     "complete_operators",
+    "complete_plugins",
     "config_file_option",
     "count",
     "describe_devices",
@@ -86,6 +88,7 @@ __all__ = [
     "print_plugins",
     "print_table",
     "print_text",
+    "printable",
     "progress",
     "remark",
     "reshaped",
@@ -95,6 +98,7 @@ __all__ = [
     "show",
     "size",
     "some",
+    "styled",
     "timed",
     "value_type",
     "without_warnings",

@@ -41,7 +41,7 @@ def test_help_lists_the_commands(invoke: Invoke) -> None:
     commands = text.partition("Commands:")[2]
     listed = re.findall(r"^  (\w+) +\w", commands, re.MULTILINE)
     assert listed == sorted(listed)
-    assert [name for name in listed if name not in program.commands] == COMMANDS, "`commands` are those of plugins"
+    assert [name for name in listed if name not in program.added()] == COMMANDS
     assert {*ADDED} <= {*listed}
     assert "..." not in commands, "the first sentence of a command's help fits into its line"
 
@@ -166,10 +166,9 @@ def test_listing_plugins_imports_none_and_no_numpy(dovetail: Program, tmp_path: 
     assert "No plugin was imported" in remarks
 
 
-def test_help_lists_the_commands_of_plugins_without_numpy(dovetail: Program, tmp_path: Path) -> None:
+def test_help_lists_the_commands_of_plugins_without_importing_them(dovetail: Program, tmp_path: Path) -> None:
     modules, _ = modules_after(tmp_path, "--help")
-    assert "dovetail_demo.command" in modules
-    assert "numpy" not in modules
+    assert not [name for name in modules if name.startswith(("dovetail_", "numpy", "pluggy"))], "their manifests are read"
     assert "demo" in dovetail("--help").stdout
 
 
@@ -234,6 +233,50 @@ def test_plugins_add_commands(dovetail: Program, with_hooks: Callable[[str], str
     assert "Did you mean 'greet'?" in dovetail("gret", PYTHONPATH=path, code=2).stderr
 
 
+LISTED = """{"format": 1, "plugins": {"hooks/fake": ["greet: Say hello.", "plugins greet: Say hello to plugins.",
+"run --greet: Say hello first."]}}"""
+GREETS = "[cli.add_command(click.Command(n, callback=lambda: print('hello'), help='Hi.'), n) for n in ('greet', 'plugins greet')]"
+
+
+@pytest.fixture
+def with_manifest(tmp_path: Path, with_hooks: Callable[[str], str]) -> Callable[[str], str]:
+    """As `with_hooks`, for a package whose manifest lists `LISTED`."""
+
+    def write(body: str) -> str:
+        path = with_hooks(body)
+        package = tmp_path / "site" / "fake_commands"
+        package.mkdir()
+        package.with_suffix(".py").rename(package / "__init__.py")
+        (package / "dovetail-manifest.json").write_text(LISTED)
+        return path
+
+    return write
+
+
+def test_commands_of_a_manifest_are_listed_without_an_import(dovetail: Program, with_manifest: Callable[[str], str]) -> None:
+    path = with_manifest("")
+    (Path(path.partition(os.pathsep)[0]) / "fake_commands" / "__init__.py").write_text("raise SystemExit('imported')")
+    done = dovetail("--help", PYTHONPATH=path)
+    assert re.search(r"^  greet +Say hello\.$", done.stdout, re.MULTILINE)
+    assert not done.stderr
+    assert re.search(r"^  greet +Say hello to plugins\.$", dovetail("plugins", "--help", PYTHONPATH=path).stdout, re.MULTILINE)
+    assert re.search(r"^ +--greet +Say hello first\.$", dovetail("run", "--help", PYTHONPATH=path).stdout, re.MULTILINE)
+    assert "imported" not in dovetail("devices", PYTHONPATH=path).stderr
+
+
+def test_commands_of_a_manifest_run(dovetail: Program, with_manifest: Callable[[str], str]) -> None:
+    path = with_manifest(GREETS)
+    assert dovetail("greet", PYTHONPATH=path).stdout == "hello\n"
+    assert dovetail("plugins", "greet", PYTHONPATH=path).stdout == "hello\n"
+    assert "Did you mean 'greet'?" in dovetail("plugins", "gret", PYTHONPATH=path, code=2).stderr
+
+
+def test_a_command_that_the_manifest_lacks_runs(dovetail: Program, with_manifest: Callable[[str], str]) -> None:
+    path = with_manifest(GREETS.replace("'greet', 'plugins", "'newer', 'plugins"))
+    assert dovetail("newer", PYTHONPATH=path).stdout == "hello\n"
+    assert "Unknown command 'greet'" in dovetail("greet", PYTHONPATH=path, code=2).stderr
+
+
 OPTION = """
     for name, option in ((name, option) for name in ("run", "where") for option in ("--extra", "--more")):
         parameters = [click.Option([option]), click.Argument(["rest"], nargs=-1, type=click.UNPROCESSED)]
@@ -256,11 +299,20 @@ def test_plugins_add_options_to_commands(dovetail: Program, with_hooks: Callable
     assert "--extra" not in dovetail("--help", PYTHONPATH=path).stdout
 
 
-@pytest.mark.parametrize("body", [MINE, f"{GREET}; {MINE}", "cli.command('devices', help='Mine.')(lambda: print('mine'))"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        MINE,
+        f"{GREET}; {MINE}",
+        MINE.replace("devices", "plugins list"),
+        "cli.command('devices', help='Mine.')(lambda: print('mine'))",
+    ],
+)
 def test_a_plugin_cannot_replace_a_command(dovetail: Program, with_hooks: Callable[[str], str], body: str) -> None:
     path = with_hooks(body)
     done = dovetail("--help", PYTHONPATH=path)
-    assert "plugin fake-commands/hooks/fake failed: it adds a command 'devices', which is built in" in done.stderr
+    assert "plugin fake-commands/hooks/fake failed: it adds a command '" in done.stderr
+    assert "', which is built in" in done.stderr
     assert "devices " in done.stdout
     assert "Mine." not in done.stdout
     assert "greet" not in done.stdout

@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 from dovetail.cli import program
 from dovetail.plugins import PluginManager, check_manifest
 from dovetail.plugins.manifest import FILE_NAME, manifest_path, read_manifest
+from dovetail.testing.check import ConformanceFailure
+from dovetail.testing.plugin import kit_for
 
 IMPL = 'from dovetail.hookspecs import hookimpl\ndovetail_api = "1.0"\n'
 
@@ -100,8 +102,8 @@ def test_a_stale_manifest_is_found_out_once_the_pack_is_loaded(acme: Path, opera
         ("{}", "it has no 'format'"),
         ('{"format": 2, "plugins": {}}', "its format is 2, known is 1"),
         ('{"format": 1, "plugins": {}}', "it has no 'ops/acme'"),
-        ('{"format": 1, "plugins": {"ops/acme": "Twist"}}', "the operators of ops/acme are not a list of names"),
-        ('{"format": 1, "plugins": {"ops/acme": [3]}}', "the operators of ops/acme are not a list of names"),
+        ('{"format": 1, "plugins": {"ops/acme": "Twist"}}', "ops/acme is not a list of names"),
+        ('{"format": 1, "plugins": {"ops/acme": [3]}}', "ops/acme is not a list of names"),
         ('{"format": 1, "plugins": 7}', "not subscriptable"),
         ("[" * 100_000, "recursion"),
         (" " * (1 << 21), "it has more than"),
@@ -146,7 +148,7 @@ def test_one_file_for_all_plugins_of_a_package_overrides_included(site: Any, pac
     ("name", "message"),
     [
         ("single", "single/ops/one is the single file single_file"),
-        ("npu", "npu has no operators"),
+        ("npu", "npu has no operators and no commands"),
         ("broken", "broken/ops/bad is failed: importing broken raised ValueError: boom"),
         ("acne", "no installed plugin is called 'acne'"),
     ],
@@ -159,6 +161,24 @@ def test_what_has_no_manifest(site: Any, pack: Any, device: Any, name: str, mess
     result = run("manifest", name, code=1)
     assert re.search(message, result.stderr)
     assert list(site.folder.rglob(FILE_NAME)) == []
+
+
+def test_commands_are_listed(site: Any) -> None:
+    """A manifest without the commands is out of date for the kit and for `info`."""
+    adds = (
+        "import click\n@hookimpl\ndef dovetail_add_commands(cli):\n    cli.add_command(click.Command({!r}, help='Say hello.'))\n"
+    )
+    folder = package(site, "greetings", adds.format("greet"))
+    site.metadata("greetings", {"hooks": {"hello": "greetings"}})
+    assert run("manifest", "greetings").stdout == f"Wrote {folder / FILE_NAME}: 1 commands\n"
+    assert read_manifest(PluginManager().record("hello")) == ("greet: Say hello.",)
+    assert "manifest" not in run("info", "hello").stdout
+    (folder / "__init__.py").write_text(IMPL + adds.format("hail"))
+    del sys.modules["greetings"]
+    assert "it lacks hail: Say hello.; it lists greet: Say hello., not defined any more" in run("info", "hello").stdout
+    (check,) = (check for check in kit_for(PluginManager().record("hello")).checks if check.group == "commands")
+    with pytest.raises(ConformanceFailure, match="it lacks hail"):
+        check()
 
 
 def test_a_plugin_in_process_has_none(site: Any) -> None:

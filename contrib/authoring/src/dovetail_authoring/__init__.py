@@ -1,4 +1,4 @@
-"""The command `dovetail new`, added to the program of dovetail by the hook for commands."""
+"""The commands `dovetail new` and `dovetail plugins manifest`, added to the program of dovetail by the hook for commands."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,9 @@ dovetail_api = "1.0"
 
 @hookimpl
 def dovetail_add_commands(cli: "click.Group") -> None:
-    # Plugins with hooks are also loaded when a model is compiled, which needs neither click nor the command.
+    # Plugins with hooks are also loaded when a model is compiled, which needs neither click nor the commands.
     from dovetail_authoring.command import new
+    from dovetail_authoring.manifest import manifest
 
     cli.add_command(new)
+    cli.add_command(manifest, "plugins manifest")

@@ -1,4 +1,4 @@
-"""The commands `dovetail cache`, `convert`, `ops`, `tune` and `where`, added to the program by the hook for commands."""
+"""The commands `cache`, `convert`, `ops`, `plugins doctor`, `plugins test`, `tune` and `where`, added by a hook."""
 
 from typing import TYPE_CHECKING
 
@@ -15,5 +15,5 @@ def dovetail_add_commands(cli: "click.Group") -> None:
     # Plugins with hooks are also loaded when a model is compiled, which needs neither click nor the commands.
     from dovetail_tools.commands import COMMANDS
 
-    for command in COMMANDS:
-        cli.add_command(command)
+    for name, command in COMMANDS.items():
+        cli.add_command(command, name)

@@ -4,10 +4,21 @@ import click
 
 from dovetail_tools.cache import cache
 from dovetail_tools.convert import convert
+from dovetail_tools.doctor import doctor
 from dovetail_tools.ops import ops
+from dovetail_tools.test import test
 from dovetail_tools.tune import tune
 from dovetail_tools.where import where
 
 __all__ = ["COMMANDS"]
 
-COMMANDS: tuple[click.Command, ...] = (cache, convert, ops, tune, where)
+COMMANDS: dict[str, click.Command] = {
+    "cache": cache,
+    "convert": convert,
+    "ops": ops,
+    "plugins doctor": doctor,
+    "plugins test": test,
+    "tune": tune,
+    "where": where,
+}
+"""Name -> command; `plugins` is a group of the program."""

@@ -11,14 +11,18 @@ import faulthandler
 import itertools
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import Group, command_in, command_names
+from dovetail.cli._command import Group, command_names
 from dovetail.errors import DovetailError, PluginFailed
 from dovetail.names import shortened, visible
+
+if TYPE_CHECKING:
+    from dovetail.plugins import PluginManager, PluginRecord
 
 __all__ = ["Program", "main", "program"]
 
@@ -46,27 +50,35 @@ class Program(Group):
     """
 
     further = "Other commands come with packages: those of this project with pip install 'dovetail[all]'."
-    _has_plugin_commands = False
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        try:
-            self._add_plugin_commands()
-        except DovetailError as error:
-            _Failure(str(error)).show()
-        # Options of plugins, `run --trace`, are in the help of their command.
-        return sorted({*command_names(__path__), *(name for name in self.commands if " " not in name)})
+    package = __name__
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in command_names(__path__):
-            return command_in(__name__, cmd_name)
-        if cmd_name not in self.commands:
-            self._add_plugin_commands()
+        if cmd_name in self.built_in():
+            return super().get_command(ctx, cmd_name)
+        for everyone in (False, True):  # all only when none lists it: a manifest may be out of date
+            if cmd_name not in self.commands:
+                self._ask_plugins(cmd_name, everyone=everyone)
         return self.commands.get(cmd_name)
+
+    def added(self, below: str = "") -> Mapping[str, str]:
+        """Name -> short help of the commands of plugins. Imports no plugin whose manifest lists its commands.
+
+        With `below` those of a group, `plugins`, or the options of a command, `run`.
+        """
+        try:
+            self._ask_plugins()
+        except DovetailError as error:
+            _Failure(str(error)).show()
+            self._unasked = {}
+        listed = [item for listed in self._unasked.values() if listed for item in listed.items()]
+        listed += [(name, command.get_short_help_str(100)) for name, command in self.commands.items() if not command.hidden]
+        split = [(*name.rpartition(" "), text) for name, text in listed]
+        return {last: text for first, _, last, text in split if first == below}
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         """Add the command of a plugin. Raises `PluginFailed` when the program has a command of this name."""
         name = name or cmd.name
-        if name in command_names(__path__):
+        if name in _built_in():
             raise PluginFailed(f"it adds a command {name!r}, which is built in", hint="give the command another name")
         if name in self.commands:
             raise PluginFailed(f"it adds a command {name!r}, which is there already", hint="give the command another name")
@@ -78,7 +90,7 @@ class Program(Group):
             # Of several options the one whose command hands the others on.
             return args[0], max(found, key=lambda command: command.ignore_unknown_options), args[1:]
         name, command, rest = super().resolve_command(ctx, args)
-        if command is not None and {"-h", "--help"} & {*rest}:
+        if command is not None and {"-h", "--help"} & {*rest} and not isinstance(command, click.Group):
             command = self._with_options(str(name), command)
         return name, command, rest
 
@@ -93,11 +105,9 @@ class Program(Group):
 
     def _with_options(self, name: str, command: click.Command) -> click.Command:
         """The command, whose help has the options that plugins add."""
-        self._add_plugin_commands()
-        added = [(key, one.get_short_help_str(100)) for key, one in sorted(self.commands.items()) if key.startswith(f"{name} ")]
-        lines = "".join(f"\n  {key.partition(' ')[2]}  {text}" for key, text in added)
+        lines = "".join(f"\n  {key}  {text}" for key, text in sorted(self.added(name).items()))
         changed = copy.copy(command)
-        changed.epilog = f"\b\nWith installed packages:{lines}\n\n{command.epilog}" if added else command.epilog
+        changed.epilog = f"\b\nWith installed packages:{lines}\n\n{command.epilog}" if lines else command.epilog
         return changed
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -125,21 +135,47 @@ class Program(Group):
             text = visible(shortened(error.format_message(), _LONGEST), "\n")
             raise (click.UsageError(text, error.ctx) if isinstance(error, click.UsageError) else _Failure(text)) from error
 
-    def _add_plugin_commands(self) -> None:
-        """Let plugins add their commands, once."""
+    def _ask_plugins(self, wanted: str = "", *, everyone: bool = False) -> None:
+        """Let plugins add their commands, once: those without a manifest, and those that list the command, or everyone."""
+        asked = [plugin for plugin, listed in self._unasked.items() if listed is None or wanted in listed or everyone]
+        for plugin in asked:
+            del self._unasked[plugin]
+        if asked:
+            self._manager.add_commands(self, asked)
+
+    @cached_property
+    def _manager(self) -> "PluginManager":
         from dovetail.plugins import PluginManager
 
-        if self._has_plugin_commands:
-            return
-        manager = PluginManager()
-        # Asking for hooks imports numpy, which the help can do without when nothing is installed that has any.
-        hooks = [record for record in manager.records() if record.kind == "hooks"]
-        if hooks:
-            manager.add_commands(self)
+        return PluginManager()
+
+    @cached_property
+    def _unasked(self) -> dict[str, Mapping[str, str] | None]:
+        """The plugins that were not asked for commands: id -> name and short help of those that its manifest lists, if any."""
+        hooks = [record for record in self._manager.records() if record.kind == "hooks"]
         if blocked := [record for record in hooks if record.state == "blocked"]:
             names, reasons = dict.fromkeys(r.distribution for r in blocked), dict.fromkeys(r.reason for r in blocked)
             self.further = f"Packages whose commands are left out: {', '.join(names)} ({', '.join(reasons)})."
-        self._has_plugin_commands = True
+        return {record.id: _listed(record) for record in hooks if record.state in ("found", "loaded")}
+
+
+def _built_in() -> set[str]:
+    """`run`, `plugins`, and `plugins list`."""
+    names = command_names(__path__)
+    return {
+        *names,
+        *(f"{group} {name}" for folder in __path__ for group in names for name in command_names([f"{folder}/{group}"])),
+    }
+
+
+def _listed(record: "PluginRecord") -> dict[str, str] | None:
+    """The commands that the manifest of a plugin lists; None without a manifest, or with one that cannot be used."""
+    from dovetail.plugins.manifest import read_manifest
+
+    with contextlib.suppress(DovetailError):
+        if (lines := read_manifest(record)) is not None:
+            return dict(line.split(": ", 1) for line in lines if ": " in line)
+    return None
 
 
 def _interrupted() -> click.exceptions.Exit:

@@ -1,6 +1,6 @@
 """Shared by commands: `--json` and `--debug`, the example below the help, and options that several have."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -29,13 +29,35 @@ Function = Callable[..., Any]
 
 
 class Group(click.Group):
-    """A click group that suggests a command where it has none of the name.
+    """A click group whose commands are the modules of a package, one a file, and those that plugins add.
 
-    `wanted` is how the error calls a command, `further` what it says after the suggestion.
+    It suggests a command where it has none of the name: `wanted` is how the error calls a command, `further` what it says
+    after the suggestion. `package` is the package's name.
     """
 
+    package = ""
     wanted = "command {!r}"
     further = ""
+
+    def built_in(self) -> list[str]:
+        """The names of the modules."""
+        return command_names(import_module(self.package).__path__)
+
+    def added(self) -> Mapping[str, str]:
+        """Name -> short help of the commands of plugins."""
+        return {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self.built_in(), *self.added()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return command_in(self.package, cmd_name) if cmd_name in self.built_in() else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # click would import all commands, those of plugins too.
+        shown = {name: command_in(self.package, name) for name in self.built_in()}
+        shown |= {name: click.Command(name, help=text) for name, text in self.added().items()}
+        click.Group(commands=shown).format_commands(ctx, formatter)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:

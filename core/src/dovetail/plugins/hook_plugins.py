@@ -1,6 +1,7 @@
 """Plugins of the group `dovetail.hooks`: asked all together, and a failure takes only its own plugin out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,18 +43,24 @@ class HookPlugins:
 
         return self._ask("dovetail_graph_passes", ask)
 
-    def add_commands(self, cli: Any) -> None:
-        """Let all plugins add commands to a `click.Group`. Nothing is added by a plugin that raises."""
+    def add_commands(self, cli: Any, plugins: Collection[str] | None = None) -> None:
+        """Let plugins add commands to a `click.Group`: all, or those with these ids. Nothing is added by one that raises.
 
-        def ask(staged: Staged) -> None:
+        Afterwards the records provide the commands, as `NAME: short help`.
+        """
+
+        def ask(staged: Staged) -> dict[str, Any]:
             before = dict(cli.commands)
             try:
                 staged.hooks.dovetail_add_commands(cli=cli)
             except BaseException:
                 cli.commands = before
                 raise
+            return {name: command for name, command in cli.commands.items() if name not in before}
 
-        self._ask("dovetail_add_commands", ask)
+        for record, added in self._ask("dovetail_add_commands", ask, plugins):
+            lines = sorted(f"{name}: {command.get_short_help_str(100)}" for name, command in added.items() if not command.hidden)
+            self._states.put(replace(self._states.now(record), provides=tuple(lines)))
 
     def trace_writer(self) -> "Callable[[Trace, Path], None]":
         """The trace writer of the first plugin that has one. Raises `UsageError` when none has."""
@@ -69,10 +76,12 @@ class HookPlugins:
 
         return write
 
-    def _ask(self, hook: str, call: Callable[[Staged], Any]) -> list[tuple[PluginRecord, Any]]:
+    def _ask(
+        self, hook: str, call: Callable[[Staged], Any], plugins: Collection[str] | None = None
+    ) -> list[tuple[PluginRecord, Any]]:
         """The records and answers of the plugins that have the hook, in order of id but for `tryfirst` and `trylast`."""
         answers = []
-        for record, staged in self._callees(hook):
+        for record, staged in self._callees(hook, plugins):
             try:
                 with attributed(record, hook, passing=(PluginFailed,)):
                     answers.append((record, call(staged)))
@@ -80,11 +89,10 @@ class HookPlugins:
                 self._states.fail(record, error)
         return answers
 
-    def _callees(self, hook: str) -> list[tuple[PluginRecord, Staged]]:
-        for record in self._states.all():
-            if record.kind == "hooks":
-                self._loader.load_if_possible(record)
-        callees = [(record, staged) for record, staged in self._loader.loaded("hooks") if staged.implements(hook)]
+    def _callees(self, hook: str, plugins: Collection[str] | None = None) -> list[tuple[PluginRecord, Staged]]:
+        asked = [record for record in self._states.all() if record.kind == "hooks" and (plugins is None or record.id in plugins)]
+        loaded = [(record, self._loader.load_if_possible(record)) for record in asked]
+        callees = [(record, staged) for record, staged in loaded if staged is not None and staged.implements(hook)]
         return sorted(callees, key=lambda callee: callee[1].order(hook))
 
 

@@ -1,7 +1,7 @@
 """`PluginManager`: all that the runtime and the commands ask of plugins. Names are static, code is loaded when asked for."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -313,10 +313,10 @@ class PluginManager:
                     self._devices.info(record.key)
             return self._states.now(record)
 
-    def add_commands(self, cli: Any) -> None:
-        """Let plugins of the group `dovetail.hooks` add commands to a `click.Group`. Loads those plugins."""
+    def add_commands(self, cli: Any, plugins: Collection[str] | None = None) -> None:
+        """Let plugins of the group `dovetail.hooks` add commands to a `click.Group`: all, or those with these ids. Loads them."""
         with self._lock:
-            self._hook_plugins.add_commands(cli)
+            self._hook_plugins.add_commands(cli, plugins)
 
     def trace_writer(self) -> "Callable[[Trace, Path], None]":
         """The trace writer of the first plugin that has one. Raises `UsageError` when none has."""

@@ -1,9 +1,9 @@
-"""The static manifest of an op pack: its operators, readable without importing it.
+"""The static manifest of a package: the operators and commands of its plugins, readable without importing it.
 
 `dovetail-manifest.json` is a data file in the package that the entry point names, so that it is found in a wheel, in an
 editable installation and in a source tree alike, and needs no build step. It is written by `dovetail plugins manifest NAME`::
 
-    {"format": 1, "plugins": {"ops/tim.vx": ["tim.vx::HSwish-1"]}}
+    {"format": 1, "plugins": {"ops/tim.vx": ["tim.vx::HSwish-1"], "hooks/tim": ["tim: Convert a graph of TIM-VX"]}}
 """
 
 import json
@@ -14,11 +14,14 @@ from importlib.util import find_spec
 from dovetail.errors import PluginError
 from dovetail.plugins.records import IN_PROCESS, PACKS, PluginRecord
 
-__all__ = ["FILE_NAME", "check_manifest", "manifest_path", "manifest_text", "read_manifest"]
+__all__ = ["FILE_NAME", "LISTED", "check_manifest", "manifest_path", "manifest_text", "read_manifest"]
 
 FILE_NAME = "dovetail-manifest.json"
 _FORMAT = 1
 _SIZE_LIMIT = 1 << 20
+
+LISTED = (*PACKS, "hooks")
+"""The kinds of plugins that a manifest lists."""
 
 
 def manifest_path(record: PluginRecord) -> str:
@@ -50,11 +53,11 @@ def _package_folders(record: PluginRecord, name: str) -> Sequence[str]:
 
 
 def read_manifest(record: PluginRecord) -> tuple[str, ...] | None:
-    """The operators that the manifest lists for this plugin, as `tim.vx::HSwish-1`; None without a manifest.
+    """What the manifest lists for this plugin, as `PluginRecord.provides` of the loaded one; None without a manifest.
 
     Raises `PluginError` for one that is malformed, or that does not mention the plugin.
     """
-    path = manifest_path(record) if record.kind in PACKS else ""
+    path = manifest_path(record) if record.kind in LISTED else ""
     if not os.path.isfile(path):
         return None
     try:
@@ -67,7 +70,7 @@ def read_manifest(record: PluginRecord) -> tuple[str, ...] | None:
             raise ValueError(f"its format is {content['format']!r}, known is {_FORMAT}")
         listed = content["plugins"][f"{record.kind}/{record.key}"]
         if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-            raise TypeError(f"the operators of {record.kind}/{record.key} are not a list of names")
+            raise TypeError(f"{record.kind}/{record.key} is not a list of names")
     except KeyError as error:
         raise _unusable(path, f"it has no {error.args[0]!r}", record) from None
     except (OSError, ValueError, TypeError, RecursionError) as error:

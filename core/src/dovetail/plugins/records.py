@@ -62,7 +62,8 @@ class PluginRecord:
     requirements on dovetail. `location` is the folder that holds the distribution's metadata, or the project folder of an
     editable installation. `duplicates` are other copies of the distribution on `sys.path`, which are not used. `reason` and
     `hint` explain every state but `found` and `loaded`; on `found` they name a rival with the same key. `provides` lists
-    devices (`OPENCL.0`) or operators (`tim.vx::HSwish-1`) once loaded. Times are in seconds.
+    devices (`OPENCL.0`) or operators (`tim.vx::HSwish-1`) once loaded, and commands with their help once added.
+    Times are in seconds.
     """
 
     distribution: str

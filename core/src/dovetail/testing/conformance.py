@@ -8,10 +8,10 @@ from dovetail.errors import UsageError, did_you_mean
 from dovetail.operators.operator import Operator
 from dovetail.plugins.records import normalized
 from dovetail.runtime import Core
-from dovetail.testing._kit import Kit
 from dovetail.testing.check import Check
 from dovetail.testing.devices import DeviceChecks
 from dovetail.testing.frontends import FrontendChecks
+from dovetail.testing.kit import Kit
 from dovetail.testing.packs import OpPackChecks
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from dovetail.graph.types import TensorType
 from dovetail.operators.operator import Operator
 from dovetail.runtime import CompiledModel, Core
 from dovetail.testing._arrays import VARIANTS, Guarded, awkward, close, read_only, same, sample
-from dovetail.testing._kit import Kit
 from dovetail.testing._operators import standard
 from dovetail.testing.case import Case, passed
 from dovetail.testing.case_files import random_kinds, standard_cases
 from dovetail.testing.check import PASSED, Check, Outcome, Verdict, require
+from dovetail.testing.kit import Kit
 from dovetail.testing.random_graphs import Kind, evaluate, random_feeds, random_model
 
 __all__ = ["DeviceChecks"]

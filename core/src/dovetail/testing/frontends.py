@@ -9,8 +9,8 @@ import numpy as np
 
 from dovetail.errors import DovetailError, FormatError, GraphError, UsageError
 from dovetail.runtime import Core
-from dovetail.testing._kit import Kit
 from dovetail.testing.check import PASSED, Check, Verdict, require
+from dovetail.testing.kit import Kit
 
 __all__ = ["FrontendChecks"]
 

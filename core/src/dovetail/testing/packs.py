@@ -24,12 +24,12 @@ from dovetail.plugins.manifest import check_manifest
 from dovetail.plugins.records import PACKS
 from dovetail.runtime import Core
 from dovetail.testing._arrays import Guarded, awkward, read_only, same
-from dovetail.testing._kit import Kit
 from dovetail.testing._translations import check_translation
 from dovetail.testing.case import Case, each_array, fits_type, passed, type_text
 from dovetail.testing.case_files import moved_to, replaced_cases
 from dovetail.testing.check import PASSED, Check, Outcome, Verdict, require
 from dovetail.testing.devices import check_refusal
+from dovetail.testing.kit import Kit
 
 __all__ = ["OpPackChecks", "cases_of", "definition_checks", "probe", "reference_checks"]
 

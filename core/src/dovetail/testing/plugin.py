@@ -8,14 +8,14 @@ import numpy as np
 from dovetail.cli import Program
 from dovetail.errors import PluginFailed
 from dovetail.operators.operator import Operator
-from dovetail.plugins import PluginRecord
+from dovetail.plugins import PluginRecord, check_manifest
 from dovetail.plugins.records import PACKS
 from dovetail.runtime import REFERENCE_DEVICE, Core
-from dovetail.testing._kit import Kit
 from dovetail.testing.case_files import random_kinds
 from dovetail.testing.check import PASSED, Check, Verdict, require
 from dovetail.testing.devices import RANDOM_GRAPHS, DeviceChecks
 from dovetail.testing.frontends import FrontendChecks
+from dovetail.testing.kit import Kit
 from dovetail.testing.packs import OpPackChecks
 from dovetail.testing.random_graphs import random_feeds, random_model
 
@@ -80,6 +80,8 @@ class HookChecks(Kit):
         self._require_loaded()
         for name, command in group.commands.items():
             require(command.help, f"the command {name!r} has no help")
+        wrong = check_manifest(self.core.plugins.record(self._plugin))
+        require(not wrong, "; ".join(wrong))
         return PASSED
 
     def _graph(self, index: int) -> Verdict:

@@ -33,7 +33,8 @@ def command(name: str, as_json: bool) -> None:
     named = [record for record in manager.records() if record.answers_to(name)] or [manager.record(name)]
     records = [manager.load(record.id) for record in named]
     passes = {record.id: manager.passes_of(record.id) for record in records}
-    records = [manager.record(record.id) for record in records]  # asked for its passes, a plugin may have failed
+    manager.add_commands(click.Group(), [record.id for record in records])
+    records = [manager.record(record.id) for record in records]  # asked for its passes and commands, a plugin may have failed
     if as_json:
         described = {id: [{"pass": one.name, "stage": one.stage} for one in found] for id, found in passes.items()}
         print_json({"plugins": [describe_plugin(record) | {"passes": described[record.id]} for record in records]})

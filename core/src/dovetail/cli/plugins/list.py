@@ -38,9 +38,10 @@ def command(as_json: bool) -> None:
 def _counted(record: "PluginRecord") -> dict[str, Any]:
     from dovetail.errors import PluginError
     from dovetail.plugins.manifest import read_manifest
+    from dovetail.plugins.records import PACKS
 
     try:
-        listed = read_manifest(record)
+        listed = read_manifest(record) if record.kind in PACKS else None
     except PluginError as error:
         return {"operators": None, "manifest": str(error)}
     return {"operators": None if listed is None else len(listed), "manifest": ""}

@@ -5,18 +5,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dovetail.cli._command import command as make_command
-from dovetail.cli._complete import complete_plugins
-from dovetail.cli._output import print_json, print_table, print_text, progress, remark, without_warnings
+from dovetail.command import (
+    command,
+    complete_plugins,
+    print_json,
+    print_table,
+    print_text,
+    progress,
+    remark,
+    without_warnings,
+)
 
 if TYPE_CHECKING:
     from dovetail.testing import Report
-    from dovetail.testing._kit import Kit
+    from dovetail.testing.kit import Kit
+
+__all__ = ["test"]
 
 
-@make_command("dovetail plugins test NAME", name="test")
+@command("dovetail plugins test NAME", name="test")
 @click.argument("name", shell_complete=complete_plugins)
-def command(name: str, as_json: bool) -> None:
+def test(name: str, as_json: bool) -> None:
     """Check one plugin against everything it claims.
 
     NAME is a distribution, an entry name (device type, file suffix, operator domain) or an id from `dovetail plugins list`;

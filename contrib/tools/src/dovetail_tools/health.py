@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from dovetail.command import printable
 from dovetail.errors import DovetailError
-from dovetail.names import printable
 from dovetail.plugins import PluginManager, PluginRecord
 from dovetail.runtime import REFERENCE_DEVICE, Core
-from dovetail.testing._kit import Kit
 from dovetail.testing.case import Case, passed
 from dovetail.testing.check import Check, ConformanceFailure, Outcome, Result, Verdict, require
 from dovetail.testing.devices import DeviceChecks
+from dovetail.testing.kit import Kit
 from dovetail.testing.packs import OpPackChecks, cases_of, definition_checks, label, probe, reference_checks
 from dovetail.testing.plugin import kit_for, session_for
 from dovetail.testing.report import Report, run_checks

@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import command as make_command
-from dovetail.cli._complete import complete_plugins
-from dovetail.cli._output import duration, print_json, print_table, print_text, remark, styled
+from dovetail.command import (
+    command,
+    complete_plugins,
+    duration,
+    print_json,
+    print_table,
+    print_text,
+    remark,
+    styled,
+)
 
 if TYPE_CHECKING:
     from dovetail.plugins import PluginRecord
+
+__all__ = ["doctor"]
 
 HEAVY_SECONDS = 0.05
 """A module that takes longer to import, with all that it imports, is listed."""
@@ -30,7 +39,7 @@ SLOW_SECONDS = 0.25
 _LEVELS = ("OK", "WARN", "FAIL")
 _STATIC = {"blocked": "WARN", "incompatible": "FAIL", "failed": "FAIL"}
 _IMPORT = re.compile(r"import time:\s+\d+ \|\s+(\d+) \|\s+(\S+)")
-_CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dovetail.testing.health import main; main(sys.argv[2])"
+_CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dovetail_tools.health import main; main(sys.argv[2])"
 
 
 @dataclass
@@ -55,7 +64,7 @@ class Diagnosis:
         self.findings.append({"level": level, "reason": reason, "hint": hint})
 
 
-@make_command("dovetail plugins doctor", name="doctor")
+@command("dovetail plugins doctor", name="doctor")
 @click.argument("name", required=False, shell_complete=complete_plugins)
 @click.option(
     "--timeout",
@@ -65,7 +74,7 @@ class Diagnosis:
     metavar="S",
     help="Seconds that one plugin may take.",
 )
-def command(name: str | None, timeout: float, as_json: bool) -> None:
+def doctor(name: str | None, timeout: float, as_json: bool) -> None:
     """Examine all plugins, or one, each in a separate process.
 
     A plugin that hangs or crashes does no harm. The doctor checks metadata and version, import time, hooks, devices, one
@@ -156,7 +165,7 @@ def _take(found: Diagnosis, line: Mapping[str, Any]) -> None:
 
 def _take_imports(found: Diagnosis, output: str) -> None:
     """The modules that are slow to import, and a warning if the whole is."""
-    from dovetail.testing.health import BEGIN_IMPORT, END_IMPORT
+    from dovetail_tools.health import BEGIN_IMPORT, END_IMPORT
 
     during = output.partition(f"{BEGIN_IMPORT}\n")[2].partition(f"{END_IMPORT}\n")[0]
     times = {name: int(microseconds) / 1e6 for microseconds, name in _IMPORT.findall(during)}
