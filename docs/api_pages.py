@@ -150,6 +150,7 @@ PROGRAMS = (
     "dovetail.Core",
     "dovetail.Model",
     "dovetail.CompiledModel",
+    "dovetail.Recipe",
     "dovetail.InferRequest",
     "dovetail.Trace",
     "dovetail.AsyncInferQueue",

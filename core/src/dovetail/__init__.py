@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dovetail.graph import DType, Graph, GraphBuilder, Model, PostOps, TensorType
     from dovetail.hookspecs import hookimpl
     from dovetail.op import Operator
-    from dovetail.runtime import AsyncInferQueue, CompiledModel, Core, InferRequest, Trace
+    from dovetail.runtime import AsyncInferQueue, CompiledModel, Core, InferRequest, Recipe, Trace
 
 __all__ = [
     "AsyncInferQueue",
@@ -32,6 +32,7 @@ __all__ = [
     "Model",
     "Operator",
     "PostOps",
+    "Recipe",
     "TensorType",
     "Trace",
     "__version__",
@@ -45,7 +46,7 @@ __getattr__ = lazy_names(
         "dovetail.graph": ("DType", "Graph", "GraphBuilder", "Model", "PostOps", "TensorType"),
         "dovetail.hookspecs": ("hookimpl",),
         "dovetail.op": ("Operator",),
-        "dovetail.runtime": ("AsyncInferQueue", "CompiledModel", "Core", "InferRequest", "Trace"),
+        "dovetail.runtime": ("AsyncInferQueue", "CompiledModel", "Core", "InferRequest", "Recipe", "Trace"),
     },
 )
 

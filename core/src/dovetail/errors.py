@@ -214,7 +214,7 @@ class PluginBlocked(PluginError):
 
 
 class PluginIncompatible(PluginError):
-    """The plugin needs another version of dovetail."""
+    """The plugin needs another version of dovetail, or a recipe needs another version of the plugin."""
 
     code = "DT603"
 

@@ -383,7 +383,7 @@ def test_settings_travel_with_a_pickled_model(toy_core: Any) -> None:
     core, _ = toy_core(ACME=lambda node: False)
     core._settings["config"] = {"plugins": "all"}
     compiled = compiled_options(core)
-    assert pickle.loads(pickle.dumps(compiled.__reduce__()[1][-1]))["config"] == {"plugins": "all"}
+    assert pickle.loads(pickle.dumps(compiled)).recipe.settings["config"] == {"plugins": "all"}
 
 
 # --- the program ------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from dovetail.errors import UsageError, did_you_mean
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.post_ops import PostOp, PostOps
+from dovetail.graph.source import FileRead
 from dovetail.graph.types import ANONYMOUS, Dim, TensorType, as_constant
 from dovetail.html_table import html_table
 from dovetail.names import printable
@@ -24,6 +25,7 @@ class Model:
 
     `opsets` maps each operator domain to the version the model was written for. `source` is the path or `<bytes>`.
     `overridable` has constants of the graph that a run may replace by an input of that name, with the types declared for them.
+    `files` are those that it was read from; none for a model made in memory, read with options, or changed since.
     """
 
     graph: Graph
@@ -32,6 +34,7 @@ class Model:
     format: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     overridable: Mapping[str, TensorType] = field(default_factory=dict)
+    files: tuple[FileRead, ...] = field(default=(), init=False)  # `dataclasses.replace` does not copy it
 
     @property
     def inputs(self) -> Mapping[str, TensorType]:

@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import BinaryIO
@@ -12,7 +13,13 @@ from typing import BinaryIO
 from dovetail.errors import FormatError
 from dovetail.names import printable
 
-__all__ = ["ModelSource"]
+__all__ = ["FILES_READ", "FileRead", "ModelSource"]
+
+FileRead = tuple[str, os.stat_result]
+"""The absolute path of a file, and its status when it was opened."""
+
+FILES_READ: ContextVar[list[FileRead]] = ContextVar("FILES_READ")
+"""Where a reader of models collects the files that frontends open, the model's own first."""
 
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # opening a FIFO would wait for a writer
@@ -68,6 +75,7 @@ class ModelSource:
             status = os.fstat(file.fileno())
             _check_regular(status)
             self._check_size(status.st_size, limit)
+            FILES_READ.get([]).append((os.path.abspath(self.data), status))
         except FormatError as error:
             file.close()
             if not error.message.startswith(self.name):
@@ -106,10 +114,12 @@ class ModelSource:
                 hint="it must be a file below the model's folder, reached through no symbolic link",
             ) from error
         try:
-            _check_contained(os.fstat(file.fileno()), location)
+            status = os.fstat(file.fileno())
+            _check_contained(status, location)
         except FormatError:
             file.close()
             raise
+        FILES_READ.get([]).append((os.path.abspath(self.data.parent.joinpath(*parts)), status))
         return file
 
 

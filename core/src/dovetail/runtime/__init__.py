@@ -7,6 +7,7 @@ from dovetail.runtime.compiled_model import CompiledModel
 from dovetail.runtime.core import Core
 from dovetail.runtime.infer_request import InferRequest, Results
 from dovetail.runtime.queue import AsyncInferQueue
+from dovetail.runtime.recipe import Recipe
 from dovetail.tracing import Slice, Trace
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "NodePlacement",
     "NodeSupport",
     "PlanReport",
+    "Recipe",
     "Results",
     "Slice",
     "Trace",

@@ -7,7 +7,8 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 from dovetail.devices.virtual import Composite
 from dovetail.errors import UsageError
@@ -21,6 +22,7 @@ from dovetail.planning.report import NodePlacement, PlanReport
 from dovetail.runtime.infer_request import BoundRequest, InferRequest, Results
 from dovetail.runtime.inputs import InputReader
 from dovetail.runtime.plan_request import PlanRequest
+from dovetail.runtime.recipe import Recipe
 from dovetail.runtime.traced_request import TracedRequest
 from dovetail.tracing import Trace, current_trace
 
@@ -42,14 +44,16 @@ _worker = threading.local()
 class Preparation:
     """A model with the device chosen.
 
-    `device` is the name to report, `devices` the real ones. `of` prepares another model in the same way. `make_plan` makes plans,
-    of which `plan_cache` are kept; a run may take `time_limit` seconds; `streams` of them at once keep the device busy. A
-    `composite` runs the model in place of plans. `trace` records all plans and runs, and `save` writes it.
+    `device` is the name to report, `devices` the real ones. `of` prepares another model in the same way; `describe` makes the
+    recipe. `make_plan` makes plans, of which `plan_cache` are kept; a run may take `time_limit` seconds; `streams` of them at
+    once keep the device busy. A `composite` runs the model in place of plans. `trace` records all plans and runs, and `save`
+    writes it.
     """
 
     device: str
     devices: tuple[str, ...]
     of: "Callable[[Model], Preparation]"
+    describe: "Callable[[CompiledModel], Recipe]"
     make_plan: Callable[[Shapes], Plan] | None = None
     plan_cache: int = 1
     time_limit: float | None = None
@@ -58,29 +62,23 @@ class Preparation:
     trace: Trace | None = None
     save: Callable[[], None] | None = None
 
-    @staticmethod
-    def composed(composite: Composite, of: "Callable[[Model], Preparation]", time_limit: float | None) -> "Preparation":
-        """The preparation of what a virtual device compiled."""
-        return Preparation(composite.device, (), of, time_limit=time_limit, composite=composite)
-
 
 class CompiledModel:
     """A model ready to run, shared freely between threads. Made by `Core.compile_model`.
 
-    Calling it runs the model with a request of the calling thread: `compiled({"x": array})`. It pickles as its specification, a
-    function that gives the preparation and its arguments, the model first: the other process opens its own device and compiles
-    on first use.
+    Calling it runs the model with a request of the calling thread: `compiled({"x": array})`. It pickles as its recipe: the
+    other process opens its own device and compiles on first use.
     """
 
-    def __init__(self, model: Model, preparation: Preparation | None, specification: tuple[Any, ...]) -> None:
-        self.model = model
-        self.reader = InputReader(model)
+    def __init__(self, model: Model | None, preparation: Preparation | None, recipe: Recipe | None = None) -> None:
+        if model is not None:
+            self.model = model
+        self._recipe = recipe
         self._preparation = preparation
         self._saving = self._save_at_end()
         self._preparing = threading.Lock()
         self._cache: PlanCache[Shapes, Plan] | None = None
         self._variants: LruCache[frozenset[str], CompiledModel] = LruCache(_VARIANTS)
-        self._specification = specification
         self._lock = threading.Lock()
         self._overriding = threading.Lock()
         self._freeing = threading.Lock()
@@ -90,9 +88,29 @@ class CompiledModel:
         self._left: list[ThreadPoolExecutor] = []
         self._home = 0
         self._closed = False
-        static = self.reader.static_shapes
-        if static is not None and preparation is not None and preparation.composite is None:
-            self.plan(static)
+        if preparation is not None and preparation.composite is None and self.reader.static_shapes is not None:
+            self.plan(self.reader.static_shapes)
+
+    @staticmethod
+    def of(recipe: Recipe) -> "CompiledModel":
+        """The model of a recipe. Its first use reads and compiles it; raises what `Recipe.check` and `compile_model` raise."""
+        return CompiledModel(None, None, recipe)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The description as which the model pickles. It requires the distributions that the plans made so far name."""
+        return self._recipe or self._prepared().describe(self)
+
+    @cached_property
+    def model(self) -> Model:
+        """The model. That of a recipe is read on first use."""
+        self._prepared()  # sets it
+        return cast(Model, self.__dict__["model"])
+
+    @cached_property
+    def reader(self) -> InputReader:
+        """Checks and converts the inputs of a run."""
+        return InputReader(self.model)
 
     @property
     def device(self) -> str:
@@ -117,8 +135,8 @@ class CompiledModel:
     def _prepared(self) -> Preparation:
         with self._preparing:
             if self._preparation is None:
-                prepare, *arguments = self._specification
-                self._preparation = prepare(*arguments)
+                assert self._recipe is not None  # else there is a preparation
+                self.model, self._preparation = self._recipe.prepare(self._recipe)
                 self._saving = self._save_at_end()
             return self._preparation
 
@@ -146,7 +164,7 @@ class CompiledModel:
     @property
     def inputs(self) -> Mapping[str, TensorType]:
         """Input name -> type as the model declares it."""
-        return self.model.inputs
+        return self.model.inputs if self._recipe is None else self._recipe.inputs
 
     @property
     def outputs(self) -> Mapping[str, TensorType | None]:
@@ -158,7 +176,7 @@ class CompiledModel:
             latest = latest.following
         if latest is not None:
             return dict(zip(self.model.outputs, latest.types, strict=True))
-        return {name: self.model.graph.types.get(name) for name in self.model.outputs}
+        return self._recipe.outputs if self._recipe else {name: self.model.graph.types.get(name) for name in self.model.outputs}
 
     def plan(self, shapes: Shapes) -> Plan:
         """The plan for these input shapes, made now if missing. Beyond the limit, the least recently used one is dropped.
@@ -189,8 +207,7 @@ class CompiledModel:
             found = self._variants.get(names)
             if found is None:
                 prepared, model = self._prepared(), self.model.overriding(names)
-                prepare, _, *arguments = self._specification
-                found = CompiledModel(model, replace(prepared.of(model), save=None), (prepare, model, *arguments))
+                found = CompiledModel(model, replace(prepared.of(model), save=None))
                 self._variants.put(names, found)
         return found
 
@@ -332,7 +349,7 @@ class CompiledModel:
     def check_open(self) -> None:
         """Raise `UsageError` after `close`."""
         if self._closed:
-            raise UsageError(f"{self.model.source}: the compiled model was closed", hint="compile it again")
+            raise UsageError(f"{(self._recipe or self.model).source}: the compiled model was closed", hint="compile it again")
 
     def __enter__(self) -> "CompiledModel":
         return self
@@ -341,13 +358,12 @@ class CompiledModel:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A handle travels as what it was made from; the new process compiles for its own device, when it first runs: a pool
-        # whose workers cannot unpickle a task waits for them for ever.
-        return _unpickled, self._specification
+        # The new process reads and compiles when it first runs: a pool whose workers cannot unpickle a task waits for ever.
+        return CompiledModel.of, (self.recipe,)
 
     def __repr__(self) -> str:
-        prepared = self._preparation
-        return f"<CompiledModel {self.model.source} {'not compiled yet' if prepared is None else f'on {prepared.device}'}>"
+        state = "not compiled yet" if self._preparation is None else f"on {self._preparation.device}"
+        return f"<CompiledModel {(self._recipe or self.model).source} {state}>"
 
 
 def _full_report(plan: Plan) -> PlanReport:
@@ -383,7 +399,3 @@ def finish_elsewhere(work: Callable[[], None]) -> None:
 
 def _enter_worker() -> None:
     _worker.here = True
-
-
-def _unpickled(*specification: Any) -> CompiledModel:
-    return CompiledModel(specification[1], None, specification)

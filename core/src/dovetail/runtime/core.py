@@ -1,6 +1,7 @@
 """The session: plugins, opened devices, reading and compiling models."""
 
 import logging
+import re
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from dovetail.errors import PluginError, UnknownFormat, UsageError
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.model import Model, types_with_inputs
 from dovetail.graph.rewriting import drop_dead_nodes
+from dovetail.graph.source import FILES_READ, FileRead
 from dovetail.graph.types import CONTAINERS, TensorType
 from dovetail.html_table import html_table
 from dovetail.internal.copy import Copy
@@ -34,8 +36,10 @@ from dovetail.planning.plan import Plan, Target
 from dovetail.planning.planner import Planner, Prepared
 from dovetail.planning.support import NodeSupport, ask
 from dovetail.plugins import PluginManager
+from dovetail.plugins.records import HOST, plain_domain
 from dovetail.runtime.compiled_model import CompiledModel, Preparation, Shapes, finish_elsewhere
 from dovetail.runtime.extensions import operators_in
+from dovetail.runtime.recipe import Recipe
 from dovetail.runtime.session import DeviceSession, Properties, as_mapping
 from dovetail.runtime.sources import content_of
 from dovetail.tracing import Trace, phase
@@ -123,7 +127,12 @@ class Core:
     def _read(self, source: Any, format: str | None, options: Properties) -> Model:
         data, suffix = content_of(source, format)
         if suffix:
-            return self.plugins.read_model(data, suffix, options)
+            files: list[FileRead] = []
+            FILES_READ.set(files)
+            model = self.plugins.read_model(data, suffix, options)
+            if not options and model.format == suffix:
+                object.__setattr__(model, "files", tuple(files))
+            return model
         if isinstance(data, bytes):
             known = ", ".join(self.plugins.formats()) or "none installed"
             raise UsageError("a model in memory comes without its format", hint=f"read_model(data, format=...): {known}")
@@ -234,11 +243,11 @@ class Core:
         return compiled
 
     def _compile(self, model: Model, device: str, given: Properties) -> CompiledModel:
-        return CompiledModel(model, self.prepare(model, device, given), (_prepare, model, device, given, self._settings))
+        return CompiledModel(model, self.prepare(model, device, given))
 
     def prepare(self, model: Model, device: str, given: Properties) -> Preparation:
         """As `compile_model`, as far as opening the device and checking the properties; a virtual device compiles its parts."""
-        again = partial(self._prepared, device, given)
+        again = partial(self.prepare, device=device, given=given), partial(self._describe, device, given)
         virtual = self._session.virtual(device)
         if virtual is not None:
             name, found, arguments = virtual
@@ -246,7 +255,8 @@ class Core:
             composite = found.compile(self._session, model, arguments, properties)
             if composite is not None:
                 own = {name: value for name, value in properties.items() if name == "TIME_LIMIT"}
-                return Preparation.composed(composite, again, CompileOptions.read(own).TIME_LIMIT)
+                limit = CompileOptions.read(own).TIME_LIMIT
+                return Preparation(composite.device, (), *again, time_limit=limit, composite=composite)
         targets, *others = self._session.targets(device, given)
         if others:
             raise PluginError(f"{device!r} means several targets, and its plugin compiles no model for them")
@@ -265,10 +275,20 @@ class Core:
 
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
         streams = opened[0].device.streams
-        return Preparation(name, targets.devices, again, plan, options.PLAN_CACHE, limit, streams=streams, trace=trace, save=save)
+        return Preparation(
+            name, targets.devices, *again, plan, options.PLAN_CACHE, limit, streams=streams, trace=trace, save=save
+        )
 
-    def _prepared(self, device: str, given: Properties, model: Model) -> Preparation:
-        return self.prepare(model, device, given)
+    def _describe(self, device: str, given: Properties, compiled: CompiledModel) -> Recipe:
+        properties = self._session.properties_of(compiled.device, given)
+        model, devices = compiled.model, [re.split(r"\W", name.strip().lower())[0] for name in (device, *compiled.devices)]
+        keys = {model.format, *devices, *map(plain_domain, model.opsets)}
+        # Packs are loaded by the first plan.
+        records = (r for r in self.plugins.records() if r.state == "loaded" or (r.kind, r.state) == ("ops", "found"))
+        used = {r.distribution for r in records if plain_domain(r.key) in keys}
+        used |= {node.provider.partition(" ")[0] for report in compiled.plans.values() for node in report.nodes}
+        how = {"device": device, "properties": properties, "settings": self._settings, "prepare": _prepare}
+        return Recipe.of(model, {HOST, *used}, outputs=dict(compiled.outputs), **how)
 
     def prescribed_by(self, device: str, domain: str, op_type: str, properties: Properties | None = None) -> str:
         """The (first) device, when under these properties it has a kernel of the user's for operators of this name; else `""`."""
@@ -358,5 +378,8 @@ def _require_file(path: Path) -> None:
         return  # it can be opened
 
 
-def _prepare(model: Model, device: str, properties: Properties, settings: Mapping[str, Any]) -> Preparation:
-    return Core(**settings).prepare(model, device, properties)
+def _prepare(recipe: Recipe) -> tuple[Model, Preparation]:
+    recipe.check()
+    core = Core(**recipe.settings)
+    model = recipe.read(core.read_model)
+    return model, core.prepare(model, recipe.device, recipe.properties)
