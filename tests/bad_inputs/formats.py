@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import json
+import math
 import sys
 import tempfile
 from abc import ABC, abstractmethod
@@ -37,10 +38,23 @@ def module(path: Path) -> Any:
     return loaded
 
 
+LARGEST = 1 << 24
+"""Elements of an input."""
+
+LIMITS = {"TIME_LIMIT": 1.0, "MEMORY_LIMIT": 1 << 28}
+"""Properties that end runs of valid models that would take too long: a loop's changed trip count is one."""
+
+
+class NotRun(Exception):
+    """The inputs that the model declares are too large to be made."""
+
+
 class Format(ABC):
     """One format of files."""
 
     suffixes: tuple[str, ...]
+    NotRun = NotRun
+    """Raised by `run`: the model compiles, and its inputs are too large to be made."""
 
     @functools.cached_property
     @abstractmethod
@@ -69,12 +83,14 @@ class Format(ABC):
 
 
 def run_model(core: dovetail.Core, model: Any) -> tuple[Mapping[str, Any], list[Any]]:
-    """The inputs and outputs of a model on NUMPY; open dimensions are 3, and integers are 1."""
-    with core.compile_model(model, "NUMPY") as compiled:
+    """The inputs and outputs of a model on NUMPY; open dimensions are 3, and integers are 1. Raises `NotRun`."""
+    with core.compile_model(model, "NUMPY", LIMITS) as compiled:
         rng = np.random.default_rng(0)
         feeds = {}
         for name, value in compiled.inputs.items():
             shape = [d if isinstance(d, int) else 3 for d in ((3,) if value.shape is None else value.shape)]
+            if math.prod(shape) > LARGEST:
+                raise NotRun
             feeds[name] = (rng.random(shape) if value.dtype.is_float else np.ones(shape)).astype(value.dtype.numpy)
         return feeds, [np.asarray(one) for one in compiled(feeds).values()]
 
@@ -194,7 +210,8 @@ class Ir(Format):
         made = [(by_hand.XML.encode(), bytes(by_hand.BIN))]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "model.xml")
-            for name in module(self.tests / "test_mutations.py").SEEDS[1:]:
+            # openvino reads beyond the indices of an embedding whose offsets do not increase; ours are all 1.
+            for name in sorted({*module(self.tests / "test_mutations.py").SEEDS} - {"by hand", "offsets sum default"}):
                 ov.save_model(operations[name].model(), path, compress_to_fp16=False)
                 made.append((path.read_bytes(), path.with_suffix(".bin").read_bytes()))
         return made

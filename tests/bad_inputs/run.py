@@ -57,6 +57,8 @@ def outcome(core: Any, kind: Any, parts: tuple[bytes, ...], leave: Callable[[], 
         feeds, found = kind.run(core, parts)
     except DovetailError:
         return "refused", ""
+    except kind.NotRun:
+        return "compiles", ""
     except Exception as error:
         return "foreign exception", f"{type(error).__name__}: {error}"
     leave()
@@ -102,9 +104,9 @@ def work(name: str) -> None:
 
     core, kind = dovetail.Core(), format_of(name)
     for seed in kind.seeds:
-        found = outcome(core, kind, seed)
-        if found[0] not in ("runs", "runs as elsewhere"):
-            raise SystemExit(f"a good file: {found}")
+        found, detail = outcome(core, kind, seed)
+        if found not in ("runs", "runs as elsewhere"):
+            raise SystemExit(f"a good file: {found} {detail}")
     answer("ready", "")
     for line in sys.stdin:
         index, seed = map(int, line.split())
