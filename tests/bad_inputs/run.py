@@ -1,87 +1,78 @@
-"""Reads mutated ONNX files in a process that may crash, and counts what becomes of them.
+"""Reads mutated files in a process that may crash, and counts what becomes of them.
 
     python tests/bad_inputs/run.py --files 100000 --seed 1
 
-Counted are refusals, models that compile and run, crashes of the process, exceptions that are not dovetail's, files that take
-more than 2 s, and results that differ from onnxruntime's where both run the model. Each of the last four is written to --out.
-The exit code is 1 when there is one.
+The files are spread over the formats of `formats.py`. Counted are refusals, files that compile and run, crashes of the process,
+exceptions that are not dovetail's, files that take more than 2 s of CPU, and results that differ from another reader's where both
+run the file. Each of the last four is written to --out. The exit code is 1 when there is one.
 """
 
 import argparse
-import functools
 import importlib.util
 import json
+import os
 import queue
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 2.0
-"""Seconds for one file."""
+"""Seconds of CPU for one file."""
 
-START = 60.0
+STUCK = 30.0
+"""Seconds for one file, on however busy a machine."""
+
+START = 120.0
 """Seconds for the start of a process."""
 
+WRONG = ("crash", "differs", "foreign exception", "hang")
+"""Outcomes that no file may have."""
 
-@functools.cache
-def beside(name: str) -> Any:
-    """A file of this folder as a module."""
-    spec = importlib.util.spec_from_file_location(f"bad_inputs_{name}", HERE / f"{name}.py")
+FORMATS = ("onnx", "ir", "pzkm", "custom_layers", "config")
+
+
+def format_of(name: str) -> Any:
+    """The format of this name; imported here, because the process that asks needs none of it."""
+    spec = importlib.util.spec_from_file_location("bad_inputs_formats", HERE / "formats.py")
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    if spec.name not in sys.modules:
+        sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[spec.name])
+    return sys.modules[spec.name].FORMATS[name]
 
 
-def mutated(index: int, seed: int) -> bytes:
-    """The file of this number: one of the seed models, changed one to three times."""
-    import numpy as np
-
-    kinds, conftest = beside("test_mutations"), beside("conftest")
-    rng = np.random.default_rng([seed, index])
-    make = (kinds._conv, kinds._everything, kinds._old)[index % 3]
-    content = make(conftest._build).SerializeToString()
-    for _ in range(int(rng.integers(1, 4))):
-        change = (kinds._flip, kinds._overwrite, kinds._splice, kinds._cut)[int(rng.integers(4))]
-        content = change(content, rng) or content
-    return content
-
-
-def outcome(core: Any, content: bytes) -> tuple[str, str]:
-    """The outcome for a file, and the detail of what should not be."""
-    import numpy as np
-
+def outcome(core: Any, kind: Any, parts: tuple[bytes, ...], leave: Callable[[], None] = lambda: None) -> tuple[str, str]:
+    """The outcome for a file, and the detail of what should not be; `leave` is called before the other reader gets the file."""
     from dovetail.errors import DovetailError
 
     try:
-        compiled = core.compile_model(core.read_model(content, format="onnx"), "NUMPY")
-        rng = np.random.default_rng(0)
-        shapes = {n: tuple(d if isinstance(d, int) else 3 for d in t.shape or (3,)) for n, t in compiled.inputs.items()}
-        feeds = {n: rng.random(shapes[n]).astype(t.dtype.numpy) for n, t in compiled.inputs.items()}
-        found = compiled(feeds).values()
+        feeds, found = kind.run(core, parts)
     except DovetailError:
         return "refused", ""
+    except kind.NotRun:
+        return "compiles", ""
     except Exception as error:
         return "foreign exception", f"{type(error).__name__}: {error}"
-    return compared(content, feeds, [np.asarray(one) for one in found])
-
-
-def compared(content: bytes, feeds: Any, found: list[Any]) -> tuple[str, str]:
-    """Whether onnxruntime gives the same, where it takes the model."""
-    import numpy as np
-    import onnxruntime
-
+    leave()
     try:
-        onnxruntime.set_default_logger_severity(4)
-        session = onnxruntime.InferenceSession(content)
-        wanted = session.run(None, {one.name: feeds[one.name] for one in session.get_inputs()})
+        wanted = kind.wanted(parts, feeds)
     except Exception:
         return "runs", ""
+    return ("runs", "") if wanted is None else compared(found, wanted)
+
+
+def compared(found: list[Any], wanted: list[Any]) -> tuple[str, str]:
+    """Whether two readers give the same."""
+    import numpy as np
+
     for index, (got, want) in enumerate(zip(found, map(np.asarray, wanted), strict=False)):
         same = got.shape == want.shape and got.dtype == want.dtype
         if same and want.dtype.kind == "f":
@@ -89,42 +80,59 @@ def compared(content: bytes, feeds: Any, found: list[Any]) -> tuple[str, str]:
         elif same:
             same = np.array_equal(got, want)
         if not same:
-            return "differs", f"output {index}: {got.ravel()[:4]}, onnxruntime {want.ravel()[:4]}"
-    return "runs as in onnxruntime", ""
+            return "differs", f"output {index}: {brief(got)}, the other reader {brief(want)}"
+    return "runs as elsewhere", ""
 
 
-def work() -> None:
+def brief(array: Any) -> str:
+    """Type, shape and first elements."""
+    return f"{array.dtype}{list(array.shape)} {array.ravel()[:4]}"
+
+
+def work(name: str) -> None:
     """Answer each line of stdin, a number and a seed, with a line of JSON."""
     import logging
 
     import dovetail
 
     logging.disable(logging.CRITICAL)
-    core = dovetail.Core()
-    core.compile_model(core.read_model(mutated_source(), format="onnx"), "NUMPY")
-    print(json.dumps(["ready", ""]), flush=True)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
+
+    def answer(*line: str) -> None:
+        print(json.dumps(line), file=answers, flush=True)
+
+    core, kind = dovetail.Core(), format_of(name)
+    for seed in kind.seeds:
+        found, detail = outcome(core, kind, seed)
+        if found not in ("runs", "runs as elsewhere"):
+            raise SystemExit(f"a good file: {found} {detail}")
+    answer("ready", "")
     for line in sys.stdin:
         index, seed = map(int, line.split())
-        print(json.dumps(outcome(core, mutated(index, seed))), flush=True)
+        answer(*outcome(core, kind, kind.mutated(index, seed), lambda: answer(ELSEWHERE, "")))
 
 
-def mutated_source() -> bytes:
-    """A seed model as it is."""
-    return bytes(beside("test_mutations")._conv(beside("conftest")._build).SerializeToString())
+ELSEWHERE = "at the other reader"
+"""The line before another reader gets the file: a process that it ends is not our crash."""
 
 
 class Worker:
-    """A process that reads files, and that may be lost."""
+    """A process that reads files of a format, and that may be lost."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, __file__, "--work"]
+    def __init__(self, name: str = "onnx") -> None:
+        command = [sys.executable, __file__, "--work", name]
+        self._folder = tempfile.TemporaryDirectory()
+        one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+        env = {**os.environ, **one, "POCL_CACHE_DIR": self._folder.name, "DOVETAIL_CACHE_LIMIT": "0"}
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env
         )
         self._lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self._lines.get(timeout=START)
+        if not self._lines.get(timeout=START):
+            raise RuntimeError(f"the process for {name} did not start")
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -132,20 +140,47 @@ class Worker:
             self._lines.put(line)
         self._lines.put("")
 
+    def _used(self) -> float:
+        """Seconds of CPU that the process has used; the clock's where the system does not say."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return time.monotonic()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _line(self, began: float) -> str | None:
+        """The next line, "" when the process is lost, None when it takes too long."""
+        until = time.monotonic() + STUCK
+        while self._used() - began < PATIENCE and time.monotonic() < until:
+            try:
+                return self._lines.get(timeout=PATIENCE / 4)
+            except queue.Empty:
+                continue
+        return None
+
     def ask(self, index: int, seed: int) -> tuple[str, str]:
         """The outcome of a file; `hang` or `crash` when the process is lost."""
         assert self.process.stdin is not None
+        began, elsewhere = self._used(), False
         self.process.stdin.write(f"{index} {seed}\n")
         self.process.stdin.flush()
-        try:
-            line = self._lines.get(timeout=PATIENCE)
-        except queue.Empty:
-            self.process.kill()
-            return "hang", ""
-        if not line:
-            return "crash", f"exit code {self.process.wait()}"
-        name, detail = json.loads(line)
-        return name, detail
+        while True:
+            line = self._line(began)
+            if not line:
+                self.process.kill()
+                code = self.process.wait()
+                if elsewhere:
+                    return "runs", ""
+                return ("hang", "") if line is None else ("crash", f"exit code {code}")
+            name, detail = json.loads(line)
+            if name != ELSEWHERE:
+                return name, detail
+            began, elsewhere = self._used(), True
+
+    @property
+    def lost(self) -> bool:
+        """Whether the process cannot be asked again."""
+        return self.process.poll() is not None
 
     def close(self) -> None:
         """End the process."""
@@ -155,37 +190,54 @@ class Worker:
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 stream.close()
+        self._folder.cleanup()
+
+
+def count(name: str, files: range, seed: int, out: Path) -> Counter[str]:
+    """How many files of a format had which outcome."""
+    counts: Counter[str] = Counter(dict.fromkeys(WRONG, 0))
+    worker = Worker(name)
+    for index in files:
+        found, detail = worker.ask(index, seed)
+        counts[found] += 1
+        if found in WRONG:
+            write(name, index, seed, out)
+            print(f"{found}: {name} {seed}_{index} {detail}", flush=True)
+        if worker.lost:
+            worker.close()
+            worker = Worker(name)
+    worker.close()
+    return counts
+
+
+def write(name: str, index: int, seed: int, out: Path) -> None:
+    """Write a file of a format, with those that belong to it."""
+    kind = format_of(name)
+    out.mkdir(parents=True, exist_ok=True)
+    for part, suffix in zip(kind.mutated(index, seed), kind.suffixes, strict=True):
+        (out / f"{seed}_{index}{suffix}").write_bytes(part)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=2000)
+    parser.add_argument("--files", type=int, default=2000, help="in all")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first file of each format")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS)
     parser.add_argument("--out", type=Path, default=Path("bad_inputs_found"))
-    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--work", choices=FORMATS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work()
+        work(options.work)
         return 0
-    counts: Counter[str] = Counter(dict.fromkeys(WRONG, 0))
-    worker = Worker()
-    for index in range(options.files):
-        name, detail = worker.ask(index, options.seed)
-        counts[name] += 1
-        if name in WRONG:
-            options.out.mkdir(parents=True, exist_ok=True)
-            (options.out / f"{options.seed}_{index}.onnx").write_bytes(mutated(index, options.seed))
-            print(f"{name}: {options.seed}_{index}.onnx {detail}", flush=True)
-        if name in ("crash", "hang"):
-            worker.close()
-            worker = Worker()
-    worker.close()
-    print(", ".join(f"{name}: {number:,}" for name, number in sorted(counts.items())))
-    return int(any(counts[name] for name in WRONG))
+    wrong = False
+    for name in options.formats:
+        each = range(options.first, options.first + options.files // len(options.formats))
+        counts = count(name, each, options.seed, options.out)
+        wrong |= any(counts[one] for one in WRONG)
+        print(f"{name}: " + ", ".join(f"{found}: {number:,}" for found, number in sorted(counts.items())), flush=True)
+    return int(wrong)
 
-
-WRONG = ("crash", "differs", "foreign exception", "hang")
-"""Outcomes that no file may have."""
 
 if __name__ == "__main__":
     sys.exit(main())

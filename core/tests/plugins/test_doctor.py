@@ -187,6 +187,23 @@ def test_packs(site: Any, shape: str, more: str, verdict: str, reason: str) -> N
     assert reason in reasons(plugin)
 
 
+@pytest.mark.parametrize(("kind", "domain"), [("ops", "com.acme"), ("overrides", "ai.onnx"), ("supplements", "ai.onnx")])
+def test_stages_of_a_pack(site: Any, kind: str, domain: str) -> None:
+    """Every kind of pack is examined as a pack; facts are named by the stages."""
+    source = PACK.format(shape="X.shape[::-1]", more=CASES, result="X.T").replace("com.acme", domain.replace("ai.onnx", ""))
+    site.standard_operators()
+    site.metadata("fakes", {kind: {domain: "fake_pack"}})
+    site.module("fake_pack", source)
+    code, found, printed = run_command(site, "doctor", "fakes")
+    assert code == 0, printed
+    (plugin,) = found.values()
+    assert {name for name, counts in plugin["facts"].items() if "passed" in str(counts)} == {
+        "looking at its operators",
+        "comparing references with inference and cases",
+        "running each operator on NUMPY",
+    }
+
+
 def test_other_ends(site: Any) -> None:
     install(
         site,

@@ -302,3 +302,24 @@ def test_a_long_chain(core: Any) -> None:
     edges = [f'<edge from-layer="{i}" from-port="{min(i, 1)}" to-layer="{i + 1}" to-port="0"/>' for i in range(count)]
     text = f'<net version="11"><layers>{"".join(reversed(layers))}</layers><edges>{"".join(edges)}</edges></net>'
     assert len(core.read_model(text.encode(), format="xml").graph.nodes) == count - 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('purpose="current_iteration"', 'purpose="5"', "<input> of the port -1 has the purpose '5'"),
+        ('purpose="current_iteration"', "", "<input> of the port -1 has no purpose"),
+        ('purpose="execution_condition"', "", "<output> of the port -1 has no purpose"),
+        ('purpose="execution_condition"', 'purpose="current_iteration"', "<output> of the port -1 has the purpose"),
+    ],
+)
+def test_purposes_of_ports_of_a_body(core: Any, saved: Any, old: str, new: str, message: str) -> None:
+    """Read as others, they gave wrong results."""
+    operations = runpy.run_path(str(Path(__file__).with_name("_operations.py")))["OPERATIONS"]
+    path = saved(operations["loop"].model())
+    core.read_model(path)
+    changed = path.read_text().replace(old, new)
+    assert changed != path.read_text()
+    path.write_text(changed)
+    with pytest.raises(FormatError, match=re.escape(message)):
+        core.read_model(path)

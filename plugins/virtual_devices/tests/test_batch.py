@@ -227,4 +227,4 @@ def test_under_many_threads_every_row_is_answered_once(toy_core: Any) -> None:
                 np.testing.assert_allclose(answer, x.astype(np.float64) @ WEIGHTS, rtol=1e-5)
     compiled.close()
     assert opened["A.0"].alive == 0
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # those of tests before may have ended meanwhile

@@ -18,6 +18,7 @@ from typing import Any
 from dovetail.command import printable
 from dovetail.errors import DovetailError
 from dovetail.plugins import PluginManager, PluginRecord
+from dovetail.plugins.records import PACKS
 from dovetail.runtime import REFERENCE_DEVICE, Core
 from dovetail.testing.case import Case, passed
 from dovetail.testing.check import Check, ConformanceFailure, Outcome, Result, Verdict, require
@@ -208,8 +209,7 @@ def _examine_kit(stage: str, record: PluginRecord, emit: Emit) -> None:
 _EXAMINE: dict[str, Callable[[PluginRecord, Emit], None]] = {
     "devices": _examine_device,
     "virtual_devices": _examine_virtual,
-    "ops": _examine_pack,
-    "overrides": _examine_pack,
+    **dict.fromkeys(PACKS, _examine_pack),
     "frontends": partial(_examine_kit, "giving it malformed input"),
     "hooks": partial(_examine_kit, "running graphs with its passes, and asking for its commands"),
 }

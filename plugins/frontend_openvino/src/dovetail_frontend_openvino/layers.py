@@ -231,15 +231,23 @@ def _read_mapping(item: Element) -> PortMapping:
     def number(name: str, default: int) -> int:
         return _integer(item, name) if name in item.attributes else default
 
+    external, purpose = _integer(item, "external_port_id"), item.attributes.get("purpose", "")
+    known = {"input": "current_iteration", "output": "execution_condition"}[item.tag]
+    if purpose not in ("", known) or (external == -1 and purpose != known):
+        given = f"the purpose '{printable(purpose)}'" if purpose else "no purpose"
+        raise FormatError(
+            f"line {item.line}: <{item.tag}> of the port {external} has {given}",
+            hint=f"accepted: '{known}', which the port -1 needs, and none for others",
+        )
     return PortMapping(
-        _integer(item, "external_port_id"),
+        external,
         _integer(item, "internal_layer_id"),
         _integer(item, "axis") if "axis" in item.attributes else None,
         number("start", 0),
         number("end", -1),
         number("stride", 1),
         number("part_size", 1),
-        item.attributes.get("purpose", ""),
+        purpose,
         item.line,
     )
 

@@ -15,11 +15,16 @@ Bytes = NDArray[np.uint8]
 
 
 class Buffers:
-    """The buffers of one owner, a request or an executable, freed with it."""
+    """The buffers of one owner, a request or an executable, freed with it.
 
-    def __init__(self, context: Any, largest: int) -> None:
+    On a CPU they are allocated as memory of the host: PoCL allocates others when they are first used, and ends the process
+    where that fails.
+    """
+
+    def __init__(self, context: Any, largest: int, *, on_cpu: bool) -> None:
         self._context = context
         self._largest = largest
+        self._where = cl.mem_flags.ALLOC_HOST_PTR if on_cpu else 0
 
     def empty(self, nbytes: int, what: str) -> Any:
         """A buffer that kernels read and write; `what` names it in errors. Raises `OutOfMemory`."""
@@ -38,18 +43,18 @@ class Buffers:
         return ""
 
     def _make(self, nbytes: int) -> Any:
-        return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, nbytes)
+        return cl.Buffer(self._context, cl.mem_flags.READ_WRITE | self._where, nbytes)
 
     def _copy_of(self, array: NDArray[Any], written: bool) -> Any:
         access = cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
-        return cl.Buffer(self._context, access | cl.mem_flags.COPY_HOST_PTR, hostbuf=array)
+        return cl.Buffer(self._context, access | cl.mem_flags.COPY_HOST_PTR | self._where, hostbuf=array)
 
 
 class GuardedBuffers(Buffers):
     """Each buffer is part of a larger one, between bytes that no kernel may touch.
 
     Those bytes, and what a new buffer holds, are NaN in every floating-point type: who reads them can see it in the result.
-    Without `before` there are none before the start: that takes sub-buffers, which NVIDIA's driver keeps apart from the buffer
+    There are none before the start except on a CPU: that takes sub-buffers, which NVIDIA's driver keeps apart from the buffer
     that they are part of, so that no stray write would be seen at all.
     """
 
@@ -57,9 +62,9 @@ class GuardedBuffers(Buffers):
     """Bytes on each side: a multiple of every device's alignment of sub-buffers, and more than most rows."""
     PATTERN = b"\xfd\x7f"
 
-    def __init__(self, context: Any, largest: int, *, before: bool) -> None:
-        super().__init__(context, largest)
-        self._start = self.MARGIN if before else 0
+    def __init__(self, context: Any, largest: int, *, on_cpu: bool) -> None:
+        super().__init__(context, largest, on_cpu=on_cpu)
+        self._start = self.MARGIN if on_cpu else 0
         self._guard: Bytes = np.frombuffer(self.PATTERN * (self.MARGIN // len(self.PATTERN)), np.uint8)
         self._wholes: dict[int, tuple[Any, Any, int]] = {}
 
@@ -71,7 +76,7 @@ class GuardedBuffers(Buffers):
 
     def _inside(self, content: Bytes) -> Any:
         nbytes = content.size
-        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR | self._where
         whole = cl.Buffer(self._context, flags, hostbuf=np.concatenate([self._guard[: self._start], content, self._guard]))
         inner = whole.get_sub_region(self._start, nbytes) if self._start else whole
         self._wholes[id(inner)] = (inner, whole, nbytes)

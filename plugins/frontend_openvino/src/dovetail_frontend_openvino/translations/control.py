@@ -116,7 +116,7 @@ def _looped(call: Call, trips: str | None, condition: str) -> Outputs:
 def _enter(loop: _Iteration, mapping: PortMapping, carried: Mapping[int, int]) -> None:
     """The value that a Parameter of the body stands for."""
     parameter = _inner(loop.body, mapping.internal, "parameter", mapping.line)
-    if mapping.purpose == "current_iteration" or mapping.external == -1:
+    if mapping.purpose == "current_iteration":
         shape = loop.inner.constant(np.array(_parameter_dims(parameter), np.int64), f"{parameter.name}/shape")
         number = _add(loop.inner, loop.call, "Reshape", loop.number, shape)
         dtype = parameter.outputs[0].dtype if parameter.outputs else None
