@@ -1,10 +1,12 @@
 """HETERO: each node on one of the devices listed."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dovetail.errors import did_you_mean
 from dovetail.hookspecs import hookimpl
-from dovetail.virtual import Session, Targets, VirtualDevice
+from dovetail.virtual import Graph, Model, Session, Targets, VirtualDevice
 from dovetail_virtual_devices.names import listed
 from dovetail_virtual_devices.options import HeteroOptions
 from dovetail_virtual_devices.placement import Placer, first_accepting, least_transfer, pipeline, read_pins
@@ -12,6 +14,8 @@ from dovetail_virtual_devices.placement import Placer, first_accepting, least_tr
 __all__ = ["Hetero", "dovetail_api", "dovetail_virtual_device"]
 
 dovetail_api = "1.0"
+
+log = logging.getLogger("dovetail")
 
 _HOW = {"LEAST_TRANSFER": least_transfer, "FIRST_ACCEPTS": first_accepting, "PIPELINE_PARALLEL": pipeline}
 
@@ -25,10 +29,28 @@ class Hetero(VirtualDevice):
         names = listed(session, "HETERO", arguments)
         infos = {name: session.info(name) for name in names}
         known = {key: name for name in reversed(names) for key in (infos[name].type, name)}
-        pins = read_pins(known, options.AFFINITIES or {})
+        how, given = _HOW[options.MODEL_DISTRIBUTION_POLICY], options.AFFINITIES or {}
+        own = read_pins(known, given)
         if options.MODEL_DISTRIBUTION_POLICY == "PIPELINE_PARALLEL" and "NUM_STREAMS" not in rest:
             rest["NUM_STREAMS"] = len(names)
-        return (Targets(names, rest, place=Placer(infos, _HOW[options.MODEL_DISTRIBUTION_POLICY], pins)),)
+        return (Targets(names, rest, place=lambda model: Placer(infos, how, {**read_pins(known, model), **own})),)
+
+    def compile(self, session: Session, model: Model, arguments: str, properties: Mapping[str, Any]) -> None:
+        """Warn of affinities of nodes that the model does not have, and leave the compilation to the session."""
+        known = list(_names(model.graph))
+        for name in HeteroOptions.read(properties)[0].AFFINITIES or {}:
+            if name not in known:
+                log.warning(
+                    "HETERO: AFFINITIES has %r, which %s does not have. %s", name, model.source, did_you_mean(name, known)
+                )
+
+
+def _names(graph: Graph) -> Iterator[str]:
+    """The names of all nodes, those of sub-graphs too."""
+    for node in graph.nodes:
+        yield node.name
+        for inner in node.op.subgraphs:
+            yield from _names(inner)
 
 
 @hookimpl

@@ -36,17 +36,29 @@ class Placer:
         """The answers, for pinned nodes only that of the device."""
         found = dict(answers)
         for node in graph.nodes:
-            device = next((self._pins[name] for name in (node.name, *node.origins) if name in self._pins), None)
-            if device is None:
+            pins = {name: self._pins[name] for name in node.origins or (node.name,) if name in self._pins}
+            if not pins:
                 continue
+            device = _only_one(node, pins)
             answer = answers[node.name].get(device)
             if not answer:
                 raise UsageError(
-                    f"AFFINITIES places node {node} on {device}, which refuses it: {answer}",
+                    f"node {node} has the affinity {device}, which refuses it: {answer}",
                     hint=f"accepted by: {', '.join(n for n, a in answers[node.name].items() if a) or 'none'}",
                 )
             found[node.name] = {device: answer}
         return found
+
+
+def _only_one(node: Node, pins: Mapping[str, str]) -> str:
+    """The device of all parts of a node. Raises `UsageError` where a pass has merged nodes that are pinned to several."""
+    if len(devices := set(pins.values())) > 1:
+        listed = ", ".join(f"{name} on {device}" for name, device in pins.items())
+        raise UsageError(
+            f"node {node} stands for nodes whose affinities differ: {listed}",
+            hint="give them one device, or leave out the pass that merges them (property PASSES)",
+        )
+    return devices.pop()
 
 
 class Costs:
@@ -207,7 +219,7 @@ def _staged(costs: Costs, names: Sequence[str], starts: Sequence[Sequence[int]])
 
 
 def read_pins(devices: Mapping[str, str], given: Mapping[str, object]) -> dict[str, str]:
-    """`AFFINITIES` as node -> device. `devices` maps names and types to the devices listed. Refusals pin nothing.
+    """Affinities as node -> device. `devices` maps names and types to the devices listed. Refusals pin nothing.
 
     Raises `UsageError` for a device that is not listed.
     """
@@ -217,6 +229,6 @@ def read_pins(devices: Mapping[str, str], given: Mapping[str, object]) -> dict[s
             continue  # a refusal, as `query_model` gives it
         if device.upper() not in devices:
             listed = ", ".join(dict.fromkeys(devices.values()))
-            raise UsageError(f"AFFINITIES places node {node!r} on {device!r}", hint=f"devices listed: {listed}")
+            raise UsageError(f"node {node!r} has the affinity {device!r}", hint=f"devices listed: {listed}")
         pins[node] = devices[device.upper()]
     return pins
