@@ -3,10 +3,12 @@
 import itertools
 import logging
 import math
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
+from faulty import Faulty
 
 import dovetail
 from dovetail.device import Accepted, DeviceInfo, Reason, Refusal
@@ -158,8 +160,9 @@ def test_no_other_bound_makes_the_slowest_of_two_stages_faster(seed: int) -> Non
         stages = [names[:bound], names[bound:]]
         own = [sum(costs.seconds[n][f"D{i}"] for n in stage) for i, stage in enumerate(stages)]
         crossing = {(a, v) for a, b, v in costs.edges if a in stages[0] and b in stages[1]}
-        enters = costs.moving("D0", "D1", sum(v for _, v in crossing)) if 0 < bound < len(names) else 0.0
-        return max(own[0], own[1] + enters)
+        # Half of the way is the first device's, half the second's.
+        half = costs.moving("D0", "D1", sum(v for _, v in crossing)) / 2 if 0 < bound < len(names) else 0.0
+        return max(own[0] + half, own[1] + half)
 
     found = pipeline(costs)
     assert slowest(sum(home == "D0" for home in found.values())) <= min(map(slowest, range(len(names) + 1))) * 1.0001
@@ -272,13 +275,36 @@ def test_what_makes_no_sense(toy_core: Any, device: str, properties: Any, error:
     assert message in str(caught.value)
 
 
+def test_the_stages_of_consecutive_requests_run_at_the_same_time(toy_core: Any) -> None:
+    both = threading.Barrier(2, timeout=30)
+    runs = {"A.0": 0, "B.0": 0}
+
+    class Meeting(Faulty):
+        """The second and later runs of the first stage wait for the second stage to run an earlier request."""
+
+        def fault(self, number: int) -> None:
+            runs[self.info.name] = number
+            if (self.info.name == "A.0" and number > 1) or (self.info.name == "B.0" and number < 6):
+                both.wait()  # raises when the other stage does not run meanwhile
+
+    core, _ = toy_core(A=Meeting, B=Meeting, C=nothing)
+    model = network(4, 2, 5)
+    compiled = core.compile_model(model, "HETERO:A,B", {"MODEL_DISTRIBUTION_POLICY": "PIPELINE_PARALLEL"})
+    queue = dovetail.AsyncInferQueue(compiled, 2)
+    inputs = [np.full((1, 2, 5, 5), index, np.float32) for index in range(6)]
+    found = [results[0] for results in queue.map(inputs)]
+    assert runs == {"A.0": 6, "B.0": 6}
+    for x, got in zip(inputs, found, strict=True):
+        np.testing.assert_array_equal(got, core.compile_model(model, "C")(x)[0])
+
+
 def test_a_pipeline_runs_and_says_how_many_requests_overlap(toy_core: Any) -> None:
     core, _ = toy_core(A=nothing, B=nothing)
     model = network(4, 2, 5)
     x = np.random.default_rng(4).standard_normal((1, 2, 5, 5)).astype(np.float32)
     want = core.compile_model(model, "A")(x)[0]
     compiled = core.compile_model(model, "HETERO:A,B", {"MODEL_DISTRIBUTION_POLICY": "PIPELINE_PARALLEL"})
-    assert compiled.optimal_number_of_infer_requests == 2
+    assert compiled.optimal_number_of_infer_requests == 4
     np.testing.assert_array_equal(compiled(x)[0], want)
     placed = list(homes(compiled.report()).values())
     assert placed == sorted(placed)

@@ -264,7 +264,7 @@ class Core:
             return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
 
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
-        streams = opened[0].device.streams
+        streams = targets.requests or opened[0].device.streams
         return Preparation(name, targets.devices, again, plan, options.PLAN_CACHE, limit, streams=streams, trace=trace, save=save)
 
     def _prepared(self, device: str, given: Properties, model: Model) -> Preparation:

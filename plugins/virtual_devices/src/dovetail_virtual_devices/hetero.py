@@ -24,16 +24,20 @@ class Hetero(VirtualDevice):
     """`HETERO:A,B`: the nodes of a model on several devices. The properties go to the first."""
 
     def targets(self, session: Session, arguments: str, properties: Mapping[str, Any]) -> tuple[Targets, ...]:
-        """All devices listed, which run a model together. With PIPELINE_PARALLEL as many requests overlap as there are."""
+        """All devices listed, which run a model together. In a pipeline two requests for each keep them busy: one that the device
+        computes, and one whose values it sends or receives."""
         options, rest = HeteroOptions.read(properties)
         names = listed(session, "HETERO", arguments)
         infos = {name: session.info(name) for name in names}
         known = {key: name for name in reversed(names) for key in (infos[name].type, name)}
         how, given = _HOW[options.MODEL_DISTRIBUTION_POLICY], options.AFFINITIES or {}
         own = read_pins(known, given)
-        if options.MODEL_DISTRIBUTION_POLICY == "PIPELINE_PARALLEL" and "NUM_STREAMS" not in rest:
-            rest["NUM_STREAMS"] = len(names)
-        return (Targets(names, rest, place=lambda model: Placer(infos, how, {**read_pins(known, model), **own})),)
+        in_stages = options.MODEL_DISTRIBUTION_POLICY == "PIPELINE_PARALLEL" and "NUM_STREAMS" not in rest
+
+        def placer(of_model: Mapping[str, str]) -> Placer:
+            return Placer(infos, how, {**read_pins(known, of_model), **own})
+
+        return (Targets(names, rest, place=placer, requests=2 * len(names) if in_stages else 0),)
 
     def compile(self, session: Session, model: Model, arguments: str, properties: Mapping[str, Any]) -> None:
         """Warn of affinities of nodes that the model does not have, and leave the compilation to the session."""

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
+import numpy as np
+
 from dovetail.errors import UsageError
 from dovetail.virtual import Answers, DeviceInfo, Graph, Node
 from dovetail_virtual_devices.costs import Speed, node_seconds, speeds, transfer_seconds, value_bytes
@@ -146,47 +148,32 @@ def _exchanged(costs: Costs, homes: Homes, one: str, other: str) -> Homes:
 def pipeline(costs: Costs) -> Homes:
     """Stages in schedule order, one for each device, of which the slowest is as fast as can be.
 
-    Consecutive requests overlap, so the slowest stage decides. A node that the device of its stage refuses goes to the first
-    device that accepts it. The best bounds are found by dynamic programming over the positions at which a stage may end.
+    Consecutive requests overlap, so the slowest stage decides: its nodes, the values that it receives, and those that it sends.
+    A node that the device of its stage refuses goes to the first device that accepts it. The best bounds are found by dynamic
+    programming over the positions at which a stage may end.
     """
     names, nodes = list(costs.devices), costs.nodes
-    moved = _bytes_across(costs)
+    moved = np.array(_bytes_across(costs)[: len(nodes) + 1])
     sums = {name: [0.0] for name in names}
     for node in nodes:
         options = costs.seconds[node.name]
         for name in names:
             sums[name].append(sums[name][-1] + options.get(name, max(options.values())))
-    best = [0.0] + [inf] * len(nodes)
-    starts: list[list[int]] = []
-    for index, name in enumerate(names):
-        following, origin = [inf] * (len(nodes) + 1), [0] * (len(nodes) + 1)
-        total = sums[name]
-        start = 0
-        for end in range(len(nodes) + 1):
-            for start in _worth_trying(best, total, end):
-                enters = costs.moving(names[index - 1], name, moved[start]) if index and start else 0.0
-                slowest = max(best[start], total[end] - total[start] + enters)
-                if slowest < following[end]:
-                    following[end], origin[end] = slowest, start
+    best = np.full(len(nodes) + 1, inf)
+    best[0] = 0.0
+    starts: list[Sequence[int]] = []
+    for name in names:
+        total, speed = np.array(sums[name]), costs.devices[name]
+        ends = np.where(moved > 0, speed.latency + moved / speed.link, 0.0)
+        following, origin = best.copy(), list(range(len(nodes) + 1))  # of a stage without nodes
+        for end in range(1, len(nodes) + 1):
+            slowest = np.maximum(best[:end], total[end] - total[:end] + ends[:end] + ends[end])
+            start = int(slowest.argmin())
+            if slowest[start] < following[end]:
+                following[end], origin[end] = slowest[start], start
         best = following
         starts.append(origin)
     return _staged(costs, names, starts)
-
-
-def _worth_trying(best: Sequence[float], total: Sequence[float], end: int) -> Sequence[int]:
-    """The starts of a stage at which what goes before takes about as long as the stage: `best` grows, the stage gets shorter."""
-    low, high = 0, end
-    while low < high:
-        middle = (low + high) // 2
-        if best[middle] < total[end] - total[middle]:
-            low = middle + 1
-        else:
-            high = middle
-    return range(max(0, low - _NEAR), min(end, low + _NEAR) + 1)
-
-
-_NEAR = 16
-"""Positions on either side of the balance at which a cheaper transfer is looked for."""
 
 
 def _bytes_across(costs: Costs) -> list[int]:
