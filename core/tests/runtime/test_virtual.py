@@ -224,7 +224,7 @@ def test_several_targets_need_a_plugin_that_compiles(toy_core: Any, register_vir
 def placing(core: Any, register_virtual: Any, place: Any) -> None:
     class Placing(VirtualDevice):
         def targets(self, session: Session, arguments: str, properties: Mapping[str, Any]) -> tuple[Targets, ...]:
-            return (Targets(("A.0", "B.0"), properties, place=place),)
+            return (Targets(("A.0", "B.0"), properties, place=lambda affinities: place),)
 
     register_virtual(core, "PLACING", Placing())
 

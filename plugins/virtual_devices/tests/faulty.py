@@ -33,13 +33,14 @@ def nothing(node: Any) -> bool:
 class Faulty(ReferenceDevice):
     """Calls `fault(n)` before the n-th run of all its requests, counted from 1; what that raises, the run raises.
 
-    `alive` is the number of requests that are not closed, `runs` the number of runs, `most` how many ran at once at most.
+    `made` is the number of requests so far, `alive` of those that are not closed, `runs` the number of runs, `most` how many ran
+    at once at most.
     """
 
     def __init__(self, info: DeviceInfo) -> None:
         super().__init__(info)
         self.lock = threading.Lock()
-        self.runs = self.alive = self.now = self.most = 0
+        self.runs = self.made = self.alive = self.now = self.most = 0
 
     def fault(self, number: int) -> None:
         """Raises for the runs that are to fail."""
@@ -61,6 +62,7 @@ class _Request(ExecutableRequest):
     def __init__(self, device: Faulty, inner: ExecutableRequest) -> None:
         self._device, self._inner, self._open = device, inner, True
         with device.lock:
+            device.made += 1
             device.alive += 1
 
     def run(self, inputs: Sequence[Any]) -> Sequence[Any]:

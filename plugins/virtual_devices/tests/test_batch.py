@@ -1,6 +1,7 @@
 """BATCH: rows of several requests as one batch; each comes back to its request, and a bad one fails alone."""
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from dovetail_ops_onnx.reduce_sum import ReduceSum
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.softmax import Softmax
+from dovetail_virtual_devices.batch import BatchModel
+from dovetail_virtual_devices.options import BatchOptions
 
 LONG = {"AUTO_BATCH_TIMEOUT": 20_000}
 WEIGHTS = np.random.default_rng(3).standard_normal((3, 5)).astype(np.float32)
@@ -69,9 +72,52 @@ def test_a_batch_that_does_not_fill_runs_when_the_time_is_over(toy_core: Any) ->
     compiled = core.compile_model(product(), "BATCH:A(64)", {"AUTO_BATCH_TIMEOUT": 1})
     x = np.ones((3, 3), np.float32)
     np.testing.assert_allclose(compiled(x)[0], x @ WEIGHTS, rtol=1e-5)
-    # Three rows run as four.
-    assert [dims[0] for (dims,) in compiled.plans] == [64, 4]
+    assert 3 not in [dims[0] for (dims,) in compiled.plans], "three rows run as four"
     assert compiled(x)[0].shape == (3, 5)
+
+
+def test_batches_of_all_sizes_are_compiled_and_bound_ahead(toy_core: Any) -> None:
+    core, opened = toy_core(A=Faulty)
+    compiled = core.compile_model(product(), "BATCH:A(6)", {"AUTO_BATCH_TIMEOUT": 0, "NUM_STREAMS": 2})
+    device = opened["A.0"]
+    assert sorted(dims[0] for (dims,) in compiled.plans) == [1, 2, 4, 6]
+    assert device.made == 8, "of each size one for each of two streams"
+    for rows in (1, 3, 5, 2, 6, 1, 4):
+        x = np.random.default_rng(rows).standard_normal((rows, 3)).astype(np.float32)
+        np.testing.assert_allclose(compiled(x)[0], x.astype(np.float64) @ WEIGHTS, rtol=1e-5)
+    assert device.made == 8
+    compiled.close()
+    assert device.alive == 0
+
+
+def test_sizes_that_the_user_lists(toy_core: Any) -> None:
+    core, _ = toy_core(A=nothing)
+    compiled = core.compile_model(product(), "BATCH:A(8)", {"AUTO_BATCH_TIMEOUT": 0, "AUTO_BATCH_SIZES": [3]})
+    for rows in (1, 3, 4, 7):
+        x = np.random.default_rng(rows).standard_normal((rows, 3)).astype(np.float32)
+        np.testing.assert_allclose(compiled(x)[0], x.astype(np.float64) @ WEIGHTS, rtol=1e-5)
+    assert sorted(dims[0] for (dims,) in compiled.plans) == [3, 8]
+
+
+def test_a_group_waits_no_longer_than_others_come(toy_core: Any) -> None:
+    core, _ = toy_core(A=nothing)
+    composite = BatchModel(product(), core.compile_model(product(), "A"), (1, 8), BatchOptions(AUTO_BATCH_TIMEOUT=60_000))
+
+    class Gathering:
+        """A lock during whose first two waits requests come."""
+
+        waits = 0
+
+        def acquire(self, timeout: float) -> bool:
+            assert 0 < timeout < 60
+            self.waits += 1
+            if self.waits < 3:
+                group.tickets.append(object())
+            return False
+
+    group: Any = SimpleNamespace(tickets=[object()], gathering=Gathering())
+    composite._gather(group)
+    assert group.gathering.waits == 3
 
 
 def test_reproducible_batches_are_all_of_one_size(toy_core: Any) -> None:
@@ -80,7 +126,7 @@ def test_reproducible_batches_are_all_of_one_size(toy_core: Any) -> None:
     for rows in (1, 3, 8):
         x = np.ones((rows, 3), np.float32)
         np.testing.assert_allclose(compiled(x)[0], x @ WEIGHTS, rtol=1e-5)
-    assert [dims[0] for (dims,) in compiled.plans] == [8]
+    assert [dims[0] for (dims,) in compiled.plans] == [8], "one is compiled"
 
 
 def test_requests_of_several_rows_and_those_that_are_a_batch_by_themselves(toy_core: Any) -> None:
@@ -121,7 +167,7 @@ def test_a_bad_row_fails_alone(toy_core: Any) -> None:
 
 
 def test_when_the_device_fails_every_request_gets_an_error_that_names_it(toy_core: Any) -> None:
-    core, _ = toy_core(A=fails_at(RuntimeError, 3))
+    core, _ = toy_core(A=fails_at(RuntimeError, 5))  # four runs prepare it
     compiled = core.compile_model(product(), "BATCH:A(2)", LONG)
     found = together(compiled, [np.ones((1, 3), np.float32)] * 2)
     assert [type(error) for error in found] == [InferError] * 2
@@ -129,7 +175,7 @@ def test_when_the_device_fails_every_request_gets_an_error_that_names_it(toy_cor
 
 
 def test_over_multi(toy_core: Any) -> None:
-    core, opened = toy_core(A=fails_at(RuntimeError, 4), B=Faulty)
+    core, opened = toy_core(A=fails_at(RuntimeError, 12), B=Faulty)
     compiled = core.compile_model(product(), "BATCH:MULTI:A,B(4)", LONG)
     assert compiled.device == "BATCH:MULTI:A.0,B.0(4)"
     assert compiled.optimal_number_of_infer_requests == 8
@@ -189,6 +235,9 @@ def test_a_batch_of_one_that_is_written_into_the_model_runs_request_by_request(t
         ("BATCH:A(0)", {}, "'BATCH:A(0)' names no device and size"),
         ("BATCH:A(4)", {"AUTO_BATCH_TIMEOUT": -1}, "property AUTO_BATCH_TIMEOUT is -1; accepted: milliseconds"),
         ("BATCH:A(4)", {"AUTO_BATCH_TIMEOUT": "soon"}, "property AUTO_BATCH_TIMEOUT is 'soon'"),
+        ("BATCH:A(4)", {"AUTO_BATCH_SIZES": [2, 5]}, "property AUTO_BATCH_SIZES is [2, 5]; accepted: numbers of rows up to 4"),
+        ("BATCH:A(4)", {"AUTO_BATCH_SIZES": [0]}, "property AUTO_BATCH_SIZES is [0]; accepted: a list of positive whole numbers"),
+        ("BATCH:A(4)", {"AUTO_BATCH_SIZES": 2}, "property AUTO_BATCH_SIZES is 2; accepted: a list of positive whole numbers"),
     ],
 )
 def test_what_makes_no_sense(toy_core: Any, device: str, properties: Any, message: str) -> None:

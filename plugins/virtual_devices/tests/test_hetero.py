@@ -3,10 +3,12 @@
 import itertools
 import logging
 import math
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
+from faulty import Faulty
 
 import dovetail
 from dovetail.device import Accepted, DeviceInfo, Reason, Refusal
@@ -15,6 +17,7 @@ from dovetail.graph import Model
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.pad import Pad
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.sigmoid import Sigmoid
 from dovetail_ops_onnx.tanh import Tanh
@@ -157,8 +160,9 @@ def test_no_other_bound_makes_the_slowest_of_two_stages_faster(seed: int) -> Non
         stages = [names[:bound], names[bound:]]
         own = [sum(costs.seconds[n][f"D{i}"] for n in stage) for i, stage in enumerate(stages)]
         crossing = {(a, v) for a, b, v in costs.edges if a in stages[0] and b in stages[1]}
-        enters = costs.moving("D0", "D1", sum(v for _, v in crossing)) if 0 < bound < len(names) else 0.0
-        return max(own[0], own[1] + enters)
+        # Half of the way is the first device's, half the second's.
+        half = costs.moving("D0", "D1", sum(v for _, v in crossing)) / 2 if 0 < bound < len(names) else 0.0
+        return max(own[0] + half, own[1] + half)
 
     found = pipeline(costs)
     assert slowest(sum(home == "D0" for home in found.values())) <= min(map(slowest, range(len(names) + 1))) * 1.0001
@@ -193,6 +197,52 @@ def test_pins_by_name_by_type_and_back_from_a_query(toy_core: Any) -> None:
     assert homes(core.compile_model(chain(), "HETERO:A,B", {"AFFINITIES": everywhere}).report()) == everywhere
 
 
+def test_affinities_of_nodes_go_into_a_model_and_back_from_a_query(toy_core: Any, caplog: pytest.LogCaptureFixture) -> None:
+    core, _ = toy_core(A=nothing, B=nothing)
+    model = chain().with_affinities({"tanh": "b", "relu": Refusal(Reason.OPERATOR, "no")})
+    assert model.affinities == {"tanh": "b"}
+    assert [node.affinity for node in model.graph.nodes] == ["", "b", ""]
+    compiled = core.compile_model(model, "HETERO:A,B")
+    assert homes(compiled.report())["tanh"] == "B.0"
+    np.testing.assert_allclose(compiled(X)[0], WANT, rtol=1e-6)
+    answer = core.query_model(model, "HETERO:A,B")
+    assert answer["tanh"] == "B.0"
+    assert homes(core.compile_model(chain().with_affinities(answer), "HETERO:A,B").report()) == answer
+    # The property goes before, and an affinity can be taken away.
+    assert homes(core.compile_model(model, "HETERO:A,B", {"AFFINITIES": {"tanh": "A"}}).report())["tanh"] == "A.0"
+    assert model.with_affinities({"tanh": ""}).affinities == {}
+    assert not caplog.records
+
+
+def test_affinities_that_cannot_be_kept_are_errors_or_warnings(toy_core: Any, caplog: pytest.LogCaptureFixture) -> None:
+    core, _ = toy_core(A=nothing, B=nothing)
+    with pytest.raises(UsageError, match=r"has no node 'tan'\n  Did you mean 'tanh'\?"):
+        chain().with_affinities({"tan": "A"})
+    core.compile_model(chain(), "HETERO:A,B", {"AFFINITIES": {"tan": "A"}})
+    assert "AFFINITIES has 'tan', which <graph> does not have. Did you mean 'tanh'?" in caplog.text
+    caplog.clear()
+    model = chain().with_affinities({"tanh": "b"})
+    core.compile_model(model, "B")
+    assert not caplog.records
+    core.compile_model(model, "A")
+    assert "A.0 places no nodes; affinities left out: tanh on b" in caplog.text
+
+
+def test_nodes_that_a_pass_merges_must_have_one_affinity(toy_core: Any) -> None:
+    core, _ = toy_core(A=nothing, B=nothing)
+    g = dovetail.GraphBuilder()
+    padded = g.node(Pad(), g.input("x", "float32", [1, 1, 3, 3]), g.constant([0, 0, 1, 1, 0, 0, 1, 1]), name="pad")
+    y = g.node(Conv(), padded, g.constant(np.ones((1, 1, 3, 3), np.float32)), name="conv")
+    model = g.model([y])
+    merged = core.compile_model(model, "HETERO:A,B", {"AFFINITIES": {"pad": "B", "conv": "B"}})
+    assert homes(merged.report()) == {"conv": "B.0"}
+    differing = {"AFFINITIES": {"pad": "A", "conv": "B"}}
+    with pytest.raises(UsageError, match=r"'conv' \(Conv\) stands for nodes whose affinities differ: pad on A.0, conv on B.0"):
+        core.compile_model(model, "HETERO:A,B", differing)
+    apart = core.compile_model(model, "HETERO:A,B", {**differing, "PASSES": "-fold_pad"})
+    assert homes(apart.report()) == {"pad": "A.0", "conv": "B.0"}
+
+
 def test_pins_hold_for_what_a_node_becomes(toy_core: Any) -> None:
     core, _ = toy_core(A=nothing, B=nothing)
     g = dovetail.GraphBuilder()
@@ -211,9 +261,9 @@ def test_pins_hold_for_what_a_node_becomes(toy_core: Any) -> None:
             "HETERO:A,B",
             {"AFFINITIES": {"tanh": "C"}},
             UsageError,
-            "AFFINITIES places node 'tanh' on 'C'\n  devices listed: B.0, A.0",
+            "node 'tanh' has the affinity 'C'\n  devices listed: B.0, A.0",
         ),
-        ("HETERO:A,B", {"AFFINITIES": {"tanh": "A"}}, UsageError, "'tanh' (Tanh) on A.0, which refuses it: no kernel"),
+        ("HETERO:A,B", {"AFFINITIES": {"tanh": "A"}}, UsageError, "'tanh' (Tanh) has the affinity A.0, which refuses it"),
         ("HETERO:A,B", {"AFFINITIES": 3}, UsageError, "property AFFINITIES is 3; accepted: a mapping"),
         ("HETERO:A,B", {"MODEL_DISTRIBUTION_POLICY": "EVEN"}, UsageError, "property MODEL_DISTRIBUTION_POLICY is 'EVEN'"),
     ],
@@ -225,13 +275,36 @@ def test_what_makes_no_sense(toy_core: Any, device: str, properties: Any, error:
     assert message in str(caught.value)
 
 
+def test_the_stages_of_consecutive_requests_run_at_the_same_time(toy_core: Any) -> None:
+    both = threading.Barrier(2, timeout=30)
+    runs = {"A.0": 0, "B.0": 0}
+
+    class Meeting(Faulty):
+        """The second and later runs of the first stage wait for the second stage to run an earlier request."""
+
+        def fault(self, number: int) -> None:
+            runs[self.info.name] = number
+            if (self.info.name == "A.0" and number > 1) or (self.info.name == "B.0" and number < 6):
+                both.wait()  # raises when the other stage does not run meanwhile
+
+    core, _ = toy_core(A=Meeting, B=Meeting, C=nothing)
+    model = network(4, 2, 5)
+    compiled = core.compile_model(model, "HETERO:A,B", {"MODEL_DISTRIBUTION_POLICY": "PIPELINE_PARALLEL"})
+    queue = dovetail.AsyncInferQueue(compiled, 2)
+    inputs = [np.full((1, 2, 5, 5), index, np.float32) for index in range(6)]
+    found = [results[0] for results in queue.map(inputs)]
+    assert runs == {"A.0": 6, "B.0": 6}
+    for x, got in zip(inputs, found, strict=True):
+        np.testing.assert_array_equal(got, core.compile_model(model, "C")(x)[0])
+
+
 def test_a_pipeline_runs_and_says_how_many_requests_overlap(toy_core: Any) -> None:
     core, _ = toy_core(A=nothing, B=nothing)
     model = network(4, 2, 5)
     x = np.random.default_rng(4).standard_normal((1, 2, 5, 5)).astype(np.float32)
     want = core.compile_model(model, "A")(x)[0]
     compiled = core.compile_model(model, "HETERO:A,B", {"MODEL_DISTRIBUTION_POLICY": "PIPELINE_PARALLEL"})
-    assert compiled.optimal_number_of_infer_requests == 2
+    assert compiled.optimal_number_of_infer_requests == 4
     np.testing.assert_array_equal(compiled(x)[0], want)
     placed = list(homes(compiled.report()).values())
     assert placed == sorted(placed)

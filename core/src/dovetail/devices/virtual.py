@@ -32,14 +32,16 @@ Placement = Callable[[Graph, Answers], Mapping[str, str]]
 class Targets:
     """Real devices that run a model together, the preferred one first, and the properties for that one.
 
-    `passed_over` has the devices that would have gone before, with the reason. `place` gives each node its device; None gives
-    it to the first that accepts it.
+    `passed_over` has the devices that would have gone before, with the reason. `place` gives each node its device: it makes a
+    placement that keeps the affinities of the model (`Model.affinities`). None gives a node to the first that accepts it.
+    `requests` at once keep the devices busy; 0 for as many as the first one finds best.
     """
 
     devices: tuple[str, ...]
     properties: Properties = field(default_factory=dict)
     passed_over: Mapping[str, str] = field(default_factory=dict)
-    place: Placement | None = None
+    place: Callable[[Mapping[str, str]], Placement] | None = None
+    requests: int = 0
 
 
 class PartRequest(Protocol):

@@ -264,7 +264,8 @@ class UnboundOperator(AbstractOperator):
 class Node:
     """One application of an operator. Values are named by strings; `""` is an optional input or output left out.
 
-    `origins` are the names of the model's nodes that this one represents, including its own; reports use it.
+    `origins` are the names of the model's nodes that this one represents, including its own; reports use it. `affinity` names
+    the device that is to run a node of a model; passes need not keep it.
     """
 
     name: str
@@ -273,6 +274,7 @@ class Node:
     outputs: tuple[str, ...]
     post_ops: tuple[PostOp, ...] = ()
     origins: tuple[str, ...] = ()
+    affinity: str = ""
 
     @property
     def operands(self) -> tuple[str, ...]:

@@ -81,6 +81,24 @@ class Model:
         rest = {name: tensor for name, tensor in self.overridable.items() if name not in chosen}
         return dataclasses.replace(self, graph=graph, overridable=rest)
 
+    @property
+    def affinities(self) -> Mapping[str, str]:
+        """Node name -> the device that is to run it, for the nodes that have one."""
+        return {node.name: node.affinity for node in self.graph.nodes if node.affinity}
+
+    def with_affinities(self, devices: Mapping[str, object]) -> "Model":
+        """A copy whose nodes of these names are to run on these devices, where the device that it is compiled for places nodes.
+
+        An answer of `query_model` fits: what is not a string changes nothing. `""` takes an affinity away. Raises `UsageError`
+        for an unknown node.
+        """
+        given = {name: device for name, device in devices.items() if isinstance(device, str)}
+        known = [node.name for node in self.graph.nodes]
+        for name in given.keys() - set(known):
+            raise UsageError(f"{self.source} has no node {name!r}", hint=did_you_mean(name, known))
+        nodes = (dataclasses.replace(n, affinity=given.get(n.name, n.affinity)) for n in self.graph.nodes)
+        return dataclasses.replace(self, graph=self.graph.replace(nodes=tuple(nodes)))
+
     def with_post_ops(
         self, node: str, post_ops: Iterable[PostOp], constants: Mapping[str, ArrayLike] = MappingProxyType({})
     ) -> "Model":

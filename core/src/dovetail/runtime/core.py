@@ -216,7 +216,7 @@ class Core:
 
     def _ask(self, model: Model, targets: Targets) -> dict[str, NodeSupport]:
         opened, options = self._opened(targets, fallback=False)
-        return ask(_specialised(model.graph, None), self._planner(opened, options, place=targets.place))
+        return ask(_specialised(model.graph, None), self._planner(opened, options, place=_placement(model, targets)))
 
     def _planner(
         self, targets: Sequence[Target], options: CompileOptions, budget: int = FOLD_BUDGET, place: Placement | None = None
@@ -262,7 +262,7 @@ class Core:
             raise PluginError(f"{device!r} means several targets, and its plugin compiles no model for them")
         opened, options = self._opened(targets)
         name = device if virtual is not None and len(targets.devices) > 1 else opened[0].name
-        planner = self._planner(opened, options, place=targets.place)
+        planner = self._planner(opened, options, place=_placement(model, targets))
         graph = Prepared(planner, model.graph)
         limit, passed_over = options.TIME_LIMIT, targets.passed_over
         trace = Trace() if options.TRACE else None
@@ -274,7 +274,7 @@ class Core:
             return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
 
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
-        streams = opened[0].device.streams
+        streams = targets.requests or opened[0].device.streams
         return Preparation(
             name, targets.devices, *again, plan, options.PLAN_CACHE, limit, streams=streams, trace=trace, save=save
         )
@@ -339,6 +339,16 @@ class Core:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _placement(model: Model, targets: Targets) -> Placement | None:
+    if targets.place is not None:
+        return targets.place(model.affinities)
+    here = {part for name in targets.devices for part in (name, name.partition(".")[0])}
+    if elsewhere := [f"{name} on {device}" for name, device in model.affinities.items() if device.upper() not in here]:
+        placed = f"{printable(', '.join(elsewhere[:3]))}{' ...' if len(elsewhere) > 3 else ''}"
+        log.warning("%s: %s places no nodes; affinities left out: %s", printable(model.source), targets.devices[0], placed)
+    return None
 
 
 def _specialised(graph: Graph, shapes: Shapes | None) -> Graph:

@@ -8,7 +8,8 @@ import logging
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 from dovetail.errors import InferError, UsageError
@@ -17,7 +18,7 @@ from dovetail.virtual import Composite, ExecutableRequest, Model, Part, Session,
 from dovetail_virtual_devices.failures import is_of_the_caller, named
 from dovetail_virtual_devices.lanes import Lane, Lanes, Scheduler
 from dovetail_virtual_devices.options import BatchOptions
-from dovetail_virtual_devices.rows import NotBatchable, check_results, check_rows, padded, slices, with_open_batch
+from dovetail_virtual_devices.rows import NotBatchable, check_results, check_rows, padded, with_open_batch
 
 __all__ = ["Batch", "dovetail_api", "dovetail_virtual_device"]
 
@@ -26,6 +27,9 @@ dovetail_api = "1.0"
 log = logging.getLogger("dovetail")
 
 DEFAULT_SIZE = 8
+
+_PAUSE = 0.25
+"""The part of the time limit after which a batch runs if nobody has come meanwhile."""
 
 _ARGUMENTS = re.compile(r"(?P<device>.+?)\s*(?:\(\s*(?P<size>\d+)\s*\))?", re.DOTALL)
 
@@ -44,18 +48,19 @@ class Batch(VirtualDevice):
         """
         device, size = _read(arguments)
         options, rest = BatchOptions.read(properties)
+        sizes = options.sizes(size)
         try:
             opened = with_open_batch(model)
-            part = session.compile(opened, device, rest)
+            made = BatchModel(opened, session.compile(opened, device, rest), sizes, options)
             try:
-                check_rows(opened, part, size)
+                made.prepare()
             except BaseException:
-                part.close()
+                made.close()
                 raise
         except NotBatchable as why:
             log.warning("BATCH: the requests of %s run one by one: %s", model.source, why)
-            return BatchModel(model, session.compile(model, device, rest), 1, options, str(why))
-        return BatchModel(opened, part, size, options)
+            return BatchModel(model, session.compile(model, device, rest), (1,), options, str(why))
+        return made
 
 
 def _read(arguments: str) -> tuple[str, int]:
@@ -66,38 +71,41 @@ def _read(arguments: str) -> tuple[str, int]:
     return match["device"], int(match["size"] or DEFAULT_SIZE)
 
 
-@dataclass
 class _Ticket:
-    """One request's rows, and what came of them: results, an error, or neither when its batch was given up."""
+    """One request's rows, and their results or error; neither when its batch was given up. `waiting` is locked until then."""
 
-    values: Sequence[Any]
-    rows: int
-    results: list[Any] | None = None
-    error: BaseException | None = None
+    def __init__(self, values: Sequence[Any], rows: int) -> None:
+        self.values, self.rows = values, rows
+        self.results: list[Any] | None = None
+        self.error: BaseException | None = None
+        self.waiting = threading.Lock()
+        self.waiting.acquire()
+
+    def settle(self) -> None:
+        """Let the request go on, unless it does already."""
+        if self.waiting.locked():
+            self.waiting.release()
 
 
-@dataclass
 class _Group:
-    """Requests that run together. `full`: no more are taken; `done`: their tickets are settled."""
+    """Requests that run together, and the number of their rows. `gathering` is locked until no more are taken."""
 
-    tickets: list[_Ticket] = field(default_factory=list)
-    full: threading.Event = field(default_factory=threading.Event)
-    done: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def rows(self) -> int:
-        return sum(ticket.rows for ticket in self.tickets)
+    def __init__(self) -> None:
+        self.tickets: list[_Ticket] = []
+        self.rows = 0
+        self.gathering = threading.Lock()
+        self.gathering.acquire()
 
 
 class BatchModel(Composite):
     """A model that runs rows of several requests together."""
 
-    def __init__(self, model: Model, part: Part, size: int, options: BatchOptions, single: str = "") -> None:
+    def __init__(self, model: Model, part: Part, sizes: Sequence[int], options: BatchOptions, single: str = "") -> None:
         self._single = single
-        self._model, self._part, self.size = model, part, size
+        self._model, self._part, self._sizes, self.size = model, part, sizes, sizes[-1]
         self._timeout = options.AUTO_BATCH_TIMEOUT / 1000
-        self._reproducible = options.REPRODUCIBLE
-        self._scheduler = Scheduler([Lanes(part, part.optimal_number_of_infer_requests)])
+        # One more than the sizes, for requests that are larger than a batch.
+        self._scheduler = Scheduler([Lanes(part, part.optimal_number_of_infer_requests, len(sizes) + 1)])
         self._lock = threading.Lock()
         self._open: dict[tuple[Any, ...], _Group] = {}
         self._batches = self._rows = 0
@@ -126,6 +134,10 @@ class BatchModel(Composite):
         found = self._part.report(shapes)
         note = f"one by one: {self._single}" if self._single else f"{self._rows} rows in {self._batches} batches"
         return replace(found, notes=(note, *found.notes))
+
+    def prepare(self) -> None:
+        """Compile and bind the batches of all sizes. Raises `NotBatchable`."""
+        check_rows(self._model, self._scheduler.parts[0].lanes, self._sizes)
 
     def close(self) -> None:
         """Free everything."""
@@ -158,23 +170,24 @@ class BatchModel(Composite):
             if group is None:
                 group = self._open[key] = _Group()
             group.tickets.append(ticket)
+            group.rows += ticket.rows
             if group.rows == self.size:
                 self._seal(key, group)
         if is_first:
             self._lead(key, group)
         else:
-            group.done.wait()
+            ticket.waiting.acquire()
 
     def _seal(self, key: tuple[Any, ...], group: _Group) -> None:
         """With the lock: take no more requests into a group."""
         if self._open.get(key) is group:
             del self._open[key]
-        group.full.set()
+            group.gathering.release()
 
     def _lead(self, key: tuple[Any, ...], group: _Group) -> None:
         """Wait for others, then for the device, during which more may come, and run what has come."""
         try:
-            group.full.wait(self._timeout)
+            self._gather(group)
             lane = self._scheduler.take()
             assert lane is not None  # a single part never fails
             try:
@@ -186,7 +199,20 @@ class BatchModel(Composite):
         finally:
             with self._lock:
                 self._seal(key, group)
-            group.done.set()
+            for ticket in group.tickets:
+                ticket.settle()
+
+    def _gather(self, group: _Group) -> None:
+        """Wait until the group is full, the time is over, or nobody has come for a part of it.
+
+        Who comes later loses nothing: a device that is idle gains nothing by waiting, and while it runs the next group gathers.
+        """
+        until = perf_counter() + self._timeout
+        seen = 0
+        while seen < len(group.tickets) and (left := until - perf_counter()) > 0:
+            seen = len(group.tickets)
+            if group.gathering.acquire(timeout=min(left, self._timeout * _PAUSE)):
+                return
 
     def _on_a_lane(self, tickets: Sequence[_Ticket]) -> None:
         lane = self._scheduler.take()
@@ -203,12 +229,14 @@ class BatchModel(Composite):
             with WorkBudget():
                 self._run(lane, tickets)
         except Exception as error:
-            lane.close()
+            if not is_of_the_caller(error):
+                lane.close()
             if len(tickets) == 1:
                 tickets[0].error = error if is_of_the_caller(error) else named(error, self._part.device)
                 return
             for ticket in tickets:
-                self._settle(lane, [ticket])
+                if ticket.results is None:
+                    self._settle(lane, [ticket])
 
     def _run(self, lane: Lane, tickets: Sequence[_Ticket]) -> None:
         rows = sum(ticket.rows for ticket in tickets)
@@ -216,19 +244,21 @@ class BatchModel(Composite):
         if len(tickets) == 1 and size == rows:
             tickets[0].results = lane.run(tickets[0].values)
         else:
-            columns = zip(*(ticket.values for ticket in tickets), strict=True)
-            results = lane.run([padded(column, size) for column in columns])
+            results = lane.forward([padded(column, size) for column in zip(*(t.values for t in tickets), strict=True)])
             _check(self._model, results, size)
-            for ticket, part in zip(tickets, slices([ticket.rows for ticket in tickets]), strict=True):
-                ticket.results = [result[part].copy() for result in results]
-        self._batches += 1
-        self._rows += rows
+            start = 0
+            for ticket in tickets:
+                end = start + ticket.rows
+                ticket.results = [result[start:end].copy() for result in results]
+                ticket.settle()
+                start = end
+        with self._lock:
+            self._batches += 1
+            self._rows += rows
 
     def _padded_size(self, rows: int) -> int:
-        """The next power of two, at most the full size: each size is compiled once."""
-        if rows == 0 or rows >= self.size:
-            return rows
-        return self.size if self._reproducible else min(self.size, 1 << (rows - 1).bit_length())
+        """The next size for which the model is compiled; `rows` when they are none, or fill a batch."""
+        return next((size for size in self._sizes if size >= rows), rows) if rows else 0
 
 
 def _check(model: Model, results: Sequence[Any], rows: int) -> None:

@@ -31,7 +31,8 @@ class Speed:
 
 
 _CPU = Speed(flops=1e11, memory=2e10, launch=2e-6, link=2e10, latency=5e-6)
-_GPU = Speed(flops=1e13, memory=5e11, launch=5e-6, link=1e10, latency=3e-5)
+# An H200: ResNet-50 with batch 8 in 2.1 ms, and 6.4 MB by way of the host's pageable memory to another one in 2.15 ms.
+_GPU = Speed(flops=3e13, memory=2e12, launch=5e-6, link=6e9, latency=3e-5)
 _KINDS = {"CPU": _CPU, "GPU": _GPU}
 
 

@@ -7,40 +7,68 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, OutOfMemory
 from dovetail.virtual import Part, PartRequest
 
 __all__ = ["Lane", "Lanes", "Scheduler"]
 
+KEPT = 8
+"""The input shapes for which a lane keeps its buffers, unless its user knows how many there are."""
+
 
 class Lane:
-    """One request of a part, used by one thread at a time."""
+    """The requests of a part of which one runs at a time, one for each set of input shapes; used by one thread at a time.
+
+    A request that is given other shapes makes all of its buffers again, which on a GPU takes longer than a run.
+    """
 
     def __init__(self, lanes: "Lanes") -> None:
         self.lanes = lanes
-        self._request: PartRequest | None = None
+        self._requests: dict[tuple[Any, ...], PartRequest] = {}
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """Run, and copy the results: the lane is for others afterwards."""
-        if self._request is None:
-            self._request = self.lanes.part.create_infer_request()
-        results = self._request.forward(values)
+        results = self.forward(values)
         return [np.array(value, copy=True) if isinstance(value, np.ndarray) else value for value in results]
 
+    def forward(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Run. The results belong to the lane until its next run for these shapes."""
+        try:
+            return self._request(values).forward(values)
+        except OutOfMemory:
+            if len(self._requests) < 2:
+                raise
+            self.close()  # what other shapes hold may be what is missing
+            return self._request(values).forward(values)
+
+    def _request(self, values: Sequence[Any]) -> PartRequest:
+        key = tuple(getattr(value, "shape", None) for value in values)
+        request = self._requests.pop(key, None) or self.lanes.part.create_infer_request()
+        self._requests[key] = request  # the latest used last
+        if len(self._requests) > self.lanes.kept:
+            _free(self._requests.pop(next(iter(self._requests))))
+        return request
+
     def close(self) -> None:
-        """Free the request; the next run makes another."""
-        stale, self._request = self._request, None
-        if stale is not None:
-            with suppress(DovetailError):  # of a device that is lost
-                stale.close()
+        """Free the requests; the next runs make others."""
+        stale, self._requests = self._requests, {}
+        for request in stale.values():
+            _free(request)
+
+
+def _free(request: PartRequest) -> None:
+    with suppress(DovetailError):  # of a device that is lost
+        request.close()
 
 
 class Lanes:
-    """The lanes of one part. `failed` has the reason once the device is no longer used."""
+    """The lanes of one part, each with buffers for `kept` sets of input shapes.
 
-    def __init__(self, part: Part, count: int) -> None:
-        self.part = part
-        self.count = count
+    `failed` has the reason once the device is no longer used.
+    """
+
+    def __init__(self, part: Part, count: int, kept: int = KEPT) -> None:
+        self.part, self.count, self.kept = part, count, kept
         self.lanes = [Lane(self) for _ in range(count)]
         self.free = list(self.lanes)
         self.runs = 0

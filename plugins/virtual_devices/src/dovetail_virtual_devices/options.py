@@ -1,6 +1,6 @@
 """The properties of the virtual devices, checked; all others go to the devices that run the model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -11,6 +11,8 @@ __all__ = ["HINTS", "POLICIES", "AutoOptions", "BatchOptions", "HeteroOptions", 
 HINTS = ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT")
 DISTRIBUTIONS = ("LEAST_TRANSFER", "FIRST_ACCEPTS", "PIPELINE_PARALLEL")
 POLICIES = ("DEVICE_PRIORITY", "ROUND_ROBIN")
+MOST_SIZES = 15
+"""With the full size as many as `PLAN_CACHE` keeps plans."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,31 @@ class HeteroOptions(_Options):
 
 @dataclass(frozen=True)
 class BatchOptions(_Options):
-    """`AUTO_BATCH_TIMEOUT`: milliseconds that a row waits for others. `REPRODUCIBLE`: every batch is filled up to the full size,
-    so that a row's result does not depend on how many came with it."""
+    """`AUTO_BATCH_TIMEOUT`: milliseconds that a row waits for others at most. `AUTO_BATCH_SIZES`: the numbers of rows for which
+    the model is compiled besides the full size, by default the powers of two; a batch is filled up to the next one.
+    `REPRODUCIBLE`: every batch is filled up to the full size, so that a row's result does not depend on how many came with it."""
 
     AUTO_BATCH_TIMEOUT: float = 5.0
+    AUTO_BATCH_SIZES: Sequence[int] | None = None
+
+    def sizes(self, full: int) -> tuple[int, ...]:
+        """The numbers of rows of all batches up to the full one, in order. Raises `UsageError` for a greater one."""
+        if self.AUTO_BATCH_SIZES and max(self.AUTO_BATCH_SIZES) > full:
+            raise UsageError(
+                f"property AUTO_BATCH_SIZES is {self.AUTO_BATCH_SIZES!r:.60}; accepted: numbers of rows up to {full}",
+                hint="write the greatest one behind the device: BATCH:A(64)",
+            )
+        given = self.AUTO_BATCH_SIZES
+        smaller = given if given is not None else [1 << power for power in range((full - 1).bit_length())]
+        return (full,) if self.REPRODUCIBLE else tuple(sorted({*smaller, full}))
 
 
 def _one_of(words: tuple[str, ...]) -> tuple[str, Callable[[Any], bool]]:
     return ", ".join(words), lambda value: value in words
+
+
+def _are_sizes(given: Sequence[Any]) -> bool:
+    return len(given) <= MOST_SIZES and all(type(one) is int and one > 0 for one in given)
 
 
 _FLAG = "True or False", lambda value: isinstance(value, bool)
@@ -88,6 +107,10 @@ _ACCEPTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "AUTO_BATCH_TIMEOUT": (
         "milliseconds, a number that is not negative",
         lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"),
+    ),
+    "AUTO_BATCH_SIZES": (
+        f"a list of positive whole numbers, at most {MOST_SIZES}",
+        lambda value: value is None or (isinstance(value, list | tuple) and _are_sizes(value)),
     ),
 }
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
+import numpy as np
+
 from dovetail.errors import UsageError
 from dovetail.virtual import Answers, DeviceInfo, Graph, Node
 from dovetail_virtual_devices.costs import Speed, node_seconds, speeds, transfer_seconds, value_bytes
@@ -36,17 +38,29 @@ class Placer:
         """The answers, for pinned nodes only that of the device."""
         found = dict(answers)
         for node in graph.nodes:
-            device = next((self._pins[name] for name in (node.name, *node.origins) if name in self._pins), None)
-            if device is None:
+            pins = {name: self._pins[name] for name in node.origins or (node.name,) if name in self._pins}
+            if not pins:
                 continue
+            device = _only_one(node, pins)
             answer = answers[node.name].get(device)
             if not answer:
                 raise UsageError(
-                    f"AFFINITIES places node {node} on {device}, which refuses it: {answer}",
+                    f"node {node} has the affinity {device}, which refuses it: {answer}",
                     hint=f"accepted by: {', '.join(n for n, a in answers[node.name].items() if a) or 'none'}",
                 )
             found[node.name] = {device: answer}
         return found
+
+
+def _only_one(node: Node, pins: Mapping[str, str]) -> str:
+    """The device of all parts of a node. Raises `UsageError` where a pass has merged nodes that are pinned to several."""
+    if len(devices := set(pins.values())) > 1:
+        listed = ", ".join(f"{name} on {device}" for name, device in pins.items())
+        raise UsageError(
+            f"node {node} stands for nodes whose affinities differ: {listed}",
+            hint="give them one device, or leave out the pass that merges them (property PASSES)",
+        )
+    return devices.pop()
 
 
 class Costs:
@@ -134,47 +148,32 @@ def _exchanged(costs: Costs, homes: Homes, one: str, other: str) -> Homes:
 def pipeline(costs: Costs) -> Homes:
     """Stages in schedule order, one for each device, of which the slowest is as fast as can be.
 
-    Consecutive requests overlap, so the slowest stage decides. A node that the device of its stage refuses goes to the first
-    device that accepts it. The best bounds are found by dynamic programming over the positions at which a stage may end.
+    Consecutive requests overlap, so the slowest stage decides: its nodes, the values that it receives, and those that it sends.
+    A node that the device of its stage refuses goes to the first device that accepts it. The best bounds are found by dynamic
+    programming over the positions at which a stage may end.
     """
     names, nodes = list(costs.devices), costs.nodes
-    moved = _bytes_across(costs)
+    moved = np.array(_bytes_across(costs)[: len(nodes) + 1])
     sums = {name: [0.0] for name in names}
     for node in nodes:
         options = costs.seconds[node.name]
         for name in names:
             sums[name].append(sums[name][-1] + options.get(name, max(options.values())))
-    best = [0.0] + [inf] * len(nodes)
-    starts: list[list[int]] = []
-    for index, name in enumerate(names):
-        following, origin = [inf] * (len(nodes) + 1), [0] * (len(nodes) + 1)
-        total = sums[name]
-        start = 0
-        for end in range(len(nodes) + 1):
-            for start in _worth_trying(best, total, end):
-                enters = costs.moving(names[index - 1], name, moved[start]) if index and start else 0.0
-                slowest = max(best[start], total[end] - total[start] + enters)
-                if slowest < following[end]:
-                    following[end], origin[end] = slowest, start
+    best = np.full(len(nodes) + 1, inf)
+    best[0] = 0.0
+    starts: list[Sequence[int]] = []
+    for name in names:
+        total, speed = np.array(sums[name]), costs.devices[name]
+        ends = np.where(moved > 0, speed.latency + moved / speed.link, 0.0)
+        following, origin = best.copy(), list(range(len(nodes) + 1))  # of a stage without nodes
+        for end in range(1, len(nodes) + 1):
+            slowest = np.maximum(best[:end], total[end] - total[:end] + ends[:end] + ends[end])
+            start = int(slowest.argmin())
+            if slowest[start] < following[end]:
+                following[end], origin[end] = slowest[start], start
         best = following
         starts.append(origin)
     return _staged(costs, names, starts)
-
-
-def _worth_trying(best: Sequence[float], total: Sequence[float], end: int) -> Sequence[int]:
-    """The starts of a stage at which what goes before takes about as long as the stage: `best` grows, the stage gets shorter."""
-    low, high = 0, end
-    while low < high:
-        middle = (low + high) // 2
-        if best[middle] < total[end] - total[middle]:
-            low = middle + 1
-        else:
-            high = middle
-    return range(max(0, low - _NEAR), min(end, low + _NEAR) + 1)
-
-
-_NEAR = 16
-"""Positions on either side of the balance at which a cheaper transfer is looked for."""
 
 
 def _bytes_across(costs: Costs) -> list[int]:
@@ -207,7 +206,7 @@ def _staged(costs: Costs, names: Sequence[str], starts: Sequence[Sequence[int]])
 
 
 def read_pins(devices: Mapping[str, str], given: Mapping[str, object]) -> dict[str, str]:
-    """`AFFINITIES` as node -> device. `devices` maps names and types to the devices listed. Refusals pin nothing.
+    """Affinities as node -> device. `devices` maps names and types to the devices listed. Refusals pin nothing.
 
     Raises `UsageError` for a device that is not listed.
     """
@@ -217,6 +216,6 @@ def read_pins(devices: Mapping[str, str], given: Mapping[str, object]) -> dict[s
             continue  # a refusal, as `query_model` gives it
         if device.upper() not in devices:
             listed = ", ".join(dict.fromkeys(devices.values()))
-            raise UsageError(f"AFFINITIES places node {node!r} on {device!r}", hint=f"devices listed: {listed}")
+            raise UsageError(f"node {node!r} has the affinity {device!r}", hint=f"devices listed: {listed}")
         pins[node] = devices[device.upper()]
     return pins

@@ -1,16 +1,17 @@
 """Models and rows: a first dimension of any size for every input, and whether rows leave each other alone."""
 
 import logging
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from dovetail.errors import DovetailError
-from dovetail.virtual import Model, Part, PartRequest, TensorType
+from dovetail.virtual import Model, TensorType
+from dovetail_virtual_devices.lanes import Lane
 
-__all__ = ["NotBatchable", "check_results", "check_rows", "padded", "slices", "with_open_batch"]
+__all__ = ["NotBatchable", "check_results", "check_rows", "padded", "with_open_batch"]
 
 log = logging.getLogger("dovetail")
 
@@ -43,38 +44,55 @@ def with_open_batch(model: Model) -> Model:
     return model.reshape({name: (symbol, *(found.shape or ())[1:]) for name, found in inputs.items()})
 
 
-def check_rows(model: Model, part: Part, size: int) -> None:
-    """Compile for batches of `size`, and run random rows: what the others are must not change the first one.
+def check_rows(model: Model, lanes: Sequence[Lane], sizes: Sequence[int]) -> None:
+    """Run random rows in batches of these sizes, the full one last, on each lane, so that no later run has to prepare anything.
 
-    Does nothing for a model with further open dimensions, whose sizes nobody knows. Raises `NotBatchable` naming the output.
+    In the full one, what the other rows are must not change the first one. Does nothing for a model with further open
+    dimensions, whose sizes nobody knows. Raises `NotBatchable` naming the output.
     """
     types = list(model.inputs.values())
-    if size < 2 or not all(all(isinstance(d, int) for d in (t.shape or ())[1:]) for t in types):
+    full = sizes[-1]
+    if full < 2 or not all(all(isinstance(d, int) for d in (t.shape or ())[1:]) for t in types):
         return
-    rng = np.random.default_rng(0)
-    first = [_random(rng, t, size) for t in types]
-    second = [np.concatenate([array[:1], _random(rng, t, size)[1:]]) for array, t in zip(first, types, strict=True)]
-    request: PartRequest | None = None
-    try:
-        part.plan(tuple(array.shape for array in first))
-        request = part.create_infer_request()
-        results = [[np.array(found) for found in request.forward(arrays)] for arrays in (first, second)]
-    except DovetailError as error:
-        raise NotBatchable(f"it does not run with batches of {size}: {error.message}") from error
-    finally:
-        if request is not None:
-            request.close()
-    for name, one, other in zip(model.outputs, *results, strict=True):
-        check_results([name], [one], size)
-        if not np.array_equal(one[:1], other[:1], equal_nan=one.dtype.kind in "fc"):
+    _check_independence(model, lanes[0], types, full)
+    for size in (*sizes[:-1], full):  # the full one last: reports are about the latest
+        arrays = _random(types, size, seed=0)
+        with _refused(size):
+            lanes[0].lanes.part.plan(tuple(array.shape for array in arrays))  # on every device, if there are several
+        for lane in lanes:
+            check_results(model.outputs, _results(lane, arrays), size)
+
+
+def _check_independence(model: Model, lane: Lane, types: Sequence[TensorType], rows: int) -> None:
+    first, other = _random(types, rows, seed=0), _random(types, rows, seed=1)
+    second = [np.concatenate([one[:1], two[1:]]) for one, two in zip(first, other, strict=True)]
+    results = [_results(lane, arrays) for arrays in (first, second)]
+    check_results(model.outputs, results[0], rows)
+    for name, one, two in zip(model.outputs, *results, strict=True):
+        if not np.array_equal(one[:1], two[:1], equal_nan=one.dtype.kind in "fc"):
             raise NotBatchable(f"output {name!r} mixes rows: the first one changes with the others")
 
 
-def _random(rng: np.random.Generator, found: TensorType, size: int) -> Any:
+def _results(lane: Lane, arrays: Sequence[Any]) -> list[Any]:
+    with _refused(len(arrays[0])):
+        return lane.run(arrays)
+
+
+@contextmanager
+def _refused(rows: int) -> Iterator[None]:
+    try:
+        yield
+    except DovetailError as error:
+        raise NotBatchable(f"it does not run with batches of {rows}: {error.message}") from error
+
+
+def _random(types: Sequence[TensorType], rows: int, seed: int) -> list[Any]:
     """Numbers of either sign; 0 and 1 for whole numbers, which may be indices."""
-    shape = (size, *(d for d in (found.shape or ())[1:] if isinstance(d, int)))
-    numpy = found.dtype.numpy
-    return (rng.integers(0, 2, shape) if numpy.kind in "iub" else rng.standard_normal(shape)).astype(numpy)
+    rng, found = np.random.default_rng(seed), []
+    for one in types:
+        shape, numpy = (rows, *(d for d in (one.shape or ())[1:] if isinstance(d, int))), one.dtype.numpy
+        found.append((rng.integers(0, 2, shape) if numpy.kind in "iub" else rng.standard_normal(shape)).astype(numpy))
+    return found
 
 
 def check_results(names: Sequence[str], results: Sequence[Any], rows: int) -> None:
@@ -90,9 +108,3 @@ def padded(arrays: Sequence[Any], rows: int) -> Any:
     missing = rows - sum(len(array) for array in arrays)
     last = arrays[-1][-1:]
     return np.concatenate([*arrays, *([np.repeat(last, missing, axis=0)] if missing else [])])
-
-
-def slices(counts: Sequence[int]) -> list[slice]:
-    """The rows of each of several requests that lie one after the other."""
-    ends = np.cumsum([0, *counts]).tolist()
-    return [slice(start, end) for start, end in pairwise(ends)]
