@@ -307,6 +307,10 @@ class Onednn:
         if self._set_threads is not None:
             self._set_threads(count)
 
+    def changes_threads(self, count: int) -> Callable[[], object]:
+        """A call that sets the number of threads between the primitives of a run, for which `set_threads` was called before."""
+        return partial(int, count) if self._set_threads is None else partial(self._set_threads, count)
+
     @property
     def planned_threads(self) -> int:
         """The number that this thread set last, 0 if none: the implementations that oneDNN chooses depend on it."""

@@ -25,12 +25,16 @@ __all__ = ["OnednnExecutable", "Placement", "Prepared"]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A node with the kernel that runs it, the kernel's label, and the refusals of the kernels before it in the list."""
+    """A node with the kernel that runs it, the kernel's label, and the refusals of the kernels before it in the list.
+
+    `threads` is how many threads share the node.
+    """
 
     node: TypedNode
     kernel: OnednnKernel
     label: str
     refusals: tuple[tuple[str, Refusal], ...]
+    threads: int = 1
 
     @property
     def in_place(self) -> Sequence[str]:
@@ -60,15 +64,20 @@ class Prepared:
 
 
 class OnednnExecutable(Executable):
-    """A graph with primitives for each node, weights in their layouts and a memory plan; shared by its requests."""
+    """A graph with primitives for each node, weights in their layouts and a memory plan; shared by its requests.
+
+    `threads` is how many the device may use, `shared_by` how many this plan does.
+    """
 
     def __init__(self, graph: Graph, placements: tuple[Placement, ...], threads: int) -> None:
         self.graph = graph
         self.threads = threads
+        self.shared_by = max((p.threads for p in placements), default=1)
         self.placements = placements
+        self.notes = _notes(placements, threads)
         self.reports = tuple(p.report for p in placements)
         sized = graph.replace(types=_sized(graph, placements))
-        takes = {p.node.name: p.in_place for p in placements}
+        takes = {p.node.name: _taken(p) for p in placements}
         plans: dict[str, NodePlan] = {}
 
         def scratch(node: Node) -> Sequence[int]:
@@ -96,7 +105,7 @@ class OnednnExecutable(Executable):
         }
         constants = _ConstantMemory(_constant_bytes(s for of_node in stages.values() for s in of_node))
         self.prepared = {
-            p.node.name: tuple(_prepare(p.node, s, constants) for s in stages[p.node.name])
+            p.node.name: tuple(_prepare(p, s, constants) for s in stages[p.node.name])
             for p in placements
             if p.node.name in stages
         }
@@ -133,6 +142,13 @@ class OnednnExecutable(Executable):
             request.close()
 
 
+def _notes(placements: Sequence[Placement], threads: int) -> tuple[str, ...]:
+    alone = sum(p.threads == 1 for p in placements)
+    if threads == 1 or not alone:
+        return ()
+    return (f"ONEDNN: {alone} of {len(placements)} nodes run on one thread, because their work is too small for {threads}",)
+
+
 def _sized(graph: Graph, placements: Sequence[Placement]) -> Mapping[str, TensorType]:
     """The types as the memory plan counts them: with whole blocks of channels, and with all that kernels write."""
     found = {name: padded_type(t) if t.is_static else t for name, t in graph.types.items()}
@@ -141,9 +157,15 @@ def _sized(graph: Graph, placements: Sequence[Placement]) -> Mapping[str, Tensor
     return found
 
 
+def _taken(placement: Placement) -> Sequence[str]:
+    library().plan_threads(placement.threads)
+    return placement.in_place
+
+
 def _plan(placement: Placement, storage: Mapping[str, str]) -> NodePlan:
     node, kernel = placement.node, placement.kernel
     assert isinstance(kernel, PrimitiveKernel)
+    library().plan_threads(placement.threads)
     taken = storage.get(node.node.outputs[0])
     shared = bool(node.operands) and taken in [storage[name] for name in node.node.operands]
     try:
@@ -186,9 +208,9 @@ def _moves(stage: Stage) -> Sequence[Argument]:
     return [a for a in stage.arguments if a.content is not None or (a.wanted is not None and not lib.equal(a.desc, a.wanted))]
 
 
-def _prepare(node: TypedNode, stage: Stage, memory: _ConstantMemory) -> Prepared:
-    lib = library()
-    constants = {}
+def _prepare(placement: Placement, stage: Stage, memory: _ConstantMemory) -> Prepared:
+    node, lib, constants = placement.node, library(), {}
+    lib.plan_threads(placement.threads)
     with naming_out_of_memory(node.node), phase(node.name, "prepare", what="constants and the primitive"):
         for argument in _moves(stage):
             array = value_of(given(node, argument.index).value) if argument.content is None else argument.content()

@@ -58,6 +58,11 @@ class RecurrentKernel(PrimitiveKernel):
         """How many rows `bias` has."""
         return len(self.order)
 
+    def steps(self, node: TypedNode) -> int:
+        op, src = node.op, given(node, 0)
+        assert isinstance(op, Recurrent)
+        return src.dims[1 if op.layout else 0] * op.directions
+
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         answer = super().supports(node)
         # The implementation of gru is called ref, but multiplies matrices as fast as the others.
