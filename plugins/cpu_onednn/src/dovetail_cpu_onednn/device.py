@@ -30,6 +30,7 @@ from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.options import Options
 from dovetail_cpu_onednn.precision import lower
 from dovetail_cpu_onednn.reference import ReferenceKernel
+from dovetail_cpu_onednn.shared_constants import SharedConstants
 from dovetail_cpu_onednn.threads import sharers, worth_sharing
 from dovetail_cpu_onednn.view import ViewKernel
 
@@ -65,6 +66,7 @@ class OnednnDevice(Device):
         _require(read.LIBRARY)
         self._threads = read.INFERENCE_NUM_THREADS or default_threads()
         self._precision = _precision(read, "f32")
+        self._constants = SharedConstants()
 
     def configured(self, options: Mapping[str, Any]) -> "OnednnDevice":
         """The device with other threads and in another precision.
@@ -75,6 +77,7 @@ class OnednnDevice(Device):
         _require(read.LIBRARY)
         found._threads = read.INFERENCE_NUM_THREADS or self._threads
         found._precision = _precision(read, self._precision)
+        found._constants = SharedConstants()
         return found
 
     def for_streams(self, count: int | None) -> "OnednnDevice":
@@ -119,7 +122,7 @@ class OnednnDevice(Device):
         # This also refuses, in a forked process, threads that do not exist there.
         library().set_threads(used)
         with naming_out_of_memory():
-            return OnednnExecutable(graph, tuple(place(node, used) for node in nodes), threads)
+            return OnednnExecutable(graph, tuple(place(node, used) for node in nodes), threads, self._constants)
 
     def _choose(self, node: TypedNode) -> Choice[OnednnKernel] | Refusal:
         return _choose(node, self._threads)
