@@ -23,7 +23,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class _Entry:
-    """A constant, by its owner, strides (a transposed view has the same address) and layout, and its copy in another layout. Neither is kept alive."""
+    """A constant, by its owner, strides and layout, and its copy in another layout. Neither is kept alive.
+
+    The strides are those of NumPy: a transposed view is at the address of what it shows.
+    """
 
     owner: "weakref.ref[Array]"
     strides: tuple[int, ...]
