@@ -98,7 +98,7 @@ def test_little_or_nothing(bench, cell, time, batch):
         (LSTM(), {7: (1, 3 * H)}),
         (GRU(), {4: (N,)}),
     ],
-    ids=["clip", "input_forget", "activations", "peepholes", "lengths"],
+    ids=["clip", "input_forget", "activations", "peepholes", "known_lengths"],
 )
 def test_what_is_left_to_the_reference(bench, op, more):
     arrays = [*arrays_of(op), None, None]
@@ -106,7 +106,28 @@ def test_what_is_left_to_the_reference(bench, op, more):
         arrays[index] = np.full(shape, 2, np.int32) if index == 4 else np.full(shape, 0.25, np.float32)
     g = GraphBuilder()
     count = len(type(op).inputs)
-    names = ["" if a is None else g.input(f"x{i}", a.dtype.name, a.shape) for i, a in enumerate(arrays[:count])]
+    names = [
+        "" if a is None else g.constant(a) if i == 4 else g.input(f"x{i}", a.dtype.name, a.shape)
+        for i, a in enumerate(arrays[:count])
+    ]
     g.node(op, *names, outputs=["y"], name="n")
     graph = bench.typed(g.graph(["y"]))
     assert bench.device.supports(TypedNode.of(graph.nodes[0], graph)).kernel == "ref"
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize("cell", CELLS)
+def test_lengths_that_are_known_when_it_runs(bench, cell, layout):
+    """Whole sequences take the steps, others the reference; the same request does both."""
+    op = op_of(cell, "bidirectional", layout)
+    arrays = arrays_of(op)
+    arrays[4] = np.full(N, T, np.int32)
+    graph, feeds = bench.single(op, arrays, outputs=len(op.outputs))
+    executable = bench.executable(graph)
+    assert executable.reports[0].kernel == "steps"
+    request = executable.create_request()
+    for lengths in ((5, 5, 5), (5, 2, 4), (0, 5, 1), (5, 5, 5)):
+        arrays[4] = feeds[4] = np.array(lengths, np.int32)
+        want = op.reference(*(a if a.dtype == np.int32 else a.astype(np.float64) for a in arrays))
+        for got, expected in zip(request.run(feeds), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)

@@ -52,6 +52,33 @@ def test_one_channel_or_element(bench, op, shape, weights):
     np.testing.assert_allclose(compiled({"x": x})["y"], want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("op", "shape", "weights"),
+    [
+        (Conv(pads=(2, 0, 1, 0), strides=(2, 1), dilations=(2, 1)), (2, 16, 37, 1), (24, 16, 3, 1)),
+        (Conv(auto_pad="SAME_UPPER"), (1, 5, 33, 1), (7, 5, 5, 1)),
+        (Conv(group=3), (3, 6, 9, 1), (3, 2, 4, 1)),
+        (Conv(pads=(0, 1, 0, 1), strides=(1, 3)), (1, 4, 9, 1), (8, 4, 2, 1)),  # every window reads a pad
+    ],
+    ids=["strides", "same", "groups", "beside"],
+)
+def test_images_that_are_one_pixel_wide(op, shape, weights):
+    """Convolutions over time, as converters write them, run along the last axis, as do the operands of what is fused."""
+    x, w, b = some(*shape), some(*weights) / 4, some(weights[0])
+    y = op.reference(*(a.astype(np.float64) for a in (x, w, b)))
+    others = [some(*y.shape), some(y.shape[1], 1, 1), some(y.shape[2], 1)]
+    g, core = GraphBuilder(), dovetail.Core(config=False)
+    value = g.node(op, g.input("x", "float32", shape), g.constant(w), g.constant(b), name="conv")
+    for index, other in enumerate(others):
+        value = g.node(Add(), value, g.input(f"o{index}", "float32", other.shape))
+    with core.compile_model(g.model([value]), "ONEDNN") as compiled:
+        found = compiled([x, *others])[0]
+        (step,) = compiled.plan((x.shape, *(other.shape for other in others))).steps
+        stages = [one.stage for one in step.executable.prepared["conv"]]
+    np.testing.assert_allclose(found, y + sum(others), rtol=1e-4, atol=1e-4)
+    assert next(a.desc.dims for a in stages[-1].arguments if a.place == "input") == (*shape[:2], 1, shape[2])
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_resize_and_add_between_convolutions(mode):
     """The neck of a detector: oneDNN's simple resampling adds the wrong elements where channels are last."""
@@ -128,5 +155,5 @@ def test_channels_last(bench, op, others, last):
     node = TypedNode.of(graph.nodes[0], graph)
     found = [config for config in bench.device.configurations(node) if config.outputs[0] in (BYXF, ANY)]
     assert bool(found) is last
-    kernel = place(node).kernel
+    kernel = place(node, 2).kernel
     assert all("ref" not in kernel.final(relaid(node, config), False).name for config in found if ANY not in config.outputs)

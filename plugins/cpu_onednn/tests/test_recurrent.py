@@ -102,3 +102,32 @@ def test_what_the_primitives_do_not_have_runs_by_the_reference(bench, op, gates,
     assert any(word in refusal.detail for _, refusal in executable.reports[0].refusals)
     want = op.reference(*(a if a is None or a.dtype != np.float32 else a.astype(np.float64) for a in arrays))[0]
     np.testing.assert_allclose(bench.run_twice(executable, arrays[:1])[0], want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_lengths_that_are_known_when_it_runs(bench, cell):
+    """The primitives run while all sequences are whole, and the reference for others; the same request does both."""
+    cls, gates, attributes = CELLS[cell]
+    op, states = cls(direction="bidirectional", **attributes), 2 if cls is LSTM else 1
+    arrays = inputs(np.random.default_rng(4), gates, 2, 0, bias=True, initial=(True, True), states=states)
+    graph, feeds = bench.single(op, arrays, constants=(1, 2, 3), outputs=1 + states)
+    executable = bench.executable(graph)
+    assert executable.reports[0].kernel.startswith(cls.__name__.lower())
+    request, place = executable.create_request(), graph.inputs.index("x4")
+    for lengths in ((5, 5, 5), (5, 2, 4), (0, 5, 1), (5, 5, 5)):
+        arrays[4] = feeds[place] = np.array(lengths, np.int32)
+        want = op.reference(*(a if a is None or a.dtype != np.float32 else a.astype(np.float64) for a in arrays))
+        for got, expected in zip(request.run(feeds), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_state_of_sequences_of_several_lengths(bench):
+    """Of the outputs only the last state is asked for."""
+    arrays = inputs(np.random.default_rng(5), 3, 1, 1, bias=True, initial=(True,), states=1)
+    arrays[4] = np.array([5, 2, 4], np.int32)
+    g = GraphBuilder()
+    names = [g.constant(a) if i in (1, 2, 3) else g.input(f"x{i}", a.dtype.name, a.shape) for i, a in enumerate(arrays)]
+    g.node(GRU(layout=1), *names, outputs=["", "h"])
+    want = GRU(layout=1).reference(*(a if a.dtype != np.float32 else a.astype(np.float64) for a in arrays))[1]
+    found = bench.run_twice(bench.executable(g.graph(["h"])), [a for i, a in enumerate(arrays) if i not in (1, 2, 3)])
+    np.testing.assert_allclose(found[0], want, rtol=1e-5, atol=1e-5)

@@ -30,20 +30,65 @@ class Counted(Operator):
 def test_each_request_has_its_number_of_threads():
     """The number belongs to the calling thread, so requests of two models on one pool have to set it each time."""
     core, g = dovetail.Core(config=False), dovetail.GraphBuilder()
-    model = g.model([g.node(Counted(), g.input("x", "float32", (1,)))])
+    data = np.zeros(1 << 20, np.float32)  # so much that threads share the work
+    model = g.model([g.node(Counted(), g.input("x", "float32", data.shape))])
     counts = (1, 3, 2)
     compiled = [core.compile_model(model, "ONEDNN", {"INFERENCE_NUM_THREADS": count}) for count in counts]
 
     def work(turn):
-        return compiled[turn % 3]({"x": np.zeros(1, np.float32)})[0][0], counts[turn % 3]
+        return compiled[turn % 3]({"x": data})[0][0], counts[turn % 3]
 
     with ThreadPoolExecutor(4) as pool:
         assert all(got == want for got, want in pool.map(work, range(120)))
     requests = [c.create_infer_request() for c in compiled for _ in range(2)]
     for request, want in itertools.islice(itertools.cycle(zip(requests, np.repeat(counts, 2), strict=True)), 24):
-        request.start_async({"x": np.zeros(1, np.float32)})
+        request.start_async({"x": data})
         request.wait()
         assert request.results[0][0] == want
+
+
+def _products(widths):
+    """A model of matrix products from 64 rows of one width to the next, its input, and its output in float64."""
+    rng, g = np.random.default_rng(0), dovetail.GraphBuilder()
+    x = rng.standard_normal((64, widths[0])).astype(np.float32)
+    value, expected = g.input("x", "float32", x.shape), x.astype(np.float64)
+    for width, following in itertools.pairwise(widths):
+        weights = rng.standard_normal((width, following)).astype(np.float32) / np.float32(width**0.5)
+        value, expected = g.node(MatMul(), value, g.constant(weights)), expected @ weights
+    return g.model([value]), x, expected
+
+
+@pytest.mark.parametrize(
+    ("widths", "threads", "set_in_a_run"),
+    [
+        ((16, 8, 4), (1, 1), [1, 2]),  # no node is worth sharing
+        ((160, 160), (1,), [1, 2]),  # the node is, but not the plan
+        ((999, 999), (2,), [2]),
+        ((999, 999, 1), (2, 1), [2, 1, 2]),
+        ((999, 999, 1, 999, 999), (2, 1, 1, 2), [2, 1, 2]),
+    ],
+)
+def test_work_too_small_to_share_runs_on_one_thread(widths, threads, set_in_a_run, monkeypatch):
+    """Primitives are made for the threads that their work is worth. The number changes between them, and is reset at the end."""
+    (model, x, expected), lib, found = _products(widths), library(), []
+    set_threads = lib._set_threads
+
+    def record(count):
+        found.append(count)
+        set_threads(count)
+
+    monkeypatch.setattr(lib, "_set_threads", record)
+    with dovetail.Core(config=False).compile_model(model, "ONEDNN", {"INFERENCE_NUM_THREADS": 2}) as compiled:
+        (step,) = compiled.plan((x.shape,)).steps
+        request = compiled.create_infer_request()
+        request.infer({"x": x})
+        found.clear()
+        np.testing.assert_allclose(request.infer({"x": x})[0], expected, rtol=1e-4, atol=1e-4)
+        notes = compiled.report().notes
+    assert tuple(p.threads for p in step.executable.placements) == threads
+    assert found == set_in_a_run
+    alone = f"{threads.count(1)} of {len(threads)} nodes run on one thread"
+    assert notes == ((f"ONEDNN: {alone}, because their work is too small for 2",) if 1 in threads else ())
 
 
 def test_the_gil_is_released(bench):
@@ -87,9 +132,9 @@ import dovetail
 from dovetail_ops_onnx.mat_mul import MatMul
 
 core, g = dovetail.Core(config=False), dovetail.GraphBuilder()
-x = g.input("x", "float32", (64, 64))
+x = g.input("x", "float32", (512, 512))
 model = g.model([g.node(MatMul(), x, x, outputs=["y"])])
-data = np.eye(64, dtype=np.float32)
+data = np.eye(512, dtype=np.float32)
 options = {"INFERENCE_NUM_THREADS": int(sys.argv[1])}
 early = sys.argv[2] == "early"
 compiled = None if early else core.compile_model(model, "ONEDNN", options)

@@ -102,6 +102,8 @@ class Executable(ABC):
     """One for each node that runs, in execution order."""
     memory: MemoryPlan
     """The plan of intermediate values; `memory.peak` bytes for each request, constants not counted."""
+    notes: tuple[str, ...] = ()
+    """Remarks for the report: what the device decided for the plan as a whole."""
 
     @abstractmethod
     def create_request(self) -> ExecutableRequest:

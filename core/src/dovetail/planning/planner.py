@@ -117,7 +117,8 @@ class Planner:
         for part, executable in zip(parts, executables, strict=True):
             memory[part.device] = memory.get(part.device, 0) + executable.memory.peak
         reorders = sum(isinstance(node.op, Reorder) for part in parts for node in part.graph.nodes)
-        report = PlanReport(nodes, len(parts), memory, seconds, reorders, passes=tuple(notes.passes.values()))
+        passes, remarks = tuple(notes.passes.values()), tuple(note for executable in executables for note in executable.notes)
+        report = PlanReport(nodes, len(parts), memory, seconds, reorders, passes=passes, notes=remarks)
         plan = _wire(whole, parts, executables, report)
         return plan if continuation is None else self._with_tail(plan, continuation, whole)
 

@@ -76,7 +76,8 @@ class PlanReport:
     `reorders` is the number of nodes that only change a memory layout. `deferred` is the number of the model's nodes that
     are planned when the data that determines their shapes is there; `CompiledModel.report` adds what was planned last for them.
     `passed_over` has the devices that a kind or a virtual device would have taken before the one it took, with the reason.
-    `notes` are remarks of a virtual device: why it chose these devices, and which device has run requests since when.
+    `notes` are remarks of devices on the plan as a whole, and of a virtual device: why it chose these devices, and which device
+    has run requests since when.
     """
 
     nodes: tuple[NodePlacement, ...]
@@ -117,5 +118,5 @@ class PlanReport:
             later.deferred,
             tuple(passes.values()),
             self.passed_over,
-            self.notes,
+            (*self.notes, *later.notes),
         )

@@ -19,14 +19,18 @@ log = logging.getLogger("dovetail")
 
 
 class InputReader:
-    """The inputs of one model. Symbols (`N`) that have several sizes in a call are warned of, once for each."""
+    """The inputs of one model. Symbols (`N`) that have several sizes in a call are warned of, once for each.
+
+    The shapes of the last call that was right are not looked at again.
+    """
 
     def __init__(self, model: Model) -> None:
         self._names = tuple(model.graph.inputs)
         self._types = tuple(model.graph.types[name] for name in self._names)
         self._source = model.source
         self._known = (*self._names, *model.overridable)
-        self._expected = tuple((t.dtype.numpy, t.shape) for t in self._types)
+        self._dtypes = [t.dtype.numpy for t in self._types]
+        self._accepted: list[Any] = [t.shape for t in self._types]
         self._warned: set[str] = set()
         self._contained = any(isinstance(t, CONTAINERS) for t in self._types)
 
@@ -48,10 +52,10 @@ class InputReader:
         if self._contained:
             return [self._as_value(i, value) for i, value in enumerate(given)]
         arrays = [self._as_array(i, value) for i, value in enumerate(given)]
-        for array, (dtype, shape) in zip(arrays, self._expected, strict=True):
-            if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
-                self._check(self._names, self._types, arrays)
-                break
+        shapes = [array.shape for array in arrays]
+        if shapes != self._accepted or [array.dtype for array in arrays] != self._dtypes:
+            self._check(self._names, self._types, arrays)
+            self._accepted = shapes
         return arrays
 
     def _in_order(self, inputs: Any) -> Sequence[Any]:
@@ -86,7 +90,7 @@ class InputReader:
         return [values[name] for name in self._names]
 
     def _as_array(self, index: int, value: Any) -> NDArray[Any]:
-        dtype = self._expected[index][0]
+        dtype = self._dtypes[index]
         array: NDArray[Any] = value if type(value) is np.ndarray else self._converted(index, value)
         if array.dtype is not dtype and array.dtype != dtype and array.dtype.newbyteorder("=") == dtype:
             array = array.astype(dtype)

@@ -36,6 +36,8 @@ AVX2_VNNI, AVX512_VNNI, AVX512_BF16 = 0xF, 0x67, 0xE7
 INFERENCE = 96
 DESCRIPTORS = 1024
 """Descriptors and attributes that are kept. They never change, and planning asks for the same ones again and again."""
+CHOICES = 512
+"""Chosen implementations that are kept: models repeat their layers, and several steps of planning ask for the same."""
 TAG_ANY = 1
 MAX_POST_OPS = 32
 """Post-ops of one primitive. oneDNN answers "out of memory" for one more, which it does not mean."""
@@ -264,6 +266,8 @@ class Onednn:
         self._planned = threading.local()
         self._kept = lru_cache(DESCRIPTORS)(self._in_layout)
         self._kept_attr = lru_cache(DESCRIPTORS)(self._attr)
+        self._kept_choice = lru_cache(CHOICES)(self._choice)
+        self._kept_md = lru_cache(DESCRIPTORS)(self._arg_desc)
         self._engine = self._make(_Handle, "engine", 1, 0)
         self._plain = self.attr()
 
@@ -306,6 +310,10 @@ class Onednn:
         self._planned.threads = count
         if self._set_threads is not None:
             self._set_threads(count)
+
+    def changes_threads(self, count: int) -> Callable[[], object]:
+        """A call that sets the number of threads between the primitives of a run, for which `set_threads` was called before."""
+        return partial(int, count) if self._set_threads is None else partial(self._set_threads, count)
 
     @property
     def planned_threads(self) -> int:
@@ -350,11 +358,14 @@ class Onednn:
 
     def arg_md(self, desc: PrimitiveDesc, arg: int, dims: Sequence[int]) -> MemoryDesc:
         """The descriptor that a primitive takes as its argument `arg`, of known dimensions."""
+        return self._kept_md(desc, int(arg), tuple(dims))
+
+    def _arg_desc(self, desc: PrimitiveDesc, arg: int, dims: tuple[int, ...]) -> MemoryDesc:
         found = self._arg_md(desc.pointer, _EXEC_ARG_MD, arg)
         copy = self._make(MemoryDesc, "memory_desc", found, create="memory_desc_clone")
         dtype = c_int()
         self._call("memory_desc_query", copy.pointer, _DATA_TYPE, byref(dtype))
-        copy.dims, copy.dtype = tuple(dims), dtype.value
+        copy.dims, copy.dtype = dims, dtype.value
         return copy
 
     # --- primitives ------------------------------------------------------------------------------------------------
@@ -384,8 +395,18 @@ class Onednn:
 
     def describe(self, name: str, *args: Any, attr: Attr | None = None) -> PrimitiveDesc:
         """The first implementation of a primitive. `args` as in C; dims are sequences. Raises `Unimplemented`."""
-        given = [self._engine.pointer, *map(_c, args), (attr or self._plain).pointer]
-        return self._chosen(name, given)
+        values = tuple(tuple(a) if isinstance(a, list) else a for a in args)
+        found = self._kept_choice(self.planned_threads, name, values, attr or self._plain)
+        if isinstance(found, str):
+            raise Unimplemented(found)
+        return found
+
+    def _choice(self, _threads: int, name: str, args: tuple[Any, ...], attr: Attr) -> PrimitiveDesc | str:
+        """What `describe` gives, or the message of the error: it depends on the number of threads too."""
+        try:
+            return self._chosen(name, [self._engine.pointer, *map(_c, args), attr.pointer])
+        except Unimplemented as error:
+            return error.message
 
     def describe_reorder(self, src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> PrimitiveDesc:
         """A copy from one layout to another. Raises `Unimplemented`."""

@@ -30,6 +30,8 @@ from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.options import Options
 from dovetail_cpu_onednn.precision import lower
 from dovetail_cpu_onednn.reference import ReferenceKernel
+from dovetail_cpu_onednn.shared_constants import SharedConstants
+from dovetail_cpu_onednn.threads import sharers, worth_sharing
 from dovetail_cpu_onednn.view import ViewKernel
 
 __all__ = ["OnednnDevice", "infos", "place"]
@@ -64,6 +66,7 @@ class OnednnDevice(Device):
         _require(read.LIBRARY)
         self._threads = read.INFERENCE_NUM_THREADS or default_threads()
         self._precision = _precision(read, "f32")
+        self._constants = SharedConstants()
 
     def configured(self, options: Mapping[str, Any]) -> "OnednnDevice":
         """The device with other threads and in another precision.
@@ -74,6 +77,7 @@ class OnednnDevice(Device):
         _require(read.LIBRARY)
         found._threads = read.INFERENCE_NUM_THREADS or self._threads
         found._precision = _precision(read, self._precision)
+        found._constants = SharedConstants()
         return found
 
     def for_streams(self, count: int | None) -> "OnednnDevice":
@@ -113,14 +117,15 @@ class OnednnDevice(Device):
         """
         asked = Options.read(options).INFERENCE_NUM_THREADS
         threads = asked if asked is not None and self.streams == 1 else self._threads
-        library().set_threads(threads)
+        nodes = [TypedNode.of(node, graph) for node in graph.nodes]
+        used = worth_sharing(((node, _steps(node)) for node in nodes), threads)
+        # This also refuses, in a forked process, threads that do not exist there.
+        library().set_threads(used)
         with naming_out_of_memory():
-            return OnednnExecutable(graph, tuple(place(TypedNode.of(node, graph)) for node in graph.nodes), threads)
+            return OnednnExecutable(graph, tuple(place(node, used) for node in nodes), threads, self._constants)
 
     def _choose(self, node: TypedNode) -> Choice[OnednnKernel] | Refusal:
-        # Implementations are chosen for the number of threads that the asking thread may use.
-        library().plan_threads(self._threads)
-        return _choose(node)
+        return _choose(node, self._threads)
 
 
 def _require(path: str) -> None:
@@ -140,14 +145,21 @@ def _precision(options: Options, default: str) -> str:
     return found
 
 
-def _choose(node: TypedNode) -> Choice[OnednnKernel] | Refusal:
+def _choose(node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
     if not node.is_static:
         return Refusal(Reason.DYNAMIC)
+    # Implementations are chosen for the number of threads that the asking thread may use.
+    library().plan_threads(sharers(node, _steps(node), threads))
     return choose((*_TABLE[node.op], *hosted_kernels(node.op), *_FOR_EVERY_OPERATOR), node)
 
 
-def place(node: TypedNode) -> Placement:
-    """The node with its kernel. Raises `CompileError` when the device refuses it."""
+def _steps(node: TypedNode) -> int:
+    """In how many steps, one after another, the kernels of the node's operator work."""
+    return max((kernel.steps(node) for kernel in _TABLE[node.op]), default=1)
+
+
+def place(node: TypedNode, threads: int) -> Placement:
+    """The node with its kernel, for a plan that uses so many threads. Raises `CompileError` when the device refuses it."""
     # The decision is made on plain types, as it was while planning; only the plan depends on layouts.
     plain = TypedNode(
         node.node,
@@ -155,11 +167,11 @@ def place(node: TypedNode) -> Placement:
         tuple(t.with_layout(PLAIN) for t in node.outputs),
         tuple(t.with_layout(PLAIN) for t in node.operands),
     )
-    choice = _choose(plain)
+    choice = _choose(plain, threads)
     if isinstance(choice, Refusal):
         raise CompileError(f"ONEDNN refuses node {node.node}: {choice}")
     kernel, refusals = choice.kernel, choice.refusals
     reservation = kernel.reservation(plain) if isinstance(kernel, HostedKernel) else None
     if reservation is not None:
         refusals = (*refusals, (kernel.name, reservation))
-    return Placement(node, kernel, choice.label, refusals)
+    return Placement(node, kernel, choice.label, refusals, sharers(plain, _steps(plain), threads))

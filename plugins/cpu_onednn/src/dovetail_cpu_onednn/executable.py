@@ -2,14 +2,14 @@
 
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dovetail.device import Executable, Graph, Node, NodeReport, Refusal, TensorType, TypedNode, phase, plan_graph, share_storage
 from dovetail.errors import CompileError, InferError
-from dovetail_cpu_onednn.binding import Primitive, Unimplemented
+from dovetail_cpu_onednn.binding import MemoryDesc, Primitive, Unimplemented
 from dovetail_cpu_onednn.descriptors import padded_type
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.library import library
@@ -19,18 +19,23 @@ from dovetail_cpu_onednn.nan.fused_steps import nan_checks
 from dovetail_cpu_onednn.python_kernel import Array
 from dovetail_cpu_onednn.reorder import in_layout, moved
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
+from dovetail_cpu_onednn.shared_constants import SharedConstants
 
 __all__ = ["OnednnExecutable", "Placement", "Prepared"]
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A node with the kernel that runs it, the kernel's label, and the refusals of the kernels before it in the list."""
+    """A node with the kernel that runs it, the kernel's label, and the refusals of the kernels before it in the list.
+
+    `threads` is how many threads share the node.
+    """
 
     node: TypedNode
     kernel: OnednnKernel
     label: str
     refusals: tuple[tuple[str, Refusal], ...]
+    threads: int = 1
 
     @property
     def in_place(self) -> Sequence[str]:
@@ -60,15 +65,21 @@ class Prepared:
 
 
 class OnednnExecutable(Executable):
-    """A graph with primitives for each node, weights in their layouts and a memory plan; shared by its requests."""
+    """A graph with primitives for each node, weights in their layouts and a memory plan; shared by its requests.
 
-    def __init__(self, graph: Graph, placements: tuple[Placement, ...], threads: int) -> None:
+    `threads` is how many the device may use, `shared_by` how many this plan does. `shared` has the constants of the executables
+    of the same compilation.
+    """
+
+    def __init__(self, graph: Graph, placements: tuple[Placement, ...], threads: int, shared: SharedConstants) -> None:
         self.graph = graph
         self.threads = threads
+        self.shared_by = max((p.threads for p in placements), default=1)
         self.placements = placements
+        self.notes = _notes(placements, threads)
         self.reports = tuple(p.report for p in placements)
         sized = graph.replace(types=_sized(graph, placements))
-        takes = {p.node.name: p.in_place for p in placements}
+        takes = {p.node.name: _taken(p) for p in placements}
         plans: dict[str, NodePlan] = {}
 
         def scratch(node: Node) -> Sequence[int]:
@@ -94,9 +105,11 @@ class OnednnExecutable(Executable):
             for p in placements
             if p.node.name in plans
         }
-        constants = _ConstantMemory(_constant_bytes(s for of_node in stages.values() for s in of_node))
+        places = {p.node.name: p for p in placements if p.node.name in stages}
+        found = {(name, i): _shared(places[name].node, s, shared) for name in stages for i, s in enumerate(stages[name])}
+        memory = _ConstantMemory(sum(_missing_bytes(s, found[name, i]) for name in stages for i, s in enumerate(stages[name])))
         self.prepared = {
-            p.node.name: tuple(_prepare(p.node, s, constants) for s in stages[p.node.name])
+            p.node.name: tuple(_prepare(p, s, found[p.node.name, i], memory, shared) for i, s in enumerate(stages[p.node.name]))
             for p in placements
             if p.node.name in stages
         }
@@ -133,6 +146,13 @@ class OnednnExecutable(Executable):
             request.close()
 
 
+def _notes(placements: Sequence[Placement], threads: int) -> tuple[str, ...]:
+    alone = sum(p.threads == 1 for p in placements)
+    if threads == 1 or not alone:
+        return ()
+    return (f"ONEDNN: {alone} of {len(placements)} nodes run on one thread, because their work is too small for {threads}",)
+
+
 def _sized(graph: Graph, placements: Sequence[Placement]) -> Mapping[str, TensorType]:
     """The types as the memory plan counts them: with whole blocks of channels, and with all that kernels write."""
     found = {name: padded_type(t) if t.is_static else t for name, t in graph.types.items()}
@@ -141,9 +161,15 @@ def _sized(graph: Graph, placements: Sequence[Placement]) -> Mapping[str, Tensor
     return found
 
 
+def _taken(placement: Placement) -> Sequence[str]:
+    library().plan_threads(placement.threads)
+    return placement.in_place
+
+
 def _plan(placement: Placement, storage: Mapping[str, str]) -> NodePlan:
     node, kernel = placement.node, placement.kernel
     assert isinstance(kernel, PrimitiveKernel)
+    library().plan_threads(placement.threads)
     taken = storage.get(node.node.outputs[0])
     shared = bool(node.operands) and taken in [storage[name] for name in node.node.operands]
     try:
@@ -172,8 +198,22 @@ class _ConstantMemory:
         return taken
 
 
-def _constant_bytes(stages: Iterable[Stage]) -> int:
-    return sum(_whole(library().nbytes(a.wanted or a.desc)) for stage in stages for a in _moves(stage))
+def _shared(node: TypedNode, stage: Stage, shared: SharedConstants) -> dict[int, Array]:
+    """The constants of a stage that other executables have brought into its layouts already."""
+    found = {a.arg: shared.find(_constant(node, a), a.desc, _wanted(a)) for a in _moves(stage) if a.content is None}
+    return {arg: array for arg, array in found.items() if array is not None}
+
+
+def _missing_bytes(stage: Stage, shared: Mapping[int, Array]) -> int:
+    return sum(_whole(library().nbytes(_wanted(a))) for a in _moves(stage) if a.arg not in shared)
+
+
+def _constant(node: TypedNode, argument: Argument) -> Array:
+    return value_of(given(node, argument.index).value)
+
+
+def _wanted(argument: Argument) -> MemoryDesc:
+    return argument.wanted or argument.desc
 
 
 def _whole(size: int) -> int:
@@ -186,12 +226,23 @@ def _moves(stage: Stage) -> Sequence[Argument]:
     return [a for a in stage.arguments if a.content is not None or (a.wanted is not None and not lib.equal(a.desc, a.wanted))]
 
 
-def _prepare(node: TypedNode, stage: Stage, memory: _ConstantMemory) -> Prepared:
-    lib = library()
-    constants = {}
+def _prepare(
+    placement: Placement, stage: Stage, found: Mapping[int, Array], memory: _ConstantMemory, shared: SharedConstants
+) -> Prepared:
+    node, lib, constants = placement.node, library(), dict(found)
+    lib.plan_threads(placement.threads)
     with naming_out_of_memory(node.node), phase(node.name, "prepare", what="constants and the primitive"):
         for argument in _moves(stage):
-            array = value_of(given(node, argument.index).value) if argument.content is None else argument.content()
-            wanted = argument.wanted or argument.desc
-            constants[argument.arg] = moved(np.ascontiguousarray(array), argument.desc, wanted, memory.take(lib.nbytes(wanted)))
+            if argument.arg not in constants:
+                constants[argument.arg] = _brought(node, argument, memory, shared)
         return Prepared(stage, lib.primitive(stage.desc), constants, lib.scratchpad(stage.desc))
+
+
+def _brought(node: TypedNode, argument: Argument, memory: _ConstantMemory, shared: SharedConstants) -> Array:
+    """A constant in the layout that the primitive takes."""
+    wanted = _wanted(argument)
+    array = _constant(node, argument) if argument.content is None else argument.content()
+    copy = moved(np.ascontiguousarray(array), argument.desc, wanted, memory.take(library().nbytes(wanted)))
+    if argument.content is None:
+        shared.add(array, argument.desc, wanted, copy)
+    return copy

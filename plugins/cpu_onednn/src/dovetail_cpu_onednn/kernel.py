@@ -110,6 +110,10 @@ class OnednnKernel(Kernel):
         """The layouts in which the kernel takes a node that it accepted, the best first."""
         return (LayerConfig.uniform(node, PLAIN),)
 
+    def steps(self, node: TypedNode) -> int:
+        """In how many steps the kernel works, one after another: threads that share the node meet at the end of each."""
+        return 1
+
     def in_place(self, node: TypedNode) -> Sequence[str]:
         """The values in whose memory output 0 may be written, if no later node reads them."""
         return ()

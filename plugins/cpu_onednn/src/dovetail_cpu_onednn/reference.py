@@ -66,18 +66,21 @@ def _store(results: Sequence[object], index: int, dst: Array) -> None:
 
 def reference_call(node: TypedNode, array: Callable[[str], Array]) -> Call:
     """The node with its post-ops, by references, in the layouts of its types: for data that its primitive computes wrongly."""
-    head, dst, result = node.node, array(node.node.outputs[0]), node.outputs[0]
+    head = node.node
     sources = [(array(n), t) if n and t else None for n, t in zip(head.inputs, node.inputs, strict=True)]
     operands = [(array(n), t) for n, t in zip(head.operands, node.operands, strict=True)]
-    chain = replace(head, op=Copy(), inputs=(f"{head.outputs[0]}/chained",))
+    written = [index for index, name in enumerate(head.outputs) if name]
+    results = [(i, array(head.outputs[i]), t) for i, t in zip(written, node.outputs, strict=True)]
+    chain = replace(head, op=Copy(), inputs=(f"{head.outputs[0]}/chained",), outputs=head.outputs[:1])
 
     def run() -> None:
         # Not by `node_reference` as a whole: operators of old versions have references for bfloat16, but do not declare it.
         with np.errstate(all="ignore"):
             found = node.op.reference(*padded([None if pair is None else unpacked(*pair) for pair in sources], node.op.inputs))
-            value = found[0] if isinstance(found, tuple) else found
+            values = [*found] if isinstance(found, tuple) else [found]
             if chain.post_ops:
-                (value,) = node_reference(chain, [value], [unpacked(*pair) for pair in operands])
-            pack(value, dst, result)
+                values[:1] = node_reference(chain, values[:1], [unpacked(*pair) for pair in operands])
+            for index, dst, tensor in results:
+                pack(values[index], dst, tensor)
 
     return run

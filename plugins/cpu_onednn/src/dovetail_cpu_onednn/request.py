@@ -53,21 +53,25 @@ class OnednnRequest(ExecutableRequest):
     def _bind(binder: "_Binder") -> "_Bound":
         executable = binder.executable
         graph = executable.graph
-        bound = [(launch, p.node.node) for p in executable.placements for launch in binder.launches(p)]
+        bound = [(launch, p.node.node, p.threads) for p in executable.placements for launch in binder.launches(p)]
         if bound:
-            bound += [(launch, bound[-1][1]) for launch in binder.nan_checks(executable.final_nan_checks)]
+            library().plan_threads(executable.shared_by)
+            final = binder.nan_checks(executable.final_nan_checks)
+            bound += [(launch, bound[-1][1], executable.shared_by) for launch in final]
+        calls, ends_with = _calls([(launch, threads) for launch, _, threads in bound], executable.shared_by)
         outputs = tuple(binder.array(name) for name in graph.outputs)
         # What only primitives read need not be copied: they get the caller's address at every run.
         borrowed = {name: binder.readers.get(name, []) for name in graph.inputs if name not in binder.arrays}
         return _Bound(
-            calls=tuple(launch.call if isinstance(launch, Launch) else launch for launch, _ in bound),
-            nodes=tuple(node for _, node in bound),
-            in_python=any(not isinstance(launch, Launch) for launch, _ in bound),
+            calls=calls,
+            nodes=tuple(node for _, node, _ in bound),
+            in_python=any(not isinstance(launch, Launch) for launch, _, _ in bound),
             outputs=outputs,
             borrowed=tuple((i, tuple(borrowed[n])) for i, n in enumerate(graph.inputs) if n in borrowed),
             copied=tuple((i, binder.array(n)) for i, n in enumerate(graph.inputs) if n not in borrowed),
             binder=binder,
-            kept=[launch for launch, _ in bound],
+            kept=[launch for launch, _, _ in bound],
+            ends_with=ends_with,
         )
 
     def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
@@ -106,8 +110,8 @@ class OnednnRequest(ExecutableRequest):
 
     def _run(self, bound: "_Bound", inputs: Sequence[Array]) -> None:
         # The number of threads belongs to the calling thread, whichever that is.
-        lib = library()
-        lib.set_threads(self._executable.threads)
+        lib, executable = library(), self._executable
+        lib.set_threads(executable.shared_by)
         bound.binder.large.clear()
         for index, staging in bound.copied:
             np.copyto(staging, inputs[index])
@@ -121,6 +125,8 @@ class OnednnRequest(ExecutableRequest):
             # The state belongs to the thread and takes a while to set, so it is set once a run. NaN is a result like others.
             with np.errstate(all="ignore"):
                 self._call_all(bound)
+        if bound.ends_with != executable.threads:
+            lib.plan_threads(executable.threads)
 
     def _run_strictly(self, inputs: Sequence[Array]) -> Sequence[Array]:
         """Repeat the run, in other memory: the first one may have turned infinity into NaN."""
@@ -161,7 +167,7 @@ class _Bound:
     """Everything that a run uses. While a thread holds it, the memory that primitives read and write stays alive.
 
     `borrowed` are inputs that only primitives read, which get the caller's address; `copied` those that have a place of their
-    own. `kept` are the launches, whose calls hold bare addresses.
+    own. `kept` are the launches, whose calls hold bare addresses. `ends_with` is the number of threads that the last calls set.
     """
 
     calls: tuple[Call, ...]
@@ -172,6 +178,31 @@ class _Bound:
     copied: tuple[tuple[int, Array], ...]
     binder: "_Binder"
     kept: Sequence[object]
+    ends_with: int
+
+
+def _calls(launches: Sequence[tuple[Launch | Call, int]], threads: int) -> tuple[tuple[Call, ...], int]:
+    """The calls of a run that begins with so many threads, and the number with which it ends.
+
+    It changes only where a primitive needs another one.
+    """
+    calls = []
+    for launch, wanted in launches:
+        call = launch.call if isinstance(launch, Launch) else launch
+        if isinstance(launch, Launch) and wanted != threads:
+            call, threads = _with_threads(wanted, call), wanted
+        calls.append(call)
+    return tuple(calls), threads
+
+
+def _with_threads(threads: int, call: Call) -> Call:
+    change = library().changes_threads(threads)
+
+    def run() -> int | None:
+        change()
+        return call()
+
+    return run
 
 
 def _stamped(bound: _Bound) -> tuple[_Bound, tuple[Mark, ...], list[int]]:
@@ -204,6 +235,7 @@ class _Binder:
 
     def launches(self, placement: "Placement") -> Iterator[Launch | Call]:
         """All that a node does, in order."""
+        library().plan_threads(placement.threads)
         yield from self.nan_checks(self.executable.nan_checks.get(placement.node.name, ()))
         prepared = self._prepared.get(placement.node.name)
         if prepared is not None and self._is_strict and may_make_nan(placement.node):

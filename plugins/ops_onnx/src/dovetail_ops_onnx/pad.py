@@ -1,6 +1,7 @@
 """Pad: https://onnx.ai/onnx/operators/onnx__Pad.html."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,38 @@ class Pad(Movement):
         """True when nothing is added or cut off."""
         pads = inputs[1]
         return pads is not None and pads.value is not None and not np.any(pads.value)
+
+    def is_one_copy(self, dims: Sequence[int], pads: Array, axes: Array | None) -> bool:
+        """Whether `copies` computes it: no element that is added comes from one that was added along the same axis."""
+        spare = {"constant": math.inf, "edge": math.inf, "reflect": -1, "wrap": 0}[self.mode]
+        widths = _widths(len(dims), ints(pads, "pads"), None if axes is None else ints(axes, "axes"))
+        return all(max(b, a) <= max(d + min(b, 0) + min(a, 0) + spare, 0) for d, (b, a) in zip(dims, widths, strict=True))
+
+    def copies(self, dst: Array, src: Array, pads: Array, axes: Array | None) -> Iterator[tuple[Array, Array]]:
+        """The copies that pad `src` into `dst`, in order, each from a view to a view; for `constant` all but the constant."""
+        widths = _widths(src.ndim, ints(pads, "pads"), None if axes is None else ints(axes, "axes"))
+        kept = [slice(max(-b, 0), d - max(-a, 0)) for d, (b, a) in zip(src.shape, widths, strict=True)]
+        cut = src[(..., *kept)]  # the dots keep an array of rank 0 a view
+        inside = [slice(max(b, 0), max(b, 0) + d) for d, (b, _) in zip(cut.shape, widths, strict=True)]
+        yield dst[(..., *inside)], cut
+        for axis in range(src.ndim) if self.mode != "constant" else ():
+            # Along earlier axes the borders are there already, along later ones not yet.
+            region = dst[(slice(None),) * (axis + 1) + tuple(inside[axis + 1 :])].swapaxes(0, axis)
+            yield from _borders(region, max(widths[axis][0], 0), cut.shape[axis], self.mode)
+
+
+def _borders(dst: Array, before: int, size: int, mode: str) -> Iterator[tuple[Array, Array]]:
+    """The copies before and after the `size` elements of axis 0 that are there from `before` on."""
+    end = before + size
+    after = dst.shape[0] - end
+    inner = dst[before:end]
+    if mode == "edge":
+        sources = inner[:1], inner[-1:]
+    elif mode == "wrap":
+        sources = inner[size - before :], inner[:after]
+    else:
+        sources = inner[1 : 1 + before][::-1], inner[size - 1 - after : size - 1][::-1]
+    yield from ((part, source) for part, source in zip((dst[:before], dst[end:]), sources, strict=True) if part.size)
 
 
 class Pad_2(Movement):

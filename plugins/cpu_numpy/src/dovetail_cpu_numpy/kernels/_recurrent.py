@@ -11,6 +11,7 @@ import numpy as np
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, copy, fill
+from dovetail_cpu_numpy.reference import ReferenceKernel
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
 
@@ -40,9 +41,12 @@ class StepsKernel(NumpyKernel):
             return Refusal(Reason.ATTRIBUTE, f"activations {', '.join(names)}; accepted: {', '.join(op.defaults)}")
         if op.clip is not None or getattr(op, "input_forget", False):
             return Refusal(Reason.ATTRIBUTE, "clip or input_forget")
-        if any(_given(node.inputs, index) is not None for index in (_LENGTHS, _PEEPHOLES)):
-            return Refusal(Reason.OPERATOR, "lengths of sequences, or peepholes; accepted: X, W, R, B and initial states")
-        return refuse_dtypes(node.inputs)
+        if _given(node.inputs, _PEEPHOLES) is not None:
+            return Refusal(Reason.OPERATOR, "peepholes; accepted: X, W, R, B, lengths of sequences and initial states")
+        lengths = _given(node.inputs, _LENGTHS)
+        if lengths is not None and lengths.value is not None and (lengths.value < _time(node)).any():
+            return Refusal(Reason.DYNAMIC, "sequences of different lengths")
+        return refuse_dtypes([*node.inputs[:_LENGTHS], *node.inputs[_STATES:]])
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
         op, x, r = node.op, _required(node, 0), _required(node, 2)
@@ -59,10 +63,13 @@ class StepsKernel(NumpyKernel):
         return _turned(w), _turned(r)
 
     def bind(self, call: Call) -> Iterable[Launch]:
-        op = call.node.op
+        op, lengths = call.node.op, _given(call.inputs, _LENGTHS)
         assert isinstance(op, GRU | LSTM)
-        for d in range(op.directions):
-            yield from self._direction(call, d, op.direction == "reverse" or d == 1, bool(op.layout))
+        layout, backwards = bool(op.layout), op.direction == "reverse"
+        found = [launch for d in range(op.directions) for launch in self._direction(call, d, backwards or d == 1, layout)]
+        if lengths is None or not lengths.size:
+            return found
+        return [_for_whole_sequences(found, [*ReferenceKernel().bind(call)], lengths, _time(call.node))]
 
     def _direction(self, call: Call, d: int, backwards: bool, batch_first: bool) -> Iterator[Launch]:
         products, bias, gates, *buffers = call.scratch
@@ -114,6 +121,22 @@ class StepsKernel(NumpyKernel):
 
         `R` is [hidden, gates * hidden]. `gates` and `spare` are work buffers, as wide as a step of `xs` and as a state.
         """
+
+
+def _time(node: TypedNode) -> int:
+    op = node.op
+    assert isinstance(op, GRU | LSTM)
+    return _required(node, 0).dims[1 if op.layout else 0]
+
+
+def _for_whole_sequences(launches: Sequence[Launch], others: Sequence[Launch], lengths: Array, time: int) -> Launch:
+    """Makes the launches where all sequences are as long as the time, else the others."""
+
+    def run() -> None:
+        for launch in launches if lengths.min() >= time else others:
+            launch()
+
+    return run
 
 
 def sigmoid(x: Array) -> Sequence[Launch]:

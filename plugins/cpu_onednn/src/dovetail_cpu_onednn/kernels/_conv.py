@@ -54,6 +54,36 @@ def channels_last(node: TypedNode) -> TypedNode:
     return replace(node, inputs=(called(x), *node.inputs[1:]), outputs=(called(result),), operands=operands)
 
 
+def lying(node: TypedNode) -> TypedNode:
+    """The node with its two spatial axes exchanged where the last has size 1 and no padding: the same bytes in any layout.
+
+    Converters make convolutions over time of images that are one pixel wide. oneDNN cuts the last axis into blocks: a kernel
+    of 5 x 1 over 512 x 1 pixels of 256 channels takes 12.4 ms, one of 1 x 5 over 1 x 512 takes 4.1 (two threads).
+    """
+    op, x, wei, result = node.op, given(node, 0), given(node, 1), node.outputs[0]
+    if not isinstance(op, Conv) or x.rank != 4 or x.dims[2] == 1 or not x.dims[3] == wei.dims[3] == result.dims[3] == 1:
+        return node
+    g = op.geometry(x, wei)
+    sizes = {name: getattr(g, field)[::-1] for name, field in _SIZES.items()}
+    turned = replace(op, pads=(*g.pads_begin[::-1], *g.pads_end[::-1]), auto_pad="NOTSET", **sizes)
+    operands = tuple(_exchanged(t) for t in node.operands)
+    inputs = (_exchanged(x), _exchanged(wei), *node.inputs[2:])
+    return TypedNode(replace(node.node, op=turned), inputs, (_exchanged(result),), operands)
+
+
+_SIZES = {"kernel_shape": "kernel", "strides": "strides", "dilations": "dilations"}
+
+
+def _exchanged(tensor: TensorType) -> TensorType:
+    """The type with its last two axes exchanged. Of lower rank than 2 are single numbers, because the width is 1."""
+    if tensor.rank < 2:
+        return tensor
+    *first, height, width = tensor.dims
+    dims = (*first, width, height)
+    value = None if tensor.value is None else tensor.value.reshape(dims)
+    return TensorType(tensor.dtype, dims, value, tensor.layout)
+
+
 class ConvKernel(PrimitiveKernel):
     """Base: of the primitive its name and algorithm, and what it calls padding_r."""
 
@@ -67,6 +97,7 @@ class ConvKernel(PrimitiveKernel):
 
     @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
+        node = lying(node)
         src, dst = (activation(node, place, free) for place in ("input", "output"))
         found = self._plan(node, src, dst, free, shared)
         other = channels_last(node)
@@ -104,6 +135,7 @@ class ConvKernel(PrimitiveKernel):
         return config
 
     def _from_plain(self, node: TypedNode) -> LayerConfig:
+        node = lying(node)
         found = self._plan(node, describe(given(node, 0)), activation(node, "output", True), True, False)
         if "jit" not in found.name or "gemm" in found.name:
             raise Refused(Reason.LAYOUT, f"only {found.name} takes a plain input")

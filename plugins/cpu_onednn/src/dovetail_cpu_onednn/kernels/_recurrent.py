@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import Accepted, DType, Reason, Refusal, TensorType, TypedNode
-from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc, PrimitiveDesc
+from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc, PrimitiveDesc, Stream
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.library import library
@@ -57,6 +57,22 @@ class RecurrentKernel(PrimitiveKernel):
     def biases(self, op: Recurrent) -> int:
         """How many rows `bias` has."""
         return len(self.order)
+
+    def steps(self, node: TypedNode) -> int:
+        op, src = node.op, given(node, 0)
+        assert isinstance(op, Recurrent)
+        return src.dims[1 if op.layout else 0] * op.directions
+
+    def is_guarded(self, node: TypedNode) -> bool:
+        lengths = self._optional(node, LENGTHS)
+        return lengths is not None and lengths.value is None
+
+    def safety(self, node: TypedNode, array: Callable[[str], Array], stream: Stream) -> Callable[[], bool]:
+        """Whether all sequences are as long as the time: the primitives know no other lengths."""
+        op, lengths = node.op, array(node.node.inputs[LENGTHS])
+        assert isinstance(op, Recurrent)
+        time = given(node, 0).dims[1 if op.layout else 0]
+        return lambda: bool(lengths.min() >= time)
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         answer = super().supports(node)
@@ -170,5 +186,5 @@ def _check(node: TypedNode, op: Recurrent, lengths: TensorType | None) -> None:
         raise Refused(Reason.POST_OP, "the rnn primitives take none")
     if op.clip is not None:
         raise Refused(Reason.ATTRIBUTE, f"clip {op.clip}; accepted: none")
-    if lengths is not None and (lengths.value is None or (lengths.value != time).any()):
+    if lengths is not None and lengths.value is not None and (lengths.value < time).any():
         raise Refused(Reason.DYNAMIC, "sequences of different lengths")

@@ -1,7 +1,6 @@
-"""Pad with a constant: the result filled, and a copy into its middle."""
+"""Pad: a copy into the middle of the result, and the borders: a constant, or copies of what is there already."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 
@@ -16,27 +15,27 @@ class Padding(StridedCopy):
     """Pads and axes are constants; negative pads cut elements off."""
 
     def refuse(self, node: TypedNode) -> Refusal | None:
-        if not isinstance(node.op, Pad) or node.op.mode != "constant":
-            return Refusal(Reason.ATTRIBUTE, "another mode than constant, or attributes of version 2")
+        if not isinstance(node.op, Pad):
+            return Refusal(Reason.ATTRIBUTE, "attributes of version 2")
         if any(t is not None and t.value is None for t in node.inputs[1:]):
             return Refusal(Reason.DYNAMIC, "pads that are not constant")
+        if not node.op.is_one_copy(given(node, 0).dims, *_places(node)):
+            return Refusal(Reason.SHAPE, f"mode {node.op.mode!r} adds more than one copy of the input")
         return None
 
     def pairs(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[tuple[Array, Array]]:
+        assert isinstance(node.op, Pad)
         src, dst = array(node.node.inputs[0]), array(node.node.outputs[0])
-        value, axes = ([*node.inputs[2:], None, None])[:2]
-        pads = value_of(given(node, 1).value).tolist()
-        chosen = range(src.ndim) if axes is None else [int(a) % src.ndim for a in value_of(axes.value)]
-        into: list[Any] = [slice(None)] * src.ndim
-        out = [*into]
-        for axis, before, after in zip(chosen, pads[: len(chosen)], pads[len(chosen) :], strict=True):
-            out[axis] = slice(max(-before, 0), src.shape[axis] - max(-after, 0))
-            into[axis] = slice(max(before, 0), dst.shape[axis] - max(after, 0))
-        fill = np.zeros((), src.dtype) if value is None else value_of(value.value).reshape(())
-        yield dst, fill
-        middle = dst[(..., *into)]
-        if middle.size:
-            yield middle, src[(..., *out)]
+        if node.op.mode == "constant":
+            value = node.inputs[2] if len(node.inputs) > 2 else None
+            yield dst, np.zeros((), src.dtype) if value is None else value_of(value.value).reshape(())
+        yield from node.op.copies(dst, src, *_places(node))
+
+
+def _places(node: TypedNode) -> tuple[Array, Array | None]:
+    """The pads and their axes."""
+    axes = node.inputs[3] if len(node.inputs) > 3 else None
+    return value_of(given(node, 1).value), None if axes is None else axes.value
 
 
 KERNELS = (Padding(),)

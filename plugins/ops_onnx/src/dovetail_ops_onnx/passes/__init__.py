@@ -40,6 +40,8 @@ def _pass(path: str, stage: str, *op_types: str, asks: bool = True, needs_shapes
     return GraphPass(name, stage, Rewriting(module, name, frozenset(op_types), asks), needs_shapes=needs_shapes)
 
 
+_REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
+
 PASSES = (
     _pass("fuse_quantized.hold_quantized", "bind", "DequantizeLinear", asks=False, needs_shapes=False),
     _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger"),
@@ -48,6 +50,7 @@ PASSES = (
     _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", asks=False),
     _pass("fold_pad.fold_pad", "simplify", "Pad", asks=False),
     _pass("fold_affine.fold_affine", "simplify", "Conv", "ConvTranspose", "Gemm", asks=False),
+    _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, asks=False),
     _pass("fuse_activations.fuse_activations", "recognise", "Clip", "Erf", "Exp", "HardSigmoid", "Sigmoid", "Tanh"),
     _pass("fuse_normalizations.fuse_normalizations", "recognise", "ReduceMean"),
     _pass("fuse_attention.fuse_attention", "recognise", "Attention", "Softmax"),

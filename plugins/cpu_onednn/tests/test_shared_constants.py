@@ -1,0 +1,82 @@
+"""Weights are brought into the layout of a primitive once for all shapes of a model."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.graph import GraphBuilder
+from dovetail_cpu_onednn.descriptors import plain
+from dovetail_cpu_onednn.shared_constants import SharedConstants
+from dovetail_ops_onnx.mat_mul import MatMul
+
+RNG = np.random.default_rng(5)
+
+
+def some(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture
+def weights():
+    return some(48, 48)
+
+
+def _model(weights):
+    """x @ weights @ weights.T; the second factor is a view of the first."""
+    g = GraphBuilder()
+    y = g.node(MatMul(), g.input("x", "float32", ("N", 48)), g.constant(weights), name="first")
+    return g.model([g.node(MatMul(), y, g.constant(weights.T), name="second")])
+
+
+def _copies(compiled, rows):
+    """The arrays that the two products read as their weights."""
+    (step,) = compiled.plan(((rows, 48),)).steps
+    return [array for name in ("first", "second") for one in step.executable.prepared[name] for array in one.constants.values()]
+
+
+def test_shapes_share_what_they_read(weights):
+    core = dovetail.Core(config=False)
+    with core.compile_model(_model(weights), "ONEDNN") as compiled:
+        first, again = _copies(compiled, 3), _copies(compiled, 5)
+        assert len(first) == len(again) == 2
+        assert all(a is b for a, b in zip(first, again, strict=True))
+        assert not np.array_equal(first[0], first[1])
+        for rows in (3, 5, 7):
+            x = some(rows, 48)
+            expected = x.astype(np.float64) @ weights @ weights.T
+            np.testing.assert_allclose(compiled({"x": x})[0], expected, rtol=1e-4, atol=1e-3)
+
+
+def test_another_compilation_reads_the_weights_again(weights):
+    """A caller may change the arrays of a model between two compilations."""
+    core, model, x = dovetail.Core(config=False), _model(weights), some(3, 48)
+    with core.compile_model(model, "ONEDNN") as before:
+        before({"x": x})
+        weights *= 2
+        with core.compile_model(model, "ONEDNN") as after:
+            expected = x.astype(np.float64) @ weights @ weights.T
+            np.testing.assert_allclose(after({"x": x})[0], expected, rtol=1e-4, atol=1e-3)
+
+
+def test_what_nobody_uses_is_forgotten(weights):
+    known, src, dst = SharedConstants(), plain((48, 48)), plain((2304,))
+    copy = some(2304)
+    known.add(weights, src, dst, copy)
+    assert known.find(weights, src, dst) is copy
+    assert known.find(weights, src, src) is None
+    assert known.find(weights.T, src, dst) is None
+    assert known.find(weights.copy(), src, dst) is None
+    del copy
+    gc.collect()
+    assert known.find(weights, src, dst) is None
+    assert len(known) == 0
+
+
+def test_an_array_at_the_address_of_one_that_was_freed():
+    known, memory, desc = SharedConstants(), bytearray(64), plain((16,))
+    one, copy = np.frombuffer(memory, np.float32), some(16)
+    known.add(one, desc, desc, copy)
+    del one
+    assert known.find(np.frombuffer(memory, np.float32), desc, desc) is None
