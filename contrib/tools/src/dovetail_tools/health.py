@@ -17,8 +17,7 @@ from typing import Any
 
 from dovetail.command import printable
 from dovetail.errors import DovetailError
-from dovetail.plugins import PluginManager, PluginRecord
-from dovetail.plugins.records import PACKS
+from dovetail.plugins import PACKS, PluginManager, PluginRecord
 from dovetail.runtime import REFERENCE_DEVICE, Core
 from dovetail.testing.case import Case, passed
 from dovetail.testing.check import Check, ConformanceFailure, Outcome, Result, Verdict, require

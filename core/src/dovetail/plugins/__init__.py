@@ -1,6 +1,6 @@
 """Plugins: found by their entry points without being imported, loaded when something asks for them by name.
 
-`PluginManager` is what the runtime calls; `PluginRecord` is what it knows of one plugin. `register` and `temporary` make a module
+`PluginManager` is what the runtime calls; `PluginRecord` is what it knows of one plugin, `PACKS` the kinds of packs. `register` and `temporary` make a module
 or an object of this process a plugin. All are imported on first use, so that importing this package costs nothing.
 """
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from dovetail.plugins.in_process import register, temporary
     from dovetail.plugins.manager import PluginManager
     from dovetail.plugins.manifest import check_manifest
-    from dovetail.plugins.records import PluginRecord
+    from dovetail.plugins.records import PACKS, PluginRecord
 
-__all__ = ["PluginManager", "PluginRecord", "check_manifest", "register", "temporary"]
+__all__ = ["PACKS", "PluginManager", "PluginRecord", "check_manifest", "register", "temporary"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -22,6 +22,6 @@ __getattr__ = lazy_names(
         "dovetail.plugins.in_process": ("register", "temporary"),
         "dovetail.plugins.manager": ("PluginManager",),
         "dovetail.plugins.manifest": ("check_manifest",),
-        "dovetail.plugins.records": ("PluginRecord",),
+        "dovetail.plugins.records": ("PACKS", "PluginRecord"),
     },
 )
