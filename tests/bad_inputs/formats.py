@@ -41,8 +41,7 @@ def module(path: Path) -> Any:
 LARGEST = 1 << 24
 """Elements of an input."""
 
-LIMITS = {"TIME_LIMIT": 1.0, "MEMORY_LIMIT": 1 << 28}
-"""Properties that end runs of valid models that would take too long: a loop's changed trip count is one."""
+MEMORY_LIMIT = 1 << 28
 
 
 class NotRun(Exception):
@@ -53,6 +52,8 @@ class Format(ABC):
     """One format of files."""
 
     suffixes: tuple[str, ...]
+    time_limit = 1.0
+    """Seconds that a run may take: a loop whose trip count was changed may be endless."""
     NotRun = NotRun
     """Raised by `run`: the model compiles, and its inputs are too large to be made."""
 
@@ -82,9 +83,10 @@ class Format(ABC):
         return parts
 
 
-def run_model(core: dovetail.Core, model: Any) -> tuple[Mapping[str, Any], list[Any]]:
+def run_model(core: dovetail.Core, model: Any, seconds: float) -> tuple[Mapping[str, Any], list[Any]]:
     """The inputs and outputs of a model on NUMPY; open dimensions are 3, and integers are 1. Raises `NotRun`."""
-    with core.compile_model(model, "NUMPY", LIMITS) as compiled:
+    limits = {"TIME_LIMIT": seconds, "MEMORY_LIMIT": MEMORY_LIMIT}
+    with core.compile_model(model, "NUMPY", limits) as compiled:
         rng = np.random.default_rng(0)
         feeds = {}
         for name, value in compiled.inputs.items():
@@ -123,7 +125,7 @@ class Onnx(Format):
         return (applied([kinds._flip, kinds._overwrite, kinds._splice, kinds._cut], parts[0], rng),)
 
     def run(self, core: dovetail.Core, parts: Parts) -> tuple[Mapping[str, Any], list[Any]]:
-        return run_model(core, core.read_model(parts[0], format="onnx"))
+        return run_model(core, core.read_model(parts[0], format="onnx"), self.time_limit)
 
     def wanted(self, parts: Parts, feeds: Mapping[str, Any]) -> list[Any]:
         return by_onnxruntime(parts[0], feeds)
@@ -224,7 +226,7 @@ class Ir(Format):
         return applied(kinds.MUTATIONS, parts[0], rng), parts[1]
 
     def run(self, core: dovetail.Core, parts: Parts) -> tuple[Mapping[str, Any], list[Any]]:
-        return run_model(core, core.read_model(parts[0], format="xml", weights=parts[1]))
+        return run_model(core, core.read_model(parts[0], format="xml", weights=parts[1]), self.time_limit)
 
     def wanted(self, parts: Parts, feeds: Mapping[str, Any]) -> list[Any]:
         model = self._openvino.read_model(parts[0], parts[1])
@@ -260,7 +262,7 @@ class Pzkm(Format):
 
     def run(self, core: dovetail.Core, parts: Parts) -> tuple[Mapping[str, Any], list[Any]]:
         self._core, self._model = core, core.read_model(parts[0], format="pzkm")
-        return run_model(core, self._model)
+        return run_model(core, self._model, self.time_limit)
 
     def wanted(self, parts: Parts, feeds: Mapping[str, Any]) -> list[Any]:
         with tempfile.TemporaryDirectory() as folder:

@@ -103,10 +103,7 @@ def work(name: str) -> None:
         print(json.dumps(line), file=answers, flush=True)
 
     core, kind = dovetail.Core(), format_of(name)
-    for seed in kind.seeds:
-        found, detail = outcome(core, kind, seed)
-        if found not in ("runs", "runs as elsewhere"):
-            raise SystemExit(f"a good file: {found} {detail}")
+    kind.run(core, kind.seeds[0])  # imports what the first file would wait for
     answer("ready", "")
     for line in sys.stdin:
         index, seed = map(int, line.split())

@@ -61,8 +61,9 @@ def test_each_outcome(kind: Other, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["onnx", "ir", "pzkm", "config"])
-def test_good_files_run_and_changed_ones_are_refused(core: dovetail.Core, name: str) -> None:
+def test_good_files_run_and_changed_ones_are_refused(core: dovetail.Core, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = run.format_of(name)
+    monkeypatch.setattr(kind, "time_limit", 600.0)
     assert {run.outcome(core, kind, seed) for seed in kind.seeds} <= {("runs", ""), ("runs as elsewhere", "")}
     found = [run.outcome(core, kind, kind.mutated(index, 3))[0] for index in range(12)]
     assert "refused" in found

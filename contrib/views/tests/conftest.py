@@ -70,7 +70,7 @@ def convolution() -> Model:
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--window-size=1400,900", "--dump-dom",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1400,900", "--dump-dom",
 )  # fmt: skip
 
 

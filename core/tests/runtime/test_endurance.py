@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dovetail
+from dovetail.devices.work_budget import current_budget
 from dovetail.graph import Model
 from dovetail.op import Operator
 from dovetail_ops_onnx.add import Add
@@ -264,3 +265,48 @@ def test_a_run_that_is_interrupted(device: str) -> None:
             request.infer({"x": x})
         np.testing.assert_array_equal(request.infer({"x": x})["y"], want)
     np.testing.assert_array_equal(compiled({"x": x})["y"], want)
+
+
+class Holds(Operator):
+    """Passes X on once `act` has returned."""
+
+    domain = "test"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "act", lambda: None)
+
+    def reference(self, X: Any) -> Any:
+        self.act()
+        return X
+
+
+@pytest.fixture(params=DEVICES)
+def held_run(request: pytest.FixtureRequest) -> tuple[Any, Any, Any]:
+    """A request of each device for the network with an operator in its middle, the operator, and the input."""
+    op = Holds()
+    compiled = dovetail.Core(config=False).compile_model(network(op), request.param, {"TIME_LIMIT": 3600})
+    return compiled.create_infer_request(), op, data(1)[0]
+
+
+def test_a_run_that_is_cancelled_ends_at_the_next_node(held_run: tuple[Any, Any, Any]) -> None:
+    request, op, x = held_run
+    want = np.array(request.infer({"x": x})["y"])
+    entered, cancelled = threading.Event(), threading.Event()
+    object.__setattr__(op, "act", lambda: entered.set() or cancelled.wait(60))
+    request.start_async({"x": x})
+    assert entered.wait(60)
+    assert request.cancel()
+    cancelled.set()
+    with pytest.raises(dovetail.errors.RunCancelled, match="the run was cancelled at node"):
+        request.wait()
+    np.testing.assert_array_equal(request.infer({"x": x})["y"], want)
+
+
+def test_a_run_past_its_time_limit_ends_at_the_next_node(held_run: tuple[Any, Any, Any]) -> None:
+    request, op, x = held_run
+    want = np.array(request.infer({"x": x})["y"])
+    object.__setattr__(op, "act", lambda: setattr(current_budget(), "deadline", 0.0))
+    with pytest.raises(dovetail.errors.TimeLimitExceeded, match="the time limit of 3600 seconds has passed"):
+        request.infer({"x": x})
+    object.__setattr__(op, "act", lambda: None)
+    np.testing.assert_array_equal(request.infer({"x": x})["y"], want)

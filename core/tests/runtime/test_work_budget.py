@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail.devices.work_budget import WorkBudget
 from dovetail.errors import RunCancelled, TimeLimitExceeded, UsageError
 from dovetail.graph import Graph, Model
 from dovetail.op import FLOATS, Operator
@@ -89,16 +90,19 @@ def _usable(request: Any) -> bool:
     return bool(request.infer(_feeds(False))["y"].tolist() == [1, 2])
 
 
-@pytest.mark.parametrize("seconds", [0.2, 1])
-def test_an_endless_loop_ends_at_the_time_limit(compile_with: Any, seconds: float) -> None:
-    request = compile_with(TIME_LIMIT=seconds).create_infer_request()
+def test_an_endless_loop_ends_at_the_time_limit(compile_with: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of the property is an hour, which other runs keep however busy the machine is."""
+    request = compile_with(TIME_LIMIT=3600).create_infer_request()
+    given: list[float] = []
     for _ in range(2):
-        with pytest.raises(
-            TimeLimitExceeded, match=rf"node 'endless' \(Loop\).*{seconds:g} seconds|{seconds:g} .*'endless'"
-        ) as caught:
-            request.infer(_feeds(True))
+        with monkeypatch.context() as patch:
+            patch.setattr("dovetail.runtime.infer_request.WorkBudget", lambda seconds: given.append(seconds) or WorkBudget(0.2))
+            with pytest.raises(TimeLimitExceeded, match=r"node '.*the time limit of 0\.2 seconds has passed") as caught:
+                request.infer(_feeds(True))
         assert caught.value.code == "DT403"
+        assert "'endless'" in str(caught.value)
         assert _usable(request)
+    assert given == [3600, 3600]
 
 
 def test_a_run_in_the_background_is_cancelled(compile_with: Any) -> None:

@@ -1,6 +1,7 @@
 """The state of one inference for one plan, and for the plans that follow it."""
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +11,7 @@ from dovetail.devices.work_budget import check_work, current_budget
 from dovetail.errors import TimeLimitExceeded
 from dovetail.graph.graph import Node
 from dovetail.lru import LruCache
+from dovetail.names import printable
 from dovetail.planning.deferred import compute, control, owned, signature
 from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Step
 from dovetail.planning.plan_cache import PlanCache
@@ -64,7 +66,10 @@ class PlanRequest:
         """Run the plan: its outputs, or the inputs of the rest."""
         budget = current_budget()
         slots: list[Any] = [*values, *[None] * (self.plan.slots - self.plan.inputs)]
-        for run, reads, writes in self._calls:
+        for number, (run, reads, writes) in enumerate(self._calls):
+            # Devices check within their part, and need not for a short one; a model may be cut into hundreds of these.
+            if budget is not None and budget.deadline is not None and perf_counter() > budget.deadline:
+                budget.check(_first_node(self.plan.steps[number]))
             for slot, array in zip(writes, run([slots[i] for i in reads]), strict=True):
                 slots[slot] = array
         for step in self._tail:
@@ -146,6 +151,12 @@ class Runner:
             request = PlanRequest(plan, self._recorder and self._recorder(plan))
             self._requests.put(key, request)
         return request
+
+
+def _first_node(step: Step) -> str:
+    """The first node of a part, as messages name it."""
+    names = [f"'{printable(one.name)}' ({printable(one.op)})" for one in step.executable.reports]
+    return names[0] if names else f"of a part on {step.device}"
 
 
 def _value(source: Source, slots: Sequence[Any]) -> Any:
