@@ -1,6 +1,5 @@
 """One tree of exceptions. Each has a stable `code`, an optional `hint` (what to do next), and pickles as it is."""
 
-import difflib
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -240,6 +239,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     Example: `did_you_mean("OPENCLL", ["NUMPY", "OPENCL"])` -> `"Did you mean 'OPENCL'?"`.
     """
+    import difflib  # 1 ms at start-up
+
     names = sorted(known)
     folded = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.65)

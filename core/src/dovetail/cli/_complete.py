@@ -6,21 +6,24 @@ from functools import wraps
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from dovetail.plugins import PluginManager
 
 __all__ = ["complete_devices", "complete_files", "complete_operators", "complete_plugins"]
 
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+Complete = Callable[[click.Context, click.Parameter, str], list["CompletionItem"]]
 
 
 def _from_plugins(names: "Callable[[PluginManager], Iterable[str]]") -> Complete:
     """The names that begin with the typed text, in capitals or not."""
 
     @wraps(names)
-    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem  # for shells alone
+
         from dovetail.plugins import PluginManager
 
         found: set[str] = set()
@@ -49,6 +52,8 @@ def complete_operators(manager: "PluginManager") -> Iterable[str]:
     return {f"{one.domain}::{one.op_type}" if one.domain else one.op_type for one in manager.operators()}
 
 
-def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
     """The shell's own completion of files."""
+    from click.shell_completion import CompletionItem  # for shells alone
+
     return [CompletionItem(incomplete, type="file")]

@@ -1,6 +1,5 @@
 """The properties that the core itself understands; all others belong to the device."""
 
-import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,6 +31,8 @@ HINTS = ("LATENCY", "THROUGHPUT")
 
 def meant_for_core(options: Mapping[str, Any]) -> str | None:
     """The property of the core that one of a device's options is nearly called; None when there is none."""
+    import difflib  # 1 ms at start-up
+
     for name in options:
         if close := difflib.get_close_matches(str(name).upper(), _KINDS, n=1, cutoff=0.75):
             return close[0]

@@ -1,6 +1,5 @@
 """The state of every plugin of one manager: records, stored causes, and who may serve a key."""
 
-import traceback
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import IntEnum
@@ -90,6 +89,8 @@ class PluginStates:
 
     def fail(self, record: PluginRecord, error: BaseException) -> DovetailError:
         """Store that a plugin raised, log it as a warning, and return the error to raise."""
+        import traceback  # 1 ms at start-up
+
         known = error if isinstance(error, PluginFailed | PluginIncompatible) else None
         cause = error.__cause__ if known is not None else error
         if cause is not None:
