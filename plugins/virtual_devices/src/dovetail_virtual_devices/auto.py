@@ -27,6 +27,9 @@ log = logging.getLogger("dovetail")
 _PATIENCE = 1.0
 """Seconds that the compilation in the background waits for the first answer, which it would slow down."""
 
+_GRACE = 0.02
+"""Seconds more, in which the caller gets that answer: what is left to do for it in Python takes turns with the compilation."""
+
 
 class Auto(VirtualDevice):
     """`AUTO`, `AUTO:A,B` (these, in this order), `AUTO:-A` (all others)."""
@@ -195,7 +198,8 @@ class AutoModel(Composite):
         from dovetail_virtual_devices.warm import WarmMarks  # as above
 
         name = self._names[0]
-        self._answered.wait(_PATIENCE if self._is_static else None)
+        if self._answered.wait(_PATIENCE if self._is_static else None) and not self._closing:
+            time.sleep(_GRACE)
         if self._closing:
             return
         started = time.perf_counter()
