@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail_onnxruntime
+from dovetail.device import DeviceArray
 
 FLOAT = TensorProto.FLOAT
 
@@ -186,6 +187,29 @@ def test_bindings(ort: Any, add: bytes, feed: dict[str, Any]) -> None:
     binding.clear_binding_inputs()
     with pytest.raises(ValueError, match="session that created it"):
         ort.InferenceSession(add).run_with_iobinding(binding)
+
+
+def test_outputs_that_a_device_keeps_are_inputs_of_the_next_run(add: bytes, feed: dict[str, Any]) -> None:
+    session = dovetail_onnxruntime.InferenceSession(add)
+    binding = session.io_binding()
+    for name, array in feed.items():
+        binding.bind_cpu_input(name, array)
+    binding.bind_output("s", "cuda")
+    binding.bind_output("u", "cpu")
+    session.run_with_iobinding(binding)
+    s, u = binding.get_outputs()
+    want = feed["x"] + feed["z"]
+    assert isinstance(s._value, DeviceArray)
+    assert isinstance(u._value, np.ndarray)
+    assert (s.shape(), s.data_type(), s.element_type(), s.tensor_size_in_bytes()) == ([2, 3], "tensor(float)", FLOAT, 24)
+    np.testing.assert_array_equal(s.numpy(), want)
+    binding.bind_ortvalue_input("x", s)
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(s.numpy(), want)
+    for got, expected in zip(binding.copy_outputs_to_cpu(), (want + feed["z"], np.maximum(want, 0)), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    s.update_inplace(want * 2)  # from now on in the host's memory
+    np.testing.assert_array_equal(np.from_dlpack(s), want * 2)
 
 
 def test_values(ort: Any, add: bytes, feed: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ operator, in a module named after the operator's stem.
 """
 
 from dovetail.devices.contract import Device, DeviceInfo, Executable, ExecutableRequest, NodeReport, Unavailable
+from dovetail.devices.device_array import DeviceArray, kept_on_host
 from dovetail.devices.hosting import HostedKernel, prepare_host_kernel, read_only
 from dovetail.devices.kernels import REFERENCE_KERNEL, Choice, Kernel, KernelTable, choose
 from dovetail.devices.memory import MemoryPlan, plan_graph, plan_memory, plan_regions, share_storage
@@ -45,6 +46,7 @@ __all__ = [
     "Copy",
     "DType",
     "Device",
+    "DeviceArray",
     "DeviceError",
     "DeviceInfo",
     "DeviceLost",
@@ -88,6 +90,7 @@ __all__ = [
     "choose",
     "clock",
     "current_budget",
+    "kept_on_host",
     "node_context",
     "node_reference",
     "padded",

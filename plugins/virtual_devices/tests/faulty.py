@@ -33,14 +33,14 @@ def nothing(node: Any) -> bool:
 class Faulty(ReferenceDevice):
     """Calls `fault(n)` before the n-th run of all its requests, counted from 1; what that raises, the run raises.
 
-    `made` is the number of requests so far, `alive` of those that are not closed, `runs` the number of runs, `most` how many ran
-    at once at most.
+    `made` is the number of requests so far, `alive` of those that are not closed, `runs` the number of runs, `kept` of those
+    whose results stay here, `most` how many ran at once at most.
     """
 
     def __init__(self, info: DeviceInfo) -> None:
         super().__init__(info)
         self.lock = threading.Lock()
-        self.runs = self.made = self.alive = self.now = self.most = 0
+        self.runs = self.kept = self.made = self.alive = self.now = self.most = 0
 
     def fault(self, number: int) -> None:
         """Raises for the runs that are to fail."""
@@ -78,6 +78,10 @@ class _Request(ExecutableRequest):
         finally:
             with device.lock:
                 device.now -= 1
+
+    def run_kept(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        self._device.kept += 1
+        return super().run_kept(inputs)
 
     def close(self) -> None:
         if self._open:

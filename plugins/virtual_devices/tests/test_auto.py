@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faulty import WANT, X, chain, nothing
+from faulty import WANT, Faulty, X, chain, nothing
 
 from dovetail.device import DeviceInfo, Executable, ExecutableRequest, Graph
 from dovetail.errors import (
@@ -369,3 +369,14 @@ def test_a_best_device_that_does_not_compile_in_the_background_is_reported(
     go.set()
     until("B.0", compiled)
     assert compiled.report().passed_over == {"A.0": "the compiler crashed"}
+
+
+def test_results_stay_on_the_device_that_runs_the_model(toy_core: Any) -> None:
+    core, opened = toy_core(A=Faulty, B=nothing)
+    request = core.compile_model(chain(), "AUTO").create_infer_request()
+    first = request.infer(X, on_device=True)[0]
+    second = request.infer(first, on_device=True)[0]
+    assert opened["A.0"].kept == 2
+    np.testing.assert_allclose(np.asarray(first), WANT, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(second), np.tanh(WANT), rtol=1e-6)
+    assert opened["A.0"].made == 2

@@ -21,6 +21,7 @@ class IOBinding:
         self._session = session
         self._inputs: dict[str, Any] = {}
         self._targets: dict[str, OrtValue | None] = {}
+        self._kept: set[str] = set()
         self._outputs: list[OrtValue] = []
 
     def bind_cpu_input(self, name: str, arr_on_cpu: NDArray[Any]) -> None:
@@ -49,11 +50,17 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Ask for an output: in memory of its own, or in host memory at `buffer_ptr`, to which it is copied."""
-        OrtDevice.make(device_type, device_id)
+        """Ask for an output: in memory of its own, or in host memory at `buffer_ptr`, to which it is copied.
+
+        With a `device_type` other than `cpu` its value stays in the memory of the device that runs the session, for later runs.
+        """
+        device = OrtDevice.make(device_type, device_id)
         self._known(name, [arg.name for arg in self._session.get_outputs()])
+        self._kept.discard(name)
         if buffer_ptr is None:
             self._targets[name] = None
+            if device.device_type() != "cpu":
+                self._kept.add(name)
             return
         if element_type is None or shape is None:
             raise ValueError("`element_type` and `shape` are to be provided if pre-allocated memory is provided")
@@ -64,6 +71,7 @@ class IOBinding:
         """Ask for an output in the memory of a value."""
         self._known(name, [arg.name for arg in self._session.get_outputs()])
         self._targets[name] = ortvalue
+        self._kept.discard(name)
 
     def synchronize_inputs(self) -> None:
         """Return at once: inputs are in the host's memory."""
@@ -77,7 +85,7 @@ class IOBinding:
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The outputs of the last run as arrays."""
-        return [value._value for value in self._outputs]
+        return [value._on_host() for value in self._outputs]
 
     def clear_binding_inputs(self) -> None:
         """Forget all inputs."""
@@ -86,6 +94,7 @@ class IOBinding:
     def clear_binding_outputs(self) -> None:
         """Forget all outputs."""
         self._targets.clear()
+        self._kept.clear()
         self._outputs.clear()
 
     def run(self) -> None:
@@ -93,11 +102,11 @@ class IOBinding:
         if not self._targets:
             raise RuntimeError("Error in execution: At least one output should be requested.")
         try:
-            results = self._session.run(list(self._targets), self._inputs)
+            results = self._session._run(list(self._targets), self._inputs, on_device=bool(self._kept))
         except Exception as error:
             raise RuntimeError(f"Error in execution: {error}") from error
         bound = zip(self._targets.items(), results, strict=True)
-        self._outputs = [_stored(name, target, value) for (name, target), value in bound]
+        self._outputs = [_stored(name, target, value, name in self._kept) for (name, target), value in bound]
 
     def _known(self, name: str, names: Sequence[str]) -> None:
         if name not in names:
@@ -109,7 +118,8 @@ def _require_host(name: str, device_type: str) -> None:
         raise RuntimeError(f"'{name}' is bound to memory of {device_type!r}; accepted: host memory (bind arrays or OrtValues)")
 
 
-def _stored(name: str, target: OrtValue | None, value: Any) -> OrtValue:
+def _stored(name: str, target: OrtValue | None, value: Any, kept: bool) -> OrtValue:
+    value = value if kept else OrtValue(value)._on_host()
     if target is None:
         return OrtValue(value)
     array = target.numpy()

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.device import DeviceArray
 from dovetail.op import DType, MapType, OptionalType, SequenceType, TensorType
 from dovetail_onnxruntime.arguments import type_text
 from dovetail_onnxruntime.exceptions import InvalidArgument, coded
@@ -46,7 +47,7 @@ class FeedReader:
     def _value(self, name: str, declared: TensorType, value: Any) -> Any:
         if type(declared) is not TensorType:
             return _container(name, declared, value)
-        array = value if type(value) is np.ndarray else _array(name, declared, value)
+        array = value if type(value) in (np.ndarray, DeviceArray) else _array(name, declared, value)
         if array.dtype != declared.dtype.numpy:
             array = _converted(array, declared)
         self._check_shape(name, declared, array)

@@ -99,12 +99,22 @@ class Session:
         Raises `ValueError` for missing inputs; `InvalidArgument` for unknown names and inputs that do not fit the model;
         `Fail` and `RuntimeException` for failures of the run.
         """
+        return self._run(output_names, input_feed, run_options)
+
+    def _run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+        on_device: bool = False,
+    ) -> list[Any]:
+        """As `run`; with `on_device` the outputs stay in the memory of the device."""
         indices = self._indices(output_names)
         if run_options is not None and run_options.terminate:
             raise coded(Fail, "Exiting due to terminate flag being set to true.")
         feed = self._feeds.read(input_feed)
         with running(), self._event("model_run"):
-            found = tuple(self._compiled(feed).values())
+            found = tuple(self._compiled(feed, on_device=on_device).values())
         return results(found if indices is None else [found[i] for i in indices])
 
     def _indices(self, names: Sequence[str] | None) -> list[int] | None:

@@ -1,4 +1,4 @@
-"""`OrtValue` and `OrtDevice`: values with onnxruntime's questions and answers. All of them are in the host's memory."""
+"""`OrtValue` and `OrtDevice`: values with onnxruntime's questions and answers, in the host's memory or kept by a device."""
 
 import ctypes
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.device import DeviceArray
 from dovetail.op import DType, TensorType
 from dovetail_onnxruntime.absent import refuse
 from dovetail_onnxruntime.arguments import type_text
@@ -65,7 +66,7 @@ def plain(value: Any) -> Any:
 
 
 class OrtValue:
-    """A tensor (an array, shared and not copied), a sequence, a map, or nothing."""
+    """A tensor (an array, shared and not copied, or one that a device keeps), a sequence, a map, or nothing."""
 
     def __init__(self, value: Any) -> None:
         self._value = plain(value)
@@ -111,14 +112,27 @@ class OrtValue:
         """Raises: dovetail has no sparse tensors."""
         refuse("OrtValue.as_sparse_tensor")
 
-    def _tensor(self) -> NDArray[Any]:
-        if not isinstance(self._value, np.ndarray):
+    def _described(self) -> Any:
+        """The array, wherever it is. Raises `RuntimeError` for what is not a tensor."""
+        if not self.is_tensor():
             raise RuntimeError(f"Only OrtValues that are Tensors are currently supported; this is {self.data_type()}")
         return self._value
 
+    def _on_host(self) -> Any:
+        """The value; of an array that a device keeps a copy in the host's memory."""
+        return np.asarray(self._value) if isinstance(self._value, DeviceArray) else self._value
+
+    def _tensor(self) -> NDArray[Any]:
+        """The array, which is in the host's memory from now on."""
+        self._value = self._on_host() if self.is_tensor() else self._described()
+        array: NDArray[Any] = self._value
+        return array
+
     def numpy(self) -> NDArray[Any]:
-        """The array. Raises `RuntimeError` for what is not a tensor."""
-        return self._tensor()
+        """The array, a copy if a device keeps it. Raises `RuntimeError` for what is not a tensor."""
+        self._described()
+        array: NDArray[Any] = self._on_host()
+        return array
 
     def data_ptr(self) -> int:
         """The address of the first element."""
@@ -130,19 +144,20 @@ class OrtValue:
 
     def shape(self) -> list[int]:
         """The dimensions."""
-        return list(self._tensor().shape)
+        return list(self._described().shape)
 
     def element_type(self) -> int:
         """The number of the element type in `TensorProto.DataType`."""
-        return _dtype(self._tensor()).onnx
+        return _dtype(self._described()).onnx
 
     def tensor_size_in_bytes(self) -> int:
         """The bytes of the elements."""
-        return self._tensor().nbytes
+        found = self._described()
+        return int(np.prod(found.shape, dtype=np.int64)) * int(found.dtype.itemsize)
 
     def data_type(self) -> str:
         """`tensor(float)`; for a sequence the type of its first item."""
-        if isinstance(self._value, np.ndarray):
+        if self.is_tensor():
             return type_text(TensorType(_dtype(self._value), None))
         if isinstance(self._value, list) and self._value:
             return f"seq({OrtValue(self._value[0]).data_type()})"
@@ -154,7 +169,7 @@ class OrtValue:
 
     def is_tensor(self) -> bool:
         """True for an array."""
-        return isinstance(self._value, np.ndarray)
+        return isinstance(self._value, np.ndarray | DeviceArray)
 
     def is_sparse_tensor(self) -> bool:
         """False."""
@@ -172,15 +187,15 @@ class OrtValue:
         array.reshape(-1)[:] = given.reshape(-1)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        array = self._tensor()
+        array = self.numpy()
         return np.array(array, dtype) if copy else np.asarray(array, dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self._tensor().__dlpack__(**options)
+        return self.numpy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # kDLCPU
 
 
-def _dtype(array: NDArray[Any]) -> DType:
+def _dtype(array: Any) -> DType:
     return DType.STRING if array.dtype.kind in "USO" else DType.of(array.dtype)

@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from dovetail.devices.device_array import kept_on_host
 from dovetail.devices.memory import MemoryPlan
 from dovetail.devices.refusals import Accepted, Refusal
 from dovetail.devices.typed_node import LayerConfig, TypedNode
@@ -83,6 +84,13 @@ class ExecutableRequest(ABC):
         Returns arrays in the order of the graph's outputs; they are valid until the next run of this request, and may be
         overwritten by it. Inputs are only read. Zero-size arrays are allowed.
         """
+
+    def run_kept(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """As `run`, with inputs that may be a `DeviceArray`, and each array among the results as one in this request's memory.
+
+        The core gives the request no other run before the last of these results is freed. The default uses the host's memory.
+        """
+        return kept_on_host(self.run, inputs)
 
     def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
         """As `run`, and record what was done when, node by node. The default records the run as a whole."""

@@ -47,8 +47,11 @@ class Targets:
 class PartRequest(Protocol):
     """A request of a `Part`. Used by one thread at a time."""
 
-    def forward(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Run with values that `ExecutableRequest.run` of a composite was given, under its limits; the results likewise."""
+    def forward(self, values: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
+        """Run with values that `ExecutableRequest.run` of a composite was given, under its limits; the results likewise.
+
+        With `on_device` as `ExecutableRequest.run_kept`.
+        """
 
     def close(self) -> None:
         """Free the buffers."""

@@ -277,7 +277,7 @@ class CompiledModel:
             request.close()
         return trace, results
 
-    def __call__(self, inputs: Any = None) -> Results:
+    def __call__(self, inputs: Any = None, *, on_device: bool = False) -> Results:
         """Run once. `inputs` is a mapping by name, a sequence in order, or a single array; see `InferRequest.infer`.
 
         A mapping may also give constants of `model.overridable` other values; the first time the model is compiled for that.
@@ -285,7 +285,7 @@ class CompiledModel:
         request, trace = getattr(self._local, "request", (None, None))
         if request is None or trace is not current_trace():
             request, _ = self._local.request = self.create_infer_request(), current_trace()
-        results: Results = request.infer(inputs)
+        results: Results = request.infer(inputs, on_device=on_device)
         return results
 
     def submit(self, work: Callable[[], Any]) -> Any:

@@ -5,10 +5,12 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, NoReturn, Protocol, SupportsIndex
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.devices.device_array import DeviceArray
 from dovetail.devices.work_budget import WorkBudget
 from dovetail.errors import OutOfMemory, RunCancelled, UsageError, did_you_mean
 from dovetail.graph.model import Model
@@ -22,6 +24,10 @@ from dovetail.tracing import Trace
 
 __all__ = ["BoundRequest", "InferRequest", "Results"]
 
+
+_ARRAYS = (np.ndarray, DeviceArray)
+_SPARE = 2
+"""Sets of buffers of results that were freed, which wait for their next use."""
 
 _RUNNING = "the request is running"
 _RUNNING_HINT = "wait() for it, or create a request for each thread"
@@ -88,6 +94,9 @@ class BoundRequest(Protocol):
     def run(self, inputs: Sequence[Any], /) -> Sequence[Any]:
         """Run with checked inputs. Unless they are fresh, the arrays returned belong to the devices until the next run."""
 
+    def run_kept(self, inputs: Sequence[Any], /) -> Sequence[Any]:
+        """As `ExecutableRequest.run_kept`."""
+
     def close(self) -> None:
         """Free the device requests."""
 
@@ -136,6 +145,20 @@ class _Background:
         return not self.ended and not (self.future is not None and self.future.cancelled())
 
 
+class _Lease:
+    """Buffers that hold results which were kept: when the last of these is freed, their request may use them again."""
+
+    def __init__(self, bound: BoundRequest, owner: "InferRequest") -> None:
+        self._bound, self._owner, self._spare = bound, ref(owner), owner._spare
+
+    def __del__(self) -> None:
+        owner = self._owner()
+        if owner is None or owner._closed or owner._spare is not self._spare or len(self._spare) >= _SPARE:
+            self._bound.close()
+        else:
+            self._spare.append(self._bound)
+
+
 class InferRequest:
     """The state of one inference. Used by one thread at a time; different requests run independently."""
 
@@ -146,6 +169,7 @@ class InferRequest:
         self._plans = compiled
         self._bound: BoundRequest | None = None
         self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
+        self._spare: list[BoundRequest] = []
         self._busy = threading.Lock()
         self._background: _Background | None = None
         self._callback: Callable[[Any], None] | None = None
@@ -160,12 +184,12 @@ class InferRequest:
         state = "closed" if self._closed else "running" if self.is_running else "idle"
         return f"<InferRequest of {printable(self._compiled.model.source)}, {state}>"
 
-    def infer(self, inputs: Any = None, *, share_outputs: bool = False) -> Results:
+    def infer(self, inputs: Any = None, *, share_outputs: bool = False, on_device: bool = False) -> Results:
         """Run and wait. Returns the outputs, by name and by position.
 
         `inputs`: see `CompiledModel.__call__`; they are only read. Outputs are fresh arrays; with `share_outputs` they may
-        be in the request's own memory, which the next run overwrites. Raises `InputError`, or `UsageError` when the
-        request is running or closed.
+        be in the request's own memory, which the next run overwrites. With `on_device` they are `DeviceArray`s, which stay in
+        the memory of the device. Raises `InputError`, or `UsageError` when the request is running or closed.
         """
         if self.is_running:
             self._refuse()
@@ -174,7 +198,7 @@ class InferRequest:
             self._require_idle()
             arrays = self._read(inputs)
             self._budget = WorkBudget(self._compiled.time_limit)
-            return self._run(arrays, share_outputs)
+            return self._run(arrays, share_outputs, on_device)
 
     def trace(self, inputs: Any = None, runs: int = 1) -> Trace:
         """Run as `infer`, once to warm up and then `runs` times, and return the record of these runs; see `Trace.slices`.
@@ -296,9 +320,10 @@ class InferRequest:
                 self._busy.release()
 
     def _free(self) -> None:
-        if self._bound is not None:
-            self._bound.close()
-        self._bound = self._shapes = None
+        for bound in (self._bound, *self._spare):
+            if bound is not None:
+                bound.close()
+        self._bound, self._shapes, self._spare = None, None, []
 
     def _future_for(self, asking: str) -> "Future[Results]":
         if self._background is None or self._background.future is None:
@@ -326,36 +351,53 @@ class InferRequest:
         arrays: list[Any] = self._plans.reader.read(inputs)
         return arrays
 
-    def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
+    def _run(self, arrays: Sequence[Any], share_outputs: bool, on_device: bool = False) -> Results:
         assert self._budget is not None
         try:
             with self._budget:
-                outputs = self._advance(arrays)
-            assert self._bound is not None
-            share_outputs = share_outputs or self._bound.fresh
+                outputs = self._advance(arrays, on_device)
+            share_outputs = share_outputs or on_device or (self._bound is not None and self._bound.fresh)
             self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
         except MemoryError as error:
             source = printable(self._compiled.model.source)
             raise OutOfMemory(f"{source}: there is no memory for the run: {error or 'the host has none left'}") from error
         return self._results
 
-    def _advance(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
+    def _advance(self, arrays: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
+        shapes = tuple(a.shape if isinstance(a, _ARRAYS) else None for a in arrays)
         if shapes != self._shapes or self._bound is None:
             self._rebind(shapes)
         assert self._bound is not None
-        return self._bound.run(arrays)
+        if not on_device and DeviceArray not in map(type, arrays):
+            return self._bound.run(arrays)
+        results = self._bound.run_kept(arrays)
+        if not on_device:
+            return [np.asarray(v) if isinstance(v, DeviceArray) else v for v in results]
+        # The results have the buffers now; the next run takes others.
+        lease, self._bound = _Lease(self._bound, self), None
+        for one in results:
+            if isinstance(one, DeviceArray) and not any(one is given for given in arrays):
+                one.owners.append(lease)
+        return results
 
-    def forward(self, values: Sequence[Any]) -> Sequence[Any]:
+    def forward(self, values: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
         """Run with values that another request has checked, under its limits; for virtual devices.
 
-        What is returned belongs to this request and may be overwritten by its next run. Raises as `infer`.
+        What is returned belongs to this request and may be overwritten by its next run; with `on_device` as `infer` does. Raises
+        as `infer`.
         """
         with self._busy:
             self._require_idle()
-            return self._advance(values)
+            return self._advance(values, on_device)
 
     def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
+        if shapes == self._shapes and self._spare:
+            self._bound = self._spare.pop()
+            return
+        if shapes != self._shapes:
+            for one in self._spare:
+                one.close()
+            self._spare = []
         bound = self._plans.bind(shapes, self._bind)
         # Forgotten before it is closed: an interrupt must not leave a closed one for the next run.
         stale, self._bound = self._bound, None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.devices.device_array import DeviceArray
 from dovetail.errors import InputError, did_you_mean
 from dovetail.graph.dtype import DType
 from dovetail.graph.model import Model
@@ -43,6 +44,7 @@ class InputReader:
         """Native, aligned, C-contiguous arrays in the order of the model's inputs; copies only where they have to be.
 
         A sequence becomes a list of such arrays, a map a dictionary of plain values, an optional may be None.
+        A `DeviceArray` stays as it is.
 
         `inputs` is a mapping by name, a sequence in order, a single array for a model of one input, or None for a model
         without inputs. An array is a NumPy array, a list, or what exports memory by DLPack (tensors of PyTorch, JAX, CuPy) or by
@@ -89,7 +91,9 @@ class InputReader:
         values = dict(zip(given, inputs.values(), strict=True))
         return [values[name] for name in self._names]
 
-    def _as_array(self, index: int, value: Any) -> NDArray[Any]:
+    def _as_array(self, index: int, value: Any) -> Any:
+        if isinstance(value, DeviceArray):
+            return value
         dtype = self._dtypes[index]
         array: NDArray[Any] = value if type(value) is np.ndarray else self._converted(index, value)
         if array.dtype is not dtype and array.dtype != dtype and array.dtype.newbyteorder("=") == dtype:

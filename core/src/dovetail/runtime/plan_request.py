@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dovetail.devices.contract import ExecutableRequest
+from dovetail.devices.device_array import kept_on_host
 from dovetail.devices.work_budget import check_work, current_budget
 from dovetail.errors import TimeLimitExceeded
 from dovetail.graph.graph import Node
@@ -61,6 +62,16 @@ class PlanRequest:
             return self._calls[0][0](values)
         found = self._advance(values)
         return found if self._rest is None else self._rest.run(found)
+
+    def run_kept(self, values: Sequence[Any]) -> Sequence[Any]:
+        """As `ExecutableRequest.run_kept`. With steps on the host, or a recorder, results are in the host's memory."""
+        if self._tail or self._recorder is not None:
+            return kept_on_host(lambda given: [owned(v) for v in self.run(given)], values)
+        slots: list[Any] = [*values, *[None] * (self.plan.slots - self.plan.inputs)]
+        for request, (_, reads, writes) in zip(self._requests, self._calls, strict=True):
+            for slot, result in zip(writes, request.run_kept([slots[i] for i in reads]), strict=True):
+                slots[slot] = result
+        return kept_on_host(lambda _: [owned(_value(o, slots)) for o in self.plan.outputs], ())
 
     def _advance(self, values: Sequence[Any]) -> list[Any]:
         """Run the plan: its outputs, or the inputs of the rest."""

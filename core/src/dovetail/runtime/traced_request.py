@@ -6,9 +6,9 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.devices.contract import ExecutableRequest
+from dovetail.devices.device_array import DeviceArray, kept_on_host
 from dovetail.graph.graph import Node
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Step
@@ -72,17 +72,18 @@ class TracedRequest(InferRequest):
         super().__init__(compiled)
         self._trace = trace
 
-    def infer(self, inputs: Any = None, *, share_outputs: bool = False) -> Results:
+    def infer(self, inputs: Any = None, *, share_outputs: bool = False, on_device: bool = False) -> Results:
         """As `InferRequest.infer`, recorded."""
         with self._trace.slice(f"infer {self._compiled.model.source}", "request"):
-            return super().infer(inputs, share_outputs=share_outputs)
+            return super().infer(inputs, share_outputs=share_outputs, on_device=on_device)
 
     def _read(self, inputs: Any) -> list[Any]:
         with self._trace.slice("check the inputs", "transfer"):
             return super()._read(inputs)
 
-    def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
+    def _run(self, arrays: Sequence[Any], share_outputs: bool, on_device: bool = False) -> Results:
         assert self._budget is not None
+        arrays = [np.asarray(a) if isinstance(a, DeviceArray) else a for a in arrays]  # transfers are part of the record
         shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
         # Sub-graphs and what follows data are planned in the middle of a run.
         with self._trace.recording(), self._budget:
@@ -93,13 +94,14 @@ class TracedRequest(InferRequest):
             with self._trace.slice(f"run {self._compiled.model.source}", "run"):
                 outputs = self._bound.run(arrays)
                 with self._trace.slice("copy the outputs", "transfer"):
-                    self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
+                    outputs = outputs if share_outputs and not on_device else [owned(a) for a in outputs]
+                    self._results = Results(self._names, kept_on_host(lambda _: outputs, ()) if on_device else outputs)
         return self._results
 
-    def forward(self, values: Sequence[Any]) -> Sequence[Any]:
+    def forward(self, values: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
         """As `InferRequest.forward`, recorded."""
         with self._trace.recording(), self._trace.slice(f"run {self._compiled.model.source}", "run"):
-            return super().forward(values)
+            return super().forward(values, on_device)
 
     def _bind(self, plan: Plan) -> PlanRequest:
         return PlanRequest(plan, _PlanRecorder(self._trace, plan))

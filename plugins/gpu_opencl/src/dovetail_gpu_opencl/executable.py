@@ -208,6 +208,10 @@ class CLExecutable(Executable):
         self._constants[id(array)] = self.buffers.holding(host, f"a constant of node {node}")
 
 
+Readers = dict[str, list[tuple[Any, int]]]
+"""The block of a value -> the kernel objects that read it, with the positions of their arguments."""
+
+
 @dataclass
 class Flags:
     """Two int buffers of a request, faults and counters, and how many of each the launches so far were given."""
@@ -226,11 +230,13 @@ class Flags:
         return self.counters, np.int32(self.counter - argument.count)
 
 
-def bind(executable: CLExecutable, command: Command, buffers: Mapping[str, Any], flags: Flags) -> Any:
-    """A kernel object with its arguments set."""
+def bind(executable: CLExecutable, command: Command, buffers: Mapping[str, Any], flags: Flags, readers: Readers) -> Any:
+    """A kernel object with its arguments set; those that are values go into `readers`."""
     kernel = cl.Kernel(command.program, command.launch.entry)
     position = 0
     for argument in command.launch.arguments:
+        if isinstance(argument, Read):
+            readers.setdefault(executable.root(argument.value), []).append((kernel, position))
         taken = flags.take(argument) if isinstance(argument, Fault | Counters) else _values(executable, argument, buffers)
         for value in taken:
             kernel.set_arg(position, value)

@@ -10,14 +10,15 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from dovetail.device import ExecutableRequest, PartRecorder, current_budget
+from dovetail.device import DeviceArray, ExecutableRequest, PartRecorder, current_budget
 from dovetail.errors import InferError, RunCancelled, TimeLimitExceeded, UsageError
 from dovetail_gpu_opencl.enqueue import calls, function
 from dovetail_gpu_opencl.failures import as_dovetail, translated
+from dovetail_gpu_opencl.kept import held, is_held, on_host
 from dovetail_gpu_opencl.lifetime import IN_USE
 
 if TYPE_CHECKING:
-    from dovetail_gpu_opencl.executable import CLExecutable
+    from dovetail_gpu_opencl.executable import CLExecutable, Readers
     from dovetail_gpu_opencl.profiled import ProfiledRequest
 
 __all__ = ["DebugRequest", "EventRequest", "InOrderRequest"]
@@ -51,6 +52,7 @@ class CLRequest(ExecutableRequest):
             self._results = tuple(self._host_array(name) for name in graph.outputs)
         pairs = zip(executable.downloads, self._results, strict=True)
         self._downloads = tuple((host, self._buffers[root]) for root, host in pairs if root)
+        self._readers: Readers = {}
         self._launches = tuple(self._bind_all())
         self._part = FIRST_PART
 
@@ -75,6 +77,7 @@ class CLRequest(ExecutableRequest):
             self._profiled.close()
             self._profiled = None
         self._launches = ()
+        self._readers = {}
         self._downloads = ()
         self._uploads = ()
         self._buffers = {}
@@ -87,6 +90,10 @@ class CLRequest(ExecutableRequest):
 
         Raises `RunCancelled` and `TimeLimitExceeded` between two parts of a long run.
         """
+        self._run(inputs)
+        return self._results
+
+    def _run(self, inputs: Sequence[Any]) -> None:
         if self._fault_buffer is None:
             raise UsageError("this request was closed")
         progress = [0]
@@ -103,7 +110,6 @@ class CLRequest(ExecutableRequest):
                 self._part = max(1, int(len(self._launches) * LONG / seconds))
             if self._executable.faults and self._faults.any():
                 self._raise_fault()
-        return self._results
 
     @abstractmethod
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
@@ -136,7 +142,7 @@ class CLRequest(ExecutableRequest):
         found, flags = [], Flags(self._fault_buffer, self._counter_buffer)
         for command in self._executable.commands:
             with translated(f"node {command.node}: setting the arguments of {command.launch.entry!r} ({command.launch.file})"):
-                kernel = bind(self._executable, command, self._buffers, flags)
+                kernel = bind(self._executable, command, self._buffers, flags, self._readers)
             found.append((kernel, command.launch.global_size, command.launch.local_size))
         return found
 
@@ -181,19 +187,51 @@ class InOrderRequest(CLRequest):
         super().__init__(executable)
         self._enqueue = function() if executable.caps.kind == "GPU" else None
         self._calls = calls(self._queue, self._launches) if self._enqueue else ()
+        self._keeps = False
 
     def close(self) -> None:
         super().close()
         self._calls = ()
 
+    def run_kept(self, inputs: Sequence[Any]) -> Sequence[DeviceArray]:
+        """As `run`, without transfers of what stays on the device: kernels read the buffers of other requests' results."""
+        graph, context = self._executable.graph, self._executable.context
+        given: list[Any] = []
+        lent: list[str] = []
+        try:
+            for name, value in zip(graph.inputs, inputs, strict=True):
+                if name not in self._executable.downloads and is_held(value, context):
+                    self._read_from(name, value.held.buffer)
+                    lent.append(name)
+                    given.append(None)
+                else:
+                    given.append(on_host(value))
+            self._keeps = True
+            self._run(given)
+        finally:
+            self._keeps = False
+            for name in lent:
+                self._read_from(name, self._buffers.get(name))
+        return [self._kept(index) for index in range(len(graph.outputs))]
+
+    def _read_from(self, name: str, buffer: Any) -> None:
+        for kernel, position in self._readers.get(name, ()):
+            kernel.set_arg(position, buffer)
+
+    def _kept(self, index: int) -> DeviceArray:
+        root, result = self._executable.downloads[index], self._results[index]
+        return held(self._executable.context, self._queue, self._buffers[root], result) if root else DeviceArray.on_host(result)
+
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
         queue, copy = self._queue, cl.enqueue_copy
         # pyopencl waits for a copy whose event is dropped, so they are kept to the end.
-        events = [copy(queue, b, a, is_blocking=False) for a, b in zip(inputs, self._uploads, strict=True) if b is not None]
+        pairs = zip(inputs, self._uploads, strict=True)
+        events = [copy(queue, b, a, is_blocking=False) for a, b in pairs if b is not None and a is not None]
         launch = self._launch if self._enqueue is None else self._launch_without_events
         self._in_parts(lambda first, last: launch(first, last, progress))
         progress[0] = len(self._launches)
-        events += [copy(queue, *pair, is_blocking=False) for pair in self._downloads]
+        if not self._keeps:
+            events += [copy(queue, *pair, is_blocking=False) for pair in self._downloads]
         if self._executable.faults:
             events.append(copy(queue, self._faults, self._fault_buffer, is_blocking=False))
         queue.finish()

@@ -27,6 +27,9 @@ log = logging.getLogger("dovetail")
 _PATIENCE = 1.0
 """Seconds that the compilation in the background waits for the first answer, which it would slow down."""
 
+_GRACE = 0.02
+"""Seconds more, in which the caller gets that answer: what is left to do for it in Python takes turns with the compilation."""
+
 
 class Auto(VirtualDevice):
     """`AUTO`, `AUTO:A,B` (these, in this order), `AUTO:-A` (all others)."""
@@ -195,7 +198,8 @@ class AutoModel(Composite):
         from dovetail_virtual_devices.warm import WarmMarks  # as above
 
         name = self._names[0]
-        self._answered.wait(_PATIENCE if self._is_static else None)
+        if self._answered.wait(_PATIENCE if self._is_static else None) and not self._closing:
+            time.sleep(_GRACE)
         if self._closing:
             return
         started = time.perf_counter()
@@ -258,15 +262,19 @@ class AutoRequest(ExecutableRequest):
         self._part: Part | None = None
         self._request: Any = None
 
-    def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
+    def run(self, inputs: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
         """Run on the active part. Raises the error of the first device when no other one does better."""
         part = self._model.begin()
         try:
-            results: Sequence[Any] = self._on(part).forward(inputs)
+            results: Sequence[Any] = self._on(part).forward(inputs, on_device)
         except Exception as error:
-            results = self._elsewhere(part, inputs, error)
+            results = self._elsewhere(part, inputs, on_device, error)
         self._model.end(inputs)
         return results
+
+    def run_kept(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """As `run`, on the device that runs it."""
+        return self.run(inputs, on_device=True)
 
     def _on(self, part: Part) -> Any:
         if part is not self._part:
@@ -275,12 +283,12 @@ class AutoRequest(ExecutableRequest):
             self._part = part
         return self._request
 
-    def _elsewhere(self, part: Part, inputs: Sequence[Any], error: Exception) -> Sequence[Any]:
+    def _elsewhere(self, part: Part, inputs: Sequence[Any], on_device: bool, error: Exception) -> Sequence[Any]:
         if is_of_the_caller(error):
             raise error
         for name in self._model.others(part):
             try:
-                results: Sequence[Any] = self._on(self._model.part(name)).forward(inputs)
+                results: Sequence[Any] = self._on(self._model.part(name)).forward(inputs, on_device)
             except Exception as other:
                 log.info("AUTO: %s failed, and so did %s: %s", part.device, name, other)
                 continue
