@@ -15,7 +15,7 @@ import dovetail
 from dovetail.device import TypedNode
 from dovetail.op import Operator
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.threads import sharers
+from dovetail_cpu_onednn.threads import sharers, worth_sharing
 from dovetail_ops_onnx.mat_mul import MatMul
 
 
@@ -96,6 +96,21 @@ def test_the_more_threads_the_less_work_is_worth_sharing():
     """Two threads save half of the time, sixteen nearly all of it; each step of a recurrence has to be worth it."""
     assert [sharers(30_000, 1, threads) for threads in (1, 2, 3, 16)] == [1, 1, 3, 16]
     assert [sharers(300_000, steps, 2) for steps in (0, 1, 7, 8)] == [2, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("works", "threads"),
+    [
+        ([90], 1),
+        ([110], 2),
+        ([110] + [1] * 50, 2),
+        ([110] + [1] * 80, 1),  # other threads would save less than a third
+        ([900] + [1] * 5000, 2),
+        ([1] * 5000, 1),
+    ],
+)
+def test_plans_that_are_worth_waking_threads(works, threads):
+    assert worth_sharing([(1000 * work, 1) for work in works], 2) == threads
 
 
 def test_the_gil_is_released(bench):

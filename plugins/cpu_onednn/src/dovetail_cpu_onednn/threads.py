@@ -16,8 +16,9 @@ FLOPS, BYTES = 128, 32
 STEP_NS = 20_000
 """What threads must save in a step that they share, in estimated nanoseconds."""
 
-PLAN_NS = 50_000
-"""What they must save in all such steps of a plan: below it no thread is woken up."""
+PLAN_NS, PART, MUCH_NS = 50_000, 1 / 3, 400_000
+"""What they must save in all such steps of a plan: below the first no thread is woken up, and below the last only for such a part
+of the work. Otherwise threads sleep most of the time, and waking them takes as long as what they save."""
 
 
 def single_thread_ns(node: TypedNode) -> float:
@@ -33,8 +34,10 @@ def sharers(work: float, steps: int, threads: int) -> int:
 
 def worth_sharing(works: Iterable[tuple[float, int]], threads: int) -> int:
     """How many threads a plan uses at all, whose nodes are such works."""
-    shared = sum(work for work, steps in works if sharers(work, steps, threads) > 1)
-    return threads if _saved(shared, threads) >= PLAN_NS else 1
+    works = [*works]
+    saved = _saved(sum(work for work, steps in works if sharers(work, steps, threads) > 1), threads)
+    least = max(PLAN_NS, min(MUCH_NS, PART * sum(work for work, _ in works)))
+    return threads if saved >= least else 1
 
 
 def _saved(work: float, threads: int) -> float:
