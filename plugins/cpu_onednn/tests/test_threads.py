@@ -15,6 +15,7 @@ import dovetail
 from dovetail.device import TypedNode
 from dovetail.op import Operator
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.threads import sharers, worth_sharing
 from dovetail_ops_onnx.mat_mul import MatMul
 
 
@@ -62,7 +63,7 @@ def _products(widths):
     ("widths", "threads", "set_in_a_run"),
     [
         ((16, 8, 4), (1, 1), [1, 2]),  # no node is worth sharing
-        ((160, 160), (1,), [1, 2]),  # the node is, but not the plan
+        ((224, 224), (1,), [1, 2]),  # the node is, but not the plan
         ((999, 999), (2,), [2]),
         ((999, 999, 1), (2, 1), [2, 1, 2]),
         ((999, 999, 1, 999, 999), (2, 1, 1, 2), [2, 1, 2]),
@@ -89,6 +90,27 @@ def test_work_too_small_to_share_runs_on_one_thread(widths, threads, set_in_a_ru
     assert found == set_in_a_run
     alone = f"{threads.count(1)} of {len(threads)} nodes run on one thread"
     assert notes == ((f"ONEDNN: {alone}, because their work is too small for 2",) if 1 in threads else ())
+
+
+def test_the_more_threads_the_less_work_is_worth_sharing():
+    """Two threads save half of the time, sixteen nearly all of it; each step of a recurrence has to be worth it."""
+    assert [sharers(30_000, 1, threads) for threads in (1, 2, 3, 16)] == [1, 1, 3, 16]
+    assert [sharers(300_000, steps, 2) for steps in (0, 1, 7, 8)] == [2, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("works", "threads"),
+    [
+        ([90], 1),
+        ([110], 2),
+        ([110] + [1] * 50, 2),
+        ([110] + [1] * 80, 1),  # other threads would save less than a third
+        ([900] + [1] * 5000, 2),
+        ([1] * 5000, 1),
+    ],
+)
+def test_plans_that_are_worth_waking_threads(works, threads):
+    assert worth_sharing([(1000 * work, 1) for work in works], 2) == threads
 
 
 def test_the_gil_is_released(bench):

@@ -33,8 +33,8 @@ __all__ = [
     "NotImplemented",
     "RuntimeException",
     "coded",
+    "failed_run",
     "loading",
-    "running",
 ]
 
 
@@ -192,14 +192,9 @@ def _graph_in(path: str | None, content: bytes | None) -> bool | None:
     return bool(proto.HasField("graph"))
 
 
-@contextmanager
-def running() -> Iterator[None]:
-    """Errors of dovetail while a model runs, as onnxruntime's exceptions."""
-    try:
-        yield
-    except InputError as error:
-        raise coded(InvalidArgument, str(error)) from error
-    except GraphError as error:
-        raise coded(Fail, f"Non-zero status code returned while running the model. {error}") from error
-    except DovetailError as error:
-        raise coded(RuntimeException, f"Non-zero status code returned while running the model. {error}") from error
+def failed_run(error: DovetailError) -> _OrtError:
+    """An error of dovetail while a model runs, as onnxruntime's exception."""
+    if isinstance(error, InputError):
+        return coded(InvalidArgument, str(error))
+    kind = Fail if isinstance(error, GraphError) else RuntimeException
+    return coded(kind, f"Non-zero status code returned while running the model. {error}")

@@ -18,19 +18,27 @@ _FIX = "Please fix either the inputs/outputs or the model."
 
 
 class FeedReader:
-    """The inputs of one model, in order."""
+    """The inputs of one model, in order; a feed may also have some of its `overridable` initializers.
 
-    def __init__(self, inputs: Mapping[str, TensorType]) -> None:
-        self._inputs = dict(inputs)
-        self._required = [name for name, declared in inputs.items() if not isinstance(declared, OptionalType)]
-        self._shapes = {name: tuple(d if isinstance(d, int) else None for d in t.shape or ()) for name, t in inputs.items()}
+    The types and shapes of the last feed that was right are not looked at again.
+    """
 
-    def read(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+    def __init__(self, inputs: Mapping[str, TensorType], overridable: Mapping[str, TensorType]) -> None:
+        self._inputs = {**inputs, **overridable}
+        self._optional = [name for name, declared in inputs.items() if isinstance(declared, OptionalType)]
+        self._required = [name for name in inputs if name not in self._optional]
+        self._shapes = {name: tuple(d if isinstance(d, int) else None for d in t.shape or ()) for name, t in self._inputs.items()}
+        self._accepted: dict[str, Any] | None = None
+
+    def read(self, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         """Values by name for a compiled model.
 
         Raises `ValueError` for missing inputs, `InvalidArgument` for unknown names, other element types, ranks and sizes,
         `RuntimeError` for objects other than arrays, as onnxruntime does.
         """
+        kinds = {name: (v.dtype, v.shape) if type(v) is np.ndarray else None for name, v in feed.items()}
+        if kinds == self._accepted:
+            return feed
         missing = [name for name in self._required if name not in feed]
         if missing:
             raise ValueError(f"Required inputs ({missing}) are missing from input feed ({list(feed.keys())}).")
@@ -40,7 +48,9 @@ class FeedReader:
             if declared is None:
                 raise coded(InvalidArgument, f"Invalid input name: {name}")
             found[name] = self._value(name, declared, plain(value))
-        for name in self._inputs:
+        if all(found[name] is value and kinds[name] is not None for name, value in feed.items()) and not self._optional:
+            self._accepted = kinds
+        for name in self._optional:
             found.setdefault(name, None)
         return found
 

@@ -13,7 +13,7 @@ from dovetail_onnxruntime.absent import refuse
 from dovetail_onnxruntime.arguments import ModelMetadata, NodeArg, metadata_of
 from dovetail_onnxruntime.binding import IOBinding
 from dovetail_onnxruntime.enums import GraphOptimizationLevel
-from dovetail_onnxruntime.exceptions import Fail, InvalidArgument, coded, loading, running
+from dovetail_onnxruntime.exceptions import Fail, InvalidArgument, coded, failed_run, loading
 from dovetail_onnxruntime.feeds import FeedReader, results
 from dovetail_onnxruntime.noted import without_effect
 from dovetail_onnxruntime.options import RunOptions, SessionOptions
@@ -55,8 +55,8 @@ class Session:
         return self._outputs_meta
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """An empty list: initializers are constants here, also those that are listed as inputs."""
-        return []
+        """The initializers that are listed as inputs, so that a run may give others."""
+        return self._overridable_meta
 
     def get_modelmeta(self) -> ModelMetadata:
         """Where the model comes from."""
@@ -113,14 +113,20 @@ class Session:
         if run_options is not None and run_options.terminate:
             raise coded(Fail, "Exiting due to terminate flag being set to true.")
         feed = self._feeds.read(input_feed)
-        with running(), self._event("model_run"):
-            found = tuple(self._compiled(feed, on_device=on_device).values())
-        return results(found if indices is None else [found[i] for i in indices])
+        try:
+            if self._profile is None:
+                found = self._compiled(feed, on_device=on_device)
+            else:
+                with self._profile.event("model_run"):
+                    found = self._compiled(feed, on_device=on_device)
+        except DovetailError as error:
+            raise failed_run(error) from error
+        return results([found[i] for i in indices])
 
-    def _indices(self, names: Sequence[str] | None) -> list[int] | None:
+    def _indices(self, names: Sequence[str] | None) -> Sequence[int]:
+        known = self._output_indices
         if not names:
-            return None
-        known = {arg.name: index for index, arg in enumerate(self._outputs_meta)}
+            return range(len(known))
         for name in names:
             if name not in known:
                 raise coded(InvalidArgument, f"Invalid output name:{name}")
@@ -194,9 +200,11 @@ class Session:
                 model = self._read(options)
             with self._event("session_initialization"):
                 self._compile(model)
-        self._feeds = FeedReader(model.inputs)
+        self._feeds = FeedReader(model.inputs, model.overridable)
         self._inputs_meta = [NodeArg(name, declared) for name, declared in model.inputs.items()]
+        self._overridable_meta = [NodeArg(name, declared) for name, declared in model.overridable.items()]
         self._outputs_meta = _outputs(model)
+        self._output_indices = {arg.name: index for index, arg in enumerate(self._outputs_meta)}
         self._model_meta = metadata_of(model)
 
     def _read(self, options: SessionOptions) -> Model:

@@ -31,7 +31,7 @@ from dovetail_cpu_onednn.options import Options
 from dovetail_cpu_onednn.precision import lower
 from dovetail_cpu_onednn.reference import ReferenceKernel
 from dovetail_cpu_onednn.shared_constants import SharedConstants
-from dovetail_cpu_onednn.threads import sharers, worth_sharing
+from dovetail_cpu_onednn.threads import sharers, single_thread_ns, worth_sharing
 from dovetail_cpu_onednn.view import ViewKernel
 
 __all__ = ["OnednnDevice", "infos", "place"]
@@ -124,14 +124,19 @@ class OnednnDevice(Device):
         asked = Options.read(options).INFERENCE_NUM_THREADS
         threads = asked if asked is not None and self.streams == 1 else self._threads
         nodes = [TypedNode.of(node, graph) for node in graph.nodes]
-        used = worth_sharing(((node, _steps(node)) for node in nodes), threads)
+        works = [(single_thread_ns(node), _steps(node)) for node in nodes]
+        used = worth_sharing(works, threads)
         # This also refuses, in a forked process, threads that do not exist there.
         library().set_threads(used)
         with naming_out_of_memory():
-            return OnednnExecutable(graph, tuple(place(node, used) for node in nodes), threads, self._constants)
+            placements = tuple(place(node, sharers(*work, used)) for node, work in zip(nodes, works, strict=True))
+            return OnednnExecutable(graph, placements, threads, self._constants)
 
     def _choose(self, node: TypedNode) -> Choice[OnednnKernel] | Refusal:
-        return _choose(node, self._threads)
+        if not node.is_static:
+            return Refusal(Reason.DYNAMIC)
+        alone = self._threads == 1
+        return _choose(node, 1 if alone else sharers(single_thread_ns(node), _steps(node), self._threads))
 
 
 def _require(path: str) -> None:
@@ -152,10 +157,8 @@ def _precision(options: Options, default: str) -> str:
 
 
 def _choose(node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
-    if not node.is_static:
-        return Refusal(Reason.DYNAMIC)
     # Implementations are chosen for the number of threads that the asking thread may use.
-    library().plan_threads(sharers(node, _steps(node), threads))
+    library().plan_threads(threads)
     return choose((*_TABLE[node.op], *hosted_kernels(node.op), *_FOR_EVERY_OPERATOR), node)
 
 
@@ -165,7 +168,7 @@ def _steps(node: TypedNode) -> int:
 
 
 def place(node: TypedNode, threads: int) -> Placement:
-    """The node with its kernel, for a plan that uses so many threads. Raises `CompileError` when the device refuses it."""
+    """The node of static shapes with its kernel, for so many threads. Raises `CompileError` when the device refuses it."""
     # The decision is made on plain types, as it was while planning; only the plan depends on layouts.
     plain = TypedNode(
         node.node,
@@ -180,4 +183,4 @@ def place(node: TypedNode, threads: int) -> Placement:
     reservation = kernel.reservation(plain) if isinstance(kernel, HostedKernel) else None
     if reservation is not None:
         refusals = (*refusals, (kernel.name, reservation))
-    return Placement(node, kernel, choice.label, refusals, sharers(plain, _steps(plain), threads))
+    return Placement(node, kernel, choice.label, refusals, threads)
