@@ -46,7 +46,7 @@ _MIB = 1 << 20
               help="After SIGTERM, not ready but accepting requests for so long.")  # fmt: skip
 @click.option("--grace", type=click.IntRange(min=1), default=30, show_default=True, metavar="SECONDS",
               help="How long requests may go on after SIGTERM.")  # fmt: skip
-@click.option("--reuse-port", is_flag=True, help="Share the ports with another server, which takes over.")
+@click.option("--reuse-port", is_flag=True, help="Take over from a server with this option on the same ports: listen once the models are loaded.")
 def serve(
     models: tuple[str, ...], device: str, extensions: tuple[str, ...], config_files: tuple[str, ...], host: str, port: int,
     grpc_port: int, no_grpc: bool, requests: int, max_size: float, interval: float, drain_delay: float, grace: int,

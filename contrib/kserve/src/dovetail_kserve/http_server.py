@@ -96,10 +96,9 @@ class HttpServer(RESTServer):  # type: ignore[misc]  # kserve has no type inform
         """True from when requests are accepted."""
         return bool(self._server.started)
 
-    def stop(self, *, at_once: bool = False) -> None:
+    def stop(self) -> None:
         """Accept no more connections, answer the requests that have come, and return from `start`."""
         self._server.should_exit = True
-        self._server.force_exit = at_once
 
 
 @contextlib.contextmanager

@@ -20,13 +20,15 @@ class Loader:
         self._thread = threading.Thread(target=self._work, name="dovetail-loader", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        """Begin, unless it has begun."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def stop(self, timeout: float) -> None:
         """Load nothing more, and wait for what is being loaded."""
         self._stopped.set()
-        self._thread.join(timeout)
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
 
     def _work(self) -> None:
         try:

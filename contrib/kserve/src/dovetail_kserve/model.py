@@ -45,9 +45,9 @@ class DovetailModel(Model):
                 watch.lap("queue")
                 inputs = _read_inputs(payload.inputs, version)
                 names = _asked_outputs(payload, version)
-                watch.rows = len(next(iter(inputs.values()))) if version.has_rows else 1
                 watch.lap("compute_input")
                 results = await version.queue.infer(inputs)
+                watch.rows = len(next(iter(inputs.values()))) if version.has_rows else 1
                 watch.lap("compute_infer")
             outputs = [_output(name, results[name]) for name in names]
             watch.lap("compute_output")

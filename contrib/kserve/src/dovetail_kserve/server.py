@@ -25,6 +25,8 @@ from dovetail_kserve.versions import Versions
 
 __all__ = ["Addresses", "Server", "ServerOptions"]
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 
 @dataclass(frozen=True)
 class ServerOptions:
@@ -49,7 +51,7 @@ class Addresses:
 
 
 class Server(ModelServer):  # type: ignore[misc]  # kserve has no type information
-    """Serves models until SIGTERM or SIGINT. A second signal ends it without waiting."""
+    """Serves models until SIGTERM or SIGINT."""
 
     def __init__(self, models: Mapping[str, Versions], options: ServerOptions, say: Callable[[str], object]) -> None:
         repository = Repository()
@@ -82,24 +84,42 @@ class Server(ModelServer):  # type: ignore[misc]  # kserve has no type informati
             raise self._failure
 
     async def _run(self, listening: Callable[[Addresses], object]) -> None:
-        options, stopping = self._options, asyncio.Event()
+        self._stopping, loaded = asyncio.Event(), asyncio.Event()
+        for number in _SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._stop)
+        loader = self._make_loader(loaded)
+        if self._options.reuse_port:
+            # The other server answers until this one can.
+            loader.start()
+            await _first(loaded, self._stopping)
+        if not self._stopping.is_set():
+            await self._serve_until_stopped(listening, loader)
+        await asyncio.to_thread(loader.stop, self._options.grace)
+
+    async def _serve_until_stopped(self, listening: Callable[[Addresses], object], loader: Loader) -> None:
+        options = self._options
         http = HttpServer(self.dataplane, self._listen(), Limits(options.max_bytes), options.grace)
         grpc, grpc_address = self._make_grpc()
-        self._handle_signals(stopping, http)
         serving = asyncio.create_task(http.start())
         if grpc is not None:
             await grpc.start()
         while not http.started and not serving.done():
             await asyncio.sleep(0.01)
         listening(Addresses(f"http://{_address(options.host, http.config.port)}", grpc_address))
-        loader = self._load(stopping)
-        await stopping.wait()
+        loader.start()
+        await _first(self._stopping, serving)
         self.dataplane.draining = True
         if self._failure is None:
             await asyncio.sleep(options.drain_delay)
         http.stop()
         await asyncio.gather(serving, *([grpc.stop(options.grace)] if grpc is not None else ()))
-        await asyncio.to_thread(loader.stop, options.grace)
+
+    def _stop(self) -> None:
+        """Begin to end. The next signal ends the process at once, whatever it is doing."""
+        for number in _SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        self._stopping.set()
 
     def _listen(self) -> socket.socket:
         host, port = self._options.host, self._options.port
@@ -121,29 +141,25 @@ class Server(ModelServer):  # type: ignore[misc]  # kserve has no type informati
             raise _cannot_listen(options.host, options.grpc_port, error) from None
         return server, _address(options.host, port)
 
-    def _handle_signals(self, stopping: asyncio.Event, http: HttpServer) -> None:
-        def stop() -> None:
-            if stopping.is_set():
-                http.stop(at_once=True)
-            stopping.set()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop)
-
-    def _load(self, stopping: asyncio.Event) -> Loader:
-        """Load the models in the background; a failure stops the server."""
+    def _make_loader(self, loaded: asyncio.Event) -> Loader:
+        """Loads the models in the background; a failure stops the server."""
         loop, began = asyncio.get_running_loop(), time.monotonic()
 
-        def loaded(error: Exception | None) -> None:
+        def done(error: Exception | None) -> None:
             if error is None:
                 self._say(f"Ready after {time.monotonic() - began:.1f} s.")
             else:
                 self._failure = error
-                loop.call_soon_threadsafe(stopping.set)
+                loop.call_soon_threadsafe(self._stopping.set)
+            loop.call_soon_threadsafe(loaded.set)
 
-        loader = Loader(self._models, self._options.reload, loaded)
-        loader.start()
-        return loader
+        return Loader(self._models, self._options.reload, done)
+
+
+async def _first(*awaited: "asyncio.Event | asyncio.Task[None]") -> None:
+    """Wait until one of them is set or done."""
+    tasks = [one if isinstance(one, asyncio.Task) else asyncio.create_task(one.wait()) for one in awaited]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
 
 def _address(host: str, port: int) -> str:
