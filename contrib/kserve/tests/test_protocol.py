@@ -149,15 +149,3 @@ def test_a_port_that_is_in_use_is_refused(
     refused = pytest.raises(AssertionError, match=rf"(?s)ended with 1: .*cannot listen on 127\.0\.0\.1:{port}.*another port")
     with refused, serving(scale_model(tmp_path / "m.onnx", 1), "--port", port, "--no-grpc"):
         pass
-
-
-def test_by_rest_only(
-    serving: Callable[..., AbstractContextManager[Any]], scale_model: Callable[[Path, float], Path], tmp_path: Path
-) -> None:
-    with serving(scale_model(tmp_path / "m.onnx", 3), "-d", "NUMPY", "--port", 0, "--no-grpc") as found:
-        assert found.grpc == ""
-        found.wait_ready()
-        status, answer = post(
-            found, "/v2/models/m/infer", {"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}]}
-        )
-        assert (status, answer["outputs"][0]["data"]) == (200, [3, 6, 9])
