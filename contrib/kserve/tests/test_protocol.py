@@ -70,15 +70,13 @@ def test_versions_are_told_apart_and_the_highest_number_is_the_default(
 
 
 def test_only_the_outputs_that_are_asked_for_are_sent(client: Any, protocol: str) -> None:
-    arrays = []
-    for datatype in ("FP16", "INT8"):
-        arrays.append(MODULES[protocol].InferRequestedOutput(f"out_{datatype}"))
+    asked = [MODULES[protocol].InferRequestedOutput(f"out_{datatype}") for datatype in ("FP16", "INT8")]
     inputs = []
     for tensor in plain(client.get_model_metadata("types"))["inputs"]:
         inputs.append(MODULES[protocol].InferInput(tensor["name"], [1, 1], tensor["datatype"]))
         dtype = tritonclient.utils.triton_to_np_dtype(tensor["datatype"])
         inputs[-1].set_data_from_numpy(np.array([[b"1"]], object) if dtype is np.object_ else np.ones((1, 1), dtype))
-    outputs = plain(client.infer("types", inputs, outputs=arrays).get_response())["outputs"]
+    outputs = plain(client.infer("types", inputs, outputs=asked).get_response())["outputs"]
     assert [output["name"] for output in outputs] == ["out_FP16", "out_INT8"]
 
 

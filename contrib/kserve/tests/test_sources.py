@@ -12,7 +12,17 @@ from dovetail_kserve.sources import FileState, Source, find_versions, parse_sour
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("a.onnx", "m/x.onnx", "v/1/x.onnx", "v/2/y.xml", "v/2/y.bin", "v/10/x.onnx", "v/03/x.onnx", "v/notes/x.onnx", "e/1/t"):
+    for name in [
+        "a.onnx",
+        "m/x.onnx",
+        "v/1/x.onnx",
+        "v/2/y.xml",
+        "v/2/y.bin",
+        "v/10/x.onnx",
+        "v/03/x.onnx",
+        "v/notes/x.onnx",
+        "e/1/t",
+    ]:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
@@ -21,7 +31,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     ("text", "name", "path"),
-    [("a.onnx", "a", "a.onnx"), ("b=a.onnx", "b", "a.onnx"), ("m", "m", "m"), ("x-1=./m", "x-1", "m"), ("v/../m/", "m", "v/../m")],
+    [
+        ("a.onnx", "a", "a.onnx"),
+        ("b=a.onnx", "b", "a.onnx"),
+        ("m", "m", "m"),
+        ("x-1=./m", "x-1", "m"),
+        ("v/../m/", "m", "v/../m"),
+    ],
 )
 def test_a_name_is_given_or_that_of_the_path(folder: Path, text: str, name: str, path: str) -> None:
     assert parse_source(text) == Source(name, Path(path))
@@ -34,7 +50,7 @@ def test_a_name_must_fit_into_an_address(folder: Path, text: str) -> None:
 
 
 def test_models_need_files_and_names_of_their_own(folder: Path) -> None:
-    with pytest.raises(UsageError, match="no file or folder missing.onnx"):
+    with pytest.raises(UsageError, match=r"no file or folder missing\.onnx"):
         parse_source("missing.onnx")
     with pytest.raises(UsageError, match="both called 'a'"):
         parse_sources(["a.onnx", "a=m"])

@@ -10,7 +10,6 @@ import tritonclient.grpc
 import tritonclient.http
 from numpy.typing import NDArray
 
-
 INTEGERS = ("UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64")
 FLOATS = {"FP16": np.float16, "FP32": np.float32, "FP64": np.float64, "BF16": ml_dtypes.bfloat16}
 

@@ -87,7 +87,7 @@ def test_what_cannot_be_loaded_leaves_the_old_one_and_is_tried_once(
         versions.refresh()
     assert (factor(versions), versions.reloads) == (2, {"success": 0, "fail": 1})
     assert "the old one stays" in caplog.text
-    with pytest.raises(DovetailError, match="m.onnx"):
+    with pytest.raises(DovetailError, match=r"m\.onnx"):
         versions.load()
     versions.close()
 

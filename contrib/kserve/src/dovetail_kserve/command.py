@@ -38,7 +38,9 @@ _MIB = 1 << 20
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Of REST; 0 takes a free one.")
 @click.option("--grpc-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="Of gRPC; 0 takes a free one.")
 @click.option("--no-grpc", is_flag=True, help="Serve REST only.")
-@click.option("--requests", type=click.IntRange(min=0), default=0, metavar="N", help="How many run at once; 0: as the device asks.")
+@click.option(
+    "--requests", type=click.IntRange(min=0), default=0, metavar="N", help="At once; 0: as many as the device asks for."
+)
 @click.option("--max-size", type=click.FloatRange(min=0.001), default=64, show_default=True, help="Of a request, in MiB.")
 @click.option("--reload", "interval", type=click.FloatRange(min=0), default=2, show_default=True, metavar="SECONDS",
               help="How often to look for changed model files; 0: never.")  # fmt: skip
@@ -46,7 +48,7 @@ _MIB = 1 << 20
               help="After SIGTERM, not ready but accepting requests for so long.")  # fmt: skip
 @click.option("--grace", type=click.IntRange(min=1), default=30, show_default=True, metavar="SECONDS",
               help="How long requests may go on after SIGTERM.")  # fmt: skip
-@click.option("--reuse-port", is_flag=True, help="Take over from a server with this option on the same ports: listen once the models are loaded.")
+@click.option("--reuse-port", is_flag=True, help="Listen once the models are loaded, on ports that another such server may have.")
 def serve(
     models: tuple[str, ...], device: str, extensions: tuple[str, ...], config_files: tuple[str, ...], host: str, port: int,
     grpc_port: int, no_grpc: bool, requests: int, max_size: float, interval: float, drain_delay: float, grace: int,

@@ -94,7 +94,8 @@ def from_bytes(name: str, datatype: str, shape: tuple[int, ...], content: bytes 
 
 
 def _strings(name: str, content: bytes | memoryview, count: int) -> list[str]:
-    view, found, position = memoryview(content), [], 0
+    view, position = memoryview(content), 0
+    found: list[str] = []
     while position < len(view):
         end = position + _LENGTH.size
         if end <= len(view):
@@ -162,7 +163,8 @@ def _check_range(name: str, datatype: str, flat: list[int]) -> None:
     limits = np.iinfo(DATATYPES[datatype].numpy)
     for value in (min(flat), max(flat)) if flat else ():
         if not limits.min <= value <= limits.max:
-            raise RequestRefused(f"input {name!r} is {datatype} and has the value {value}; accepted: {limits.min} to {limits.max}")
+            accepted = f"accepted: {limits.min} to {limits.max}"
+            raise RequestRefused(f"input {name!r} is {datatype} and has the value {value!r:.40}; {accepted}")
 
 
 def _floats(name: str, datatype: str, flat: list[float]) -> NDArray[Any]:

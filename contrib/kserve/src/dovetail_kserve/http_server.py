@@ -65,9 +65,7 @@ class HttpServer(RESTServer):  # type: ignore[misc]  # kserve has no type inform
 
     def __init__(self, plane: Plane, listener: socket.socket, limits: Limits, grace: int) -> None:
         port = listener.getsockname()[1]
-        super().__init__(
-            FASTAPI_APP_IMPORT_STRING, plane, ModelRepositoryExtension(plane.repository), port, grace_period=grace
-        )
+        super().__init__(FASTAPI_APP_IMPORT_STRING, plane, ModelRepositoryExtension(plane.repository), port, grace_period=grace)
         self._plane, self._listener, self._limits = plane, listener, limits
         self.config.http = _LimitedProtocol
         self.config.ws = "none"

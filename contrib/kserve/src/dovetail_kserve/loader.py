@@ -11,9 +11,7 @@ __all__ = ["Loader"]
 class Loader:
     """Calls `loaded(error or None)` on its thread when all models are loaded. `interval` 0: files are not looked at again."""
 
-    def __init__(
-        self, models: Collection[Versions], interval: float, loaded: Callable[[Exception | None], object]
-    ) -> None:
+    def __init__(self, models: Collection[Versions], interval: float, loaded: Callable[[Exception | None], object]) -> None:
         self._models, self._interval, self._loaded = models, interval, loaded
         self._stopped = threading.Event()
         # A daemon: compiling cannot be interrupted, and must not keep a server that was asked to stop.

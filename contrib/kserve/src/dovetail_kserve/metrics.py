@@ -11,7 +11,7 @@ from dovetail_kserve.statistics import PHASES
 
 __all__ = ["REFUSED", "ModelCollector"]
 
-REFUSED = Counter("dovetail_refused_requests", "Requests that were answered with an error, by code and status", ("code", "status"))
+REFUSED = Counter("dovetail_refused_requests", "Requests answered with an error", ("code", "status"))
 
 _VERSION = ("model_name", "version")
 
@@ -28,7 +28,7 @@ class ModelCollector(Collector):
         seconds = CounterMetricFamily("dovetail_request_seconds", "Time of requests by phase", labels=(*_VERSION, "phase"))
         rows = CounterMetricFamily("dovetail_rows", "Rows of requests that succeeded", labels=_VERSION)
         ready = GaugeMetricFamily("dovetail_model_ready", "1 when the version is loaded", labels=_VERSION)
-        reloads = CounterMetricFamily("dovetail_reloads", "Changed model files that were loaded", labels=("model_name", "outcome"))
+        reloads = CounterMetricFamily("dovetail_reloads", "Changed files that were loaded", labels=("model_name", "outcome"))
         for name, model in self._repository.all.items():
             loaded = model.versions.loaded
             for version, statistics in tuple(model.versions.statistics.items()):

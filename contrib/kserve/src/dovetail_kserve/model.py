@@ -16,7 +16,7 @@ from dovetail_kserve.versions import LoadedVersion, Versions
 __all__ = ["DovetailModel"]
 
 
-class DovetailModel(Model):
+class DovetailModel(Model):  # type: ignore[misc]  # kserve has no type information
     """The versions of one model behind kserve's interface."""
 
     def __init__(self, name: str, versions: Versions) -> None:
@@ -91,7 +91,8 @@ def _asked_outputs(request: InferRequest, version: LoadedVersion) -> tuple[str, 
     asked = tuple(output.name for output in request.request_outputs or ()) or names
     for name in asked:
         if name not in names:
-            raise RequestRefused(f"the model has no output {name!r:.80}; it has {', '.join(names)}", hint=did_you_mean(name, names))
+            hint = did_you_mean(name, names)
+            raise RequestRefused(f"the model has no output {name!r:.80}; it has {', '.join(names)}", hint=hint)
     return asked
 
 

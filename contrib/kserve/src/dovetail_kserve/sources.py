@@ -33,10 +33,8 @@ class FileState:
     @staticmethod
     def of(path: Path) -> "FileState":
         """The state of a file. Raises `OSError`."""
-        found = [(path.name, path.stat())]
-        for other in sorted(path.parent.glob(f"{_escaped(path.stem)}.*")):
-            if other != path and other.is_file():
-                found.append((other.name, other.stat()))
+        others = sorted(p for p in path.parent.glob(f"{_escaped(path.stem)}.*") if p != path and p.is_file())
+        found = [(file.name, file.stat()) for file in (path, *others)]
         return FileState(path, tuple((name, s.st_ino, s.st_size, s.st_mtime_ns) for name, s in found))
 
 

@@ -33,9 +33,7 @@ class Options:
 class LoadedVersion:
     """A version that is compiled and planned. `leases` counts the requests that use it."""
 
-    def __init__(
-        self, number: str, state: FileState, compiled: CompiledModel, requests: int, statistics: Statistics
-    ) -> None:
+    def __init__(self, number: str, state: FileState, compiled: CompiledModel, requests: int, statistics: Statistics) -> None:
         self.number = number
         self.state = state
         self.compiled = compiled
@@ -95,7 +93,7 @@ class Versions:
         if version and version not in loaded:
             known = ", ".join(loaded)
             raise RequestRefused(f"the model {self._source.name!r} has no version {version!r:.40}; it has {known}", status=404)
-        return loaded[version or next(reversed(loaded))]
+        return loaded[version or tuple(loaded)[-1]]
 
     @contextmanager
     def lease(self, version: str = "") -> Iterator[LoadedVersion]:
@@ -148,7 +146,8 @@ class Versions:
         except (DovetailError, OSError) as error:
             self._failed[version] = state
             self.reloads["fail"] += 1
-            log.warning("%s, version %s: %s cannot be loaded, the old one stays: %s", self._source.name, version, state.path, error)
+            failed = f"{self._source.name}, version {version}: {state.path} cannot be loaded, the old one stays"
+            log.warning("%s: %s", failed, error)
             return
         self._switch(version, loaded)
         self.reloads["success"] += 1
