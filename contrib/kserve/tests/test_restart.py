@@ -24,7 +24,7 @@ from tritonclient.utils import InferenceServerException
 
 REQUESTS = int(os.environ.get("DOVETAIL_REQUESTS", "400"))
 CALLERS = 4
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 Serving = Callable[..., AbstractContextManager[Any]]
 ScaleModel = Callable[[Path, float], Path]
