@@ -31,6 +31,7 @@ PAGES = (
     "how-to/explain_a_plan.md",
     "how-to/convert_models.md",
     "how-to/run_an_onnxruntime_program.md",
+    "how-to/serve_models.md",
     "how-to/lower_precision.md",
     "how-to/write_graph_passes.md",
     "how-to/wrap_another_runtime.md",

@@ -1,0 +1,18 @@
+"""The command `dovetail serve`, added to the program of dovetail by the hook for commands."""
+
+from typing import TYPE_CHECKING
+
+from dovetail.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    import click
+
+dovetail_api = "1.0"
+
+
+@hookimpl
+def dovetail_add_commands(cli: "click.Group") -> None:
+    # Plugins with hooks are also loaded when a model is compiled, which needs neither click nor the command.
+    from dovetail_kserve.command import serve
+
+    cli.add_command(serve)

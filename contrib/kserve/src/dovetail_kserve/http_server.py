@@ -1,0 +1,104 @@
+"""kserve's HTTP server with an address, limits on headers, and errors of the HTTP parser in the form of all others."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI
+from kserve.constants.constants import FASTAPI_APP_IMPORT_STRING
+from kserve.protocol.model_repository_extension import ModelRepositoryExtension
+from kserve.protocol.rest.server import RESTServer
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from dovetail_kserve.errors import RequestRefused, error_text
+from dovetail_kserve.limits import Limits, LimitsMiddleware
+from dovetail_kserve.metrics import REFUSED
+from dovetail_kserve.plane import Plane
+from dovetail_kserve.rest import add_error_handlers, add_routes
+
+__all__ = ["HttpServer"]
+
+
+class _LimitedProtocol(HttpToolsProtocol):
+    """Ends connections whose headers do not end: the parser would keep them all."""
+
+    most_bytes = 256 * 1024
+    """More than the limit of the middleware, which answers most requests with too many headers."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._in_headers = True
+        self._received = 0
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._received += len(data)
+        if self._in_headers and self._received > self.most_bytes and not self.transport.is_closing():
+            self._refuse(RequestRefused(f"the headers have more than {self.most_bytes} bytes", status=431))
+
+    def on_headers_complete(self) -> None:
+        self._in_headers = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._in_headers = True
+        self._received = 0
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP."""
+        self._refuse(RequestRefused(msg))
+
+    def _refuse(self, error: RequestRefused) -> None:
+        REFUSED.labels(code=error.code, status=str(error.status)).inc()
+        content = orjson.dumps({"error": error_text(error), "code": error.code})
+        head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
+        self.transport.write(f"{head}Content-Length: {len(content)}\r\nConnection: close\r\n\r\n".encode() + content)
+        self.transport.close()
+
+
+class HttpServer(RESTServer):  # type: ignore[misc]  # kserve has no type information
+    """Serves on a socket that is open already. Signals are the caller's to handle: it calls `stop`."""
+
+    def __init__(self, plane: Plane, listener: socket.socket, limits: Limits, grace: int) -> None:
+        port = listener.getsockname()[1]
+        super().__init__(FASTAPI_APP_IMPORT_STRING, plane, ModelRepositoryExtension(plane.repository), port, grace_period=grace)
+        self._plane, self._listener, self._limits = plane, listener, limits
+        self.config.http = _LimitedProtocol
+        self.config.ws = "none"
+        self.config.access_log = False
+        self._server.capture_signals = _no_signals
+
+    def _add_middlewares(self, app: FastAPI) -> None:
+        """Instead of kserve's, which times each request and writes a line of log for it."""
+        app.add_middleware(LimitsMiddleware, limits=self._limits)
+
+    def _register_endpoints(self, app: FastAPI) -> None:
+        add_routes(app, self._plane)
+        super()._register_endpoints(app)
+
+    def _add_exception_handlers(self, app: FastAPI) -> None:
+        super()._add_exception_handlers(app)
+        add_error_handlers(app)
+
+    async def start(self) -> None:
+        """Serve until `stop`; returns when the last request is answered, or after the time of grace."""
+        self.create_application()
+        await self._server.serve(sockets=[self._listener])
+
+    @property
+    def started(self) -> bool:
+        """True from when requests are accepted."""
+        return bool(self._server.started)
+
+    def stop(self) -> None:
+        """Accept no more connections, answer the requests that have come, and return from `start`."""
+        self._server.should_exit = True
+
+
+@contextlib.contextmanager
+def _no_signals() -> Iterator[None]:
+    yield
