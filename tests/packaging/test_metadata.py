@@ -25,7 +25,9 @@ OWN = {project["name"] for project in PROJECTS.values()}
 VENDORED = sorted(p for p in ROOT.glob("*/*/src/*/**/vendor/*") if p.is_dir()) + sorted(
     p for p in ROOT.glob("core/src/*/**/vendor/*") if p.is_dir()
 )
-NOT_IN_ALL: dict[str, str] = {}
+NOT_IN_ALL: dict[str, str] = {
+    "dovetail-ray": "Ray, Arrow and pandas are 500 MB",
+}
 """Packages that `dovetail[all]` leaves out, with the reason: integrations that need large packages of others."""
 
 
