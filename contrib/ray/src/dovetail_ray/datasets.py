@@ -76,16 +76,17 @@ def map_dataset(
     num_cpus: float = 1,
     num_gpus: float = 0,
     install: bool = False,
+    env: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> "ray.data.Dataset":
     """The dataset with a model's outputs for each row, computed by `workers` actors that compile it once each.
 
     `others` are those of `Predictor`. The model is compiled here first, and every node is checked for what that required; with
-    `install` Ray installs it there. The result is lazy, as all datasets are. Raises as `Core.compile_model`, and
-    `PluginIncompatible` naming the node and what it lacks.
+    `install` Ray installs it there. `env` has entries for Ray's `runtime_env`. The result is lazy, as all datasets are. Raises
+    as `Core.compile_model`, and `PluginIncompatible` naming the node and what it lacks.
     """
     recipe = recipe_of(model, device, properties)
-    env = runtime_env(recipe, install)
+    env = runtime_env(recipe, install, env)
     check_nodes(recipe, env)
     return dataset.map_batches(
         Predictor,

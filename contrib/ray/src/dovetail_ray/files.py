@@ -73,6 +73,7 @@ def map_files(
     num_cpus: float = 1,
     num_gpus: float = 0,
     install: bool = False,
+    env: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     advance: Callable[[int, int], object] = lambda rows, total: None,
 ) -> Summary:
@@ -82,7 +83,8 @@ def map_files(
     for pictures. A block has about `block_rows` rows (in Parquet whole row groups). Blocks that `output` has already from a run
     of the same job are not computed again. `columns`, `refuse_nan` and `batch_size`: see `RowReader` and `RowModel`; `keep` names
     columns of the input that the output has too. With `errors="raise"` the first bad row ends the job. Ray is used as it is, or
-    started locally. `advance` is called with the rows of each block and of all.
+    started locally. With `install` it installs what the model requires; `env` has entries for its `runtime_env`. `advance` is
+    called with the rows of each block and of all.
 
     Raises `UsageError` for wrong arguments and for an output that is another job's, `InputError` for a damaged file,
     `PluginIncompatible` when a node lacks a package, and what the model raises when it is compiled.
@@ -108,7 +110,7 @@ def map_files(
     total = sum(block.stop - block.start for block in blocks)
     advance(sum(summary["rows"] for summary in before.values()), total)
     if todo:
-        env = runtime_env(recipe, install)
+        env = runtime_env(recipe, install, env)
         check_nodes(recipe, env)
         for summary in _computed(todo, Parcel.of(recipe), job, workers, env):
             summaries.append(summary)

@@ -76,11 +76,19 @@ class Output:
         """Delete the files of the job that was here, and no others; what says that blocks are done goes first."""
         for path in (*self._state.glob("*.json"), *self.folder.glob("part-*"), *self.folder.glob(".part-*")):
             path.unlink()
+        if not any(self._state.iterdir()):
+            self._state.rmdir()
 
     def done(self) -> dict[int, dict[str, Any]]:
         """What was done, for each block that is."""
-        found = (json.loads(path.read_text(encoding="utf-8")) for path in self._state.glob("[0-9]*.json"))
-        return {summary["block"]: summary for summary in found if self.file(summary["block"]).is_file()}
+        found = (self.summary(int(path.stem)) for path in self._state.glob("[0-9]*.json"))
+        return {summary["block"]: summary for summary in found if summary is not None}
+
+    def summary(self, block: int) -> dict[str, Any] | None:
+        """What was done for a block, None when it is not done."""
+        path = self._state / f"{block:06}.json"
+        found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return found if self.file(block).is_file() else None
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Note that a block is done, after its rows were written."""
@@ -111,7 +119,9 @@ class BlockWorker:
             try:
                 if self._failure is not None:
                     raise self._failure
-                results[index] = self.compute(Block(**{**json.loads(text), "files": tuple(json.loads(text)["files"])}))
+                block = Block(**json.loads(text))
+                # A worker may have died after it wrote the block, and before Ray knew.
+                results[index] = self._output.summary(block.index) or self.compute(block)
             except DovetailError as error:
                 results[index] = error
         return {"result": results}
@@ -152,7 +162,7 @@ class BlockWorker:
 
     def _given(self, block: Block, rows: Rows) -> dict[str, Array]:
         """Where the rows come from, and the columns that are kept."""
-        files = block.files if block.format == "images" else block.files * rows.count
+        files = block.files if block.format == "images" else [block.files[0]] * rows.count
         numbers = (
             np.zeros(rows.count, np.int64) if block.format == "images" else np.arange(block.start, block.stop, dtype=np.int64)
         )

@@ -40,16 +40,16 @@ def recipe_of(model: Model, device: str | None = None, properties: Mapping[str, 
         return compiled.recipe
 
 
-def runtime_env(recipe: Recipe, install: bool = False) -> dict[str, Any]:
+def runtime_env(recipe: Recipe, install: bool = False, further: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Ray's `runtime_env` for workers that run a recipe: the driver's DOVETAIL variables, and with `install` the packages.
 
-    Ray installs them by pip, of exactly the versions that the recipe requires, once on each node.
+    Ray installs them by pip, of exactly the versions that the recipe requires, once on each node. `further` entries win.
     """
     variables = {name: value for name, value in os.environ.items() if name.startswith("DOVETAIL_")}
     env: dict[str, Any] = {"env_vars": variables} if variables else {}
     if install:
         env["pip"] = [f"{name}=={version}" for name, version in recipe.requires.items()]
-    return env
+    return {**env, **(further or {})}
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Block:
 
     index: int
     format: str
-    files: tuple[str, ...]
+    files: Sequence[str]
     start: int
     stop: int
     offset: int = 0
