@@ -27,6 +27,7 @@ VENDORED = sorted(p for p in ROOT.glob("*/*/src/*/**/vendor/*") if p.is_dir()) +
 )
 NOT_IN_ALL: dict[str, str] = {
     "dovetail-kserve": "KServe brings 60 packages, among them pandas and a client of Kubernetes, and requires protobuf below 7",
+    "dovetail-ray": "Ray, Arrow and pandas are 500 MB",
 }
 """Packages that `dovetail[all]` leaves out, with the reason: integrations that need large packages of others."""
 
