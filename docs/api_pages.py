@@ -21,6 +21,7 @@ AUTHORING = (
     "dovetail.device",
     "dovetail.virtual",
     "dovetail.devices.hosting",
+    "dovetail.passes",
     "dovetail.frontend",
     "dovetail.command",
     "dovetail.cache",
@@ -139,7 +140,8 @@ def python_api() -> str:
     described = [name for name in described if isinstance(named(name), type) or inspect.isfunction(named(name))]
     elsewhere = [name for name in dovetail.__all__ if f"dovetail.{name}" not in described and not name.startswith("__")]
     rows = [(f"`dovetail.{name}`", OF_AUTHORS[name]) for name in elsewhere]
-    parts = [f"# Python\n\n{NOTE}", PYTHON_HEAD, table(("Name", "Described in"), rows)]
+    rows += [(f"`dovetail.runtime.{name}`", constant(name)) for name in runtime.__all__ if name in constants()]
+    parts = [f"# Python\n\n{NOTE}", PYTHON_HEAD, table(("Name", "Description"), rows)]
     for name in described:
         value = named(name)
         parts += [f"## {name}\n", *entry(name.rpartition(".")[2], value), *specials(name, value)]

@@ -17,7 +17,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 import click
-from api_pages import authoring, python_api
+from api_pages import AUTHORING, authoring, entry, python_api
 from compatibility import rendered
 from page_parts import NOTE, ROOT, documented, linked, signature, table
 
@@ -84,7 +84,11 @@ def error_tree() -> str:
         )
         for kind, depth in descendants(errors.DovetailError, 0)
     ]
-    return f"# Errors\n\n{NOTE}\n{ERRORS_HEAD}\n{table(('Code', 'Class', 'Raised for'), rows)}\n{ERRORS_TAIL}"
+    functions = [name for name in errors.__all__ if not isinstance(getattr(errors, name), type)]
+    parts = [f"# Errors\n\n{NOTE}", ERRORS_HEAD, table(("Code", "Class", "Raised for"), rows), ERRORS_TAIL]
+    for name in functions:
+        parts += [f"## errors.{name}\n", *entry(name, getattr(errors, name))]
+    return "\n".join(parts)
 
 
 ERRORS_HEAD = """\
@@ -417,6 +421,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "passes.md": passes,
     "python.md": python_api,
 }
+PUBLIC = (*AUTHORING, "dovetail", "dovetail.errors", "dovetail.graph", "dovetail.runtime")
+"""The modules of the core whose names are described in these pages."""
 
 if __name__ == "__main__":
     sys.exit(main())

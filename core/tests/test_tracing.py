@@ -1,10 +1,14 @@
 """Recording of slices, apart from any device."""
 
+from array import array
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
-from dovetail.tracing import Mark, PartRecorder, Trace, clock, current_trace, phase, stamped
+from dovetail.graph import Node
+from dovetail.tracing import Mark, PartRecorder, SpanRecorder, Trace, clock, current_trace, phase, stamped
+from dovetail_ops_onnx.relu import Relu
 
 PLACED = SimpleNamespace(name="conv", origins=("conv", "relu"))
 
@@ -28,7 +32,7 @@ def test_phases_nest_and_end_with_an_error() -> None:
 
     with Trace() as trace, pytest.raises(ValueError, match="why"):
         work()
-    inner, outer = trace.slices
+    outer, inner = trace.slices
     assert (inner.name, inner.kind, inner.details) == ("inner", "prepare", {"cache": "disk"})
     assert (outer.name, outer.details) == ("outer", {"device": "A"})
     assert outer.start <= inner.start <= inner.end <= outer.end
@@ -49,8 +53,10 @@ def test_marks_become_slices_with_the_report_of_their_node() -> None:
     queued = [("queue 0", Mark("kernel", "conv"), 25, 29, 1)]
     with trace.slice("before", "bind"):
         pass
-    recorder.add([Mark("transfer", text="copy"), Mark("enqueue", "conv")], [10, 12, 20], lambda: queued)
-    copy, enqueue, kernel = trace.slices[1:]
+    # Those of a run that failed come first.
+    recorder.stamps.extend([5, 6, 10, 12, 20])
+    recorder.add([Mark("transfer", text="copy"), Mark("enqueue", "conv")], lambda stamps: queued if stamps[0] == 10 else [])
+    copy, enqueue, kernel = trace.slices[:3]
     assert (copy.name, copy.start, copy.end, copy.placed, copy.caused_by) == ("copy", 10, 12, None, -1)
     assert (enqueue.name, enqueue.start, enqueue.end, enqueue.placed) == ("conv", 12, 20, PLACED)
     assert (kernel.track, kernel.start, kernel.end, kernel.path) == ("DEV queue 0", 25, 29, "loop/body")
@@ -58,31 +64,56 @@ def test_marks_become_slices_with_the_report_of_their_node() -> None:
     assert copy.run == kernel.run
 
 
-def test_marks_and_stamps_must_fit() -> None:
-    with pytest.raises(ValueError, match="2 marks need 3 stamps, not 2"):
-        PartRecorder(Trace(), "DEV", {}, "").add([Mark("wait"), Mark("wait")], [1, 2])
-
-
 def test_beyond_the_limit_runs_are_counted_and_dropped() -> None:
     trace = Trace(limit=3)
     recorder = PartRecorder(trace, "DEV", {}, "")
-    recorder.add([Mark("wait")] * 2, [1, 2, 3])
-    recorder.add([Mark("wait")] * 2, [4, 5, 6])
+    for start in (1, 4):
+        recorder.stamps.extend(range(start, start + 3))
+        recorder.add([Mark("wait")] * 2)
     with trace.slice("last", "bind"):
         pass
     assert [one.start for one in trace.slices][:2] == [1, 2]
     assert len(trace.slices) == 3
+    assert recorder.stamps.tolist() == [1, 2, 3]
     assert trace.dropped == 2
     assert repr(trace) == "<Trace: 3 slices of threads, 2 dropped>"
 
 
-def test_stamps_before_between_and_after_calls() -> None:
-    stamps: list[int] = []
+def test_slices_of_a_run_that_comes_again() -> None:
+    trace = Trace(limit=5)
+    recorder = SpanRecorder(trace, ("outer", "request"), ("inner", "run"))
+    for start in (30, 10, 50):
+        recorder.add(start, start + 9, start + 3, start + 5)
+    found = [(one.name, one.kind, one.start, one.end) for one in trace.slices]
+    assert found == [
+        ("outer", "request", 10, 19),
+        ("inner", "run", 13, 15),
+        ("outer", "request", 30, 39),
+        ("inner", "run", 33, 35),
+    ]
+    assert trace.dropped == 2
+
+
+def test_calls_of_nodes_are_stamped_where_the_node_changes() -> None:
+    first, second = (Node(name, Relu(), (name,), (f"{name}_out",)) for name in ("first", "second"))
     made: list[str] = []
+    calls = [partial(made.append, text) for text in "abc"]
+    stamps = array("q")
+    found = stamped(calls, [first, first, second], stamps)
     before = clock()
-    for call in stamped([lambda: made.append("a"), lambda: made.append("b")], stamps):
-        call()
-    assert made == ["a", "b"]
-    assert len(stamps) == 3
-    assert before <= stamps[0] <= stamps[1] <= stamps[2] <= clock()
-    assert len(stamped([], stamps)) == 1
+    stamps.append(clock())
+    for call in found.calls:
+        assert call() is None
+    assert made == ["a", "b", "c"]
+    assert [node.name for node in found.nodes] == ["first"] * 4 + ["second"] * 2
+    assert [(mark.kind, mark.node) for mark in found.marks] == [("transfer", ""), ("kernel", "first"), ("kernel", "second")]
+    assert len(stamps) == len(found.marks) + 1
+    times = [before, *stamps, clock()]
+    assert times == sorted(times)
+
+
+def test_no_calls_are_stamped_once() -> None:
+    stamps = array("q")
+    found = stamped([], [], stamps)
+    assert [call() for call in found.calls] == [None]
+    assert (len(stamps), len(found.marks), found.nodes) == (1, 1, ())

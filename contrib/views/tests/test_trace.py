@@ -166,7 +166,8 @@ def test_the_file_obeys_the_format(device: str, kind: str, request: pytest.Fixtu
     with Trace() as trace, dovetail.Core().compile_model(model, device) as compiled:
         compiled(feeds(model))
         compiled(feeds(model))
-    save(trace, tmp_path / "trace.json", {device: (1e9, 1e9)})
+    # Peaks so low that no share is rounded to nothing on a busy machine.
+    save(trace, tmp_path / "trace.json", {device: (1e6, 1e6)})
     document = json.loads((tmp_path / "trace.json").read_text())
     checked(document["traceEvents"])
     kernels = [e for e in document["traceEvents"] if e.get("cat") == "kernel"]
@@ -197,7 +198,7 @@ def test_values_that_change_the_device_have_arrows(chain: Model) -> None:
     # MatMul, Add and Relu run on the device, then Softmax; once to warm up, and once more.
     assert [e["name"] for e in found if e["ph"] == "s"] == ["value"] * 2
     ends = [e["ts"] for e in found if e["ph"] == "f"]
-    assert set(ends) < {e["ts"] for e in found if e.get("cat") == "kernel" and e["args"]["operator"] == "Softmax"}
+    assert ends == [e["ts"] for e in found if e.get("cat") == "kernel" and e["args"]["operator"] == "Softmax"]
     checked(found)
 
 
@@ -212,7 +213,8 @@ class _Recording(ReferenceDevice):
         def run_traced(inputs: Sequence[Any], recorder: PartRecorder) -> Sequence[Any]:
             start = clock()
             outputs = request.run(inputs)
-            recorder.add(marks, (*range(start, start + len(marks)), clock()))
+            recorder.stamps.extend((*range(start, start + len(marks)), clock()))
+            recorder.add(marks)
             return outputs
 
         request.run_traced = run_traced  # type: ignore[method-assign]  # of one object

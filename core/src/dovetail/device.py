@@ -28,7 +28,7 @@ from dovetail.internal.reorder import Reorder
 from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
-from dovetail.tracing import Mark, PartRecorder, Queued, clock, phase, stamped
+from dovetail.tracing import Mark, PartRecorder, Queued, StampedCalls, clock, phase, stamped, stamper
 
 __all__ = [
     "ANY",
@@ -81,6 +81,7 @@ __all__ = [
     "Refusal",
     "Reorder",
     "Shape",
+    "StampedCalls",
     "Sum",
     "TensorType",
     "TypedNode",
@@ -103,4 +104,5 @@ __all__ = [
     "run_reference",
     "share_storage",
     "stamped",
+    "stamper",
 ]

@@ -2,18 +2,48 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any, Protocol
 
-__all__ = ["Mark", "PartRecorder", "Placed", "Queued", "Slice", "Trace", "Tracks", "clock", "current_trace", "phase", "stamped"]
+from dovetail.graph.graph import Node
+
+__all__ = [
+    "Mark",
+    "PartRecorder",
+    "Placed",
+    "Queued",
+    "Slice",
+    "SpanRecorder",
+    "StampedCalls",
+    "Trace",
+    "clock",
+    "current_trace",
+    "phase",
+    "stamped",
+    "stamper",
+]
 
 clock = time.perf_counter_ns
 """Nanoseconds, as an integer: the clock of every slice."""
 
 _CURRENT: ContextVar["Trace | None"] = ContextVar("dovetail_trace", default=None)
+
+
+class _Thread(threading.local):
+    """The name of the calling thread: `threading.current_thread` takes twice as long."""
+
+    def __init__(self) -> None:
+        self.name = threading.current_thread().name
+
+
+_THREAD = _Thread()
 
 
 class Placed(Protocol):
@@ -67,32 +97,113 @@ Queued = tuple[str, Mark, int, int, int]
 thread that enqueued it, -1 if none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tracks:
-    """The marks of one run of a part: those of the thread, and those of the device's queues.
-
-    `stamps` has the start of each mark of `marks` and the end of the last: on a thread one follows the other. `queued` is asked
-    when the trace is read, for the commands of queues.
-    """
-
-    thread: str
-    marks: Sequence[Mark]
-    stamps: Sequence[int]
-    queued: Callable[[], Sequence[Queued]] | None = None
-
-
 class PartRecorder:
-    """Takes what a device did in the runs of one part of a model. `placed` has the reports on its nodes, by name."""
+    """Takes what a device did in the runs of one part of a model. `placed` has the reports on its nodes, by name.
+
+    A run appends times of `clock` to `stamps` and then calls `add`. Used by one thread at a time.
+    """
 
     def __init__(self, trace: "Trace", device: str, placed: Mapping[str, Placed], path: str) -> None:
         self._trace = trace
         self.device, self.placed, self.path = device, placed, path
+        # One array and no object for each run: to make, and to keep, some objects for each takes longer than a small node.
+        self.stamps = array("q")
+        self._runs: list[Any] = []
+        trace.recorders.append(self)
 
-    def add(self, marks: Sequence[Mark], stamps: Sequence[int], queued: Callable[[], Sequence[Queued]] | None = None) -> None:
-        """Keep the marks of a run; see `Tracks`. The sequences are not copied."""
-        if len(marks) + 1 != len(stamps):
-            raise ValueError(f"{len(marks)} marks need {len(marks) + 1} stamps, not {len(stamps)}")
-        self._trace.keep(self, Tracks(threading.current_thread().name, marks, stamps, queued))
+    def add(self, marks: Sequence[Mark], queued: Callable[[Sequence[int]], Sequence[Queued]] | None = None) -> None:
+        """Keep the run whose stamps are the last `len(marks) + 1`: the start of each mark, and the end of the last.
+
+        On a thread one mark follows the other. `queued` is called with these stamps when the trace is read, for the commands of
+        the device's queues.
+        """
+        if self._trace.has_room(len(marks)):
+            self._runs += (_THREAD.name, marks, queued, len(self.stamps))
+        else:
+            del self.stamps[-len(marks) - 1 :]
+
+    def runs(self) -> Iterator[tuple[int, "_Record"]]:
+        """When each run began, and its slices."""
+        for thread, marks, queued, end in zip(*(self._runs[i::4] for i in range(4)), strict=True):
+            stamps = self.stamps[end - len(marks) - 1 : end]
+            yield stamps[0], partial(self._slices, thread, marks, stamps, queued)
+
+    def _slices(
+        self, thread: str, marks: Sequence[Mark], stamps: Sequence[int], queued: Any, run: int, before: int
+    ) -> Iterator[Slice]:
+        def one(mark: Mark, track: str, start: int, end: int, caused_by: int) -> Slice:
+            placed, name = self.placed.get(mark.node), mark.text or mark.node
+            return Slice(name, mark.kind, track, start, end, self.device, placed, self.path, caused_by, run)
+
+        for mark, (start, end) in zip(marks, pairwise(stamps), strict=True):
+            yield one(mark, thread, start, end, -1)
+        for queue, mark, start, end, index in queued(stamps) if queued else ():
+            yield one(mark, f"{self.device} {queue}", start, end, -1 if index < 0 else before + index)
+
+
+class SpanRecorder:
+    """Takes when slices began and ended that come again with each run, of these names and kinds. Used by one thread at a time."""
+
+    def __init__(self, trace: "Trace", *named: tuple[str, str]) -> None:
+        self._trace, self._named = trace, named
+        self._stamps = array("q")
+        self._runs: list[str] = []
+        trace.recorders.append(self)
+
+    def add(self, *stamps: int) -> None:
+        """Keep the start and the end of each slice."""
+        if self._trace.has_room(len(self._named)):
+            self._stamps.extend(stamps)
+            self._runs.append(_THREAD.name)
+
+    def runs(self) -> Iterator[tuple[int, "_Record"]]:
+        """When each run began, and its slices."""
+        for index, thread in enumerate(self._runs):
+            for place, (name, kind) in enumerate(self._named, index * len(self._named)):
+                start, end = self._stamps[2 * place : 2 * place + 2]
+                yield start, _only(Slice(name, kind, thread, start, end))
+
+
+_Record = Callable[[int, int], Iterable[Slice]]
+"""The slices of a run, given its number and that of the slices before it."""
+
+
+def _only(one: Slice) -> _Record:
+    return lambda run, before: (one,)
+
+
+class _Span:
+    """A `with` statement that is recorded as a slice; gives the details of the slice."""
+
+    def __init__(self, trace: "Trace", name: str, kind: str, placed: Placed | None, path: str, details: dict[str, Any]) -> None:
+        self._trace = trace
+        self._made = partial(Slice, name, kind, placed=placed, path=path, details=details)
+        self._details = details
+        self._start = 0
+
+    def __enter__(self) -> dict[str, Any]:
+        self._start = clock()
+        return self._details
+
+    def __exit__(self, *error: object) -> None:
+        self._trace.keep(self._made(_THREAD.name, self._start, clock()))
+
+
+class _Recording:
+    """A `with` statement in which a trace is the current one; for one thread at a time, which may enter it again."""
+
+    __slots__ = ("_token", "_trace")
+
+    def __init__(self, trace: "Trace") -> None:
+        self._trace = trace
+        self._token: Token[Trace | None] | None = None
+
+    def __enter__(self) -> None:
+        self._token = _CURRENT.set(self._trace)
+
+    def __exit__(self, *error: object) -> None:
+        assert self._token is not None
+        _CURRENT.reset(self._token)
 
 
 class Trace:
@@ -104,7 +215,8 @@ class Trace:
 
     def __init__(self, limit: int = 1_000_000) -> None:
         self._limit = limit
-        self._kept: list[Slice | tuple[PartRecorder, Tracks]] = []
+        self._kept: list[Slice] = []
+        self.recorders: list[PartRecorder | SpanRecorder] = []
         self._count = 0
         self.dropped = 0
         self._entered = threading.local()
@@ -118,37 +230,26 @@ class Trace:
     def __exit__(self, *error: Any) -> None:
         self._entered.blocks.pop().__exit__(*error)
 
-    @contextmanager
-    def recording(self) -> Iterator[None]:
+    def recording(self) -> AbstractContextManager[None]:
         """As the trace itself in a `with` statement, for code that several threads run."""
-        token = _CURRENT.set(self)
-        try:
-            yield
-        finally:
-            _CURRENT.reset(token)
+        return _Recording(self)
 
     def __repr__(self) -> str:
         return f"<Trace: {self._count} slices of threads, {self.dropped} dropped>"
 
-    def keep(self, recorder: PartRecorder, tracks: Tracks) -> None:
-        """Add the marks of a run, unless the limit is reached."""
-        if self._has_room(len(tracks.marks)):
-            self._kept.append((recorder, tracks))
-
-    @contextmanager
     def slice(
         self, name: str, kind: str, placed: Placed | None = None, path: str = "", **details: Any
-    ) -> Iterator[dict[str, Any]]:
+    ) -> AbstractContextManager[dict[str, Any]]:
         """Record the `with` statement as a slice. Gives its details, to which more can be added."""
-        start = clock()
-        try:
-            yield details
-        finally:
-            if self._has_room(1):
-                track = threading.current_thread().name
-                self._kept.append(Slice(name, kind, track, start, clock(), placed=placed, path=path, details=details))
+        return _Span(self, name, kind, placed, path, details)
 
-    def _has_room(self, count: int) -> bool:
+    def keep(self, one: Slice) -> None:
+        """Add a slice, unless the limit is reached."""
+        if self.has_room(1):
+            self._kept.append(one)
+
+    def has_room(self, count: int) -> bool:
+        """Count so many slices, as kept, or as dropped where the limit is reached."""
         if self._count + count > self._limit:
             self.dropped += count
             return False
@@ -157,24 +258,14 @@ class Trace:
 
     @property
     def slices(self) -> tuple[Slice, ...]:
-        """All slices. Those of one thread are nested, or follow each other."""
+        """All slices, in the order in which they, or the runs of parts of models, began. Those of one thread are nested, or
+        follow each other."""
+        records = [(one.start, _only(one)) for one in (*self._kept,)]
+        records += [run for recorder in (*self.recorders,) for run in recorder.runs()]
         found: list[Slice] = []
-        for number, kept in enumerate(tuple(self._kept), 1):
-            found += [kept] if isinstance(kept, Slice) else _slices(*kept, number, len(found))
+        for number, (_, record) in enumerate(sorted(records, key=itemgetter(0)), 1):
+            found += record(number, len(found))
         return tuple(found)
-
-
-def _slices(recorder: PartRecorder, tracks: Tracks, run: int, before: int) -> Iterator[Slice]:
-    def one(mark: Mark, track: str, start: int, end: int, device: str, caused_by: int) -> Slice:
-        placed = recorder.placed.get(mark.node)
-        name = mark.text or mark.node
-        return Slice(name, mark.kind, track, start, end, device, placed, recorder.path, caused_by, run)
-
-    ends = tracks.stamps[1:]
-    for mark, start, end in zip(tracks.marks, tracks.stamps, ends, strict=False):
-        yield one(mark, tracks.thread, start, end, recorder.device, -1)
-    for queue, mark, start, end, index in tracks.queued() if tracks.queued else ():
-        yield one(mark, f"{recorder.device} {queue}", start, end, recorder.device, -1 if index < 0 else before + index)
 
 
 def current_trace() -> Trace | None:
@@ -188,11 +279,32 @@ def phase(name: str, kind: str, **details: Any) -> AbstractContextManager[dict[s
     return nullcontext({}) if trace is None else trace.slice(name, kind, **details)
 
 
-def stamped(calls: Sequence[Callable[[], Any]], stamps: list[int]) -> tuple[Callable[[], Any], ...]:
-    """The calls, with one before, between and after them that appends the time to `stamps`: `2 * len(calls) + 1` calls."""
-    add = stamps.append
+@dataclass(frozen=True, slots=True)
+class StampedCalls:
+    """Calls of which some append the time to an array: before the first node, and after each.
 
-    def stamp() -> None:
-        add(clock())
+    `nodes` has the node of each call, for errors; `marks` what is between the stamps, when another one precedes them.
+    """
 
-    return (stamp, *(step for call in calls for step in (call, stamp)))
+    calls: tuple[Callable[[], Any], ...]
+    nodes: tuple[Node, ...]
+    marks: tuple[Mark, ...]
+
+
+def stamper(stamps: "array[int]") -> Callable[[], Any]:
+    """A call that appends the time to `stamps`, and returns None."""
+    # A function of Python takes twice as long.
+    return map(stamps.append, iter(clock, None)).__next__
+
+
+def stamped(calls: Sequence[Callable[[], Any]], nodes: Sequence[Node], stamps: "array[int]") -> StampedCalls:
+    """Calls that each belong to a node, with those in between that append the time to `stamps`. They return None."""
+    stamp = stamper(stamps)
+    found, owners = [stamp], [*nodes[:1]]
+    marks = [Mark("transfer", text="copy the inputs")]
+    for _, pairs in groupby(zip(calls, nodes, strict=True), lambda pair: id(pair[1])):
+        own = [*pairs]
+        found += [*(call for call, _ in own), stamp]
+        owners += [own[0][1]] * (len(own) + 1)
+        marks.append(Mark("kernel", own[0][1].name))
+    return StampedCalls(tuple(found), tuple(owners), tuple(marks))

@@ -94,9 +94,10 @@ class ExecutableRequest(ABC):
 
     def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
         """As `run`, and record what was done when, node by node. The default records the run as a whole."""
-        start = clock()
+        recorder.stamps.append(clock())
         outputs = self.run(inputs)
-        recorder.add((Mark("kernel", text=f"{recorder.device}: all of its nodes"),), (start, clock()))
+        recorder.stamps.append(clock())
+        recorder.add((Mark("kernel", text=f"{recorder.device}: all of its nodes"),))
         return outputs
 
     def close(self) -> None:  # noqa: B027  # optional to override: most requests own nothing but memory

@@ -22,7 +22,7 @@ from dovetail.runtime.inputs import InputReader
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.tracing import Trace
 
-__all__ = ["BoundRequest", "InferRequest", "Results"]
+__all__ = ["Background", "BoundRequest", "InferRequest", "Results"]
 
 
 _ARRAYS = (np.ndarray, DeviceArray)
@@ -132,7 +132,7 @@ class CompiledPlans(Protocol):
         """Run `work` on a thread; returns its future."""
 
 
-class _Background:
+class Background:
     """A run in the background: its future once it is submitted, and whether its part of the request's work has ended."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class InferRequest:
         self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
         self._spare: list[BoundRequest] = []
         self._busy = threading.Lock()
-        self._background: _Background | None = None
+        self._background: Background | None = None
         self._callback: Callable[[Any], None] | None = None
         self._userdata: Any = None
         self._calling = 0
@@ -219,13 +219,13 @@ class InferRequest:
         """
         if self.is_running:
             self._refuse()
-        run = _Background()
+        run = Background()
         # The worker waits for the lock, and leaves a run alone whose start an interrupt has ended.
         with self._busy:
             self._require_idle()
             self._start(inputs, userdata, run)
 
-    def _start(self, inputs: Any, userdata: Any, run: _Background) -> None:
+    def _start(self, inputs: Any, userdata: Any, run: Background) -> None:
         try:
             arrays = [owned(a) for a in self._read(inputs)]
             self._userdata = userdata
@@ -408,7 +408,7 @@ class InferRequest:
     def _bind(self, plan: Plan) -> PlanRequest:
         return PlanRequest(plan)
 
-    def _run_async(self, arrays: Sequence[NDArray[Any]], run: _Background) -> Results:
+    def _run_async(self, arrays: Sequence[NDArray[Any]], run: Background) -> Results:
         try:
             with self._busy:
                 if run.ended:

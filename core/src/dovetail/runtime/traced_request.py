@@ -6,6 +6,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.devices.contract import ExecutableRequest
 from dovetail.devices.device_array import DeviceArray, kept_on_host
@@ -13,9 +14,9 @@ from dovetail.graph.graph import Node
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Step
 from dovetail.planning.report import NodePlacement
-from dovetail.runtime.infer_request import CompiledPlans, InferRequest, Results
+from dovetail.runtime.infer_request import Background, CompiledPlans, InferRequest, Results
 from dovetail.runtime.plan_request import PlanRequest
-from dovetail.tracing import PartRecorder, Trace
+from dovetail.tracing import PartRecorder, SpanRecorder, Trace, clock
 
 __all__ = ["TracedRequest"]
 
@@ -66,42 +67,56 @@ def _readers(node: NodePlacement, readers: Mapping[str, Mapping[str, None]], nod
 
 
 class TracedRequest(InferRequest):
-    """A request that records its runs. Nodes give the same results as those of other requests."""
+    """A request that records its runs, except those that fail. Nodes give the same results as those of other requests."""
 
     def __init__(self, compiled: CompiledPlans, trace: Trace) -> None:
         super().__init__(compiled)
+        source = compiled.model.source
         self._trace = trace
+        self._infers = SpanRecorder(trace, (f"infer {source}", "request"), ("check the inputs", "transfer"))
+        self._runs = SpanRecorder(trace, (f"run {source}", "run"), ("copy the outputs", "transfer"))
+        self._forwards = SpanRecorder(trace, (f"run {source}", "run"))
+        self._checked = self._began = self._ran = 0
+        # Sub-graphs and what follows data are planned in the middle of a run.
+        self._recording = trace.recording()
 
     def infer(self, inputs: Any = None, *, share_outputs: bool = False, on_device: bool = False) -> Results:
         """As `InferRequest.infer`, recorded."""
-        with self._trace.slice(f"infer {self._compiled.model.source}", "request"):
-            return super().infer(inputs, share_outputs=share_outputs, on_device=on_device)
-
-    def _read(self, inputs: Any) -> list[Any]:
-        with self._trace.slice("check the inputs", "transfer"):
-            return super()._read(inputs)
-
-    def _run(self, arrays: Sequence[Any], share_outputs: bool, on_device: bool = False) -> Results:
-        assert self._budget is not None
-        arrays = [np.asarray(a) if isinstance(a, DeviceArray) else a for a in arrays]  # transfers are part of the record
-        shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
-        # Sub-graphs and what follows data are planned in the middle of a run.
-        with self._trace.recording(), self._budget:
-            if shapes != self._shapes or self._bound is None:
-                with self._trace.slice("bind buffers and launches", "bind"):
-                    self._rebind(shapes)
-            assert self._bound is not None
-            with self._trace.slice(f"run {self._compiled.model.source}", "run"):
-                outputs = self._bound.run(arrays)
-                with self._trace.slice("copy the outputs", "transfer"):
-                    outputs = outputs if share_outputs and not on_device else [owned(a) for a in outputs]
-                    self._results = Results(self._names, kept_on_host(lambda _: outputs, ()) if on_device else outputs)
-        return self._results
+        start = clock()
+        results = super().infer(inputs, share_outputs=share_outputs, on_device=on_device)
+        self._infers.add(start, clock(), start, self._checked)
+        return results
 
     def forward(self, values: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
         """As `InferRequest.forward`, recorded."""
-        with self._trace.recording(), self._trace.slice(f"run {self._compiled.model.source}", "run"):
-            return super().forward(values, on_device)
+        self._began = clock()
+        with self._recording:
+            found = super().forward(values, on_device)
+        self._forwards.add(self._began, self._ran)
+        return found
+
+    def _start(self, inputs: Any, userdata: Any, run: Background) -> None:
+        with self._trace.slice("check and copy the inputs", "transfer"):
+            super()._start(inputs, userdata, run)
+
+    def _run(self, arrays: Sequence[Any], share_outputs: bool, on_device: bool = False) -> Results:
+        self._checked = self._began = clock()
+        with self._recording:
+            results = super()._run(arrays, share_outputs, on_device)
+        ended = clock()
+        self._runs.add(self._began, ended, self._ran, ended)
+        return results
+
+    def _advance(self, arrays: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
+        # Transfers are part of the record.
+        outputs = super()._advance([np.asarray(a) if isinstance(a, DeviceArray) else a for a in arrays])
+        self._ran = clock()
+        return kept_on_host(lambda _: [owned(a) for a in outputs], ()) if on_device else outputs
+
+    def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
+        with self._trace.slice("bind buffers and launches", "bind"):
+            super()._rebind(shapes)
+        self._began = clock()
 
     def _bind(self, plan: Plan) -> PlanRequest:
         return PlanRequest(plan, _PlanRecorder(self._trace, plan))

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from dovetail.device import (
     DType,
     ExecutableRequest,
-    Mark,
     Node,
     OutOfMemory,
     PartRecorder,
+    StampedCalls,
     WorkBudget,
     clock,
     current_budget,
@@ -54,7 +54,7 @@ class NumpyRequest(ExecutableRequest):
         self._nodes = tuple(node for _, node in bound)
         self._outputs = tuple(arrays[name] for name in graph.outputs)
         self._state = _numpy_state()
-        self._traced: tuple[tuple[Launch, ...], tuple[Node, ...], tuple[Mark, ...], list[int]] | None = None
+        self._traced: tuple[PartRecorder, StampedCalls] | None = None
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Copy the inputs in, make every launch. Raises `InferError` naming the node in which something failed."""
@@ -70,19 +70,18 @@ class NumpyRequest(ExecutableRequest):
         return self._outputs
 
     def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
-        """As `run`, with a slice for each launch."""
+        """As `run`, with a slice for each node."""
         launches, nodes = self._launches, self._nodes
-        if self._traced is None:
-            stamps: list[int] = []
-            marks = (Mark("transfer", text="copy the inputs"), *(Mark("kernel", node.name) for node in nodes))
-            self._traced = stamped(launches, stamps), (*nodes[:1], *(n for n in nodes for _ in range(2))), marks, stamps
-        self._launches, self._nodes, marks, stamps = self._traced
-        stamps[:] = [clock()]
+        if self._traced is None or self._traced[0] is not recorder:
+            self._traced = recorder, stamped(launches, nodes, recorder.stamps)
+        traced = self._traced[1]
+        self._launches, self._nodes = traced.calls, traced.nodes
+        recorder.stamps.append(clock())
         try:
             outputs = self.run(inputs)
         finally:
             self._launches, self._nodes = launches, nodes
-        recorder.add(marks, stamps.copy())
+        recorder.add(traced.marks)
         return outputs
 
     def _run(self, inputs: Sequence[NDArray[Any]]) -> None:

@@ -52,7 +52,7 @@ class OnednnRequest(ExecutableRequest):
         self._arena = binder.arena
         self._state = _quiet_state()
         self._bound: _Bound | None = self._bind(binder)
-        self._traced: tuple[_Bound, tuple[Mark, ...], list[int]] | None = None
+        self._traced: tuple[PartRecorder, _Bound, tuple[Mark, ...]] | None = None
 
     @staticmethod
     def _bind(binder: "_Binder") -> "_Bound":
@@ -95,23 +95,24 @@ class OnednnRequest(ExecutableRequest):
             raise refused(error) from error
 
     def run_traced(self, inputs: Sequence[Array], recorder: PartRecorder) -> Sequence[Array]:
-        """As `run`, with a slice for each primitive."""
+        """As `run`, with a slice for each node."""
         bound = self._bound
         if bound is None:
             return self.run(inputs)
-        if self._traced is None:
-            self._traced = _stamped(bound)
-        self._bound, marks, stamps = self._traced
-        stamps[:] = [clock()]
+        if self._traced is None or self._traced[0] is not recorder:
+            made = stamped(bound.calls, bound.nodes, recorder.stamps)
+            self._traced = recorder, replace(bound, calls=made.calls, nodes=made.nodes), made.marks
+        _, self._bound, marks = self._traced
+        recorder.stamps.append(clock())
         try:
             outputs = self.run(inputs)
         finally:
             # Unless it was closed meanwhile.
             self._bound = bound if self._bound is not None else None
         if bound.binder.with_nan:
-            recorder.add((*marks, Mark("kernel", text="all nodes once more, because of NaN")), (*stamps, clock()))
-        else:
-            recorder.add(marks, tuple(stamps))
+            recorder.stamps.append(clock())
+            marks = (*marks, Mark("kernel", text="all nodes once more, because of NaN"))
+        recorder.add(marks)
         return outputs
 
     def _run(self, bound: "_Bound", inputs: Sequence[Array]) -> None:
@@ -223,14 +224,6 @@ def _with_threads(threads: int, call: Call) -> Call:
         return call()
 
     return run
-
-
-def _stamped(bound: _Bound) -> tuple[_Bound, tuple[Mark, ...], list[int]]:
-    """The calls with one before, between and after them that appends the time to the list, and what is between them."""
-    stamps: list[int] = []
-    nodes = (*bound.nodes[:1], *(node for node in bound.nodes for _ in range(2)))
-    marks = (Mark("transfer", text="copy the inputs"), *(Mark("kernel", node.name) for node in bound.nodes))
-    return replace(bound, calls=stamped(bound.calls, stamps), nodes=nodes), marks, stamps
 
 
 class _Binder:

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 from numpy.typing import NDArray
 
-from dovetail.device import Mark, PartRecorder, Queued, clock
+from dovetail.device import Mark, PartRecorder, Queued, stamper
 from dovetail_gpu_opencl.request import EventRequest
 
 if TYPE_CHECKING:
     from dovetail_gpu_opencl.executable import CLExecutable
 
 __all__ = ["ProfiledRequest", "offset_of"]
-
-Stamps = list[int]
 
 
 class ProfiledRequest(EventRequest):
@@ -41,19 +39,19 @@ class ProfiledRequest(EventRequest):
         return super()._properties() | cl.command_queue_properties.PROFILING_ENABLE
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
-        stamps: Stamps = []
-        events = self._enqueue_each(inputs, progress, lambda: stamps.append(clock()))
-        stamps.append(clock())
+        assert self.recorder is not None
+        stamp = stamper(self.recorder.stamps)
+        events = self._enqueue_each(inputs, progress, stamp)
+        stamp()
         self._finish()
         if self._executable.faults:
             cl.enqueue_copy(self._queue, self._faults, self._fault_buffer)
-        stamps.append(clock())
-        if self.recorder is not None:
-            # The clock of the device is read when the trace is, not in the run.
-            self.recorder.add(self._marks, stamps, partial(_queued, events, self._work, self._names, stamps))
+        stamp()
+        # The clock of the device is read when the trace is, not in the run.
+        self.recorder.add(self._marks, partial(_queued, events, self._work, self._names))
 
 
-def _queued(events: Sequence[Any], work: Sequence[Mark], queues: Sequence[str], stamps: Stamps) -> list[Queued]:
+def _queued(events: Sequence[Any], work: Sequence[Mark], queues: Sequence[str], stamps: Sequence[int]) -> list[Queued]:
     offset = offset_of([event.profile.queued for event in events], stamps)
     return [
         (queue, mark, event.profile.start + offset, event.profile.end + offset, index)
