@@ -73,6 +73,10 @@ class CompiledModel:
     """
 
     def __init__(self, model: Model, preparation: Preparation | None, specification: tuple[Any, ...]) -> None:
+        for name in model.graph.states:
+            if not model.graph.types[name].is_static:
+                hint = f"say all of its shape: model.reshape({{{name!r}: ...}})"
+                raise UsageError(f"the state {name!r} of {model.source} is {model.graph.types[name]}", hint=hint)
         self.model = model
         self.reader = InputReader(model)
         self._preparation = preparation
@@ -157,7 +161,8 @@ class CompiledModel:
         while latest is not None and latest.tail is not None:
             latest = latest.following
         if latest is not None:
-            return dict(zip(self.model.outputs, latest.types, strict=True))
+            types = dict(zip(self.model.graph.outputs, latest.types, strict=True))
+            return {name: types[name] for name in self.model.outputs}
         return {name: self.model.graph.types.get(name) for name in self.model.outputs}
 
     def plan(self, shapes: Shapes) -> Plan:
@@ -213,7 +218,8 @@ class CompiledModel:
             found: PlanReport = composite.report(shapes)
             return found
         if shapes is not None:
-            return _full_report(self.plan(tuple(tuple(shapes[name]) for name in self.model.graph.inputs)))
+            graph = self.model.graph
+            return _full_report(self.plan(tuple(tuple(shapes[n]) if n in shapes else graph.types[n].dims for n in graph.inputs)))
         latest = self._plans.latest
         if latest is None:
             raise UsageError(f"{self.model.source} has open dimensions and no plan yet", hint="run it once, or give shapes")

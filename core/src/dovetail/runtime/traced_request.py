@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from dovetail.devices.contract import ExecutableRequest
 from dovetail.graph.graph import Node
-from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Step
 from dovetail.planning.report import NodePlacement
 from dovetail.runtime.infer_request import CompiledPlans, InferRequest, Results
@@ -83,6 +82,7 @@ class TracedRequest(InferRequest):
 
     def _run(self, arrays: Sequence[NDArray[Any]], share_outputs: bool) -> Results:
         assert self._budget is not None
+        arrays = self._with_states(arrays)
         shapes = tuple(a.shape if isinstance(a, np.ndarray) else None for a in arrays)
         # Sub-graphs and what follows data are planned in the middle of a run.
         with self._trace.recording(), self._budget:
@@ -93,7 +93,7 @@ class TracedRequest(InferRequest):
             with self._trace.slice(f"run {self._compiled.model.source}", "run"):
                 outputs = self._bound.run(arrays)
                 with self._trace.slice("copy the outputs", "transfer"):
-                    self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
+                    self._results = self._finished(outputs, share_outputs)
         return self._results
 
     def forward(self, values: Sequence[Any]) -> Sequence[Any]:
