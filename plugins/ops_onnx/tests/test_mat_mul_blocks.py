@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
 from dovetail.op import DType, HostConfig, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
@@ -15,13 +16,12 @@ Array = np.ndarray[Any, Any]
 
 def _matrix(rng: np.random.Generator, bits: int, size: int, blocks: int, n: int, dtype: Any = np.uint8) -> tuple[Any, Array]:
     """A matrix and the whole numbers [K, N] in it."""
-    info = np.iinfo(dtype)
-    low, high = (0, 16) if bits == 4 else (info.min, info.max + 1)
-    numbers = rng.integers(low, high, (blocks * size, n)).astype(dtype)
+    low, high = (0, 16) if bits == 4 else (-128, 128) if dtype == np.int8 else (0, 256)
+    numbers = (rng.integers(low, high, (blocks * size, n)) / (7 if bits == 16 else 1)).astype(dtype)
     scales, offsets = (rng.standard_normal((blocks, n)).astype(np.float32) for _ in range(2))
     if bits == 4:
         return BlockMatrix.of_nibbles(numbers, size, scales, offsets), numbers
-    return BlockMatrix(8, size, numbers, scales, offsets), numbers
+    return BlockMatrix(bits, size, numbers, scales, offsets), numbers.astype(np.float64)
 
 
 def _computed(matrix: BlockMatrix, a: Array, offsets: Array | None) -> list[Array]:
@@ -33,7 +33,7 @@ def _computed(matrix: BlockMatrix, a: Array, offsets: Array | None) -> list[Arra
     return [y, op.reference(a, matrix.q, matrix.scales, offsets)]
 
 
-@pytest.mark.parametrize(("bits", "dtype"), [(4, np.uint8), (8, np.uint8), (8, np.int8)], ids=str)
+@pytest.mark.parametrize(("bits", "dtype"), [(4, np.uint8), (8, np.uint8), (8, np.int8), (16, np.float16), (16, bfloat16)])
 @pytest.mark.parametrize("size", [2, 16, 32, 128])
 @pytest.mark.parametrize("rows", [(), (0,), (1,), (2, 2), (5,), (2, 0, 3)], ids=str)
 def test_products(rng: np.random.Generator, bits: int, dtype: Any, size: int, rows: tuple[int, ...]) -> None:
@@ -86,7 +86,7 @@ def test_other_sizes_are_refused() -> None:
     op = MatMulBlocks(4, 32)
     a, q, scales = (TensorType(d, s) for d, s in ((DType.FLOAT32, (3, 40)), (DType.UINT8, (32, 5)), (DType.FLOAT32, (2, 5))))
     assert op.infer(a, q, scales, scales) == a.with_shape((3, 5))
-    with pytest.raises(OperatorError, match="bits 3, block_size 32; accepted: 4 or 8"):
+    with pytest.raises(OperatorError, match="bits 3, block_size 32; accepted: 4, 8 or 16"):
         MatMulBlocks(3, 32)
     with pytest.raises(ShapeError, match=r"q is uint8\[32, 5\] for A float32\[3, 70\]"):
         op.infer(a.with_shape((3, 70)), q, scales)

@@ -35,6 +35,10 @@ _FEW = 4
 """Rows of A up to which the sums of blocks are scaled; above, scaling the weights takes less."""
 
 
+_KINDS = {4: (DType.UINT8,), 8: (DType.UINT8, DType.INT8), 16: (DType.FLOAT16, DType.BFLOAT16)}
+"""The types of the packed numbers."""
+
+
 class Unpacked(HostKernel):
     """Unpacks a part of the matrix that fits the cache into float32, multiplies, and goes on to the next part."""
 
@@ -67,7 +71,7 @@ def _filled(rows: Array, columns: int) -> Array:
 
 
 def _add_product(op: "MatMulBlocks", rows: Array, q: Array, scales: Array, y: Array) -> None:
-    size, per_block = op.block_size, op.block_size * op.bits // 8
+    size, per_block = op.block_size, op.packed_rows
     blocks = rows.reshape(len(rows), -1, size).swapaxes(0, 1)
     for first, last, left, right in _tiles(len(rows), size, *scales.shape):
         packed = q[first * per_block : last * per_block, left:right]
@@ -104,11 +108,11 @@ _scratch = _Scratch()
 def _unpack(packed: Array, bits: int) -> Array:
     """Blocks [blocks, bytes, columns] as float32 [blocks, rows, columns], in memory that the next call overwrites."""
     blocks, height, columns = packed.shape
-    size = packed.size * 8 // bits
+    size = packed.size * 2 if bits == 4 else packed.size
     if _scratch.numbers.size < size:
         _scratch.numbers, _scratch.bytes = np.empty(size, np.float32), np.empty(size, np.uint8)
     numbers = _scratch.numbers[:size].reshape(blocks, -1, columns)
-    if bits == 8:
+    if bits > 4:
         np.copyto(numbers, packed)
         return numbers
     nibbles = _scratch.bytes[: packed.size].reshape(packed.shape)
@@ -121,8 +125,8 @@ def _unpack(packed: Array, bits: int) -> Array:
 class MatMulBlocks(AbstractOperator):
     """A [..., K] times a matrix [K, N] that is `q * scale + offset`, with one scale and offset for each column of a block.
 
-    A block is `block_size` rows, the last one filled up. `q` has whole numbers: of 8 bits as they are, int8 or uint8
-    [blocks * block_size, N]; of 4 bits from 0 to 15, two to a byte [blocks * block_size / 2, N], the first half of
+    A block is `block_size` rows, the last one filled up. `q` has numbers of `bits` bits [blocks * block_size, N], of 8 int8 or
+    uint8, of 16 float16 or bfloat16; of 4 bits those from 0 to 15, two to a byte [blocks * block_size / 2, N], the first half of
     a block's rows in the low bits. `scales` and `offsets` are [blocks, N]. Sums are in float32.
     """
 
@@ -137,16 +141,20 @@ class MatMulBlocks(AbstractOperator):
     block_size: int
 
     def __post_init__(self) -> None:
-        if self.bits not in (4, 8) or self.block_size < 2 or self.block_size % 2:
-            raise OperatorError(f"bits {self.bits}, block_size {self.block_size}; accepted: 4 or 8, an even number")
+        if self.bits not in _KINDS or self.block_size < 2 or self.block_size % 2:
+            raise OperatorError(f"bits {self.bits}, block_size {self.block_size}; accepted: 4, 8 or 16, an even number")
+
+    @property
+    def packed_rows(self) -> int:
+        """The rows of a block in `q`."""
+        return self.block_size // 2 if self.bits == 4 else self.block_size
 
     def infer(self, a: TensorType, q: TensorType, scales: TensorType, offsets: TensorType | None = None) -> TensorType:
         """A with N as its last dimension."""
         if not a.rank or scales.rank != 2 or a.dtype is not DType.FLOAT32:
             raise ShapeError(f"A is {a}, scales are {scales}; accepted: float32[..., K], float32[blocks, N]")
         blocks, n = scales.dims
-        height = blocks * self.block_size * self.bits // 8
-        kinds = (DType.UINT8,) if self.bits == 4 else (DType.UINT8, DType.INT8)
+        height, kinds = blocks * self.packed_rows, _KINDS[self.bits]
         if -(-a.dims[-1] // self.block_size) != blocks or q.dims != (height, n) or q.dtype not in kinds:
             raise ShapeError(f"q is {q} for A {a} and scales {scales}; accepted: {kinds[0]}[{height}, {n}]")
         if scales.dtype is not DType.FLOAT32 or (offsets is not None and offsets != scales):
@@ -155,7 +163,7 @@ class MatMulBlocks(AbstractOperator):
 
     def reference(self, a: Array, q: Array, scales: Array, offsets: Array | None = None) -> Array:
         """Block by block in float32."""
-        size, height = self.block_size, self.block_size * self.bits // 8
+        size, height = self.block_size, self.packed_rows
         y = np.zeros((*a.shape[:-1], scales.shape[1]), np.float32)
         for block, scale in enumerate(scales):
             rows = q[block * height : (block + 1) * height]
