@@ -88,7 +88,7 @@ def _add_product(op: "MatMulBlocks", rows: Array, q: Array, scales: Array, y: Ar
 
 def _tiles(rows: int, size: int, blocks: int, columns: int) -> Iterator[tuple[int, int, int, int]]:
     """First and last block, first and last column of each part. For one row long columns, for many all blocks at once."""
-    width = min(columns, 4096 if rows <= _FEW else max(256, _TILE // max(1, blocks * size)))
+    width = min(columns, max(64, min(4096, _TILE // size)) if rows <= _FEW else max(256, _TILE // max(1, blocks * size)))
     height = max(1, _TILE // (size * width)) if rows <= _FEW else blocks
     for left in range(0, columns, width):
         for first in range(0, blocks, height):
