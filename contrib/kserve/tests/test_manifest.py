@@ -32,7 +32,9 @@ for document in yaml.safe_load_all(sys.stdin):
 
 
 def check(documents: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-c", CHECK], input=documents, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", CHECK], input=documents, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 @pytest.fixture(scope="module")

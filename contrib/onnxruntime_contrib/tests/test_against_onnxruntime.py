@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 from dovetail.op import UnboundOperator
+from dovetail_ops_onnxruntime_contrib import MatMulNBits
 
 F16 = 4e-3
 
@@ -126,14 +127,44 @@ def _packed(rng: np.random.Generator, rows: int, count: int, bits: int) -> Any:
 @pytest.mark.parametrize(
     ("bits", "zeros"), [(4, "none"), (4, "packed"), (4, "floats"), (8, "none"), (8, "packed")]
 )  # onnxruntime takes floats as zero points for 4 bits only
-@pytest.mark.parametrize(("k", "n"), [(32, 5), (40, 8), (129, 3)], ids=str)
-def test_mat_mul_n_bits(agree: Any, rng: np.random.Generator, bits: int, zeros: str, k: int, n: int) -> None:
-    block, blocks = 16, -(-k // 16)
+@pytest.mark.parametrize(("k", "n", "block"), [(32, 5, 16), (40, 8, 16), (129, 3, 16), (70, 3, 32), (64, 5, 64), (300, 2, 128)])
+def test_mat_mul_n_bits(agree: Any, rng: np.random.Generator, bits: int, zeros: str, k: int, n: int, block: int) -> None:
+    blocks = -(-k // block)
     weights = rng.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8)
     scales = rng.uniform(0.05, 0.2, (n, blocks)).astype(np.float32)
     zero = {"none": None, "packed": _packed(rng, n, blocks, bits), "floats": rng.uniform(0, 8, (n, blocks)).astype(np.float32)}
     arrays = [_floats(rng, 2, 3, k), weights, scales, zero[zeros], None, _floats(rng, n)]
-    agree("MatMulNBits", arrays, constants=(1, 2, 3, 4, 5), K=k, N=n, block_size=block, bits=bits, tolerance=1e-3)
+    report = agree("MatMulNBits", arrays, constants=(1, 2, 3, 4, 5), K=k, N=n, block_size=block, bits=bits, tolerance=1e-3)
+    assert [node.op for node in report.nodes if "MatMul" in node.op] == ["dovetail::MatMulBlocks"]
+
+
+def test_plans_for_other_shapes_share_the_weights(core: Any, rng: np.random.Generator) -> None:
+    g = dovetail.GraphBuilder()
+    packed, scales = rng.integers(0, 256, (5, 2, 16)).astype(np.uint8), rng.uniform(1, 2, (5, 2)).astype(np.float32)
+    x = g.input("x", "float32", ("rows", 64))
+    op = UnboundOperator("com.microsoft", "MatMulNBits", 1, {"K": 64, "N": 5, "block_size": 32})
+    model = g.model([g.node(op, x, g.constant(packed), g.constant(scales))])
+    with core.compile_model(model, "NUMPY") as compiled:
+        found = []
+        for rows in (1, 2, 7):
+            (step,) = compiled.plan(((rows, 64),)).steps
+            (matrix,) = (a for a in step.executable.constants.values() if a.dtype == np.uint8)
+            found.append(matrix.ctypes.data)
+    assert len(set(found)) == 1
+
+
+def test_mat_mul_n_bits_with_an_order_of_columns(core: Any, rng: np.random.Generator) -> None:
+    op = MatMulNBits(K=48, N=3, block_size=16, bits=4)
+    a, packed = _floats(rng, 2, 48), rng.integers(0, 256, (3, 3, 8)).astype(np.uint8)
+    scales, groups = rng.uniform(0.1, 1, (3, 3)).astype(np.float32), rng.permutation(np.repeat(np.arange(3), 16)).astype(np.int32)
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", a.shape)
+    y = g.node(op, x, g.constant(packed), g.constant(scales), "", g.constant(groups))
+    numbers = np.stack((packed & 15, packed >> 4), -1).reshape(3, 48).astype(np.float64)
+    weights = (numbers - 8) * scales[:, groups]
+    with core.compile_model(g.model([y]), "NUMPY") as compiled:
+        np.testing.assert_allclose(compiled(a)[0], a @ weights.T, rtol=1e-4, atol=1e-4)
+        assert {node.op for node in compiled.report().nodes} == {"Gather", "dovetail::MatMulBlocks"}
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])

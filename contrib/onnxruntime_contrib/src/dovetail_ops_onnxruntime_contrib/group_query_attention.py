@@ -1,15 +1,16 @@
 """GroupQueryAttention of ONNX Runtime: attention with caches, as its generators of text run it."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.errors import DataDependentShape
-from dovetail.op import DType, OperatorError, ShapeError, TensorType
+from dovetail.op import DType, KernelSource, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx.rotary_embedding import RotaryEmbedding
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
+from dovetail_ops_onnxruntime_contrib._cached_attention import CachedAttention
 
 __all__ = ["GroupQueryAttention"]
 
@@ -57,6 +58,7 @@ class GroupQueryAttention(MicrosoftOperator):
     smooth_softmax: int = 0
     softcap: float = 0.0
     v_quant_type: str = "NONE"
+    kernels: ClassVar[tuple[KernelSource, ...]] = (CachedAttention(),)
 
     def __post_init__(self) -> None:
         used = [name for name in _QUANTIZED if getattr(self, name) > 0]
@@ -116,15 +118,11 @@ class GroupQueryAttention(MicrosoftOperator):
         """Sample by sample, in float32."""
         past_key, past_value, lengths, total, cos, sin, ids, bias = (*rest, *[None] * 4)[:8]
         size = self.head(TensorType.of(query), None if key is None else TensorType.of(key))
-        q, k, v = self._heads(query, key, value, size)
+        q, k, v = self.heads(query, key, value, size)
         batch, sequence = query.shape[:2]
         before = 0 if past_key is None else past_key.shape[2]
-        counts = lengths.reshape(-1).astype(np.int64) + 1
         room = max(before, int(total.reshape(())))
-        if np.any((counts < 1) | (counts > room)) or np.any((counts < sequence) & (before > 0)):
-            raise OperatorError(f"input 'seqlens_k' is {lengths.reshape(-1).tolist()}; accepted: {sequence - 1} to {room - 1}")
-        # A prompt may be filled up behind its tokens; what comes after one is always whole.
-        starts = np.where(counts < sequence, 0, counts - sequence)
+        starts = self.starts(lengths, sequence, room)
         places = starts[:, None] + np.arange(sequence)
         if self.do_rotary:
             at = np.minimum(places, len(cos) - 1) if ids is None else ids
@@ -141,14 +139,27 @@ class GroupQueryAttention(MicrosoftOperator):
             y[b] = self._attended(
                 q[b], keys[b, :, :used], values[b, :, :used], places[b], None if bias is None else bias[b % len(bias)]
             )
-        return y.reshape(batch, sequence, -1), keys, values
+        return y.reshape(batch, sequence, self.num_heads * size), keys, values
 
-    def _heads(self, query: Array, key: Array | None, value: Array | None, size: int) -> list[Array]:
+    def starts(self, lengths: Array, sequence: int, room: int) -> Array:
+        """The position of the first query of each sample. Raises `OperatorError` for a length that the caches do not have.
+
+        A prompt may be filled up behind its tokens, to more than `seqlens_k` has; what comes after one is always whole.
+        """
+        counts = lengths.reshape(-1).astype(np.int64) + 1
+        if np.any((counts < 1) | (counts > room)) or sequence > room:
+            raise OperatorError(
+                f"input 'seqlens_k' is {lengths.reshape(-1).tolist()} for {sequence} queries; accepted: 0 to {room - 1}",
+                hint="the caches are full: give longer ones",
+            )
+        return np.asarray(np.maximum(counts - sequence, 0))
+
+    def heads(self, query: Array, key: Array | None, value: Array | None, size: int) -> list[Array]:
         """Queries, keys and values as [batch, heads, sequence, size]."""
         n, kv = self.num_heads * size, self.kv_num_heads * size
         if key is None or value is None:
             query, key, value = query[..., :n], query[..., n : n + kv], query[..., n + kv :]
-        return [x.reshape(*x.shape[:2], -1, size).transpose(0, 2, 1, 3) for x in (query, key, value)]
+        return [x.reshape(*x.shape[:2], x.shape[2] // size, size).transpose(0, 2, 1, 3) for x in (query, key, value)]
 
     def _turned(self, x: Array, cos: Array, sin: Array, ids: Array) -> Array:
         op = RotaryEmbedding(interleaved=self.rotary_interleaved, rotary_embedding_dim=2 * cos.shape[1])

@@ -7,9 +7,11 @@ from numpy.typing import NDArray
 
 from dovetail.op import DType, GraphBuilder, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
 from dovetail_ops_onnxruntime_contrib._base import FLOAT_TYPES, MicrosoftOperator
-from dovetail_ops_onnxruntime_contrib._nodes import given, node
+from dovetail_ops_onnxruntime_contrib._nodes import cast, given, ints, node
 
 __all__ = ["MatMulNBits"]
 
@@ -21,8 +23,7 @@ class MatMulNBits(MicrosoftOperator):
 
     The weights are bytes B [N, blocks, block_size * bits / 8], the element of the lowest index in the lowest bits, and stand for
     (q - zero point) * scale, with one scale for each block, or for the block that `g_idx` names for each of the K columns. Zero
-    points are floats, or packed like the weights; without them 2 ^ (bits - 1). Weights are constants: they are unpacked while
-    planning.
+    points are floats, or packed like the weights; without them 2 ^ (bits - 1). Weights are constants, which stay packed.
     """
 
     inputs = ("A: T1", "B: uint8", "scales: T1", "zero_points?: T3", "g_idx?: int32", "bias?: T1")
@@ -69,29 +70,63 @@ class MatMulNBits(MicrosoftOperator):
         return A.with_shape((*A.dims[:-1], self.N))
 
     def compose(self, g: GraphBuilder, a: str, b: str, scales: str, *rest: str) -> str:
-        """MatMul with the weights as floats, and a sum."""
+        """MatMulBlocks in float32, and a sum. Weights stay packed, except where `g_idx` gives blocks of several sizes: floats."""
         zeros, index, bias = (*rest, "", "", "")[:3]
-        values = [t.value if (t := g.type_of(name)) is not None else None for name in (b, scales, zeros, index)]
-        weights = self._weights(*values).astype(given(g, a).dtype.numpy)
-        y = node(g, MatMul(), a, g.constant(weights, name="weights"))
+        packed, factors, points, groups = (t.value if (t := g.type_of(name)) else None for name in (b, scales, zeros, index))
+        assert packed is not None
+        assert factors is not None
+        dtype = given(g, a).dtype
+        order = self._order(groups)
+        wide = cast(g, a, dtype, DType.FLOAT32)
+        if order is None:
+            y = node(g, MatMul(), wide, g.constant(self._floats(packed, factors, points, groups), name="weights"))
+        else:
+            if groups is not None:
+                wide = node(g, Gather(axis=-1), wide, ints(g, order.tolist()))
+            sources = [x for x in (packed, factors, points, groups) if x is not None]
+            key = (self.bits, self.block_size, self.K, self.N, points is None)
+            matrix = BlockMatrix.once(sources, key, lambda: self._blocks(packed, factors, points, order))
+            y = matrix.times(g, wide)
+        y = cast(g, y, DType.FLOAT32, dtype)
         return node(g, Add(), y, bias) if bias else y
 
-    def _weights(self, b: Array | None, scales: Array | None, zeros: Array | None, index: Array | None) -> Array:
-        """[K, N] in float32."""
-        assert b is not None
-        assert scales is not None
-        q = self._unpacked(b.reshape(self.N, -1))[:, : self.blocks * self.block_size].astype(np.float32)
-        factor = scales.reshape(self.N, self.blocks).astype(np.float32)
-        if zeros is None:
-            zero = np.full_like(factor, 2.0 ** (self.bits - 1))
-        elif zeros.dtype == np.uint8:
-            zero = self._unpacked(zeros.reshape(self.N, -1))[:, : self.blocks].astype(np.float32)
-        else:
-            zero = zeros.reshape(self.N, self.blocks).astype(np.float32)
-        block = np.arange(self.K) // self.block_size if index is None else index.reshape(-1)[: self.K]
+    def _order(self, groups: Array | None) -> Array | None:
+        """The columns of A block by block; None where blocks are not all as long as they should be."""
+        columns = np.arange(self.K)
+        if groups is None:
+            return columns
+        block = groups.reshape(-1)[: self.K]
         if np.any((block < 0) | (block >= self.blocks)):
             raise OperatorError(f"input 'g_idx' has blocks outside 0 to {self.blocks - 1}")
-        return np.ascontiguousarray(((q[:, : self.K] - zero[:, block]) * factor[:, block]).T)
+        order = np.argsort(block, kind="stable")
+        return order if np.array_equal(block[order], columns // self.block_size) else None
+
+    def _blocks(self, b: Array, scales: Array, zeros: Array | None, order: Array) -> BlockMatrix:
+        """The weights block by block, numbers of 2 bits as those of 4."""
+        q = np.zeros((self.blocks * self.block_size, self.N), np.uint8)
+        q[: self.K] = self._unpacked(b.reshape(self.N, -1))[:, order].T
+        factor, zero = (np.ascontiguousarray(x.T) for x in self._factors(scales, zeros))
+        offsets = -zero * factor
+        if self.bits == 8:
+            return BlockMatrix(8, self.block_size, q, factor, offsets)
+        return BlockMatrix.of_nibbles(q, self.block_size, factor, offsets)
+
+    def _factors(self, scales: Array, zeros: Array | None) -> tuple[Array, Array]:
+        """Scales and zero points [N, blocks] in float32."""
+        factor = scales.reshape(self.N, self.blocks).astype(np.float32)
+        if zeros is None:
+            return factor, np.full_like(factor, 2.0 ** (self.bits - 1))
+        if zeros.dtype == np.uint8:
+            return factor, self._unpacked(zeros.reshape(self.N, -1))[:, : self.blocks].astype(np.float32)
+        return factor, zeros.reshape(self.N, self.blocks).astype(np.float32)
+
+    def _floats(self, b: Array, scales: Array, zeros: Array | None, groups: Array | None) -> Array:
+        """[K, N] in float32."""
+        assert groups is not None
+        factor, zero = self._factors(scales, zeros)
+        block = groups.reshape(-1)[: self.K]
+        q = self._unpacked(b.reshape(self.N, -1))[:, : self.K].astype(np.float32)
+        return np.ascontiguousarray(((q - zero[:, block]) * factor[:, block]).T)
 
     def _unpacked(self, rows: Array) -> Array:
         shifts = np.arange(0, 8, self.bits, dtype=np.uint8)

@@ -133,7 +133,7 @@ def _each_node(
     with progress(f"{model.source} on {devices[0]}", len(names)) as advance:
         for name in names:
             advance(1)
-            cut = replace(model, graph=graph.replace(outputs=(name,)))
+            cut = replace(model, graph=graph.replace(outputs=(name,), states={}))
             try:
                 got, want = (_run(core, cut, device, inputs, config_files) for device in devices)
             except DovetailError as error:

@@ -46,7 +46,7 @@ class DovetailPeer:
 
     def values(self, model: Model, inputs: Values, names: Sequence[str]) -> dict[str, Any]:
         """The values, with every node planned as in a model that has these outputs."""
-        with self.compiled(replace(model, graph=model.graph.replace(outputs=tuple(names)))) as compiled:
+        with self.compiled(replace(model, graph=model.graph.replace(outputs=tuple(names), states={}))) as compiled:
             results = compiled({name: inputs[name] for name in compiled.inputs})
             self.runs += 1
             self.latest = compiled.report()

@@ -1,6 +1,6 @@
 """Host kernels of operators on devices that keep values in NumPy arrays."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -99,6 +99,11 @@ class HostedKernel(Kernel):
         """The inputs whose memory output 0 may take over."""
         port = self.chosen(node).outputs[0]
         return () if port is None or port.in_place < 0 else (port.in_place,)
+
+    def continued(self, node: TypedNode) -> Mapping[str, str]:
+        """The outputs that may be written in the memory of an input, with these inputs."""
+        ports = zip(self.chosen(node).outputs, node.node.outputs, strict=False)
+        return {name: node.node.inputs[port.in_place] for port, name in ports if port and name and port.in_place >= 0}
 
     def _prepared(self, node: TypedNode) -> tuple[tuple[HostConfig, ...], Refusal | None]:
         return prepare_host_kernel(self._kernel, node, blocked=self.blocked)

@@ -120,12 +120,16 @@ def _best_gap(starts: NDArray[np.int64], ends: NDArray[np.int64], size: int) -> 
     return int(begins[fits[gaps[fits].argmin()]]) if fits.size else int(covered[-1])
 
 
-def share_storage(graph: Graph, in_place: Callable[[Node], Sequence[str]]) -> Mapping[str, str]:
+def share_storage(
+    graph: Graph, in_place: Callable[[Node], Sequence[str]], continues: Callable[[Node], Mapping[str, str]] | None = None
+) -> Mapping[str, str]:
     """Value -> the value whose block holds it, for a graph in schedule order.
 
     Views (`Operator.is_view`) share their input's block. `in_place(node)` names the inputs whose block output 0 may take
     over; that happens when the block is as large, dies at this node, and is neither an input of the graph nor a constant.
+    `continues(node)` maps outputs to inputs into whose block the node may write them: that happens for states of the graph.
     """
+    states = {name: graph.outputs[index] for name, index in graph.states.items()}
     storage = {name: name for name in (*graph.inputs, *graph.constants)}
     last = _last_reads(graph) | dict.fromkeys(graph.outputs, len(graph.nodes))
     alive_until = {name: last.get(name, -1) for name in storage}
@@ -137,6 +141,10 @@ def share_storage(graph: Graph, in_place: Callable[[Node], Sequence[str]]) -> Ma
             if _may_take(graph, node, root, storage, alive_until, step):
                 storage[node.outputs[0]] = root
                 break
+        for name, source in (continues(node) if continues else {}).items():
+            root = storage[source]
+            if states.get(root) == name and alive_until[root] <= step and [storage[n] for n in node.reads].count(root) == 1:
+                storage[name] = root
         for name in node.writes:
             root, until = storage[name], last.get(name, step)
             alive_until[root] = max(alive_until.get(root, -1), until)
@@ -175,14 +183,17 @@ def plan_graph(
     scratch: Callable[[Node], Sequence[int]] | None = None,
     alignment: int = ALIGNMENT,
     plan: Callable[[Iterable[Lifetime], int], tuple[Mapping[str, int], int]] = plan_memory,
+    continues: Callable[[Node], Mapping[str, str]] | None = None,
 ) -> MemoryPlan:
     """The memory plan of a graph in schedule order with static types.
 
     Inputs are in the arena too, alive from before the first step; outputs stay alive to the end; constants are left out.
     `scratch(node)` gives the bytes of work buffers that live only while the node runs; they are named
-    `scratch:<node name>:0`, `:1` and so on. `plan` is `plan_memory` (one arena) or `plan_regions` (whole buffers).
+    `scratch:<node name>:0`, `:1` and so on. `plan` is `plan_memory` (one arena) or `plan_regions` (whole buffers). A device that
+    gives `continues` (see `share_storage`) uses the arrays of states where they are: they get no place in the arena.
     """
-    storage = share_storage(graph, in_place)
+    storage = share_storage(graph, in_place, continues)
+    outside = {*graph.constants, *(graph.states if continues else ())}
     end = len(graph.nodes)
     spans: dict[str, list[int]] = {name: [-1, -1] for name in graph.inputs}
     for step, node in enumerate(graph.nodes):
@@ -190,12 +201,12 @@ def plan_graph(
             _extend(spans, storage[name], step)
     for name in graph.outputs:
         _extend(spans, storage[name], end)
-    blocks = [Lifetime(n, graph.types[n].nbytes, a, b) for n, (a, b) in spans.items() if n not in graph.constants]
+    blocks = [Lifetime(n, graph.types[n].nbytes, a, b) for n, (a, b) in spans.items() if n not in outside]
     if scratch is not None:
         for step, node in enumerate(graph.nodes):
             blocks += [Lifetime(f"scratch:{node.name}:{i}", size, step, step) for i, size in enumerate(scratch(node))]
     offsets, peak = plan(blocks, alignment)
-    unshared = sum(_aligned(graph.types[n].nbytes, alignment) for n in storage if n not in graph.constants)
+    unshared = sum(_aligned(graph.types[n].nbytes, alignment) for n in storage if n not in outside)
     return MemoryPlan(storage, offsets, peak, unshared)
 
 

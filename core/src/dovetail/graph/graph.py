@@ -304,7 +304,9 @@ class Node:
 class Graph:
     """Nodes with the values between them.
 
-    `types` holds declared or inferred types; every input and constant has one. `constants` are read-only arrays.
+    `types` holds declared or inferred types; every input and constant has one. `constants` are read-only arrays. `states` are
+    the inputs that a request keeps from run to run, each with the index of the output that is its next content: a device may
+    write that output into the array that it is given for the input, and return this array. Nothing else is ever written.
     Nodes may be in any order until `passes.schedule` has sorted them.
     """
 
@@ -314,6 +316,7 @@ class Graph:
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     types: Mapping[str, TensorType] = field(default_factory=dict)
     name: str = "graph"
+    states: Mapping[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<Graph {printable(self.name)}: {self.summary}>"

@@ -1,6 +1,7 @@
 """A model: the graph that a frontend read, with where it came from."""
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -38,13 +39,13 @@ class Model:
 
     @property
     def inputs(self) -> Mapping[str, TensorType]:
-        """Input name -> declared type, in order."""
-        return {name: self.graph.types[name] for name in self.graph.inputs}
+        """Input name -> declared type, in order; states left out."""
+        return {name: self.graph.types[name] for name in self.graph.inputs if name not in self.graph.states}
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Output names, in order."""
-        return self.graph.outputs
+        """Output names, in order; those that continue states left out."""
+        return tuple(name for i, name in enumerate(self.graph.outputs) if i not in self.graph.states.values())
 
     def __repr__(self) -> str:
         return f"<Model {printable(self.source)}: {self.graph.summary}>"
@@ -63,6 +64,25 @@ class Model:
         checked = {name: _checked_shape(self, name, shape) for name, shape in shapes.items()}
         given = {name: self.graph.types[name].with_shape(shape) for name, shape in checked.items()}
         return dataclasses.replace(self, graph=self.graph.replace(types=types_with_inputs(self.graph, given)))
+
+    def with_states(self, pairs: str) -> "Model":
+        """A copy whose requests keep the values of some inputs: zeros at first, after each run those of an output.
+
+        `pairs` is `input:output`, several with commas between; `*` in both stands for any text: `past.*:present.*`. These inputs
+        and outputs are no longer given and returned; see `InferRequest.query_state`. Raises `UsageError` for unknown names.
+        """
+        outputs, states = self.graph.outputs, dict[str, int]()
+        for past, _, present in (pair.strip().partition(":") for pair in str(pairs).split(",")):
+            pattern = re.compile("(.*)".join(map(re.escape, past.split("*", 1))))
+            found = [(name, match.groups()) for name in self.graph.inputs if (match := pattern.fullmatch(name))]
+            if not found:
+                raise UsageError(f"{self.source} has no input {past!r}", hint=did_you_mean(past, self.graph.inputs))
+            for name, texts in found:
+                output = present.replace("*", texts[0]) if texts else present
+                if output not in outputs or outputs.index(output) in states.values():
+                    raise UsageError(f"{self.source} has no other output {output!r}", hint=did_you_mean(output, outputs))
+                states[name] = outputs.index(output)
+        return dataclasses.replace(self, graph=self.graph.replace(states=states))
 
     def overriding(self, names: Iterable[str]) -> "Model":
         """A copy that takes some of its overridable constants as inputs, after its own and in the order of `overridable`.

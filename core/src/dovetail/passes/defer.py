@@ -53,7 +53,7 @@ def split(typed: Typed) -> tuple[Graph, Continuation | None]:
     made = {name for node in ready for name in node.writes}
     later_reads = dict.fromkeys([*(name for node in ready for name in node.reads), *inputs])
     live = tuple(name for name in later_reads if name not in made and name not in typed.graph.constants)
-    return typed.graph.replace(outputs=live), Continuation(live, tuple(ready), rest, typed.graph.constants)
+    return typed.graph.replace(outputs=live, states={}), Continuation(live, tuple(ready), rest, typed.graph.constants)
 
 
 def _ready(typed: Typed, deferred: Sequence[Node]) -> tuple[list[Node], list[Node]]:

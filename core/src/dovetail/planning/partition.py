@@ -48,4 +48,8 @@ def _part(graph: Graph, device: str, nodes: list[Node], index: int) -> Part:
     constants = {n: graph.constants[n] for n in read if n in graph.constants}
     types = {n: graph.types[n] for n in (*read, *written)}
     results = tuple(sorted(outputs, key=order.__getitem__))
-    return Part(device, Graph(tuple(nodes), inputs, results, constants, types, f"{graph.name}#{index}"), results)
+    # What a node of another part reads must not be overwritten here.
+    own = [n for n in graph.states if n in read and all(id(c) in inside for c in graph.consumers[n]) and n not in graph.outputs]
+    continued = {name: graph.outputs[graph.states[name]] for name in own}
+    states = {name: results.index(output) for name, output in continued.items() if output in results}
+    return Part(device, Graph(tuple(nodes), inputs, results, constants, types, f"{graph.name}#{index}", states), results)

@@ -72,6 +72,7 @@ class CompiledModel:
 
     def __init__(self, model: Model | None, preparation: Preparation | None, recipe: Recipe | None = None) -> None:
         if model is not None:
+            _check_states(model)
             self.model = model
         self._recipe = recipe
         self._preparation = preparation
@@ -175,7 +176,8 @@ class CompiledModel:
         while latest is not None and latest.tail is not None:
             latest = latest.following
         if latest is not None:
-            return dict(zip(self.model.outputs, latest.types, strict=True))
+            types = dict(zip(self.model.graph.outputs, latest.types, strict=True))
+            return {name: types[name] for name in self.model.outputs}
         return self._recipe.outputs if self._recipe else {name: self.model.graph.types.get(name) for name in self.model.outputs}
 
     def plan(self, shapes: Shapes) -> Plan:
@@ -230,7 +232,8 @@ class CompiledModel:
             found: PlanReport = composite.report(shapes)
             return found
         if shapes is not None:
-            return _full_report(self.plan(tuple(tuple(shapes[name]) for name in self.model.graph.inputs)))
+            graph = self.model.graph
+            return _full_report(self.plan(tuple(tuple(shapes[n]) if n in shapes else graph.types[n].dims for n in graph.inputs)))
         latest = self._plans.latest
         if latest is None:
             raise UsageError(f"{self.model.source} has open dimensions and no plan yet", hint="run it once, or give shapes")
@@ -387,6 +390,13 @@ def _with_bodies(plan: Plan) -> PlanReport:
                 holder = f"{node.name}/{attribute}"
                 nodes += [inner.held_by(holder) for inner in _full_report(ran).nodes]
     return plan.report if len(nodes) == len(plan.report.nodes) else replace(plan.report, nodes=tuple(nodes))
+
+
+def _check_states(model: Model) -> None:
+    for name in model.graph.states:
+        if not model.graph.types[name].is_static:
+            hint = f"say all of its shape: model.reshape({{{name!r}: ...}})"
+            raise UsageError(f"the state {name!r} of {model.source} is {model.graph.types[name]}", hint=hint)
 
 
 def finish_elsewhere(work: Callable[[], None]) -> None:

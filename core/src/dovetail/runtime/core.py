@@ -233,11 +233,13 @@ class Core:
         that kind), or a virtual device with its arguments (`NAME:A,B`), if a plugin provides one. `DEFAULT` is the virtual device
         of that name, and the best of all devices where there is none. Nodes that the chosen devices refuse run on the reference
         device, and the report says why; with `FALLBACK` False that is an error. `properties`: see `CompileOptions`; others go to
-        the (first) device. Kinds take a device that has them.
+        the (first) device. Kinds take a device that has them. `STATE` is the argument of `Model.with_states`.
         """
         if not isinstance(model, Model):
             model = self.read_model(model)
-        compiled = self._compile(model, device, as_mapping(properties))
+        if "STATE" in (given := as_mapping(properties)):
+            model = model.with_states(given.pop("STATE"))
+        compiled = self._compile(model, device, given)
         with self._lock:
             self._compiled.add(compiled)
         return compiled

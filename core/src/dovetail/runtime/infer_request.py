@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dovetail.devices.device_array import DeviceArray
 from dovetail.devices.work_budget import WorkBudget
-from dovetail.errors import OutOfMemory, RunCancelled, UsageError, did_you_mean
+from dovetail.errors import InferError, OutOfMemory, RunCancelled, UsageError, did_you_mean
 from dovetail.graph.model import Model
 from dovetail.html_table import html_table
 from dovetail.names import printable
@@ -174,6 +174,7 @@ class InferRequest:
         self._background: Background | None = None
         self._callback: Callable[[Any], None] | None = None
         self._userdata: Any = None
+        self._states: dict[str, NDArray[Any]] = {}
         self._calling = 0
         self._results: Results | None = None
         self._budget: WorkBudget | None = None
@@ -298,6 +299,44 @@ class InferRequest:
             raise UsageError("the request has no results yet", hint="call infer(), or start_async() and wait()")
         return self._results
 
+    def query_state(self) -> Mapping[str, NDArray[Any]]:
+        """The states by the names of their inputs: the arrays themselves, which the next run reads and may overwrite.
+
+        Zeros before the first run. After a run that failed they are undefined. Raises `UsageError` while the request runs.
+        """
+        if self.is_running:
+            self._refuse()
+        with self._busy:
+            self._require_idle()
+            return dict(self._own_states())
+
+    def reset_state(self) -> None:
+        """Set the states to zeros. Raises as `query_state`."""
+        for array in self.query_state().values():
+            array[...] = 0
+
+    def _own_states(self) -> Mapping[str, NDArray[Any]]:
+        graph = self._compiled.model.graph
+        if graph.states and not self._states:
+            self._states = {n: np.zeros(graph.types[n].dims, graph.types[n].dtype.numpy) for n in graph.states}
+        return self._states
+
+    def _with_states(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The inputs of the plan from those of the caller."""
+        states, given = self._own_states(), iter(arrays)
+        return [states[n] if n in states else next(given) for n in self._plans.model.graph.inputs] if states else arrays
+
+    def _finished(self, outputs: Sequence[Any], share_outputs: bool) -> Results:
+        """The results of the caller from the outputs of the plan; the others become the states."""
+        graph = self._compiled.model.graph
+        for name, index in graph.states.items():
+            state, found = self._states[name], outputs[index]
+            if (found.shape, found.dtype) != (state.shape, state.dtype):
+                raise InferError(f"the state {name!r} is {_kind(state)}, the output that continues it {_kind(found)}")
+            np.copyto(state, found)  # nothing where it is the same array
+        returned = [a for index, a in enumerate(outputs) if index not in graph.states.values()] if graph.states else outputs
+        return Results(self._names, returned if share_outputs else [owned(a) for a in returned])
+
     def close(self) -> None:
         """Free the request's buffers. Raises `UsageError` while it runs."""
         if self.is_running:
@@ -323,7 +362,7 @@ class InferRequest:
         for bound in (self._bound, *self._spare):
             if bound is not None:
                 bound.close()
-        self._bound, self._shapes, self._spare = None, None, []
+        self._bound, self._shapes, self._spare, self._states = None, None, [], {}
 
     def _future_for(self, asking: str) -> "Future[Results]":
         if self._background is None or self._background.future is None:
@@ -355,9 +394,9 @@ class InferRequest:
         assert self._budget is not None
         try:
             with self._budget:
-                outputs = self._advance(arrays, on_device)
-            share_outputs = share_outputs or on_device or (self._bound is not None and self._bound.fresh)
-            self._results = Results(self._names, outputs if share_outputs else [owned(a) for a in outputs])
+                outputs = self._advance(self._with_states(arrays), on_device)
+            fresh = on_device or (self._bound is not None and self._bound.fresh)
+            self._results = self._finished(outputs, share_outputs or fresh)
         except MemoryError as error:
             source = printable(self._compiled.model.source)
             raise OutOfMemory(f"{source}: there is no memory for the run: {error or 'the host has none left'}") from error

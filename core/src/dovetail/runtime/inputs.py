@@ -26,8 +26,9 @@ class InputReader:
     """
 
     def __init__(self, model: Model) -> None:
-        self._names = tuple(model.graph.inputs)
-        self._types = tuple(model.graph.types[name] for name in self._names)
+        self._names = tuple(model.inputs)
+        self._types = tuple(model.inputs.values())
+        self._all = tuple(model.graph.types[name] for name in model.graph.inputs)
         self._source = model.source
         self._known = (*self._names, *model.overridable)
         self._dtypes = [t.dtype.numpy for t in self._types]
@@ -37,8 +38,8 @@ class InputReader:
 
     @property
     def static_shapes(self) -> tuple[tuple[int, ...], ...] | None:
-        """The shapes of all inputs when the model leaves none open, else None."""
-        return tuple(t.dims for t in self._types) if all(t.is_static for t in self._types) else None
+        """The shapes of all inputs, states too, when the model leaves none open, else None."""
+        return tuple(t.dims for t in self._all) if all(t.is_static for t in self._all) else None
 
     def read(self, inputs: Any) -> list[Any]:
         """Native, aligned, C-contiguous arrays in the order of the model's inputs; copies only where they have to be.

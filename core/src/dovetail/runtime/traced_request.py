@@ -6,7 +6,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dovetail.devices.contract import ExecutableRequest
 from dovetail.devices.device_array import DeviceArray, kept_on_host

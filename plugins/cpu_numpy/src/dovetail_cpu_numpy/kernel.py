@@ -1,7 +1,7 @@
 """The base of all kernels: each is asked whether it accepts a node, prepared once a model, and bound once a request."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -75,6 +75,11 @@ class NumpyKernel(Kernel):
     def in_place(self, node: TypedNode) -> Sequence[int]:
         """The inputs in whose memory output 0 may be written, if they have its type and no later node reads them."""
         return ()
+
+    def continued(self, node: TypedNode) -> Mapping[str, str]:
+        """The outputs that may be written in the memory of an input, with these inputs: for states of a request."""
+        source = next(iter(self.in_place(node)), None)
+        return {} if source is None or not node.node.outputs[0] else {node.node.outputs[0]: node.node.inputs[source]}
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
         """The arrays needed while the node runs, post-ops left aside; uninitialised at every run."""

@@ -1,7 +1,7 @@
 """One inference at a time: an arena, and a flat tuple of launches bound to it."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import Context
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -43,21 +43,38 @@ class NumpyRequest(ExecutableRequest):
     """One arena, and the launches bound to it."""
 
     def __init__(self, executable: "NumpyExecutable") -> None:
-        arrays = _Arrays(executable)
+        graph = executable.graph
+        self._executable = executable
+        self._arena = arena(executable.memory.peak)
+        self._states = tuple((graph.inputs.index(name), name) for name in graph.states)
+        self._given: tuple[Array, ...] = ()
+        self._state = _numpy_state()
+        self._launches: tuple[Launch, ...] = ()
+        if not self._states:
+            self._bind({})
+
+    def _bind(self, states: Mapping[str, Array]) -> None:
+        """Bind the launches to the arena, and to the arrays of states."""
+        executable = self._executable
+        arrays = _Arrays(executable, self._arena, states)
         graph = executable.graph
         bound: list[tuple[Launch, Node]] = []
         for placement, state in zip(executable.placements, executable.states, strict=True):
             call = arrays.call(placement, state)
             bound += [(launch, placement.node.node) for launch in placement.kernel.launches(call)]
-        self._inputs = tuple(arrays[name] for name in graph.inputs)
+        self._inputs = tuple(arrays[name] for name in graph.inputs if name not in states)
+        self._copied = tuple(index for index, name in enumerate(graph.inputs) if name not in states)
         self._launches = tuple(launch for launch, _ in bound)
         self._nodes = tuple(node for _, node in bound)
-        self._outputs = tuple(arrays[name] for name in graph.outputs)
-        self._state = _numpy_state()
+        # A state that was written where it is, is returned as it was given.
+        storage = executable.memory.storage
+        self._outputs = tuple(states.get(storage[name], arrays[name]) for name in graph.outputs)
+        self._given = tuple(states.values())
         self._traced: tuple[PartRecorder, StampedCalls] | None = None
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Copy the inputs in, make every launch. Raises `InferError` naming the node in which something failed."""
+        self._bind_states(inputs)
         if self._state is not None:
             self._state.run(self._run, inputs)
             return self._outputs
@@ -69,8 +86,16 @@ class NumpyRequest(ExecutableRequest):
             np.setbufsize(size)
         return self._outputs
 
+    def _bind_states(self, inputs: Sequence[Array]) -> None:
+        """States are used where they are: other arrays than those of the run before are bound anew."""
+        if self._states:
+            given = {name: inputs[index] for index, name in self._states}
+            if len(given) != len(self._given) or any(a is not b for a, b in zip(given.values(), self._given, strict=True)):
+                self._bind(given)
+
     def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
         """As `run`, with a slice for each node."""
+        self._bind_states(inputs)
         launches, nodes = self._launches, self._nodes
         if self._traced is None or self._traced[0] is not recorder:
             self._traced = recorder, stamped(launches, nodes, recorder.stamps)
@@ -85,8 +110,8 @@ class NumpyRequest(ExecutableRequest):
         return outputs
 
     def _run(self, inputs: Sequence[NDArray[Any]]) -> None:
-        for staging, given in zip(self._inputs, inputs, strict=True):
-            np.copyto(staging, given)
+        for index, staging in zip(self._copied, self._inputs, strict=True):
+            np.copyto(staging, inputs[index])
         launches, budget = iter(self._launches), current_budget() or WorkBudget()
         try:
             for launch in launches:
@@ -100,8 +125,9 @@ class NumpyRequest(ExecutableRequest):
 
     def close(self) -> None:
         """Free the arena."""
-        self._inputs = self._launches = self._nodes = self._outputs = ()
+        self._inputs = self._copied = self._launches = self._nodes = self._outputs = self._given = ()
         self._traced = None
+        self._arena = np.empty(0, np.uint8)
 
     def _located(self, error: Exception, remaining: int) -> InferError:
         node = self._nodes[len(self._nodes) - remaining - 1]
@@ -130,11 +156,11 @@ def _numpy_state() -> Context | None:
 class _Arrays:
     """The values of one request as arrays in its arena."""
 
-    def __init__(self, executable: "NumpyExecutable") -> None:
+    def __init__(self, executable: "NumpyExecutable", memory: Array, states: Mapping[str, Array]) -> None:
         self._plan = executable.memory
         self._types = executable.graph.types
-        self._constants = executable.constants
-        self._arena = arena(self._plan.peak)
+        self._constants = {**executable.constants, **states}
+        self._arena = memory
         self._strings: dict[str, Array] = {}
 
     def __getitem__(self, name: str) -> Array:

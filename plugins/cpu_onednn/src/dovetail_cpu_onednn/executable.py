@@ -47,6 +47,13 @@ class Placement:
         return [name for name in self.kernel.in_place(self.node) if result is not None and types[name] == result]
 
     @property
+    def continued(self) -> Mapping[str, str]:
+        """The outputs that may be written in the memory of an input that is a state, with these inputs."""
+        node = self.node.node
+        types = dict(zip((*node.inputs, *node.writes), (*self.node.inputs, *self.node.outputs), strict=True))
+        return {name: past for name, past in self.kernel.continued(self.node).items() if types[name] == types[past]}
+
+    @property
     def report(self) -> NodeReport:
         """The plan's report on the node."""
         node = self.node.node
@@ -98,7 +105,10 @@ class OnednnExecutable(Executable):
         nodes = [p.node for p in placements]
         self.clip_checks = clip_checks(nodes, graph.constants)
         self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
-        self.memory = plan_graph(sized, lambda n: takes[n.name], scratch, ALIGNMENT)
+        continued = {p.node.name: p.continued for p in placements} if graph.states else {}
+        self.memory = plan_graph(
+            sized, lambda n: takes[n.name], scratch, ALIGNMENT, continues=lambda n: continued.get(n.name, {})
+        )
         self.constants = {n: in_layout(array, graph.types[n]) for n, array in graph.constants.items()}
         stages = {
             p.node.name: tuple(s for s in plans[p.node.name].stages if _needed(p.node, s, storage))

@@ -118,6 +118,13 @@ class OnednnKernel(Kernel):
         """The values in whose memory output 0 may be written, if no later node reads them."""
         return ()
 
+    def continued(self, node: TypedNode) -> Mapping[str, str]:
+        """The outputs that may be written in the memory of an input, with these inputs: for states of a request.
+
+        The node may run twice in a run (see `OnednnRequest`), and must give the same when it has written them already.
+        """
+        return {}
+
     def types_in_memory(self, node: TypedNode) -> Mapping[str, TensorType]:
         """The values for which the kernel needs more memory than their types take, each with a type of that size."""
         return {}

@@ -1,7 +1,7 @@
 """One inference at a time: an arena, and a flat tuple of executions bound to it."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -46,17 +46,23 @@ class OnednnRequest(ExecutableRequest):
     """One arena, and the executions bound to it. `strict`: nodes that may turn infinity into NaN run as references."""
 
     def __init__(self, executable: "OnednnExecutable", strict: bool = False) -> None:
-        binder = _Binder(executable, strict)
         self._executable = executable
+        self._is_strict = strict
         self._strict: OnednnRequest | None = None
-        self._arena = binder.arena
+        self._states = tuple((executable.graph.inputs.index(name), name) for name in executable.graph.states)
+        self._given: tuple[Array, ...] = ()
+        self._is_open = True
+        self._arena = np.empty(0, np.uint8)
         self._state = _quiet_state()
-        self._bound: _Bound | None = self._bind(binder)
+        self._bound: _Bound | None = None if self._states else self._bind({})
         self._traced: tuple[PartRecorder, _Bound, tuple[Mark, ...]] | None = None
 
-    @staticmethod
-    def _bind(binder: "_Binder") -> "_Bound":
-        executable = binder.executable
+    def _bind(self, states: Mapping[str, Array]) -> "_Bound":
+        """Bind the executions to an arena, and to the arrays of states."""
+        executable = self._executable
+        binder = _Binder(executable, self._is_strict, states)
+        self._arena = binder.arena
+        self._given = tuple(states.values())
         graph = executable.graph
         bound = [(launch, p.node.node, p.threads) for p in executable.placements for launch in binder.launches(p)]
         if bound:
@@ -64,9 +70,11 @@ class OnednnRequest(ExecutableRequest):
             final = binder.nan_checks(executable.final_nan_checks)
             bound += [(launch, bound[-1][1], executable.shared_by) for launch in final]
         calls, ends_with = _calls([(launch, threads) for launch, _, threads in bound], executable.shared_by)
-        outputs = tuple(binder.array(name) for name in graph.outputs)
+        # A state that was written where it is, is returned as it was given.
+        storage = executable.memory.storage
+        outputs = tuple(states[storage[name]] if storage[name] in states else binder.array(name) for name in graph.outputs)
         # What only primitives read need not be copied: they get the caller's address at every run.
-        large = [name for name in graph.inputs if graph.types[name].nbytes > COPIED]
+        large = [name for name in graph.inputs if name not in states and graph.types[name].nbytes > COPIED]
         borrowed = {name: binder.readers.get(name, []) for name in large if name not in binder.arrays}
         return _Bound(
             calls=calls,
@@ -74,7 +82,7 @@ class OnednnRequest(ExecutableRequest):
             in_python=any(not isinstance(launch, Launch) for launch, _, _ in bound),
             outputs=outputs,
             borrowed=tuple((i, tuple(borrowed[n])) for i, n in enumerate(graph.inputs) if n in borrowed),
-            copied=tuple((i, binder.array(n)) for i, n in enumerate(graph.inputs) if n not in borrowed),
+            copied=tuple((i, binder.array(n)) for i, n in enumerate(graph.inputs) if n not in borrowed and n not in states),
             binder=binder,
             kept=[launch for launch, _, _ in bound],
             ends_with=ends_with,
@@ -85,7 +93,7 @@ class OnednnRequest(ExecutableRequest):
 
         Raises `InferError` naming the node in which something failed, or because the request is closed; `OutOfMemory`.
         """
-        bound = self._bound
+        bound = self._bound_to(inputs)
         if bound is None:
             raise InferError(CLOSED)
         try:
@@ -94,9 +102,17 @@ class OnednnRequest(ExecutableRequest):
         except MemoryError as error:
             raise refused(error) from error
 
+    def _bound_to(self, inputs: Sequence[Array]) -> "_Bound | None":
+        """What is bound, to the arrays of states among these inputs; None after `close`."""
+        if self._states and self._is_open:
+            given = {name: inputs[index] for index, name in self._states}
+            if len(given) != len(self._given) or any(a is not b for a, b in zip(given.values(), self._given, strict=True)):
+                self._bound, self._traced = self._bind(given), None
+        return self._bound
+
     def run_traced(self, inputs: Sequence[Array], recorder: PartRecorder) -> Sequence[Array]:
         """As `run`, with a slice for each node."""
-        bound = self._bound
+        bound = self._bound_to(inputs)
         if bound is None:
             return self.run(inputs)
         if self._traced is None or self._traced[0] is not recorder:
@@ -159,7 +175,9 @@ class OnednnRequest(ExecutableRequest):
 
     def close(self) -> None:
         """Free the arena and everything bound to it, at once or at the end of the run in progress."""
+        self._is_open = False
         self._bound = self._strict = self._traced = None
+        self._given = ()
         self._arena = np.empty(0, np.uint8)
 
     def _located(self, error: Exception, node: Node) -> InferError:
@@ -233,10 +251,11 @@ class _Binder:
     nodes whose clip was not safe for the numbers of this run, `with_nan` the values in which NaN was found.
     """
 
-    def __init__(self, executable: "OnednnExecutable", strict: bool) -> None:
+    def __init__(self, executable: "OnednnExecutable", strict: bool, states: Mapping[str, Array]) -> None:
         self.executable = executable
-        # Kept here, because `close` takes them from the executable.
-        self._prepared, self._constants = executable.held()
+        # Kept here, because `close` takes them from the executable. States have arrays from elsewhere as constants do.
+        self._prepared, constants = executable.held()
+        self._constants = {**constants, **states}
         self._is_strict = strict
         self._types = executable.graph.types
         self.arena = aligned(executable.memory.peak)

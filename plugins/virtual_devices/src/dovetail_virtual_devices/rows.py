@@ -28,6 +28,8 @@ def with_open_batch(model: Model) -> Model:
     Raises `NotBatchable` naming the input that has no such dimension.
     """
     inputs = model.inputs
+    if model.graph.states:
+        raise NotBatchable("its requests keep states")
     if not inputs:
         raise NotBatchable("it has no inputs")
     for name, found in inputs.items():

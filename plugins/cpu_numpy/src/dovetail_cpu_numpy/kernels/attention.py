@@ -8,59 +8,77 @@ import numpy as np
 
 from dovetail.device import Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
-from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, into
+from dovetail_cpu_numpy.launch import Array, Launch, Spec, constant, copy, into
 from dovetail_ops_onnx.attention import Attention_23, Sizes
 
-_MASK = 3
-"""Mask, past key, past value and lengths come after Q, K and V."""
+_MASK, _PAST_KEY, _LENGTHS = 3, 4, 6
+"""Inputs after Q, K and V: mask, past key, past value, lengths."""
 
 
 class Heads(NumpyKernel):
     """Q, K, V and Y are views [batch, heads, length, size] of the values in memory, which BLAS reads and writes by strides.
 
-    Query heads that share a key-value head broadcast over it.
+    Query heads that share a key-value head broadcast over it. With a past, or where the caches are outputs, keys and values are
+    copied behind each other.
     """
 
     name = "heads"
 
     def refuse(self, node: TypedNode) -> Refusal | None:
         op = _op(node)
-        if node.node.writes != node.node.outputs[:1]:
-            return Refusal(Reason.ATTRIBUTE, "the cache or the scores are requested")
-        if any(t is not None for t in node.inputs[_MASK + 1 :]):
-            return Refusal(Reason.OPERATOR, "a cache or lengths of samples; accepted: Q, K, V and a mask")
-        if op.softcap > 0 or op.softmax_precision not in (None, node.outputs[0].dtype):
-            return Refusal(Reason.ATTRIBUTE, "softcap or softmax_precision; accepted: none, the type of Q")
-        if len({t.dtype for t in node.inputs if t is not None}) > 1:
+        if len(node.node.outputs) > 3 and node.node.outputs[3]:
+            return Refusal(Reason.ATTRIBUTE, "the scores are requested")
+        if not node.node.outputs[0]:
+            return Refusal(Reason.ATTRIBUTE, "Y is left out")
+        if op.softmax_precision not in (None, node.outputs[0].dtype):
+            return Refusal(Reason.ATTRIBUTE, "softmax_precision; accepted: none, the type of Q")
+        numbers = [t for t in node.inputs[:_LENGTHS] if t is not None]
+        if len({t.dtype for t in numbers}) > 1:
             return Refusal(Reason.DTYPE, "inputs of several types")
         mask, s = _mask(node), _sizes(node)
         if mask is not None and (not mask.rank or mask.dims[-1] != s.total):
             return Refusal(Reason.SHAPE, f"mask {mask}; accepted: [..., {s.total}]")
-        return refuse_dtypes(node.inputs, BLAS)
+        return refuse_dtypes(numbers, BLAS)
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
         s, dtype = _sizes(node), node.outputs[0].dtype.numpy
         rows = (s.batch, s.heads, s.queries)
-        return (((*rows, s.head), dtype), ((*rows, s.total), dtype), ((*rows, 1), dtype))
+        caches = [((s.batch, s.kv_heads, s.total, size), dtype) for size in (s.head, s.v_head)] if _is_cached(node) else []
+        return (((*rows, s.head), dtype), ((*rows, s.total), dtype), ((*rows, 1), dtype), *caches)
 
     def prepare(self, node: TypedNode) -> Any:
-        """The mask of positions that are hidden, as numbers to add; None where all are visible."""
+        """The mask of positions that are hidden, as numbers to add; None where all are visible or lengths decide."""
         s, op = _sizes(node), _op(node)
         seen = op.visible(s)
-        return None if seen.all() else np.where(seen, 0, -np.inf).astype(node.outputs[0].dtype.numpy)
+        return None if seen.all() or _has(node, _LENGTHS) else np.where(seen, 0, -np.inf).astype(node.outputs[0].dtype.numpy)
 
     def bind(self, call: Call) -> Iterable[Launch]:
-        s, (dst,) = _sizes(call.node), call.outputs
+        s, dst, op = _sizes(call.node), call.outputs[0], _op(call.node)
+        scaled, scores, row, *caches = call.scratch
+        keys, values = (_heads(call.input(index), s.kv_heads) for index in (1, 2))
+        if caches:
+            present = iter(call.outputs[1:])
+            names = (*call.node.node.outputs, "", "")[1:3]
+            caches = [next(present) if name else own for name, own in zip(names, caches, strict=True)]
+            for index, new, cache in ((_PAST_KEY, keys, caches[0]), (_PAST_KEY + 1, values, caches[1])):
+                if s.past:
+                    yield copy(cache[:, :, : s.past], call.input(index))
+                yield copy(cache[:, :, s.past :], new)
+            keys, values = caches
         if not dst.size:
             return
-        scaled, scores, row = call.scratch
-        yield into(np.multiply, _heads(call.input(0), s.heads), constant(_op(call.node).factor(s), scaled), out=scaled)
-        keys, values = (_heads(call.input(index), s.kv_heads) for index in (1, 2))
+        yield into(np.multiply, _heads(call.input(0), s.heads), constant(op.factor(s), scaled), out=scaled)
         yield partial(np.matmul, _grouped(scaled, s), _grouped(keys, s).swapaxes(-1, -2), _grouped(scores, s))
+        if op.softcap > 0:
+            yield into(np.divide, scores, constant(op.softcap, scores), out=scores)
+            yield into(np.tanh, scores, out=scores)
+            yield into(np.multiply, scores, constant(op.softcap, scores), out=scores)
         mask = call.inputs[_MASK] if len(call.inputs) > _MASK else None
         for bias in (mask, call.state):
             if bias is not None:
                 yield into(np.add, scores, bias, out=scores)
+        if _has(call.node, _LENGTHS):
+            yield partial(_hide, scores, call.input(_LENGTHS), op)
         if s.total:
             yield partial(np.maximum.reduce, scores, 3, None, row, keepdims=True)
             # A row of minus infinities has no greatest number to subtract: with the least one it becomes zeros.
@@ -74,6 +92,30 @@ class Heads(NumpyKernel):
         yield into(np.divide, y, row, out=y)
 
 
+def _hide(scores: Array, lengths: Array, op: Attention_23) -> None:
+    """Minus infinity for the keys past the length of their sample, and those that a query does not see from the end of it."""
+    _, _, queries, total = scores.shape
+    keys, count = np.arange(total), lengths.reshape(-1, 1, 1)
+    distance = count - queries + np.arange(queries)[:, None] - keys
+    left, right = op.window
+    hidden = np.broadcast_to(keys >= count, distance.shape).copy()
+    if op.is_causal:
+        hidden |= distance < 0
+    if left >= 0:
+        hidden |= distance > left
+    if right >= 0:
+        hidden |= distance < -right
+    np.copyto(scores, np.array(-np.inf, scores.dtype), where=hidden[:, None])
+
+
+def _has(node: TypedNode, index: int) -> bool:
+    return len(node.inputs) > index and node.inputs[index] is not None
+
+
+def _is_cached(node: TypedNode) -> bool:
+    return _has(node, _PAST_KEY) or any(node.node.outputs[1:3])
+
+
 def _op(node: TypedNode) -> Attention_23:
     assert isinstance(node.op, Attention_23)
     return node.op
@@ -84,7 +126,7 @@ def _sizes(node: TypedNode) -> Sizes:
     assert q is not None
     assert k is not None
     assert v is not None
-    return _op(node).sizes(q, k, v)
+    return _op(node).sizes(q, k, v, *(node.inputs[_PAST_KEY:_LENGTHS] if _has(node, _PAST_KEY) else ()))
 
 
 def _mask(node: TypedNode) -> TensorType | None:

@@ -48,6 +48,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     want_lengths = _by_hand(q, k, v, seen=lambda b, i, j: j < lengths[b] and j <= i + lengths[b] - 3)
     yield Case("lengths", Attention_24(is_causal=True), (q, k, v, None, None, None, lengths), (want_lengths,))
     mask, present = some(3, 5), (k, v)
+    narrow = _by_hand(q, k, v, mask, seen=lambda b, i, j: j < lengths[b] and 0 <= i + lengths[b] - 3 - j <= 2)
+    near = Attention(left_window_size=2, right_window_size=0)
+    yield Case("lengths_window", near, (q, k, v, mask, None, None, lengths), (narrow,))
     scores = np.einsum("bhid,bhjd->bhij", q.astype(float), k.astype(float)) / math.sqrt(8)
     for mode, kept in enumerate((scores, np.tanh(scores), np.tanh(scores) + mask)):
         expected = (_by_hand(q, k, v, mask, cap=1.0), *present, kept.astype(np.float32))
@@ -67,6 +70,11 @@ def _packed(some: Callable[..., Array]) -> Iterator[Case]:
         y = _by_hand(_heads(rows, heads), keys, values, used).transpose(0, 2, 1, 3).reshape(2, 7, heads * 5)
         inputs = (rows, k, v) if used is None else (rows, k, v, used)
         yield Case(name, Attention(q_num_heads=heads, kv_num_heads=kv_heads), inputs, (y,))
+    past = (some(2, 3, 4, 4), some(2, 3, 4, 5))
+    caches = [np.concatenate([old, _heads(new, 3)], 2) for old, new in zip(past, (k, v), strict=True)]
+    whole = _by_hand(_heads(rows, 6), *(np.repeat(cache, 2, 1) for cache in caches), cap=3.0)
+    want = (whole.transpose(0, 2, 1, 3).reshape(2, 7, 30), *caches)
+    yield Case("packed_past", Attention(q_num_heads=6, kv_num_heads=3, softcap=3.0), (rows, k, v, None, *past), want)
 
 
 def _heads(x: Array, count: int) -> Array:

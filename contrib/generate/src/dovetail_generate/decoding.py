@@ -1,0 +1,121 @@
+"""Tokens to logits: prompts in parts, then token by token, over caches that the request keeps."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import dovetail
+from dovetail.errors import UsageError
+
+__all__ = ["Decoding"]
+
+_PARTS = (32, 128)
+"""Tokens of a prompt that are run at once. Few sizes, because each needs a plan of its own."""
+
+_STATES = "past_key_values.*:present.*"
+
+
+class Decoding:
+    """A model compiled for `texts` texts at once of at most `room` tokens each.
+
+    The model takes `input_ids`, `attention_mask` and caches, as the frontend for .gguf describes them; models in .onnx, whose
+    caches are inputs and outputs named past_key_values.* and present.*, may also take `position_ids`. Raises `UsageError` for
+    other models.
+    """
+
+    def __init__(self, core: dovetail.Core, model: dovetail.Model, device: str, texts: int, room: int, properties: Any) -> None:
+        self.room = room
+        self._parts = sorted({min(size, room) for size in _PARTS})
+        self._compiled = core.compile_model(_sized(model, texts, room), device, properties)
+        self._request = self._compiled.create_infer_request()
+        self._cached: list[list[int]] = [[] for _ in range(texts)]
+
+    @property
+    def device(self) -> str:
+        """The name of the device."""
+        return self._compiled.device
+
+    @property
+    def plans(self) -> int:
+        """How many plans were made that are kept."""
+        return len(self._compiled.plans)
+
+    def plan(self, longest: int) -> None:
+        """Make the plans for prompts of at most so many tokens and for single tokens now."""
+        graph = self._compiled.model.graph
+        for size in (*self._sizes(longest), 1):
+            open_input = (len(self._cached), size)
+            self._compiled.plan(tuple(graph.types[n].dims if graph.types[n].is_static else open_input for n in graph.inputs))
+
+    def logits(self, texts: Sequence[Sequence[int]]) -> NDArray[Any]:
+        """The logits [texts, vocabulary] of what follows these tokens. What they share with those of the last call is cached.
+
+        Raises `UsageError` for texts that are longer than the room, or empty.
+        """
+        for text in texts:
+            if not 0 < len(text) <= self.room:
+                raise UsageError(f"a text has {len(text)} tokens; accepted: 1 to {self.room}", hint="give more room: --room")
+        counts = [_shared(old, new) for old, new in zip(self._cached, texts, strict=True)]
+        self._cached = [list(text[:count]) for text, count in zip(texts, counts, strict=True)]
+        while True:
+            # At least the last token of each text, whose logits nobody has kept.
+            missing = max(max(len(text) - count, 1) for text, count in zip(texts, counts, strict=True))
+            size = 1 if missing == 1 else self._sizes(missing)[0]
+            ends = [
+                min(max(count, len(text) - 1) + 1 if size == 1 else count + size, len(text))
+                for text, count in zip(texts, counts, strict=True)
+            ]
+            found = self._run([text[max(0, end - size) : end] for text, end in zip(texts, ends, strict=True)], ends, size)
+            counts, self._cached = ends, [list(text[:end]) for text, end in zip(texts, ends, strict=True)]
+            if all(count == len(text) for count, text in zip(counts, texts, strict=True)):
+                return found
+
+    def _sizes(self, longest: int) -> list[int]:
+        """The sizes of the parts in which so many tokens are run, the largest first."""
+        if longest <= 1:
+            return []
+        return [next((size for size in self._parts if size >= longest), self._parts[-1])]
+
+    def _run(self, parts: Sequence[Sequence[int]], ends: Sequence[int], size: int) -> NDArray[Any]:
+        """The last tokens of each text before its end, at most `size`, which a short text is filled up to behind them."""
+        ids = np.zeros((len(parts), size), np.int64)
+        for row, part in zip(ids, parts, strict=True):
+            row[: len(part)] = part
+        last = np.array(ends)
+        inputs = {"input_ids": ids, "attention_mask": (np.arange(self.room) < last[:, None]).astype(np.int64)}
+        if "position_ids" in self._compiled.inputs:
+            inputs["position_ids"] = np.maximum(last - size, 0)[:, None] + np.arange(size)
+        found = self._request.infer(inputs, share_outputs=True)["logits"]
+        rows = np.minimum(last, size) - 1 if found.shape[1] == size else np.zeros(len(parts), int)
+        return np.asarray(found[np.arange(len(parts)), rows].astype(np.float32))
+
+    def close(self) -> None:
+        """Free the model."""
+        self._compiled.close()
+
+
+def _shared(old: Sequence[int], new: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    return next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+
+
+def _sized(model: dovetail.Model, texts: int, room: int) -> dovetail.Model:
+    """The model with the sizes of its caches, which it keeps."""
+    graph = model.graph
+    if not {"input_ids", "attention_mask"} <= {*graph.inputs} or "logits" not in graph.outputs:
+        raise UsageError(
+            f"{model.source} has the inputs {', '.join(model.inputs)} and the outputs {', '.join(model.outputs)}",
+            hint="accepted: a decoder with input_ids, attention_mask, past_key_values.*, logits and present.*",
+        )
+    model = model if graph.states else model.with_states(_STATES)
+    shapes = {}
+    for name in model.graph.states:
+        shape = graph.types[name].shape
+        if shape is None or len(shape) != 4 or not isinstance(shape[1], int) or not isinstance(shape[3], int):
+            raise UsageError(
+                f"the cache {name!r} of {model.source} is {graph.types[name]}; accepted: [batch, heads, length, size]"
+            )
+        shapes[name] = (texts, shape[1], room, shape[3])
+    return model.reshape({"attention_mask": (texts, room), **shapes})

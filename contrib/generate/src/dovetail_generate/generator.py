@@ -1,0 +1,186 @@
+"""Prompts to text, piece by piece."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import dovetail
+from dovetail.errors import UsageError
+from dovetail_generate.decoding import Decoding
+from dovetail_generate.sampling import Sampling
+from dovetail_generate.tokens import Tokens, of_file, of_metadata
+
+__all__ = ["Piece", "TextGenerator"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one token added to a text.
+
+    `index` is that of the prompt. `text` may be empty, when a character is not complete yet or may begin a stop word. `ended` is
+    empty while the text goes on, else `token` (the model ended it), `stop` (a stop word), `limit`, or `room`.
+    """
+
+    index: int
+    token: int
+    text: str
+    ended: str = ""
+
+
+class TextGenerator:
+    """A language model that continues texts::
+
+        generator = TextGenerator("model.gguf")
+        for piece in generator.chat([{"role": "user", "content": "What is an ocean?"}]):
+            print(piece.text, end="", flush=True)
+
+    `tokenizer` is a tokenizer.json; by default the one in the .gguf file, or beside the .onnx file. `room` is how many tokens a
+    prompt and its continuation may have together, at most as many as the model was trained for. `properties` are those of
+    `Core.compile_model`. Used by one thread at a time. Raises `FormatError` and `UsageError`.
+    """
+
+    def __init__(
+        self,
+        model: "str | PathLike[str] | dovetail.Model",
+        device: str = "DEFAULT",
+        *,
+        tokenizer: "str | PathLike[str] | None" = None,
+        room: int = 2048,
+        properties: Mapping[str, Any] | None = None,
+        core: dovetail.Core | None = None,
+    ) -> None:
+        self._core = core or dovetail.Core()
+        self.model = model if isinstance(model, dovetail.Model) else self._core.read_model(model)
+        self.tokens = _tokens(self.model, tokenizer)
+        trained = self.model.metadata.get(f"{self.model.metadata.get('general.architecture')}.context_length")
+        self.room = min(room, int(trained)) if trained is not None and trained.isdecimal() else room
+        if self.room < 2:
+            raise UsageError(f"room for {room} tokens; accepted: 2 or more")
+        self._device, self._properties = device, dict(properties or {})
+        self._decoding: tuple[int, Decoding] | None = None
+        self.seconds: dict[str, float] = {}
+
+    @property
+    def device(self) -> str:
+        """The device of the last texts, or the one that was asked for."""
+        return self._device if self._decoding is None else self._decoding[1].device
+
+    @property
+    def plans(self) -> int:
+        """How many plans the model has."""
+        return 0 if self._decoding is None else self._decoding[1].plans
+
+    def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> Iterator[Piece]:
+        """The answer to messages of `role` and `content`, by the model's chat template; `options` as for `generate`.
+
+        What the messages begin with is not computed again if the call before had it too.
+        """
+        return self.generate([self.tokens.chat(messages)], **options)
+
+    def generate(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        *,
+        limit: int = 256,
+        sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+        ends: bool = True,
+    ) -> Iterator[Piece]:
+        """The continuations of prompts, which are texts or tokens, together: after each step a piece of each that goes on.
+
+        At most `limit` tokens each; a text ends before the first of the words in `stop`, and, if `ends`, before a token by which
+        the model ends it. `seconds` then has `load` (0 where the model was compiled before), `first_token` and `rest`.
+        """
+        if isinstance(prompts, str) or not prompts or limit < 1 or not all(stop):
+            raise UsageError(
+                f"{len(prompts)} prompts, limit {limit}; accepted: a list of one or more, 1 or more, stop words not empty"
+            )
+        texts = [
+            self.tokens.encode(prompt) if isinstance(prompt, str) else [int(token) for token in prompt] for prompt in prompts
+        ]
+        return self._generate(texts, limit, sampling or Sampling(), tuple(stop), ends)
+
+    def _generate(
+        self, texts: list[list[int]], limit: int, sampling: Sampling, stop: tuple[str, ...], ends: bool
+    ) -> Iterator[Piece]:
+        started = time.perf_counter()
+        decoding = self._loaded(texts)
+        self.seconds = {"load": time.perf_counter() - started, "first_token": 0.0, "rest": 0.0}
+        started = time.perf_counter()
+        writers = [_Writer(self.tokens.stream(), stop) for _ in texts]
+        generators = sampling.generators(len(texts))
+        running = [True] * len(texts)
+        for step in range(limit):
+            logits = decoding.logits(texts)
+            now = time.perf_counter()
+            if step:
+                self.seconds["rest"] = now - started
+            else:
+                self.seconds["first_token"], started = now - started, now
+            for index in [index for index, runs in enumerate(running) if runs]:
+                token = sampling.choose(logits[index], generators[index])
+                ended = "token" if ends and token in self.tokens.ends else ""
+                text, stopped = ("", False) if ended else writers[index].add(token)
+                texts[index].append(token)
+                full = "limit" if step + 1 == limit else "room" if len(texts[index]) >= self.room else ""
+                ended = ended or ("stop" if stopped else full)
+                running[index] = not ended
+                yield Piece(index, token, text + ("" if not ended or stopped else writers[index].rest()), ended)
+                if ended:
+                    texts[index].pop()  # a text that has ended only keeps its place
+            if not any(running):
+                return
+
+    def _loaded(self, texts: Sequence[Sequence[int]]) -> Decoding:
+        """The model compiled for so many texts."""
+        if self._decoding is None or self._decoding[0] != len(texts):
+            self.close()
+            decoding = Decoding(self._core, self.model, self._device, len(texts), self.room, self._properties)
+            self._decoding = len(texts), decoding
+            decoding.plan(max(map(len, texts)))
+        return self._decoding[1]
+
+    def close(self) -> None:
+        """Free the compiled model; it is compiled again when it is needed."""
+        if self._decoding is not None:
+            self._decoding[1].close()
+        self._decoding = None
+
+
+class _Writer:
+    """The characters of one text, held back as long as they may be the beginning of a stop word."""
+
+    def __init__(self, stream: Any, stop: tuple[str, ...]) -> None:
+        self._stream, self._stop, self._held = stream, stop, ""
+
+    def add(self, token: int) -> tuple[str, bool]:
+        """What can be shown now, and whether a stop word came, which is left out with what follows."""
+        self._held += self._stream(token) or ""
+        places = [place for word in self._stop if (place := self._held.find(word)) >= 0]
+        if places:
+            return self._held[: min(places)], True
+        lengths = [size for word in self._stop for size in range(1, len(word)) if self._held.endswith(word[:size])]
+        kept = len(self._held) - max(lengths, default=0)
+        shown, self._held = self._held[:kept], self._held[kept:]
+        return shown, False
+
+    def rest(self) -> str:
+        """What was held back, at the end of the text."""
+        found, self._held = self._held, ""
+        return found
+
+
+def _tokens(model: dovetail.Model, tokenizer: "str | PathLike[str] | None") -> Tokens:
+    if tokenizer is not None:
+        return of_file(Path(tokenizer))
+    if model.format == "gguf":
+        return of_metadata(model.metadata, model.source)
+    beside = Path(model.source).with_name("tokenizer.json")
+    if not beside.is_file():
+        raise UsageError(
+            f"{model.source} has no tokenizer", hint="put its tokenizer.json beside it, or give it: --tokenizer FILE"
+        )
+    return of_file(beside)

@@ -1,0 +1,47 @@
+"""The choice of a token by its logits."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.errors import UsageError
+
+__all__ = ["Sampling"]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen.
+
+    `temperature` 0 takes the most likely token; else logits are divided by it. Then `top_k` keeps so many of the most likely
+    tokens (0: all), and `top_p` the fewest of these whose probabilities make up that share. `seed` gives the same choices again.
+    Raises `UsageError` for numbers out of range.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < 1e6 or self.top_k < 0 or not 0 < self.top_p <= 1 or self.seed < 0:
+            given = f"temperature {self.temperature}, top_k {self.top_k}, top_p {self.top_p}, seed {self.seed}"
+            raise UsageError(f"sampling with {given}; accepted: 0 or more, 0 or more, above 0 to 1, 0 or more")
+
+    def generators(self, texts: int) -> list[np.random.Generator]:
+        """Random numbers for each text, the same whatever other texts there are."""
+        return [np.random.default_rng([self.seed, index]) for index in range(texts)]
+
+    def choose(self, logits: NDArray[Any], rng: np.random.Generator) -> int:
+        """A token by its logits [vocabulary]; of equal ones the first."""
+        if self.temperature == 0 or self.top_k == 1:
+            return int(logits.argmax())
+        order = np.argsort(-logits, kind="stable")[: self.top_k or None]
+        scores = logits[order].astype(np.float64) / self.temperature
+        weights = np.exp(scores - scores[0])
+        shares = np.cumsum(weights / weights.sum())
+        kept = int(np.searchsorted(shares, self.top_p)) + 1
+        chosen = np.searchsorted(shares[:kept], rng.random() * shares[:kept][-1], side="right")
+        return int(order[min(int(chosen), len(shares[:kept]) - 1)])

@@ -1,0 +1,129 @@
+"""The kernel of GroupQueryAttention for the host: caches are written where they are."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.op import HostConfig, HostKernel, TensorType
+
+if TYPE_CHECKING:
+    from dovetail_ops_onnxruntime_contrib.group_query_attention import GroupQueryAttention
+
+__all__ = ["CachedAttention"]
+
+Array = NDArray[Any]
+Types = Sequence[TensorType | None]
+
+_QUERIES = 128
+"""Queries at a time: their scores with all keys of a cache are in memory at once."""
+
+_CACHES = ((1, 3), (2, 4))
+"""Outputs that are caches, each with the input that it continues."""
+
+
+class CachedAttention(HostKernel):
+    """Writes the new keys and values into the caches, in place where these may be taken over, and attends to the keys used."""
+
+    def configurations(self, op: Any, inputs: Types, outputs: Types) -> Sequence[HostConfig]:
+        config = HostConfig.uniform(inputs, outputs)
+        ports = list(config.outputs)
+        for output, past in _CACHES:
+            port = ports[output] if output < len(ports) else None
+            if port is not None and inputs[past] == outputs[output]:
+                ports[output] = replace(port, in_place=past)
+        return (replace(config, outputs=tuple(ports)), config)
+
+    def execute(
+        self, op: "GroupQueryAttention", config: HostConfig, inputs: Sequence[Array | None], outputs: Sequence[Array | None]
+    ) -> None:
+        query, key, value, past_key, past_value, lengths, total, cos, sin, ids, bias = (*inputs, *[None] * 4)[:11]
+        dst, *caches = (*outputs, None, None)[:3]
+        assert query is not None
+        assert lengths is not None
+        assert total is not None
+        assert dst is not None
+        size = dst.shape[2] // op.num_heads
+        q, k, v = op.heads(query, key, value, size)
+        before = 0 if past_key is None else past_key.shape[2]
+        room = max(before, int(total.reshape(())))
+        starts = op.starts(lengths, q.shape[2], room)
+        places = starts[:, None] + np.arange(q.shape[2])
+        if op.do_rotary:
+            assert cos is not None
+            assert sin is not None
+            at = np.minimum(places, len(cos) - 1) if ids is None else ids
+            q, k = (rotated(x, cos, sin, at, op.rotary_interleaved) for x in (q, k))
+        held = [
+            _written(cache, past, new, starts, room)
+            for cache, past, new in zip(caches, (past_key, past_value), (k, v), strict=True)
+        ]
+        y = dst.reshape(*dst.shape[:2], op.num_heads, size).swapaxes(1, 2)
+        for b, start in enumerate(starts.tolist()):
+            used = min(start + q.shape[2], room)
+            added = None if bias is None else bias[b % len(bias)]
+            _attend(op, q[b], held[0][b, :, :used], held[1][b, :, :used], places[b], added, y[b])
+
+
+def _written(cache: Array | None, past: Array | None, new: Array, starts: Array, room: int) -> Array:
+    """The cache [batch, heads, room, size] with the new rows of each sample from its start on."""
+    if cache is None:
+        cache = np.empty((*new.shape[:2], room, new.shape[3]), new.dtype)
+    before = 0 if past is None else past.shape[2]
+    if past is not None and past is not cache:
+        cache[:, :, :before] = past
+    cache[:, :, before:] = 0
+    for b, start in enumerate(starts.tolist()):
+        cache[b, :, start : start + new.shape[2]] = new[b]
+    return cache
+
+
+def rotated(x: Array, cos: Array, sin: Array, at: Array, interleaved: bool) -> Array:
+    """x [batch, heads, sequence, size] with the pairs of elements turned by the angles at the positions [batch, sequence]."""
+    count = 2 * cos.shape[1]
+    c, s = (table[at][:, None].astype(np.float32) for table in (cos, sin))
+    y = np.array(x, order="C")
+    halves = (slice(0, count, 2), slice(1, count, 2)) if interleaved else (slice(0, count // 2), slice(count // 2, count))
+    first, second = (x[..., half].astype(np.float32) for half in halves)
+    y[..., halves[0]] = first * c - second * s
+    y[..., halves[1]] = first * s + second * c
+    return y
+
+
+def _attend(
+    op: "GroupQueryAttention", q: Array, keys: Array, values: Array, places: Array, bias: Array | None, dst: Array
+) -> None:
+    """One sample: q and dst [heads, sequence, size], keys and values [kv heads, used, size]."""
+    k, v = (np.asarray(x, np.float32) for x in (keys, values))
+    kv, _, size = k.shape
+    factor = np.float32(op.scale or 1 / math.sqrt(size))
+    for first in range(0, q.shape[1], _QUERIES):
+        rows = slice(first, first + _QUERIES)
+        at = places[rows]
+        # No query sees keys after its own, nor before its window.
+        end = min(int(at[-1]) + 1, k.shape[1])
+        begin = max(0, int(at[0]) + 1 - op.local_window_size) if op.local_window_size > 0 else 0
+        part = q[:, rows].astype(np.float32) * factor
+        scores = part.reshape(kv, -1, size) @ k[:, begin:end].swapaxes(1, 2)
+        scores = scores.reshape(q.shape[0], len(at), end - begin)
+        if op.softcap > 0:
+            scores = op.softcap * np.tanh(scores / np.float32(op.softcap))
+        if bias is not None:
+            scores = scores + bias[:, rows, begin:end].astype(np.float32)
+        if len(at) > 1:
+            scores[..., _hidden(at, begin, end, op.local_window_size)] = -np.inf
+        scores -= scores.max(2, keepdims=True)
+        np.exp(scores, scores)
+        total = scores.sum(2, keepdims=True)
+        y = (scores.reshape(kv, -1, end - begin) @ v[:, begin:end]).reshape(q.shape[0], len(at), size)
+        dst[:, rows] = y / total
+
+
+def _hidden(at: Array, begin: int, end: int, window: int) -> Array:
+    """The keys [queries, end - begin] that a query does not see."""
+    distance = at[:, None] - np.arange(begin, end)
+    hidden: Array = distance < 0
+    return hidden | (distance >= window) if window > 0 else hidden

@@ -1,0 +1,153 @@
+"""States: inputs that a request keeps, each continued by an output of every run."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.errors import InferError, InputError, UsageError
+from dovetail.graph import Model
+from dovetail.planning.partition import partition
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.non_zero import NonZero
+from dovetail_ops_onnx.reduce_sum import ReduceSum
+
+VIRTUAL = ["MULTI:NUMPY,NUMPY", "BATCH:NUMPY(2)", "AUTO:NUMPY"]
+
+
+def accumulator(*, late: bool = False) -> Model:
+    """total = past + x, y = total * 2 (`late`: y = past * 2): the state is the total, a vector of three."""
+    g = dovetail.GraphBuilder()
+    x, past = g.input("x", "float32", ("n", 3)), g.input("past.a", "float32", (3,))
+    total = g.node(Add(), past, g.node(ReduceSum(keepdims=False), x, g.constant([0], "int64")), outputs=["present.a"])
+    g.node(Mul(), past if late else total, g.constant(2, "float32"), outputs=["y"])
+    return g.model(["present.a", "y"])
+
+
+@pytest.fixture(scope="module")
+def core() -> Any:
+    return dovetail.Core()
+
+
+X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+
+
+@pytest.mark.parametrize("device", ["NUMPY", *VIRTUAL])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_request_keeps_its_states(core: Any, device: str, late: bool) -> None:
+    with core.compile_model(accumulator(late=late), device, {"STATE": "past.*:present.*"}) as compiled:
+        first, second = compiled.create_infer_request(), compiled.create_infer_request()
+        assert (list(compiled.inputs), list(compiled.outputs)) == (["x"], ["y"])
+        np.testing.assert_array_equal(first.query_state()["past.a"], [0, 0, 0])
+        sums = np.zeros(3)
+        for rows in (2, 1, 2, 0):
+            before, sums = sums, sums + X[:rows].sum(0)
+            results = first.infer({"x": X[:rows]})
+            assert list(results) == ["y"]
+            np.testing.assert_array_equal(results["y"], 2 * (before if late else sums))
+            np.testing.assert_array_equal(first.query_state()["past.a"], sums)
+        np.testing.assert_array_equal(second.query_state()["past.a"], [0, 0, 0])
+        first.reset_state()
+        first.infer(X[:1])
+        np.testing.assert_array_equal(first.query_state()["past.a"], X[0])
+
+
+def test_states_may_be_set_and_are_those_of_runs_of_each_kind(core: Any) -> None:
+    with core.compile_model(accumulator(), "NUMPY", {"STATE": "past.a:present.a"}) as compiled:
+        request = compiled.create_infer_request()
+        request.query_state()["past.a"][...] = 100
+        assert request.infer(X[:1])["y"].tolist() == [202, 204, 206]
+        request.start_async(X[:1])
+        request.wait()
+        assert request.results["y"].tolist() == [204, 208, 212]
+        request.infer(X[:1], share_outputs=True)
+        assert request.query_state()["past.a"].tolist() == [103, 106, 109]
+        assert compiled(X[:1])["y"].tolist() == [2, 4, 6]
+        trace, _ = compiled.traced(X[:1], 2)
+        assert trace.slices
+
+
+def test_a_recorded_request_keeps_states(core: Any, tmp_path: Any) -> None:
+    properties = {"STATE": "past.a:present.a", "TRACE": str(tmp_path / "trace.json")}
+    with core.compile_model(accumulator(), "NUMPY", properties) as compiled:
+        request = compiled.create_infer_request()
+        assert [request.infer(X[:1])["y"][0] for _ in range(3)] == [2, 4, 6]
+
+
+def test_a_model_declares_its_states(core: Any) -> None:
+    with core.compile_model(accumulator().with_states("past.*:present.*"), "NUMPY") as compiled:
+        copy = pickle.loads(pickle.dumps(compiled))
+        assert [copy.create_infer_request().infer(X)["y"].tolist() for _ in range(2)] == [[10, 14, 18]] * 2
+        assert list(compiled.report({"x": (5, 3)}).memory) == ["NUMPY"]
+
+
+def test_states_of_a_model_whose_shapes_depend_on_data(core: Any) -> None:
+    g = dovetail.GraphBuilder()
+    x, past = g.input("x", "int64", (4,)), g.input("past", "int64", (1,))
+    places = g.node(NonZero(), x)
+    g.node(Add(), past, g.node(ReduceSum(keepdims=False), places, g.constant([1], "int64")), outputs=["present"])
+    g.node(Concat(axis=0), "present", past, outputs=["both"])
+    with core.compile_model(g.model(["both", "present"]), "NUMPY", {"STATE": "past:present"}) as compiled:
+        request = compiled.create_infer_request()
+        given = [0, 1, 1, 0]
+        assert [request.infer(np.array(given))["both"].tolist() for _ in range(3)] == [[3, 0], [6, 3], [9, 6]]
+
+
+def test_a_state_that_another_part_reads_is_left_alone() -> None:
+    model = accumulator(late=True).with_states("past.a:present.a")
+    names = [node.name for node in model.graph.nodes]
+    graph = model.graph.replace(types={**model.graph.types, **dict.fromkeys(model.graph.producers, model.graph.types["past.a"])})
+    together = partition(graph, dict.fromkeys(names, "A"))
+    assert [part.graph.states for part in together] == [{"past.a": together[0].graph.outputs.index("present.a")}]
+    apart = partition(graph, {name: "B" if name == names[-1] else "A" for name in names})
+    assert [part.graph.states for part in apart] == [{}, {}]
+
+
+@pytest.mark.parametrize(
+    ("states", "message"),
+    [
+        ("pest.*:present.*", "no input 'pest"),
+        ("past.*:pesent.*", "no other output 'pesent.a'"),
+        ("past.*", "no other output ''"),
+        ("x:y,past.a:y", "no other output 'y'"),
+        ("", "no input ''"),
+        (5, "no input '5'"),
+    ],
+)
+def test_unknown_names_are_refused(core: Any, states: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        core.compile_model(accumulator(), "NUMPY", {"STATE": states})
+
+
+def test_states_have_static_shapes(core: Any) -> None:
+    g = dovetail.GraphBuilder()
+    past = g.input("past", "float32", ("length", 3))
+    g.node(Add(), past, past, outputs=["present"])
+    model = g.model(["present"]).with_states("past:present")
+    with pytest.raises(UsageError, match=r"state 'past' of <graph> is float32\[length, 3\]") as caught:
+        core.compile_model(model, "NUMPY")
+    assert "model.reshape({'past': ...})" in caught.value.hint
+    assert list(core.compile_model(model.reshape({"past": (2, 3)}), "NUMPY").inputs) == []
+
+
+def test_an_output_of_another_shape_continues_no_state(core: Any) -> None:
+    g = dovetail.GraphBuilder()
+    x, past = g.input("x", "float32", ("n",)), g.input("past", "float32", (2,))
+    g.node(Concat(axis=0), past, x, outputs=["present"])
+    request = core.compile_model(g.model(["present"]), "NUMPY", {"STATE": "past:present"}).create_infer_request()
+    with pytest.raises(InferError, match=r"state 'past' is float32\[2\], the output that continues it float32\[3\]"):
+        request.infer(np.ones(1, np.float32))
+
+
+def test_states_are_no_inputs(core: Any) -> None:
+    with core.compile_model(accumulator(), "NUMPY", {"STATE": "past.a:present.a"}) as compiled:
+        with pytest.raises(InputError, match=r"no input 'past\.a'"):
+            compiled({"x": X, "past.a": np.zeros(3, np.float32)})
+        request = compiled.create_infer_request()
+        request.close()
+        with pytest.raises(UsageError, match="closed"):
+            request.query_state()

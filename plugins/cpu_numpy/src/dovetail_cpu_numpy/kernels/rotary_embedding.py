@@ -1,0 +1,78 @@
+"""RotaryEmbedding."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import numpy as np
+
+from dovetail.device import DType, Refusal, TensorType, TypedNode
+from dovetail_cpu_numpy.kernel import Call, NumpyKernel, refuse_dtypes
+from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy, into
+from dovetail_ops_onnx.rotary_embedding import RotaryEmbedding
+
+
+class Pairs(NumpyKernel):
+    """Four products on views of the two elements of each pair, with the angles of all tokens gathered before."""
+
+    name = "pairs"
+
+    def refuse(self, node: TypedNode) -> Refusal | None:
+        return refuse_dtypes(node.inputs[:3], frozenset({DType.FLOAT32}))
+
+    def scratch(self, node: TypedNode) -> Sequence[Spec]:
+        op, x = _op(node), _input(node)
+        batch, sequence, heads, _ = op.heads(x)
+        pairs, dtype = op.turned(x) // 2, x.dtype.numpy
+        angles = ((batch, sequence, pairs), dtype)
+        return (((batch, heads, sequence, pairs), dtype), angles, angles)
+
+    def bind(self, call: Call) -> Iterable[Launch]:
+        product, *angles = call.scratch
+        op, x = _op(call.node), _input(call.node)
+        src, dst = (_heads(array, op.heads(x)) for array in (call.input(0), call.outputs[0]))
+        ids = call.inputs[3] if len(call.inputs) > 3 else None
+        if ids is None:
+            angles = [call.input(1), call.input(2)]
+        else:
+            for cache, gathered in zip((call.input(1), call.input(2)), angles, strict=True):
+                yield partial(_gather, cache, ids, gathered)
+        cosine, sine = (array[:, None] for array in angles)
+        count = op.turned(x)
+        if op.interleaved:
+            first, second = slice(0, count, 2), slice(1, count, 2)
+        else:
+            first, second = slice(0, count // 2), slice(count // 2, count)
+        real, imaginary = dst[..., first], dst[..., second]
+        yield into(np.multiply, src[..., first], cosine, out=real)
+        yield into(np.multiply, src[..., second], sine, out=product)
+        yield into(np.subtract, real, product, out=real)
+        yield into(np.multiply, src[..., first], sine, out=imaginary)
+        yield into(np.multiply, src[..., second], cosine, out=product)
+        yield into(np.add, imaginary, product, out=imaginary)
+        if count < dst.shape[3]:
+            yield copy(dst[..., count:], src[..., count:])
+
+
+def _gather(cache: Array, ids: Array, dst: Array) -> None:
+    """The rows of the cache at these positions. Raises `IndexError` for those that it does not have."""
+    np.copyto(dst, cache[ids])
+
+
+def _op(node: TypedNode) -> RotaryEmbedding:
+    assert isinstance(node.op, RotaryEmbedding)
+    return node.op
+
+
+def _input(node: TypedNode) -> TensorType:
+    x = node.inputs[0]
+    assert x is not None
+    return x
+
+
+def _heads(x: Array, sizes: tuple[int, int, int, int]) -> Array:
+    """[batch, heads, sequence, head size] as a view."""
+    batch, sequence, heads, size = sizes
+    return x if x.ndim == 4 else x.reshape(batch, sequence, heads, size).swapaxes(1, 2)
+
+
+KERNELS = (Pairs(),)

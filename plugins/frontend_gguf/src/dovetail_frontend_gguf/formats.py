@@ -1,0 +1,126 @@
+"""The formats of tensors: what is in a block of each, and the numbers that it stands for.
+
+After the block structures of https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h. Numbers are computed in float32.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FORMATS", "Blocks", "Format"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Rows as `numbers` [rows, K] times scales plus offsets, one [rows, K / size] for each `size` elements of a row.
+
+    Numbers of `bits` 4 are 0 to 15 in bytes; of 8 they are int8; of 16 and 32 floats, with one scale for a row, which is 1.
+    """
+
+    bits: int
+    size: int
+    numbers: Array
+    scales: Array
+    offsets: Array | None = None
+
+    def floats(self) -> Array:
+        """The rows in float32."""
+        rows, columns = self.numbers.shape
+        found = self.numbers.reshape(rows, -1, self.size).astype(np.float32) * self.scales[..., None]
+        if self.offsets is not None:
+            found += self.offsets[..., None]
+        return np.asarray(found.reshape(rows, columns))
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: blocks of `elements` in `nbytes` bytes. `read` takes rows of bytes [rows, bytes of a row]."""
+
+    name: str
+    elements: int
+    nbytes: int
+    read: Callable[[Array], Blocks]
+
+
+def _halves(packed: Array) -> Array:
+    """Bytes [..., n] as numbers [..., 2 n]: first all low halves, then all high ones."""
+    return np.concatenate((packed & 15, packed >> 4), -1)
+
+
+def _joined(numbers: Array) -> Array:
+    return numbers.reshape(len(numbers), -1)
+
+
+def _q4_0(rows: Array) -> Blocks:
+    block = rows.reshape(len(rows), -1, 18)
+    scale = _number(block[..., :2])
+    return Blocks(4, 32, _joined(_halves(block[..., 2:])), scale, np.float32(-8) * scale)
+
+
+def _q4_1(rows: Array) -> Blocks:
+    block = rows.reshape(len(rows), -1, 20)
+    return Blocks(4, 32, _joined(_halves(block[..., 4:])), _number(block[..., :2]), _number(block[..., 2:4]))
+
+
+def _q8_0(rows: Array) -> Blocks:
+    block = rows.reshape(len(rows), -1, 34)
+    return Blocks(8, 32, _joined(block[..., 2:].view(np.int8)), _number(block[..., :2]))
+
+
+def _q4_k(rows: Array) -> Blocks:
+    """Blocks of 256 in eight parts of 32, whose scales and minima have six bits."""
+    block = rows.reshape(len(rows), -1, 144)
+    packed = block[..., 4:16]
+    low, middle, high = packed[..., :4], packed[..., 4:8], packed[..., 8:]
+    scales = np.concatenate((low & 63, (high & 15) | ((low >> 6) << 4)), -1)
+    minima = np.concatenate((middle & 63, (high >> 4) | ((middle >> 6) << 4)), -1)
+    numbers = _halves(block[..., 16:].reshape(*block.shape[:2], 4, 32))
+    scale, least = (_number(block[..., i : i + 2])[..., None] for i in (0, 2))
+    return Blocks(4, 32, _joined(numbers), _joined(scale * scales), _joined(-least * minima))
+
+
+def _q6_k(rows: Array) -> Blocks:
+    """Blocks of 256 in sixteen parts of 16: four bits in one place, two in another, scales of eight bits."""
+    block = rows.reshape(len(rows), -1, 210)
+    low = block[..., :128].reshape(*block.shape[:2], 2, 1, 64)
+    high = block[..., 128:192].reshape(*block.shape[:2], 2, 1, 32)
+    four = np.concatenate((low & 15, low >> 4), 3).reshape(*block.shape[:2], 2, 4, 32)
+    two = (high >> np.array([0, 2, 4, 6], np.uint8)[:, None]) & 3
+    numbers = (four | (two << 4)).view(np.int8) - np.int8(32)
+    scales = _number(block[..., 208:])[..., None] * block[..., 192:208].view(np.int8)
+    return Blocks(8, 16, _joined(numbers), _joined(scales))
+
+
+def _number(half: Array) -> Array:
+    """The float16 in two bytes [..., 2], as float32."""
+    return np.asarray(np.ascontiguousarray(half).view("<f2")[..., 0].astype(np.float32))
+
+
+def _floats(dtype: Any) -> Callable[[Array], Blocks]:
+    kind = np.dtype(dtype)
+
+    def read(rows: Array) -> Blocks:
+        fits = rows.flags.c_contiguous and not rows.ctypes.data % kind.itemsize
+        numbers = (rows if fits else rows.copy()).view(kind)
+        return Blocks(8 * kind.itemsize, numbers.shape[1], numbers, np.ones((len(numbers), 1), np.float32))
+
+    return read
+
+
+FORMATS: Mapping[int, Format] = {
+    0: Format("F32", 1, 4, _floats("<f4")),
+    1: Format("F16", 1, 2, _floats("<f2")),
+    2: Format("Q4_0", 32, 18, _q4_0),
+    3: Format("Q4_1", 32, 20, _q4_1),
+    8: Format("Q8_0", 32, 34, _q8_0),
+    12: Format("Q4_K", 256, 144, _q4_k),
+    14: Format("Q6_K", 256, 210, _q6_k),
+    30: Format("BF16", 1, 2, _floats(ml_dtypes.bfloat16)),
+}
+"""The formats by their numbers in files."""

@@ -1,0 +1,124 @@
+"""Operators on tensors as .gguf files hold them: domain `ggml`, which only models of this package have."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.hookspecs import hookimpl
+from dovetail.op import DType, GraphBuilder, Operator, OperatorError, ShapeError, TensorType
+from dovetail_frontend_gguf.formats import FORMATS, Blocks, Format
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
+
+if TYPE_CHECKING:
+    from dovetail.hookspecs import OpRegistry
+    from dovetail.testing import Case
+
+__all__ = ["GetRows", "MulMat", "dovetail_api", "dovetail_register_ops"]
+
+Array = NDArray[Any]
+
+_BY_NAME = {found.name: found for found in FORMATS.values()}
+
+
+class _OnRows(Operator):
+    """An operator on rows of bytes in one of the formats, named by `type`."""
+
+    domain: ClassVar[str] = "ggml"
+    type: str
+
+    def __post_init__(self) -> None:
+        if self.type not in _BY_NAME:
+            raise OperatorError(f"attribute 'type' is {self.type!r}; accepted: {', '.join(_BY_NAME)}")
+
+    @property
+    def format(self) -> Format:
+        """The format."""
+        return _BY_NAME[self.type]
+
+    def columns(self, rows: TensorType) -> int:
+        """The elements of a row. Raises `ShapeError` for bytes that are not whole blocks."""
+        if rows.rank != 2 or rows.dims[1] % self.format.nbytes:
+            raise ShapeError(f"input 'W' is {rows}; accepted: [rows, a multiple of {self.format.nbytes} bytes] for {self.type}")
+        return rows.dims[1] // self.format.nbytes * self.format.elements
+
+
+class MulMat(_OnRows):
+    """A [..., K] times the transpose of the constant W, whose N rows of K elements are bytes of the format `type`."""
+
+    inputs = ("A: float32", "W: uint8")
+    outputs = ("Y: float32",)
+
+    def infer(self, A: TensorType, W: TensorType) -> TensorType:
+        """A with N as its last dimension."""
+        if not A.rank or A.dims[-1] != self.columns(W):
+            raise ShapeError(f"input 'A' is {A}; accepted: [..., {self.columns(W)}], for W {W}")
+        if W.value is None:
+            raise OperatorError("input 'W' is not known while planning; accepted: a constant")
+        return A.with_shape((*A.dims[:-1], W.dims[0]))
+
+    def compose(self, g: GraphBuilder, a: str, w: str) -> str:
+        """MatMulBlocks, on the blocks in another order; of F32 MatMul."""
+        given = g.type_of(w)
+        assert given is not None
+        rows = given.value
+        assert rows is not None
+        if self.format.name == "F32":
+            return g.node(MatMul(), a, g.constant(self.format.read(rows).numbers.T, name="weights"))
+        return BlockMatrix.once([rows], self.key + self.type, lambda: _matrix(self.format.read(rows))).times(g, a)
+
+    @classmethod
+    def cases(cls, rng: np.random.Generator) -> "Iterable[Case]":
+        """One for each format, by numbers decoded one by one."""
+        from dovetail_frontend_gguf.cases import mul_mat  # here, because only tests need cases
+
+        return mul_mat(rng)
+
+
+class GetRows(_OnRows):
+    """Rows of W [rows, bytes of a row] in float32, by their numbers: [..., K]."""
+
+    inputs = ("W: uint8", "indices: int64")
+    outputs = ("Y: float32",)
+
+    def infer(self, W: TensorType, indices: TensorType) -> TensorType:
+        """The shape of the indices and the elements of a row."""
+        return TensorType(DType.FLOAT32, (*indices.dims, self.columns(W)))
+
+    def reference(self, W: Array, indices: Array) -> Array:
+        """Reads only these rows. Raises `OperatorError` for a number that is not that of a row."""
+        if np.any((indices < 0) | (indices >= len(W))):
+            raise OperatorError(f"input 'indices' has {int(indices.min())} to {int(indices.max())}; accepted: 0 to {len(W) - 1}")
+        found = self.format.read(W[indices.reshape(-1)]).floats()
+        return found.reshape(*indices.shape, found.shape[1])
+
+    @classmethod
+    def cases(cls, rng: np.random.Generator) -> "Iterable[Case]":
+        """One for each format, by numbers decoded one by one."""
+        from dovetail_frontend_gguf.cases import get_rows  # here, because only tests need cases
+
+        return get_rows(rng)
+
+
+def _matrix(blocks: Blocks) -> BlockMatrix:
+    """The rows as columns."""
+    scales = np.ascontiguousarray(blocks.scales.T)
+    offsets = None if blocks.offsets is None else np.ascontiguousarray(blocks.offsets.T)
+    if blocks.bits == 4:
+        return BlockMatrix.of_nibbles(blocks.numbers.T, blocks.size, scales, offsets)
+    numbers, size = blocks.numbers.T, blocks.size + blocks.size % 2
+    q = np.zeros((len(scales) * size, numbers.shape[1]), numbers.dtype)
+    q[: len(numbers)] = numbers
+    return BlockMatrix(blocks.bits, size, q, scales, offsets)
+
+
+dovetail_api = "1.0"
+
+
+@hookimpl
+def dovetail_register_ops(registry: "OpRegistry", domain: str) -> None:
+    """Register the operators."""
+    registry.add(GetRows)
+    registry.add(MulMat)

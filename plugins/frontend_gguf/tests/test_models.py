@@ -1,0 +1,114 @@
+"""Models of each architecture against the reference in float64: whole prompts, token by token, several texts at once."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail_frontend_gguf.formats import FORMATS
+
+ROOM = 12
+TEXT = [3, 41, 7, 0, 49, 12, 7]
+
+MODELS = {
+    "llama": {},
+    "llama_output": {"tensors": {"output.weight": (50, 64)}, "facts": {"rope.freq_base": 500.0}},
+    "llama_linear": {"facts": {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}},
+    "llama_factors": {"tensors": {"rope_freqs.weight": (8,)}},
+    "qwen2": {"biases": True},
+    "qwen3": {"norms": True},
+    "gemma": {},
+}
+
+
+def _mask(*counts: int) -> Any:
+    return (np.arange(ROOM) < np.array(counts)[:, None]).astype(np.int64)
+
+
+def _compiled(core: Any, path: Any, texts: int = 1, device: str = "NUMPY") -> Any:
+    return core.compile_model(core.read_model(path).reshape({"attention_mask": (texts, ROOM)}), device)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits(core: Any, write: Any, reference: Any, name: str) -> None:
+    path = write(name.partition("_")[0], **MODELS[name])
+    model = reference(path)
+    want = [model.step(token) for token in TEXT]
+    with _compiled(core, path) as compiled:
+        request = compiled.create_infer_request()
+        found = request.infer({"input_ids": [TEXT[:4]], "attention_mask": _mask(4)})["logits"]
+        assert found.shape == (1, 1, 50)
+        np.testing.assert_allclose(found[0, 0], want[3], rtol=1e-4, atol=1e-4)
+        for at in range(4, len(TEXT)):
+            found = request.infer({"input_ids": [[TEXT[at]]], "attention_mask": _mask(at + 1)})["logits"]
+            np.testing.assert_allclose(found[0, 0], want[at], rtol=1e-4, atol=1e-4)
+        assert len(compiled.plans) == 2
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_texts_of_several_lengths(core: Any, write: Any, reference: Any, device: str) -> None:
+    path, texts = write(), [TEXT[:5], TEXT[2:4]]
+    want = []
+    for text in texts:
+        model = reference(path)
+        steps = [model.step(token) for token in [*text, 9]]
+        want.append([steps[len(text) - 1], steps[len(text)]])
+    with _compiled(core, path, 2, device) as compiled:
+        request = compiled.create_infer_request()
+        filled = np.array([texts[0], [*texts[1], 8, 8, 8]])
+        prompts = request.infer({"input_ids": filled, "attention_mask": _mask(5, 2)})["logits"][:, 0]
+        later = request.infer({"input_ids": [[9], [9]], "attention_mask": _mask(6, 3)})["logits"][:, 0]
+        np.testing.assert_allclose(np.stack((prompts, later), 1), want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_prompt_in_parts_that_overlap(core: Any, write: Any, reference: Any) -> None:
+    path = write()
+    model = reference(path)
+    want = [model.step(token) for token in TEXT][-1]
+    with _compiled(core, path) as compiled:
+        request = compiled.create_infer_request()
+        request.infer({"input_ids": [TEXT[:4]], "attention_mask": _mask(4)})
+        found = request.infer({"input_ids": [TEXT[3:]], "attention_mask": _mask(7)})["logits"]
+        np.testing.assert_allclose(found[0, 0], want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_file_is_mapped_and_pickles(core: Any, write: Any) -> None:
+    path = write()
+    model = core.read_model(path)
+    arrays = [a for name, a in model.graph.constants.items() if name.startswith("blk.0.attn_q")]
+    assert arrays
+    for array in arrays:
+        assert not array.flags.owndata
+        assert "mmap" in type(array.base.base.obj if isinstance(array.base.base, memoryview) else array.base.base).__module__
+    copy = pickle.loads(pickle.dumps(model))
+    whole = core.read_model(path.read_bytes(), format="gguf")
+    assert copy.metadata == whole.metadata == model.metadata
+    assert model.metadata["general.architecture"] == "llama"
+    assert model.inputs.keys() == {"input_ids", "attention_mask"}
+    assert model.outputs == ("logits",)
+
+
+def test_formats_are_those_of_gguf() -> None:
+    import gguf
+
+    for code, kind in FORMATS.items():
+        found = gguf.GGMLQuantizationType(code)
+        assert (found.name, gguf.GGML_QUANT_SIZES[found]) == (kind.name, (kind.elements, kind.nbytes))
+
+
+@pytest.mark.parametrize("code", FORMATS, ids=lambda code: FORMATS[code].name)
+def test_decoding_agrees_with_gguf(rng: Any, code: int) -> None:
+    import gguf
+
+    from dovetail_frontend_gguf.cases import random_rows
+
+    rows = random_rows(rng, FORMATS[code], 7, 512)
+    want = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType(code))
+    np.testing.assert_array_equal(FORMATS[code].read(rows).floats(), want.reshape(7, 512))
+
+
+def test_tokens_that_the_model_does_not_have(core: Any, write: Any) -> None:
+    with _compiled(core, write()) as compiled, pytest.raises(dovetail.DovetailError, match=r"GetRows.*accepted: 0 to 49"):
+        compiled.create_infer_request().infer({"input_ids": [[50]], "attention_mask": _mask(1)})
