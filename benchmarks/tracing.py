@@ -1,10 +1,10 @@
 """The cost of a trace, and whether its slices add up to the time of a run.
 
-`python benchmarks/tracing.py [-d NUMPY -d ONEDNN -d OPENCL] [--only digits] [--rounds 31] [--json]`. Two requests of one compiled
-model run in turn, one of them recorded: `on %` is what the median of their ratios, round by round, is above one. `slices %` is
-the sum of the slices of a recorded run, of dovetail's own time between them too, over its wall time, and `unnamed` counts slices of
-kernels that name no node of the file. `digits` is the network of dovetail-demo, `loop` a Loop of 50 iterations over two small
-nodes; the others need `python benchmarks/models.py export`.
+`python benchmarks/tracing.py [-d NUMPY -d ONEDNN -d OPENCL] [--only digits] [--rounds 31] [--json]`. Two requests of one
+compiled model run in turn, one of them recorded: `on %` is what the median of their ratios, round by round, is above one.
+`slices %` is the sum of the slices of a recorded run, of dovetail's own time between them too, over its wall time, and
+`unnamed` counts slices of kernels that name no node of the file. `digits` is the network of dovetail-demo, `loop` a Loop of 50
+iterations over two small nodes; the others need `python benchmarks/models.py export`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""requirements.txt and requirements-dev.txt: each package of the repository, with extras that it defines; pip only warns of others."""
+"""requirements.txt and requirements-dev.txt: each package of the repository, with extras that it defines: pip only warns."""
 
 import re
 import tomllib
