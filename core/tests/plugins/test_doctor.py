@@ -4,9 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dovetail.cache import FileCache, cache_key
 
 DEVICE = """
     import numpy as np
@@ -279,6 +282,20 @@ def test_the_kit_on_installed_plugins(site: Any) -> None:
     code, found, _ = run_command(site, "test", "lies")
     assert code == 1
     assert found["fakes/devices/lies"]["table"]["Mul"]["float32"]["failed"] > 3
+
+
+def test_the_kit_leaves_nothing_in_the_cache(site: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads what is there, and adds none of its many kernels."""
+    monkeypatch.delenv("DOVETAIL_CACHE_LIMIT", raising=False)
+    monkeypatch.setenv("DOVETAIL_CACHE_DIR", str(tmp_path / "cache"))
+    FileCache("fake").put(cache_key("there"), b"kept")
+    keeps = "from dovetail.cache import FileCache, cache_key; cache = FileCache('fake'); cache.put(cache_key('new'), b'x'); "
+    reads = "assert cache.get(cache_key('there')) == b'kept'"
+    install(site, healthy=device("healthy", probe=keeps + reads))
+    assert run_command(site, "test", "healthy")[0] == 0
+    assert FileCache("fake").get(cache_key("new")) is None
+    run_command(site, "info", "healthy")
+    assert FileCache("fake").get(cache_key("new")) == b"x"
 
 
 def test_the_kit_on_a_second_device(site: Any) -> None:
