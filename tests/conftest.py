@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -27,17 +28,36 @@ def run(*command: str | Path, cwd: Path | None = None, ok: bool = True) -> Done:
 
 
 class Environment:
-    """A virtual environment of its own."""
+    """A new virtual environment, with what the one in the folder `below` has. The tests' own pip installs into it."""
 
-    def __init__(self, folder: Path) -> None:
-        venv.create(folder, with_pip=True)
+    def __init__(self, folder: Path, below: Path | None = None, *, with_pip: bool = False) -> None:
+        venv.create(folder, with_pip=with_pip)
         self.bin = folder / "bin"
+        (self.site,) = folder.glob("lib/python*/site-packages")
+        if below is not None:
+            (site,) = below.glob("lib/python*/site-packages")
+            (self.site / "below.pth").write_text(f"{site}\n")
+            self._take_scripts(below / "bin")
+
+    def _take_scripts(self, others: Path) -> None:
+        for script in others.iterdir():
+            text = b"" if script.is_symlink() else script.read_bytes()
+            if text.startswith(b"#!") and not (self.bin / script.name).exists():
+                shutil.copy(script, self.bin)
+                (self.bin / script.name).write_bytes(text.replace(bytes(others), bytes(self.bin), 1))
+
+    def pip(self, *arguments: str | Path) -> Done:
+        return run(sys.executable, "-m", "pip", "--python", self.bin / "python", *arguments)
 
     def install(self, *what: str | Path) -> None:
-        self.python("-m", "pip", "install", "-q", *what)
+        self.pip("install", "-q", *what)
 
     def uninstall(self, *names: str) -> None:
-        self.python("-m", "pip", "uninstall", "-q", "-y", *names)
+        self.pip("uninstall", "-q", "-y", *names)
+
+    def distributions(self) -> set[str]:
+        """The names of what is installed in it, without what it has from below."""
+        return {folder.name.partition("-")[0] for folder in self.site.glob("*.dist-info")}
 
     def python(self, *arguments: str | Path, cwd: Path | None = None, ok: bool = True) -> Done:
         return run(self.bin / "python", *arguments, cwd=cwd, ok=ok)
@@ -53,30 +73,44 @@ def run_alone() -> Callable[..., Done]:
 
 
 @pytest.fixture(scope="session")
-def new_environment() -> Callable[[Path], Environment]:
-    """`new_environment(folder)` makes a virtual environment there, with nothing in it but pip."""
+def new_environment() -> Callable[..., Environment]:
+    """`new_environment(folder)` makes an empty virtual environment there."""
     return Environment
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str | Path], tuple[Path, Path]]:
+def once_for_all(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """`once_for_all(name, make)`: a folder that `make(folder)` fills, once for all workers."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def folder(name: str, make: Callable[[Path], object]) -> Path:
+        out = shared / name
+        out.parent.mkdir(exist_ok=True)
+        with out.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = out.with_suffix(".done")
+            if not done.exists():
+                make(out)
+                done.touch()
+        return out
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def built(once_for_all: Callable[[str, Callable[[Path], object]], Path]) -> Callable[[str | Path], tuple[Path, Path]]:
     """`built("core")` -> (wheel, sdist) of a folder of the repository, or of any other. Each is built once for all workers.
 
     The wheel is built from the sdist, as `python -m build` does.
     """
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
     @cache
     def build(folder: str | Path) -> tuple[Path, Path]:
-        out = shared / "dist" / re.sub(r"\W+", "_", str(ROOT / folder))
-        out.parent.mkdir(exist_ok=True)
-        with out.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not out.exists():
-                part = out.with_suffix(".part")
-                run(sys.executable, "-m", "build", "--no-isolation", "--outdir", part, ROOT / folder)
-                part.rename(out)
+        def make(out: Path) -> None:
+            run(sys.executable, "-m", "build", "--no-isolation", "--skip-dependency-check", "--outdir", out, ROOT / folder)
+
+        out = once_for_all("dist/" + re.sub(r"\W+", "_", str(ROOT / folder)), make)
         (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
         return wheel, sdist
 

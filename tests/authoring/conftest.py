@@ -1,6 +1,5 @@
 """A clean environment with the core, the operators, two devices, two model formats and the commands, as authors have it."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,23 +23,21 @@ PACKAGES = {
 
 
 @pytest.fixture(scope="session")
-def installed(built: Build, new_environment: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The environment: wheels, installed into nothing."""
-    environment = new_environment(tmp_path_factory.mktemp("author") / "env")
-    environment.install(*(f"{built(folder)[0]}{extra}" for folder, extra in PACKAGES.items()))
-    return environment
+def installed(
+    built: Build, new_environment: Callable[..., Any], once_for_all: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Any:
+    """The environment: wheels, installed into nothing, once for all workers; each has one of its own on top of it."""
+
+    def make(folder: Path) -> None:
+        wheels = (f"{built(package)[0]}{extra}" for package, extra in PACKAGES.items())
+        new_environment(folder, with_pip=True).install(*wheels)
+
+    return new_environment(tmp_path_factory.mktemp("author") / "env", once_for_all("authors", make))
 
 
 @pytest.fixture
 def environment(installed: Any) -> Iterator[Any]:
     """The environment; what a test installs on top goes again afterwards."""
-    before = distributions(installed)
     yield installed
-    added = distributions(installed) - before
-    if added:
+    if added := installed.distributions():
         installed.uninstall(*added)
-
-
-def distributions(environment: Any) -> set[str]:
-    listed = environment.python("-m", "pip", "list", "--format=json").stdout
-    return {one["name"] for one in json.loads(listed)}

@@ -120,7 +120,7 @@ class AbstractOperator:
 
     @property
     def package(self) -> str:
-        """The top-level package that defines the operator: `dovetail_ops_tim_vx`. Devices find kernels by package and stem."""
+        """The top-level package that defines the operator: `acme_ops`. Devices find kernels by package and stem."""
         return (type(self).__module__ or "").partition(".")[0]  # None for a class that exec made
 
     @property

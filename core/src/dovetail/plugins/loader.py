@@ -19,7 +19,7 @@ import pluggy
 from dovetail import hookspecs
 from dovetail.errors import DovetailError, PluginFailed, PluginIncompatible
 from dovetail.plugins.attribution import attributed
-from dovetail.plugins.checks import check_plugin
+from dovetail.plugins.checks import HOOKS, check_plugin
 from dovetail.plugins.discovery import reinstall
 from dovetail.plugins.records import PACKS, PluginRecord
 from dovetail.plugins.states import PluginStates
@@ -177,14 +177,23 @@ def _priority(plugin: object) -> int:
 
 
 def _hooks_of(record: PluginRecord, plugin: object) -> Any:
-    manager = _OwnNamesOnly("dovetail")
+    manager = _HooksOf(record.kind)
     manager.add_hookspecs(hookspecs)
     manager.register(plugin, name=record.id)
     return manager.hook
 
 
-class _OwnNamesOnly(pluggy.PluginManager):
-    """pluggy, looking at `dovetail_*` attributes only: older versions evaluate every property of a plugin object."""
+class _HooksOf(pluggy.PluginManager):
+    """pluggy with the hooks of one kind of plugins. It looks at no other names: older versions evaluate every property of a
+    plugin object, newer ones take long to avoid that.
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__("dovetail")
+        self._kind = kind
+
+    def parse_hookspec_opts(self, module_or_class: Any, name: str) -> Any:
+        return super().parse_hookspec_opts(module_or_class, name) if self._kind in HOOKS.get(name, ()) else None
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
         return super().parse_hookimpl_opts(plugin, name) if name.startswith("dovetail_") else None

@@ -249,7 +249,7 @@ class PluginManager:
             return self._operators.all(domain)
 
     def provider(self, operator: type["AbstractOperator"]) -> str:
-        """Where a class comes from: `dovetail 0.1.0`, `dovetail-ops-tim-vx 0.1.0` or `session (my_ops.py)`.
+        """Where a class comes from: `dovetail 0.1.0`, `acme-ops 1.0` or `session (my_ops.py)`.
 
         A class that was never registered comes from the session, too: from its module.
         """

@@ -1,6 +1,5 @@
 """Recipes: compiled models as descriptions that travel to other processes and machines."""
 
-import hashlib
 import os
 import pickle
 from collections.abc import Callable, Mapping
@@ -55,6 +54,8 @@ class Recipe:
     @property
     def digest(self) -> str:
         """The SHA-256 digest of the model, wherever its files are."""
+        import hashlib  # OpenSSL: 3 ms at start-up
+
         return hashlib.sha256(repr(self.files).encode() if self.files else self.content).hexdigest()
 
     def check(self) -> None:
@@ -88,6 +89,8 @@ def _installed() -> dict[str, str]:
 
 def _digest(path: str | Path, read: os.stat_result | None = None) -> str:
     """The SHA-256 digest of a file; `""` when it cannot be read, or has changed since it was read."""
+    import hashlib  # as above
+
     with suppress(OSError), open(path, "rb") as file:
         now = os.fstat(file.fileno())
         if read is None or (read.st_size, read.st_mtime_ns) == (now.st_size, now.st_mtime_ns):
