@@ -67,11 +67,12 @@ def _output_metadata(compiled: CompiledModel) -> dict[str, dict[str, Any]]:
 
 
 class Versions:
-    """All versions of a model. `refresh` loads what has changed, on a thread of its own; requests come on the event loop."""
+    """All versions of a model. Threads load what has changed, one at a time; requests come on the event loop."""
 
     def __init__(self, core: Core, source: Source, options: Options, say: Callable[[str], object]) -> None:
         self._core, self._source, self._options, self._say = core, source, options, say
         self._lock = threading.Lock()
+        self._loading = threading.Lock()
         self._loaded: Mapping[str, LoadedVersion] = {}
         self._seen: dict[str, FileState] = {}
         self._failed: dict[str, FileState] = {}
@@ -114,15 +115,20 @@ class Versions:
 
     def load(self) -> None:
         """Load what is not loaded as it is now on disk. Raises what reading and compiling raise."""
-        found = find_versions(self._source, self._formats)
-        for version, path in found.items():
-            state = FileState.of(path)
-            if version not in self._loaded or self._loaded[version].state != state:
-                self._switch(version, self._compile(version, state))
-        self._drop(found)
+        with self._loading:
+            found = find_versions(self._source, self._formats)
+            for version, path in found.items():
+                state = FileState.of(path)
+                if version not in self._loaded or self._loaded[version].state != state:
+                    self._switch(version, self._compile(version, state))
+            self._drop(found)
 
     def refresh(self) -> None:
         """As `load`, for files that are as they were at the last call, so not being written. An error leaves the old version."""
+        with self._loading:
+            self._refresh()
+
+    def _refresh(self) -> None:
         try:
             found = find_versions(self._source, self._formats)
             states = {version: FileState.of(path) for version, path in found.items()}
