@@ -2,10 +2,10 @@
 
 `python benchmarks/serving.py [-d ONEDNN] [--only resnet50] [--batch 8] [--callers 2] [--rounds 5] [--seconds 4] [--json]`
 
-Callers are threads of one process: with a request of their own each (direct), or with tritonclient, by REST and by gRPC with
-binary data. They take turns, `--rounds` times; the server is idle while direct calls run, and the other way round. `relative`
-is the median over the rounds of the rows a second over those of the direct calls in the same round. Clients and server share
-the cores of the machine, as they do not when clients are elsewhere.
+Callers are threads of one process: with a request of their own each (direct), or with tritonclient and binary data, by REST and
+by gRPC. They take turns, `--rounds` times; the server is idle while direct calls run, and the other way round. `relative` is the
+median over the rounds of the rows a second over those of the direct calls in the same round. Clients and server share the cores
+of the machine, as they do not when clients are elsewhere.
 """
 
 from __future__ import annotations
