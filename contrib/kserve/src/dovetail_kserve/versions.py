@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.errors import DovetailError
-from dovetail.op import TensorType
 from dovetail.runtime import AsyncInferQueue, CompiledModel, Core
 from dovetail_kserve.datatypes import metadata_of
 from dovetail_kserve.errors import RequestRefused
@@ -149,7 +148,7 @@ class Versions:
     def _reload(self, version: str, state: FileState) -> None:
         try:
             loaded = self._compile(version, state)
-        except (DovetailError, OSError) as error:
+        except Exception as error:  # whatever a file makes a frontend or device raise, the others are looked at again
             self._failed[version] = state
             self.reloads["fail"] += 1
             failed = f"{self._source.name}, version {version}: {state.path} cannot be loaded, the old one stays"
@@ -157,7 +156,7 @@ class Versions:
             return
         self._switch(version, loaded)
         self.reloads["success"] += 1
-        self._say(f"Loaded {self._source.name}, version {version}, again.")
+        self._say(f"Loaded {self._source.name}, version {version}.")
 
     def _compile(self, version: str, state: FileState) -> LoadedVersion:
         model = self._core.read_model(state.path)
@@ -206,10 +205,5 @@ def _plan(compiled: CompiledModel) -> None:
             compiled.plan(shapes)
         except DovetailError:
             # A model need not take rows of length 1; a shape without open dimensions is its own.
-            if _are_static(tensors):
+            if all(tensor.is_static for tensor in tensors):
                 raise
-
-
-def _are_static(tensors: Any) -> bool:
-    found: list[TensorType] = list(tensors)
-    return all(tensor.is_static for tensor in found)
