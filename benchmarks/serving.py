@@ -2,10 +2,10 @@
 
 `python benchmarks/serving.py [-d ONEDNN] [--only resnet50] [--batch 8] [--callers 2] [--rounds 5] [--seconds 4] [--json]`
 
-Callers are threads of one process: with a request of their own each (direct), or with tritonclient, by REST and by gRPC with
-binary data. They take turns, `--rounds` times; the server is idle while direct calls run, and the other way round. `relative`
-is the median over the rounds of the rows a second over those of the direct calls in the same round. Clients and server share
-the cores of the machine, as they do not when clients are elsewhere.
+Callers are threads of one process: with a request of their own each (direct), or with tritonclient and binary data, by REST and
+by gRPC. They take turns, `--rounds` times; the server is idle while direct calls run, and the other way round. `relative` is the
+median over the rounds of the rows a second over those of the direct calls in the same round. Clients and server share the cores
+of the machine, as they do not when clients are elsewhere.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -108,22 +109,23 @@ def remote(protocol: str, address: str, spec: ModelSpec, inputs: Arrays) -> Call
     return caller
 
 
-def calls_a_second(callers: list[Infer], seconds: float) -> float:
-    """Calls that end within `seconds`, all callers at once; at least one each."""
-    counts = [0] * len(callers)
-    start = time.perf_counter()
+def calls_a_second(make: Callable[[], Infer], callers: int, seconds: float) -> float:
+    """Calls that end within `seconds`, all callers at once, after one call each; at least one more each."""
+    together = threading.Barrier(callers)
 
-    def work(index: int) -> None:
-        while counts[index] == 0 or time.perf_counter() - start < seconds:
-            callers[index]()
-            counts[index] += 1
+    def work() -> tuple[int, float]:
+        infer, count = make(), 0  # in the thread: Triton's HTTP client cannot be handed to another one
+        infer()
+        together.wait()
+        start = time.perf_counter()
+        while count == 0 or time.perf_counter() - start < seconds:
+            infer()
+            count += 1
+        return count, time.perf_counter() - start
 
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(callers))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(counts) / (time.perf_counter() - start)
+    with ThreadPoolExecutor(callers) as pool:
+        done = [call.result() for call in [pool.submit(work) for _ in range(callers)]]
+    return sum(count for count, _ in done) / max(elapsed for _, elapsed in done)
 
 
 def measure(spec: ModelSpec, options: Any) -> list[Row]:
@@ -132,13 +134,10 @@ def measure(spec: ModelSpec, options: Any) -> list[Row]:
     with served(spec, options.device) as addresses:
         makers = {"direct": direct(spec, options.device, inputs)}
         makers |= {protocol: remote(protocol, addresses[protocol], spec, inputs) for protocol in ("http", "grpc")}
-        callers = {name: [make() for _ in range(options.callers)] for name, make in makers.items()}
-        rates: dict[str, list[float]] = {name: [] for name in callers}
-        for ready in callers.values():
-            calls_a_second(ready, 0)
+        rates: dict[str, list[float]] = {name: [] for name in makers}
         for _ in range(options.rounds):
-            for name, ready in callers.items():
-                rates[name].append(calls_a_second(ready, options.seconds) * options.batch)
+            for name, make in makers.items():
+                rates[name].append(calls_a_second(make, options.callers, options.seconds) * options.batch)
     return [
         {
             "model": spec.name,

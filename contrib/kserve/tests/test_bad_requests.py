@@ -21,6 +21,7 @@ INFER = "/v2/models/scale/infer"
 def _goes_on(service: Any) -> Iterator[None]:
     """After each test the server answers as before."""
     yield
+    assert "Traceback" not in "".join(service.errors)
     status, answer = service.get(INFER, json.dumps({"inputs": [X]}).encode())
     assert status == 200
     assert answer["outputs"][0]["data"] == [10, 20, 30, 40, 50, 60]
@@ -172,7 +173,8 @@ def test_malformed_strings(service: Any, data: bytes, text: str) -> None:
         ("/v2/nothing", None, 404, "DT001"),
         (INFER, None, 405, "DT001"),
         ("/v1/models/scale:predict", b'{"instances": [[1, 2, 3]]}', 400, "DT401"),
-        ("/v2/repository/models/scale/unload", b"", 501, "DT401"),
+        ("/v2/repository/models/nix/load", b"", 404, "DT401"),
+        ("/v2/repository/models/scale/unload", b"", 405, "DT401"),
     ],
 )
 def test_addresses_that_are_not_there(service: Any, path: str, data: bytes | None, status: int, code: str) -> None:
@@ -338,6 +340,27 @@ def test_typed_contents_that_do_not_fit(service: Any, contents: Any, text: str) 
         call(service, infer_message(**contents).SerializeToString())
     assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert text in raised.value.details()
+
+
+def test_a_message_that_is_none(service: Any) -> None:
+    with pytest.raises(grpc.RpcError) as raised:
+        call(service, b"\xff\xff\xff")
+    assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert raised.value.details().startswith("DT401: ")
+
+
+def test_models_are_not_loaded_by_grpc(client: Any) -> None:
+    for method in (client.load_model, client.unload_model):
+        with pytest.raises(InferenceServerException) as raised:
+            method("scale")
+        assert raised.value.status() == "StatusCode.UNIMPLEMENTED"
+
+
+def test_10_000_headers_by_grpc(client: Any) -> None:
+    with pytest.raises(InferenceServerException) as raised:
+        client.is_server_live(headers={f"x-{i}": str(i) for i in range(10_000)})
+    assert raised.value.status() == "StatusCode.RESOURCE_EXHAUSTED"
+    assert client.is_server_live()
 
 
 def test_contents_of_both_kinds(service: Any) -> None:

@@ -73,7 +73,7 @@ def test_a_version_in_use_is_closed_after_its_last_request(
         return False
 
     wait_until(is_closed, "the old version is not closed")
-    assert said == ["Loaded scale, version 2, again."]
+    assert said == ["Loaded scale, version 2."]
     assert versions.reloads == {"success": 1, "fail": 0}
     versions.close()
 
@@ -90,6 +90,26 @@ def test_what_cannot_be_loaded_leaves_the_old_one_and_is_tried_once(
     with pytest.raises(DovetailError, match=r"m\.onnx"):
         versions.load()
     versions.close()
+
+
+def test_a_frontend_that_fails_in_another_way_does_not_end_the_reloading(
+    scale_model: ScaleModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = dovetail.Core()
+    scale_model(tmp_path / "1" / "m.onnx", 1)
+    found = Versions(core, Source("scale", tmp_path), Options("NUMPY"), print)
+    found.load()
+    scale_model(tmp_path / "1" / "m.onnx", 7)
+    with monkeypatch.context() as patch:
+        patch.setattr(core, "read_model", lambda path: 1 // 0)
+        found.refresh()
+        found.refresh()
+    assert found.reloads == {"success": 0, "fail": 1}
+    scale_model(tmp_path / "1" / "m.onnx", 8)
+    found.refresh()
+    found.refresh()
+    assert factor(found, "1") == 8
+    found.close()
 
 
 def test_versions_whose_files_are_gone_are_gone(versions: Versions, tmp_path: Path) -> None:

@@ -39,10 +39,10 @@ _STATUS: tuple[tuple[type[DovetailError], int], ...] = (
 _GRPC = {
     400: "INVALID_ARGUMENT",
     404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
     413: "RESOURCE_EXHAUSTED",
     415: "INVALID_ARGUMENT",
     431: "RESOURCE_EXHAUSTED",
-    501: "UNIMPLEMENTED",
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }

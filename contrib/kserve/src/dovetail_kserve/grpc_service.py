@@ -1,9 +1,10 @@
 """The gRPC interface: kserve's service with versions, strict requests, statistics, and errors as statuses."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc import aio
 from grpc_interceptor.exceptions import GrpcException
 from kserve.protocol.grpc import grpc_predict_v2_pb2 as pb
@@ -13,9 +14,10 @@ from kserve.protocol.grpc.servicer import InferenceServicer
 from kserve.protocol.model_repository_extension import ModelRepositoryExtension
 
 from dovetail.errors import DovetailError
-from dovetail_kserve.errors import error_text, grpc_status_name
+from dovetail_kserve.errors import RequestRefused, error_text, grpc_status_name
 from dovetail_kserve.grpc_messages import read_request, write_response
 from dovetail_kserve.metrics import REFUSED
+from dovetail_kserve.offload import offloaded
 from dovetail_kserve.plane import Plane
 from dovetail_kserve.statistics_messages import StatisticsRequest, StatisticsResponse
 
@@ -37,9 +39,20 @@ class _Servicer(InferenceServicer):  # type: ignore[misc]  # kserve has no type 
     async def ModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: N802
         return pb.ModelMetadataResponse(**await self._plane.model_metadata(request.name, request.version))
 
-    async def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def ModelInfer(self, message: bytes, context: Any) -> Any:  # noqa: N802
+        try:
+            request = pb.ModelInferRequest.FromString(message)
+        except DecodeError as error:
+            raise RequestRefused(f"the request is not a ModelInferRequest: {error}") from None
         answer, _ = await self._plane.infer(model_name=request.model_name, request=read_request(request))
-        return write_response(answer, raw=bool(request.raw_input_contents))
+        raw, size = bool(request.raw_input_contents), sum(one.data.nbytes for one in answer.outputs)
+        return await offloaded(size, write_response, answer, raw=raw)
+
+    async def RepositoryModelLoad(self, request: Any, context: Any) -> Any:  # noqa: N802
+        raise RequestRefused("models are not loaded by gRPC", hint="POST /v2/repository/models/NAME/load", status=405)
+
+    async def RepositoryModelUnload(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._plane.repository.unload(request.model_name)
 
     async def ModelStatistics(self, request: Any, context: Any) -> Any:  # noqa: N802
         return StatisticsResponse(**self._plane.statistics(request.name, request.version))
@@ -64,13 +77,35 @@ def make_server(plane: Plane, max_bytes: int, *, reuse_port: bool) -> aio.Server
         ("grpc.so_reuseport", int(reuse_port)),
     ]
     server = aio.server(interceptors=(_Errors(),), options=options)
-    servicer = _Servicer(plane)
-    add_GRPCInferenceServiceServicer_to_server(servicer, server)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"ModelStatistics": _statistics(servicer)}),))
+    methods = _methods(_Servicer(plane))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, methods),))
     return server
 
 
-def _statistics(servicer: _Servicer) -> Any:
-    """The handler of the method that kserve's service lacks."""
-    write: Callable[[Any], bytes] = StatisticsResponse.SerializeToString
-    return grpc.unary_unary_rpc_method_handler(servicer.ModelStatistics, StatisticsRequest.FromString, write)
+def _methods(servicer: _Servicer) -> dict[str, Any]:
+    """The handlers of all methods by name: kserve's, the one that it lacks, and one that gets messages as bytes.
+
+    What a message that cannot be parsed raises in the method, the interceptor sees.
+    """
+    collected = _Collector()
+    add_GRPCInferenceServiceServicer_to_server(servicer, collected)
+    handler = grpc.unary_unary_rpc_method_handler
+    return {
+        **collected.methods,
+        "ModelInfer": handler(servicer.ModelInfer, bytes, pb.ModelInferResponse.SerializeToString),
+        "ModelStatistics": handler(servicer.ModelStatistics, StatisticsRequest.FromString, StatisticsResponse.SerializeToString),
+    }
+
+
+class _Collector:
+    """Takes the handlers of a generated function that adds them to a server."""
+
+    def __init__(self) -> None:
+        self.methods: Mapping[str, Any] = {}
+
+    def add_generic_rpc_handlers(self, _: Any) -> None:
+        """Nothing: the same handlers come by name."""
+
+    def add_registered_method_handlers(self, _: str, methods: Mapping[str, Any]) -> None:
+        """Keep them."""
+        self.methods = methods

@@ -11,6 +11,7 @@ from dovetail.errors import UsageError, did_you_mean
 from dovetail.op import TensorType
 from dovetail_kserve.datatypes import check_shape, datatype_of, from_bytes, from_values
 from dovetail_kserve.errors import RequestRefused
+from dovetail_kserve.offload import offloaded
 from dovetail_kserve.versions import LoadedVersion, Versions
 
 __all__ = ["DovetailModel"]
@@ -43,7 +44,7 @@ class DovetailModel(Model):  # type: ignore[misc]  # kserve has no type informat
         with self.versions.lease(payload.model_version or "") as version, version.statistics.request() as watch:
             async with version.free:
                 watch.lap("queue")
-                inputs = _read_inputs(payload.inputs, version)
+                inputs = await offloaded(sum(map(_size, payload.inputs)), _read_inputs, payload.inputs, version)
                 names = _asked_outputs(payload, version)
                 watch.lap("compute_input")
                 results = await version.queue.infer(inputs)
@@ -59,6 +60,11 @@ class DovetailModel(Model):  # type: ignore[misc]  # kserve has no type informat
             use_binary_outputs=payload.use_binary_outputs,
             requested_outputs=payload.request_outputs,
         )
+
+
+def _size(one: InferInput) -> int:
+    """About the bytes that reading an input goes through. Binary data is used where it is."""
+    return 8 * len(one.data) if isinstance(one.data, list) else 0
 
 
 def _read_inputs(given: Sequence[InferInput], version: LoadedVersion) -> dict[str, NDArray[Any]]:

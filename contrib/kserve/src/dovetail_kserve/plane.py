@@ -14,16 +14,11 @@ __all__ = ["Plane", "Repository"]
 
 
 class Repository(ModelRepository):  # type: ignore[misc]  # kserve has no type information
-    """The models of the server. They are those of the command line: requests can load them again, and no others."""
-
-    def load(self, name: str) -> bool:
-        """Load what has changed since the last time. Raises what loading raises."""
-        self.named(name).versions.load()
-        return True
+    """The models of the server, which are those of the command line."""
 
     def unload(self, name: str) -> None:
-        """Refuse: the command line says which models are served."""
-        raise RequestRefused(f"the model {name!r:.80} cannot be unloaded", hint="stop the server", status=501)
+        """Refuse."""
+        raise RequestRefused(f"the model {name!r:.80} cannot be unloaded: the command line names it", status=405)
 
     def named(self, name: str) -> DovetailModel:
         """A model. Raises `RequestRefused`."""

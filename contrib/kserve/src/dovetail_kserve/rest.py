@@ -1,5 +1,6 @@
 """The REST interface: routes that take the place of kserve's, or that it lacks, and errors as answers."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from dovetail.errors import DovetailError, InputError, UsageError
 from dovetail_kserve.errors import error_text, http_status
 from dovetail_kserve.explain import describe_report
 from dovetail_kserve.metrics import REFUSED
+from dovetail_kserve.offload import offloaded
 from dovetail_kserve.plane import Plane
 from dovetail_kserve.rest_messages import HEADER_LENGTH, read_request, write_response
 
@@ -34,6 +36,7 @@ def add_routes(app: FastAPI, plane: Plane) -> None:
     """Add the routes. Those that kserve adds later to the same addresses are not reached any more."""
     endpoints = _Endpoints(plane)
     router = APIRouter(include_in_schema=False)
+    router.add_api_route("/v2/health/ready", endpoints.server_ready, methods=["GET"])
     # Before those with the name of a model, which may not be "stats" therefore.
     router.add_api_route("/v2/models/stats", endpoints.statistics, methods=["GET"])
     for base in (_MODEL, _VERSION):
@@ -42,6 +45,7 @@ def add_routes(app: FastAPI, plane: Plane) -> None:
         router.add_api_route(f"{base}/stats", endpoints.statistics, methods=["GET"])
         router.add_api_route(f"{base}/explain", endpoints.explain, methods=["GET"])
         router.add_api_route(f"{base}/infer", endpoints.infer, methods=["POST"])
+    router.add_api_route("/v2/repository/models/{model_name}/load", endpoints.load, methods=["POST"])
     app.include_router(router)
 
 
@@ -53,6 +57,10 @@ class _Endpoints:
 
     async def metadata(self, request: Request) -> Response:
         return json_response(await self._plane.model_metadata(*_named(request)))
+
+    async def server_ready(self, _: Request) -> Response:
+        is_ready = await self._plane.ready()
+        return json_response({"ready": is_ready}, 200 if is_ready else 503)
 
     async def ready(self, request: Request) -> Response:
         name, version = _named(request)
@@ -67,12 +75,18 @@ class _Endpoints:
         report = describe_report(found.compiled.report())
         return json_response({"model": found.compiled.model.source, "device": found.compiled.device, **report})
 
+    async def load(self, request: Request) -> Response:
+        name, _ = _named(request)
+        await asyncio.to_thread(self._plane.repository.named(name).versions.load)
+        return json_response({"name": name, "load": True})
+
     async def infer(self, request: Request) -> Response:
         name, version = _named(request)
         self._plane.version(name, version)  # before the body is read
-        asked = read_request(await request.body(), request.headers.get(HEADER_LENGTH), name, version)
+        body, header = await request.body(), request.headers.get(HEADER_LENGTH)
+        asked = await offloaded(len(body), read_request, body, header, name, version)
         answer, _ = await self._plane.infer(model_name=name, request=asked)
-        content, length = write_response(answer, asked)
+        content, length = await offloaded(sum(one.data.nbytes for one in answer.outputs), write_response, answer, asked)
         if length is None:
             return Response(content, media_type="application/json")
         return Response(content, headers={HEADER_LENGTH: str(length)}, media_type="application/octet-stream")

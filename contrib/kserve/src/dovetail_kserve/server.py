@@ -58,9 +58,9 @@ class Server(ModelServer):  # type: ignore[misc]  # kserve has no type informati
         # kserve's choice for the answers that are not made here.
         warnings.filterwarnings("ignore", "ORJSONResponse is deprecated")
         super().__init__(registered_models=repository, grace_period=options.grace, enable_latency_logging=False)
-        # kserve's own lines about each request and each refusal; its answers say the same.
+        # Lines about each request; refused requests are errors of the client's, which the metrics count.
         for name in ("kserve", "kserve.trace", "uvicorn", "uvicorn.error", "uvicorn.access"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+            logging.getLogger(name).setLevel(logging.ERROR)
         for name, versions in models.items():
             self.register_model(DovetailModel(name, versions))
         self.dataplane = Plane(repository)

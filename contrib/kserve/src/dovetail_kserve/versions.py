@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.errors import DovetailError
-from dovetail.op import TensorType
 from dovetail.runtime import AsyncInferQueue, CompiledModel, Core
 from dovetail_kserve.datatypes import metadata_of
 from dovetail_kserve.errors import RequestRefused
@@ -67,11 +66,12 @@ def _output_metadata(compiled: CompiledModel) -> dict[str, dict[str, Any]]:
 
 
 class Versions:
-    """All versions of a model. `refresh` loads what has changed, on a thread of its own; requests come on the event loop."""
+    """All versions of a model. Threads load what has changed, one at a time; requests come on the event loop."""
 
     def __init__(self, core: Core, source: Source, options: Options, say: Callable[[str], object]) -> None:
         self._core, self._source, self._options, self._say = core, source, options, say
         self._lock = threading.Lock()
+        self._loading = threading.Lock()
         self._loaded: Mapping[str, LoadedVersion] = {}
         self._seen: dict[str, FileState] = {}
         self._failed: dict[str, FileState] = {}
@@ -114,15 +114,20 @@ class Versions:
 
     def load(self) -> None:
         """Load what is not loaded as it is now on disk. Raises what reading and compiling raise."""
-        found = find_versions(self._source, self._formats)
-        for version, path in found.items():
-            state = FileState.of(path)
-            if version not in self._loaded or self._loaded[version].state != state:
-                self._switch(version, self._compile(version, state))
-        self._drop(found)
+        with self._loading:
+            found = find_versions(self._source, self._formats)
+            for version, path in found.items():
+                state = FileState.of(path)
+                if version not in self._loaded or self._loaded[version].state != state:
+                    self._switch(version, self._compile(version, state))
+            self._drop(found)
 
     def refresh(self) -> None:
         """As `load`, for files that are as they were at the last call, so not being written. An error leaves the old version."""
+        with self._loading:
+            self._refresh()
+
+    def _refresh(self) -> None:
         try:
             found = find_versions(self._source, self._formats)
             states = {version: FileState.of(path) for version, path in found.items()}
@@ -143,7 +148,7 @@ class Versions:
     def _reload(self, version: str, state: FileState) -> None:
         try:
             loaded = self._compile(version, state)
-        except (DovetailError, OSError) as error:
+        except Exception as error:  # whatever a file makes a frontend or device raise, the others are looked at again
             self._failed[version] = state
             self.reloads["fail"] += 1
             failed = f"{self._source.name}, version {version}: {state.path} cannot be loaded, the old one stays"
@@ -151,7 +156,7 @@ class Versions:
             return
         self._switch(version, loaded)
         self.reloads["success"] += 1
-        self._say(f"Loaded {self._source.name}, version {version}, again.")
+        self._say(f"Loaded {self._source.name}, version {version}.")
 
     def _compile(self, version: str, state: FileState) -> LoadedVersion:
         model = self._core.read_model(state.path)
@@ -200,10 +205,5 @@ def _plan(compiled: CompiledModel) -> None:
             compiled.plan(shapes)
         except DovetailError:
             # A model need not take rows of length 1; a shape without open dimensions is its own.
-            if _are_static(tensors):
+            if all(tensor.is_static for tensor in tensors):
                 raise
-
-
-def _are_static(tensors: Any) -> bool:
-    found: list[TensorType] = list(tensors)
-    return all(tensor.is_static for tensor in found)
