@@ -53,9 +53,10 @@ def map_(
     batch: int, block: int, given: tuple[str, ...], keep: tuple[str, ...], refuse_nan: bool, stop: bool, install: bool,
     overwrite: bool, shapes: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
-    """Run MODEL over the rows of INPUT with Ray, on this machine or a cluster.
+    """Run MODEL over all rows of INPUT with Ray.
 
-    INPUT is a file, or a folder of files of one format: Parquet, CSV, .npz, JSON lines (.jsonl), or pictures. A column goes to
+    INPUT is a file, or a folder of files of one format: Parquet, CSV, .npz, JSON lines (.jsonl), or pictures. The work is done on
+    this machine, or on a cluster. A column goes to
     the input of its name; an only input may also take all columns. The folder of the output gets a file for each block of rows,
     with the outputs, where each row comes from, and its error, if it has one.
 
