@@ -91,6 +91,8 @@ def map_files(
     """
     if errors not in ("column", "raise"):
         raise UsageError(f"errors={errors!r}; accepted: 'column', 'raise'")
+    if num_gpus > 1:
+        raise UsageError(f"num_gpus={num_gpus} for one worker; accepted: up to 1", hint="give more workers")
     begin = time.time()
     files = files_of(os.fspath(source))
     format = to or format_of(files)
