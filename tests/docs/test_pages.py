@@ -30,6 +30,8 @@ PAGES = (
     "how-to/doctor.md",
     "how-to/explain_a_plan.md",
     "how-to/convert_models.md",
+    "how-to/map_over_many_rows.md",
+    "how-to/use_spark_or_dask.md",
     "how-to/run_an_onnxruntime_program.md",
     "how-to/serve_models.md",
     "how-to/lower_precision.md",

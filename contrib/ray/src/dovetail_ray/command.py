@@ -37,7 +37,7 @@ __all__ = ["map_"]
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="How many processes run the model.")
 @click.option("--cpus", type=click.IntRange(min=1), default=1, show_default=True, help="Cores, and threads, of each.")
 @click.option("--gpus", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="GPUs of each, 1 or a share of one.")
-@click.option("--address", help="The cluster: HOST:PORT, ray://HOST:PORT, or auto.  [default: a Ray on this machine]")
+@click.option("--address", help="The cluster: HOST:PORT, or auto.  [default: a Ray on this machine]")
 @click.option("--to", type=click.Choice(["parquet", "csv", "npz", "jsonl"]), help="The format to write.  [default: as the input]")
 @click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Rows that run at once.")
 @click.option("--block", type=click.IntRange(min=1), default=16_384, show_default=True, help="Rows of a file of the output.")
@@ -53,9 +53,10 @@ def map_(
     batch: int, block: int, given: tuple[str, ...], keep: tuple[str, ...], refuse_nan: bool, stop: bool, install: bool,
     overwrite: bool, shapes: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
-    """Run MODEL over the rows of INPUT with Ray, on this machine or a cluster.
+    """Run MODEL over all rows of INPUT with Ray.
 
-    INPUT is a file, or a folder of files of one format: Parquet, CSV, .npz, JSON lines (.jsonl), or pictures. A column goes to
+    INPUT is a file, or a folder of files of one format: Parquet, CSV, .npz, JSON lines (.jsonl), or pictures. The work is done on
+    this machine, or on a cluster. A column goes to
     the input of its name; an only input may also take all columns. The folder of the output gets a file for each block of rows,
     with the outputs, where each row comes from, and its error, if it has one.
 

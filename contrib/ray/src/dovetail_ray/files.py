@@ -11,8 +11,9 @@ from typing import Any
 
 import ray
 import ray.data
+import ray.exceptions
 
-from dovetail.errors import DovetailError, UsageError, did_you_mean
+from dovetail.errors import DovetailError, InferError, UsageError, did_you_mean
 from dovetail_ray.jobs import BlockWorker, Job, Output, identity_of
 from dovetail_ray.shipping import Model, Parcel, check_nodes, recipe_of, runtime_env
 from dovetail_ray.sinks import SUFFIXES
@@ -87,10 +88,13 @@ def map_files(
     called with the rows of each block and of all.
 
     Raises `UsageError` for wrong arguments and for an output that is another job's, `InputError` for a damaged file,
-    `PluginIncompatible` when a node lacks a package, and what the model raises when it is compiled.
+    `PluginIncompatible` when a node lacks a package, what the model raises when it is compiled, and `InferError` with Ray's
+    exception as its cause for whatever else happens in a worker.
     """
     if errors not in ("column", "raise"):
         raise UsageError(f"errors={errors!r}; accepted: 'column', 'raise'")
+    if num_gpus > 1:
+        raise UsageError(f"num_gpus={num_gpus} for one worker; accepted: up to 1", hint="give more workers")
     begin = time.time()
     files = files_of(os.fspath(source))
     format = to or format_of(files)
@@ -131,10 +135,15 @@ def _computed(todo: Sequence[Block], parcel: Parcel, job: Job, workers: int, env
             num_gpus=job.num_gpus,
             runtime_env=dict(env) or None,
         )
-        for row in rows.iter_rows():
-            if isinstance(row["result"], DovetailError):
-                raise row["result"]
-            yield row["result"]
+        try:
+            for row in rows.iter_rows():
+                if isinstance(row["result"], DovetailError):
+                    raise row["result"]
+                yield row["result"]
+        except ray.exceptions.RayError as error:
+            raise InferError(
+                f"a worker failed: {str(error).strip().splitlines()[-1]}", hint="Ray's own report is the cause"
+            ) from error
 
 
 @contextmanager

@@ -2,15 +2,18 @@
 
 import json
 import os
+import platform
 import time
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from dovetail.errors import DovetailError, UsageError
+from dovetail.errors import DovetailError, InputError, UsageError
 from dovetail_ray.columns import Array
 from dovetail_ray.datasets import raise_first
 from dovetail_ray.pictures import read_images
@@ -147,14 +150,17 @@ class BlockWorker:
             "begin": begin,
             "end": time.time(),
             "worker": os.getpid(),
-            "node": os.uname().nodename,
+            "node": platform.node(),
         }
         self._output.finish(summary)
         return summary
 
     def _read(self, block: Block) -> Rows:
         if block.format != "images":
-            return READERS[block.format](block)
+            try:
+                return READERS[block.format](block)
+            except (OSError, ValueError, pa.ArrowException, zipfile.BadZipFile) as error:
+                raise InputError(f"rows {block.start} to {block.stop} of {block.files[0]} cannot be read: {error}") from error
         if len(self._inputs) != 1:
             raise UsageError(f"pictures for a model with the inputs {', '.join(self._inputs)}", hint="accepted: one input")
         ((name, tensor),) = self._inputs.items()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import DovetailError, GraphError, InferError, UsageError
+from dovetail.graph import TensorType
 from dovetail.runtime import CompiledModel
 from dovetail_ray.columns import Array, Groups, RowError, RowReader, Table
 
@@ -63,7 +64,9 @@ class RowModel:
             for start in range(0, len(positions), self._size):
                 piece = slice(start, start + self._size)
                 parts += self._run(positions[piece], {name: values[piece] for name, values in feeds.items()}, read)
-        return Prediction({name: _joined(rows, [(p, o[name]) for p, o in parts]) for name in self._compiled.outputs}, read.errors)
+        declared = self._compiled.outputs
+        outputs = {name: _joined(rows, [(p, o[name]) for p, o in parts], declared[name]) for name in declared}
+        return Prediction(outputs, read.errors)
 
     def _run(self, positions: Array, feeds: Outputs, read: Groups) -> list[tuple[Array, Outputs]]:
         """The results of one batch; where it fails, of its halves, so that only rows that fail alone have none."""
@@ -110,8 +113,12 @@ def _without_nan(positions: Array, outputs: Outputs, errors: dict[int, RowError]
     return positions[good], {name: values[good] for name, values in outputs.items()}
 
 
-def _joined(rows: int, parts: Sequence[tuple[Array, Array]]) -> Array:
-    """One array for all rows; of objects where the rows of the parts differ in shape, or where there are none."""
+def _joined(rows: int, parts: Sequence[tuple[Array, Array]], declared: TensorType | None) -> Array:
+    """One array for all rows; of objects where they differ in shape. Without a result its type is the one declared."""
+    if not parts and type(declared) is TensorType and declared.shape:
+        row = declared.with_shape(declared.shape[1:])
+        if row.is_static:
+            parts = [(np.array([], np.intp), np.empty((0, *row.dims), row.dtype.numpy))]
     if len(parts) == 1 and len(parts[0][0]) == rows:
         return parts[0][1]
     shapes = {values.shape[1:] for _, values in parts}

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import ray.exceptions
+import ray.util.scheduling_strategies
 
 import dovetail
 from dovetail import CompiledModel, Core, Recipe
 from dovetail.device import DeviceInfo
-from dovetail.errors import DeviceNotFound, DovetailError, FormatError, UnknownOption, UsageError
+from dovetail.errors import DeviceNotFound, DovetailError, FormatError, PluginError, UnknownOption, UsageError
 from dovetail_ray.sinks import written_whole
 
-__all__ = ["Parcel", "assigned_device", "check_nodes", "compiled_for", "recipe_of", "runtime_env"]
+__all__ = ["Parcel", "assigned_device", "check_nodes", "compiled_for", "recipe_of", "runtime_env", "start_ray"]
 
 _THREADS = "INFERENCE_NUM_THREADS"
 """The property of devices on the CPU for the number of their threads."""
@@ -61,11 +63,16 @@ class Parcel:
 
     @staticmethod
     def of(recipe: Recipe) -> "Parcel":
-        """Put the model's files, or its content, into the object store. Raises `FormatError` when a file has changed."""
+        """Put the model's content into the object store, or its files, where there are other nodes.
+
+        Raises `FormatError` when a file has changed.
+        """
         if not _is_there(recipe):
             raise FormatError(
                 f"a file of {recipe.source} is missing or has changed since it was compiled", hint="compile it again"
             )
+        if recipe.files and len(_nodes()) == 1:
+            return Parcel(recipe, None)
         files = {name: Path(recipe.folder, name).read_bytes() for name in recipe.files}
         return Parcel(replace(recipe, content=b""), ray.put(files or recipe.content))
 
@@ -77,7 +84,9 @@ class Parcel:
         self.recipe.check()
         if not self.recipe.files:
             return replace(self.recipe, content=ray.get(self.content))
-        return self.recipe if _is_there(self.recipe) else replace(self.recipe, folder=_folder_with(self.recipe, self.content))
+        if self.content is None or _is_there(self.recipe):
+            return self.recipe
+        return replace(self.recipe, folder=_folder_with(self.recipe, self.content))
 
 
 def compiled_for(recipe: Recipe, cpus: float = 1, gpus: float = 0) -> CompiledModel:
@@ -85,6 +94,8 @@ def compiled_for(recipe: Recipe, cpus: float = 1, gpus: float = 0) -> CompiledMo
 
     Raises what `Recipe.check` and `Core.compile_model` raise.
     """
+    if gpus > 1:
+        raise UsageError(f"num_gpus={gpus} for one worker; accepted: up to 1", hint="give more workers")
     if gpus:
         ids = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
         recipe = replace(recipe, device=assigned_device(recipe.device, ids, Core(**recipe.settings).devices))
@@ -125,10 +136,13 @@ def _with_threads(recipe: Recipe, cpus: int) -> CompiledModel:
 
 
 def check_nodes(recipe: Recipe, env: Mapping[str, Any]) -> None:
-    """Run `recipe.check` on each node of the cluster, in the workers' environment. Raises its error, with the node's address."""
+    """Run `recipe.check` on each node of the cluster, in the workers' environment; without a cluster, start a Ray here.
+
+    Raises its error with the node's address, and `PluginError` when Ray cannot make the environment.
+    """
+    start_ray()
     check = ray.remote(num_cpus=0, max_retries=3)(_checked)
-    nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]  # Ray gives it no types
-    light = replace(recipe, content=b"")
+    nodes, light = _nodes(), replace(recipe, content=b"")
     tasks = [
         check.options(
             runtime_env=dict(env) or None,
@@ -136,9 +150,24 @@ def check_nodes(recipe: Recipe, env: Mapping[str, Any]) -> None:
         ).remote(light)
         for node in nodes
     ]
-    for node, error in zip(nodes, ray.get(tasks), strict=True):
-        if error is not None:
-            raise type(error)(f"on the node {node['NodeManagerAddress']}: {error.message}", hint=error.hint)
+    try:
+        found = ray.get(tasks)
+    except ray.exceptions.RuntimeEnvSetupError as error:
+        raise PluginError(f"Ray cannot make the environment of the workers: {error}", hint="see env, and install") from error
+    for node, refusal in zip(nodes, found, strict=True):
+        if refusal is not None:
+            raise type(refusal)(f"on the node {node['NodeManagerAddress']}: {refusal.message}", hint=refusal.hint)
+
+
+def start_ray() -> None:
+    """Start a Ray on this machine, unless this program uses one, or `RAY_ADDRESS` names one."""
+    if not ray.is_initialized():
+        local: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else {"address": "local", "include_dashboard": False}
+        ray.init(log_to_driver=False, **local)
+
+
+def _nodes() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]  # Ray gives it no types
 
 
 def _checked(recipe: Recipe) -> DovetailError | None:

@@ -1,0 +1,92 @@
+"""What workers get, without a Ray: the GPU that was assigned, `runtime_env`, and a Ray of this machine by default."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import dovetail
+import dovetail_ray
+from dovetail.device import DeviceInfo
+from dovetail.errors import DeviceNotFound, InputError, UsageError
+from dovetail_ray.jobs import BlockWorker, Job, Output
+from dovetail_ray.shipping import assigned_device, recipe_of, start_ray
+from dovetail_ray.sources import Block
+
+CPU = DeviceInfo("OPENCL.0", "OPENCL", "CPU", "a CPU under OpenCL", 10)
+GPUS = [DeviceInfo(f"OPENCL.{index}", "OPENCL", "GPU", f"GPU {index}", 90) for index in range(1, 12)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "ids", "visible", "expected"),
+    [
+        ("OPENCL", ["2"], GPUS, "OPENCL.3"),  # the driver shows all GPUs of the node
+        ("gpu", ["10"], GPUS, "OPENCL.11"),  # by number, not by name
+        ("DEFAULT", ["0"], GPUS, "OPENCL.1"),
+        ("OPENCL", ["7"], GPUS[:1], "OPENCL.1"),  # the driver shows only the one that was assigned
+    ],
+)
+def test_a_worker_takes_the_gpu_that_ray_assigned(asked: str, ids: list[str], visible: list[DeviceInfo], expected: str) -> None:
+    assert assigned_device(asked, ids, [*reversed(visible), CPU]) == expected
+
+
+def test_gpus_that_are_not_there_are_refused() -> None:
+    with pytest.raises(DeviceNotFound, match=r"Ray assigned GPU 3, but GPU has 2 GPUs here; devices: OPENCL\.1, OPENCL\.2"):
+        assigned_device("GPU", ["3"], GPUS[:2])
+    with pytest.raises(DeviceNotFound, match=r"but OPENCL has 0 GPUs here; devices: OPENCL\.0"):
+        assigned_device("OPENCL", ["0"], [CPU])
+    with pytest.raises(DeviceNotFound, match="Ray assigned no GPU to this worker"):
+        assigned_device("GPU", [], GPUS)
+    for name in ("OPENCL.1", "MULTI:OPENCL.1,OPENCL.2"):
+        with pytest.raises(UsageError, match="give a type of device, or GPU"):
+            assigned_device(name, ["0"], GPUS)
+    with pytest.raises(UsageError, match="num_gpus=2 for one worker"):
+        dovetail_ray.map_files("rows.csv", "out", "model.onnx", num_gpus=2)
+
+
+def test_runtime_env(linear: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = recipe_of(linear, "NUMPY", {"PLAN_CACHE": 3})
+    assert (recipe.device, recipe.properties) == ("NUMPY", {"PLAN_CACHE": 3})
+    monkeypatch.setenv("DOVETAIL_PLUGINS", "all")
+    made = dovetail_ray.runtime_env(recipe, install=True, further={"working_dir": "."})
+    assert made["env_vars"]["DOVETAIL_PLUGINS"] == "all"
+    assert made["working_dir"] == "."
+    assert f"dovetail-ops-onnx=={dovetail.__version__}" in made["pip"]
+    assert "pip" not in dovetail_ray.runtime_env(recipe)
+
+
+def test_a_compiled_model_keeps_its_device_unless_another_is_given(linear: Path) -> None:
+    compiled = dovetail.Core().compile_model(linear, "NUMPY", {"PLAN_CACHE": 2})
+    assert recipe_of(compiled).device == "NUMPY"
+    other = recipe_of(compiled, "CPU", {"PLAN_CACHE": 5})
+    assert (other.device, other.properties) == ("CPU", {"PLAN_CACHE": 5})
+
+
+@pytest.mark.parametrize(("address", "expected"), [("", "local"), ("10.0.0.1:6379", None)])
+def test_ray_is_started_here_unless_an_address_is_set(
+    monkeypatch: pytest.MonkeyPatch, address: str, expected: str | None
+) -> None:
+    started: list[dict[str, Any]] = []
+    fake = SimpleNamespace(is_initialized=lambda: bool(started), init=lambda **given: started.append(given))
+    monkeypatch.setattr("dovetail_ray.shipping.ray", fake)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    start_ray()
+    start_ray()
+    assert [given.get("address") for given in started] == [expected]
+
+
+def test_a_file_that_breaks_later_ends_the_job_with_its_name(linear: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.npz").write_bytes(b"cut off")
+    parcel: Any = SimpleNamespace(unpacked=lambda: recipe_of(linear, "NUMPY"))
+    worker = BlockWorker(parcel, Job(str(tmp_path / "out"), "npz"))
+    with pytest.raises(InputError, match=r"rows 0 to 2 of .*rows\.npz cannot be read"):
+        worker.compute(Block(0, "npz", [str(tmp_path / "rows.npz")], 0, 2))
+
+
+def test_an_output_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    for overwrite in (False, True):
+        with pytest.raises(UsageError, match="is not an empty folder, nor the output of a job"):
+            Output(str(tmp_path), "csv").begin({"model": "a"}, overwrite)
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
