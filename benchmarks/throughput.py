@@ -7,6 +7,7 @@ keeps each device busy with callers that wait for their results, as many as `opt
     -d HETERO:OPENCL.0,OPENCL.1 -d HETERO:OPENCL.0,OPENCL.1+PIPELINE      a model cut over two GPUs: one request after the other,
                                                                           against consecutive requests that overlap
     -d OPENCL.0 -d "BATCH:OPENCL.0(64)" --callers 64 --batch 1            single rows, gathered
+    -d OPENCL.0 -d "BATCH:OPENCL.0(32)+THROUGHPUT" --callers 64 --batch 1 the same: one batch runs while another one gathers
     -d AUTO+THROUGHPUT --peer openvino:THROUGHPUT --peer onnxruntime      a CPU against OpenVINO and onnxruntime
 
 After a `+`: PIPELINE, or a PERFORMANCE_HINT. Peers: `openvino:HINT` (device CPU), `openvino:AUTO`, `openvino:BATCH`

@@ -1,11 +1,13 @@
 """One session for all conformance tests, and the first device of each type as a parameter."""
 
-import os
+import runpy
+from pathlib import Path
 
 import pytest
 
 import dovetail
 
+named_devices = runpy.run_path(str(Path(__file__).parent / "_devices.py"))["named_devices"]
 CORE = dovetail.Core()
 
 
@@ -14,8 +16,7 @@ def devices() -> list[str]:
 
     `DOVETAIL_TEST_DEVICES=OPENCL.1` names others.
     """
-    chosen = os.environ.get("DOVETAIL_TEST_DEVICES", "")
-    return chosen.split(",") if chosen else sorted({info.type for info in CORE.devices})
+    return named_devices() or sorted({info.type for info in CORE.devices})
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

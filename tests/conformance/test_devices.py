@@ -4,8 +4,8 @@ The first device of each type is not among them: the packages' own tests run the
 with `DOVETAIL_EXHAUSTIVE=1`.
 """
 
-import os
 import re
+import runpy
 import warnings
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from dovetail.runtime import REFERENCE_DEVICE
 from dovetail.testing import DeviceConformance, Outcome
 from dovetail.testing.devices import DeviceChecks
 
+named_devices = runpy.run_path(str(Path(__file__).parent / "_devices.py"))["named_devices"]
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 
-for name in filter(None, os.environ.get("DOVETAIL_TEST_DEVICES", "").split(",")):
-    title = f"Test{name.replace('.', '_')}"
+for name in named_devices():
+    title = f"Test{re.sub(r'[^A-Za-z0-9]', '_', name)}"
     members = {"device": name, "__module__": __name__, "pytestmark": [pytest.mark.exhaustive(0.15)]}
     globals()[title] = type(title, (DeviceConformance,), members)
 

@@ -56,6 +56,15 @@ def test_a_request_keeps_its_states(core: Any, device: str, late: bool) -> None:
         np.testing.assert_array_equal(first.query_state()["past.a"], X[0])
 
 
+def test_states_go_on_where_results_stay_on_the_device(core: Any) -> None:
+    with core.compile_model(accumulator(), "NUMPY", {"STATE": "past.a:present.a"}) as compiled:
+        request = compiled.create_infer_request()
+        kept = [request.infer(X[:rows], on_device=True)["y"] for rows in (2, 1, 2)]
+        for rows, one in zip((2, 3, 5), kept, strict=True):
+            np.testing.assert_array_equal(np.asarray(one), 2 * np.concatenate([X, X[:1], X])[:rows].sum(0))
+        np.testing.assert_array_equal(request.query_state()["past.a"], [11, 16, 21])
+
+
 def test_states_may_be_set_and_are_those_of_runs_of_each_kind(core: Any) -> None:
     with core.compile_model(accumulator(), "NUMPY", {"STATE": "past.a:present.a"}) as compiled:
         request = compiled.create_infer_request()

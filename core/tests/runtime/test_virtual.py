@@ -11,7 +11,7 @@ import pytest
 import dovetail
 from dovetail.errors import CompileError, DeviceNotFound, PluginError, PluginFailed, UnsupportedNode, UsageError
 from dovetail.graph import Graph, Model
-from dovetail.virtual import Answers, Composite, ExecutableRequest, Part, Session, Targets, VirtualDevice
+from dovetail.virtual import Answers, Composite, ExecutableRequest, Part, Reason, Refusal, Session, Targets, VirtualDevice
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.sigmoid import Sigmoid
 from dovetail_ops_onnx.tanh import Tanh
@@ -227,6 +227,37 @@ def placing(core: Any, register_virtual: Any, place: Any) -> None:
             return (Targets(("A.0", "B.0"), properties, place=lambda affinities: place),)
 
     register_virtual(core, "PLACING", Placing())
+
+
+def test_a_placement_is_given_the_affinities_of_the_model(
+    toy_core: Any, register_virtual: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    core, _ = toy_core(A=nothing, B=nothing)
+    seen: list[Mapping[str, str]] = []
+
+    def place(affinities: Mapping[str, str]) -> Any:
+        seen.append(dict(affinities))
+        return lambda graph, answers: {name: affinities.get(name, "A.0") for name in answers}
+
+    class Placing(VirtualDevice):
+        def targets(self, session: Session, arguments: str, properties: Mapping[str, Any]) -> tuple[Targets, ...]:
+            return (Targets(("A.0", "B.0"), properties, place=place, requests=3),)
+
+    register_virtual(core, "PLACING", Placing())
+    model = chain().with_affinities({"tanh": "B.0", "relu": Refusal(Reason.OPERATOR)})
+    compiled = core.compile_model(model, "PLACING")
+    assert [node.device for node in compiled.report().nodes] == ["A.0", "B.0", "A.0"]
+    assert compiled.optimal_number_of_infer_requests == 3
+    assert core.query_model(model, "PLACING") == {"relu": "A.0", "tanh": "B.0", "sigmoid": "A.0"}
+    assert seen == [{"tanh": "B.0"}] * 2
+    # Devices that place no nodes leave them out, and say so.
+    core.compile_model(model, "B")
+    assert not caplog.records
+    core.compile_model(model, "A")
+    assert "A.0 places no nodes; affinities left out: tanh on B.0" in caplog.text
+    assert model.with_affinities({"tanh": ""}).affinities == {}
+    with pytest.raises(UsageError, match="has no node 'cosh'"):
+        model.with_affinities({"cosh": "A"})
 
 
 def test_a_placement_sees_all_answers_and_decides(toy_core: Any, register_virtual: Any) -> None:

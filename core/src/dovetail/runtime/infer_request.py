@@ -359,10 +359,10 @@ class InferRequest:
                 self._busy.release()
 
     def _free(self) -> None:
-        for bound in (self._bound, *self._spare):
-            if bound is not None:
-                bound.close()
+        bound, spare = self._bound, self._spare
         self._bound, self._shapes, self._spare, self._states = None, None, [], {}
+        for one in (*spare, *([] if bound is None else [bound])):
+            one.close()
 
     def _future_for(self, asking: str) -> "Future[Results]":
         if self._background is None or self._background.future is None:
@@ -433,15 +433,13 @@ class InferRequest:
         if shapes == self._shapes and self._spare:
             self._bound = self._spare.pop()
             return
-        if shapes != self._shapes:
-            for one in self._spare:
-                one.close()
-            self._spare = []
         bound = self._plans.bind(shapes, self._bind)
-        # Forgotten before it is closed: an interrupt must not leave a closed one for the next run.
-        stale, self._bound = self._bound, None
-        if stale is not None:
-            stale.close()
+        # Forgotten before they are closed: an interrupt must not leave a closed one for the next run.
+        stale, self._bound = [] if self._bound is None else [self._bound], None
+        if shapes != self._shapes:
+            stale, self._spare = [*stale, *self._spare], []
+        for one in stale:
+            one.close()
         self._shapes, self._bound = shapes, bound
 
     def _bind(self, plan: Plan) -> PlanRequest:

@@ -67,17 +67,15 @@ class PlanRequest:
         """As `ExecutableRequest.run_kept`. With steps on the host, or a recorder, results are in the host's memory."""
         if self._tail or self._recorder is not None:
             return kept_on_host(lambda given: [owned(v) for v in self.run(given)], values)
-        slots: list[Any] = [*values, *[None] * (self.plan.slots - self.plan.inputs)]
-        for request, (_, reads, writes) in zip(self._requests, self._calls, strict=True):
-            for slot, result in zip(writes, request.run_kept([slots[i] for i in reads]), strict=True):
-                slots[slot] = result
-        return kept_on_host(lambda _: [owned(_value(o, slots)) for o in self.plan.outputs], ())
+        calls = [(r.run_kept, reads, writes) for r, (_, reads, writes) in zip(self._requests, self._calls, strict=True)]
+        found = self._advance(values, calls)
+        return kept_on_host(lambda _: [owned(v) for v in found], ())
 
-    def _advance(self, values: Sequence[Any]) -> list[Any]:
-        """Run the plan: its outputs, or the inputs of the rest."""
+    def _advance(self, values: Sequence[Any], calls: Sequence[Any] = ()) -> list[Any]:
+        """Run the plan: its outputs, or the inputs of the rest. `calls` in place of those of `run`."""
         budget = current_budget()
         slots: list[Any] = [*values, *[None] * (self.plan.slots - self.plan.inputs)]
-        for number, (run, reads, writes) in enumerate(self._calls):
+        for number, (run, reads, writes) in enumerate(calls or self._calls):
             # Devices check within their part, and need not for a short one; a model may be cut into hundreds of these.
             if budget is not None and budget.deadline is not None and perf_counter() > budget.deadline:
                 budget.check(_first_node(self.plan.steps[number]))

@@ -17,7 +17,7 @@ from dovetail_gpu_opencl.dependencies import Schedule, Span, Step, dependencies,
 from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.launch import Constant, Counters, Fault, Image, Launch, Local, Null, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.lifetime import IN_USE
-from dovetail_gpu_opencl.memory import Buffers, GuardedBuffers
+from dovetail_gpu_opencl.memory import Buffers, GuardedBuffers, pinned
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.profiled import ProfiledRequest
 from dovetail_gpu_opencl.reorder import in_layout
@@ -150,6 +150,18 @@ class CLExecutable(Executable):
         if not self.out_of_order:  # a queue in order needs no events
             waits = ((),) * len(waits)
         return Schedule((0,) * len(waits), waits, (False,) * len(waits))
+
+    def host_array(self, queue: Any, value: str) -> NDArray[Any]:
+        """An array of the host for an input or output, in memory that the driver has locked where `PINNED` asks for it."""
+        found = self.graph.types[value]
+        if not self._options.PINNED or not found.size:
+            return np.empty(found.dims, found.dtype.numpy)
+        return pinned(self.context, queue, found.dims, found.dtype.numpy)
+
+    @property
+    def is_pinned(self) -> bool:
+        """True when inputs and outputs go by way of locked memory."""
+        return self._options.PINNED
 
     @property
     def out_of_order(self) -> bool:

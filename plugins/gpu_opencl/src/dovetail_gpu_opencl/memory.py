@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dovetail.device import OutOfMemory
 from dovetail_gpu_opencl.failures import translated
 
-__all__ = ["Buffers", "GuardedBuffers"]
+__all__ = ["Buffers", "GuardedBuffers", "pinned"]
 
 Bytes = NDArray[np.uint8]
 
@@ -48,6 +48,18 @@ class Buffers:
     def _copy_of(self, array: NDArray[Any], written: bool) -> Any:
         access = cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
         return cl.Buffer(self._context, access | cl.mem_flags.COPY_HOST_PTR | self._where, hostbuf=array)
+
+
+def pinned(context: Any, queue: Any, dims: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array in memory of the host that the driver has locked, which it moves without a copy; freed with the array."""
+    nbytes = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+    with translated(f"locking {nbytes} bytes of the host's memory"):
+        buffer = cl.Buffer(context, flags, nbytes)
+        how: Any = cl.map_flags.READ | cl.map_flags.WRITE
+        mapped, _ = cl.enqueue_map_buffer(queue, buffer, how, 0, (nbytes,), np.dtype(np.uint8))
+    found: NDArray[Any] = mapped.view(dtype).reshape(dims)
+    return found
 
 
 class GuardedBuffers(Buffers):

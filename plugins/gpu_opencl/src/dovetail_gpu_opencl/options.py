@@ -26,10 +26,14 @@ class Options:
 
     `TUNE`: before compiling, time the candidates of every problem that this machine has not tuned, and keep the fastest.
 
+    `PINNED`: inputs and results go by way of memory of the host that the driver has locked, so that transfers of one request run
+    beside kernels of another.
+
     `DEBUG_BUFFERS`: put guard bytes around every buffer and check them after every launch; nodes run one after the other.
     """
 
     QUEUE: str = "IN_ORDER"
+    PINNED: bool = False
     DEBUG_BUFFERS: bool = False
     CONFIG_FILE: Any = ()
     DUMP_KERNELS: str = ""
@@ -47,7 +51,7 @@ class Options:
         options = cls(**given)
         if options.QUEUE not in QUEUES:
             raise UsageError(f"option QUEUE is {options.QUEUE!r}; accepted: {', '.join(QUEUES)}")
-        for name in ("DEBUG_BUFFERS", "TUNE"):
+        for name in ("DEBUG_BUFFERS", "PINNED", "TUNE"):
             if not isinstance(getattr(options, name), bool):
                 raise UsageError(f"option {name} is {getattr(options, name)!r}; accepted: True or False")
         if options.INFERENCE_PRECISION_HINT not in PRECISIONS:

@@ -50,6 +50,8 @@ class CLRequest(ExecutableRequest):
         self._uploads = tuple(None if not graph.types[n].size else self._buffers[n] for n in graph.inputs)
         with translated("allocating the outputs"):
             self._results = tuple(self._host_array(name) for name in graph.outputs)
+        staged = graph.inputs if executable.is_pinned else ()
+        self._staging = tuple(executable.host_array(self._queue, name) for name in staged)
         pairs = zip(executable.downloads, self._results, strict=True)
         self._downloads = tuple((host, self._buffers[root]) for root, host in pairs if root)
         self._readers: Readers = {}
@@ -78,6 +80,7 @@ class CLRequest(ExecutableRequest):
             self._profiled = None
         self._launches = ()
         self._readers = {}
+        self._staging = ()
         self._downloads = ()
         self._uploads = ()
         self._buffers = {}
@@ -100,7 +103,7 @@ class CLRequest(ExecutableRequest):
         with IN_USE:
             started = perf_counter()
             try:
-                self._enqueue_all(inputs, progress)
+                self._enqueue_all(self._staged(inputs), progress)
             except (RunCancelled, TimeLimitExceeded):
                 self._reset_faults()  # a node that ran may have set one
                 raise
@@ -152,7 +155,7 @@ class CLRequest(ExecutableRequest):
         result = graph.types[name]
         if root in graph.constants:
             return graph.constants[root].reshape(result.dims)
-        return np.empty(result.dims, result.dtype.numpy)
+        return self._executable.host_array(self._queue, name)
 
     def _failure(self, error: Any, launched: int) -> Exception:
         commands = self._executable.commands
@@ -163,6 +166,13 @@ class CLRequest(ExecutableRequest):
             self._reset_faults()  # a node that still ran may have set one
             cl.enqueue_copy(self._queue, self._counter_buffer, self._counters)  # and some groups of a launch may have counted
         return as_dovetail(error, f"{where}, with {self._executable.memory.peak} bytes of intermediate values")
+
+    def _staged(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The inputs in locked memory, where there is such; None for those that stay where they are."""
+        for staging, given in zip(self._staging, inputs, strict=False):
+            if given is not None:
+                np.copyto(staging, given)
+        return [s if a is not None else None for s, a in zip(self._staging, inputs, strict=True)] if self._staging else inputs
 
     def _finish(self) -> None:
         self._queue.finish()

@@ -16,7 +16,7 @@ from dovetail.errors import InferError, UsageError
 from dovetail.hookspecs import hookimpl
 from dovetail.virtual import Composite, ExecutableRequest, Model, Part, Session, Targets, VirtualDevice, WorkBudget
 from dovetail_virtual_devices.failures import is_of_the_caller, named
-from dovetail_virtual_devices.lanes import Lane, Lanes, Scheduler
+from dovetail_virtual_devices.lanes import KEPT, Lane, Lanes, Scheduler
 from dovetail_virtual_devices.options import BatchOptions
 from dovetail_virtual_devices.rows import NotBatchable, check_results, check_rows, padded, with_open_batch
 
@@ -105,7 +105,8 @@ class BatchModel(Composite):
         self._model, self._part, self._sizes, self.size = model, part, sizes, sizes[-1]
         self._timeout = options.AUTO_BATCH_TIMEOUT / 1000
         # One more than the sizes, for requests that are larger than a batch.
-        self._scheduler = Scheduler([Lanes(part, part.optimal_number_of_infer_requests, len(sizes) + 1)])
+        kept = max(KEPT, len(sizes) + 1)
+        self._scheduler = Scheduler([Lanes(part, part.optimal_number_of_infer_requests, kept)])
         self._lock = threading.Lock()
         self._open: dict[tuple[Any, ...], _Group] = {}
         self._batches = self._rows = 0

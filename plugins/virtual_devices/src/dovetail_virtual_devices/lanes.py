@@ -10,7 +10,7 @@ import numpy as np
 from dovetail.errors import DovetailError, OutOfMemory
 from dovetail.virtual import Part, PartRequest
 
-__all__ = ["Lane", "Lanes", "Scheduler"]
+__all__ = ["KEPT", "Lane", "Lanes", "Scheduler"]
 
 KEPT = 8
 """The input shapes for which a lane keeps its buffers, unless its user knows how many there are."""
