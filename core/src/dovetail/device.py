@@ -27,7 +27,7 @@ from dovetail.internal.reorder import Reorder
 from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
-from dovetail.tracing import Mark, PartRecorder, Queued, StampedCalls, clock, phase, stamped, stamper
+from dovetail.tracing import CallsByNode, Mark, PartRecorder, Queued, by_node, clock, phase
 
 __all__ = [
     "ANY",
@@ -41,6 +41,7 @@ __all__ = [
     "AbstractOperator",
     "Accepted",
     "Binary",
+    "CallsByNode",
     "Choice",
     "Copy",
     "DType",
@@ -79,12 +80,12 @@ __all__ = [
     "Refusal",
     "Reorder",
     "Shape",
-    "StampedCalls",
     "Sum",
     "TensorType",
     "TypedNode",
     "Unavailable",
     "WorkBudget",
+    "by_node",
     "check_work",
     "choose",
     "clock",
@@ -100,6 +101,4 @@ __all__ = [
     "read_only",
     "run_reference",
     "share_storage",
-    "stamped",
-    "stamper",
 ]

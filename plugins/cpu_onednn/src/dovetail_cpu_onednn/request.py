@@ -1,14 +1,16 @@
 """One inference at a time: an arena, and a flat tuple of executions bound to it."""
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dovetail.device import (
+    CallsByNode,
     ExecutableRequest,
     Mark,
     Node,
@@ -16,9 +18,9 @@ from dovetail.device import (
     PartRecorder,
     TypedNode,
     WorkBudget,
+    by_node,
     clock,
     current_budget,
-    stamped,
 )
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, Stream
@@ -47,7 +49,8 @@ class OnednnRequest(ExecutableRequest):
         self._strict: OnednnRequest | None = None
         self._arena = binder.arena
         self._bound: _Bound | None = self._bind(binder)
-        self._traced: tuple[PartRecorder, _Bound, tuple[Mark, ...]] | None = None
+        self._by_node: CallsByNode | None = None
+        self._stamp: Callable[[int], None] | None = None  # while a run is traced
 
     @staticmethod
     def _bind(binder: "_Binder") -> "_Bound":
@@ -89,18 +92,17 @@ class OnednnRequest(ExecutableRequest):
         bound = self._bound
         if bound is None:
             return self.run(inputs)
-        if self._traced is None or self._traced[0] is not recorder:
-            made = stamped(bound.calls, bound.nodes, recorder.stamps)
-            self._traced = recorder, replace(bound, calls=made.calls, nodes=made.nodes), made.marks
-        _, self._bound, marks = self._traced
-        recorder.stamps.append(clock())
+        if self._by_node is None:
+            self._by_node = by_node(bound.calls, bound.nodes)
+        marks = self._by_node.marks
+        self._stamp = stamp = recorder.stamps.append
+        stamp(clock())
         try:
             outputs = self.run(inputs)
         finally:
-            # Unless it was closed meanwhile.
-            self._bound = bound if self._bound is not None else None
+            self._stamp = None
         if bound.binder.with_nan:
-            recorder.stamps.append(clock())
+            stamp(clock())
             marks = (*marks, Mark("kernel", text="all nodes once more, because of NaN"))
         recorder.add(marks)
         return outputs
@@ -116,12 +118,13 @@ class OnednnRequest(ExecutableRequest):
             for memory in memories:
                 lib.set_address(memory, inputs[index].ctypes.data)
         bound.binder.with_nan.clear()
+        call = self._call_all if self._stamp is None else self._call_by_node
         if not bound.in_python:
-            self._call_all(bound)
+            call(bound)
         else:
             # The state belongs to the thread and takes a while to set, so it is set once a run. NaN is a result like others.
             with np.errstate(all="ignore"):
-                self._call_all(bound)
+                call(bound)
 
     def _run_strictly(self, inputs: Sequence[Array]) -> Sequence[Array]:
         """Repeat the run, in other memory: the first one may have turned infinity into NaN."""
@@ -143,6 +146,27 @@ class OnednnRequest(ExecutableRequest):
             raise self._located(error, bound.nodes[step]) from error
         if step + 1 < len(bound.calls):
             budget.check(bound.nodes[step])
+
+    def _call_by_node(self, bound: "_Bound") -> None:
+        """As `_call_all`, with a stamp before the first node and after each, where the budget is looked at."""
+        calls, stamp = self._by_node, self._stamp
+        assert calls is not None
+        assert stamp is not None
+        groups, budget = iter(calls.groups), current_budget() or WorkBudget()
+        stamp(clock())
+        try:
+            for group in groups:
+                for call in group:
+                    status = call()
+                    if status:
+                        library().check(status, "primitive_execute")
+                stamp(clock())
+                if budget.deadline is not None and perf_counter() > budget.deadline:
+                    break
+        except Exception as error:
+            raise self._located(error, calls.nodes[-operator.length_hint(groups) - 1]) from error
+        if remaining := operator.length_hint(groups):
+            budget.check(calls.nodes[-remaining - 1])
 
     def close(self) -> None:
         """Free the arena and everything bound to it, at once or at the end of the run in progress."""
