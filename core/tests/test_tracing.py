@@ -1,13 +1,11 @@
 """Recording of slices, apart from any device."""
 
-from array import array
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from dovetail.graph import Node
-from dovetail.tracing import Mark, PartRecorder, SpanRecorder, Trace, clock, current_trace, phase, stamped
+from dovetail.tracing import Mark, PartRecorder, SpanRecorder, Trace, by_node, current_trace, phase
 from dovetail_ops_onnx.relu import Relu
 
 PLACED = SimpleNamespace(name="conv", origins=("conv", "relu"))
@@ -74,7 +72,7 @@ def test_beyond_the_limit_runs_are_counted_and_dropped() -> None:
         pass
     assert [one.start for one in trace.slices][:2] == [1, 2]
     assert len(trace.slices) == 3
-    assert recorder.stamps.tolist() == [1, 2, 3]
+    assert recorder.stamps == [1, 2, 3]
     assert trace.dropped == 2
     assert repr(trace) == "<Trace: 3 slices of threads, 2 dropped>"
 
@@ -94,26 +92,20 @@ def test_slices_of_a_run_that_comes_again() -> None:
     assert trace.dropped == 2
 
 
-def test_calls_of_nodes_are_stamped_where_the_node_changes() -> None:
+def test_calls_are_grouped_where_the_node_changes() -> None:
     first, second = (Node(name, Relu(), (name,), (f"{name}_out",)) for name in ("first", "second"))
-    made: list[str] = []
-    calls = [partial(made.append, text) for text in "abc"]
-    stamps = array("q")
-    found = stamped(calls, [first, first, second], stamps)
-    before = clock()
-    stamps.append(clock())
-    for call in found.calls:
-        assert call() is None
-    assert made == ["a", "b", "c"]
-    assert [node.name for node in found.nodes] == ["first"] * 4 + ["second"] * 2
-    assert [(mark.kind, mark.node) for mark in found.marks] == [("transfer", ""), ("kernel", "first"), ("kernel", "second")]
-    assert len(stamps) == len(found.marks) + 1
-    times = [before, *stamps, clock()]
-    assert times == sorted(times)
+    calls = [lambda value=value: value for value in "abcd"]
+    found = by_node(calls, [first, first, second, first])
+    assert [[call() for call in group] for group in found.groups] == [["a", "b"], ["c"], ["d"]]
+    assert found.nodes == (first, second, first)
+    assert [(mark.kind, mark.node) for mark in found.marks] == [
+        ("transfer", ""),
+        ("kernel", "first"),
+        ("kernel", "second"),
+        ("kernel", "first"),
+    ]
 
 
-def test_no_calls_are_stamped_once() -> None:
-    stamps = array("q")
-    found = stamped([], [], stamps)
-    assert [call() for call in found.calls] == [None]
-    assert (len(stamps), len(found.marks), found.nodes) == (1, 1, ())
+def test_no_calls_are_no_group() -> None:
+    found = by_node([], [])
+    assert (found.groups, found.nodes, len(found.marks)) == ((), (), 1)

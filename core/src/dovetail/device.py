@@ -28,7 +28,7 @@ from dovetail.internal.reorder import Reorder
 from dovetail.operators.host_kernel import HostConfig, HostKernel, PortConfig
 from dovetail.operators.kernels import OpenCLKernel
 from dovetail.operators.operator import Operator
-from dovetail.tracing import Mark, PartRecorder, Queued, StampedCalls, clock, phase, stamped, stamper
+from dovetail.tracing import CallsByNode, Mark, PartRecorder, Queued, by_node, clock, phase
 
 __all__ = [
     "ANY",
@@ -42,6 +42,7 @@ __all__ = [
     "AbstractOperator",
     "Accepted",
     "Binary",
+    "CallsByNode",
     "Choice",
     "Copy",
     "DType",
@@ -81,12 +82,12 @@ __all__ = [
     "Refusal",
     "Reorder",
     "Shape",
-    "StampedCalls",
     "Sum",
     "TensorType",
     "TypedNode",
     "Unavailable",
     "WorkBudget",
+    "by_node",
     "check_work",
     "choose",
     "clock",
@@ -103,6 +104,4 @@ __all__ = [
     "read_only",
     "run_reference",
     "share_storage",
-    "stamped",
-    "stamper",
 ]

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
@@ -15,19 +14,18 @@ from typing import Any, Protocol
 from dovetail.graph.graph import Node
 
 __all__ = [
+    "CallsByNode",
     "Mark",
     "PartRecorder",
     "Placed",
     "Queued",
     "Slice",
     "SpanRecorder",
-    "StampedCalls",
     "Trace",
+    "by_node",
     "clock",
     "current_trace",
     "phase",
-    "stamped",
-    "stamper",
 ]
 
 clock = time.perf_counter_ns
@@ -106,8 +104,8 @@ class PartRecorder:
     def __init__(self, trace: "Trace", device: str, placed: Mapping[str, Placed], path: str) -> None:
         self._trace = trace
         self.device, self.placed, self.path = device, placed, path
-        # One array and no object for each run: to make, and to keep, some objects for each takes longer than a small node.
-        self.stamps = array("q")
+        # One list, and no object for each run: to make some objects, and to keep them, takes longer than a small node.
+        self.stamps: list[int] = []
         self._runs: list[Any] = []
         trace.recorders.append(self)
 
@@ -146,21 +144,20 @@ class SpanRecorder:
 
     def __init__(self, trace: "Trace", *named: tuple[str, str]) -> None:
         self._trace, self._named = trace, named
-        self._stamps = array("q")
-        self._runs: list[str] = []
+        self._log: list[Any] = []
         trace.recorders.append(self)
 
     def add(self, *stamps: int) -> None:
         """Keep the start and the end of each slice."""
         if self._trace.has_room(len(self._named)):
-            self._stamps.extend(stamps)
-            self._runs.append(_THREAD.name)
+            self._log += (_THREAD.name, *stamps)
 
     def runs(self) -> Iterator[tuple[int, "_Record"]]:
-        """When each run began, and its slices."""
-        for index, thread in enumerate(self._runs):
-            for place, (name, kind) in enumerate(self._named, index * len(self._named)):
-                start, end = self._stamps[2 * place : 2 * place + 2]
+        """When each slice began, and the slice."""
+        size = 1 + 2 * len(self._named)
+        for first in range(0, len(self._log), size):
+            thread, *stamps = self._log[first : first + size]
+            for (name, kind), start, end in zip(self._named, stamps[::2], stamps[1::2], strict=True):
                 yield start, _only(Slice(name, kind, thread, start, end))
 
 
@@ -280,31 +277,17 @@ def phase(name: str, kind: str, **details: Any) -> AbstractContextManager[dict[s
 
 
 @dataclass(frozen=True, slots=True)
-class StampedCalls:
-    """Calls of which some append the time to an array: before the first node, and after each.
+class CallsByNode:
+    """Calls by node: `groups[i]` are those of `nodes[i]`. `marks` are the copying of inputs, and then the nodes."""
 
-    `nodes` has the node of each call, for errors; `marks` what is between the stamps, when another one precedes them.
-    """
-
-    calls: tuple[Callable[[], Any], ...]
+    groups: tuple[tuple[Callable[[], Any], ...], ...]
     nodes: tuple[Node, ...]
     marks: tuple[Mark, ...]
 
 
-def stamper(stamps: "array[int]") -> Callable[[], Any]:
-    """A call that appends the time to `stamps`, and returns None."""
-    # A function of Python takes twice as long.
-    return map(stamps.append, iter(clock, None)).__next__
-
-
-def stamped(calls: Sequence[Callable[[], Any]], nodes: Sequence[Node], stamps: "array[int]") -> StampedCalls:
-    """Calls that each belong to a node, with those in between that append the time to `stamps`. They return None."""
-    stamp = stamper(stamps)
-    found, owners = [stamp], [*nodes[:1]]
-    marks = [Mark("transfer", text="copy the inputs")]
-    for _, pairs in groupby(zip(calls, nodes, strict=True), lambda pair: id(pair[1])):
-        own = [*pairs]
-        found += [*(call for call, _ in own), stamp]
-        owners += [own[0][1]] * (len(own) + 1)
-        marks.append(Mark("kernel", own[0][1].name))
-    return StampedCalls(tuple(found), tuple(owners), tuple(marks))
+def by_node(calls: Sequence[Callable[[], Any]], nodes: Sequence[Node]) -> CallsByNode:
+    """Group calls, each of which belongs to a node, in their order."""
+    found = [[*pairs] for _, pairs in groupby(zip(calls, nodes, strict=True), lambda pair: id(pair[1]))]
+    owners = tuple(pairs[0][1] for pairs in found)
+    marks = (Mark("transfer", text="copy the inputs"), *(Mark("kernel", node.name) for node in owners))
+    return CallsByNode(tuple(tuple(call for call, _ in pairs) for pairs in found), owners, marks)

@@ -105,7 +105,7 @@ def test_a_stale_manifest_is_found_out_once_the_pack_is_loaded(acme: Path, opera
         ('{"format": 1, "plugins": {"ops/acme": "Twist"}}', "ops/acme is not a list of names"),
         ('{"format": 1, "plugins": {"ops/acme": [3]}}', "ops/acme is not a list of names"),
         ('{"format": 1, "plugins": 7}', "not subscriptable"),
-        ("[" * 100_000, "recursion"),
+        ("[" * 100_000, "while decoding a JSON array"),
         (" " * (1 << 21), "it has more than"),
         ("\\ud800", "Expecting value"),
     ],

@@ -1,7 +1,7 @@
 """One inference at a time: an arena, and a flat tuple of launches bound to it."""
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import (
+    CallsByNode,
     DType,
     ExecutableRequest,
     Node,
     OutOfMemory,
     PartRecorder,
-    StampedCalls,
     WorkBudget,
+    by_node,
     clock,
     current_budget,
-    stamped,
 )
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_numpy.kernel import Call
@@ -70,20 +70,15 @@ class NumpyRequest(ExecutableRequest):
         storage = executable.memory.storage
         self._outputs = tuple(states.get(storage[name], arrays[name]) for name in graph.outputs)
         self._given = tuple(states.values())
-        self._traced: tuple[PartRecorder, StampedCalls] | None = None
+        self._by_node: CallsByNode | None = None
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Copy the inputs in, make every launch. Raises `InferError` naming the node in which something failed."""
         self._bind_states(inputs)
         if self._state is not None:
             self._state.run(self._run, inputs)
-            return self._outputs
-        size = np.setbufsize(BUFFER)
-        try:
-            with np.errstate(all="ignore"):
-                self._run(inputs)
-        finally:
-            np.setbufsize(size)
+        else:
+            _with_settings(self._run, inputs)
         return self._outputs
 
     def _bind_states(self, inputs: Sequence[Array]) -> None:
@@ -96,22 +91,20 @@ class NumpyRequest(ExecutableRequest):
     def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
         """As `run`, with a slice for each node."""
         self._bind_states(inputs)
-        launches, nodes = self._launches, self._nodes
-        if self._traced is None or self._traced[0] is not recorder:
-            self._traced = recorder, stamped(launches, nodes, recorder.stamps)
-        traced = self._traced[1]
-        self._launches, self._nodes = traced.calls, traced.nodes
-        recorder.stamps.append(clock())
-        try:
-            outputs = self.run(inputs)
-        finally:
-            self._launches, self._nodes = launches, nodes
-        recorder.add(traced.marks)
-        return outputs
+        if self._by_node is None:
+            self._by_node = by_node(self._launches, self._nodes)
+        stamp = recorder.stamps.append
+        stamp(clock())
+        (_with_settings if self._state is None else self._state.run)(self._run_by_node, self._by_node, inputs, stamp)
+        recorder.add(self._by_node.marks)
+        return self._outputs
 
-    def _run(self, inputs: Sequence[NDArray[Any]]) -> None:
+    def _copy_in(self, inputs: Sequence[NDArray[Any]]) -> None:
         for index, staging in zip(self._copied, self._inputs, strict=True):
             np.copyto(staging, inputs[index])
+
+    def _run(self, inputs: Sequence[NDArray[Any]]) -> None:
+        self._copy_in(inputs)
         launches, budget = iter(self._launches), current_budget() or WorkBudget()
         try:
             for launch in launches:
@@ -119,23 +112,50 @@ class NumpyRequest(ExecutableRequest):
                 if budget.deadline is not None and perf_counter() > budget.deadline:
                     break
         except Exception as error:
-            raise self._located(error, operator.length_hint(launches)) from error
+            raise _located(error, self._nodes[-operator.length_hint(launches) - 1]) from error
         if remaining := operator.length_hint(launches):
             budget.check(self._nodes[-remaining - 1])
+
+    def _run_by_node(self, calls: CallsByNode, inputs: Sequence[NDArray[Any]], stamp: Callable[[int], None]) -> None:
+        """As `_run`, with a stamp before the first node and after each, where the budget is looked at."""
+        self._copy_in(inputs)
+        stamp(clock())
+        groups, budget = iter(calls.groups), current_budget() or WorkBudget()
+        try:
+            for launches in groups:
+                for launch in launches:
+                    launch()
+                stamp(clock())
+                if budget.deadline is not None and perf_counter() > budget.deadline:
+                    break
+        except Exception as error:
+            raise _located(error, calls.nodes[-operator.length_hint(groups) - 1]) from error
+        if remaining := operator.length_hint(groups):
+            budget.check(calls.nodes[-remaining - 1])
 
     def close(self) -> None:
         """Free the arena."""
         self._inputs = self._copied = self._launches = self._nodes = self._outputs = self._given = ()
-        self._traced = None
+        self._by_node = None
         self._arena = np.empty(0, np.uint8)
 
-    def _located(self, error: Exception, remaining: int) -> InferError:
-        node = self._nodes[len(self._nodes) - remaining - 1]
-        if isinstance(error, MemoryError):
-            return OutOfMemory(f"NUMPY, node {node}: {str(error) or 'the host has no memory left'}")
-        if isinstance(error, DovetailError):
-            return InferError(f"NUMPY, node {node}: {error.message}", hint=error.hint)
-        return InferError(f"NUMPY, node {node}: {type(error).__name__}: {error}")
+
+def _located(error: Exception, node: Node) -> InferError:
+    if isinstance(error, MemoryError):
+        return OutOfMemory(f"NUMPY, node {node}: {str(error) or 'the host has no memory left'}")
+    if isinstance(error, DovetailError):
+        return InferError(f"NUMPY, node {node}: {error.message}", hint=error.hint)
+    return InferError(f"NUMPY, node {node}: {type(error).__name__}: {error}")
+
+
+def _with_settings(run: Callable[..., None], *arguments: Any) -> None:
+    """Run with the settings of `_numpy_state` in the thread, as NumPy before version 2 keeps them."""
+    size = np.setbufsize(BUFFER)
+    try:
+        with np.errstate(all="ignore"):
+            run(*arguments)
+    finally:
+        np.setbufsize(size)
 
 
 def _numpy_state() -> Context | None:

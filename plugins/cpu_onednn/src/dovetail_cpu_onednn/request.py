@@ -1,15 +1,17 @@
 """One inference at a time: an arena, and a flat tuple of executions bound to it."""
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dovetail.device import (
+    CallsByNode,
     ExecutableRequest,
     Mark,
     Node,
@@ -17,9 +19,9 @@ from dovetail.device import (
     PartRecorder,
     TypedNode,
     WorkBudget,
+    by_node,
     clock,
     current_budget,
-    stamped,
 )
 from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, Stream
@@ -55,7 +57,8 @@ class OnednnRequest(ExecutableRequest):
         self._arena = np.empty(0, np.uint8)
         self._state = _quiet_state()
         self._bound: _Bound | None = None if self._states else self._bind({})
-        self._traced: tuple[PartRecorder, _Bound, tuple[Mark, ...]] | None = None
+        self._by_node: CallsByNode | None = None
+        self._stamp: Callable[[int], None] | None = None  # while a run is traced
 
     def _bind(self, states: Mapping[str, Array]) -> "_Bound":
         """Bind the executions to an arena, and to the arrays of states."""
@@ -107,7 +110,7 @@ class OnednnRequest(ExecutableRequest):
         if self._states and self._is_open:
             given = {name: inputs[index] for index, name in self._states}
             if len(given) != len(self._given) or any(a is not b for a, b in zip(given.values(), self._given, strict=True)):
-                self._bound, self._traced = self._bind(given), None
+                self._bound, self._by_node = self._bind(given), None
         return self._bound
 
     def run_traced(self, inputs: Sequence[Array], recorder: PartRecorder) -> Sequence[Array]:
@@ -115,18 +118,17 @@ class OnednnRequest(ExecutableRequest):
         bound = self._bound_to(inputs)
         if bound is None:
             return self.run(inputs)
-        if self._traced is None or self._traced[0] is not recorder:
-            made = stamped(bound.calls, bound.nodes, recorder.stamps)
-            self._traced = recorder, replace(bound, calls=made.calls, nodes=made.nodes), made.marks
-        _, self._bound, marks = self._traced
-        recorder.stamps.append(clock())
+        if self._by_node is None:
+            self._by_node = by_node(bound.calls, bound.nodes)
+        marks = self._by_node.marks
+        self._stamp = stamp = recorder.stamps.append
+        stamp(clock())
         try:
             outputs = self.run(inputs)
         finally:
-            # Unless it was closed meanwhile.
-            self._bound = bound if self._bound is not None else None
+            self._stamp = None
         if bound.binder.with_nan:
-            recorder.stamps.append(clock())
+            stamp(clock())
             marks = (*marks, Mark("kernel", text="all nodes once more, because of NaN"))
         recorder.add(marks)
         return outputs
@@ -142,13 +144,14 @@ class OnednnRequest(ExecutableRequest):
             for memory in memories:
                 lib.set_address(memory, inputs[index].ctypes.data)
         bound.binder.with_nan.clear()
+        call = self._call_all if self._stamp is None else self._call_by_node
         if not bound.in_python:
-            self._call_all(bound)
+            call(bound)
         elif self._state is not None:
-            self._state.run(self._call_all, bound)
+            self._state.run(call, bound)
         else:
             with np.errstate(all="ignore"):
-                self._call_all(bound)
+                call(bound)
         if bound.ends_with != executable.threads:
             lib.plan_threads(executable.threads)
 
@@ -173,10 +176,31 @@ class OnednnRequest(ExecutableRequest):
         if step + 1 < len(bound.calls):
             budget.check(bound.nodes[step])
 
+    def _call_by_node(self, bound: "_Bound") -> None:
+        """As `_call_all`, with a stamp before the first node and after each, where the budget is looked at."""
+        calls, stamp = self._by_node, self._stamp
+        assert calls is not None
+        assert stamp is not None
+        groups, budget = iter(calls.groups), current_budget() or WorkBudget()
+        stamp(clock())
+        try:
+            for group in groups:
+                for call in group:
+                    status = call()
+                    if status:
+                        library().check(status, "primitive_execute")
+                stamp(clock())
+                if budget.deadline is not None and perf_counter() > budget.deadline:
+                    break
+        except Exception as error:
+            raise self._located(error, calls.nodes[-operator.length_hint(groups) - 1]) from error
+        if remaining := operator.length_hint(groups):
+            budget.check(calls.nodes[-remaining - 1])
+
     def close(self) -> None:
         """Free the arena and everything bound to it, at once or at the end of the run in progress."""
         self._is_open = False
-        self._bound = self._strict = self._traced = None
+        self._bound = self._strict = self._by_node = None
         self._given = ()
         self._arena = np.empty(0, np.uint8)
 

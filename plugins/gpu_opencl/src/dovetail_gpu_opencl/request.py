@@ -323,7 +323,7 @@ class EventRequest(CLRequest):
             progress[0] = index
             queue, waits, awaited = next(steps)
             before()
-            events.append(enqueue(queue, kernel, global_size, local_size, None, [events[i] for i in waits]))
+            events.append(enqueue(queue, kernel, global_size, local_size, None, [events[i] for i in waits] if waits else None))
             if awaited:
                 queue.flush()
 
