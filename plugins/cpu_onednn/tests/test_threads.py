@@ -95,7 +95,7 @@ def test_work_too_small_to_share_runs_on_one_thread(widths, threads, set_in_a_ru
 def test_the_more_threads_the_less_work_is_worth_sharing():
     """Two threads save half of the time, sixteen nearly all of it; each step of a recurrence has to be worth it."""
     assert [sharers(30_000, 1, threads) for threads in (1, 2, 3, 16)] == [1, 1, 3, 16]
-    assert [sharers(300_000, steps, 2) for steps in (0, 1, 7, 8)] == [2, 2, 2, 1]
+    assert [sharers(300_000, barriers, 2) for barriers in (0, 1, 7, 8)] == [2, 2, 2, 1]
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,8 @@ def type_and_fold(graph: Graph, budget: int = FOLD_BUDGET, limit: int | None = N
             waiting.extendleft(reversed(schedule(body).nodes))
             continue
         inputs = [types.get(name) or late[name] if name else None for name in node.inputs]
-        outputs = None if late.keys() & set(node.reads) or node.op.has_control() else _static_types(node, inputs, limit)
+        waits = node.op.has_control() or (late and not late.keys().isdisjoint(node.reads))
+        outputs = None if waits else _static_types(node, inputs, limit)
         folded = _fold(node, outputs, constants, room)
         if folded is not None:
             outputs = tuple(TensorType.of(array, known=True) for array in folded)

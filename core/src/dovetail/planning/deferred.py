@@ -120,4 +120,4 @@ def _apart(results: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 
 def owned(value: Any) -> Any:
     """A value in memory of its own, which later runs leave alone."""
-    return np.array(value, copy=True) if isinstance(value, np.ndarray) else value
+    return value.copy("K") if isinstance(value, np.ndarray) else value

@@ -403,7 +403,7 @@ class InferRequest:
         return self._results
 
     def _advance(self, arrays: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
-        shapes = tuple(a.shape if isinstance(a, _ARRAYS) else None for a in arrays)
+        shapes = tuple([a.shape if isinstance(a, _ARRAYS) else None for a in arrays])
         if shapes != self._shapes or self._bound is None:
             self._rebind(shapes)
         assert self._bound is not None

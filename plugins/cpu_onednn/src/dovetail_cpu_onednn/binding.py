@@ -259,6 +259,8 @@ class Onednn:
             self._declare(f"{name}_destroy", "p")
         self._size = self._declare("memory_desc_get_size", "p", c_size_t)
         self._arg_md = self._declare("primitive_desc_query_md", "pii", c_void_p)
+        # Without declared arguments, which would be converted in each call: 0.15 us of 1.0. They are objects of ctypes already.
+        self._execute = cdll["dnnl_primitive_execute"]
         self._set_threads = getattr(cdll, "omp_set_num_threads", None)
         if self._set_threads is not None:
             self._set_threads.argtypes, self._set_threads.restype = [c_int], None
@@ -459,7 +461,7 @@ class Onednn:
         """A call that executes the primitive, its arguments ready: nothing is looked up when it is made."""
         array = (_ExecArg * len(arguments))(*[_ExecArg(arg, memory.pointer) for arg, memory in arguments])
         address = c_void_p(ctypes.addressof(array))
-        call = partial(self._f["primitive_execute"], primitive.pointer, stream.pointer, len(arguments), address)
+        call = partial(self._execute, primitive.pointer, stream.pointer, c_int(len(arguments)), address)
         return Launch(call, (array, primitive, stream, *(memory for _, memory in arguments)))
 
     def execute(self, desc: PrimitiveDesc, arguments: Sequence[tuple[int, MemoryDesc, int]]) -> None:

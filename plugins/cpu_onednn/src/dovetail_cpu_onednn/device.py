@@ -124,7 +124,7 @@ class OnednnDevice(Device):
         asked = Options.read(options).INFERENCE_NUM_THREADS
         threads = asked if asked is not None and self.streams == 1 else self._threads
         nodes = [TypedNode.of(node, graph) for node in graph.nodes]
-        works = [(single_thread_ns(node), _steps(node)) for node in nodes]
+        works = [(single_thread_ns(node), _barriers(node)) for node in nodes]
         used = worth_sharing(works, threads)
         # This also refuses, in a forked process, threads that do not exist there.
         library().set_threads(used)
@@ -136,7 +136,7 @@ class OnednnDevice(Device):
         if not node.is_static:
             return Refusal(Reason.DYNAMIC)
         alone = self._threads == 1
-        return _choose(node, 1 if alone else sharers(single_thread_ns(node), _steps(node), self._threads))
+        return _choose(node, 1 if alone else sharers(single_thread_ns(node), _barriers(node), self._threads))
 
 
 def _require(path: str) -> None:
@@ -162,9 +162,9 @@ def _choose(node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
     return choose((*_TABLE[node.op], *hosted_kernels(node.op), *_FOR_EVERY_OPERATOR), node)
 
 
-def _steps(node: TypedNode) -> int:
-    """In how many steps, one after another, the kernels of the node's operator work."""
-    return max((kernel.steps(node) for kernel in _TABLE[node.op]), default=1)
+def _barriers(node: TypedNode) -> int:
+    """How often threads that share the node wait for each other."""
+    return max((kernel.barriers(node) for kernel in _TABLE[node.op]), default=1)
 
 
 def place(node: TypedNode, threads: int) -> Placement:

@@ -110,8 +110,8 @@ class OnednnKernel(Kernel):
         """The layouts in which the kernel takes a node that it accepted, the best first."""
         return (LayerConfig.uniform(node, PLAIN),)
 
-    def steps(self, node: TypedNode) -> int:
-        """In how many steps the kernel works, one after another: threads that share the node meet at the end of each."""
+    def barriers(self, node: TypedNode) -> int:
+        """How often threads that share the node wait for each other: once for each step of a recurrence."""
         return 1
 
     def in_place(self, node: TypedNode) -> Sequence[str]:

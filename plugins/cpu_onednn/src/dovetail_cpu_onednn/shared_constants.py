@@ -54,7 +54,8 @@ class SharedConstants:
             # Another array may have come to the address of one that was freed.
             same = entry.owner() is owner and entry.strides == constant.strides
             if same and equal(entry.src, src) and equal(entry.dst, dst):
-                return entry.copy()
+                copy: Array | None = entry.copy()
+                return copy
         return None
 
     def add(self, constant: Array, src: MemoryDesc, dst: MemoryDesc, copy: Array) -> None:

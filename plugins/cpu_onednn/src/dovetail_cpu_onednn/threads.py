@@ -13,11 +13,11 @@ __all__ = ["sharers", "single_thread_ns", "worth_sharing"]
 FLOPS, BYTES = 128, 32
 """What one thread does in a nanosecond: floating-point operations of a product, bytes moved."""
 
-STEP_NS = 20_000
-"""What threads must save in a step that they share, in estimated nanoseconds."""
+BARRIER_NS = 20_000
+"""What threads must save for each time that they wait for each other, in estimated nanoseconds."""
 
 PLAN_NS, PART, MUCH_NS = 50_000, 1 / 3, 400_000
-"""What they must save in all such steps of a plan: below the first no thread is woken up, and below the last only for such a part
+"""What they must save in all nodes of a plan: below the first no thread is woken up, and below the last only for such a part
 of the work. Otherwise threads sleep most of the time, and waking them takes as long as what they save."""
 
 
@@ -27,15 +27,15 @@ def single_thread_ns(node: TypedNode) -> float:
     return node.op.flops(node.inputs, node.outputs) / FLOPS + moved / BYTES
 
 
-def sharers(work: float, steps: int, threads: int) -> int:
-    """How many of the threads share work of so many nanoseconds that is done in so many steps, one after another."""
-    return threads if _saved(work, threads) >= STEP_NS * max(1, steps) else 1
+def sharers(work: float, barriers: int, threads: int) -> int:
+    """How many of the threads share work of so many nanoseconds, in which they wait for each other so often."""
+    return threads if _saved(work, threads) >= BARRIER_NS * max(1, barriers) else 1
 
 
 def worth_sharing(works: Iterable[tuple[float, int]], threads: int) -> int:
-    """How many threads a plan uses at all, whose nodes are such works."""
+    """How many threads a plan uses at all. `works` has the nanoseconds of each node, and how often threads wait in it."""
     works = [*works]
-    saved = _saved(sum(work for work, steps in works if sharers(work, steps, threads) > 1), threads)
+    saved = _saved(sum(work for work, barriers in works if sharers(work, barriers, threads) > 1), threads)
     least = max(PLAN_NS, min(MUCH_NS, PART * sum(work for work, _ in works)))
     return threads if saved >= least else 1
 

@@ -39,7 +39,10 @@ def transformed(x: Array, axis: int, length: int, inverse: bool, onesided: bool)
     with np.errstate(all="ignore"):
         if inverse and onesided:
             return rounded(np.fft.irfft(signal, length, axis)[..., None], x.dtype)
-        y = np.fft.ifft(signal, length, axis) if inverse else np.fft.fft(signal, length, axis)
-    if onesided:
+        if onesided and x.shape[-1] == 1:
+            y = np.fft.rfft(signal, length, axis)  # half the time
+        else:
+            y = np.fft.ifft(signal, length, axis) if inverse else np.fft.fft(signal, length, axis)
+    if onesided and x.shape[-1] != 1:
         y = np.take(y, np.arange(length // 2 + 1), axis)
     return rounded(np.stack((y.real, y.imag), -1), x.dtype)

@@ -1,16 +1,17 @@
 """The base of all reductions: axes, shape inference, and the frame of the reference."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from dovetail.op import FLOATS, DType, Operator, TensorType
+from dovetail.op import FLOATS, DType, GraphBuilder, Operator, TensorType
 from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._numerics import rounded
 from dovetail_ops_onnx._shapes import check_axes, ints, known
 from dovetail_ops_onnx._types import Array, Types
+from dovetail_ops_onnx.cast import Cast
 
 REDUCIBLE = FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
 
@@ -47,6 +48,15 @@ class Reduction(Operator, ABC):
     @abstractmethod
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         """`x`, not narrower than float32, reduced over `axes`, each kept with size 1."""
+
+    def widened(self, g: GraphBuilder, data: str, wide: DType, reduced: Callable[[str], str]) -> str:
+        """In a composition, `reduced` of the data in the data type `wide`, in their own again."""
+        given = g.type_of(data)
+        assert given is not None
+        if given.dtype is wide:
+            return reduced(data)
+        name: str = g.node(Cast(to=given.dtype), reduced(g.node(Cast(to=wide), data)))
+        return name
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         assert inputs[0] is not None

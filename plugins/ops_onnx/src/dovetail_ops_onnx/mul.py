@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail_ops_onnx._elementwise import binary, computed
+from dovetail_ops_onnx._elementwise import binary, computed, eltwise
 from dovetail_ops_onnx._pairs import Arithmetic
 from dovetail_ops_onnx._types import Array, Chain, Types
 
@@ -21,5 +21,7 @@ class Mul(Arithmetic):
         return computed(np.multiply, a, b)
 
     def post_ops(self, types: Types, names: Sequence[str], chained: int) -> Chain:
-        """Binary mul."""
+        """Binary mul; the square of a single input."""
+        if names[0] == names[1]:
+            return eltwise(types, "square")
         return binary(types, names, chained, "mul", "mul")

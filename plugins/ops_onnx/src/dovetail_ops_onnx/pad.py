@@ -58,9 +58,9 @@ class Pad(Movement):
     def copies(self, dst: Array, src: Array, pads: Array, axes: Array | None) -> Iterator[tuple[Array, Array]]:
         """The copies that pad `src` into `dst`, in order, each from a view to a view; for `constant` all but the constant."""
         widths = _widths(src.ndim, ints(pads, "pads"), None if axes is None else ints(axes, "axes"))
-        kept = [slice(max(-b, 0), d - max(-a, 0)) for d, (b, a) in zip(src.shape, widths, strict=True)]
+        kept: list[Any] = [slice(max(-b, 0), d - max(-a, 0)) for d, (b, a) in zip(src.shape, widths, strict=True)]
         cut = src[(..., *kept)]  # the dots keep an array of rank 0 a view
-        inside = [slice(max(b, 0), max(b, 0) + d) for d, (b, _) in zip(cut.shape, widths, strict=True)]
+        inside: list[Any] = [slice(max(b, 0), max(b, 0) + d) for d, (b, _) in zip(cut.shape, widths, strict=True)]
         yield dst[(..., *inside)], cut
         for axis in range(src.ndim) if self.mode != "constant" else ():
             # Along earlier axes the borders are there already, along later ones not yet.

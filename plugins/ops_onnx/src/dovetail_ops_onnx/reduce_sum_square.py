@@ -4,8 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.op import DType, GraphBuilder
 from dovetail_ops_onnx._reduce import Reduction
 from dovetail_ops_onnx._types import Array
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.reduce_sum import ReduceSum
 
 
 class ReduceSumSquare(Reduction):
@@ -13,3 +16,11 @@ class ReduceSumSquare(Reduction):
 
     def reduce(self, x: Array, axes: tuple[int, ...]) -> Any:
         return np.sum(x * x, axis=axes, keepdims=True, dtype=x.dtype)
+
+    def compose(self, g: GraphBuilder, data: str, *axes: str) -> str:
+        """A product and a sum. Floats of 16 bits are computed in float32."""
+        given = g.type_of(data)
+        assert given is not None
+        wide = DType.FLOAT32 if given.dtype in (DType.FLOAT16, DType.BFLOAT16) else given.dtype
+        total = ReduceSum(keepdims=self.keepdims, noop_with_empty_axes=self.noop_with_empty_axes)
+        return self.widened(g, data, wide, lambda x: g.node(total, g.node(Mul(), x, x), *axes))

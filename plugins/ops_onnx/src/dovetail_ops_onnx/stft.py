@@ -7,7 +7,7 @@ from dovetail_ops_onnx._elementwise import scalar, wide
 from dovetail_ops_onnx._fourier import check_signal, transformed
 from dovetail_ops_onnx._numerics import rounded
 from dovetail_ops_onnx._shapes import known_ints
-from dovetail_ops_onnx._types import INDICES, Array
+from dovetail_ops_onnx._types import INDICES, Array, Types
 
 
 class STFT(Operator):
@@ -38,6 +38,17 @@ class STFT(Operator):
         size = None if length is None else known_ints(length, "frame_length")[0]
         count, size = _frames(x.dims[1], known_ints(step, "frame_step")[0], None if window is None else window.dims, size)
         return x.with_shape((x.dims[0], count, size // 2 + 1 if self.onesided else size, 2))
+
+    def real_frames(self, inputs: Types) -> tuple[int, int] | None:
+        """The step and the length of the frames, where both are known and the first half of a real transform is asked for."""
+        x, step, *rest = (*inputs, None, None)[:4]
+        assert x is not None
+        assert step is not None
+        window, length = rest
+        if not self.onesided or (x.rank == 3 and x.dims[2] != 1) or step.value is None or (length and length.value is None):
+            return None
+        size = known_ints(length, "frame_length")[0] if length else window.dims[0] if window else x.dims[1]
+        return known_ints(step, "frame_step")[0], size
 
     def reference(self, x: Array, step: Array, window: Array | None = None, length: Array | None = None) -> Array:
         """A Fourier transform of each frame."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import BLAS, Call, NumpyKernel, refuse_dtypes
-from dovetail_cpu_numpy.launch import Launch, constant, into
+from dovetail_cpu_numpy.launch import Array, Launch, constant, into
 from dovetail_ops_onnx.reduce_max import ReduceMax
 from dovetail_ops_onnx.reduce_mean import ReduceMean
 from dovetail_ops_onnx.reduce_min import ReduceMin
@@ -16,6 +16,9 @@ from dovetail_ops_onnx.reduce_prod import ReduceProd
 from dovetail_ops_onnx.reduce_sum import ReduceSum
 
 __all__ = ["REDUCIBLE", "UfuncReduce"]
+
+FEW = 4
+"""Elements of the last axis up to which columns are faster than rows: 8 us for 26,000 rows of two, which `reduce` sums in 314."""
 
 REDUCIBLE = BLAS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
 
@@ -39,10 +42,21 @@ class UfuncReduce(NumpyKernel):
 
     def bind(self, call: Call) -> Iterable[Launch]:
         (dst,), axes = call.outputs, _axes(call.node)
-        kept = dst.reshape([1 if a in axes else d for a, d in enumerate(call.input(0).shape)])
-        yield partial(self._ufunc.reduce, call.input(0), axes, dst.dtype, kept, keepdims=True)
+        src = call.input(0)
+        kept = dst.reshape([1 if a in axes else d for a, d in enumerate(src.shape)])
+        if axes == (src.ndim - 1,) and 1 < src.shape[-1] <= FEW:
+            yield from self._by_column(src, kept[..., 0])
+        else:
+            yield partial(self._ufunc.reduce, src, axes, dst.dtype, kept, keepdims=True)
         if self._mean:
             yield into(np.divide, dst, constant(_count(call.node), dst), out=dst)
+
+    def _by_column(self, src: Array, dst: Array) -> Iterable[Launch]:
+        """The ufunc over whole columns, in the order in which `reduce` takes them."""
+        first = src[..., 0]
+        for column in range(1, src.shape[-1]):
+            yield into(self._ufunc, first, src[..., column], out=dst)
+            first = dst
 
 
 def _axes(node: TypedNode) -> tuple[int, ...]:

@@ -58,7 +58,7 @@ class RecurrentKernel(PrimitiveKernel):
         """How many rows `bias` has."""
         return len(self.order)
 
-    def steps(self, node: TypedNode) -> int:
+    def barriers(self, node: TypedNode) -> int:
         op, src = node.op, given(node, 0)
         assert isinstance(op, Recurrent)
         return src.dims[1 if op.layout else 0] * op.directions

@@ -17,6 +17,9 @@ LARGE = 1 << 14
 """Elements from which on threads share the work. A maximum over 200,000 by NumPy takes 20 us, and then 150 us more in the
 next primitive, whose other threads have to fetch their part back; means by oneDNN take 8 us in all (2 cores)."""
 
+SMALL = 1 << 13
+"""Elements up to which BLAS adds up squares on one thread."""
+
 PIECES, LANES = 16, 32
 """Means of an array: this many pieces, each a matrix with so many columns. Two vectors of sums at once take 7.8 us for 173,056
 elements, one takes 10.0, and sums of rows by the reduction 9.8 (one thread; with AVX2 8.4, 10.2 and 16.5)."""
@@ -31,7 +34,8 @@ def holds_no_nan_or(data: NDArray[Any], stream: Stream, infinity: float = math.i
         return _bits(data, infinity)
     flat = data.reshape(-1)
     if flat.size < LARGE:
-        return partial(_holds_no_nan_or, flat, infinity)
+        exact = partial(_holds_no_nan_or, flat, infinity)
+        return exact if flat.size > SMALL else _by_squares(flat, exact)
     height = flat.size // (PIECES * LANES)
     end = height * PIECES * LANES
     # The means, followed by the remaining elements.
@@ -51,6 +55,16 @@ def holds_no_nan_or(data: NDArray[Any], stream: Stream, infinity: float = math.i
 def _holds_no_nan_or(data: NDArray[Any], infinity: float) -> bool:
     # A mean of a NaN, or of infinities of both signs, is NaN, which no comparison is true of.
     return bool(data.max() < infinity) if infinity > 0 else bool(data.min() > infinity)
+
+
+def _by_squares(flat: NDArray[Any], exact: Callable[[], bool]) -> Callable[[], bool]:
+    """The sum of squares is finite where all numbers are, but for large ones: 0.4 us, where a maximum takes 1.1."""
+    product = flat.dot
+
+    def check() -> bool:
+        return bool(product(flat) < math.inf) or exact()
+
+    return check
 
 
 def _means(flat: NDArray[Any], means: NDArray[Any], height: int, stream: Stream) -> Launch:
