@@ -13,7 +13,10 @@ from dovetail_generate import TextGenerator
 
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MERGES = ["t h", "th e", "Ġ the"]
-TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}<|im_start|>assistant{{ '\n' }}"
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "<|im_start|>assistant{{ '\n' }}"
+)
 
 
 def write_model(path: Path, *, template: str | None = TEMPLATE, pre: str = "smollm", context: int = 512, seed: int = 3) -> Path:
