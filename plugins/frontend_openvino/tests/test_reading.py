@@ -139,15 +139,49 @@ def test_sub_graphs_read_values_around_them(saved: Any, core: Any) -> None:
     assert branch.captures == (list(model.inputs)[1],)
 
 
-def test_a_state_is_refused(saved: Any, core: Any) -> None:
+def _stateful(first: Any, ids: tuple[str, str] = ("sum", "sum"), *, shared: bool = False) -> ov.Model:
+    """total = state + x; y = total * 2, or with `shared` the total itself."""
     x = opset13.parameter([2], np.float32)
-    info = ov.op.util.VariableInfo()
-    info.data_shape, info.data_type, info.variable_id = ov.PartialShape([2]), ov.Type.f32, "state"
-    variable = ov.op.util.Variable(info)
-    total = opset13.add(x, ov.opset6.read_value(x, variable))
-    model = ov.Model([opset13.result(total)], [ov.opset6.assign(total, variable)], [x], "stateful")
-    with pytest.raises(Exception, match=r"ReadValue.*this operation is refused: a state that is kept from run to run"):
-        core.read_model(saved(model))
+    variables = []
+    for name in ids:
+        info = ov.op.util.VariableInfo()
+        info.data_shape, info.data_type, info.variable_id = ov.PartialShape([2]), ov.Type.f32, name
+        variables.append(ov.op.util.Variable(info))
+    given = x if first is None else opset13.constant(np.full(2, first, np.float32))
+    total = opset13.add(x, ov.opset6.read_value(given, variables[0]))
+    y = total if shared else opset13.multiply(total, np.float32(2))
+    return ov.Model([opset13.result(y)], [ov.opset6.assign(total, variables[1])], [x], "stateful")
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_variables_are_states(saved: Any, core: Any, device: str, shared: bool) -> None:
+    path = saved(_stateful(0, shared=shared))
+    theirs = ov.Core().compile_model(path, "CPU").create_infer_request()
+    with core.compile_model(core.read_model(path), device) as compiled:
+        assert (len(compiled.inputs), len(compiled.outputs)) == (1, 1)
+        request = compiled.create_infer_request()
+        for run in range(4):
+            x = np.array([run, 0.5], np.float32)
+            np.testing.assert_allclose(request.infer(x)[0], theirs.infer([x])[0])
+            (state,) = theirs.query_state()
+            np.testing.assert_allclose(request.query_state()["sum"], state.state.data)
+        request.reset_state()
+        np.testing.assert_allclose(request.infer(x)[0], [3, 0.5] if shared else [6, 1])
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: _stateful(None), "ReadValue.*the first value of the variable is computed"),
+        (lambda: _stateful(1), "ReadValue.*not zeros"),
+        (lambda: _stateful(0, ("a", "b")), "the variable 'a' is read and never assigned"),
+    ],
+    ids=["computed", "ones", "apart"],
+)
+def test_variables_that_are_no_states(saved: Any, core: Any, model: Any, message: str) -> None:
+    with pytest.raises((FormatError, GraphError), match=message):
+        core.read_model(saved(model()))
 
 
 def test_declared_types_of_extensions(core: Any) -> None:

@@ -25,6 +25,7 @@ from dovetail_frontend_openvino.decompression import decompressed
 from dovetail_frontend_openvino.emit import Emitter, Names
 from dovetail_frontend_openvino.layers import Layer, Net, Port
 from dovetail_frontend_openvino.markup import MAX_RANK
+from dovetail_frontend_openvino.states import States
 from dovetail_frontend_openvino.text import element_type, shape
 from dovetail_frontend_openvino.translations import translation
 from dovetail_frontend_openvino.weights import Weights
@@ -53,8 +54,12 @@ class Linker:
         names = {layer.id: self.values.unique(_input_name(layer)) for layer in net.layers.values() if _is(layer, "parameter")}
         names |= {layer.id: self.values.unique(_output_name(layer, net)) for layer in net.layers.values() if _is(layer, "result")}
         emitter = Emitter(Names(), self.values)
-        results = _Linking(self, net, emitter, {}, names).link()
-        return emitter.graph(tuple(results[key].name for key in net.layers if key in results), net.name)
+        linking = _Linking(self, net, emitter, {}, names, states=States())
+        results = linking.link()
+        outputs = tuple(results[key].name for key in net.layers if key in results)
+        assert linking.states is not None
+        pairs = linking.states.pairs(len(outputs))
+        return emitter.graph((*outputs, *linking.states.written.values()), net.name).replace(states=pairs)
 
     def body(self, net: Net, emitter: Emitter, given: Mapping[int, Value]) -> Mapping[int, Value]:
         """Link a sub-graph into its own emitter. Its Parameters are `given` by id; returns the values of its Results by id."""
@@ -78,6 +83,7 @@ class _Linking:
     names: Mapping[int, str]
     values: dict[tuple[int, int], Value] = field(default_factory=dict)
     results: dict[int, Value] = field(default_factory=dict)
+    states: States | None = None
 
     def __post_init__(self) -> None:
         self.net = decompressed(self.net)
@@ -113,6 +119,10 @@ class _Linking:
             self._define(layer, [self._const(layer)])
         elif layer.is_standard and _is(layer, "result"):
             self._result(layer, inputs)
+        elif layer.is_standard and self.states is not None and _is(layer, "readvalue"):
+            self._define(layer, [self.states.read(layer, inputs, self.emitter)])
+        elif layer.is_standard and self.states is not None and _is(layer, "assign"):
+            self._define(layer, [self.states.write(layer, inputs, self.emitter)])
         else:
             start = len(self.emitter.nodes)
             ports = frozenset(i for i, port in enumerate(layer.outputs) if (layer.id, port.id) in used)

@@ -15,8 +15,8 @@ OPERATIONS: Table = {name: translate for module in _MODULES for name, translate 
 _BY_LOWER_CASE = {name.lower(): translate for name, translate in OPERATIONS.items()}
 
 _REFUSED = {
-    "readvalue": "a state that is kept from run to run has no place here",
-    "assign": "a state that is kept from run to run has no place here",
+    "readvalue": "a state that is kept from run to run has no place in a sub-graph",
+    "assign": "a state that is kept from run to run has no place in a sub-graph",
     "randomuniform": "random numbers differ from run to run",
     "multinomial": "random numbers differ from run to run",
 }

@@ -1,0 +1,210 @@
+"""The iterator: what follows does not depend on how it was computed; ends; stop words; characters of several tokens."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.errors import FormatError, UsageError
+from dovetail_generate import Sampling, TextGenerator
+from dovetail_generate.decoding import Decoding
+
+
+def _tokens(pieces: Any, index: int = 0) -> list[int]:
+    return [piece.token for piece in pieces if piece.index == index]
+
+
+def _prompt(size: int, seed: int = 0) -> list[int]:
+    return [int(token) for token in np.random.default_rng(seed).integers(3, 262, size)]
+
+
+def _greedy(model: Path, prompt: list[int], count: int) -> list[int]:
+    """The tokens that follow, each computed from the whole text by a new request, without caches of earlier runs."""
+    core = dovetail.Core()
+    text = list(prompt)
+    with core.compile_model(core.read_model(model).reshape({"attention_mask": (1, 300)}), "NUMPY") as compiled:
+        for _ in range(count):
+            mask = (np.arange(300) < len(text)).astype(np.int64)[None]
+            logits = compiled.create_infer_request().infer({"input_ids": [text], "attention_mask": mask})["logits"]
+            text.append(int(logits[0, 0].argmax()))
+    return text[len(prompt) :]
+
+
+@pytest.mark.parametrize("size", [1, 2, 31, 32, 33, 129, 200, 257])
+def test_prompts_of_any_length_make_few_plans(model: Path, generator: Any, size: int) -> None:
+    found = _tokens(generator.generate([_prompt(size)], limit=4, ends=False))
+    assert found == _greedy(model, _prompt(size), 4)
+    assert generator.plans <= 3
+
+
+def test_texts_together_are_as_each_alone(generator: Any) -> None:
+    prompts = [_prompt(5, 1), _prompt(150, 2), _prompt(40, 3)]
+    alone = [_tokens(generator.generate([prompt], limit=6, ends=False)) for prompt in prompts]
+    pieces = list(generator.generate(prompts, limit=6, ends=False))
+    assert [_tokens(pieces, index) for index in range(3)] == alone
+    assert [piece.index for piece in pieces[:6]] == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_text_that_has_ended_leaves_the_others_alone(generator: Any) -> None:
+    prompts = [_prompt(5, 1), _prompt(9, 2)]
+    alone = _tokens(generator.generate(prompts[1:], limit=8, ends=False))
+    first = [piece for piece in generator.generate(prompts[:1], limit=8, ends=False) if piece.text]
+    stop = first[2].text
+    assert stop not in "".join(piece.text for piece in generator.generate(prompts[1:], limit=8, ends=False))
+    pieces = list(generator.generate(prompts, limit=8, ends=False, stop=[stop]))
+    assert _tokens(pieces, 1) == alone
+    assert [piece.ended for piece in pieces if piece.index == 0][-1] == "stop"
+
+
+def test_a_conversation_goes_on_from_what_is_cached(model: Path, generator: Any, monkeypatch: Any) -> None:
+    ran: list[int] = []
+    run = Decoding._run
+    monkeypatch.setattr(Decoding, "_run", lambda self, parts, ends, size: ran.append(size) or run(self, parts, ends, size))
+    first = _prompt(100)
+    answer = _tokens(generator.generate([first], limit=5, ends=False))
+    ran.clear()
+    later = [*first, *answer, 7, 8]
+    assert _tokens(generator.generate([later], limit=3, ends=False)) == _greedy(model, later, 3)
+    assert ran == [32, 1, 1]  # nothing of the first hundred tokens on their own
+    changed = [*first[:50], *_prompt(10, 9)]
+    assert _tokens(generator.generate([changed], limit=3, ends=False)) == _greedy(model, changed, 3)
+    ran.clear()
+    assert _tokens(generator.generate([changed], limit=1, ends=False)) == _greedy(model, changed, 1)
+    assert ran == [1]
+
+
+def test_a_long_text_makes_no_further_plans(generator: Any) -> None:
+    pieces = list(generator.generate([_prompt(10)], limit=1000, ends=False))
+    assert len(pieces) == 290
+    assert pieces[-1].ended == "room"
+    assert generator.plans == 2
+
+
+def test_sampling_repeats_with_its_seed(generator: Any) -> None:
+    def text(seed: int, others: int = 0) -> list[int]:
+        prompts = [_prompt(5), *(_prompt(6, i) for i in range(others))]
+        return _tokens(generator.generate(prompts, limit=12, ends=False, sampling=Sampling(temperature=1.5, seed=seed)))
+
+    assert text(1) == text(1) == text(1, others=2)
+    assert text(1) != text(2)
+
+
+def test_the_model_ends_a_text(generator: Any, monkeypatch: Any) -> None:
+    tokens = _tokens(generator.generate([_prompt(5)], limit=6, ends=False))
+    monkeypatch.setattr(generator, "tokens", generator.tokens.__class__(generator.tokens.tokenizer, frozenset({tokens[3]})))
+    pieces = list(generator.generate([_prompt(5)], limit=6))
+    assert _tokens(pieces) == tokens[: tokens.index(tokens[3]) + 1]
+    assert (pieces[-1].ended, pieces[-1].text) == ("token", "")
+
+
+class Scripted:
+    """A decoding that always gives the tokens of a text."""
+
+    device, plans = "scripted", 0
+
+    def __init__(self, tokens: list[int], size: int) -> None:
+        self.tokens, self.size, self.step = tokens, size, -1
+
+    def logits(self, texts: Any) -> Any:
+        self.step += 1
+        return np.eye(self.size)[[self.tokens[self.step]] * len(texts)]
+
+    def close(self) -> None:
+        pass
+
+
+def _scripted(generator: Any, text: str, **options: Any) -> list[Any]:
+    tokens = generator.tokens.encode(text)
+    generator._decoding = 1, Scripted(tokens, 263)
+    return list(generator.generate(["x"], limit=len(tokens), **options))
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "want"),
+    [
+        ("one two three", ["two"], "one "),
+        ("one two three", ["three", "two th"], "one "),
+        ("aaab", ["aab"], "a"),
+        ("one tw", ["two"], "one tw"),
+        ("one", ["x", "one"], ""),
+        ("the end.", [], "the end."),
+        ("héllo 🦊!", [], "héllo 🦊!"),
+    ],
+)
+def test_stop_words_and_characters(generator: Any, text: str, stop: list[str], want: str) -> None:
+    pieces = _scripted(generator, text, stop=stop)
+    assert "".join(piece.text for piece in pieces) == want
+    assert pieces[-1].ended == ("limit" if want == text else "stop")
+    shown = [piece.text for piece in pieces if piece.text]
+    assert all("\ufffd" not in part for part in shown)
+    assert len(shown) > 1 or len(want) < 4
+
+
+def test_messages_become_text_by_the_template(generator: Any, write: Any, tmp_path: Path) -> None:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+    assert generator.tokens.chat(messages) == text
+    tokens = generator.tokens.encode(text)
+    assert (tokens[0], tokens.count(1), tokens.count(2)) == (1, 3, 2)
+    assert len(list(generator.chat(messages, limit=2, ends=False))) == 2
+    for template, message in ((None, "no chat template"), ("{{ 1 / 0 }}", "fails: ZeroDivisionError"), ("{{", "fails")):
+        other = TextGenerator(write(tmp_path / "other.gguf", template=template), "NUMPY")
+        with pytest.raises(UsageError, match=message):
+            other.tokens.chat(messages)
+    refusing = write(tmp_path / "refusing.gguf", template="{{ raise_exception('only users') }}")
+    with pytest.raises(UsageError, match="refuses the messages: only users"):
+        TextGenerator(refusing, "NUMPY").chat(messages)
+    unsafe = write(tmp_path / "unsafe.gguf", template="{{ messages.__class__.__mro__ }}")
+    with pytest.raises(UsageError, match="fails: SecurityError"):
+        TextGenerator(unsafe, "NUMPY").chat(messages)
+
+
+@pytest.mark.parametrize("pre", ["smollm", "gpt-2", "qwen2", "llama-bpe"])
+def test_tokens_are_text_again(write: Any, tmp_path: Path, pre: str) -> None:
+    tokens = TextGenerator(write(tmp_path / "m.gguf", pre=pre), "NUMPY").tokens
+    text = "The quick brown fox, the 12345 foxes' dens;\n\n\tit's 50% — naïve 🦊."
+    assert tokens.tokenizer.decode(tokens.encode(text)) == text
+    assert tokens.encode(" the") == [3 + 256 + 2]
+
+
+def test_a_tokenizer_in_its_own_file(generator: Any, model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    generator.tokens.tokenizer.save(str(path))
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"eos_token": {"content": "<|im_end|>"}, "chat_template": "{{ eos_token }}"}'
+    )
+    other = TextGenerator(model, "NUMPY", tokenizer=path)
+    assert other.tokens.encode("the foxes") == generator.tokens.encode("the foxes")
+    assert other.tokens.ends == {0, 2}
+    assert other.tokens.chat([]) == "<|im_end|>"
+    path.write_text("{")
+    with pytest.raises(FormatError, match=r"tokenizer\.json: this is not a tokenizer\.json"):
+        TextGenerator(model, "NUMPY", tokenizer=path)
+
+
+def test_what_is_refused(model: Path, generator: Any, write: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a text has 301 tokens; accepted: 1 to 300"):
+        list(generator.generate([_prompt(301)]))
+    with pytest.raises(UsageError, match="a text has 0 tokens"):
+        list(generator.generate([""]))
+    for wrong in ({"prompts": []}, {"prompts": "text"}, {"prompts": ["a"], "limit": 0}, {"prompts": ["a"], "stop": [""]}):
+        with pytest.raises(UsageError, match="accepted: a list of one or more"):
+            generator.generate(**wrong)
+    with pytest.raises(FormatError, match="the tokenizer is gpt2, other; accepted: gpt2 with one of default"):
+        TextGenerator(write(tmp_path / "m.gguf", pre="other"), "NUMPY")
+    g = dovetail.GraphBuilder()
+    with pytest.raises(UsageError, match="has no tokenizer"):
+        TextGenerator(g.model([g.input("x", "float32", (1,))]), "NUMPY")
+    with pytest.raises(UsageError, match="has the inputs x and the outputs x"):
+        Decoding(dovetail.Core(), g.model(["x"]), "NUMPY", 1, 8, {})
+    assert TextGenerator(model, "NUMPY", room=10**6).room == 512
+
+
+def test_the_classes_are_loaded_on_first_use() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, dovetail_generate; assert 'tokenizers' not in sys.modules; assert dovetail_generate.TextGenerator.__doc__"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,105 @@
+"""A decoder in ONNX, as exporters write it: com.microsoft's operators, lengths from the mask, caches as inputs and outputs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper, save
+
+from dovetail_generate import TextGenerator
+
+WORDS, HIDDEN, HEADS, KV, SIZE = 263, 64, 4, 2, 16
+
+
+def _decoder(path: Path, with_positions: bool) -> None:
+    """One layer; with `with_positions` keys and queries are turned by nodes of their own, at `position_ids`."""
+    rng = np.random.default_rng(8)
+    weights: dict[str, Any] = {
+        "embedding": rng.standard_normal((WORDS, HIDDEN)).astype(np.float32),
+        "gamma": np.ones(HIDDEN, np.float32),
+    }
+    angles = np.arange(512)[:, None] * 100.0 ** (-np.arange(SIZE // 2) / (SIZE // 2))
+    weights |= {"cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)}
+    weights |= {"one": np.array(1), "axis": np.array([1])}
+    nodes = [
+        helper.make_node("ReduceSum", ["attention_mask", "axis"], ["counts"], keepdims=0),
+        helper.make_node("Sub", ["counts", "one"], ["ends"]),
+        helper.make_node("Cast", ["ends"], ["seqlens_k"], to=TensorProto.INT32),
+        helper.make_node("Shape", ["attention_mask"], ["shape"]),
+        helper.make_node("Gather", ["shape", "one"], ["total64"], axis=0),
+        helper.make_node("Cast", ["total64"], ["total"], to=TensorProto.INT32),
+        helper.make_node("Gather", ["embedding", "input_ids"], ["x"]),
+        helper.make_node("SimplifiedLayerNormalization", ["x", "gamma"], ["h"], epsilon=1e-5, axis=-1),
+    ]
+    for side, rows in (("q", HEADS * SIZE), ("k", KV * SIZE), ("v", KV * SIZE), ("o", HIDDEN), ("logits", WORDS)):
+        weights[f"{side}_packed"] = rng.integers(0, 256, (rows, HIDDEN // 32, 16)).astype(np.uint8)
+        weights[f"{side}_scales"] = rng.uniform(0.01, 0.06, (rows, HIDDEN // 32)).astype(np.float32)
+    product = {"K": HIDDEN, "bits": 4, "block_size": 32, "domain": "com.microsoft"}
+
+    def times(source: str, side: str, rows: int, result: str) -> Any:
+        return helper.make_node("MatMulNBits", [source, f"{side}_packed", f"{side}_scales"], [result], N=rows, **product)
+
+    nodes += [times("h", side, rows, side) for side, rows in (("q", HEADS * SIZE), ("k", KV * SIZE), ("v", KV * SIZE))]
+    sides, rotation = ["q", "k"], ["cos", "sin"]
+    if with_positions:
+        turned = {"domain": "com.microsoft", "num_heads": 0}
+        nodes += [
+            helper.make_node("RotaryEmbedding", [s, "position_ids", "cos", "sin"], [f"{s}_turned"], **turned) for s in sides
+        ]
+        sides, rotation = ["q_turned", "k_turned"], []
+    caches = [f"past_key_values.0.{name}" for name in ("key", "value")]
+    presents = [f"present.0.{name}" for name in ("key", "value")]
+    attributes = {"num_heads": HEADS, "kv_num_heads": KV, "do_rotary": int(not with_positions), "domain": "com.microsoft"}
+    inputs = [*sides, "v", *caches, "seqlens_k", "total", *rotation]
+    nodes += [
+        helper.make_node("GroupQueryAttention", inputs, ["attended", *presents], **attributes),
+        times("attended", "o", HIDDEN, "projected"),
+        helper.make_node(
+            "SkipSimplifiedLayerNormalization", ["x", "projected", "gamma"], ["last"], epsilon=1e-5, domain="com.microsoft"
+        ),
+        times("last", "logits", WORDS, "logits"),
+    ]
+    cache = ["batch", KV, "past", SIZE]
+    values = [helper.make_tensor_value_info(n, TensorProto.INT64, ["batch", "sequence"]) for n in ("input_ids", "position_ids")]
+    values = values if with_positions else values[:1]
+    values.append(helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "total"]))
+    values += [helper.make_tensor_value_info(name, TensorProto.FLOAT, cache) for name in caches]
+    results = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "sequence", WORDS])]
+    results += [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", KV, "total", SIZE]) for name in presents]
+    constants = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "decoder", values, results, constants)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+
+
+def _by_onnxruntime(path: Path, prompt: list[int], count: int) -> list[int]:
+    """The most likely tokens, with caches that grow."""
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_inputs()]
+    pasts = [np.zeros((1, KV, 0, SIZE), np.float32)] * 2
+    tokens, text, found = list(prompt), 0, []
+    for _ in range(count):
+        text += len(tokens)
+        inputs = {"input_ids": np.array([tokens]), "attention_mask": np.ones((1, text), np.int64)}
+        inputs |= {"position_ids": np.arange(text - len(tokens), text)[None]} if "position_ids" in names else {}
+        inputs |= dict(zip([name for name in names if name.startswith("past")], pasts, strict=True))
+        logits, *pasts = session.run(None, inputs)
+        tokens = [int(logits[0, -1].argmax())]
+        found += tokens
+    return found
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+@pytest.mark.parametrize("with_positions", [False, True], ids=["rotary_inside", "rotary_outside"])
+def test_tokens_are_those_of_onnxruntime(generator: Any, tmp_path: Path, with_positions: bool, device: str) -> None:
+    path = tmp_path / "decoder.onnx"
+    _decoder(path, with_positions)
+    generator.tokens.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    other = TextGenerator(path, device, room=160)
+    prompts = [[int(t) for t in np.random.default_rng(i).integers(3, WORDS, size)] for i, size in enumerate((3, 70))]
+    pieces = list(other.generate(prompts, limit=12, ends=False))
+    for index, prompt in enumerate(prompts):
+        assert [piece.token for piece in pieces if piece.index == index] == _by_onnxruntime(path, prompt, 12)
+    assert other.plans == 2

@@ -1,0 +1,61 @@
+"""ReadValue and Assign: variables, which become states of requests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dovetail.frontend import FormatError, GraphError, TensorType, UnboundOperator, printable
+from dovetail_frontend_openvino.call import Value
+from dovetail_frontend_openvino.emit import ONNX_VERSION, Emitter
+from dovetail_frontend_openvino.layers import Layer
+from dovetail_frontend_openvino.text import element_type, shape
+
+__all__ = ["States"]
+
+
+@dataclass
+class States:
+    """The variables of a model by their ids: the inputs that hold their values, and the outputs with the next ones."""
+
+    inputs: dict[str, str] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+
+    def read(self, layer: Layer, inputs: tuple[Value, ...], emitter: Emitter) -> Value:
+        """ReadValue: the value is an input of the graph. Raises `FormatError` unless it is zeros at first."""
+        key = _variable(layer)
+        if key in self.inputs:
+            raise GraphError(f"the variable '{printable(key)}' is read twice")
+        first = [emitter.known(value.name) for value in inputs]
+        if any(array is None or array.any() for array in first):
+            raise FormatError("the first value of the variable is computed, or not zeros", hint="accepted: a constant of zeros")
+        if not layer.outputs:
+            raise FormatError("the layer has no output port")
+        port, given = layer.outputs[0], layer.attributes
+        dtype = element_type(given["variable_type"], "variable_type") if "variable_type" in given else port.dtype
+        dims = shape(given["variable_shape"], "a dimension of variable_shape") if "variable_shape" in given else port.shape
+        if dtype is None or dims is None:
+            raise FormatError("the type of the variable is open", hint="accepted: variable_type and variable_shape")
+        self.inputs[key] = emitter.input(key, TensorType(dtype, dims))
+        return Value(self.inputs[key], dtype, dims)
+
+    def write(self, layer: Layer, inputs: tuple[Value, ...], emitter: Emitter) -> Value:
+        """Assign: its input is also an output of the graph, under a name of its own."""
+        key = _variable(layer)
+        if key in self.written or len(inputs) != 1:
+            raise GraphError(f"the variable '{printable(key)}' is assigned twice, or {len(inputs)} values at once")
+        identity = UnboundOperator("", "Identity", ONNX_VERSION, {})
+        (self.written[key],) = emitter.node(identity, (inputs[0].name,), 1, layer.name)
+        return inputs[0]
+
+    def pairs(self, outputs: int) -> Mapping[str, int]:
+        """Input -> the index of the output that continues it, after so many others. Raises `GraphError`."""
+        if self.inputs.keys() != self.written.keys():
+            alone = sorted(self.inputs.keys() ^ self.written.keys())[0]
+            raise GraphError(f"the variable '{printable(alone)}' is read and never assigned, or assigned and never read")
+        return {self.inputs[key]: outputs + index for index, key in enumerate(self.written)}
+
+
+def _variable(layer: Layer) -> str:
+    key = layer.attributes.get("variable_id", "")
+    if not key:
+        raise FormatError("the attribute 'variable_id' is missing")
+    return key
