@@ -198,8 +198,17 @@ def _change_type(value: Any, rng: Rng) -> None:
         value.elem_type = int(rng.integers(1, 25))
 
 
+UNLIKE_OPENVINO = ("NonMaxSuppression", "DetectionOutput", "RegionYolo", "EmbeddingBagOffsetsSum")
+"""Types of layers whose results are not compared: openvino 2026.4 leaves outputs of the first uninitialized and suppresses boxes
+apart at a threshold of 0, keeps boxes of negative size, takes do_softmax as false where it is missing, and reads beyond the
+indices where offsets do not increase."""
+
+
 class Ir(Format):
-    """Attributes, edges, dimensions and elements of OpenVINO IR, and bytes of its weights; openvino reads them, too."""
+    """Attributes, edges, dimensions and elements of OpenVINO IR, and bytes of its weights; openvino reads them, too.
+
+    Openvino does not initialize the results of a Loop that ends before its first iteration, and gives float32 for bool in IR 10.
+    """
 
     suffixes = (".xml", ".bin")
     tests = PLUGINS / "frontend_openvino" / "tests"
@@ -213,8 +222,7 @@ class Ir(Format):
         made = [(by_hand.XML.encode(), bytes(by_hand.BIN))]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "model.xml")
-            # openvino reads beyond the indices of an embedding whose offsets do not increase; ours are all 1.
-            for name in sorted({*module(self.tests / "test_mutations.py").SEEDS} - {"by hand", "offsets sum default"}):
+            for name in module(self.tests / "test_mutations.py").SEEDS[1:]:
                 ov.save_model(operations[name].model(), path, compress_to_fp16=False)
                 made.append((path.read_bytes(), path.with_suffix(".bin").read_bytes()))
         return made
@@ -228,7 +236,9 @@ class Ir(Format):
     def run(self, core: dovetail.Core, parts: Parts) -> tuple[Mapping[str, Any], list[Any]]:
         return run_model(core, core.read_model(parts[0], format="xml", weights=parts[1]), self.time_limit)
 
-    def wanted(self, parts: Parts, feeds: Mapping[str, Any]) -> list[Any]:
+    def wanted(self, parts: Parts, feeds: Mapping[str, Any]) -> list[Any] | None:
+        if any(f'type="{name}"'.encode() in parts[0] for name in UNLIKE_OPENVINO):
+            return None
         model = self._openvino.read_model(parts[0], parts[1])
         theirs = self._openvino.compile_model(model, "CPU")([np.array(feed) for feed in feeds.values()])
         return [np.array(theirs[index]) for index in range(len(theirs))]

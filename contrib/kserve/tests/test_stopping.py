@@ -3,7 +3,6 @@
 import json
 import signal
 import threading
-import urllib.error
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -77,7 +76,7 @@ class Caller(threading.Thread):
 def is_refused(service: Any) -> bool:
     try:
         service.get("/v2/health/live")
-    except urllib.error.URLError:
+    except OSError:  # refused, or accepted and closed without an answer
         return True
     return False
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from dovetail.cache import FileCache, cache_key
-from dovetail.cli.plugins import doctor
 
 DEVICE = """
     import numpy as np
@@ -331,10 +330,3 @@ def test_a_device_that_does_not_open_is_one_finding(site: Any) -> None:
     code, found, printed = run_command(site, "test", "shut")
     assert (code, found) == (1, {})
     assert printed.count("no driver") == 1
-
-
-def test_a_slow_import_without_a_slow_module() -> None:
-    """The modules below a namespace may be fast one by one."""
-    found = doctor.Diagnosis("acme/ops/acme", "acme", "1.0", {"import_seconds": 5.01})
-    doctor._take_imports(found, "import time:        10 |         20 | acme\n")
-    assert reasons({"findings": found.findings}) == "importing it takes 5.01 s: no module in particular"

@@ -7,9 +7,11 @@ import runpy
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dovetail.errors import DovetailError, FormatError, GraphError
@@ -323,3 +325,18 @@ def test_purposes_of_ports_of_a_body(core: Any, saved: Any, old: str, new: str, 
     path.write_text(changed)
     with pytest.raises(FormatError, match=re.escape(message)):
         core.read_model(path)
+
+
+@pytest.mark.parametrize("name", ["space to batch", "batch to space"])
+@pytest.mark.parametrize(("which", "value"), [(2, (2, 0, 0, 0)), (3, (0, 0, -1, 0)), (2, (0, 0, 0, -(2**40)))])
+def test_borders_of_the_batch_and_negative_ones(core: Any, saved: Any, name: str, which: int, value: Sequence[int]) -> None:
+    """Those of the batch were added or ignored."""
+    operations = runpy.run_path(str(Path(__file__).with_name("_operations.py")))["OPERATIONS"]
+    path = saved(operations[name].model())
+    core.read_model(path)
+    weights = bytearray(path.with_suffix(".bin").read_bytes())
+    assert len(weights) == 3 * 32, "three vectors of four int64"
+    weights[(which - 1) * 32 : which * 32] = np.array(value, np.int64).tobytes()
+    path.with_suffix(".bin").write_bytes(weights)
+    with pytest.raises(FormatError, match=r"(?s)s_(begin|end) is \[.*accepted: 0 for the batch, and 0 or more"):
+        core.compile_model(core.read_model(path), "NUMPY")

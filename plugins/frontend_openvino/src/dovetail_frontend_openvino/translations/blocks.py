@@ -8,7 +8,7 @@ __all__ = ["TABLE"]
 
 def _blocks(call: Call) -> tuple[int, ...]:
     """The block's size along each dimension behind the batch."""
-    first, *sizes = call.integers(1, "block_shape")
+    first, *sizes = call.integers(1, "block_shape") or (0,)
     if first != 1 or len(sizes) != call.rank(0) - 1 or min(sizes, default=1) < 1:
         raise FormatError(
             f"block_shape is {[first, *sizes]} for an input of rank {call.rank(0)}",
@@ -17,8 +17,19 @@ def _blocks(call: Call) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+def _borders(call: Call, port: int, name: str) -> tuple[int, ...]:
+    """How much is added or cut off along each dimension."""
+    first, *sizes = call.integers(port, name) or (1,)
+    if first or len(sizes) != call.rank(0) - 1 or min(sizes, default=0) < 0:
+        raise FormatError(
+            f"{name} is {[first, *sizes]} for an input of rank {call.rank(0)}",
+            hint="accepted: 0 for the batch, and 0 or more for each other dimension",
+        )
+    return (0, *sizes)
+
+
 def _space_to_batch(call: Call) -> str:
-    blocks, before, after = _blocks(call), call.integers(2, "pads_begin"), call.integers(3, "pads_end")
+    blocks, before, after = _blocks(call), _borders(call, 2, "pads_begin"), _borders(call, 3, "pads_end")
     padded = call.op("Pad", call.name(0), call.const([*before, *after]))
     sizes = [call.size(0, i + 1) + before[i + 1] + after[i + 1] for i in range(len(blocks))]
     if any(size % block for size, block in zip(sizes, blocks, strict=True)):
@@ -31,7 +42,7 @@ def _space_to_batch(call: Call) -> str:
 
 
 def _batch_to_space(call: Call) -> str:
-    blocks, before, after = _blocks(call), call.integers(2, "crops_begin"), call.integers(3, "crops_end")
+    blocks, before, after = _blocks(call), _borders(call, 2, "crops_begin"), _borders(call, 3, "crops_end")
     count, sizes = len(blocks), [call.size(0, i + 1) for i in range(len(blocks))]
     cut = call.op("Reshape", call.name(0), call.const([*blocks, -1, *sizes]))
     order = (count, *(axis for i in range(count) for axis in (count + 1 + i, i)))
