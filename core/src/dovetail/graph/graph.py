@@ -250,7 +250,7 @@ class UnboundOperator(AbstractOperator):
     version: int = field()
     raw: Mapping[str, Any] = field()
 
-    @property
+    @functools.cached_property
     def named_subgraphs(self) -> "Mapping[str, Graph]":
         """The raw attributes that are graphs, by name."""
         return {name: value for name, value in self.raw.items() if isinstance(value, Graph)}
