@@ -67,6 +67,8 @@ def build_wheels(folder: Path) -> None:
 # --- versions ------------------------------------------------------------------------------------------------------------
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
+LEFT_OUT = {"3.14t": ("google-re2",)}
+"""Optional dependencies of which the index has no wheel for a Python; the table names them."""
 WATCHED = ("numpy", "pluggy", "pyopencl", "onnx", "protobuf", "ml_dtypes")
 """Dependencies whose versions the table shows."""
 CHECKS = (
@@ -91,11 +93,13 @@ def versions(wheels: Path) -> Iterator[Results]:
 
 def try_versions(folder: Path, interpreter: str, python: str, resolution: str, wheels: Path) -> Results:
     """Install everything into a new environment, and run the checks there."""
-    row: Results = {"python": python, "dependencies": "oldest" if resolution == "lowest-direct" else "newest"}
+    left_out = LEFT_OUT.get(python, ())
+    without = f", without {', '.join(left_out)}" if left_out else ""
+    row: Results = {"python": python, "dependencies": ("oldest" if resolution == "lowest-direct" else "newest") + without}
     run("uv", "venv", "--no-python-downloads", "--python", interpreter, folder / "env")
     program = folder / "env" / "bin" / "python"
     # Dependencies are named one by one, because lowest-direct takes the oldest only of what is asked for.
-    asked = [*own_wheels(wheels), *(str(one) for one in third_party())]
+    asked = [*own_wheels(wheels), *(str(one) for one in third_party(python) if one.name not in left_out)]
     options = ("--resolution", resolution, "--only-binary", ":all:", "--python", program)
     done = run("uv", "pip", "install", *options, *asked)
     if done.returncode:
@@ -125,12 +129,13 @@ def own_wheels(wheels: Path) -> list[str]:
     return [f"{path}{extras.get(path.name.partition('-')[0], '')}" for path in sorted(wheels.glob("*.whl"))]
 
 
-def third_party() -> list[Requirement]:
+def third_party(python: str) -> list[Requirement]:
     """The requirements of the packages on others on this platform, extras for tests left out, as `dovetail[all]` brings it."""
     found = {}
+    environment = {"python_version": python.rstrip("t"), "python_full_version": f"{python.rstrip('t')}.0"}
     for name in all_packages():
         for one in requirements(name):
-            if one.name not in PROJECTS and (one.marker is None or one.marker.evaluate()):
+            if one.name not in PROJECTS and (one.marker is None or one.marker.evaluate(environment)):
                 found[str(one)] = one
     return list(found.values())
 
