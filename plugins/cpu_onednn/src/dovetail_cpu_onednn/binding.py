@@ -7,13 +7,14 @@ and `dnnl_common_types.h`; oneDNN keeps them for all of version 3.
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_uint, c_void_p
 from enum import IntEnum
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from dovetail.errors import DeviceError, DovetailError, OutOfMemory
 from dovetail_cpu_onednn.memory import require_free_memory
+from dovetail_cpu_onednn.signatures import CREATE, DESTROY, FUNCTIONS, KINDS
 
 __all__ = [
     "Alg",
@@ -117,69 +118,6 @@ class Unimplemented(OnednnError):
     """oneDNN has no implementation for what a primitive was asked to do."""
 
 
-# Of every function its arguments: p a handle, i int, u unsigned, f float, q int64, s size_t, D dims, * a pointer.
-# Those of `_CREATE` come between the engine and the attributes.
-_CREATE = {
-    "batch_normalization_forward": "ippfu",
-    "binary": "ippp",
-    "convolution_forward": "iippppDDDD",
-    "deconvolution_forward": "iippppDDDD",
-    "eltwise_forward": "iippff",
-    "gru_forward": "iipppppppu",
-    "layer_normalization_forward": "ipppfu",
-    "lbr_gru_forward": "iipppppppu",
-    "lrn_forward": "iippqfff",
-    "lstm_forward": "iipppppppppppu",
-    "matmul": "pppp",
-    "pooling_forward": "iippDDDDD",
-    "prelu_forward": "ippp",
-    "reduction": "ippff",
-    "resampling_forward": "ii*pp",
-    "softmax_forward": "iippi",
-    "vanilla_rnn_forward": "iiipppppppuff",
-}
-_FUNCTIONS = {
-    "concat_primitive_desc_create": "*ppii*p",
-    "engine_create": "*is",
-    "memory_create": "*pp*",
-    "memory_desc_clone": "*p",
-    "memory_set_data_handle": "p*",
-    "memory_desc_create_submemory": "*pDD",
-    "memory_desc_create_with_strides": "*iDiD",
-    "memory_desc_create_with_tag": "*iDii",
-    "memory_desc_equal": "pp",
-    "memory_desc_query": "pi*",
-    "post_ops_append_binary": "pip",
-    "post_ops_append_eltwise": "piff",
-    "post_ops_append_prelu": "pi",
-    "post_ops_append_sum": "pfii",
-    "post_ops_create": "*",
-    "post_ops_len": "p",
-    "primitive_attr_create": "*",
-    "primitive_attr_set_post_ops": "pp",
-    "primitive_attr_set_scales_mask": "pii",
-    "primitive_attr_set_scratchpad_mode": "pi",
-    "primitive_attr_set_zero_points_mask": "pii",
-    "primitive_create": "*p",
-    "primitive_desc_query": "pii*",
-    "primitive_execute": "ppi*",
-    "reorder_primitive_desc_create": "*ppppp",
-    "stream_create": "*pu",
-    "stream_wait": "p",
-}
-_DESTROY = ("engine", "memory", "memory_desc", "post_ops", "primitive", "primitive_attr", "primitive_desc", "stream")
-_KINDS = {
-    "p": c_void_p,
-    "i": c_int,
-    "u": c_uint,
-    "f": c_float,
-    "q": c_int64,
-    "s": c_size_t,
-    "D": POINTER(c_int64),
-    "*": c_void_p,
-}
-
-
 class _Version(ctypes.Structure):
     _fields_ = (("major", c_int), ("minor", c_int), ("patch", c_int), ("hash", c_char_p), ("runtime", c_uint))
 
@@ -253,9 +191,9 @@ class Onednn:
         found = cdll.dnnl_version().contents
         self.version: tuple[int, int, int] = (found.major, found.minor, found.patch)
         self._f: dict[str, Any] = {}
-        for name, kinds in {**_FUNCTIONS, **{f"{n}_primitive_desc_create": f"*p{k}p" for n, k in _CREATE.items()}}.items():
+        for name, kinds in {**FUNCTIONS, **{f"{n}_primitive_desc_create": f"*p{k}p" for n, k in CREATE.items()}}.items():
             self._declare(name, kinds)
-        for name in _DESTROY:
+        for name in DESTROY:
             self._declare(f"{name}_destroy", "p")
         self._size = self._declare("memory_desc_get_size", "p", c_size_t)
         self._arg_md = self._declare("primitive_desc_query_md", "pii", c_void_p)
@@ -275,7 +213,7 @@ class Onednn:
 
     def _declare(self, name: str, kinds: str, result: Any = c_int) -> Any:
         function = getattr(self._cdll, f"dnnl_{name}")
-        function.argtypes = [_KINDS[kind] for kind in kinds]
+        function.argtypes = [KINDS[kind] for kind in kinds]
         function.restype = result
         self._f[name] = function
         return function
