@@ -12,17 +12,27 @@ from dovetail._lazy import lazy_names
 if TYPE_CHECKING:
     from dovetail.plugins.in_process import register, temporary
     from dovetail.plugins.manager import PluginManager
-    from dovetail.plugins.manifest import check_manifest
+    from dovetail.plugins.manifest import LISTED, check_manifest, manifest_path, manifest_text
     from dovetail.plugins.records import PACKS, PluginRecord
 
-__all__ = ["PACKS", "PluginManager", "PluginRecord", "check_manifest", "register", "temporary"]
+__all__ = [
+    "LISTED",
+    "PACKS",
+    "PluginManager",
+    "PluginRecord",
+    "check_manifest",
+    "manifest_path",
+    "manifest_text",
+    "register",
+    "temporary",
+]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "dovetail.plugins.in_process": ("register", "temporary"),
         "dovetail.plugins.manager": ("PluginManager",),
-        "dovetail.plugins.manifest": ("check_manifest",),
+        "dovetail.plugins.manifest": ("LISTED", "check_manifest", "manifest_path", "manifest_text"),
         "dovetail.plugins.records": ("PACKS", "PluginRecord"),
     },
 )
