@@ -41,7 +41,8 @@ def module(path: Path) -> Any:
 LARGEST = 1 << 24
 """Elements of an input."""
 
-MEMORY_LIMIT = 1 << 28
+MEMORY_LIMIT = 1 << 26
+"""Bytes: elements that one node computes within `run.PATIENCE`."""
 
 
 class NotRun(Exception):
