@@ -24,6 +24,7 @@ AUTHORING = (
     "dovetail.passes",
     "dovetail.frontend",
     "dovetail.command",
+    "dovetail.plugins",
     "dovetail.cache",
     "dovetail.testing",
 )

@@ -7,8 +7,7 @@ import click
 
 from dovetail.command import command, complete_plugins, print_json, print_text, write_file
 from dovetail.errors import PluginError
-from dovetail.plugins import PluginManager, PluginRecord
-from dovetail.plugins.manifest import LISTED, manifest_path, manifest_text
+from dovetail.plugins import LISTED, PluginManager, PluginRecord, manifest_path, manifest_text
 
 __all__ = ["manifest"]
 

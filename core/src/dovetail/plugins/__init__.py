@@ -1,6 +1,7 @@
 """Plugins: found by their entry points without being imported, loaded when something asks for them by name.
 
-`PluginManager` is what the runtime calls; `PluginRecord` is what it knows of one plugin, `PACKS` the kinds of packs. `register`
+`PluginManager` is what the runtime calls; `PluginRecord` is what it knows of one plugin, `PACKS` the kinds of packs, `LISTED` the
+kinds that a manifest lists, which is at `manifest_path` and has the text `manifest_text`. `register`
 and `temporary` make a module or an object of this process a plugin. All are imported on first use, so that importing this package
 costs nothing.
 """
@@ -12,17 +13,27 @@ from dovetail._lazy import lazy_names
 if TYPE_CHECKING:
     from dovetail.plugins.in_process import register, temporary
     from dovetail.plugins.manager import PluginManager
-    from dovetail.plugins.manifest import check_manifest
+    from dovetail.plugins.manifest import LISTED, check_manifest, manifest_path, manifest_text
     from dovetail.plugins.records import PACKS, PluginRecord
 
-__all__ = ["PACKS", "PluginManager", "PluginRecord", "check_manifest", "register", "temporary"]
+__all__ = [
+    "LISTED",
+    "PACKS",
+    "PluginManager",
+    "PluginRecord",
+    "check_manifest",
+    "manifest_path",
+    "manifest_text",
+    "register",
+    "temporary",
+]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "dovetail.plugins.in_process": ("register", "temporary"),
         "dovetail.plugins.manager": ("PluginManager",),
-        "dovetail.plugins.manifest": ("check_manifest",),
+        "dovetail.plugins.manifest": ("LISTED", "check_manifest", "manifest_path", "manifest_text"),
         "dovetail.plugins.records": ("PACKS", "PluginRecord"),
     },
 )
