@@ -191,6 +191,18 @@ def test_every_hook_has_an_implementer_outside_of_the_tests() -> None:
     assert [hook for hook in HOOKS if f"def {hook}(" not in sources] == []
 
 
+def test_manifests_list_all_commands() -> None:
+    import click
+
+    from dovetail.plugins import PluginManager, check_manifest
+
+    manager = PluginManager(config=False)
+    manager.add_commands(click.Group())
+    loaded = [record for record in manager.records() if record.kind == "hooks" and record.state == "loaded"]
+    assert len([record for record in loaded if record.provides]) > 3
+    assert [text for record in loaded for text in check_manifest(record)] == []
+
+
 def code_of(path: Path) -> list[str]:
     """The file's lines as the compiler sees them: no comments, no docstrings (those may give examples)."""
     tree = ast.parse(path.read_text())

@@ -1,6 +1,7 @@
 """Plugins: found by their entry points without being imported, loaded when something asks for them by name.
 
-`PluginManager` is what the runtime calls; `PluginRecord` is what it knows of one plugin, `PACKS` the kinds of packs. `register`
+`PluginManager` is what the runtime calls; `PluginRecord` is what it knows of one plugin, `PACKS` the kinds of packs, `LISTED` the
+kinds that a manifest lists, which is at `manifest_path` and has the text `manifest_text`. `register`
 and `temporary` make a module or an object of this process a plugin. All are imported on first use, so that importing this package
 costs nothing.
 """
