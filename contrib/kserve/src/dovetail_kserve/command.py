@@ -54,7 +54,9 @@ def serve(
     grpc_port: int, no_grpc: bool, requests: int, max_size: float, interval: float, drain_delay: float, grace: int,
     reuse_port: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Serve models with the open inference protocol v2 (KServe, Triton), over REST and gRPC.
+    """Serve models with the open inference protocol v2.
+
+    It is the protocol of KServe and Triton, over REST and gRPC.
 
     PATH is a model file, a folder with one, or a folder with a folder for each version: 1, 2, and so on. Requests that name no
     version get the highest. The name is the file's or folder's, unless NAME= gives another.

@@ -53,7 +53,7 @@ def _package_folders(record: PluginRecord, name: str) -> Sequence[str]:
 
 
 def read_manifest(record: PluginRecord) -> tuple[str, ...] | None:
-    """What the manifest lists for this plugin, as `PluginRecord.provides` of the loaded one; None without a manifest.
+    """The lines of the manifest for this plugin, as `PluginRecord.provides` of the loaded one; None without a manifest.
 
     Raises `PluginError` for one that is malformed, or that does not mention the plugin.
     """
