@@ -91,7 +91,14 @@ def test_files_in_blocks_with_bad_rows_and_again(linear: Path, tmp_path: Path) -
         run(batch_size=5, overwrite=True, errors="raise", workers=1)
 
 
-def test_the_command(linear: Path, tmp_path: Path, invoke: Any, invoke_json: Any) -> None:
+def test_the_command(linear: Path, tmp_path: Path, invoke: Any, invoke_json: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dovetail_ray.shipping import check_nodes
+
+    def check_and_print(*arguments: Any) -> None:
+        print("(raylet) A worker died")  # as Ray does, which must not be mixed with the JSON
+        check_nodes(*arguments)
+
+    monkeypatch.setattr("dovetail_ray.files.check_nodes", check_and_print)
     x = lines(tmp_path / "in.jsonl", 10, {4: "{"})
     out = tmp_path / "out"
     described = invoke_json("map", linear, tmp_path / "in.jsonl", "-o", out, "-d", "NUMPY", "--block", 4, "--to", "npz")

@@ -1,7 +1,8 @@
 """`dovetail map`: a model over files of rows, on the workers of a local or remote Ray."""
 
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,8 @@ def map_(
     core = make_core()
     read = core.read_model(model)
     recipe = core.compile_model(reshaped(read, shapes) if shapes else read, device).recipe
-    with _ray(address, workers * cpus), progress(f"{model} on {device}", 1) as advance:
+    # Ray reports on stdout what happens to workers.
+    with redirect_stdout(sys.stderr), _ray(address, workers * cpus), progress(f"{model} on {device}", 1) as advance:
         summary = map_files(
             source, target, recipe, to=to, workers=workers, batch_size=batch, block_rows=block, columns=_columns(given),
             keep=keep, refuse_nan=refuse_nan, errors="raise" if stop else "column", num_cpus=cpus, num_gpus=gpus,
