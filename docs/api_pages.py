@@ -24,6 +24,8 @@ AUTHORING = (
     "dovetail.passes",
     "dovetail.frontend",
     "dovetail.command",
+    "dovetail.plugins",
+    "dovetail.plugins.manifest",
     "dovetail.cache",
     "dovetail.testing",
 )
