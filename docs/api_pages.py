@@ -25,6 +25,10 @@ AUTHORING = (
     "dovetail.frontend",
     "dovetail.command",
     "dovetail.plugins",
+<<<<<<< HEAD
+=======
+    "dovetail.plugins.manifest",
+>>>>>>> views
     "dovetail.cache",
     "dovetail.testing",
 )

@@ -17,6 +17,7 @@ from dovetail.plugins.records import IN_PROCESS, PACKS, PluginRecord
 __all__ = ["FILE_NAME", "LISTED", "check_manifest", "manifest_path", "manifest_text", "read_manifest"]
 
 FILE_NAME = "dovetail-manifest.json"
+"""The file in a plugin's package that lists what the plugin has, so that it need not be imported to be listed."""
 _FORMAT = 1
 _SIZE_LIMIT = 1 << 20
 
