@@ -25,10 +25,6 @@ AUTHORING = (
     "dovetail.frontend",
     "dovetail.command",
     "dovetail.plugins",
-<<<<<<< HEAD
-=======
-    "dovetail.plugins.manifest",
->>>>>>> views
     "dovetail.cache",
     "dovetail.testing",
 )
