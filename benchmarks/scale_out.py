@@ -47,7 +47,7 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     made = parser(__doc__)
     made.add_argument("--rows", type=int, default=1_000_000)
-    made.add_argument("--block", type=int, default=16_384, help="rows of a block")
+    made.add_argument("--block", type=int, default=131_072, help="rows of a block")
     made.add_argument("--workers", type=int, action="append")
     made.add_argument("--rounds", type=int, default=3)
     made.add_argument("--device", default="CPU")

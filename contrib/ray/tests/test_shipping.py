@@ -1,5 +1,6 @@
 """What workers get, without a Ray: the GPU that was assigned, `runtime_env`, and a Ray of this machine by default."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import dovetail
 import dovetail_ray
 from dovetail.device import DeviceInfo
 from dovetail.errors import DeviceNotFound, InputError, UsageError
+from dovetail_ray.files import _default_rows
 from dovetail_ray.jobs import BlockWorker, Job, Output
 from dovetail_ray.shipping import assigned_device, recipe_of, start_ray
 from dovetail_ray.sources import Block
@@ -90,3 +92,11 @@ def test_an_output_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="is not an empty folder, nor the output of a job"):
             Output(str(tmp_path), "csv").begin({"model": "a"}, overwrite)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_blocks_are_smaller_the_larger_rows_are(linear: Path) -> None:
+    recipe = recipe_of(linear, "NUMPY")
+    assert _default_rows(recipe) == 131_072
+    for shape, rows in ((("N", 3, 224, 224), 111), (("N", "L"), 131_072), ((1, 1 << 30), 1)):
+        inputs = {"x": dovetail.TensorType(dovetail.DType.FLOAT32, shape)}
+        assert _default_rows(replace(recipe, inputs=inputs)) == rows

@@ -41,7 +41,7 @@ __all__ = ["map_"]
 @click.option("--address", help="The cluster: HOST:PORT, or auto.  [default: a Ray on this machine]")
 @click.option("--to", type=click.Choice(["parquet", "csv", "npz", "jsonl"]), help="The format to write.  [default: as the input]")
 @click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Rows that run at once.")
-@click.option("--block", type=click.IntRange(min=1), default=16_384, show_default=True, help="Rows of a file of the output.")
+@click.option("--block", type=click.IntRange(min=1), help="Rows of a file of the output.  [default: by their size, up to 131072]")
 @click.option("--columns", "given", multiple=True, metavar="NAME=A,B", help="The columns that an input is made of. Repeatable.")
 @click.option("--keep", multiple=True, metavar="COLUMN", help="A column of the input that the output has too. Repeatable.")
 @click.option("--refuse-nan", is_flag=True, help="NaN in an input or output of a row is an error of the row.")
@@ -51,7 +51,7 @@ __all__ = ["map_"]
 @shape_option
 def map_(
     model: str, source: str, target: str, device: str, workers: int, cpus: int, gpus: float, address: str | None, to: str | None,
-    batch: int, block: int, given: tuple[str, ...], keep: tuple[str, ...], refuse_nan: bool, stop: bool, install: bool,
+    batch: int, block: int | None, given: tuple[str, ...], keep: tuple[str, ...], refuse_nan: bool, stop: bool, install: bool,
     overwrite: bool, shapes: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Run MODEL over all rows of INPUT with Ray.

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ import ray
 import ray.data
 import ray.exceptions
 
+from dovetail import Recipe, TensorType
 from dovetail.errors import DovetailError, InferError, UsageError, did_you_mean
 from dovetail_ray.jobs import BlockWorker, Job, Output, identity_of
 from dovetail_ray.shipping import Model, Parcel, check_nodes, recipe_of, runtime_env
@@ -21,7 +23,8 @@ from dovetail_ray.sources import Block, blocks_of, files_of, format_of
 
 __all__ = ["Summary", "WorkerSummary", "map_files"]
 
-BLOCK_ROWS = 16_384
+_BLOCK_ROWS, _BLOCK_BYTES = 131_072, 1 << 26
+"""The most rows, and bytes of inputs, of a block by default. Ray takes some 20 ms for each block, so small ones cost time."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def map_files(
     to: str | None = None,
     workers: int = 1,
     batch_size: int = 256,
-    block_rows: int = BLOCK_ROWS,
+    block_rows: int | None = None,
     columns: Mapping[str, Sequence[str]] | None = None,
     keep: Sequence[str] = (),
     refuse_nan: bool = False,
@@ -81,7 +84,8 @@ def map_files(
     """Run a model over a file or a folder of files, and write the folder `output` with a file for each block of rows.
 
     Formats: Parquet, CSV, .npz, JSON lines and pictures; `to` names that of the output, by default that of the input, or Parquet
-    for pictures. A block has about `block_rows` rows (in Parquet whole row groups). Blocks that `output` has already from a run
+    for pictures. A block has about `block_rows` rows (in Parquet whole row groups), by default 64 MiB of inputs. Blocks
+    that `output` has already from a run
     of the same job are not computed again. `columns`, `refuse_nan` and `batch_size`: see `RowReader` and `RowModel`; `keep` names
     columns of the input that the output has too. With `errors="raise"` the first bad row ends the job. Ray is used as it is, or
     started locally. With `install` it installs what the model requires; `env` has entries for its `runtime_env`. `advance` is
@@ -101,8 +105,8 @@ def map_files(
     format = "parquet" if format == "images" else format
     if format not in SUFFIXES:
         raise UsageError(f"to={format!r} cannot be written; accepted: {', '.join(SUFFIXES)}", hint=did_you_mean(format, SUFFIXES))
-    blocks = blocks_of([file.absolute() for file in files], block_rows)
     recipe = recipe_of(model, device, properties)
+    blocks = blocks_of([file.absolute() for file in files], block_rows or _default_rows(recipe))
     folder = os.path.abspath(output)
     chosen = {name: tuple(given) for name, given in (columns or {}).items()}
     job = Job(folder, format, batch_size, chosen, tuple(keep), refuse_nan, errors, num_cpus, num_gpus)
@@ -120,6 +124,16 @@ def map_files(
             summaries.append(summary)
             advance(summary["rows"], total)
     return _summary(os.fspath(source), folder, recipe.device, begin, before, summaries)
+
+
+def _default_rows(recipe: Recipe) -> int:
+    """Rows of a block by the size of a row, open dimensions taken as 1."""
+    row = 0
+    for tensor in recipe.inputs.values():
+        if isinstance(tensor, TensorType):
+            sizes = (size for size in (tensor.shape or ())[1:] if isinstance(size, int))
+            row += math.prod(sizes) * tensor.dtype.numpy.itemsize
+    return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // max(row, 1)))
 
 
 def _computed(todo: Sequence[Block], parcel: Parcel, job: Job, workers: int, env: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
