@@ -1,4 +1,4 @@
-"""What do small networks cost a run, where calls and threads weigh more than arithmetic? Microseconds, beside onnxruntime.
+"""The time of a run of small networks, where calls and threads weigh more than arithmetic: microseconds, beside onnxruntime.
 
     python benchmarks/small.py -d ONEDNN -d NUMPY
     python benchmarks/small.py -d ONEDNN --busy 1

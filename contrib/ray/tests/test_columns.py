@@ -128,7 +128,7 @@ def test_columns_by_name_by_list_and_all_of_them() -> None:
 def test_wrong_columns_are_refused() -> None:
     with pytest.raises(UsageError, match=r"no column for input 'x' \(float32\[N, 3\]\); there are: a\n.*--columns x=A,B"):
         RowReader(INPUTS).columns_of(["a"])
-    with pytest.raises(UsageError, match="there is no column 'aa' for input 'x'"):
+    with pytest.raises(UsageError, match="the column 'aa' for input 'x' does not exist"):
         RowReader(INPUTS, {"x": ["aa"]}).columns_of(["a", "b"])
     with pytest.raises(UsageError, match="the model has no input 'y'"):
         RowReader(INPUTS, {"y": ["a"]})

@@ -60,7 +60,7 @@ def test_a_file_travels_by_name_and_digest(compiled: dovetail.CompiledModel, lin
 
 def test_the_report_and_the_model_say_what_is_required(compiled: dovetail.CompiledModel) -> None:
     expected = {"dovetail", "dovetail-cpu-numpy", "dovetail-frontend-onnx", "dovetail-ops-onnx"}
-    assert {*compiled.recipe.requires} == expected  # open dimensions: there is no plan yet
+    assert {*compiled.recipe.requires} == expected  # open dimensions: without a plan yet
     compiled(X)
     assert compiled.recipe.requires == dict.fromkeys(sorted(expected), dovetail.__version__)
 

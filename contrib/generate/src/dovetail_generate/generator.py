@@ -18,7 +18,7 @@ __all__ = ["Piece", "TextGenerator"]
 
 @dataclass(frozen=True)
 class Piece:
-    """What one token added to a text.
+    """The addition of one token to a text.
 
     `index` is that of the prompt. `text` may be empty, when a character is not complete yet or may begin a stop word. `ended` is
     empty while the text goes on, else `token` (the model ended it), `stop` (a stop word), `limit`, or `room`.
@@ -157,7 +157,7 @@ class _Writer:
         self._stream, self._stop, self._held = stream, stop, ""
 
     def add(self, token: int) -> tuple[str, bool]:
-        """What can be shown now, and whether a stop word came, which is left out with what follows."""
+        """The text that can be shown now, and whether a stop word came, which is left out with what follows."""
         self._held += self._stream(token) or ""
         places = [place for word in self._stop if (place := self._held.find(word)) >= 0]
         if places:
@@ -168,7 +168,7 @@ class _Writer:
         return shown, False
 
     def rest(self) -> str:
-        """What was held back, at the end of the text."""
+        """The text that was held back, at its end."""
         found, self._held = self._held, ""
         return found
 

@@ -36,7 +36,7 @@ DATATYPES: Mapping[str, DType] = {
 _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 
 _MOST_DIMENSIONS = 32
-"""What every version of NumPy takes."""
+"""Types that every version of NumPy takes."""
 
 _LENGTH = struct.Struct("<I")
 """The length before each element of BYTES."""
@@ -180,7 +180,7 @@ def _floats(name: str, datatype: str, flat: list[float]) -> NDArray[Any]:
 
 
 def to_values(name: str, array: NDArray[Any]) -> Any:
-    """What orjson writes as a flat list. Raises `RequestRefused` for values that JSON lacks."""
+    """A value that orjson writes as a flat list. Raises `RequestRefused` for values that JSON lacks."""
     flat = np.ascontiguousarray(array).reshape(-1)
     if flat.dtype == object:
         return [value if isinstance(value, str) else _decoded(name, bytes(value)) for value in flat]

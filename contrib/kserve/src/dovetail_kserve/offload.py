@@ -14,7 +14,7 @@ _LARGE = 256 * 1024
 
 
 async def offloaded(size: int, function: Callable[P, R], /, *arguments: P.args, **options: P.kwargs) -> R:
-    """What the function returns; called on a thread when its arguments have so many bytes that this pays."""
+    """The result of the function, which is called on a thread when its arguments have so many bytes that this pays."""
     if size < _LARGE:
         return function(*arguments, **options)
     return await asyncio.to_thread(function, *arguments, **options)

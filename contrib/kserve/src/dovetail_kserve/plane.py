@@ -1,4 +1,4 @@
-"""What REST and gRPC share: readiness and metadata of the server and of each version."""
+"""The common part of REST and gRPC: readiness and metadata of the server and of each version."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class Repository(ModelRepository):  # type: ignore[misc]  # kserve has no type i
         found = self.get_model(name)
         if not isinstance(found, DovetailModel):
             known = ", ".join(sorted(self.get_models()))
-            raise RequestRefused(f"there is no model {name!r:.80}; there are: {known}", status=404)
+            raise RequestRefused(f"unknown model {name!r:.80}; known: {known}", status=404)
         return found
 
     @property

@@ -63,7 +63,7 @@ def parse_source(text: str) -> Source:
         hint = f"give it another one: NAME={target}"
         raise UsageError(f"{name!r} cannot be the name of a model; accepted: letters, digits, '_', '.' and '-'", hint=hint)
     if not target.exists():
-        raise UsageError(f"there is no file or folder {target}", hint="accepted: [NAME=]FILE or [NAME=]FOLDER")
+        raise UsageError(f"the file or folder {target} does not exist", hint="accepted: [NAME=]FILE or [NAME=]FOLDER")
     return Source(name, target)
 
 

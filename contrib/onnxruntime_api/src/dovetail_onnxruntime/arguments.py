@@ -12,7 +12,7 @@ __all__ = ["ModelMetadata", "NodeArg", "metadata_of", "type_text"]
 _TEXTS = {DType.FLOAT32: "float", DType.FLOAT64: "double", DType.FLOAT4_E2M1: "float4e2m1"}
 _HEADER = "onnx."
 _UNSET_VERSION = 2**63 - 1
-"""What onnxruntime reports for a model without a version."""
+"""The version that onnxruntime reports for a model without a version."""
 
 
 class NodeArg:

@@ -76,7 +76,7 @@ class RowReader:
                 raise UsageError(f"no column for input {name!r} ({tensor}); there are: {', '.join(names) or 'none'}", hint=hint)
             for column in chosen:
                 if column not in names:
-                    raise UsageError(f"there is no column {column!r} for input {name!r}", hint=did_you_mean(column, names))
+                    raise UsageError(f"the column {column!r} for input {name!r} does not exist", hint=did_you_mean(column, names))
             found[name] = chosen
         return found
 

@@ -29,7 +29,7 @@ _BLOCK_ROWS, _BLOCK_BYTES = 131_072, 1 << 26
 
 @dataclass(frozen=True)
 class WorkerSummary:
-    """What one process computed; `seconds` are those that its blocks took, reading and writing included."""
+    """The work of one process; `seconds` are those that its blocks took, reading and writing included."""
 
     worker: int
     node: str
@@ -167,7 +167,7 @@ def _quiet() -> Iterator[None]:
     context.enable_progress_bars = context.print_on_execution_start = False
     logger = logging.getLogger("ray.data")
     level = logger.level
-    logger.setLevel(logging.ERROR)  # it warns that there are no progress bars
+    logger.setLevel(logging.ERROR)  # it warns of missing progress bars
     try:
         with ray.data.DataContext.current(context):
             yield

@@ -83,12 +83,12 @@ class Output:
             self._state.rmdir()
 
     def done(self) -> dict[int, dict[str, Any]]:
-        """What was done, for each block that is."""
+        """The record of each block that is done."""
         found = (self.summary(int(path.stem)) for path in self._state.glob("[0-9]*.json"))
         return {summary["block"]: summary for summary in found if summary is not None}
 
     def summary(self, block: int) -> dict[str, Any] | None:
-        """What was done for a block, None when it is not done."""
+        """The record of a block, None when it is not done."""
         path = self._state / f"{block:06}.json"
         found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
         return found if self.file(block).is_file() else None
@@ -175,7 +175,7 @@ class BlockWorker:
         given = {SOURCE_COLUMNS[0]: np.array(files, object), SOURCE_COLUMNS[1]: numbers}
         for name in self._job.keep:
             if name not in rows.table and len(rows.errors) < rows.count:
-                raise UsageError(f"there is no column {name!r} to keep; there are: {', '.join(rows.table)}")
+                raise UsageError(f"the column {name!r} to keep does not exist; known: {', '.join(rows.table)}")
             given[name] = rows.table.get(name, np.full(rows.count, None, object))
         return given
 
@@ -183,7 +183,7 @@ class BlockWorker:
 def identity_of(
     job: Job, digest: str, device: str, properties: Mapping[str, Any], requires: Mapping[str, str], blocks: Sequence[Block]
 ) -> dict[str, Any]:
-    """What makes two jobs the same: model, device, packages, inputs with their sizes and times, and how rows are written."""
+    """The identity of a job: model, device, packages, inputs with their sizes and times, and how rows are written."""
     files = dict.fromkeys(file for block in blocks for file in block.files)
     states = {file: [os.stat(file).st_size, os.stat(file).st_mtime_ns] for file in files}
     described = asdict(job)

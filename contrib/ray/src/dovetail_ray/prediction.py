@@ -23,7 +23,7 @@ Outputs = dict[str, Array]
 class Prediction:
     """The outputs by name for the rows of a table, and the errors of rows that have none.
 
-    In an array of numbers such rows are NaN, or 0 where there is no NaN; in an array of objects None.
+    In an array of numbers such rows are NaN, or 0 in types without NaN; in an array of objects None.
     """
 
     outputs: Mapping[str, Array]

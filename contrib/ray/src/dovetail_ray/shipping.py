@@ -1,4 +1,4 @@
-"""What a worker gets: the recipe, the model's files once for each node, and the device that Ray assigned."""
+"""The equipment of a worker: the recipe, the model's files once for each node, and the device that Ray assigned."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ _THREADS = "INFERENCE_NUM_THREADS"
 """The property of devices on the CPU for the number of their threads."""
 
 Model = str | os.PathLike[str] | dovetail.Model | CompiledModel | Recipe
-"""What a model may be given as."""
+"""A model, in the forms that are accepted."""
 
 
 def recipe_of(model: Model, device: str | None = None, properties: Mapping[str, Any] | None = None) -> Recipe:

@@ -342,7 +342,7 @@ class Onednn:
         return found
 
     def _choice(self, _threads: int, name: str, args: tuple[Any, ...], attr: Attr) -> PrimitiveDesc | str:
-        """What `describe` gives, or the message of the error: it depends on the number of threads too."""
+        """The result of `describe`, or the message of the error: it depends on the number of threads too."""
         try:
             return self._chosen(name, [self._engine.pointer, *map(_c, args), attr.pointer])
         except Unimplemented as error:

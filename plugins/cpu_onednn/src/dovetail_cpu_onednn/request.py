@@ -106,7 +106,7 @@ class OnednnRequest(ExecutableRequest):
             raise refused(error) from error
 
     def _bound_to(self, inputs: Sequence[Array]) -> "_Bound | None":
-        """What is bound, to the arrays of states among these inputs; None after `close`."""
+        """The executions, bound to the arrays of states among these inputs; None after `close`."""
         if self._states and self._is_open:
             given = {name: inputs[index] for index, name in self._states}
             if len(given) != len(self._given) or any(a is not b for a, b in zip(given.values(), self._given, strict=True)):

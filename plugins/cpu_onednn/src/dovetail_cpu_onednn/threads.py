@@ -11,14 +11,14 @@ from dovetail.device import TypedNode
 __all__ = ["sharers", "single_thread_ns", "worth_sharing"]
 
 FLOPS, BYTES = 128, 32
-"""What one thread does in a nanosecond: floating-point operations of a product, bytes moved."""
+"""The work of one thread in a nanosecond: floating-point operations of a product, bytes moved."""
 
 BARRIER_NS = 20_000
-"""What threads must save for each time that they wait for each other, in estimated nanoseconds."""
+"""Estimated nanoseconds that threads must save for each time that they wait for each other."""
 
 PLAN_NS, PART, MUCH_NS = 50_000, 1 / 3, 400_000
-"""What they must save in all nodes of a plan: below the first no thread is woken up, and below the last only for such a part
-of the work. Otherwise threads sleep most of the time, and waking them takes as long as what they save."""
+"""The least that they must save in all nodes of a plan: below the first no thread is woken up, and below the last only for such
+a part of the work. Otherwise threads sleep most of the time, and waking them takes as long as what they save."""
 
 
 def single_thread_ns(node: TypedNode) -> float:

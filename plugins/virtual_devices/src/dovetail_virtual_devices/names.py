@@ -47,7 +47,7 @@ def candidates(session: Session, arguments: str) -> tuple[str, ...]:
     names = tuple(info.name for info in session.devices if not {info.name, info.type} & set(minus))
     if not names:
         found = ", ".join(info.name for info in session.devices) or "none"
-        raise DeviceNotFound(f"AUTO:{arguments} leaves no device" if parts else "there is no device", hint=f"found: {found}")
+        raise DeviceNotFound(f"AUTO:{arguments} leaves no device" if parts else "no device is available", hint=f"found: {found}")
     return names
 
 
