@@ -284,7 +284,7 @@ ROWS = np.ones((2, 3), np.float32)
 @pytest.mark.parametrize(
     ("model", "inputs", "status", "text"),
     [
-        ("nix", [given(ROWS)], "NOT_FOUND", "no model 'nix'"),
+        ("nix", [given(ROWS)], "NOT_FOUND", "unknown model 'nix'"),
         ("scale", [], "INVALID_ARGUMENT", "'x' of"),
         ("scale", [given(ROWS, name="z")], "INVALID_ARGUMENT", "no input 'z'"),
         ("scale", [given(ROWS), given(ROWS)], "INVALID_ARGUMENT", "given twice"),

@@ -50,7 +50,7 @@ def test_a_name_must_fit_into_an_address(folder: Path, text: str) -> None:
 
 
 def test_models_need_files_and_names_of_their_own(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"no file or folder missing\.onnx"):
+    with pytest.raises(UsageError, match=r"file or folder missing\.onnx"):
         parse_source("missing.onnx")
     with pytest.raises(UsageError, match="both called 'a'"):
         parse_sources(["a.onnx", "a=m"])
