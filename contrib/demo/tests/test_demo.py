@@ -211,7 +211,11 @@ class Wrong(Device):
             return SimpleNamespace(run=wrong, close=request.close)
 
         return SimpleNamespace(
-            reports=executable.reports, memory=executable.memory, create_request=create_request, close=executable.close
+            reports=executable.reports,
+            memory=executable.memory,
+            notes=executable.notes,
+            create_request=create_request,
+            close=executable.close,
         )
 
 

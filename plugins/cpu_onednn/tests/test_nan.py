@@ -112,7 +112,7 @@ def test_what_is_tame(dtype, shape, bad):
     data = np.zeros(shape, dovetail.DType(dtype).numpy)
     holds_no_nan_or = scan.holds_no_nan_or(data, library().stream(), bad)
     assert holds_no_nan_or()
-    for value, tame in ((np.nan, False), (-np.nan, False), (bad, False), (-bad, True), (-3.0, True)):
+    for value, tame in ((np.nan, False), (-np.nan, False), (bad, False), (-bad, True), (-3.0, True), (1e30, True)):
         for place in (0, data.size // 2 + 1, data.size - 1):
             data.flat[place] = value
             assert holds_no_nan_or() is tame, (value, place)

@@ -279,7 +279,8 @@ def test_post_ops_are_for_floats_only() -> None:
 
 def test_post_ops_need_another_operand_and_the_shape_of_the_result() -> None:
     whole, row = TensorType.of(_X), TensorType.of(_X[:1])
-    assert _post_ops("Mul", [whole, whole], ["x", "x"]) is None
+    assert _post_ops("Add", [whole, whole], ["x", "x"]) is None
+    assert _post_ops("Mul", [whole, whole], ["x", "x"])[0].algorithm == "square"
     assert _post_ops("Mul", [whole, row], ["x", "y"], 1) is None
     assert _post_ops("Max", [whole, row], ["x", "y"], 1) is None
     assert _post_ops("PRelu", [whole, row], ["x", "s"], 1) is None

@@ -135,7 +135,7 @@ def _mask(node: TypedNode) -> TensorType | None:
 
 def _heads(x: Array, count: int) -> Array:
     """[batch, heads, length, size] as a view; [batch, length, heads * size] is split."""
-    return x if x.ndim == 4 else x.reshape(*x.shape[:2], count, -1).swapaxes(1, 2)
+    return x if x.ndim == 4 else x.reshape(*x.shape[:2], count, x.shape[2] // count).swapaxes(1, 2)
 
 
 def _grouped(x: Array, s: Sizes) -> Array:
