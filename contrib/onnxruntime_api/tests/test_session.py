@@ -155,7 +155,16 @@ def test_profiles(ort: Any, add: bytes, feed: dict[str, Any], tmp_path: Path) ->
     path = session.end_profiling()
     assert Path(path).name.startswith("profile_")
     assert path.endswith(".json")
-    assert "model_run" in [event["name"] for event in json.loads(Path(path).read_text())]
+    events = json.loads(Path(path).read_text())
+    (run,) = (event for event in events if event["name"] == "model_run")
+    nodes = [event for event in events if event["cat"] == "Node"]
+    assert nodes
+    assert {event["args"]["op_name"] for event in nodes} <= {"Add", "Identity", "Relu"}
+    for event in nodes:
+        assert event["name"].endswith("_kernel_time")
+        assert run["ts"] <= event["ts"]
+        assert event["ts"] + event["dur"] <= run["ts"] + run["dur"] + 1
+        assert {"op_name", "provider"} <= set(event["args"])
 
 
 def test_bindings(ort: Any, add: bytes, feed: dict[str, Any]) -> None:
