@@ -13,8 +13,9 @@ __all__ = ["sharers", "single_thread_ns", "worth_sharing"]
 FLOPS, BYTES = 128, 32
 """The work of one thread in a nanosecond: floating-point operations of a product, bytes moved."""
 
-BARRIER_NS = 20_000
-"""Estimated nanoseconds that threads must save for each time that they wait for each other."""
+BARRIER_NS = 2_000
+"""Estimated nanoseconds that threads must save for each time that they wait for each other. In a plan that uses several, they
+spin between its nodes, and meet in a microsecond or two; one that sleeps through a longer node has to be woken up after it."""
 
 PLAN_NS, PART, MUCH_NS = 50_000, 1 / 3, 400_000
 """The least that they must save in all nodes of a plan: below the first no thread is woken up, and below the last only for such
