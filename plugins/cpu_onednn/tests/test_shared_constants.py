@@ -9,7 +9,7 @@ import dovetail
 from dovetail.graph import GraphBuilder
 from dovetail_cpu_onednn.descriptors import plain
 from dovetail_cpu_onednn.shared_constants import SharedConstants
-from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.conv import Conv
 
 RNG = np.random.default_rng(5)
 
@@ -24,15 +24,19 @@ def weights():
 
 
 def _model(weights):
-    """x @ weights @ weights.T; the second factor is a view of the first."""
+    """Two convolutions of kernel 1, whose weights every CPU reads in blocks; those of the second are a view of the first's."""
     g = GraphBuilder()
-    y = g.node(MatMul(), g.input("x", "float32", ("N", 48)), g.constant(weights), name="first")
-    return g.model([g.node(MatMul(), y, g.constant(weights.T), name="second")])
+    y = g.node(Conv(), g.input("x", "float32", ("N", 48, 2, 3)), g.constant(weights[..., None, None]), name="first")
+    return g.model([g.node(Conv(), y, g.constant(weights.T[..., None, None]), name="second")])
+
+
+def _expected(x, weights):
+    return np.einsum("oi,ip,nphw->nohw", weights.T, weights, x.astype(np.float64))
 
 
 def _copies(compiled, rows):
-    """The arrays that the two products read as their weights."""
-    (step,) = compiled.plan(((rows, 48),)).steps
+    """The arrays that the two convolutions read as their weights."""
+    (step,) = compiled.plan(((rows, 48, 2, 3),)).steps
     return [array for name in ("first", "second") for one in step.executable.prepared[name] for array in one.constants.values()]
 
 
@@ -44,20 +48,18 @@ def test_shapes_share_what_they_read(weights):
         assert all(a is b for a, b in zip(first, again, strict=True))
         assert not np.array_equal(first[0], first[1])
         for rows in (3, 5, 7):
-            x = some(rows, 48)
-            expected = x.astype(np.float64) @ weights @ weights.T
-            np.testing.assert_allclose(compiled({"x": x})[0], expected, rtol=1e-4, atol=1e-3)
+            x = some(rows, 48, 2, 3)
+            np.testing.assert_allclose(compiled({"x": x})[0], _expected(x, weights), rtol=1e-4, atol=1e-3)
 
 
 def test_another_compilation_reads_the_weights_again(weights):
     """A caller may change the arrays of a model between two compilations."""
-    core, model, x = dovetail.Core(config=False), _model(weights), some(3, 48)
+    core, model, x = dovetail.Core(config=False), _model(weights), some(3, 48, 2, 3)
     with core.compile_model(model, "ONEDNN") as before:
         before({"x": x})
         weights *= 2
         with core.compile_model(model, "ONEDNN") as after:
-            expected = x.astype(np.float64) @ weights @ weights.T
-            np.testing.assert_allclose(after({"x": x})[0], expected, rtol=1e-4, atol=1e-3)
+            np.testing.assert_allclose(after({"x": x})[0], _expected(x, weights), rtol=1e-4, atol=1e-3)
 
 
 def test_what_nobody_uses_is_forgotten(weights):
