@@ -10,8 +10,8 @@ keeps each device busy with callers that wait for their results, as many as `opt
     -d OPENCL.0 -d "BATCH:OPENCL.0(32)+THROUGHPUT" --callers 64 --batch 1 the same: one batch runs while another one gathers
     -d AUTO+THROUGHPUT --peer openvino:THROUGHPUT --peer onnxruntime      a CPU against OpenVINO and onnxruntime
 
-After a `+`: PIPELINE, or a PERFORMANCE_HINT. Peers: `openvino:HINT` (device CPU), `openvino:AUTO`, `openvino:BATCH`
-(BATCH:CPU with the same timeout), and `onnxruntime`: sessions of one thread each, as many as cores.
+After a `+`: PIPELINE, a PERFORMANCE_HINT, or a number of streams. Peers: `openvino:HINT` (device CPU), `openvino:AUTO`,
+`openvino:BATCH` (BATCH:CPU with the same timeout), and `onnxruntime`: sessions of one thread each, as many as cores.
 
 `--first`: instead, the seconds from `compile_model` to the first result, each in a fresh process with an empty cache, in turn:
     -d ONEDNN -d AUTO:OPENCL.0,ONEDNN --first --batch 1
@@ -41,16 +41,19 @@ TIMEOUT_MS = 5.0
 
 
 class Ours:
-    """A device of dovetail; `name` may end in `+PIPELINE` or `+HINT`."""
+    """A device of dovetail; `name` may end in `+PIPELINE`, `+HINT`, or `+STREAMS`, a number."""
 
     def __init__(self, name: str, spec: ModelSpec, inputs: Arrays) -> None:
         import dovetail
 
         device, _, word = name.partition("+")
         properties: dict[str, Any] = {"AUTO_BATCH_TIMEOUT": TIMEOUT_MS} if device.startswith("BATCH") else {}
-        if word:
-            key = "MODEL_DISTRIBUTION_POLICY" if word == "PIPELINE" else "PERFORMANCE_HINT"
-            properties[key] = "PIPELINE_PARALLEL" if word == "PIPELINE" else word
+        if word == "PIPELINE":
+            properties["MODEL_DISTRIBUTION_POLICY"] = "PIPELINE_PARALLEL"
+        elif word.isdigit():
+            properties["NUM_STREAMS"] = int(word)
+        elif word:
+            properties["PERFORMANCE_HINT"] = word
         self._core = dovetail.Core()
         model = self._core.read_model(spec.path)
         if not device.startswith("BATCH"):
