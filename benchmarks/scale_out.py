@@ -1,8 +1,9 @@
 """Rows a second of `dovetail_ray.map_files` on more and more workers, against a local loop; and a run whose processes are killed.
 
 `python benchmarks/scale_out.py --workers 1 --workers 2 [--rows 1000000] [--rounds 3] [--device CPU] [--json]` writes rows of 64
-numbers as Parquet, and maps a small network over them (64 -> 256 -> 64 -> 10, in batches of 1024). `loop` reads, computes and
-writes the same blocks in this process, without Ray. Loop and workers take turns; the figures are medians of the rounds.
+numbers as Parquet, and maps a small network over them (64 -> 256 -> 64 -> 10, in batches of 1024): `--rows` of them for each
+worker, in a file each. `loop` reads, computes and writes the blocks of one file in this process, without Ray. Loop and workers
+take turns; the figures are medians of the rounds.
 
     relative      rows a second over those of the loop; with one worker, 1 - overhead
     efficiency    rows a second over those of the loop for each worker
@@ -19,6 +20,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,7 +48,7 @@ def main() -> int:
 
 def arguments() -> argparse.Namespace:
     made = parser(__doc__)
-    made.add_argument("--rows", type=int, default=1_000_000)
+    made.add_argument("--rows", type=int, default=1_000_000, help="of each worker")
     made.add_argument("--block", type=int, default=131_072, help="rows of a block")
     made.add_argument("--workers", type=int, action="append")
     made.add_argument("--rounds", type=int, default=3)
@@ -97,20 +99,21 @@ def scale(folder: Path, options: argparse.Namespace) -> int:
         for count in seconds:
             out = folder / f"out-{count}-{round_}"
             took = loop(folder, out, options) if count == 0 else mapped(folder, out, count, options)
+            shutil.rmtree(out)
             seconds[count].append(took[0])
             startup[count].append(took[1])
     ray.shutdown()
     base = options.rows / median(seconds[0])
     rows: list[Row] = []
     for count, samples in seconds.items():
-        rate = options.rows / median(samples)
+        rate = options.rows * max(count, 1) / median(samples)
         rows.append(
             {
                 "workers": "loop" if count == 0 else count,
                 "rows_per_second": round(rate),
                 "relative": round(rate / base, 3),
                 "efficiency": round(rate / base / max(count, 1), 3),
-                "best": round(min(seconds[0]) / min(samples) / max(count, 1), 3),
+                "best": round(min(seconds[0]) / min(samples), 3),
                 "seconds": [round(sample, 2) for sample in samples],
                 "startup": round(median(startup[count]), 1),
             }
@@ -142,8 +145,13 @@ def mapped(folder: Path, out: Path, workers: int, options: argparse.Namespace) -
     """Seconds from the first block's begin to the last one's end, and those before."""
     import dovetail_ray
 
-    done = dovetail_ray.map_files(folder / "rows.parquet", out, folder / "model.onnx", options.device, **how(workers, options))
-    assert (done.rows, done.errors) == (options.rows, 0)
+    source = folder / f"of-{workers}"
+    source.mkdir(exist_ok=True)
+    for index in range(workers):
+        with suppress(FileExistsError):
+            os.link(folder / "rows.parquet", source / f"{index}.parquet")
+    done = dovetail_ray.map_files(source, out, folder / "model.onnx", options.device, **how(workers, options))
+    assert (done.rows, done.errors) == (options.rows * workers, 0)
     return done.seconds, done.startup_seconds
 
 
