@@ -21,6 +21,7 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Node
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
+from dovetail.graph.reloadable import let_go
 from dovetail.graph.types import Shape, TensorType
 from dovetail.internal.copy import Copy
 from dovetail.internal.opaque import OpaqueOperator
@@ -93,6 +94,7 @@ __all__ = [
     "clock",
     "current_budget",
     "kept_on_host",
+    "let_go",
     "node_context",
     "node_reference",
     "padded",

@@ -23,6 +23,7 @@ from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node, UnboundOperator
 from dovetail.graph.model import Model
+from dovetail.graph.reloadable import Reloadable
 from dovetail.graph.source import ModelSource
 from dovetail.graph.types import Dim, MapType, OptionalType, SequenceType, Shape, TensorType, as_constant
 from dovetail.graph.validate import validate
@@ -45,6 +46,7 @@ __all__ = [
     "Node",
     "OptionalType",
     "OutOfMemory",
+    "Reloadable",
     "SequenceType",
     "Shape",
     "TensorType",

@@ -14,6 +14,7 @@ from dovetail.devices.typed_node import TypedNode
 from dovetail.devices.virtual import Placement
 from dovetail.errors import CompileError, OutOfMemory, UnsupportedNode
 from dovetail.graph.graph import AbstractOperator, Graph, Node
+from dovetail.graph.reloadable import check_reloadable
 from dovetail.graph.types import TensorType
 from dovetail.internal.opaque import PinnedOperator
 from dovetail.internal.reorder import Reorder
@@ -95,8 +96,9 @@ class Planner:
 
         The nodes that can be planned only with data become the plan's tail. `early` has the reports of `prepare`. Raises
         `OperatorError` or a subclass for a bad graph, `UnsupportedNode` for a node that no target accepts, `CompileError` for a
-        failure on a device.
+        failure on a device, `FormatError` for a data file that was changed.
         """
+        check_reloadable(graph.constants.values())
         started = time.perf_counter()
         notes = Notes(passes=dict(early or {}))
         analyzed, continuation = self.analyze(graph, notes)

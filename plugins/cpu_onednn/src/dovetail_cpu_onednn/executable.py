@@ -2,12 +2,25 @@
 
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dovetail.device import Executable, Graph, Node, NodeReport, Refusal, TensorType, TypedNode, phase, plan_graph, share_storage
+from dovetail.device import (
+    Executable,
+    Graph,
+    Node,
+    NodeReport,
+    Refusal,
+    TensorType,
+    TypedNode,
+    let_go,
+    phase,
+    plan_graph,
+    share_storage,
+)
 from dovetail.errors import CompileError, InferError
 from dovetail_cpu_onednn.binding import MemoryDesc, Primitive, Unimplemented
 from dovetail_cpu_onednn.descriptors import padded_type
@@ -118,10 +131,9 @@ class OnednnExecutable(Executable):
         places = {p.node.name: p for p in placements if p.node.name in stages}
         found = {(name, i): _shared(places[name].node, s, shared) for name in stages for i, s in enumerate(stages[name])}
         memory = _ConstantMemory(sum(_missing_bytes(s, found[name, i]) for name in stages for i, s in enumerate(stages[name])))
-        self.prepared = {
-            p.node.name: tuple(_prepare(p, s, found[p.node.name, i], memory, shared) for i, s in enumerate(stages[p.node.name]))
-            for p in placements
-            if p.node.name in stages
+        self.prepared: Mapping[str, tuple[Prepared, ...]] = {
+            name: tuple(_prepare(places[name], s, found[name, i], memory, shared) for i, s in enumerate(stages[name]))
+            for name in _giving_back(places, stages, graph)
         }
 
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
@@ -234,6 +246,19 @@ def _moves(stage: Stage) -> Sequence[Argument]:
     """The constants that are copied into the layout that the primitive takes."""
     lib = library()
     return [a for a in stage.arguments if a.content is not None or (a.wanted is not None and not lib.equal(a.desc, a.wanted))]
+
+
+def _giving_back(places: Mapping[str, Placement], stages: Mapping[str, Sequence[Stage]], graph: Graph) -> Iterator[str]:
+    """The names of the nodes to prepare; when all readers of a constant have copied it, its memory is given back."""
+    left = Counter(name for node in graph.nodes for name in node.reads)
+    left.update(graph.outputs)
+    for name in stages:
+        yield name
+        inputs = places[name].node.node.inputs
+        for index in {a.index for stage in stages[name] for a in _moves(stage) if a.place == "input"}:
+            left[inputs[index]] -= 1
+            if not left[inputs[index]] and inputs[index] in graph.constants:
+                let_go(graph.constants[inputs[index]])
 
 
 def _prepare(

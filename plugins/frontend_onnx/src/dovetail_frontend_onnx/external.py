@@ -4,11 +4,14 @@ import io
 import os
 import sys
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.frontend import FormatError, ModelSource, OutOfMemory, printable
+from dovetail_frontend_onnx.file_region import FileRegion, is_reloadable
 from dovetail_frontend_onnx.messages import TensorProto
 
 __all__ = ["ExternalData"]
@@ -23,7 +26,8 @@ _MAX_DIGITS = 19
 class ExternalData:
     """The data files of one model. Each is opened once, checked once, and closed by `close`.
 
-    Regions are read rather than mapped: a mapped file that somebody shortens later ends the process with SIGBUS.
+    Regions are read rather than mapped: a mapped file that somebody shortens later ends the process with SIGBUS. Memory of large
+    ones is given back when a device asks for that (`FileRegion`).
     """
 
     source: ModelSource
@@ -59,7 +63,21 @@ class ExternalData:
         self._unread[location] -= length
         if self._unread[location] < 0:
             raise FormatError(f"the tensors in '{printable(location)}' overlap: together they are more than twice the file")
-        return _read_region(file, offset, length, location)
+        # Asked before it is tried: a file can be a hole of any size, and Linux grants memory that it does not have.
+        if length > _physical_memory():
+            needed = f"the external data in '{printable(location)}' needs {length} bytes"
+            raise OutOfMemory(f"{needed}; the host has {_physical_memory()}")
+        return self._region(file, offset, length, location)
+
+    def _region(self, file: io.FileIO, offset: int, length: int, location: str) -> NDArray[np.uint8]:
+        if is_reloadable(offset, length):
+            assert isinstance(self.source.data, Path)  # else there is no file beside it
+            path, status = self.source.data.parent / location, os.fstat(file.fileno())
+            return np.asarray(FileRegion(path.absolute(), status, offset, length, partial(_fill, file, offset, location)))
+        region = np.empty(length, np.uint8)
+        _fill(file, offset, location, region.data)
+        region.flags.writeable = False
+        return region
 
     def _open(self, location: str) -> io.FileIO:
         if location not in self._files:
@@ -95,21 +113,14 @@ def _physical_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _read_region(file: io.FileIO, offset: int, length: int, location: str) -> NDArray[np.uint8]:
-    # Asked before it is tried: a file can be a hole of any size, and Linux grants memory that it does not have.
-    if length > _physical_memory():
-        raise OutOfMemory(f"the external data in '{printable(location)}' needs {length} bytes; the host has {_physical_memory()}")
-    region = np.empty(length, np.uint8)
-    view = region.data
+def _fill(file: io.FileIO, offset: int, location: str, view: memoryview) -> None:
     done = 0
     try:
         file.seek(offset)
-        while done < length:
+        while done < len(view):
             count = file.readinto(view[done:])
             if not count:
                 raise FormatError(f"the data file '{printable(location)}' became shorter while it was read")
             done += count
     except OSError as error:
         raise FormatError(f"the data file '{printable(location)}' cannot be read: {error.strerror}") from error
-    region.flags.writeable = False
-    return region

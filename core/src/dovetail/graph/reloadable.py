@@ -1,0 +1,46 @@
+"""Memory of constants that can be given back to the system, because its content can be read again."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Reloadable", "check_reloadable", "let_go"]
+
+
+class Reloadable(ABC):
+    """The owner of the memory of arrays: the `base` of what `np.asarray` makes of it, by `__array_interface__`."""
+
+    @abstractmethod
+    def let_go(self) -> None:
+        """Give the memory back where that is possible; arrays in it keep their content, which is read again when needed."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise `FormatError` if memory was given back and its content can no longer be read again."""
+
+
+def let_go(array: NDArray[Any]) -> None:
+    """Give back the memory of a constant that a device has copied into its own layout and does not read while a model runs.
+
+    Nothing happens for memory that is not `Reloadable`. The array may still be read: that takes longer.
+    """
+    for owner in _owners([array]):
+        owner.let_go()
+
+
+def check_reloadable(arrays: Iterable[NDArray[Any]]) -> None:
+    """Raise `FormatError` for arrays whose memory was given back and whose content is lost. Called before a model is planned."""
+    for owner in _owners(arrays):
+        owner.check()
+
+
+def _owners(arrays: Iterable[NDArray[Any]]) -> Iterable[Reloadable]:
+    for array in arrays:
+        owner: Any = array
+        while isinstance(owner, np.ndarray):
+            owner = owner.base
+        if isinstance(owner, Reloadable):
+            yield owner
