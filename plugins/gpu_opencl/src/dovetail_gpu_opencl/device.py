@@ -3,9 +3,11 @@
 import copy
 import dataclasses
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from dovetail.cache import FileCache
@@ -26,6 +28,7 @@ from dovetail.device import (
     Refusal,
     TypedNode,
     choose,
+    let_go,
     plan_graph,
     plan_regions,
 )
@@ -40,7 +43,7 @@ from dovetail_gpu_opencl.failures import translated
 from dovetail_gpu_opencl.hosting import OwnKernel
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._tiles import Tuned
-from dovetail_gpu_opencl.launch import Launch, Scratch
+from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch
 from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.matrix_units import allowed
 from dovetail_gpu_opencl.options import Options
@@ -132,7 +135,9 @@ class OpenCLDevice(Device):
         if chosen_options.TUNE:
             self._tune((chosen[name].kernel, node) for name, node in typed.items())
         stubs = {name for name, n in typed.items() if {n.op.op_type, n.op.key} & {*chosen_options.STUB}}
-        wanted = {name: () if name in stubs else self._launches(chosen[name].kernel, n) for name, n in typed.items()}
+        wanted: dict[str, tuple[Launch, ...]] = {}
+        for name in _giving_back(graph, wanted):
+            wanted[name] = () if name in stubs else self._launches(chosen[name].kernel, typed[name])
         launches = {name: [self._exact(x, typed[name]) for x in found if not x.is_empty] for name, found in wanted.items()}
         memory = plan_graph(graph, lambda n: _in_place(chosen, typed, n), lambda n: _scratch(launches[n.name]), plan=plan_regions)
         commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in launches[name]]
@@ -195,6 +200,24 @@ class OpenCLDevice(Device):
         if isinstance(choice, Refusal):
             raise UsageError(f"node {node.node} was not accepted by {self.info.name}: {choice}")
         return choice
+
+
+def _giving_back(graph: Graph, launches: Mapping[str, Sequence[Launch]]) -> Iterator[str]:
+    """The names of the nodes, whose launches are made meanwhile; gives back the memory of constants that all readers copied."""
+    left = Counter(name for node in graph.nodes for name in node.reads)
+    left.update(graph.outputs)
+    for node in graph.nodes:
+        yield node.name
+        arguments = [a for launch in launches[node.name] for a in launch.arguments]
+        in_place = {a.value for a in arguments if isinstance(a, Read)}
+        copies = [a.array for a in arguments if isinstance(a, Constant)]
+        for name in node.reads if arguments else ():  # a view has none, and is read in place
+            array = graph.constants.get(name)
+            if array is None or name in in_place or any(np.may_share_memory(array, copy) for copy in copies):
+                continue
+            left[name] -= 1
+            if not left[name]:
+                let_go(array)
 
 
 def _in_place(chosen: Mapping[str, Choice[CLKernel]], typed: Mapping[str, TypedNode], node: Node) -> Sequence[str]:

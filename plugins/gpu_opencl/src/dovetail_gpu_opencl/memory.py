@@ -4,21 +4,24 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dovetail.device import OutOfMemory
 from dovetail_gpu_opencl.failures import translated
 
-__all__ = ["Buffers", "GuardedBuffers", "pinned"]
+__all__ = ["ALIGNMENT", "Buffers", "GuardedBuffers", "aligned_copy", "aligned_empty", "pinned"]
 
 Bytes = NDArray[np.uint8]
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector of current CPUs."""
 
 
 class Buffers:
     """The buffers of one owner, a request or an executable, freed with it.
 
     On a CPU they are allocated as memory of the host: PoCL allocates others when they are first used, and ends the process
-    where that fails.
+    where that fails. Aligned arrays that kernels only read are used there where they are.
     """
 
     def __init__(self, context: Any, largest: int, *, on_cpu: bool) -> None:
@@ -46,8 +49,28 @@ class Buffers:
         return cl.Buffer(self._context, cl.mem_flags.READ_WRITE | self._where, nbytes)
 
     def _copy_of(self, array: NDArray[Any], written: bool) -> Any:
+        if self._where and not written and not array.ctypes.data % ALIGNMENT:
+            # The buffer keeps the array alive.
+            return cl.Buffer(self._context, cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
         access = cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
         return cl.Buffer(self._context, access | cl.mem_flags.COPY_HOST_PTR | self._where, hostbuf=array)
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """An array that is not set to anything, in C order, from an address that is a multiple of `ALIGNMENT`."""
+    nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes].view(dtype).reshape(shape)
+
+
+def aligned_copy(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in C order from an aligned address; itself where it is so already."""
+    if array.flags.c_contiguous and not array.ctypes.data % ALIGNMENT:
+        return array
+    copy = aligned_empty(array.shape, array.dtype)
+    np.copyto(copy, array)
+    return copy
 
 
 def pinned(context: Any, queue: Any, dims: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
+from dovetail_gpu_opencl.memory import aligned_empty
 from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, accumulator, accumulator_bytes, assemble, storage
 
 __all__ = ["GemmDirect", "GemmKernel", "GemmRows", "Matrix", "Product", "ProductOf"]
@@ -177,10 +178,13 @@ def _problem(product: Product) -> Problem:
 def pack_columns(matrices: NDArray[np.generic], columns: int, c_type: str) -> NDArray[np.generic]:
     """[Z, K, N] as [Z, ceil(N / columns), K, columns], padded with zeros, in float or double."""
     z, k, n = matrices.shape
-    blocks = ceil_div(n, columns)
-    padded = np.zeros((z, k, blocks * columns), np.float64 if c_type == "double" else np.float32)
-    padded[:, :, :n] = matrices
-    return np.ascontiguousarray(padded.reshape(z, k, blocks, columns).transpose(0, 2, 1, 3))
+    whole, rest = divmod(n, columns)
+    packed = aligned_empty((z, whole + bool(rest), k, columns), np.float64 if c_type == "double" else np.float32)
+    packed[:, :whole] = matrices[:, :, : n - rest].reshape(z, k, whole, columns).transpose(0, 2, 1, 3)
+    if rest:
+        packed[:, whole, :, :rest] = matrices[:, :, n - rest :]
+        packed[:, whole, :, rest:] = 0
+    return packed
 
 
 class GemmDirect(GemmKernel):

@@ -15,6 +15,7 @@ from dovetail_gpu_opencl.kernels._register_tiles import RegisterTiled, lanes_of
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, WINDOW, interior, named
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch
+from dovetail_gpu_opencl.memory import aligned_empty
 from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, storage
 
 __all__ = ["KERNELS"]
@@ -63,12 +64,15 @@ class ConvRows(RegisterTiled, ConvKernel):
 def pack_weights(weights: NDArray[np.generic], groups: int, columns: int, c_type: str) -> NDArray[np.generic]:
     """[M, C, *K] as [groups, ceil(M / groups / columns), *K, C, columns], padded with zeros, in float or double."""
     maps, channels = weights.shape[:2]
-    own = maps // groups
-    blocks = ceil_div(own, columns)
-    elements = int(np.prod(weights.shape[2:]))
-    padded = np.zeros((groups, blocks * columns, channels, elements), wide(c_type))
-    padded[:, :own] = weights.reshape(groups, own, channels, elements)
-    return np.ascontiguousarray(padded.reshape(groups, blocks, columns, channels, elements).transpose(0, 1, 4, 3, 2))
+    own, elements = maps // groups, int(np.prod(weights.shape[2:]))
+    whole, rest = divmod(own, columns)
+    split = weights.reshape(groups, own, channels, elements)
+    packed = aligned_empty((groups, whole + bool(rest), elements, channels, columns), wide(c_type))
+    packed[:, :whole] = split[:, : own - rest].reshape(groups, whole, columns, channels, elements).transpose(0, 1, 4, 3, 2)
+    if rest:
+        packed[:, whole, ..., :rest] = split[:, own - rest :].transpose(0, 3, 2, 1)
+        packed[:, whole, ..., rest:] = 0
+    return packed
 
 
 class ConvDepthwise(ConvKernel):
