@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 from dovetail.devices.virtual import Composite
@@ -159,7 +159,8 @@ class CompiledModel:
             assert make_plan is not None  # a composite has parts in its place
             with self._preparing:
                 if self._cache is None:
-                    self._cache = PlanCache(lambda shapes: self._planned(make_plan, shapes), prepared.plan_cache)
+                    make = partial(_planned, make_plan, self.model.source, prepared.device)
+                    self._cache = PlanCache(make, prepared.plan_cache)
         return self._cache
 
     @property
@@ -212,12 +213,6 @@ class CompiledModel:
                 found = CompiledModel(model, replace(prepared.of(model), save=None))
                 self._variants.put(names, found)
         return found
-
-    def _planned(self, make_plan: Callable[[Shapes], Plan], shapes: Shapes) -> Plan:
-        plan = make_plan(shapes)
-        seconds = sum(plan.report.seconds.values())
-        log.info("%s: planned for %s on %s in %.3f s", printable(self.model.source), shapes, self.device, seconds)
-        return plan
 
     def report(self, shapes: Mapping[str, Sequence[int]] | None = None) -> PlanReport:
         """The report of the plan for `shapes` (input name -> dimensions), or of the latest plan.
@@ -367,6 +362,13 @@ class CompiledModel:
     def __repr__(self) -> str:
         state = "not compiled yet" if self._preparation is None else f"on {self._preparation.device}"
         return f"<CompiledModel {(self._recipe or self.model).source} {state}>"
+
+
+def _planned(make_plan: Callable[[Shapes], Plan], source: str, device: str, shapes: Shapes) -> Plan:
+    plan = make_plan(shapes)
+    seconds = sum(plan.report.seconds.values())
+    log.info("%s: planned for %s on %s in %.3f s", printable(source), shapes, device, seconds)
+    return plan
 
 
 def _full_report(plan: Plan) -> PlanReport:

@@ -1,5 +1,6 @@
 """Allocates buffers, with guard bytes on both sides to find bugs in kernels."""
 
+import mmap
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ Bytes = NDArray[np.uint8]
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector of current CPUs."""
+
+LARGE = 1 << 20
+"""Bytes from which on weights get memory of their own from the system."""
 
 
 class Buffers:
@@ -59,9 +63,19 @@ class Buffers:
 def aligned_empty(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """An array that is not set to anything, in C order, from an address that is a multiple of `ALIGNMENT`."""
     nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8) if nbytes < LARGE else np.frombuffer(_mapped(nbytes), np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + nbytes].view(dtype).reshape(shape)
+
+
+def _mapped(nbytes: int) -> mmap.mmap:
+    """Memory that goes back to the system when it is freed; that of `malloc`, up to 32 MB, often stays with the process."""
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, nbytes)
+    found = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        found.madvise(mmap.MADV_HUGEPAGE)
+    return found
 
 
 def aligned_copy(array: NDArray[Any]) -> NDArray[Any]:
