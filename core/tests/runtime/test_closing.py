@@ -3,8 +3,10 @@
 import gc
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import dovetail
 from dovetail.device import Executable, ExecutableRequest
 from dovetail.errors import UsageError
 from dovetail.op import FLOATS, Operator
+from dovetail_ops_onnx.add import Add
 
 X = np.arange(3, dtype=np.float32)
 LIMIT = 60
@@ -233,3 +236,28 @@ def test_an_interrupt_leaves_the_request_usable(compiled: dovetail.CompiledModel
     del request._run
     np.testing.assert_array_equal(request.infer(X)[0], X + 1)
     compiled.close()
+
+
+@pytest.mark.parametrize("overridable", [False, True])
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_model_is_freed_when_nobody_refers_to_it(closed: bool, overridable: bool) -> None:
+    """At once: weights must not wait for a garbage collection, which counts objects and not bytes."""
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Add(), g.node(Gated(), g.input("x", "float32", [None])), g.constant(X, name="w"))])
+    if overridable:
+        model = replace(model, overridable={"w": model.graph.types["w"]})
+    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY")
+    GATE.set()
+    gc.collect()
+    gc.disable()
+    try:
+        compiled({"x": X})
+        (plan,) = compiled._plans.copy().values()
+        freed = [weakref.ref(one) for one in (model, compiled, plan.steps[0].executable)]
+        if closed:
+            compiled.close()
+        del model, compiled, plan, g
+        assert [one() for one in freed] == [None] * 3
+    finally:
+        gc.enable()
+        GATE.clear()

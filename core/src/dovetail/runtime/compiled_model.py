@@ -258,10 +258,13 @@ class CompiledModel:
 
     def create_infer_request(self) -> InferRequest:
         """A new request with buffers of its own. Raises `UsageError` after `close`."""
+        return self._new_request(self)
+
+    def _new_request(self, owner: "CompiledModel") -> InferRequest:
         trace = self._prepared().trace or current_trace()
         with self._lock:
             self.check_open()
-            request = InferRequest(self) if trace is None else TracedRequest(self, trace)
+            request = InferRequest(owner) if trace is None else TracedRequest(owner, trace)
             self._requests.add(request)
         return request
 
@@ -282,7 +285,8 @@ class CompiledModel:
         """
         request, trace = getattr(self._local, "request", (None, None))
         if request is None or trace is not current_trace():
-            request, _ = self._local.request = self.create_infer_request(), current_trace()
+            # By a proxy: a model that a request in it refers to would live until a garbage collection.
+            request, _ = self._local.request = self._new_request(weakref.proxy(self)), current_trace()
         results: Results = request.infer(inputs, on_device=on_device)
         return results
 

@@ -383,7 +383,8 @@ class InferRequest:
     def _read(self, inputs: Any) -> list[Any]:
         """The inputs as arrays; chooses the plans that take overridable constants among them."""
         if self._overridable:
-            plans = self._compiled.taking(inputs)
+            taking = self._compiled.taking(inputs)
+            plans = self._compiled if taking == self._compiled else taking  # the first may be a weak proxy of the second
             if plans is not self._plans:
                 self._shapes = None
                 self._plans = plans
