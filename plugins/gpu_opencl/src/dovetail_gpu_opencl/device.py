@@ -47,6 +47,7 @@ from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch
 from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.matrix_units import allowed
 from dovetail_gpu_opencl.options import Options
+from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature, check_source
 from dovetail_gpu_opencl.tuner import tune
 from dovetail_gpu_opencl.view import View
@@ -102,6 +103,7 @@ class OpenCLDevice(Device):
         self._options = dict(options)
         self._layers = load(Options.read(options).CONFIG_FILE)
         self._bound: dict[tuple[str, str], tuple[CLKernel, ...]] = {}
+        self._packed = PackedConstants()
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether one of the kernels runs the node with its post-ops."""
@@ -160,7 +162,7 @@ class OpenCLDevice(Device):
             if key not in self._bound:
                 custom = (CustomLayerKernel(self._layers),) if len(self._layers) else ()
                 listed = (*custom, View(), OwnKernel(), *self._table[node.op], Chain())
-                self._bound[key] = tuple(kernel.on(self.caps) for kernel in listed)
+                self._bound[key] = tuple(kernel.on(self.caps, self._packed) for kernel in listed)
             return self._bound[key]
 
     def _command(self, node: TypedNode, launch: Launch, kernel: CLKernel, dump: KernelDump | None) -> Command:

@@ -10,6 +10,7 @@ from dovetail.device import PLAIN, Accepted, Binary, DType, Kernel, LayerConfig,
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.launch import Launch
+from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_gpu_opencl.source import STORED_TYPES, missing_capability
 
 __all__ = ["FLOATS", "CLKernel", "ceil_div", "check_types", "group_size", "round_up", "spread"]
@@ -22,6 +23,8 @@ class CLKernel(Kernel):
     """A kernel: which nodes it runs, and as which launches. Written once, copied for each device by `on`."""
 
     caps: Capabilities
+    packed: PackedConstants
+    """The weights in the order of this package's kernels."""
     dtypes: ClassVar[frozenset[DType]] = FLOATS
     """The data types of inputs, outputs and post-op operands."""
     has_epilogue: ClassVar[bool] = True
@@ -39,10 +42,10 @@ class CLKernel(Kernel):
     bfloat16_by_load: ClassVar[bool] = False
     """True when elements are only touched through `source.storage`, and bfloat16 is accepted where float16 is."""
 
-    def on(self, caps: Capabilities) -> Self:
-        """This kernel for a device."""
+    def on(self, caps: Capabilities, packed: PackedConstants | None = None) -> Self:
+        """This kernel for a device, and the models that share `packed`."""
         bound = copy.copy(self)
-        bound.caps = caps
+        bound.caps, bound.packed = caps, PackedConstants() if packed is None else packed
         return bound
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:

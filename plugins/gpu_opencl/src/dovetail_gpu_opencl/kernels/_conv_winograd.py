@@ -114,7 +114,9 @@ class ConvWinograd(RegisterTiled, ConvKernel):
         )
 
     def _packed(self, node: TypedNode, columns: int, c_type: str) -> NDArray[np.generic]:
-        return pack_columns(transformed(constant_weights(node), c_type), columns, c_type)
+        weights = constant_weights(node)
+        order = ("winograd", columns, c_type)
+        return self.packed.get(weights, order, lambda: pack_columns(transformed(weights, c_type), columns, c_type))
 
 
 def transformed(weights: NDArray[np.generic], c_type: str) -> NDArray[np.floating]:

@@ -5,6 +5,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,9 +147,11 @@ class GemmRows(RegisterTiled, GemmKernel):
         defines |= {f"{n}_BATCH(z)": f"({m.batch})" for n, m in (("A", product.a), ("B", product.b)) if m.batch}
         second: Argument | None = None
         if packs(product):
-            dense = product.b.dense(product.k, product.n)
+            dense, value, acc = product.b.dense(product.k, product.n), product.b.type.value, accumulator(dtype)
             assert dense is not None
-            second = Constant(pack_columns(dense, columns, accumulator(dtype)))
+            assert value is not None
+            order = (dense.shape, dense.strides, columns, acc)
+            second = Constant(self.packed.get(value, order, partial(pack_columns, dense, columns, acc)))
             defines.pop("B_BATCH(z)", None)
             b_z = 0 if len(dense) == 1 else ceil_div(product.n, columns) * product.k * columns
         sizes = (product.m, product.n, product.k)

@@ -50,7 +50,8 @@ class ConvRows(RegisterTiled, ConvKernel):
         tiling, lanes = self.tiling(problem), lanes_of(problem, self.caps)
         batch, _, _, groups = sizes(node)
         columns = tiling.vectors * lanes
-        packed = pack_weights(constant_weights(node), groups, columns, accumulator(node.outputs[0].dtype))
+        weights, acc = constant_weights(node), accumulator(node.outputs[0].dtype)
+        packed = self.packed.get(weights, (groups, columns, acc), lambda: pack_weights(weights, groups, columns, acc))
         chain = post_ops.epilogue(node)
         numbers = self.sizes(node) | {"DOWN": tiling.down}
         names = "GROUPS C M IH IW OH OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X DOWN"

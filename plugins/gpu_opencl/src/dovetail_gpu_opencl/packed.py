@@ -1,0 +1,49 @@
+"""Weights in the order of kernels, shared by the plans of one compilation: a plan for another shape needs mostly the same."""
+
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["PackedConstants"]
+
+Array = NDArray[Any]
+
+
+class PackedConstants:
+    """Arrays made of constants, as long as an executable uses them. Threads may share it.
+
+    Not for more than one compilation: between two of them a caller may write to the arrays that a model took its constants from.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[weakref.ref[Array], weakref.ref[Array]]] = {}
+
+    def get(self, source: Array, order: Hashable, make: Callable[[], Array]) -> Array:
+        """What `make` gives for this constant and order, now or before."""
+        owner = source
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        # Views of one array may differ in shape and strides alone.
+        key = (source.ctypes.data, source.shape, source.strides, order)
+        found = self._known.get(key)
+        # Another array may have come to the address of one that was freed.
+        packed = found[1]() if found is not None and found[0]() is owner else None
+        if packed is None:
+            packed = make()
+            self._known[key] = weakref.ref(owner), weakref.ref(packed, self._forgetter(key))
+        return packed
+
+    def _forgetter(self, key: Hashable) -> Callable[[object], None]:
+        known = self._known  # and not `self`, which may go before the array
+
+        def forget(gone: object) -> None:
+            if key in known and known[key][1] is gone:
+                known.pop(key, None)
+
+        return forget
+
+    def __len__(self) -> int:
+        return len(self._known)

@@ -1,0 +1,73 @@
+"""The weights of a model are in memory once, in whatever order a device wants them: of a new process, the growth by a model."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is counted by /proc")
+
+COUNT, SIDE, ROWS = 16, 1024, 3
+BYTES = 4 * COUNT * SIDE * SIDE
+
+_GROWTH = """
+import json, sys
+from pathlib import Path
+import numpy as np
+import dovetail
+
+def status(name):
+    return next(1024 * int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith(name))
+
+device, small, large, rows = *sys.argv[1:4], int(sys.argv[4])
+core = dovetail.Core(config=False)
+x = np.load(large + ".npy")
+with core.compile_model(small + ".onnx", device) as compiled:
+    for count in (rows, rows + 2):  # loads libraries and builds kernels
+        compiled(np.load(small + ".npy")[:count])
+before = status("VmRSS")
+compiled = core.compile_model(large + ".onnx", device)
+for count in (rows + 2, rows):  # two plans
+    y = compiled(x[:count])[0]
+np.save(large + ".result.npy", y)
+print(json.dumps(status("VmHWM") - before))
+"""
+
+
+def _saved(folder: Path, name: str, count: int, side: int) -> NDArray[np.float64]:
+    """Writes `name`.onnx, a chain of products with external weights, and `name`.npy, its input; returns the result for `ROWS`."""
+    rng, weights = np.random.default_rng(11), []
+    arrays = [rng.standard_normal((side, side), np.float32) / np.float32(side**0.5) for _ in range(count)]
+    (folder / f"{name}.bin").write_bytes(b"".join(array.tobytes() for array in arrays))
+    for index, array in enumerate(arrays):
+        tensor = TensorProto(name=f"w{index}", data_type=TensorProto.FLOAT, dims=array.shape, data_location=TensorProto.EXTERNAL)
+        for key, value in (("location", f"{name}.bin"), ("offset", index * array.nbytes), ("length", array.nbytes)):
+            tensor.external_data.add(key=key, value=str(value))
+        weights.append(tensor)
+    nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]) for i in range(count)]
+    x, y = (helper.make_tensor_value_info(value, TensorProto.FLOAT, ["N", side]) for value in ("x0", f"x{count}"))
+    graph = helper.make_graph(nodes, "chain", [x], [y], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (folder / f"{name}.onnx").write_bytes(model.SerializeToString())
+    given = rng.standard_normal((ROWS + 2, side), np.float32)
+    np.save(folder / f"{name}.npy", given)
+    result: NDArray[np.float64] = given[:ROWS].astype(np.float64)
+    for array in arrays:
+        result = result @ array
+    return result
+
+
+def test_weights_are_in_memory_once(device: str, tmp_path: Path) -> None:
+    """Before, ONEDNN took twice their size and OPENCL three times, and each plan of OPENCL two more."""
+    _saved(tmp_path, "small", 1, SIDE)
+    expected = _saved(tmp_path, "large", COUNT, SIDE)
+    command = [sys.executable, "-c", _GROWTH, device, str(tmp_path / "small"), str(tmp_path / "large"), str(ROWS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "large.result.npy"), expected, rtol=1e-3, atol=1e-3)
+    assert json.loads(done.stdout) < 1.6 * BYTES, f"{json.loads(done.stdout) / BYTES:.2f} times the weights"
