@@ -6,13 +6,22 @@ rounds of one process; figures are medians, and only the ratios of one run mean 
 and OpenVINO compute in bfloat16, all others in float32; `--quantized` takes the int8 models of `models.py quantize`.
 `load` is the time from the file to a runtime that is ready, `first` the first run: the peers get the input's shape before
 they compile, dovetail specialises to it on the first run.
+
+`--threads 1,2,4,8,16` runs all of that once for each number, in a process of its own, and prints one table: `median x` is the
+median as a multiple of the best time, and the last lines are geometric means for each number of threads. Numbers above the
+CPUs that the process may use are left out. It needs numpy, the runtimes that are compared, and the model files.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
+import json
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 from _common import (
@@ -75,6 +84,50 @@ def _plan(runner: Runner | None) -> str:
     return runner.plan() if isinstance(runner, Dovetail) else ""
 
 
+SCALING = ("threads", "model", "size", "runtime", "median ms", "best ms", "median x", "x onnxruntime", "x best peer", "error")
+"""The columns of the table for several numbers of threads."""
+
+
+def scaling(counts: Sequence[int], options: Sequence[str], as_json: bool) -> int:
+    """Run this script with these options once for each number of threads; one table of the main figures, or all rows."""
+    rows: list[Row] = []
+    means: Row = {}
+    status = 0
+    for count in counts:
+        command = [sys.executable, str(Path(__file__)), *options, "--threads", str(count), "--json"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if not done.stdout:
+            raise RuntimeError(f"with {count} threads the comparison exited with {done.returncode}")
+        found, status = json.loads(done.stdout), max(status, done.returncode)
+        rows += [{"threads": count, **row} for row in found["rows"]]
+        means |= {f"{count} threads, {name}": value for name, value in found["summary"].items() if name != "threads"}
+    for row in rows:
+        row["median x"] = row["median ms"] / row["best ms"] if row["best ms"] else None
+    emit(as_json, rows if as_json else [{name: row[name] for name in SCALING} for row in rows], means)
+    return status
+
+
+def numbers(text: str) -> list[int]:
+    """`1,2,4` as numbers of threads. Raises ValueError."""
+    found = [int(part) for part in text.split(",")]
+    if min(found) < 1:
+        raise ValueError
+    return found
+
+
+def without_threads(options: Sequence[str]) -> list[str]:
+    """The options but `--threads` with its value, and `--json`."""
+    kept = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    kept.add_argument("--threads")
+    kept.add_argument("--json", action="store_true")
+    return kept.parse_known_args(options)[1]
+
+
+def available() -> int:
+    """The CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def main() -> int:
     options = parser(__doc__)
     options.add_argument("-d", "--device", action="append", help="a dovetail device (repeatable; NUMPY and OPENCL by default)")
@@ -84,13 +137,16 @@ def main() -> int:
     options.add_argument("--quantized", action="store_true", help="the int8 models instead of the float32 ones")
     options.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="of ONEDNN and OpenVINO")
     options.add_argument("--batch", type=int, default=1)
-    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--threads", type=numbers, default=[2], help="a number, or several with commas between")
     options.add_argument("--rounds", type=int, default=9)
     arguments = options.parse_args()
     peers = [name for name in arguments.peers.split(",") if name]
     if unknown := set(peers) - set(PEERS):
         options.error(f"unknown peer {', '.join(sorted(unknown))}: choose from {', '.join(PEERS)}")
-    limit_threads(arguments.threads)
+    if len(arguments.threads) > 1:
+        return scaling([n for n in arguments.threads if n <= available()], without_threads(sys.argv[1:]), arguments.json)
+    (threads,) = arguments.threads
+    limit_threads(threads)
     devices = arguments.device or ["NUMPY", "OPENCL"]
     own = {"ONEDNN": {"INFERENCE_PRECISION_HINT": arguments.precision}}
     factories = {name: peer_factory(name, arguments.precision) for name in peers}
@@ -99,14 +155,14 @@ def main() -> int:
         row
         for name in arguments.only or (QUANTIZED if arguments.quantized else MODELS)
         for size in every[name].sizes
-        for row in compare(every[name], size, arguments.batch, factories, arguments.threads, arguments.rounds)
+        for row in compare(every[name], size, arguments.batch, factories, threads, arguments.rounds)
     ]
     means = {}
     for name in devices:
         for ratio in ("x onnxruntime", "x openvino", "x best peer"):
             values = [row[ratio] for row in rows if row["runtime"] == name and row[ratio]]
             means[f"{name}, geometric mean {ratio}"] = geometric_mean(values) if values else None
-    emit(arguments.json, rows, {"threads": arguments.threads, **means})
+    emit(arguments.json, rows, {"threads": threads, **means})
     return 1 if any(row["error"] for row in rows if row["runtime"] in devices) else 0
 
 
