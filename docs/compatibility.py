@@ -325,9 +325,11 @@ dependencies that have wheels for that Python and that the packages accept, and 
 `python docs/compatibility.py versions`, {date}.
 
 Under 3.14t, without the GIL, 9,972 tests of `pytest -m quick` pass (2026-11-22), and 16 threads with 10,000 requests each
-on NUMPY get the right results. The tests of RegexFullMatch fail, because google-re2 has no wheel there, and so does the one
-that interrupts a call at every moment: from Python 3.14 on, Ctrl-C can end a `with` statement after a lock was taken and
-before its body begins, so that a request may stay locked.
+on NUMPY get the right results. The tests of RegexFullMatch fail, because google-re2 has no wheel there.
+
+In Python 3.14 Ctrl-C can leave a lock taken that a `with` statement was about to hold
+([CPython's issue 148874](https://github.com/python/cpython/issues/148874), mended in 3.15). Requests, compiled models and caches
+have a lock there that is free afterwards; other locks, such as those around compiling, have not.
 """
 PLATFORM_HEAD = """\
 ## Platforms

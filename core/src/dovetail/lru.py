@@ -1,9 +1,10 @@
 """A bounded mapping that drops the least recently used entry."""
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
+
+from dovetail.locks import Lock
 
 __all__ = ["LruCache"]
 
@@ -21,7 +22,7 @@ class LruCache(Generic[K, V]):
         self.size = size
         self._drop = drop
         self._values: OrderedDict[K, V] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def get(self, key: K) -> V | None:
         """The value, now the most recently used; None when there is none."""

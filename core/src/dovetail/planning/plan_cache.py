@@ -1,9 +1,9 @@
 """Plans by what they were made for, the least recently used dropped first; shared by threads."""
 
-import threading
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
+from dovetail.locks import Lock
 from dovetail.lru import LruCache
 
 __all__ = ["PlanCache"]
@@ -21,7 +21,7 @@ class PlanCache(LruCache[K, P]):
     def __init__(self, make: Callable[[K], P], size: int) -> None:
         super().__init__(size)
         self._make = make
-        self._planning = threading.Lock()
+        self._planning = Lock()
 
     def get(self, key: K) -> P:
         """The plan for `key`, made now if there is none."""

@@ -14,6 +14,7 @@ from dovetail.devices.virtual import Composite
 from dovetail.errors import UsageError
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
+from dovetail.locks import Lock
 from dovetail.lru import LruCache
 from dovetail.names import printable
 from dovetail.planning.plan import Plan
@@ -77,12 +78,12 @@ class CompiledModel:
         self._recipe = recipe
         self._preparation = preparation
         self._saving = self._save_at_end()
-        self._preparing = threading.Lock()
+        self._preparing = Lock()
         self._cache: PlanCache[Shapes, Plan] | None = None
         self._variants: LruCache[frozenset[str], CompiledModel] = LruCache(_VARIANTS)
-        self._lock = threading.Lock()
-        self._overriding = threading.Lock()
-        self._freeing = threading.Lock()
+        self._lock = Lock()
+        self._overriding = Lock()
+        self._freeing = Lock()
         self._local = threading.local()
         self._requests: weakref.WeakSet[InferRequest] = weakref.WeakSet()
         self._pool: ThreadPoolExecutor | None = None

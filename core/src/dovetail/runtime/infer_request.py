@@ -15,6 +15,7 @@ from dovetail.devices.work_budget import WorkBudget
 from dovetail.errors import InferError, OutOfMemory, RunCancelled, UsageError, did_you_mean
 from dovetail.graph.model import Model
 from dovetail.html_table import html_table
+from dovetail.locks import Lock
 from dovetail.names import printable
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan
@@ -170,7 +171,7 @@ class InferRequest:
         self._bound: BoundRequest | None = None
         self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
         self._spare: list[BoundRequest] = []
-        self._busy = threading.Lock()
+        self._busy = Lock()
         self._background: Background | None = None
         self._callback: Callable[[Any], None] | None = None
         self._userdata: Any = None
