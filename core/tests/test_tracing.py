@@ -1,11 +1,12 @@
 """Recording of slices, apart from any device."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from dovetail.graph import Node
-from dovetail.tracing import Mark, PartRecorder, SpanRecorder, Trace, by_node, current_trace, phase
+from dovetail.tracing import Mark, PartRecorder, RunLog, Slice, Spans, Trace, by_node, current_trace, phase
 from dovetail_ops_onnx.relu import Relu
 
 PLACED = SimpleNamespace(name="conv", origins=("conv", "relu"))
@@ -47,13 +48,16 @@ def test_traces_may_be_nested() -> None:
 
 def test_marks_become_slices_with_the_report_of_their_node() -> None:
     trace = Trace()
-    recorder = PartRecorder(trace, "DEV", {"conv": PLACED}, "loop/body")
+    log = RunLog(trace)
+    recorder = PartRecorder(log, "DEV", {"conv": PLACED}, "loop/body")
     queued = [("queue 0", Mark("kernel", "conv"), 25, 29, 1)]
     with trace.slice("before", "bind"):
         pass
     # Those of a run that failed come first.
     recorder.stamps.extend([5, 6, 10, 12, 20])
     recorder.add([Mark("transfer", text="copy"), Mark("enqueue", "conv")], lambda stamps: queued if stamps[0] == 10 else [])
+    assert len(trace.slices) == 1  # the run goes on
+    log.end()
     copy, enqueue, kernel = trace.slices[:3]
     assert (copy.name, copy.start, copy.end, copy.placed, copy.caused_by) == ("copy", 10, 12, None, -1)
     assert (enqueue.name, enqueue.start, enqueue.end, enqueue.placed) == ("conv", 12, 20, PLACED)
@@ -64,32 +68,74 @@ def test_marks_become_slices_with_the_report_of_their_node() -> None:
 
 def test_beyond_the_limit_runs_are_counted_and_dropped() -> None:
     trace = Trace(limit=3)
-    recorder = PartRecorder(trace, "DEV", {}, "")
+    log = RunLog(trace)
+    recorder = PartRecorder(log, "DEV", {}, "")
     for start in (1, 4):
         recorder.stamps.extend(range(start, start + 3))
         recorder.add([Mark("wait")] * 2)
+    log.end()
     with trace.slice("last", "bind"):
         pass
     assert [one.start for one in trace.slices][:2] == [1, 2]
     assert len(trace.slices) == 3
-    assert recorder.stamps == [1, 2, 3]
+    assert [one for one in log.entries if isinstance(one, int)] == [1, 2, 3]
     assert trace.dropped == 2
     assert repr(trace) == "<Trace: 3 slices of threads, 2 dropped>"
 
 
 def test_slices_of_a_run_that_comes_again() -> None:
     trace = Trace(limit=5)
-    recorder = SpanRecorder(trace, ("outer", "request"), ("inner", "run"))
+    log, spans = RunLog(trace), Spans(partial(Slice, "outer", "request"), partial(Slice, "inner", "run", path="body"))
     for start in (30, 10, 50):
-        recorder.add(start, start + 9, start + 3, start + 5)
-    found = [(one.name, one.kind, one.start, one.end) for one in trace.slices]
+        log.add(spans, start, start + 9, start + 3, start + 5)
+        log.end()
+    found = [(one.name, one.kind, one.path, one.start, one.end, one.track) for one in trace.slices]
     assert found == [
-        ("outer", "request", 10, 19),
-        ("inner", "run", 13, 15),
-        ("outer", "request", 30, 39),
-        ("inner", "run", 33, 35),
+        ("outer", "request", "", 10, 19, "MainThread"),
+        ("inner", "run", "body", 13, 15, "MainThread"),
+        ("outer", "request", "", 30, 39, "MainThread"),
+        ("inner", "run", "body", 33, 35, "MainThread"),
     ]
     assert trace.dropped == 2
+
+
+def test_parts_within_spans_take_their_own_times() -> None:
+    """As in a Loop: the start of the node, two runs of its body, and the end of the node."""
+    trace = Trace()
+    log, host = RunLog(trace), Spans(partial(Slice, "loop", "host"))
+    body = PartRecorder(log, "DEV", {}, "loop/body")
+    log.entries.append(1)
+    for start in (2, 5):
+        body.stamps.extend((start, start + 1))
+        body.add([Mark("kernel", "add")])
+    log.add(host, 9)
+    log.end()
+    assert [(one.name, one.start, one.end) for one in trace.slices] == [("loop", 1, 9), ("add", 2, 3), ("add", 5, 6)]
+
+
+def test_beyond_the_limit_the_start_of_spans_goes_too() -> None:
+    trace = Trace(limit=1)
+    log = RunLog(trace)
+    pair, single = (Spans(*[partial(Slice, name, "host")] * count) for name, count in (("pair", 2), ("single", 1)))
+    log.entries += [1, 4]
+    log.add(pair, 5, 6, 7)
+    log.add(single, 9)
+    log.end()
+    assert [(one.name, one.start, one.end) for one in trace.slices] == [("single", 1, 9)]
+    assert trace.dropped == 2
+
+
+def test_a_run_that_fails_leaves_no_slices() -> None:
+    trace = Trace()
+    log = RunLog(trace)
+    recorder = PartRecorder(log, "DEV", {}, "")
+    for failed in (True, False):
+        recorder.stamps.extend((1 + failed, 3))
+        recorder.add([Mark("wait", text=f"failed: {failed}")])
+        if failed:
+            log.entries += [7, None]
+    log.end()
+    assert [(one.name, one.start) for one in trace.slices] == [("failed: False", 1)]
 
 
 def test_calls_are_grouped_where_the_node_changes() -> None:

@@ -19,8 +19,9 @@ __all__ = [
     "PartRecorder",
     "Placed",
     "Queued",
+    "RunLog",
     "Slice",
-    "SpanRecorder",
+    "Spans",
     "Trace",
     "by_node",
     "clock",
@@ -95,19 +96,60 @@ Queued = tuple[str, Mark, int, int, int]
 thread that enqueued it, -1 if none."""
 
 
+class RunLog:
+    """The times of one request, in the order in which they were read. Used by one thread at a time.
+
+    `entries` has, for each part of a run, its times of `clock` and then whose they are: a `PartRecorder` with marks and `queued`,
+    or `Spans`. The name of the thread ends a run; None ends one that failed. One list of integers, and no object for each run: to
+    make objects, and to keep them, takes longer than a small node.
+    """
+
+    def __init__(self, trace: "Trace") -> None:
+        self.trace = trace
+        self.entries: list[Any] = []
+        trace.logs.append(self)
+
+    def add(self, spans: "Spans", *stamps: int) -> None:
+        """Keep the start and the end of each of `spans`, of which the first may be in `entries` already."""
+        log = self.entries
+        if self.trace.has_room(spans.count):
+            log += stamps
+            log.append(spans)
+        elif there := 2 * spans.count - len(stamps):
+            del log[-there:]
+
+    def end(self) -> None:
+        """What was added so far was done by the calling thread."""
+        self.entries.append(_THREAD.name)
+
+    def runs(self) -> Iterator[tuple[int, "_Record"]]:
+        """When each part of the runs that have ended began, and its slices."""
+        stamps: list[int] = []
+        found: list[tuple[int, Callable[[str, int, int], Iterable[Slice]]]] = []
+        entries = iter(self.entries.copy())
+        for one in entries:
+            if isinstance(one, int):
+                stamps.append(one)
+            elif isinstance(one, Spans):
+                found += one.taken(stamps)
+            elif isinstance(one, PartRecorder):
+                found.append(one.taken(stamps, next(entries), next(entries)))
+            else:
+                yield from ((start, partial(record, one)) for start, record in found if one is not None)
+                # A run that failed can have left stamps.
+                stamps, found = [], []
+
+
 class PartRecorder:
     """Takes what a device did in the runs of one part of a model. `placed` has the reports on its nodes, by name.
 
     A run appends times of `clock` to `stamps` and then calls `add`. Used by one thread at a time.
     """
 
-    def __init__(self, trace: "Trace", device: str, placed: Mapping[str, Placed], path: str) -> None:
-        self._trace = trace
+    def __init__(self, log: RunLog, device: str, placed: Mapping[str, Placed], path: str) -> None:
+        self._trace = log.trace
         self.device, self.placed, self.path = device, placed, path
-        # One list, and no object for each run: to make some objects, and to keep them, takes longer than a small node.
-        self.stamps: list[int] = []
-        self._runs: list[Any] = []
-        trace.recorders.append(self)
+        self.stamps: list[Any] = log.entries
 
     def add(self, marks: Sequence[Mark], queued: Callable[[Sequence[int]], Sequence[Queued]] | None = None) -> None:
         """Keep the run whose stamps are the last `len(marks) + 1`: the start of each mark, and the end of the last.
@@ -115,19 +157,23 @@ class PartRecorder:
         On a thread one mark follows the other. `queued` is called with these stamps when the trace is read, for the commands of
         the device's queues.
         """
-        if self._trace.has_room(len(marks)):
-            self._runs += (_THREAD.name, marks, queued, len(self.stamps))
+        stamps, trace, count = self.stamps, self._trace, len(marks)
+        # As `has_room`, whose call would take as long as all of this.
+        if trace.count + count <= trace.limit:
+            trace.count += count
+            stamps += (self, marks, queued)
         else:
-            del self.stamps[-len(marks) - 1 :]
+            trace.dropped += count
+            del stamps[-count - 1 :]
 
-    def runs(self) -> Iterator[tuple[int, "_Record"]]:
-        """When each run began, and its slices."""
-        for thread, marks, queued, end in zip(*(self._runs[i::4] for i in range(4)), strict=True):
-            stamps = self.stamps[end - len(marks) - 1 : end]
-            yield stamps[0], partial(self._slices, thread, marks, stamps, queued)
+    def taken(self, stamps: list[int], marks: Sequence[Mark], queued: Any) -> tuple[int, Callable[..., Iterator[Slice]]]:
+        """Take the stamps of a run from the end of a list: when it began, and its slices for thread, run and `before`."""
+        mine = stamps[-len(marks) - 1 :]
+        del stamps[-len(marks) - 1 :]
+        return mine[0], partial(self._slices, marks, mine, queued)
 
     def _slices(
-        self, thread: str, marks: Sequence[Mark], stamps: Sequence[int], queued: Any, run: int, before: int
+        self, marks: Sequence[Mark], stamps: Sequence[int], queued: Any, thread: str, run: int, before: int
     ) -> Iterator[Slice]:
         def one(mark: Mark, track: str, start: int, end: int, caused_by: int) -> Slice:
             placed, name = self.placed.get(mark.node), mark.text or mark.node
@@ -139,26 +185,17 @@ class PartRecorder:
             yield one(mark, f"{self.device} {queue}", start, end, -1 if index < 0 else before + index)
 
 
-class SpanRecorder:
-    """Takes when slices began and ended that come again with each run, of these names and kinds. Used by one thread at a time."""
+class Spans:
+    """Slices that come again with each run. `made` makes each of them from the name of a thread, a start and an end."""
 
-    def __init__(self, trace: "Trace", *named: tuple[str, str]) -> None:
-        self._trace, self._named = trace, named
-        self._log: list[Any] = []
-        trace.recorders.append(self)
+    def __init__(self, *made: Callable[[str, int, int], Slice]) -> None:
+        self.made, self.count = made, len(made)
 
-    def add(self, *stamps: int) -> None:
-        """Keep the start and the end of each slice."""
-        if self._trace.has_room(len(self._named)):
-            self._log += (_THREAD.name, *stamps)
-
-    def runs(self) -> Iterator[tuple[int, "_Record"]]:
-        """When each slice began, and the slice."""
-        size = 1 + 2 * len(self._named)
-        for first in range(0, len(self._log), size):
-            thread, *stamps = self._log[first : first + size]
-            for (name, kind), start, end in zip(self._named, stamps[::2], stamps[1::2], strict=True):
-                yield start, _only(Slice(name, kind, thread, start, end))
+    def taken(self, stamps: list[int]) -> list[tuple[int, Callable[..., tuple[Slice]]]]:
+        """Take the start and the end of each from the end of a list: as `PartRecorder.taken`, for each slice."""
+        mine = stamps[-2 * self.count :]
+        del stamps[-2 * self.count :]
+        return [(one[1], partial(_made, *one)) for one in zip(self.made, mine[::2], mine[1::2], strict=True)]
 
 
 _Record = Callable[[int, int], Iterable[Slice]]
@@ -167,6 +204,10 @@ _Record = Callable[[int, int], Iterable[Slice]]
 
 def _only(one: Slice) -> _Record:
     return lambda run, before: (one,)
+
+
+def _made(make: Callable[[str, int, int], Slice], start: int, end: int, thread: str, run: int, before: int) -> tuple[Slice]:
+    return (make(thread, start, end),)
 
 
 class _Span:
@@ -211,10 +252,10 @@ class Trace:
     """
 
     def __init__(self, limit: int = 1_000_000) -> None:
-        self._limit = limit
+        self.limit = limit
         self._kept: list[Slice] = []
-        self.recorders: list[PartRecorder | SpanRecorder] = []
-        self._count = 0
+        self.logs: list[RunLog] = []
+        self.count = 0
         self.dropped = 0
         self._entered = threading.local()
 
@@ -232,7 +273,7 @@ class Trace:
         return _Recording(self)
 
     def __repr__(self) -> str:
-        return f"<Trace: {self._count} slices of threads, {self.dropped} dropped>"
+        return f"<Trace: {self.count} slices of threads, {self.dropped} dropped>"
 
     def slice(
         self, name: str, kind: str, placed: Placed | None = None, path: str = "", **details: Any
@@ -247,10 +288,10 @@ class Trace:
 
     def has_room(self, count: int) -> bool:
         """Count so many slices, as kept, or as dropped where the limit is reached."""
-        if self._count + count > self._limit:
+        if self.count + count > self.limit:
             self.dropped += count
             return False
-        self._count += count
+        self.count += count
         return True
 
     @property
@@ -258,7 +299,7 @@ class Trace:
         """All slices, in the order in which they, or the runs of parts of models, began. Those of one thread are nested, or
         follow each other."""
         records = [(one.start, _only(one)) for one in (*self._kept,)]
-        records += [run for recorder in (*self.recorders,) for run in recorder.runs()]
+        records += [run for log in (*self.logs,) for run in log.runs()]
         found: list[Slice] = []
         for number, (_, record) in enumerate(sorted(records, key=itemgetter(0)), 1):
             found += record(number, len(found))

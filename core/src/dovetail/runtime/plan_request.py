@@ -1,6 +1,7 @@
 """The state of one inference for one plan, and for the plans that follow it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -26,14 +27,14 @@ class PlanRecorder(Protocol):
     def bound(self, request: ExecutableRequest, step: Step) -> Callable[..., Any]:
         """The call that runs one part, in place of `request.run`."""
 
-    def on_host(self, node: Node, run: Callable[[], list[Any]]) -> list[Any]:
-        """Run a node on the host."""
+    def on_host(self, node: Node) -> Callable[[Callable[[], list[Any]]], list[Any]]:
+        """Runs a node on the host: calls what it is given."""
 
-    def followed_by(self, plan: Plan) -> "PlanRecorder":
-        """For the plan of what this one leaves to be planned."""
+    def planning(self) -> AbstractContextManager[None]:
+        """Record, in a `with` statement, the making of plans."""
 
-    def inside(self, holder: str) -> "Callable[[Plan], PlanRecorder]":
-        """For the plans of a sub-graph; `holder` is its node and attribute."""
+    def of(self, plan: Plan, holder: str) -> "PlanRecorder":
+        """For a plan of a sub-graph, whose node and attribute are `holder`, or "" for what this plan leaves to be planned."""
 
 
 class PlanRequest:
@@ -49,7 +50,8 @@ class PlanRequest:
         self._recorder = recorder
         self._tail = () if plan.tail is None else plan.tail.steps
         rest = None if plan.tail is None else plan.tail.rest
-        self._rest = None if rest is None else Runner(rest, recorder.followed_by if recorder else None)
+        self._rest = None if rest is None else Runner(rest, recorder)
+        self._recorded = {step.node.name: recorder.on_host(step.node) for step in self._tail} if recorder else {}
         self._bodies = {(step.node.name, i): self._runner(step, i) for step in self._tail for i in range(len(step.bodies))}
         # With a single step that reads all inputs in order and gives all outputs in order there is nothing to wire.
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
@@ -90,12 +92,12 @@ class PlanRequest:
 
     def _runner(self, step: HostStep, index: int) -> "Runner":
         holder = f"{step.node.name}/{[name for name, _ in step.named_bodies][index]}"
-        return Runner(step.bodies[index].plans, self._recorder.inside(holder) if self._recorder else None)
+        return Runner(step.bodies[index].plans, self._recorder, holder)
 
     def _on_host(self, step: HostStep, slots: Sequence[Any]) -> list[Any]:
         if self._recorder is None:
             return self._host(step, slots)
-        return self._recorder.on_host(step.node, lambda: self._host(step, slots))
+        return self._recorded[step.node.name](lambda: self._host(step, slots))
 
     def _host(self, step: HostStep, slots: Sequence[Any]) -> list[Any]:
         values = [_value(source, slots) for source in step.reads]
@@ -128,12 +130,12 @@ class PlanRequest:
 class Runner:
     """Requests for the plans of a graph in the middle of a model, by signature; used by one thread at a time.
 
-    `recorder` makes what records the runs of a plan.
+    `recorder` is that of the plan around them, and `holder` as `PlanRecorder.of` takes it.
     """
 
-    def __init__(self, plans: PlanCache[Signature, Plan], recorder: Callable[[Plan], PlanRecorder] | None = None) -> None:
+    def __init__(self, plans: PlanCache[Signature, Plan], recorder: PlanRecorder | None = None, holder: str = "") -> None:
         self._plans = plans
-        self._recorder = recorder
+        self._recorder, self._holder = recorder, holder
         self._requests: LruCache[Signature, PlanRequest] = LruCache(plans.size, drop=PlanRequest.close)
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
@@ -156,8 +158,10 @@ class Runner:
         key = signature(values)
         request = self._requests.get(key)
         if request is None:
-            plan = self._plans.get(key)
-            request = PlanRequest(plan, self._recorder and self._recorder(plan))
+            outer = self._recorder
+            with nullcontext() if outer is None else outer.planning():
+                plan = self._plans.get(key)
+                request = PlanRequest(plan, outer and outer.of(plan, self._holder))
             self._requests.put(key, request)
         return request
 

@@ -1,21 +1,20 @@
 """Requests whose runs are recorded by a trace."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
-
 from dovetail.devices.contract import ExecutableRequest
-from dovetail.devices.device_array import DeviceArray, kept_on_host
+from dovetail.devices.device_array import kept_on_host
 from dovetail.graph.graph import Node
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Step
 from dovetail.planning.report import NodePlacement
-from dovetail.runtime.infer_request import Background, CompiledPlans, InferRequest, Results
+from dovetail.runtime.infer_request import Background, BoundRequest, CompiledPlans, InferRequest, Results
 from dovetail.runtime.plan_request import PlanRequest
-from dovetail.tracing import PartRecorder, SpanRecorder, Trace, clock
+from dovetail.tracing import PartRecorder, RunLog, Slice, Spans, Trace, clock
 
 __all__ = ["TracedRequest"]
 
@@ -24,7 +23,7 @@ __all__ = ["TracedRequest"]
 class _PlanRecorder:
     """Records the runs of a plan: its parts, and its nodes on the host. `path` has the sub-graphs that the plan is in."""
 
-    trace: Trace
+    log: RunLog
     plan: Plan
     path: str = ""
 
@@ -40,22 +39,30 @@ class _PlanRecorder:
 
     def bound(self, request: ExecutableRequest, step: Step) -> Callable[..., Any]:
         """The call that runs one part."""
-        recorder = PartRecorder(self.trace, step.device, self._placed, self.path)
-        return partial(request.run_traced, recorder=recorder)
+        recorder, run = PartRecorder(self.log, step.device, self._placed, self.path), request.run_traced
+        return lambda values: run(values, recorder)
 
-    def on_host(self, node: Node, run: Callable[[], list[Any]]) -> list[Any]:
-        """Run a node on the host."""
-        placed = self._placed.get(node.name)
-        with self.trace.slice(node.name, "host", placed, self.path):
-            return run()
+    def on_host(self, node: Node) -> Callable[[Callable[[], list[Any]]], list[Any]]:
+        """Runs a node on the host."""
+        spans = Spans(partial(Slice, node.name, "host", placed=self._placed.get(node.name), path=self.path))
+        log, stamp = self.log, self.log.entries.append
 
-    def followed_by(self, plan: Plan) -> "_PlanRecorder":
-        """For the plan of what this one leaves to be planned."""
-        return replace(self, plan=plan)
+        def run(work: Callable[[], list[Any]]) -> list[Any]:
+            # At once: what sub-graphs do is recorded between the two, and takes its stamps.
+            stamp(clock())
+            found = work()
+            log.add(spans, clock())
+            return found
 
-    def inside(self, holder: str) -> Callable[[Plan], "_PlanRecorder"]:
-        """For the plans of a sub-graph; `holder` is its node and attribute."""
-        return lambda plan: _PlanRecorder(self.trace, plan, f"{self.path}/{holder}" if self.path else holder)
+        return run
+
+    def planning(self) -> AbstractContextManager[None]:
+        """Record, in a `with` statement, the making of plans."""
+        return self.log.trace.recording()
+
+    def of(self, plan: Plan, holder: str) -> "_PlanRecorder":
+        """For a plan of a sub-graph, whose node and attribute are `holder`, or "" for what this plan leaves to be planned."""
+        return replace(self, plan=plan, path="/".join(filter(None, (self.path, holder))))
 
 
 def _readers(node: NodePlacement, readers: Mapping[str, Mapping[str, None]], nodes: Sequence[NodePlacement]) -> tuple[str, ...]:
@@ -65,57 +72,98 @@ def _readers(node: NodePlacement, readers: Mapping[str, Mapping[str, None]], nod
     return tuple(found or dict.fromkeys(written))
 
 
+@dataclass(frozen=True)
+class _Recorded:
+    """The parts of a virtual device, whose requests are recorded if they are made while they run."""
+
+    recording: AbstractContextManager[None]
+    bound: BoundRequest
+
+    @property
+    def fresh(self) -> bool:
+        return self.bound.fresh
+
+    def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        with self.recording:
+            return self.bound.run(inputs)
+
+    def run_kept(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        with self.recording:
+            return self.bound.run_kept(inputs)
+
+    def close(self) -> None:
+        self.bound.close()
+
+
 class TracedRequest(InferRequest):
     """A request that records its runs, except those that fail. Nodes give the same results as those of other requests."""
+
+    # Methods of the base are called by its name: `super()` takes as long as reading the time twice.
 
     def __init__(self, compiled: CompiledPlans, trace: Trace) -> None:
         super().__init__(compiled)
         source = compiled.model.source
         self._trace = trace
-        self._infers = SpanRecorder(trace, (f"infer {source}", "request"), ("check the inputs", "transfer"))
-        self._runs = SpanRecorder(trace, (f"run {source}", "run"), ("copy the outputs", "transfer"))
-        self._forwards = SpanRecorder(trace, (f"run {source}", "run"))
-        self._checked = self._began = self._ran = 0
-        # Sub-graphs and what follows data are planned in the middle of a run.
+        self._log = RunLog(trace)
+        self._ran_only = run = Spans(partial(Slice, f"run {source}", "run"))
+        self._run_alone = Spans(*run.made, partial(Slice, "copy the outputs", "transfer"))
+        asked = partial(Slice, f"infer {source}", "request"), partial(Slice, "check the inputs", "transfer")
+        self._whole = Spans(*asked, *self._run_alone.made)
+        # `_asked` is 0 in runs in the background.
+        self._asked = self._checked = self._began = self._ran = self._ended = 0
         self._recording = trace.recording()
 
     def infer(self, inputs: Any = None, *, share_outputs: bool = False, on_device: bool = False) -> Results:
         """As `InferRequest.infer`, recorded."""
-        start = clock()
-        results = super().infer(inputs, share_outputs=share_outputs, on_device=on_device)
-        self._infers.add(start, clock(), start, self._checked)
+        self._asked = asked = clock()
+        results = InferRequest.infer(self, inputs, share_outputs=share_outputs, on_device=on_device)
+        ran, ended = self._ran, self._ended
+        self._log.add(self._whole, asked, clock(), asked, self._checked, self._began, ended, ran, ended)
+        self._log.end()
         return results
 
     def forward(self, values: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
         """As `InferRequest.forward`, recorded."""
         self._began = clock()
-        with self._recording:
-            found = super().forward(values, on_device)
-        self._forwards.add(self._began, self._ran)
+        try:
+            found = InferRequest.forward(self, values, on_device)
+        except BaseException:
+            self._log.entries.append(None)
+            raise
+        self._log.add(self._ran_only, self._began, self._ran)
+        self._log.end()
         return found
 
     def _start(self, inputs: Any, userdata: Any, run: Background) -> None:
+        self._asked = 0
         with self._trace.slice("check and copy the inputs", "transfer"):
             super()._start(inputs, userdata, run)
 
     def _run(self, arrays: Sequence[Any], share_outputs: bool, on_device: bool = False) -> Results:
         self._checked = self._began = clock()
-        with self._recording:
-            results = super()._run(arrays, share_outputs, on_device)
-        ended = clock()
-        self._runs.add(self._began, ended, self._ran, ended)
+        try:
+            results = InferRequest._run(self, arrays, share_outputs, on_device)
+        except BaseException:
+            self._log.entries.append(None)
+            raise
+        self._ended = ended = clock()
+        if not self._asked:
+            self._log.add(self._run_alone, self._began, ended, self._ran, ended)
+            self._log.end()
         return results
 
     def _advance(self, arrays: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
-        # Transfers are part of the record.
-        outputs = super()._advance([np.asarray(a) if isinstance(a, DeviceArray) else a for a in arrays])
+        # Transfers are part of the record, so that results stay in the host's memory.
+        outputs = InferRequest._advance(self, arrays)
         self._ran = clock()
         return kept_on_host(lambda _: [owned(a) for a in outputs], ()) if on_device else outputs
 
     def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
-        with self._trace.slice("bind buffers and launches", "bind"):
+        with self._recording, self._trace.slice("bind buffers and launches", "bind"):
             super()._rebind(shapes)
+        if self._bound is not None and not isinstance(self._bound, PlanRequest):
+            self._bound = _Recorded(self._recording, self._bound)
         self._began = clock()
 
     def _bind(self, plan: Plan) -> PlanRequest:
-        return PlanRequest(plan, _PlanRecorder(self._trace, plan))
+        return PlanRequest(plan, _PlanRecorder(self._log, plan))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dovetail.device import (
-    CallsByNode,
     ExecutableRequest,
     Mark,
     Node,
@@ -57,8 +56,7 @@ class OnednnRequest(ExecutableRequest):
         self._arena = np.empty(0, np.uint8)
         self._state = _quiet_state()
         self._bound: _Bound | None = None if self._states else self._bind({})
-        self._by_node: CallsByNode | None = None
-        self._stamp: Callable[[int], None] | None = None  # while a run is traced
+        self._by_node: _ByNode | None = None
 
     def _bind(self, states: Mapping[str, Array]) -> "_Bound":
         """Bind the executions to an arena, and to the arrays of states."""
@@ -100,7 +98,7 @@ class OnednnRequest(ExecutableRequest):
         if bound is None:
             raise InferError(CLOSED)
         try:
-            self._run(bound, inputs)
+            self._run(bound, inputs, self._call_all)
             return self._run_strictly(inputs) if bound.binder.with_nan else bound.outputs
         except MemoryError as error:
             raise refused(error) from error
@@ -118,22 +116,23 @@ class OnednnRequest(ExecutableRequest):
         bound = self._bound_to(inputs)
         if bound is None:
             return self.run(inputs)
-        if self._by_node is None:
-            self._by_node = by_node(bound.calls, bound.nodes)
-        marks = self._by_node.marks
-        self._stamp = stamp = recorder.stamps.append
-        stamp(clock())
+        by_node = self._by_node
+        if by_node is None or by_node.recorder is not recorder:
+            by_node = self._by_node = _ByNode.of(bound, recorder)
+        by_node.stamp(clock())
         try:
-            outputs = self.run(inputs)
-        finally:
-            self._stamp = None
-        if bound.binder.with_nan:
-            stamp(clock())
-            marks = (*marks, Mark("kernel", text="all nodes once more, because of NaN"))
-        recorder.add(marks)
+            self._run(bound, inputs, self._call_by_node)
+            if not bound.binder.with_nan:
+                recorder.add(by_node.marks)
+                return bound.outputs
+            outputs = self._run_strictly(inputs)
+        except MemoryError as error:
+            raise refused(error) from error
+        by_node.stamp(clock())
+        recorder.add((*by_node.marks, Mark("kernel", text="all nodes once more, because of NaN")))
         return outputs
 
-    def _run(self, bound: "_Bound", inputs: Sequence[Array]) -> None:
+    def _run(self, bound: "_Bound", inputs: Sequence[Array], call: "Callable[[_Bound], None]") -> None:
         # The number of threads belongs to the calling thread, whichever that is.
         lib, executable = library(), self._executable
         lib.set_threads(executable.shared_by)
@@ -144,7 +143,6 @@ class OnednnRequest(ExecutableRequest):
             for memory in memories:
                 lib.set_address(memory, inputs[index].ctypes.data)
         bound.binder.with_nan.clear()
-        call = self._call_all if self._stamp is None else self._call_by_node
         if not bound.in_python:
             call(bound)
         elif self._state is not None:
@@ -178,24 +176,22 @@ class OnednnRequest(ExecutableRequest):
 
     def _call_by_node(self, bound: "_Bound") -> None:
         """As `_call_all`, with a stamp before the first node and after each, where the budget is looked at."""
-        calls, stamp = self._by_node, self._stamp
-        assert calls is not None
-        assert stamp is not None
-        groups, budget = iter(calls.groups), current_budget() or WorkBudget()
+        by_node = self._by_node
+        assert by_node is not None
+        calls, stamp, budget = iter(by_node.calls), by_node.stamp, current_budget() or WorkBudget()
         stamp(clock())
         try:
-            for group in groups:
-                for call in group:
-                    status = call()
-                    if status:
-                        library().check(status, "primitive_execute")
+            for call in calls:
+                status = call()
                 stamp(clock())
+                if status:
+                    library().check(status, "primitive_execute")
                 if budget.deadline is not None and perf_counter() > budget.deadline:
                     break
         except Exception as error:
-            raise self._located(error, calls.nodes[-operator.length_hint(groups) - 1]) from error
-        if remaining := operator.length_hint(groups):
-            budget.check(calls.nodes[-remaining - 1])
+            raise self._located(error, by_node.nodes[-operator.length_hint(calls) - 1]) from error
+        if remaining := operator.length_hint(calls):
+            budget.check(by_node.nodes[-remaining - 1])
 
     def close(self) -> None:
         """Free the arena and everything bound to it, at once or at the end of the run in progress."""
@@ -242,6 +238,36 @@ class _Bound:
     binder: "_Binder"
     kept: Sequence[object]
     ends_with: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ByNode:
+    """One call for each node, and what else traced runs use."""
+
+    calls: tuple[Call, ...]
+    nodes: tuple[Node, ...]
+    marks: tuple[Mark, ...]
+    recorder: PartRecorder
+    stamp: Callable[[int], None]
+
+    @staticmethod
+    def of(bound: _Bound, recorder: PartRecorder) -> "_ByNode":
+        found = by_node(bound.calls, bound.nodes)
+        calls = tuple(group[0] if len(group) == 1 else _in_turn(group) for group in found.groups)
+        return _ByNode(calls, found.nodes, found.marks, recorder, recorder.stamps.append)
+
+
+def _in_turn(calls: Sequence[Call]) -> Call:
+    """All of these; the first status that is an error ends them."""
+
+    def run() -> int | None:
+        for call in calls:
+            status = call()
+            if status:
+                return status
+        return 0
+
+    return run
 
 
 def _calls(launches: Sequence[tuple[Launch | Call, int]], threads: int) -> tuple[tuple[Call, ...], int]:

@@ -40,16 +40,44 @@ class ProfiledRequest(EventRequest):
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
         assert self.recorder is not None
-        # As a function of Python it would take twice as long.
-        stamp: Callable[[], Any] = map(self.recorder.stamps.append, iter(clock, None)).__next__
-        events = self._enqueue_each(inputs, progress, stamp)
-        stamp()
+        stamp = self.recorder.stamps.append
+        if self._executable.out_of_order or len(self._queues) > 1:
+            events = self._enqueue_each(inputs, progress, lambda: stamp(clock()))
+        else:
+            events = self._enqueue_in_order(inputs, progress, stamp)
+        stamp(clock())
         self._finish()
         if self._executable.faults:
             cl.enqueue_copy(self._queue, self._faults, self._fault_buffer)
-        stamp()
+        stamp(clock())
         # The clock of the device is read when the trace is, not in the run.
         self.recorder.add(self._marks, partial(_queued, events, self._work, self._names))
+
+    def _enqueue_in_order(self, inputs: Sequence[NDArray[Any]], progress: list[int], stamp: Callable[[int], object]) -> list[Any]:
+        """As `_enqueue_each` for one queue in order, where no command waits for an event; takes half as long for each."""
+        queue, copy = self._queue, cl.enqueue_copy
+        events: list[Any] = []
+        for array, buffer in zip(inputs, self._uploads, strict=True):
+            stamp(clock())
+            events.append(cl.enqueue_marker(queue) if buffer is None else copy(queue, buffer, array, is_blocking=False))
+        self._in_parts(lambda first, last: self._launch_in_order(first, last, events, progress, stamp))
+        progress[0] = len(self._launches)
+        for pair in self._downloads:
+            stamp(clock())
+            events.append(copy(queue, *pair, is_blocking=False))
+        return events
+
+    def _launch_in_order(
+        self, first: int, last: int, events: list[Any], progress: list[int], stamp: Callable[[int], object]
+    ) -> None:
+        queue, enqueue = self._queue, cl.enqueue_nd_range_kernel
+        try:
+            for kernel, global_size, local_size in self._launches[first:last]:
+                stamp(clock())
+                events.append(enqueue(queue, kernel, global_size, local_size))
+        except cl.Error:
+            progress[0] = len(events) - len(self._uploads)
+            raise
 
 
 def _queued(events: Sequence[Any], work: Sequence[Mark], queues: Sequence[str], stamps: Sequence[int]) -> list[Queued]:
