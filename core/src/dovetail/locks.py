@@ -7,7 +7,7 @@ __all__ = ["Lock"]
 if sys.version_info[:2] == (3, 14):
     from _thread import RLock
 
-    class Lock(RLock):
+    class Lock(RLock):  # type: ignore[misc]  # final in typeshed only
         """For `with` statements. Python 3.14 can handle a signal after it has entered one and before it would leave it.
 
         The lock then stays locked (github.com/python/cpython/issues/148874, mended in 3.15). Not after an `__enter__` in Python:

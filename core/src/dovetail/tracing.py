@@ -3,8 +3,8 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar, Token
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, pairwise
@@ -227,23 +227,6 @@ class _Span:
         self._trace.keep(self._made(_THREAD.name, self._start, clock()))
 
 
-class _Recording:
-    """A `with` statement in which a trace is the current one; for one thread at a time, which may enter it again."""
-
-    __slots__ = ("_token", "_trace")
-
-    def __init__(self, trace: "Trace") -> None:
-        self._trace = trace
-        self._token: Token[Trace | None] | None = None
-
-    def __enter__(self) -> None:
-        self._token = _CURRENT.set(self._trace)
-
-    def __exit__(self, *error: object) -> None:
-        assert self._token is not None
-        _CURRENT.reset(self._token)
-
-
 class Trace:
     """A record of phases and runs.
 
@@ -268,9 +251,14 @@ class Trace:
     def __exit__(self, *error: Any) -> None:
         self._entered.blocks.pop().__exit__(*error)
 
-    def recording(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def recording(self) -> Iterator[None]:
         """As the trace itself in a `with` statement, for code that several threads run."""
-        return _Recording(self)
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
 
     def __repr__(self) -> str:
         return f"<Trace: {self.count} slices of threads, {self.dropped} dropped>"

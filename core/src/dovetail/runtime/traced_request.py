@@ -12,7 +12,7 @@ from dovetail.graph.graph import Node
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Step
 from dovetail.planning.report import NodePlacement
-from dovetail.runtime.infer_request import Background, BoundRequest, CompiledPlans, InferRequest, Results
+from dovetail.runtime.infer_request import Background, CompiledPlans, InferRequest, Results
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.tracing import PartRecorder, RunLog, Slice, Spans, Trace, clock
 
@@ -72,29 +72,6 @@ def _readers(node: NodePlacement, readers: Mapping[str, Mapping[str, None]], nod
     return tuple(found or dict.fromkeys(written))
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    """The parts of a virtual device, whose requests are recorded if they are made while they run."""
-
-    recording: AbstractContextManager[None]
-    bound: BoundRequest
-
-    @property
-    def fresh(self) -> bool:
-        return self.bound.fresh
-
-    def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        with self.recording:
-            return self.bound.run(inputs)
-
-    def run_kept(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        with self.recording:
-            return self.bound.run_kept(inputs)
-
-    def close(self) -> None:
-        self.bound.close()
-
-
 class TracedRequest(InferRequest):
     """A request that records its runs, except those that fail. Nodes give the same results as those of other requests."""
 
@@ -111,7 +88,6 @@ class TracedRequest(InferRequest):
         self._whole = Spans(*asked, *self._run_alone.made)
         # `_asked` is 0 in runs in the background.
         self._asked = self._checked = self._began = self._ran = self._ended = 0
-        self._recording = trace.recording()
 
     def infer(self, inputs: Any = None, *, share_outputs: bool = False, on_device: bool = False) -> Results:
         """As `InferRequest.infer`, recorded."""
@@ -154,15 +130,17 @@ class TracedRequest(InferRequest):
 
     def _advance(self, arrays: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
         # Transfers are part of the record, so that results stay in the host's memory.
-        outputs = InferRequest._advance(self, arrays)
+        if isinstance(self._bound, PlanRequest):
+            outputs = InferRequest._advance(self, arrays)
+        else:  # a virtual device may make requests of its parts in any run
+            with self._trace.recording():
+                outputs = InferRequest._advance(self, arrays)
         self._ran = clock()
         return kept_on_host(lambda _: [owned(a) for a in outputs], ()) if on_device else outputs
 
     def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
-        with self._recording, self._trace.slice("bind buffers and launches", "bind"):
+        with self._trace.recording(), self._trace.slice("bind buffers and launches", "bind"):
             super()._rebind(shapes)
-        if self._bound is not None and not isinstance(self._bound, PlanRequest):
-            self._bound = _Recorded(self._recording, self._bound)
         self._began = clock()
 
     def _bind(self, plan: Plan) -> PlanRequest:
