@@ -9,7 +9,7 @@ from typing import Any
 from dovetail.errors import RunCancelled, TimeLimitExceeded
 from dovetail.graph.graph import Node
 
-__all__ = ["WorkBudget", "check_work", "current_budget", "limited"]
+__all__ = ["WorkBudget", "adopt", "check_work", "current_budget", "limited"]
 
 
 class _Running(threading.local):
@@ -68,6 +68,11 @@ class WorkBudget:
 def current_budget() -> WorkBudget | None:
     """The budget of the calling thread's run; None outside a run."""
     return _RUNNING.budget
+
+
+def adopt(budget: WorkBudget) -> None:
+    """Count what the calling thread does from now on for a budget that another thread has entered."""
+    _RUNNING.budget = budget
 
 
 def limited(seconds: float | None) -> AbstractContextManager[Any]:

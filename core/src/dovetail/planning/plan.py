@@ -6,7 +6,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dovetail.devices.contract import Device, Executable
+from dovetail.devices.contract import Device, Executable, ExecutableRequest
+from dovetail.devices.interruptible import InterruptibleRequest, are_calls_left
 from dovetail.errors import DovetailError
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph, Node
@@ -82,12 +83,22 @@ class Target:
 
 @dataclass(frozen=True)
 class Step:
-    """One executable with the slots it reads and writes."""
+    """One executable with the slots it reads and writes.
+
+    `longest` is the node that takes longest, as messages name it, and its part of the work, where that may take long.
+    """
 
     device: str
     executable: Executable
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    longest: tuple[str, float] | None = None
+
+    def create_request(self) -> ExecutableRequest:
+        """A new request, whose runs can be ended at any time."""
+        if self.longest is None:
+            return self.executable.create_request()
+        return InterruptibleRequest(self.executable, *self.longest)
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,7 @@ class Plan:
         waiting = [self]
         while waiting:
             plan = waiting.pop()
-            for step in plan.steps:
+            for step in () if are_calls_left() else plan.steps:
                 step.executable.close()
             if plan.tail is not None:
                 bodies = [body.plans for step in plan.tail.steps for body in step.bodies]

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from dovetail.graph.reloadable import check_reloadable
 from dovetail.graph.types import TensorType
 from dovetail.internal.opaque import PinnedOperator
 from dovetail.internal.reorder import Reorder
+from dovetail.names import printable
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.defer import Continuation
 from dovetail.passes.graph_pass import PER_DEVICE, STAGES, Definitions, GraphPass, Notes, PassContext, PassReport, run_passes
@@ -35,6 +37,9 @@ __all__ = ["Planner", "Prepared", "place"]
 Refusals = tuple[tuple[str, Refusal], ...]
 Placed = Mapping[str, tuple[str, Refusals]]
 """Node name -> the device that runs it, and the refusals of those asked before."""
+
+_LONG = 0.05
+"""Estimated seconds of a node from which on a run need not wait for its end."""
 
 _WHOLE = tuple(stage for stage in STAGES if stage not in PER_DEVICE)
 """The stages that see the whole model."""
@@ -317,6 +322,20 @@ def _flops(node: Node, graph: Graph) -> int | None:
     return int(node.op.flops(typed.inputs, typed.outputs)) if typed.is_static else None
 
 
+def _longest(nodes: Sequence[NodePlacement]) -> tuple[str, float] | None:
+    """The node that takes longest, and its part of the work of all; None where none may take `_LONG` seconds."""
+    seconds = [_most_seconds(node) for node in nodes]
+    most = max(seconds, default=0.0)
+    node = nodes[seconds.index(most)] if most > _LONG else None
+    return None if node is None else (f"'{printable(node.name)}' ({printable(node.op)})", most / sum(seconds))
+
+
+def _most_seconds(node: NodePlacement) -> float:
+    """How long a node may take at worst, as simple loops of one thread do: 1 ns for an operation, 20 for an element."""
+    types = [value.type for value in (*node.inputs, *node.outputs)]
+    return 1e-9 * (node.flops or 0) + 2e-8 * sum(found.size for found in types if found.is_static)
+
+
 def _value(name: str, graph: Graph, executable: Executable) -> ValuePlacement:
     plan = executable.memory
     return ValuePlacement(name, graph.types[name], plan.offsets.get(plan.storage.get(name, name)))
@@ -325,11 +344,13 @@ def _value(name: str, graph: Graph, executable: Executable) -> ValuePlacement:
 def _wire(whole: Graph, parts: Sequence[Part], executables: Sequence[Executable], report: PlanReport) -> Plan:
     slot = {name: index for index, name in enumerate(whole.inputs)}
     steps = []
+    placed = iter(report.nodes)
     for part, executable in zip(parts, executables, strict=True):
         for name in part.outputs:
             slot.setdefault(name, len(slot))
         reads = tuple(slot[name] for name in part.graph.inputs)
-        steps.append(Step(part.device, executable, reads, tuple(slot[name] for name in part.outputs)))
+        writes, longest = tuple(slot[name] for name in part.outputs), _longest(list(islice(placed, len(executable.reports))))
+        steps.append(Step(part.device, executable, reads, writes, longest))
     outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)
     types = tuple(whole.types[name].with_shape(whole.types[name].shape) for name in whole.outputs)
     return Plan(tuple(steps), len(whole.inputs), len(slot), outputs, types, report)

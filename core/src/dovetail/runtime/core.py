@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from dovetail._files import check_target, write_file
 from dovetail.config import ConfigSource
 from dovetail.devices.contract import Device, DeviceInfo
+from dovetail.devices.interruptible import are_calls_left
 from dovetail.devices.refusals import Refusal
 from dovetail.devices.virtual import Placement, Targets
 from dovetail.devices.work_budget import limited
@@ -317,7 +318,7 @@ class Core:
         def free() -> None:
             for model in compiled:
                 model.close()
-            for _, device in opened:
+            for _, device in () if are_calls_left() else opened:
                 device.close()
 
         finish_elsewhere(free)

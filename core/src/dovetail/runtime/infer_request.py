@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.devices.device_array import DeviceArray
+from dovetail.devices.interruptible import are_calls_left
 from dovetail.devices.work_budget import WorkBudget
 from dovetail.errors import InferError, OutOfMemory, RunCancelled, UsageError, did_you_mean
 from dovetail.graph.model import Model
@@ -247,8 +248,9 @@ class InferRequest:
         """End the run in progress, from any thread: True if there was one, and it raises `RunCancelled`.
 
         A run that no worker has begun is withdrawn. One that has begun ends before its next node, iteration of a loop or part
-        on another device; one that was in its last node ends with results. Cancelling a task that awaits the request does the
-        same. Raises `UsageError` before the first run.
+        on another device. It leaves a node that takes long, which goes on in the background with the buffers that it uses; one
+        that was in a short last node ends with results. Cancelling a task that awaits the request does the same. Raises
+        `UsageError` before the first run.
         """
         if self._budget is None:
             raise UsageError("cancel() before any run")
@@ -402,6 +404,10 @@ class InferRequest:
         except MemoryError as error:
             source = printable(self._compiled.model.source)
             raise OutOfMemory(f"{source}: there is no memory for the run: {error or 'the host has none left'}") from error
+        except BaseException:
+            # A node that the run has left may still write into states.
+            self._states = {name: array.copy() for name, array in self._states.items()} if are_calls_left() else self._states
+            raise
         return self._results
 
     def _advance(self, arrays: Sequence[Any], on_device: bool = False) -> Sequence[Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dovetail.devices.contract import ExecutableRequest
 from dovetail.devices.device_array import kept_on_host
+from dovetail.devices.interruptible import Call, Pace
 from dovetail.devices.work_budget import check_work, current_budget
 from dovetail.errors import TimeLimitExceeded
 from dovetail.graph.graph import Node
@@ -19,6 +20,10 @@ from dovetail.planning.plan import Body, HostStep, Plan, Signature, Source, Step
 from dovetail.planning.plan_cache import PlanCache
 
 __all__ = ["PlanRecorder", "PlanRequest"]
+
+
+_MANY = 1_000_000
+"""Elements that a node on the host reads, from which on it may take long."""
 
 
 class PlanRecorder(Protocol):
@@ -44,11 +49,12 @@ class PlanRequest:
 
     def __init__(self, plan: Plan, recorder: PlanRecorder | None = None) -> None:
         self.plan = plan
-        self._requests: tuple[ExecutableRequest, ...] = tuple(step.executable.create_request() for step in plan.steps)
+        self._requests: tuple[ExecutableRequest, ...] = tuple(step.create_request() for step in plan.steps)
         runs = [r.run if recorder is None else recorder.bound(r, s) for r, s in zip(self._requests, plan.steps, strict=True)]
         self._calls = tuple((run, s.reads, s.writes) for run, s in zip(runs, plan.steps, strict=True))
         self._recorder = recorder
         self._tail = () if plan.tail is None else plan.tail.steps
+        self._paces = {step.node.name: Pace(str(step.node)) for step in self._tail}
         rest = None if plan.tail is None else plan.tail.rest
         self._rest = None if rest is None else Runner(rest, recorder)
         self._recorded = {step.node.name: recorder.on_host(step.node) for step in self._tail} if recorder else {}
@@ -102,7 +108,9 @@ class PlanRequest:
     def _host(self, step: HostStep, slots: Sequence[Any]) -> list[Any]:
         values = [_value(source, slots) for source in step.reads]
         if not step.node.op.has_control():
-            return compute(step, values)
+            call = Call(lambda: compute(step, values))
+            found: list[Any] = self._paces[step.node.name].make(call, _are_many(values))
+            return found
         try:
             return control(step, values, lambda index, arguments: self._body(step, index, arguments, slots))
         except TimeLimitExceeded as error:
@@ -170,6 +178,11 @@ def _first_node(step: Step) -> str:
     """The first node of a part, as messages name it."""
     names = [f"'{printable(one.name)}' ({printable(one.op)})" for one in step.executable.reports]
     return names[0] if names else f"of a part on {step.device}"
+
+
+def _are_many(values: Sequence[Any]) -> bool:
+    """Whether there are so many elements that a node may take long."""
+    return sum(value.size for value in values if isinstance(value, np.ndarray)) > _MANY
 
 
 def _value(source: Source, slots: Sequence[Any]) -> Any:

@@ -1,0 +1,180 @@
+"""Long calls, such as one of NumPy or of a driver, that a run can leave before they end.
+
+Nobody can stop such a call. One that was left goes on to its end, with the buffers that it uses. The interpreter waits for it
+before it exits, because its libraries must not be unloaded under it.
+"""
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+from dovetail.devices.contract import Executable, ExecutableRequest
+from dovetail.devices.work_budget import WorkBudget, adopt, current_budget
+from dovetail.errors import InferError
+from dovetail.tracing import PartRecorder
+
+__all__ = ["Call", "InterruptibleRequest", "Pace", "are_calls_left"]
+
+_LOOK, _GRACE = 0.02, 0.03
+"""Seconds between two looks at the budget, and those in which a call may then end by itself, before its next node."""
+
+_LONG, _VERY_LONG = 0.02, 0.5
+"""Seconds of the longest node, and of all, from which on the next call is on a thread. To start one takes 50 us."""
+
+_MOST = 4
+"""Calls that were left and go on, in the whole process: before another one on a thread a run waits for the end of one."""
+
+_LEFT: "set[Call]" = set()
+_THREAD = threading.local()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_LEFT.clear)  # a forked process has none of its parent's threads
+
+
+def are_calls_left() -> bool:
+    """Whether calls that runs have left go on. What they may use must not be closed: it is freed with its last reference."""
+    return bool(_LEFT)
+
+
+class Call:
+    """A call of `work`. Its `state` is `new`, `running`, then `ended`; `withdrawn` or `left` when the run did not wait for it.
+
+    `release` is called at the end of a call that was left; after any other the caller has what `work` uses.
+    """
+
+    def __init__(self, work: Callable[[], Any], release: Callable[[], object] = lambda: None) -> None:
+        self.state, self._work, self._release = "new", work, release
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._changing, self._going_on = threading.Lock(), threading.Lock()
+
+    def here(self) -> Any:
+        """Make it on this thread."""
+        self.state = "ended"
+        return self._work()
+
+    def on_thread(self, node: str) -> Any:
+        """Make it on a thread, and wait. Raises what it raises, and, when it is left, as `WorkBudget.check` with this node."""
+        if getattr(_THREAD, "inside", False):  # a run within a call, which leaves both
+            return self.here()
+        budget = current_budget() or WorkBudget()
+        try:
+            while len(_LEFT) >= _MOST:
+                budget.check(f"{node}, which waits for the end of nodes that other runs have left")
+                time.sleep(_LOOK)
+            self._going_on.acquire()
+            try:
+                threading.Thread(target=copy_context().run, args=(self._run, budget), name="dovetail-call").start()
+            except RuntimeError:  # the process exits, or may have no more threads
+                return self.here()
+            while not self._going_on.acquire(timeout=_LOOK):
+                self._check(budget, node)
+        except BaseException:
+            budget.cancel()  # the call ends before its next node
+            with self._changing:
+                self.state = {"new": "withdrawn", "running": "left"}.get(self.state, self.state)
+                if self.state == "left":
+                    _LEFT.add(self)
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def _check(self, budget: WorkBudget, node: str) -> None:
+        try:
+            budget.check(node)
+        except InferError:
+            if not self._going_on.acquire(timeout=_GRACE):
+                raise
+            self._going_on.release()
+
+    def _run(self, budget: WorkBudget) -> None:
+        with self._changing:
+            if self.state != "new":
+                return
+            self.state = "running"
+        adopt(budget)
+        _THREAD.inside = True
+        try:
+            self._result = self._work()
+        except BaseException as error:
+            self._error = error
+        del self._work
+        with self._changing:
+            if self.state == "running":
+                self.state = "ended"
+        self._going_on.release()
+        if self.state == "left":
+            self._result = self._error = None
+            try:
+                self._release()
+            finally:
+                _LEFT.discard(self)
+
+
+class Pace:
+    """Makes the calls of a part of a plan: on a thread where the last one took long. `seconds` are estimated for the first one.
+
+    `node` is the one that takes longest, as messages name it, with the part `share` of the work.
+    """
+
+    def __init__(self, node: str, share: float = 1.0, seconds: float = 0.0) -> None:
+        self._node, self._share, self._seconds = node, share, seconds
+
+    def make(self, call: Call, may_be_long: bool = False) -> Any:
+        """Make the call, as `Call.on_thread` or `Call.here`."""
+        is_long = may_be_long or self._seconds * self._share > _LONG or self._seconds > _VERY_LONG
+        started = time.perf_counter()
+        result = call.on_thread(self._node) if is_long else call.here()
+        self._seconds = time.perf_counter() - started
+        return result
+
+
+class InterruptibleRequest(ExecutableRequest):
+    """A request of the executable whose run can be left. The next run takes fresh buffers. Traced runs end between nodes only.
+
+    `node` and `share` are those of `Pace`.
+    """
+
+    def __init__(self, executable: Executable, node: str, share: float) -> None:
+        self._executable, self._pace = executable, Pace(node, share, math.inf)
+        self._request: ExecutableRequest | None = executable.create_request()
+        self.fresh = self._request.fresh
+
+    def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """As the request of the device. Raises `RunCancelled` and `TimeLimitExceeded` in the middle of a node, too."""
+        return self._run(lambda request: request.run(inputs))
+
+    def run_kept(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """As the request of the device. Raises as `run`."""
+        return self._run(lambda request: request.run_kept(inputs))
+
+    def run_traced(self, inputs: Sequence[Any], recorder: PartRecorder) -> Sequence[Any]:
+        """As the request of the device."""
+        return self._held().run_traced(inputs, recorder)
+
+    def _held(self) -> ExecutableRequest:
+        if self._request is None:
+            self._request = self._executable.create_request()
+        return self._request
+
+    def _run(self, run: Callable[[ExecutableRequest], Sequence[Any]]) -> Sequence[Any]:
+        request = self._held()
+        call = Call(partial(run, request), request.close)
+        self._request = None  # whatever interrupts this must not leave a request that runs to the next run
+        try:
+            found: Sequence[Any] = self._pace.make(call)
+            return found
+        finally:
+            if call.state in ("ended", "withdrawn"):
+                self._request = request
+
+    def close(self) -> None:
+        """Free the buffers. Those of a run that was left are freed when it ends."""
+        if self._request is not None:
+            self._request.close()
