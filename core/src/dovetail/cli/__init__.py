@@ -239,4 +239,18 @@ def main() -> None:
     # When native code of a plugin or driver ends the process, the Python stack names the plugin.
     with contextlib.suppress(OSError, ValueError, RuntimeError):
         faulthandler.enable(sys.stderr)
-    program(prog_name="dovetail")
+    try:
+        program(prog_name="dovetail")
+    except SystemExit as done:
+        _end_calls_left(done.code)
+        raise
+
+
+def _end_calls_left(code: Any) -> None:
+    """End the process where the interpreter would first wait for a long node that an interrupted run has left."""
+    module = sys.modules.get("dovetail.devices.interruptible")
+    if module is not None and module.are_calls_left():
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code if isinstance(code, int) else 1)

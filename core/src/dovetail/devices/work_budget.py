@@ -51,18 +51,19 @@ class WorkBudget:
         self._cancelled = True
         self.deadline = -math.inf
 
-    def check(self, node: Node | str) -> None:
-        """Raise `RunCancelled` or `TimeLimitExceeded`, which names the node, when the run has to end.
-
-        A string is the node as messages name it.
-        """
+    def check(self, place: Node | str) -> None:
+        """Raise `RunCancelled` or `TimeLimitExceeded`, which names the node or another place, when the run has to end."""
         if self._cancelled:
-            raise RunCancelled(f"the run was cancelled at node {node}", hint="start it again")
+            raise RunCancelled(f"the run was cancelled at {_named(place)}", hint="start it again")
         if self.deadline is not None and time.perf_counter() > self.deadline:
             raise TimeLimitExceeded(
-                f"node {node}: the time limit of {self._seconds:g} seconds has passed",
+                f"{_named(place)}: the time limit of {self._seconds:g} seconds has passed",
                 hint="raise the property TIME_LIMIT (seconds), or look for a loop that does not end",
             )
+
+
+def _named(place: Node | str) -> str:
+    return place if isinstance(place, str) else f"node {place}"
 
 
 def current_budget() -> WorkBudget | None:

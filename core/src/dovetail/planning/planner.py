@@ -327,7 +327,7 @@ def _longest(nodes: Sequence[NodePlacement]) -> tuple[str, float] | None:
     seconds = [_most_seconds(node) for node in nodes]
     most = max(seconds, default=0.0)
     node = nodes[seconds.index(most)] if most > _LONG else None
-    return None if node is None else (f"'{printable(node.name)}' ({printable(node.op)})", most / sum(seconds))
+    return None if node is None else (f"node '{printable(node.name)}' ({printable(node.op)})", most / sum(seconds))
 
 
 def _most_seconds(node: NodePlacement) -> float:

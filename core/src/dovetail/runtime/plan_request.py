@@ -54,7 +54,7 @@ class PlanRequest:
         self._calls = tuple((run, s.reads, s.writes) for run, s in zip(runs, plan.steps, strict=True))
         self._recorder = recorder
         self._tail = () if plan.tail is None else plan.tail.steps
-        self._paces = {step.node.name: Pace(str(step.node)) for step in self._tail}
+        self._paces = {step.node.name: Pace(f"node {step.node}") for step in self._tail}
         rest = None if plan.tail is None else plan.tail.rest
         self._rest = None if rest is None else Runner(rest, recorder)
         self._recorded = {step.node.name: recorder.on_host(step.node) for step in self._tail} if recorder else {}
@@ -176,8 +176,8 @@ class Runner:
 
 def _first_node(step: Step) -> str:
     """The first node of a part, as messages name it."""
-    names = [f"'{printable(one.name)}' ({printable(one.op)})" for one in step.executable.reports]
-    return names[0] if names else f"of a part on {step.device}"
+    names = [f"node '{printable(one.name)}' ({printable(one.op)})" for one in step.executable.reports]
+    return names[0] if names else f"a part on {step.device}"
 
 
 def _are_many(values: Sequence[Any]) -> bool:

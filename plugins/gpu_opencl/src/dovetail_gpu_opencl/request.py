@@ -128,7 +128,7 @@ class CLRequest(ExecutableRequest):
         budget, first = current_budget(), 0
         while first < count:
             if budget is not None:
-                budget.check(self._executable.commands[first].node)
+                budget.check(f"node {self._executable.commands[first].node}")
             last, started = min(count, first + self._part), perf_counter()
             launch(first, last)
             if last < count:
@@ -351,7 +351,7 @@ class DebugRequest(CLRequest):
         for index, (kernel, global_size, local_size) in enumerate(self._launches):
             progress[0] = index
             if budget is not None:
-                budget.check(self._executable.commands[index].node)
+                budget.check(f"node {self._executable.commands[index].node}")
             cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, local_size)
             self._queue.finish()
             self._check(index)

@@ -8,6 +8,7 @@ import logging
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -16,7 +17,7 @@ from dovetail.errors import InferError, UsageError
 from dovetail.hookspecs import hookimpl
 from dovetail.virtual import Composite, ExecutableRequest, Model, Part, Session, Targets, VirtualDevice, WorkBudget
 from dovetail_virtual_devices.failures import is_of_the_caller, named
-from dovetail_virtual_devices.lanes import KEPT, Lane, Lanes, Scheduler
+from dovetail_virtual_devices.lanes import KEPT, LOOK, Lane, Lanes, Scheduler, check_run
 from dovetail_virtual_devices.options import BatchOptions
 from dovetail_virtual_devices.rows import NotBatchable, check_results, check_rows, padded, with_open_batch
 
@@ -150,11 +151,11 @@ class BatchModel(Composite):
         """Run with the rows of others. Raises what its own rows raise when they run alone."""
         ticket = _Ticket(values, 0 if self._single else len(values[0]))
         if not 0 < ticket.rows < self.size:
-            self._on_a_lane([ticket])
+            self._on_a_lane(ticket)
         else:
             self._together(ticket)
         if ticket.results is None and ticket.error is None:  # whoever ran the batch was interrupted
-            self._on_a_lane([ticket])
+            self._on_a_lane(ticket)
         if ticket.error is not None:
             raise ticket.error
         assert ticket.results is not None
@@ -177,7 +178,8 @@ class BatchModel(Composite):
         if is_first:
             self._lead(key, group)
         else:
-            ticket.waiting.acquire()
+            while not ticket.waiting.acquire(timeout=LOOK):
+                check_run("its beginning, where it waits for its batch")
 
     def _seal(self, key: tuple[Any, ...], group: _Group) -> None:
         """With the lock: take no more requests into a group."""
@@ -194,7 +196,7 @@ class BatchModel(Composite):
             try:
                 with self._lock:
                     self._seal(key, group)
-                self._settle(lane, group.tickets)
+                self._settle(lane, group.tickets, is_alone=len(group.tickets) == 1)
             finally:
                 self._scheduler.give_back(lane)
         finally:
@@ -215,19 +217,22 @@ class BatchModel(Composite):
             if group.gathering.acquire(timeout=min(left, self._timeout * _PAUSE)):
                 return
 
-    def _on_a_lane(self, tickets: Sequence[_Ticket]) -> None:
+    def _on_a_lane(self, ticket: _Ticket) -> None:
         lane = self._scheduler.take()
         assert lane is not None  # as above
         try:
-            self._settle(lane, tickets)
+            self._settle(lane, [ticket], is_alone=True)
         finally:
             self._scheduler.give_back(lane)
 
-    def _settle(self, lane: Lane, tickets: Sequence[_Ticket]) -> None:
-        """Run the tickets together; each alone where that fails, so that only the one at fault gets the error."""
+    def _settle(self, lane: Lane, tickets: Sequence[_Ticket], *, is_alone: bool = False) -> None:
+        """Run the tickets together; each alone where that fails, so that only the one at fault gets the error.
+
+        `is_alone`: the only ticket is that of the request that runs it.
+        """
         try:
             # Not under the limits of the request that happens to run the batch for all.
-            with WorkBudget():
+            with nullcontext() if is_alone else WorkBudget():
                 self._run(lane, tickets)
         except Exception as error:
             if not is_of_the_caller(error):

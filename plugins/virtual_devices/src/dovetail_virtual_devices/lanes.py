@@ -8,12 +8,22 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import DovetailError, OutOfMemory
-from dovetail.virtual import Part, PartRequest
+from dovetail.virtual import Part, PartRequest, current_budget
 
-__all__ = ["KEPT", "Lane", "Lanes", "Scheduler"]
+__all__ = ["KEPT", "LOOK", "Lane", "Lanes", "Scheduler", "check_run"]
 
 KEPT = 8
 """The input shapes for which a lane keeps its buffers, unless its user knows how many there are."""
+
+
+LOOK = 0.05
+"""Seconds after which a run that waits looks whether it has to end."""
+
+
+def check_run(where: str) -> None:
+    """Raise `RunCancelled` or `TimeLimitExceeded` when the run of the calling thread has to end."""
+    if (budget := current_budget()) is not None:
+        budget.check(where)
 
 
 class Lane:
@@ -89,7 +99,10 @@ class Scheduler:
         self._waiting: list[object] = []
 
     def take(self, suits: Callable[[Lanes], bool] = lambda lanes: True) -> Lane | None:
-        """A free lane of a part that has not failed and `suits`, waiting for one; None when no such part is left."""
+        """A free lane of a part that has not failed and `suits`, waiting for one; None when no such part is left.
+
+        Raises `RunCancelled` and `TimeLimitExceeded` when the run of the calling thread has to end.
+        """
         ticket = object()
         with self._changed:
             self._waiting.append(ticket)
@@ -102,7 +115,8 @@ class Scheduler:
                     # Who waits longest goes first, unless only others can use what is free.
                     if free and (self._waiting[0] is ticket or len(usable) < len(self.parts)):
                         return self._taken(free)
-                    self._changed.wait()
+                    self._changed.wait(LOOK)
+                    check_run("its beginning, where it waits for a device")
             finally:
                 self._waiting.remove(ticket)
                 self._changed.notify_all()
