@@ -295,7 +295,7 @@ def added_command_parts(project: Path, root: click.Context) -> Iterator[str]:
 COMMANDS_HEAD = """\
 Results go to stdout, remarks and progress to stderr. Exit codes: 0 done, 1 failed, 2 wrong
 usage. Every command has `--help`. Packages add commands; `dovetail --help` lists those that are installed. The core has
-`devices`, `run`, and of the group `plugins` the commands `conflicts`, `info`, `list` and `which`;
+`devices`, `run`, and of the group `plugins` the commands `info` and `list`;
 `pip install dovetail[all]` installs the others below.
 """
 

@@ -1,4 +1,4 @@
-"""The commands `cache`, `convert`, `ops`, `plugins doctor`, `plugins test`, `tune` and `where`, added by a hook."""
+"""The commands `cache`, `convert`, `ops`, `tune`, `where` and those of `plugins` but `list` and `info`, added by a hook."""
 
 from typing import TYPE_CHECKING
 

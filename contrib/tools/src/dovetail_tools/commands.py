@@ -3,12 +3,14 @@
 import click
 
 from dovetail_tools.cache import cache
+from dovetail_tools.conflicts import conflicts
 from dovetail_tools.convert import convert
 from dovetail_tools.doctor import doctor
 from dovetail_tools.ops import ops
 from dovetail_tools.test import test
 from dovetail_tools.tune import tune
 from dovetail_tools.where import where
+from dovetail_tools.which import which
 
 __all__ = ["COMMANDS"]
 
@@ -16,8 +18,10 @@ COMMANDS: dict[str, click.Command] = {
     "cache": cache,
     "convert": convert,
     "ops": ops,
+    "plugins conflicts": conflicts,
     "plugins doctor": doctor,
     "plugins test": test,
+    "plugins which": which,
     "tune": tune,
     "where": where,
 }

@@ -1,7 +1,7 @@
 """Plugins: found by their entry points without being imported, loaded when something asks for them by name.
 
 `PluginManager` is what the runtime calls; `PluginRecord` is what it knows of one plugin, `PACKS` the kinds of packs, `LISTED` the
-kinds that a manifest lists, which is at `manifest_path` and has the text `manifest_text`. `register`
+kinds that a manifest lists, which is at `manifest_path`, has the text `manifest_text`, and is read by `read_manifest`. `register`
 and `temporary` make a module or an object of this process a plugin. All are imported on first use, so that importing this package
 costs nothing.
 """
@@ -13,7 +13,7 @@ from dovetail._lazy import lazy_names
 if TYPE_CHECKING:
     from dovetail.plugins.in_process import register, temporary
     from dovetail.plugins.manager import PluginManager
-    from dovetail.plugins.manifest import LISTED, check_manifest, manifest_path, manifest_text
+    from dovetail.plugins.manifest import LISTED, check_manifest, manifest_path, manifest_text, read_manifest
     from dovetail.plugins.records import PACKS, PluginRecord
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "check_manifest",
     "manifest_path",
     "manifest_text",
+    "read_manifest",
     "register",
     "temporary",
 ]
@@ -33,7 +34,7 @@ __getattr__ = lazy_names(
     {
         "dovetail.plugins.in_process": ("register", "temporary"),
         "dovetail.plugins.manager": ("PluginManager",),
-        "dovetail.plugins.manifest": ("LISTED", "check_manifest", "manifest_path", "manifest_text"),
+        "dovetail.plugins.manifest": ("LISTED", "check_manifest", "manifest_path", "manifest_text", "read_manifest"),
         "dovetail.plugins.records": ("PACKS", "PluginRecord"),
     },
 )

@@ -16,6 +16,7 @@ from dovetail.plugins.selection import ESSENTIAL
 
 __all__ = [
     "GRADES",
+    "NEWEST",
     "PREFERRED",
     "RULES",
     "Candidate",
@@ -36,6 +37,9 @@ RULES = {
     5: "the greater dovetail_priority goes first",
     6: "the name of the distribution, in alphabetical order",
 }
+
+NEWEST = 1 << 30
+"""A version greater than that of any operator set."""
 
 PREFERRED = 1
 """The rule by which what the user prefers wins."""

@@ -287,7 +287,8 @@ class CompiledModel:
         request, trace = getattr(self._local, "request", (None, None))
         if request is None or trace is not current_trace():
             # By a proxy: a model that a request in it refers to would live until a garbage collection.
-            request, _ = self._local.request = self._new_request(weakref.proxy(self)), current_trace()
+            owner: Any = weakref.proxy(self)
+            request, _ = self._local.request = self._new_request(owner), current_trace()
         results: Results = request.infer(inputs, on_device=on_device)
         return results
 

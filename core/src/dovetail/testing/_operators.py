@@ -3,8 +3,8 @@
 import functools
 from typing import Any
 
-from dovetail.plugins.conflicts import NEWEST
 from dovetail.plugins.manager import PluginManager
+from dovetail.plugins.rules import NEWEST
 
 __all__ = ["standard"]
 

@@ -1,22 +1,47 @@
-"""Conflicts between installed plugins: which one is used and why, or the line that decides it."""
+"""`dovetail plugins conflicts`: what several plugins provide, who has it, and what to write."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from dovetail.errors import DovetailError, PluginConflict, PluginError
-from dovetail.names import operator_key
-from dovetail.plugins.manifest import read_manifest
-from dovetail.plugins.records import PACKS, PluginRecord, full_name, plain_domain
-from dovetail.plugins.rules import RULES, pin_lines
+import click
+
+from dovetail.command import command, print_json, print_table, print_text
+from dovetail.errors import DovetailError, PluginConflict
 
 if TYPE_CHECKING:
-    from dovetail.plugins.manager import PluginManager
+    from dovetail.plugins import PluginManager, PluginRecord
 
-__all__ = ["NEWEST", "Conflict", "find_conflicts", "idle_packs"]
+__all__ = ["Conflict", "conflicts", "find_conflicts"]
 
-NEWEST = 1 << 30
-"""A version greater than that of any operator set."""
+
+@command("dovetail plugins conflicts", name="conflicts")
+def conflicts(as_json: bool) -> None:
+    """List what several installed plugins provide, and who has it.
+
+    These are device types, model formats and operators. Each is decided by a rule, or listed with the line that decides it. Packs
+    that share a domain are loaded for this. The exit code is 1 when something is not decided.
+
+    \b
+    JSON: {"conflicts": [{"kind", "name", "owners": [], "winner",
+           "rule": number or 0, "reason", "hint"}]}
+    "winner" is empty for what is not decided.
+    """
+    from dovetail.plugins import PluginManager
+
+    found = find_conflicts(PluginManager())
+    open_ones = [conflict for conflict in found if not conflict.winner]
+    if as_json:
+        print_json({"conflicts": [asdict(conflict) for conflict in found]})
+    else:
+        rows = [(f"{c.kind} {c.name}", c.winner, f"rule {c.rule}: {c.reason}", c.hint) for c in found if c.winner]
+        print_table("Decided", ("what", "taken from", "because", "to take another"), rows)
+        if open_ones:
+            print_table("Not decided", ("what", "why"), [(f"{c.kind} {c.name}", c.reason) for c in open_ones])
+            for conflict in open_ones:
+                print_text(f"{conflict.kind} {conflict.name}: {conflict.hint}")
+    if open_ones:
+        click.get_current_context().exit(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +65,6 @@ def find_conflicts(manager: "PluginManager") -> list[Conflict]:
     return [*_exclusive(manager), *_operators(manager)]
 
 
-def idle_packs(manager: "PluginManager", domain: str, op_type: str = "") -> Iterator[tuple[PluginRecord, bool | None]]:
-    """The packs of a domain that are not in use, and whether they define an operator, by their manifest; None: not known."""
-    for record in manager.records():
-        if record.kind in PACKS and plain_domain(record.key) == domain and record.state not in ("found", "loaded"):
-            try:
-                listed = read_manifest(record)
-            except PluginError:
-                listed = None
-            name = f"{operator_key(domain, op_type)}-"
-            yield record, None if listed is None else any(operator.startswith(name) for operator in listed)
-
-
 def _exclusive(manager: "PluginManager") -> Iterator[Conflict]:
     owners: dict[tuple[str, str], list[PluginRecord]] = {}
     for record in manager.records():
@@ -62,7 +75,9 @@ def _exclusive(manager: "PluginManager") -> Iterator[Conflict]:
             yield _decided(manager, kind, key, records)
 
 
-def _decided(manager: "PluginManager", kind: str, key: str, records: list[PluginRecord]) -> Conflict:
+def _decided(manager: "PluginManager", kind: str, key: str, records: list["PluginRecord"]) -> Conflict:
+    from dovetail.plugins.rules import RULES
+
     noun, name = ("device", key.upper()) if kind == "devices" else ("model format", key)
     providers = tuple(record.provider for record in records)
     try:
@@ -77,6 +92,9 @@ def _decided(manager: "PluginManager", kind: str, key: str, records: list[Plugin
 
 
 def _operators(manager: "PluginManager") -> Iterator[Conflict]:
+    from dovetail.plugins import PACKS
+    from dovetail.plugins.records import plain_domain
+
     packs = [record for record in manager.records() if record.kind in PACKS and record.state in ("found", "loaded", "failed")]
     domains = [plain_domain(record.key) for record in packs]
     for domain in sorted({domain for domain in domains if domains.count(domain) > 1 or not domain}):
@@ -85,6 +103,9 @@ def _operators(manager: "PluginManager") -> Iterator[Conflict]:
 
 
 def _operator(manager: "PluginManager", domain: str, op_type: str) -> Iterator[Conflict]:
+    from dovetail.plugins.records import full_name
+    from dovetail.plugins.rules import NEWEST, RULES, pin_lines
+
     name = full_name(domain, op_type)
     try:
         candidates = manager.candidates(domain, op_type, NEWEST)

@@ -1,24 +1,34 @@
 """`dovetail plugins which`: the definitions of an operator, the one that is used, and the rule that says so."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dovetail.cli._command import asked_config_file_option
-from dovetail.cli._command import command as make_command
-from dovetail.cli._complete import complete_devices, complete_operators
-from dovetail.cli._output import print_table, print_text, show
-from dovetail.errors import PluginConflict, UnknownOperator
-from dovetail.names import DEFAULT_DEVICE, operator_key
+from dovetail.command import (
+    DEFAULT_DEVICE,
+    asked_config_file_option,
+    command,
+    complete_devices,
+    complete_operators,
+    device_packages,
+    make_core,
+    print_table,
+    print_text,
+    show,
+)
+from dovetail.errors import PluginConflict, PluginError, UnknownOperator
 
 if TYPE_CHECKING:
-    from dovetail.plugins import PluginManager
+    from dovetail.plugins import PluginManager, PluginRecord
     from dovetail.plugins.rules import Candidate, SuitabilityOf
     from dovetail.runtime import Core
 
 
-@make_command("dovetail plugins which com.acme::Twist --device NPU --dtype float32", name="which")
+__all__ = ["which"]
+
+
+@command("dovetail plugins which com.acme::Twist --device NPU --dtype float32", name="which")
 @click.argument("operator", metavar="DOMAIN::OP", shell_complete=complete_operators)
 @click.option(
     "--device",
@@ -31,7 +41,7 @@ if TYPE_CHECKING:
     "--opset", type=click.IntRange(min=1), metavar="N", help="The operator set version of the domain. [default: newest]"
 )
 @asked_config_file_option
-def command(
+def which(
     operator: str, device: str | None, dtype: str | None, opset: int | None, config_files: tuple[str, ...], as_json: bool
 ) -> None:
     """List all definitions of an operator, and say which one is used.
@@ -56,14 +66,12 @@ def command(
     is null. With a custom kernel the winner is the plugin of the device that
     has it.
     """
-    from dovetail.cli._models import make_core
-
     core = make_core()
     domain, op_type = _parsed(operator)
     kind = None if device is None else core.plugins.device_type(device)
     custom = _custom(core, domain, op_type, device, config_files)
     described = {
-        "operator": operator_key(domain, op_type),
+        "operator": f"{domain}::{op_type}" if domain else op_type,
         "device": custom.partition(".")[0] or kind,
         "dtype": _dtype(dtype),
         "opset": opset,
@@ -92,14 +100,13 @@ def _custom(core: "Core", domain: str, op_type: str, device: str | None, files: 
 
 
 def _dtype(dtype: str | None) -> str | None:
-    from dovetail.graph.dtype import DType
+    from dovetail.graph import DType
 
     return None if dtype is None else DType.of(dtype).value
 
 
 def _decided(manager: "PluginManager", domain: str, op_type: str, asked: dict[str, Any]) -> dict[str, Any]:
-    from dovetail.plugins.conflicts import NEWEST, idle_packs
-    from dovetail.plugins.rules import PREFERRED, RULES, Suitability
+    from dovetail.plugins.rules import NEWEST, PREFERRED, RULES, Suitability
 
     version = asked["opset"] or NEWEST
     candidates = _candidates(manager, domain, op_type, version, defined=not asked["custom_kernel"])
@@ -123,10 +130,25 @@ def _decided(manager: "PluginManager", domain: str, op_type: str, asked: dict[st
     answer["candidates"] = [_candidate(c, s, lost.get(c.plugin)) for c, s in zip(candidates, suits, strict=True)]
     answer["idle"] = [
         {"plugin": r.id, "state": r.state, "defines": defines, "reason": r.reason, "hint": r.hint}
-        for r, defines in idle_packs(manager, domain, op_type)
+        for r, defines in _idle_packs(manager, domain, op_type)
         if defines is not False
     ]
     return answer
+
+
+def _idle_packs(manager: "PluginManager", domain: str, op_type: str = "") -> Iterator[tuple["PluginRecord", bool | None]]:
+    """The packs of a domain that are not in use, and whether they define an operator, by their manifest; None: not known."""
+    from dovetail.plugins import PACKS, read_manifest
+    from dovetail.plugins.records import plain_domain
+
+    for record in manager.records():
+        if record.kind in PACKS and plain_domain(record.key) == domain and record.state not in ("found", "loaded"):
+            try:
+                listed = read_manifest(record)
+            except PluginError:
+                listed = None
+            name = f"{domain}::{op_type}-" if domain else f"{op_type}-"
+            yield record, None if listed is None else any(operator.startswith(name) for operator in listed)
 
 
 def _candidates(manager: "PluginManager", domain: str, op_type: str, version: int, *, defined: bool) -> "Sequence[Candidate]":
@@ -143,7 +165,6 @@ def _suitability_of(manager: "PluginManager", device: str | None, dtype: str | N
     """How classes say that they run; the device's own kernels for standard operators are seen from their files."""
     if device is None:
         return None
-    from dovetail.cli._kernel_files import device_packages
     from dovetail.plugins.records import STANDARD_DOMAIN
     from dovetail.plugins.rules import KERNEL, Suitability, claim, languages
 
@@ -161,7 +182,7 @@ def _suitability_of(manager: "PluginManager", device: str | None, dtype: str | N
 
 
 def _candidate(candidate: "Candidate", suits: Any, lost_by: int | None) -> dict[str, Any]:
-    from dovetail.operators.translated import translation_target
+    from dovetail.op import translation_target
     from dovetail.plugins.rules import GRADES, pin_lines
 
     return {
