@@ -34,3 +34,8 @@ def test_each_package_is_listed_with_extras_that_it_defines() -> None:
 def test_what_the_extra_all_leaves_out_is_for_development_only() -> None:
     everything = {Requirement(text).name for text in project("core")["optional-dependencies"]["all"]} | {"dovetail"}
     assert {project(folder)["name"] for folder, _ in listed("requirements.txt")} == everything
+
+
+def test_development_needs_the_others_too() -> None:
+    """`.ci/run` installs the two files one after the other."""
+    assert "-r requirements.txt" in (ROOT / "requirements-dev.txt").read_text().splitlines()

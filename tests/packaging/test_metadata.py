@@ -32,6 +32,12 @@ NOT_IN_ALL: dict[str, str] = {
 """Packages that `dovetail[all]` leaves out, with the reason: integrations that need large packages of others."""
 
 
+def test_all_packages_name_the_same_build_system() -> None:
+    """`.ci/run` installs one of them in an environment that has only this, and builds the others without."""
+    found = [tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["build-system"] for folder in PROJECTS]
+    assert found == [{"requires": ["hatchling>=1.28"], "build-backend": "hatchling.build"}] * len(PROJECTS)
+
+
 @pytest.mark.parametrize("folder", PROJECTS)
 def test_packages_require_each_other_in_a_range_that_has_this_version(folder: str) -> None:
     project = PROJECTS[folder]
