@@ -63,6 +63,11 @@ def check_plugin(environment: Any, folder: Path, name: str, kind: str, key: str)
     assert all(one["counts"]["passed"] > 10 for one in tested)
 
 
+SAMPLE = pytest.mark.exhaustive(0.55)
+"""Of the packages that are installed and run four a commit: the tutorials write, install and run a pack and a device, too."""
+
+
+@SAMPLE
 @pytest.mark.parametrize("kind", NEW)
 def test_a_generated_package_works_unchanged(kind: str, environment: Any, built: Build, tmp_path: Path) -> None:
     """The environment has the oldest core that the package claims to work with: the version that generated it."""
@@ -75,6 +80,7 @@ def test_a_generated_package_works_unchanged(kind: str, environment: Any, built:
     assert own_tests_pass(environment, folder) > 6  # more with each OpenCL device
 
 
+@SAMPLE
 @pytest.mark.parametrize(
     ("example", "plugin"),
     [

@@ -29,8 +29,13 @@ LEAST_OWN = 1800
 PACK = "dovetail-ops-onnx-reference"
 COMPILED = ("test_squeezenet", "test_shufflenet")
 """The light models that run on OPENCL unless DOVETAIL_EXHAUSTIVE is set: each of the others compiles kernels for minutes."""
-NODES_COMPILED = 80
-"""The node cases that run on OPENCL unless DOVETAIL_EXHAUSTIVE is set, another sample for each DOVETAIL_SEED."""
+SAMPLES = {
+    ("OPENCL", "node"): 40,  # each compiles kernels
+    ("OPENCL", "pytorch-converted"): 20,
+    ("OPENCL", "pytorch-operator"): 12,
+    ("ONEDNN", "light"): 3,  # test_light_models.py has all of them with random weights
+}
+"""How many cases run on a type of device unless DOVETAIL_EXHAUSTIVE is set, others for each DOVETAIL_SEED."""
 OUTCOMES = {
     "passed": "the outputs are ONNX's",
     "refused": "the device refuses a node with a reason",
@@ -207,12 +212,11 @@ def known(core: dovetail.Core, domain: str, op_type: str, version: int) -> bool:
 
 
 def chosen(kind: str, device: str, sampled: Callable[[Sequence[Any], int], Sequence[Any]]) -> Iterable[BackendCase]:
-    """The cases that run: all, but a sample on OPENCL, which compiles kernels for each of them."""
-    if not device.startswith("OPENCL") or os.environ.get("DOVETAIL_EXHAUSTIVE") == "1" or kind not in ("node", "light"):
-        return cases(kind)
-    if kind == "light":
+    """The cases that run: all, or a sample."""
+    if device.startswith("OPENCL") and kind == "light" and os.environ.get("DOVETAIL_EXHAUSTIVE") != "1":
         return (case for case in cases(kind) if case.name in COMPILED)
-    return sampled(node_cases(), NODES_COMPILED)
+    count = SAMPLES.get((device.partition(".")[0], kind))
+    return cases(kind) if count is None else sampled([*cases(kind)], count)
 
 
 @pytest.mark.parametrize("kind", KINDS)

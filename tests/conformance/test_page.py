@@ -34,7 +34,7 @@ def test_the_page_is_written_from_the_results(writer: ModuleType) -> None:
     assert writer.PAGE.read_text(encoding="utf-8") == writer.page(), "out of date: run python docs/conformance.py"
 
 
-def test_the_reference_device_is_as_its_results_say(writer: ModuleType) -> None:
+def test_the_reference_device_is_as_its_results_say_and_refuses_no_operator(writer: ModuleType) -> None:
     found, report = writer.results_of("NUMPY")
     kept = writer.stored()["numpy"]["results"]
     other = [
@@ -42,6 +42,7 @@ def test_the_reference_device_is_as_its_results_say(writer: ModuleType) -> None:
     ]
     assert not other, f"out of date for {', '.join(sorted(other))}: run python docs/conformance.py numpy=NUMPY"
     assert report.ok
+    assert {r.outcome for r in report.results if r.group == "operators"} == {Outcome.PASSED, Outcome.FOLDED}
 
 
 def _differing(kept: dict[str, Any], found: dict[str, Any]) -> list[str]:

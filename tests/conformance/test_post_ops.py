@@ -28,6 +28,7 @@ def test_every_algorithm_has_a_chain_and_a_formula() -> None:
     assert FORMULAS.keys() == ELTWISE_ALGORITHMS.keys()
 
 
+@pytest.mark.exhaustive(0.33, device="OPENCL")  # compiles programs; one of the three
 def test_chains_on_a_convolution(core: dovetail.Core, device: str) -> None:
     b = Bench(np.random.default_rng(1))
     for text in COMBINED:
@@ -35,6 +36,7 @@ def test_chains_on_a_convolution(core: dovetail.Core, device: str) -> None:
     fused_or_told(b, b.check(core, device, fusion=True))
 
 
+@pytest.mark.exhaustive(0.33, device="OPENCL")  # compiles programs; one of the three
 def test_eltwise_chains(core: dovetail.Core, device: str) -> None:
     """Behind an addition, whose programs are small; those with NaN and infinity are behind convolutions."""
     b = Bench(np.random.default_rng(12))
@@ -43,6 +45,7 @@ def test_eltwise_chains(core: dovetail.Core, device: str) -> None:
     fused_or_told(b, b.check(core, device, fusion=True))
 
 
+@pytest.mark.exhaustive(0.33, device="OPENCL")  # compiles programs; one of the three
 def test_chains_as_nodes(core: dovetail.Core, device: str) -> None:
     b = Bench(np.random.default_rng(2))
     for text in COMBINED:

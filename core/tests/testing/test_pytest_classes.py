@@ -36,10 +36,11 @@ DEVICE = """
 
 
 def test_a_whole_suite_in_three_lines(tmp_path: Path) -> None:
-    code, counts, printed = run_pytest(tmp_path, DEVICE.format(expected={}, faults=[]))
+    """Of the operators' cases those with an "s": test_device_checks.py runs all of them."""
+    code, counts, printed = run_pytest(tmp_path, DEVICE.format(expected={}, faults=[]), "-k", "not test_operators or sub or sqrt")
     assert code == 0, printed
     assert set(counts) == {"passed"}
-    assert counts["passed"] > 1000
+    assert counts["passed"] > 100
 
 
 def test_a_single_check_by_its_name(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dovetail.device import Binary, Eltwise, Prelu, Sum
 from dovetail.graph.post_ops import ELTWISE_ALGORITHMS
 from dovetail_gpu_opencl.device import OpenCLDevice
 
-pytestmark = pytest.mark.exhaustive(0.4)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.25)  # each test compiles programs
 
 Floats = NDArray[np.float32]
 
