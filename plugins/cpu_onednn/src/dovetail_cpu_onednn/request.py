@@ -116,20 +116,20 @@ class OnednnRequest(ExecutableRequest):
         bound = self._bound_to(inputs)
         if bound is None:
             return self.run(inputs)
-        by_node = self._by_node
-        if by_node is None or by_node.recorder is not recorder:
-            by_node = self._by_node = _ByNode.of(bound, recorder)
-        by_node.stamp(clock())
+        traced = self._by_node
+        if traced is None or traced.recorder is not recorder:
+            traced = self._by_node = _ByNode.of(bound, recorder)
+        traced.stamp(clock())
         try:
             self._run(bound, inputs, self._call_by_node)
             if not bound.binder.with_nan:
-                recorder.add(by_node.marks)
+                recorder.add(traced.marks)
                 return bound.outputs
             outputs = self._run_strictly(inputs)
         except MemoryError as error:
             raise refused(error) from error
-        by_node.stamp(clock())
-        recorder.add((*by_node.marks, Mark("kernel", text="all nodes once more, because of NaN")))
+        traced.stamp(clock())
+        recorder.add((*traced.marks, Mark("kernel", text="all nodes once more, because of NaN")))
         return outputs
 
     def _run(self, bound: "_Bound", inputs: Sequence[Array], call: "Callable[[_Bound], None]") -> None:
@@ -176,9 +176,9 @@ class OnednnRequest(ExecutableRequest):
 
     def _call_by_node(self, bound: "_Bound") -> None:
         """As `_call_all`, with a stamp before the first node and after each, where the budget is looked at."""
-        by_node = self._by_node
-        assert by_node is not None
-        calls, stamp, budget = iter(by_node.calls), by_node.stamp, current_budget() or WorkBudget()
+        traced = self._by_node
+        assert traced is not None
+        calls, stamp, budget = iter(traced.calls), traced.stamp, current_budget() or WorkBudget()
         stamp(clock())
         try:
             for call in calls:
@@ -189,9 +189,9 @@ class OnednnRequest(ExecutableRequest):
                 if budget.deadline is not None and perf_counter() > budget.deadline:
                     break
         except Exception as error:
-            raise self._located(error, by_node.nodes[-operator.length_hint(calls) - 1]) from error
+            raise self._located(error, traced.nodes[-operator.length_hint(calls) - 1]) from error
         if remaining := operator.length_hint(calls):
-            budget.check(by_node.nodes[-remaining - 1])
+            budget.check(traced.nodes[-remaining - 1])
 
     def close(self) -> None:
         """Free the arena and everything bound to it, at once or at the end of the run in progress."""
