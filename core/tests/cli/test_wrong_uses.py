@@ -114,3 +114,16 @@ def test_interrupts_end_a_command_without_traceback(folder: Path, linear: Path) 
     command = [sys.executable, "-c", code + PROGRAM[-1], "run", MODEL, *RANDOM]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr.strip()) == (130, "Interrupted.")
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--version"], 0), (["info", "missing.onnx"], 1)])
+def test_the_program_does_not_wait_for_a_node_that_its_run_has_left(folder: Path, arguments: list[str], code: int) -> None:
+    left = (
+        "import threading, time\n"
+        "from dovetail.devices import interruptible\n"
+        "interruptible._LEFT.add(interruptible.Call(int))\n"
+        "threading.Thread(target=time.sleep, args=(300,)).start()\n"
+    )
+    command = [sys.executable, "-c", left + PROGRAM[-1], *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, bool(done.stdout), bool(done.stderr)) == (code, code == 0, code == 1)

@@ -1,0 +1,96 @@
+"""cancel() ends runs that wait for a device or for their batch; the runs that they waited for are not harmed."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from faulty import Faulty
+
+import dovetail
+from dovetail.errors import RunCancelled, TimeLimitExceeded
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.tanh import Tanh
+
+ROW = np.array([[-1, 0.5, 2]], np.float32)
+WANT = np.tanh(np.maximum(ROW.astype(np.float64), 0))
+LIMIT = 60
+
+
+class Gated(Faulty):
+    """Runs wait for the gate once `holding` is set; `entered` is released by each that waits."""
+
+    holding = False
+
+    def fault(self, number: int) -> None:
+        if self.holding:
+            self.entered.release()
+            assert self.gate.wait(LIMIT)
+
+    def __init__(self, info: Any) -> None:
+        super().__init__(info)
+        self.gate, self.entered = threading.Event(), threading.Semaphore(0)
+
+
+def rows() -> dovetail.Model:
+    """tanh(relu(x)) of any number of rows."""
+    g = dovetail.GraphBuilder()
+    return g.model([g.node(Tanh(), g.node(Relu(), g.input("x", "float32", ["N", 3])))])
+
+
+@pytest.fixture
+def held(toy_core: Any) -> Iterator[Any]:
+    """`held(device, n)`: n requests of a model on the device A, the first of which runs and waits for the gate."""
+    opened: dict[str, Gated] = {}
+
+    def start(device: str, count: int, **properties: Any) -> tuple[Gated, list[dovetail.InferRequest]]:
+        core, devices = toy_core(A=Gated)
+        compiled = core.compile_model(rows(), device, properties)
+        opened.update(devices)
+        (gated,) = opened.values()
+        gated.holding = True
+        requests = [compiled.create_infer_request() for _ in range(count)]
+        requests[0].start_async(ROW)
+        return gated, requests
+
+    yield start
+    for gated in opened.values():
+        gated.gate.set()
+
+
+@pytest.mark.parametrize("device", ["MULTI:A", "BATCH:A(1)"])
+def test_a_run_that_waits_for_a_device(held: Any, device: str) -> None:
+    gated, (first, second) = held(device, 2, NUM_STREAMS=1)
+    assert gated.entered.acquire(timeout=LIMIT)
+    second.start_async(ROW)
+    assert not second.wait(0.05)
+    assert second.cancel()
+    with pytest.raises(RunCancelled, match="its beginning, where it waits for a device"):
+        second.wait(LIMIT)
+    assert first.is_running
+    gated.gate.set()
+    assert first.wait(LIMIT)
+    np.testing.assert_allclose(first.results[0], WANT, rtol=1e-6)
+    np.testing.assert_allclose(second.infer(ROW)[0], WANT, rtol=1e-6)
+
+
+def test_a_time_limit_while_a_run_waits_for_a_device(held: Any) -> None:
+    gated, (first, second) = held("MULTI:A", 2, NUM_STREAMS=1, TIME_LIMIT=0.3)
+    assert gated.entered.acquire(timeout=LIMIT)
+    with pytest.raises(TimeLimitExceeded, match="waits for a device"):
+        second.infer(ROW)
+    assert first.is_running
+
+
+def test_a_run_that_waits_for_its_batch(held: Any) -> None:
+    gated, (first, second) = held("BATCH:A(2)", 2, AUTO_BATCH_TIMEOUT=LIMIT * 1000, NUM_STREAMS=1)
+    second.start_async(ROW)  # fills the batch, which the first one runs
+    assert gated.entered.acquire(timeout=LIMIT)
+    assert second.cancel()
+    with pytest.raises(RunCancelled, match="its beginning, where it waits for its batch"):
+        second.wait(LIMIT)
+    assert first.is_running
+    gated.gate.set()
+    assert first.wait(LIMIT)
+    np.testing.assert_allclose(first.results[0], WANT, rtol=1e-6)
