@@ -305,7 +305,8 @@ class InferRequest:
     def query_state(self) -> Mapping[str, NDArray[Any]]:
         """The states by the names of their inputs: the arrays themselves, which the next run reads and may overwrite.
 
-        Zeros before the first run. After a run that failed they are undefined, and may be other arrays. Raises `UsageError` while the request runs.
+        Zeros before the first run. After a run that failed they are undefined, and may be other arrays. Raises `UsageError`
+        while the request runs.
         """
         if self.is_running:
             self._refuse()
