@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail.devices import interruptible
 from dovetail.errors import UsageError
 from dovetail.op import FLOATS, Operator
 
@@ -144,6 +145,35 @@ def test_an_interrupt_at_any_line_of_a_call(compiled: dovetail.CompiledModel) ->
             np.testing.assert_array_equal(compiled(np.zeros(count, np.float32))["y"], np.ones(count))
 
     assert interrupted_everywhere(run, check) > 20
+
+
+class LongAddOne(AddOne):
+    """X + 1, which counts as long."""
+
+    def flops(self, inputs: Any, outputs: Any) -> int:
+        return 10**12
+
+
+def test_an_interrupt_at_any_line_of_a_call_on_a_thread(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, _ = toy_core(A=lambda node: False)
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(LongAddOne(), g.input("x", "float32", ["N"]), outputs=["y"])])
+    compiled: dovetail.CompiledModel = core.compile_model(model, "A")
+    monkeypatch.setattr(interruptible, "_LONG", -1.0)
+
+    def run() -> None:
+        compiled(np.zeros(3, np.float32))
+
+    def check() -> None:
+        for count in (2, 3, 1):
+            np.testing.assert_array_equal(compiled(np.zeros(count, np.float32))["y"], np.ones(count))
+
+    assert interrupted_everywhere(run, check, "devices/interruptible", "/threading.py") > 60
+    for thread in threading.enumerate():
+        if thread.name == "dovetail-call" and thread.is_alive():  # others were interrupted before they began
+            thread.join(10)
+            assert not thread.is_alive()
+    assert not interruptible.are_calls_left()
 
 
 def test_an_interrupt_at_any_line_of_start_async(compiled: dovetail.CompiledModel) -> None:

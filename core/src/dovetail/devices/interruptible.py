@@ -70,7 +70,9 @@ class Call:
             self._going_on.acquire()
             try:
                 threading.Thread(target=copy_context().run, args=(self._run, budget), name="dovetail-call").start()
-            except RuntimeError:  # the process exits, or may have no more threads
+            except RuntimeError as error:  # the process exits, or may have no more threads
+                if isinstance(error.__context__, KeyboardInterrupt):  # in the middle of start()
+                    raise error.__context__ from None
                 return self.here()
             while not self._going_on.acquire(timeout=_LOOK):
                 self._check(budget, node)
