@@ -1,6 +1,7 @@
 """The weights of a model are in memory once, in whatever order a device wants them: of a new process, the growth by a model."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
+
+import dovetail
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is counted by /proc")
 
@@ -71,3 +74,28 @@ def test_weights_are_in_memory_once(device: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(np.load(tmp_path / "large.result.npy"), expected, rtol=1e-3, atol=1e-3)
     assert json.loads(done.stdout) < 1.6 * BYTES, f"{json.loads(done.stdout) / BYTES:.2f} times the weights"
+
+
+def test_weights_that_a_node_reads_in_place_stay(device: str, core: dovetail.Core, tmp_path: Path) -> None:
+    """A matrix of embeddings is read by its rows, and turned as a factor: the file may change while the model runs."""
+    table = np.random.default_rng(12).standard_normal((SIDE, SIDE), np.float32)
+    (tmp_path / "table.bin").write_bytes(table.tobytes())
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=table.shape, data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="table.bin")
+    nodes = [
+        helper.make_node("Gather", ["w", "rows"], ["found"]),
+        helper.make_node("Transpose", ["w"], ["turned"]),
+        helper.make_node("MatMul", ["found", "turned"], ["y"]),
+    ]
+    rows = helper.make_tensor_value_info("rows", TensorProto.INT64, [ROWS])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [ROWS, SIDE])
+    graph = helper.make_graph(nodes, "tied", [rows], [y], [tensor])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "tied.onnx").write_bytes(model.SerializeToString())
+    chosen = np.array([5, 0, SIDE - 1])
+    expected = table[chosen].astype(np.float64) @ table.T
+    with core.compile_model(tmp_path / "tied.onnx", device) as compiled:
+        np.testing.assert_allclose(compiled(chosen)[0], expected, rtol=1e-4, atol=1e-3)
+        assert "table.bin" not in Path("/proc/self/maps").read_text()  # else the next line could end the process
+        os.truncate(tmp_path / "table.bin", 0)
+        np.testing.assert_allclose(compiled(chosen)[0], expected, rtol=1e-4, atol=1e-3)

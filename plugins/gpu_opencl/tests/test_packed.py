@@ -117,10 +117,10 @@ def test_a_cpu_reads_aligned_arrays_where_they_are(shift: int) -> None:
     array = memory[shift : shift + ALIGNMENT].view(np.float32)
     array[...] = 1
     array.flags.writeable = False
-    for on_cpu in (True, False):
-        buffer = Buffers(context, 1 << 20, on_cpu=on_cpu).holding(array, "the test")
+    for on_cpu, unified in ((True, True), (True, False), (False, True)):
+        buffer = Buffers(context, 1 << 20, on_cpu=on_cpu, unified_memory=unified).holding(array, "the test")
         in_place = bool(buffer.flags & cl.mem_flags.USE_HOST_PTR)
-        assert in_place == (on_cpu and not shift)
+        assert in_place == (on_cpu and unified and not shift)
         found = np.empty_like(array)
         cl.enqueue_copy(cl.CommandQueue(context), found, buffer)
         np.testing.assert_array_equal(found, 1)

@@ -32,7 +32,7 @@ from dovetail_cpu_onednn.nan.fused_steps import nan_checks
 from dovetail_cpu_onednn.python_kernel import Array
 from dovetail_cpu_onednn.reorder import in_layout, moved
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
-from dovetail_cpu_onednn.shared_constants import SharedConstants
+from dovetail_cpu_onednn.shared_constants import SharedConstants, owner
 
 __all__ = ["OnednnExecutable", "Placement", "Prepared"]
 
@@ -122,7 +122,7 @@ class OnednnExecutable(Executable):
         self.memory = plan_graph(
             sized, lambda n: takes[n.name], scratch, ALIGNMENT, continues=lambda n: continued.get(n.name, {})
         )
-        self.constants = {n: in_layout(array, graph.types[n]) for n, array in graph.constants.items()}
+        self.constants: Mapping[str, Array] = _LaidOut(graph)
         stages = {
             p.node.name: tuple(s for s in plans[p.node.name].stages if _needed(p.node, s, storage))
             for p in placements
@@ -208,6 +208,28 @@ def _needed(node: TypedNode, stage: Stage, storage: Mapping[str, str]) -> bool:
     return storage[node.node.operands[stage.unless_shared]] != storage[node.node.outputs[0]]
 
 
+class _LaidOut(Mapping[str, Array]):
+    """The constants in the layouts of their types, each when it is first asked for: most are read by primitives alone."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._given, self._types = graph.constants, graph.types
+        self._known: dict[str, Array] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._known:
+            self._known[name] = in_layout(self._given[name], self._types[name])
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+
 class _ConstantMemory:
     """Memory for the constants of all primitives: one block, since systems give large blocks in large pages, which is faster."""
 
@@ -250,14 +272,15 @@ def _moves(stage: Stage) -> Sequence[Argument]:
 
 def _giving_back(places: Mapping[str, Placement], stages: Mapping[str, Sequence[Stage]], graph: Graph) -> Iterator[str]:
     """The names of the nodes to prepare; when all readers of a constant have copied it, its memory is given back."""
-    left = Counter(name for node in graph.nodes for name in node.reads)
-    left.update(graph.outputs)
+    owners = {name: id(owner(array)) for name, array in graph.constants.items()}  # constants may be views of each other
+    left = Counter(owners[name] for reads in (*(n.reads for n in graph.nodes), graph.outputs) for name in reads if name in owners)
     for name in stages:
         yield name
         inputs = places[name].node.node.inputs
         for index in {a.index for stage in stages[name] for a in _moves(stage) if a.place == "input"}:
-            left[inputs[index]] -= 1
-            if not left[inputs[index]] and inputs[index] in graph.constants:
+            memory = owners[inputs[index]]
+            left[memory] -= 1
+            if not left[memory]:
                 let_go(graph.constants[inputs[index]])
 
 

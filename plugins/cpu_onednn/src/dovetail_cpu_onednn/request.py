@@ -303,9 +303,9 @@ class _Binder:
 
     def __init__(self, executable: "OnednnExecutable", strict: bool, states: Mapping[str, Array]) -> None:
         self.executable = executable
-        # Kept here, because `close` takes them from the executable. States have arrays from elsewhere as constants do.
-        self._prepared, constants = executable.held()
-        self._constants = {**constants, **states}
+        # Kept here, because `close` takes them from the executable.
+        self._prepared, self._constants = executable.held()
+        self._states = states
         self._is_strict = strict
         self._types = executable.graph.types
         self.arena = aligned(executable.memory.peak)
@@ -347,16 +347,22 @@ class _Binder:
         """A value in its layout."""
         plan, found = self.executable.memory, self._types[name]
         root, dims = plan.storage[name], found.memory_dims
-        if root in self._constants:
-            return self._constants[root].view(found.dtype.numpy).reshape(dims)
+        if (outside := self._outside(root)) is not None:
+            return outside.view(found.dtype.numpy).reshape(dims)
         self.arrays.add(root)
         start = plan.offsets[root]
         return self.arena[start : start + math.prod(dims) * found.dtype.itemsize].view(found.dtype.numpy).reshape(dims)
 
+    def _outside(self, root: str) -> Array | None:
+        """The array of a state or a constant; None for a block of the arena."""
+        if root in self._states:
+            return self._states[root]
+        return self._constants.get(root)
+
     def _address(self, name: str) -> int:
         root = self.executable.memory.storage[name]
-        if root in self._constants:
-            return int(self._constants[root].ctypes.data)
+        if (outside := self._outside(root)) is not None:
+            return int(outside.ctypes.data)
         return int(self.arena.ctypes.data) + self.executable.memory.offsets[root]
 
     def _launch(self, node: TypedNode, prepared: "Prepared") -> Launch:

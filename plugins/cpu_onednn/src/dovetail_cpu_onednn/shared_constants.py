@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dovetail_cpu_onednn.binding import MemoryDesc
 from dovetail_cpu_onednn.library import library
 
-__all__ = ["SharedConstants"]
+__all__ = ["SharedConstants", "owner"]
 
 Array = NDArray[Any]
 
@@ -47,12 +47,12 @@ class SharedConstants:
 
     def find(self, constant: Array, src: MemoryDesc, dst: MemoryDesc) -> Array | None:
         """The copy in layout `dst` of a constant, whose content in C order has layout `src`; None where there is none."""
-        equal, owner = library().equal, _owner(constant)
+        equal, holder = library().equal, owner(constant)
         with self._lock:
             entries = [*self._entries.get(constant.ctypes.data, ())]
         for entry in entries:
             # Another array may have come to the address of one that was freed.
-            same = entry.owner() is owner and entry.strides == constant.strides
+            same = entry.owner() is holder and entry.strides == constant.strides
             if same and equal(entry.src, src) and equal(entry.dst, dst):
                 copy: Array | None = entry.copy()
                 return copy
@@ -61,7 +61,7 @@ class SharedConstants:
     def add(self, constant: Array, src: MemoryDesc, dst: MemoryDesc, copy: Array) -> None:
         """Share a copy with executables that are made from now on."""
         address = constant.ctypes.data
-        entry = _Entry(weakref.ref(_owner(constant)), constant.strides, src, dst, weakref.ref(copy, self._forgetter(address)))
+        entry = _Entry(weakref.ref(owner(constant)), constant.strides, src, dst, weakref.ref(copy, self._forgetter(address)))
         with self._lock:
             self._entries.setdefault(address, []).append(entry)
 
@@ -82,7 +82,7 @@ class SharedConstants:
         return sum(map(len, self._entries.values()))
 
 
-def _owner(array: Array) -> Array:
+def owner(array: Array) -> Array:
     """The array that owns the memory, or wraps what does."""
     while isinstance(array.base, np.ndarray):
         array = array.base

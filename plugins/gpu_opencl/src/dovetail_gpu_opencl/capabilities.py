@@ -32,6 +32,7 @@ class Capabilities:
     `ld` for every build; `ptx` that it takes inline PTX. `matrix` is what the user allowed factors to be rounded to (tf32, bf16
     or f16) for matrix units that were tried and work; empty without them. `exact_division` says that the driver can round float
     quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known.
+    `unified_memory` says that kernels can read the memory of the host.
     """
 
     kind: str
@@ -52,6 +53,7 @@ class Capabilities:
     matrix: str = ""
     exact_division: bool = False
     vector_registers: int = 16
+    unified_memory: bool = False
 
     @property
     def exact_options(self) -> tuple[str, ...]:
@@ -83,6 +85,7 @@ class Capabilities:
             needs_linker=needs_linker(device),
             ptx="cl_nv_compiler_options" in extensions,
             vector_registers=32 if _MANY_REGISTERS.search(target_of(device)) else 16,
+            unified_memory=bool(device.host_unified_memory),
             exact_division=bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         )
 

@@ -47,7 +47,7 @@ from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch
 from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.matrix_units import allowed
 from dovetail_gpu_opencl.options import Options
-from dovetail_gpu_opencl.packed import PackedConstants
+from dovetail_gpu_opencl.packed import PackedConstants, owner
 from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature, check_source
 from dovetail_gpu_opencl.tuner import tune
 from dovetail_gpu_opencl.view import View
@@ -206,8 +206,8 @@ class OpenCLDevice(Device):
 
 def _giving_back(graph: Graph, launches: Mapping[str, Sequence[Launch]]) -> Iterator[str]:
     """The names of the nodes, whose launches are made meanwhile; gives back the memory of constants that all readers copied."""
-    left = Counter(name for node in graph.nodes for name in node.reads)
-    left.update(graph.outputs)
+    owners = {name: id(owner(array)) for name, array in graph.constants.items()}  # constants may be views of each other
+    left = Counter(owners[name] for reads in (*(n.reads for n in graph.nodes), graph.outputs) for name in reads if name in owners)
     for node in graph.nodes:
         yield node.name
         arguments = [a for launch in launches[node.name] for a in launch.arguments]
@@ -217,8 +217,8 @@ def _giving_back(graph: Graph, launches: Mapping[str, Sequence[Launch]]) -> Iter
             array = graph.constants.get(name)
             if array is None or name in in_place or any(np.may_share_memory(array, copy) for copy in copies):
                 continue
-            left[name] -= 1
-            if not left[name]:
+            left[owners[name]] -= 1
+            if not left[owners[name]]:
                 let_go(array)
 
 

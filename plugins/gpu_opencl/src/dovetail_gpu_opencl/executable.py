@@ -119,7 +119,8 @@ class CLExecutable(Executable):
         """The allocator of buffers: with guard bytes when buffers are debugged."""
         if self._options.DEBUG_BUFFERS:
             return GuardedBuffers(self.context, self.caps.max_allocation, on_cpu=self.caps.kind == "CPU")
-        return Buffers(self.context, self.caps.max_allocation, on_cpu=self.caps.kind == "CPU")
+        caps = self.caps
+        return Buffers(self.context, caps.max_allocation, on_cpu=caps.kind == "CPU", unified_memory=caps.unified_memory)
 
     def allocate(self, buffers: Buffers) -> dict[str, Any]:
         """Buffers for all blocks of the plan, one for each of its regions (when they are debugged, for each block), and images.

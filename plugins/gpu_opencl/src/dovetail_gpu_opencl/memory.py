@@ -25,12 +25,13 @@ class Buffers:
     """The buffers of one owner, a request or an executable, freed with it.
 
     On a CPU they are allocated as memory of the host: PoCL allocates others when they are first used, and ends the process
-    where that fails. Aligned arrays that kernels only read are used there where they are.
+    where that fails. With `unified_memory` kernels on a CPU read aligned arrays that nobody writes where they are.
     """
 
-    def __init__(self, context: Any, largest: int, *, on_cpu: bool) -> None:
+    def __init__(self, context: Any, largest: int, *, on_cpu: bool, unified_memory: bool = False) -> None:
         self._context = context
         self._largest = largest
+        self._reads_host = on_cpu and unified_memory
         self._where = cl.mem_flags.ALLOC_HOST_PTR if on_cpu else 0
 
     def empty(self, nbytes: int, what: str) -> Any:
@@ -53,7 +54,7 @@ class Buffers:
         return cl.Buffer(self._context, cl.mem_flags.READ_WRITE | self._where, nbytes)
 
     def _copy_of(self, array: NDArray[Any], written: bool) -> Any:
-        if self._where and not written and not array.ctypes.data % ALIGNMENT:
+        if self._reads_host and not written and not array.ctypes.data % ALIGNMENT:
             # The buffer keeps the array alive.
             return cl.Buffer(self._context, cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
         access = cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY

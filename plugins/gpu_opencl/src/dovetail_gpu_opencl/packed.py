@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PackedConstants"]
+__all__ = ["PackedConstants", "owner"]
 
 Array = NDArray[Any]
 
@@ -23,17 +23,15 @@ class PackedConstants:
 
     def get(self, source: Array, order: Hashable, make: Callable[[], Array]) -> Array:
         """What `make` gives for this constant and order, now or before."""
-        owner = source
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
+        holder = owner(source)
         # Views of one array may differ in shape and strides alone.
         key = (source.ctypes.data, source.shape, source.strides, order)
         found = self._known.get(key)
         # Another array may have come to the address of one that was freed.
-        packed = found[1]() if found is not None and found[0]() is owner else None
+        packed = found[1]() if found is not None and found[0]() is holder else None
         if packed is None:
             packed = make()
-            self._known[key] = weakref.ref(owner), weakref.ref(packed, self._forgetter(key))
+            self._known[key] = weakref.ref(holder), weakref.ref(packed, self._forgetter(key))
         return packed
 
     def _forgetter(self, key: Hashable) -> Callable[[object], None]:
@@ -47,3 +45,10 @@ class PackedConstants:
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def owner(array: Array) -> Array:
+    """The array that owns the memory, or wraps what does."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
