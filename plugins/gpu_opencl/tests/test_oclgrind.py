@@ -40,7 +40,7 @@ def test_the_full_sweep_runs_every_kernel(infos: Sequence[DeviceInfo], monkeypat
 
 @pytest.mark.usefixtures("oclgrind")
 def test_kernels_stay_in_their_memory_race_with_nobody_and_use_what_was_written() -> None:
-    done = sweep("--every", "120")
+    done = sweep("--every", "60")
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 with errors" in done.stdout
 
