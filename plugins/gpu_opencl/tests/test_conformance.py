@@ -14,3 +14,8 @@ class TestConformance(DeviceConformance):
     def test_operators(self, check: Check) -> None:
         """A case of a standard operator."""
         super().test_operators(check)
+
+    @pytest.mark.exhaustive(0.3)
+    def test_graphs(self, check: Check) -> None:
+        """A random graph."""
+        super().test_graphs(check)
