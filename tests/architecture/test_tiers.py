@@ -87,3 +87,12 @@ def test_samples_of_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(draw(range(100), 7)) == sorted(set(draw(range(100), 7)))
     assert list(draw(range(5), 7)) == list(range(5))
     assert len(loaded(monkeypatch, DOVETAIL_EXHAUSTIVE="1")["sampled"].__wrapped__()(range(100), 7)) == 100
+
+
+def test_the_device_of_a_check_of_a_pack_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = pytest.mark.exhaustive(0.5, device="OPENCL")
+    items = [Item(i, mark) for i in range(8)]
+    for item in items:
+        item.callspec.params = {"check": SimpleNamespace(name=f"gelu-odd_size-{'OPENCL.0' if item.number < 4 else 'NUMPY'}")}
+    found = kept(loaded(monkeypatch), items)
+    assert (len(found), found[-4:]) == (6, [4, 5, 6, 7])
