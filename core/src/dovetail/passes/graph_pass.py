@@ -9,7 +9,7 @@ from dovetail.devices.contract import Device
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.refusals import Refusal
 from dovetail.devices.typed_node import TypedNode
-from dovetail.errors import DovetailError, GraphError, PluginError
+from dovetail.errors import DovetailError, GraphError, PluginError, UsageError
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.validate import validate
 from dovetail.operators.operator import Operator
@@ -132,8 +132,8 @@ class PassReport:
 def run_passes(graph: Graph, passes: Sequence[GraphPass], context: PassContext) -> Graph:
     """The graph after the passes, in order. Each leaves a `PassReport` in the notes.
 
-    Raises what passes of the core raise; `PluginError` naming pass and plugin for a plugin's pass that raises, returns something
-    other than a graph, changes inputs or outputs, or makes a graph that is not valid.
+    Raises what passes of the core raise; the `UsageError` of a plugin's pass; `PluginError` naming pass and plugin for one that
+    raises otherwise, returns something other than a graph, changes inputs or outputs, or makes a graph that is not valid.
     """
     for one in passes:
         started = time.perf_counter()
@@ -163,6 +163,8 @@ def _guarded(graph: Graph, one: GraphPass, context: PassContext) -> Graph:
     where = f"graph pass {one.name!r} of {one.origin}"
     try:
         after = one.run(graph, context)
+    except UsageError:  # the pass refuses what the user asked for
+        raise
     except Exception as error:
         message = error.message if isinstance(error, DovetailError) else str(error)
         raise PluginError(f"{where} raised {type(error).__name__}: {message}", hint=hint) from error

@@ -15,13 +15,15 @@ class Rewriting:
     """The function of a pass, for graphs that have a node of one of `operators`.
 
     `module` is imported for the first such graph: all of them, with the operators that they know, are some 50 modules. The
-    function takes the graph, and `PassContext.keeps` if it `asks` the device.
+    function takes the graph, and `PassContext.keeps` if it `asks` the device. With `states` it is skipped for
+    graphs without states.
     """
 
     module: str
     name: str
     operators: frozenset[str]
     asks: bool = True
+    states: bool = False
 
     @property
     def __wrapped__(self) -> Callable[..., Graph]:
@@ -30,7 +32,7 @@ class Rewriting:
         return found
 
     def __call__(self, graph: Graph, context: PassContext) -> Graph:
-        if not any(node.op.op_type in self.operators for node in graph.nodes):
+        if (self.states and not graph.states) or not any(node.op.op_type in self.operators for node in graph.nodes):
             return graph
         return self.__wrapped__(graph, context.keeps) if self.asks else self.__wrapped__(graph)
 
@@ -40,10 +42,12 @@ def _pass(path: str, stage: str, *op_types: str, asks: bool = True, needs_shapes
     return GraphPass(name, stage, Rewriting(module, name, frozenset(op_types), asks), needs_shapes=needs_shapes)
 
 
+_HOLD_CACHES = Rewriting("hold_caches", "hold_caches", frozenset({"Concat"}), asks=False, states=True)
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 PASSES = (
     _pass("fuse_quantized.hold_quantized", "bind", "DequantizeLinear", asks=False, needs_shapes=False),
+    GraphPass("hold_caches", "type", _HOLD_CACHES, needs_shapes=False),
     _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger"),
     _pass("expand_quantized.expand_quantized", "quantize", "QLinearConv", "QLinearMatMul"),
     _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear"),

@@ -1,0 +1,221 @@
+"""Caches that grow by Concat, declared as states: they get one size, and new rows are written where they belong.
+
+The graph sees its caches as an exporter's generator gives them to it: as long as possible, the rows in use at their end. In
+memory these come first. What is combined with keys one by one, the masks, is turned from one order into the other.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import DovetailError, UsageError
+from dovetail.graph import DType, Graph, Node, TensorType, as_constant
+from dovetail.op import Operator
+from dovetail.passes import fold_constants, rename_reads
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.expand import Expand
+from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.gather_elements import GatherElements
+from dovetail_ops_onnx.less import Less
+from dovetail_ops_onnx.max import Max
+from dovetail_ops_onnx.mod import Mod
+from dovetail_ops_onnx.passes._key_axis import Cache, KeyAxis, NotAttention, changed_constants, check_positions
+from dovetail_ops_onnx.reduce_sum import ReduceSum
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.shape import Shape
+from dovetail_ops_onnx.slice import Slice
+from dovetail_ops_onnx.sub import Sub
+from dovetail_ops_onnx.tensor_scatter import TensorScatter
+from dovetail_ops_onnx.unsqueeze import Unsqueeze
+from dovetail_ops_onnx.where import Where
+
+__all__ = ["hold_caches"]
+
+_MASK = "attention_mask"
+"""The input that counts the tokens of each text, as exporters of decoders name it."""
+
+_NEW, _TOTALS = 2, (7, 9)
+"""New rows and lengths of the caches for which the graph is examined: two lengths, to find what depends on them."""
+
+
+def hold_caches(graph: Graph) -> Graph:
+    """The graph with states that a Concat continues written in place, where nothing else than attention reads them.
+
+    The states have their final length, and the input `attention_mask` [batch, that length] has as many ones in front as its text
+    has tokens, new ones included. Raises `UsageError` with the reason where this would change results.
+    """
+    caches = [found for name, index in graph.states.items() if (found := _cache(graph, name, index)) is not None]
+    if not caches:
+        return graph
+    try:
+        return _Held(graph, caches).graph()
+    except NotAttention as reason:
+        raise UsageError(
+            f"{caches[0].past!r} cannot be a state: {reason}",
+            hint="leave the property STATE out: the model then takes its caches as inputs, with a new plan for each length",
+        ) from reason
+
+
+def _cache(graph: Graph, name: str, index: int) -> Cache | None:
+    """The cache in a state that a Concat of it with another value continues."""
+    node = graph.producers.get(graph.outputs[index])
+    past = graph.types[name]
+    if node is None or not isinstance(node.op, Concat) or len(node.inputs) != 2 or node.inputs[0] != name:
+        return None
+    return Cache(name, node, node.op.axis % past.rank) if past.is_static and past.rank > 1 else None
+
+
+class _Held:
+    """Rewrites one graph."""
+
+    def __init__(self, graph: Graph, caches: Sequence[Cache]) -> None:
+        self._graph, self._caches = graph, caches
+        self._check_inputs()
+        self._batch, self._room = (graph.types[caches[0].past].dims[axis] for axis in (0, caches[0].axis))
+        self._scope = "caches"
+        while any(name.startswith(f"{self._scope}/") for name in (*graph.types, *graph.producers, *(n.name for n in graph.nodes))):
+            self._scope += "_"
+        self._nodes: list[Node] = []
+        self._constants: dict[str, Any] = {}
+        self._seen: dict[str, str] = {}
+        self._starts = self._used = self._order = ""
+        self._turned: dict[tuple[str, bool], str] = {}
+
+    def _check_inputs(self) -> None:
+        graph, first = self._graph, self._caches[0]
+        room = graph.types[first.past].dims[first.axis]
+        for cache in self._caches:
+            dims = graph.types[cache.past].dims
+            if not cache.axis or dims[cache.axis] != room or dims[0] != graph.types[first.past].dims[0]:
+                raise NotAttention(f"{cache.past!r} is {graph.types[cache.past]}, {first.past!r} {graph.types[first.past]}")
+        if room < _NEW:
+            raise NotAttention(f"they have {room} rows; accepted: {_NEW} or more")
+        mask = graph.types.get(_MASK) if _MASK in graph.inputs else None
+        if mask is None or mask.shape is None or len(mask.shape) != 2:
+            raise NotAttention(f"the input {_MASK!r} [batch, length] is missing, which counts the tokens of each text")
+        if isinstance(mask.shape[1], int) and mask.shape[1] != room:
+            raise NotAttention(f"the input {_MASK!r} is {mask}; accepted: [batch, {room}], as long as the caches")
+        if any(node.op.subgraphs for node in graph.nodes):
+            raise NotAttention("the model has sub-graphs")
+
+    # --- what the graph does with its caches -------------------------------------------------------------------------
+
+    def _examined(self, total: int) -> Graph:
+        """The graph typed for caches that are `total` long with their new rows."""
+        types: dict[str, TensorType] = {name: t for name, t in self._graph.types.items() if name in self._graph.constants}
+        axes = {cache.past: cache.axis for cache in self._caches}
+        for name in self._graph.inputs:
+            declared = self._graph.types[name]
+            sizes = [size if isinstance(size, int) else _NEW if at else self._batch for at, size in enumerate(declared.shape or ())]
+            if name in axes:
+                sizes[axes[name]] = total - _NEW
+            elif name == _MASK:
+                sizes = [self._batch, total]
+            types[name] = declared.with_shape(tuple(sizes))
+        try:
+            return fold_constants(self._graph.replace(types=types, states={}))
+        except DovetailError as error:
+            raise NotAttention(f"for a cache of {total - _NEW} rows, {error.message}") from error
+
+    def graph(self) -> Graph:
+        """The rewritten graph."""
+        first, second = (self._examined(total) for total in _TOTALS)
+        found = KeyAxis(first, self._caches, _TOTALS[0])
+        check_positions(first, self._caches, found.joins, changed_constants(first, second, self._graph.constants))
+        self._define_orders()
+        changes: dict[str, dict[int, str]] = {}
+        for join in found.joins:
+            name = next(node for node in first.nodes if node.name == join.node).inputs[join.index]
+            changes.setdefault(join.node, {})[join.index] = self._in_memory(name, first.types[name], join.hidden)
+        outer = [self._rewritten(node, changes.get(node.name, {})) for node in self._graph.nodes]
+        outer = [self._masked(node, first) if node.name in found.unmasked else node for node in outer]
+        nodes = (*self._nodes, *outer)
+        constants = {**self._graph.constants, **self._constants}
+        known = {name: TensorType.of(array, known=True) for name, array in self._constants.items()}
+        kept = {name: t for name, t in self._graph.types.items() if name in self._graph.inputs or name in self._graph.constants}
+        return self._graph.replace(nodes=nodes, constants=constants, types={**kept, **known})
+
+    def _define_orders(self) -> None:
+        """Where new rows begin, which rows are in use, and the way from one order of rows to the other, as nodes."""
+        first = self._caches[0]
+        counts = self._node(Cast(to=DType.INT64), _MASK)
+        counts = self._node(Max(), self._node(ReduceSum(keepdims=False), counts, self._ints(1)), self._ints(1))
+        added = self._node(Shape(start=first.axis, end=first.axis + 1), first.new)
+        # A prompt may be filled up behind its tokens to more than the text has.
+        self._starts = self._node(Max(), self._node(Sub(), counts, added), self._ints(0))
+        before = self._node(Sub(), self._ints(self._room), added)
+        rows = self._constant(np.arange(self._room)[None])
+        shift = self._node(Unsqueeze(), self._node(Sub(), before, self._starts), self._ints(1))
+        self._used = self._node(Less(), rows, self._node(Unsqueeze(), counts, self._ints(1)))
+        self._order = self._node(Mod(), self._node(Add(), rows, shift), self._ints(self._room))
+        seen = self._node(Mod(), self._node(Sub(), rows, shift), self._ints(self._room))
+        self._seen = {_MASK: self._node(GatherElements(axis=1), _MASK, seen)}
+        for cache in self._caches:
+            if len(self._graph.consumers[cache.past]) > 1:
+                view = self._node(Slice(), cache.past, self._ints(0), before, self._ints(cache.axis))
+                self._seen[cache.past] = view
+
+    # --- nodes ---------------------------------------------------------------------------------------------------------
+
+    def _rewritten(self, node: Node, changes: Mapping[int, str]) -> Node:
+        cache = next((cache for cache in self._caches if cache.node is node), None)
+        if cache is not None:
+            inputs = (cache.past, cache.new, self._starts)
+            return dataclasses.replace(node, op=TensorScatter(axis=cache.axis), inputs=inputs)
+        inputs = tuple(changes.get(index, name) for index, name in enumerate(node.inputs))
+        return rename_reads(dataclasses.replace(node, inputs=inputs), self._seen)
+
+    def _masked(self, node: Node, typed: Graph) -> Node:
+        """A Softmax or Attention with a mask of its own for what is not in use."""
+        if node.op.key == "Attention":
+            filled = (*node.inputs[:3], self._hiding(typed.types[node.inputs[0]].dtype, 4), *node.inputs[4:])
+            return dataclasses.replace(node, inputs=filled)
+        scores = node.inputs[0]
+        hiding = self._hiding(typed.types[scores].dtype, typed.types[scores].rank)
+        return dataclasses.replace(node, inputs=(self._node(Add(), scores, hiding),))
+
+    def _in_memory(self, name: str, found: TensorType, hidden: bool) -> str:
+        """A mask with a value for each key, in the order in which keys are in memory; `hidden`: what is not in use is left out."""
+        if (name, hidden) in self._turned:
+            return self._turned[name, hidden]
+        rank = found.rank
+        value = self._seen.get(name, name)
+        if self._batch == 1:
+            turned = self._node(Gather(axis=rank - 1), value, self._node(Reshape(), self._order, self._ints(-1)))
+        else:
+            if rank < 4:
+                value, rank = self._node(Unsqueeze(), value, self._ints(*range(4 - rank))), 4
+            each = self._node(Expand(), value, self._ints(self._batch, 1, 1, 1))
+            order = self._node(Expand(), self._node(Unsqueeze(), self._order, self._ints(1, 2)), self._node(Shape(), each))
+            turned = self._node(GatherElements(axis=3), each, order)
+        if hidden:
+            turned = self._node(Add(), turned, self._hiding(found.dtype, rank))
+        self._turned[name, hidden] = turned
+        return turned
+
+    def _hiding(self, dtype: DType, rank: int) -> str:
+        """0 for keys in use, minus infinity for others: [batch, 1, 1, room], or [room] for one text."""
+        key = f"hiding {dtype}", rank == 4
+        if key not in self._turned:
+            zero, hidden = (self._constant(np.asarray(x, dtype.numpy)) for x in (0.0, -np.inf))
+            bias = self._node(Where(), self._used, zero, hidden)
+            shape = (self._batch, 1, 1, self._room) if rank == 4 else (self._room,)
+            self._turned[key] = self._node(Reshape(), bias, self._ints(*shape))
+        return self._turned[key]
+
+    def _node(self, op: Operator, *inputs: str) -> str:
+        name = f"{self._scope}/{len(self._nodes)}_{op.stem}"
+        self._nodes.append(Node(name, op, inputs, (name,), (), (self._caches[0].node.name,)))
+        return name
+
+    def _constant(self, value: Any) -> str:
+        name = f"{self._scope}/constant_{len(self._constants)}"
+        self._constants[name] = as_constant(np.asarray(value))
+        return name
+
+    def _ints(self, *values: int) -> str:
+        return self._constant(np.array(values, np.int64))
