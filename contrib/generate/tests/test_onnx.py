@@ -8,6 +8,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
+from dovetail.errors import UsageError
 from dovetail_generate import TextGenerator
 
 WORDS, HIDDEN, HEADS, KV, SIZE = 263, 64, 4, 2, 16
@@ -74,6 +75,76 @@ def _decoder(path: Path, with_positions: bool) -> None:
     save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
 
 
+def _plain_decoder(path: Path, *, positions: bool = True) -> None:
+    """One layer of the standard's operators alone, whose caches grow by Concat, with masks as exporters compute them."""
+    rng = np.random.default_rng(9)
+    weights: dict[str, Any] = {name: np.array(value) for name, value in {"zero": 0, "one": 1, "two": 2, "three": 3}.items()}
+    weights |= {f"[{n}]": np.array([n]) for n in (0, 1, 2, 3)} | {"[1,2]": np.array([1, 2])}
+    shapes = {"embedding": (WORDS, HIDDEN), "wq": (HIDDEN, HEADS * SIZE), "wo": (HEADS * SIZE, HIDDEN), "head": (HIDDEN, WORDS)}
+    shapes |= {"wk": (HIDDEN, KV * SIZE), "wv": (HIDDEN, KV * SIZE)}
+    weights |= {name: (rng.standard_normal(shape) / 4).astype(np.float32) for name, shape in shapes.items()}
+    weights |= {"rate": (2.0 ** -np.arange(SIZE)).astype(np.float32), "scale": np.float32(SIZE**-0.5)}
+    weights |= {"visible": np.float32(0), "hidden": np.float32(np.finfo(np.float32).min)}
+    weights |= {f"{n} heads": np.array([0, 0, n, SIZE]) for n in (HEADS, KV)} | {"joined": np.array([0, 0, HEADS * SIZE])}
+    weights |= {
+        "[KV]": np.array([KV]),
+        "[HEADS]": np.array([HEADS]),
+        "[group]": np.array([HEADS // KV]),
+        "[SIZE]": np.array([SIZE]),
+    }
+    nodes: list[Any] = []
+
+    def node(op_type: str, inputs: list[str], result: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(op_type, inputs, [result], **attributes))
+        return result
+
+    caches = [f"past_key_values.0.{name}" for name in ("key", "value")]
+    node("Shape", [caches[0]], "cache shape")
+    node("Gather", ["cache shape", "two"], "past")
+    node("Shape", ["input_ids"], "ids shape")
+    node("Gather", ["ids shape", "one"], "count")
+    node("Gather", ["ids shape", "[0]"], "[batch]")
+    node("Add", ["past", "count"], "total")
+    node("Unsqueeze", ["total", "[0]"], "[total]")
+    node("Range", ["past", "total", "one"], "places")
+    node("Range", ["zero", "total", "one"], "keys")
+    node("LessOrEqual", ["keys", node("Unsqueeze", ["places", "[1]"], "column")], "causal")
+    node("Cast", [node("Unsqueeze", ["attention_mask", "[1,2]"], "wide mask")], "given", to=TensorProto.BOOL)
+    node("Where", [node("And", ["given", "causal"], "seen"), "visible", "hidden"], "mask")
+    turned = "position_ids" if positions else node("Unsqueeze", ["places", "[0]"], "counted")
+    node("Cast", [node("Unsqueeze", [turned, "[1,3]"], "positions")], "floats", to=TensorProto.FLOAT)
+    weights["[1,3]"] = np.array([1, 3])
+    node("Cos", [node("Mul", ["floats", "rate"], "angles")], "turn")
+    node("Gather", ["embedding", "input_ids"], "x")
+    for side, count in (("q", HEADS), ("k", KV), ("v", KV)):
+        node("Reshape", [node("MatMul", ["x", f"w{side}"], f"{side} flat"), f"{count} heads"], f"{side} split")
+        node("Transpose", [f"{side} split"], side, perm=[0, 2, 1, 3])
+    new = [node("Mul", ["k", "turn"], "k turned"), "v"]
+    for past, rows, name in zip(caches, new, ("key", "value"), strict=True):
+        node("Concat", [past, rows], f"present.0.{name}", axis=-2)
+        node("Concat", ["[batch]", "[KV]", "[group]", "[total]", "[SIZE]"], f"{name} wide", axis=0)
+        node("Concat", ["[batch]", "[HEADS]", "[total]", "[SIZE]"], f"{name} flat", axis=0)
+        node("Expand", [node("Unsqueeze", [f"present.0.{name}", "[2]"], f"{name} apart"), f"{name} wide"], f"{name} each")
+        node("Reshape", [f"{name} each", f"{name} flat"], name)
+    node("MatMul", [node("Mul", ["q", "turn"], "q turned"), node("Transpose", ["key"], "kt", perm=[0, 1, 3, 2])], "products")
+    node("Add", [node("Mul", ["products", "scale"], "scores"), "mask"], "masked")
+    node("MatMul", [node("Softmax", ["masked"], "weights", axis=-1), "value"], "y")
+    node("Reshape", [node("Transpose", ["y"], "turned y", perm=[0, 2, 1, 3]), "joined"], "y flat")
+    node("MatMul", [node("Add", ["x", node("MatMul", ["y flat", "wo"], "o")], "last"), "head"], "logits")
+    names = ("input_ids", "attention_mask", *(("position_ids",) if positions else ()))
+    values = [
+        helper.make_tensor_value_info(n, TensorProto.INT64, ["batch", "total" if "mask" in n else "sequence"]) for n in names
+    ]
+    values += [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", KV, "past", SIZE]) for name in caches]
+    results = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "sequence", WORDS])]
+    results += [
+        helper.make_tensor_value_info(f"present.0.{n}", TensorProto.FLOAT, ["batch", KV, "total", SIZE]) for n in ("key", "value")
+    ]
+    constants = [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "decoder", values, results, constants)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
 def _by_onnxruntime(path: Path, prompt: list[int], count: int) -> list[int]:
     """The most likely tokens, with caches that grow."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
@@ -103,3 +174,24 @@ def test_tokens_are_those_of_onnxruntime(generator: Any, tmp_path: Path, with_po
     for index, prompt in enumerate(prompts):
         assert [piece.token for piece in pieces if piece.index == index] == _by_onnxruntime(path, prompt, 12)
     assert other.plans == 2
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_caches_that_grow_by_concat(generator: Any, tmp_path: Path, device: str) -> None:
+    path = tmp_path / "decoder.onnx"
+    _plain_decoder(path)
+    generator.tokens.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    other = TextGenerator(path, device, room=160)
+    prompts = [[int(t) for t in np.random.default_rng(i).integers(3, WORDS, size)] for i, size in enumerate((3, 70, 33))]
+    pieces = list(other.generate(prompts, limit=12, ends=False))
+    for index, prompt in enumerate(prompts):
+        assert [piece.token for piece in pieces if piece.index == index] == _by_onnxruntime(path, prompt, 12)
+    assert other.plans == 2
+
+
+def test_positions_from_the_length_of_caches_are_refused(generator: Any, tmp_path: Path) -> None:
+    path = tmp_path / "decoder.onnx"
+    _plain_decoder(path, positions=False)
+    generator.tokens.tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(UsageError, match=r"cannot be a state: node .* positions that the model computes from the length"):
+        list(TextGenerator(path, "NUMPY", room=160).generate([[5, 6]], limit=2))

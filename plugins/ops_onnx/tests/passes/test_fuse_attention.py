@@ -13,6 +13,7 @@ from dovetail.passes.constant_folding import fold_constants
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.attention import Attention
 from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.expand import Expand
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.passes.fuse_attention import fuse_attention
@@ -20,6 +21,7 @@ from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.reshape import Reshape
 from dovetail_ops_onnx.softmax import Softmax, Softmax_1
 from dovetail_ops_onnx.transpose import Transpose
+from dovetail_ops_onnx.unsqueeze import Unsqueeze
 
 Array = np.ndarray[Any, Any]
 B, H, S, T, D, V = 2, 3, 5, 7, 4, 6
@@ -131,6 +133,40 @@ def test_forms_of_exporters(name: str, rng: np.random.Generator) -> None:
     np.testing.assert_allclose(
         evaluated(graph, inputs), by_hand(inputs, options.get("packed", True), factor), rtol=1e-4, atol=1e-6
     )
+
+
+def _repeated(g: GraphBuilder, x: str, heads: int, times: int, size: int, axis: int) -> str:
+    """Each head of keys or values for `times` others; with axis 1 all heads one after the other, again and again."""
+    wide = (B, heads, times, T, size) if axis == 2 else (B, times, heads, T, size)
+    expanded = g.node(Expand(), g.node(Unsqueeze(), x, g.constant([axis], "int64")), g.constant(wide, "int64"))
+    return g.node(Reshape(), expanded, g.constant((B, heads * times, T, size), "int64"))
+
+
+def _with_repeated(own: bool, axes: tuple[int, int] = (2, 2)) -> Graph:
+    g = GraphBuilder()
+    q, k, v = (g.input(n, "float32", (B, c, s, d)) for n, c, s, d in (("q", 6, S, D), ("k", 2, T, D), ("v", 2, T, D)))
+    many, values = (_repeated(g, x, 2, 3, D, axis) for x, axis in zip((k, v), axes, strict=True))
+    if own:
+        y = g.node(Attention(), q, many, values, name="y")
+    else:
+        scores = g.node(Mul(), g.node(MatMul(), q, g.node(Transpose(perm=(0, 1, 3, 2)), many)), g.constant(0.5, "float32"))
+        y = g.node(MatMul(), g.node(Softmax(axis=-1), scores), values, name="y")
+    return drop_dead_nodes(fuse_attention(fold_constants(g.graph([y])), lambda node, graph: True))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_repeated_heads_are_shared(own: bool, rng: np.random.Generator) -> None:
+    graph = _with_repeated(own)
+    assert keys(graph) == ["Attention"]
+    inputs = {n: rng.standard_normal(graph.types[n].dims).astype(np.float32) for n in graph.inputs}
+    repeated = {**inputs, "k": inputs["k"].repeat(3, 1), "v": inputs["v"].repeat(3, 1)}
+    np.testing.assert_allclose(evaluated(graph, inputs), by_hand(repeated, False, 0.5), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("axes", [(1, 2), (2, 1)])
+def test_heads_repeated_in_another_order_stay(own: bool, axes: tuple[int, int]) -> None:
+    assert keys(_with_repeated(own, axes)).count("Expand") == 2
 
 
 def test_scales_that_multiply_to_zero_stay() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import dovetail
 from dovetail.errors import UsageError
-from dovetail.graph import GraphBuilder, Model
+from dovetail.graph import DType, GraphBuilder, Model
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.attention import Attention_23
 from dovetail_ops_onnx.cast import Cast
@@ -29,7 +29,6 @@ from dovetail_ops_onnx.shape import Shape
 from dovetail_ops_onnx.slice import Slice
 from dovetail_ops_onnx.softmax import Softmax
 from dovetail_ops_onnx.squeeze import Squeeze
-from dovetail_ops_onnx.sub import Sub
 from dovetail_ops_onnx.transpose import Transpose
 from dovetail_ops_onnx.unsqueeze import Unsqueeze
 from dovetail_ops_onnx.where import Where
@@ -76,7 +75,7 @@ class Decoder:
     def rotation(self, positions: str) -> str:
         """Factors [batch, 1, sequence, size] from positions, in the place of a rotation."""
         g = self.g
-        angles = g.node(Mul(), g.node(Cast(to="float32"), positions), g.constant(0.7, "float32"))
+        angles = g.node(Mul(), g.node(Cast(to=DType.FLOAT32), positions), g.constant(0.7, "float32"))
         angles = g.node(Mul(), g.node(Unsqueeze(), angles, self.ints(1, 3)), g.constant(1 + np.arange(SIZE), "float32"))
         return g.node(Cos(), angles)
 
@@ -100,16 +99,14 @@ class Decoder:
         """Each head of keys or values for two heads of queries."""
         g = self.g
         batch, total = (g.node(Shape(start=at, end=at + 1), x) for at in (0, 2))
-        shapes = [(batch, self.ints(KV), self.ints(HEADS // KV), total, self.ints(SIZE))]
+        shapes: list[tuple[str, ...]] = [(batch, self.ints(KV), self.ints(HEADS // KV), total, self.ints(SIZE))]
         shapes += [(batch, self.ints(HEADS), total, self.ints(SIZE))]
         wide, flat = (g.node(Concat(axis=0), *sizes) for sizes in shapes)
         return g.node(Reshape(), g.node(Expand(), g.node(Unsqueeze(), x, self.ints(2)), wide), flat)
 
     def layer(self, x: str, index: int) -> tuple[str, str, str]:
         g = self.g
-        q, k, v = (
-            self.heads(g.node(MatMul(), x, self.weight(WIDE, n * SIZE)), n) for n in (HEADS, KV, KV)
-        )
+        q, k, v = (self.heads(g.node(MatMul(), x, self.weight(WIDE, n * SIZE)), n) for n in (HEADS, KV, KV))
         q, k = g.node(Mul(), q, self.turn), g.node(Mul(), k, self.turn)
         caches = [
             g.node(Concat(axis=2), past, new, outputs=[f"present.{index}.{name}"])

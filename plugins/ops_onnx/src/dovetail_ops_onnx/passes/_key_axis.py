@@ -102,7 +102,8 @@ class KeyAxis:
         elif key == "Softmax":
             found = self._softmax(node)
         elif key == "Attention":
-            found = self._attention(node)
+            self._attention(node)
+            return
         elif key == "Transpose" and node.inputs[0] in self._axes:
             perm = getattr(node.op, "perm", None) or tuple(reversed(range(self._rank(node.inputs[0]))))
             found = perm.index(self._axes[node.inputs[0]])
@@ -199,7 +200,7 @@ class KeyAxis:
         op, given = node.op, [*node.inputs, *[""] * 7]
         plain = isinstance(op, Attention_23) and not op.is_causal and op.window == (-1, -1) and not any(given[4:7])
         if not plain or any(node.outputs[1:]) or given[0] in self._axes:
-            raise NotAttention(f"node {node} is causal, has lengths, caches or scores; accepted: queries, keys, values and a mask")
+            raise NotAttention(f"node {node} is causal, or has lengths, caches or scores; accepted: Q, K, V and a mask")
         if any(self._axes.get(name) != 2 or self._rank(name) != 4 for name in given[1:3]):
             raise NotAttention(f"node {node} has other keys or values than cached ones [batch, heads, length, size]")
         mask = given[_MASK]

@@ -42,11 +42,14 @@ def fuse_attention(graph: Graph, keeps: Keeps) -> Graph:
 @functools.cache
 def _rules() -> tuple[Rule, ...]:
     keys = Op("Transpose", Var("k"), where=_is((0, 1, 3, 2)))
+    repeated = Op("Transpose", _repeated("k"), where=_is((0, 1, 3, 2)))
     native = Op("Attention", _split("q"), _split("k"), _split("v"), more=True)
     return (
         Rule("Reshape", _joined(_summed(_split("q"), _split_keys(), _split("v"))), _packed),
         Rule("Reshape", _joined(native), _packed_again),
+        Rule("MatMul", _summed(Var("q"), repeated, _repeated("v")), _shared),
         Rule("MatMul", _summed(Var("q"), keys, Var("v")), _apart),
+        Rule("Attention", Op("Attention", Var("q"), _repeated("k"), _repeated("v"), more=True), _shared_again),
         Rule("MatMul", _summed(Var("q"), _turned_flat(Var("flat k")), Var("v")), _flat),
     )
 
@@ -76,6 +79,12 @@ def _scaled(value: Pattern, name: str) -> Pattern:
 def _split(name: str) -> Pattern:
     """[batch, length, heads * size] as [batch, heads, length, size]."""
     return Op("Transpose", Op("Reshape", Var(name), Var(f"{name} shape")), where=_is((0, 2, 1, 3)))
+
+
+def _repeated(name: str) -> Pattern:
+    """[batch, heads, length, size] with each head several times."""
+    apart = Op("Expand", Op("Unsqueeze", Var(name), Var(f"{name} axis")), Var(f"{name} wide shape"))
+    return Op("Reshape", apart, Var(f"{name} shape"))
 
 
 def _split_keys() -> Pattern:
@@ -161,6 +170,42 @@ def _apart(graph: Graph, match: Match) -> Replacement | None:
     if q.dims[:2] != scores.dims[:2] or k.dims[:2] != scores.dims[:2] or v.dims[:2] != scores.dims[:2]:
         return None
     return _replacement(graph, match, (match.values["k"],), None)
+
+
+def _shared(graph: Graph, match: Match) -> Replacement | None:
+    """Attention whose heads of queries share those of keys and values, which were repeated for them."""
+    scores = _scores(graph, match)
+    q, k, v = (graph.types[match.values[name]] for name in "qkv")
+    if scores is None or not q.rank == k.rank == v.rank == 4 or q.dims[:2] != scores.dims[:2]:
+        return None
+    if k.dims[:3] != v.dims[:3] or k.dims[2] != scores.dims[3] or not _repeats_heads(graph, match, scores.dims[1]):
+        return None
+    return _replacement(graph, match, (match.values["k"],), None)
+
+
+def _shared_again(graph: Graph, match: Match) -> Replacement | None:
+    """The same for an Attention of the model."""
+    node = match.nodes[0]
+    q, k, v = (graph.types[match.values[name]] for name in "qkv")
+    if not isinstance(node.op, Attention_23) or not q.rank == k.rank == v.rank == 4 or any(node.inputs[4:6]):
+        return None
+    if not _repeats_heads(graph, match, q.dims[1]):
+        return None
+    return Replacement(node.op, (*(match.values[name] for name in "qkv"), *node.inputs[3:]))
+
+
+def _repeats_heads(graph: Graph, match: Match, heads: int) -> bool:
+    """Whether keys and values, [batch, fewer heads, length, size], have each head as often in a row as that gives `heads`."""
+    for name in "kv":
+        batch, count, length, size = graph.types[match.values[name]].dims
+        if not count or heads % count:
+            return False
+        value, repeats = match.values[name], heads // count
+        for dims in ((batch, count, 1, length, size), (batch, count, repeats, length, size), (batch, heads, length, size)):
+            value = next(node.outputs[0] for node in match.nodes if node.inputs[0] == value)
+            if graph.types[value].dims != dims:
+                return False
+    return True
 
 
 def _scores(graph: Graph, match: Match) -> TensorType | None:

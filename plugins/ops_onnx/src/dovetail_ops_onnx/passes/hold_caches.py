@@ -77,7 +77,9 @@ class _Held:
         self._check_inputs()
         self._batch, self._room = (graph.types[caches[0].past].dims[axis] for axis in (0, caches[0].axis))
         self._scope = "caches"
-        while any(name.startswith(f"{self._scope}/") for name in (*graph.types, *graph.producers, *(n.name for n in graph.nodes))):
+        while any(
+            name.startswith(f"{self._scope}/") for name in (*graph.types, *graph.producers, *(n.name for n in graph.nodes))
+        ):
             self._scope += "_"
         self._nodes: list[Node] = []
         self._constants: dict[str, Any] = {}
@@ -110,7 +112,9 @@ class _Held:
         axes = {cache.past: cache.axis for cache in self._caches}
         for name in self._graph.inputs:
             declared = self._graph.types[name]
-            sizes = [size if isinstance(size, int) else _NEW if at else self._batch for at, size in enumerate(declared.shape or ())]
+            sizes = [
+                size if isinstance(size, int) else _NEW if at else self._batch for at, size in enumerate(declared.shape or ())
+            ]
             if name in axes:
                 sizes[axes[name]] = total - _NEW
             elif name == _MASK:
@@ -164,8 +168,8 @@ class _Held:
     def _rewritten(self, node: Node, changes: Mapping[int, str]) -> Node:
         cache = next((cache for cache in self._caches if cache.node is node), None)
         if cache is not None:
-            inputs = (cache.past, cache.new, self._starts)
-            return dataclasses.replace(node, op=TensorScatter(axis=cache.axis), inputs=inputs)
+            scattered = (cache.past, cache.new, self._starts)
+            return dataclasses.replace(node, op=TensorScatter(axis=cache.axis), inputs=scattered)
         inputs = tuple(changes.get(index, name) for index, name in enumerate(node.inputs))
         return rename_reads(dataclasses.replace(node, inputs=inputs), self._seen)
 
@@ -179,7 +183,7 @@ class _Held:
         return dataclasses.replace(node, inputs=(self._node(Add(), scores, hiding),))
 
     def _in_memory(self, name: str, found: TensorType, hidden: bool) -> str:
-        """A mask with a value for each key, in the order in which keys are in memory; `hidden`: what is not in use is left out."""
+        """A mask with a value for each key, in the order of the keys in memory. `hidden` leaves out what is not in use."""
         if (name, hidden) in self._turned:
             return self._turned[name, hidden]
         rank = found.rank
