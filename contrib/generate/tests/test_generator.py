@@ -192,7 +192,7 @@ def test_what_is_refused(model: Path, generator: Any, write: Any, tmp_path: Path
     for wrong in ({"prompts": []}, {"prompts": "text"}, {"prompts": ["a"], "limit": 0}, {"prompts": ["a"], "stop": [""]}):
         with pytest.raises(UsageError, match="accepted: a list of one or more"):
             generator.generate(**wrong)
-    with pytest.raises(FormatError, match="the tokenizer is gpt2, other; accepted: gpt2 with one of default"):
+    with pytest.raises(FormatError, match="the tokenizer is gpt2, other; accepted: llama, or gpt2 with one of default"):
         TextGenerator(write(tmp_path / "m.gguf", pre="other"), "NUMPY")
     g = dovetail.GraphBuilder()
     with pytest.raises(UsageError, match="has no tokenizer"):

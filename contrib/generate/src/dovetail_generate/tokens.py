@@ -9,26 +9,15 @@ from typing import Any
 
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders
 
 from dovetail.errors import FormatError, UsageError
+from dovetail.frontend import printable
+from dovetail_generate.vocabulary import CONTROL, SPLITS, Vocabulary
 
 __all__ = ["Tokens", "of_file", "of_metadata"]
 
-_CONTROL, _USER_DEFINED = 3, 4
-"""Kinds of tokens in .gguf that are found in text as a whole."""
-
 _END_OF_TURN = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|endoftext|>", "</s>")
-
-_WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
-_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_SPLITS = {
-    "qwen2": rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|{_WORDS}|\p{{N}}|{_REST}",
-    "llama-bpe": rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|{_WORDS}|\p{{N}}{{1,3}}|{_REST}",
-}
-"""How text is split into words, by the name in .gguf, where it is not as in GPT-2."""
-
-_LIKE_GPT_2 = ("default", "gpt-2", "smollm")
 
 
 @dataclass(frozen=True)
@@ -75,44 +64,26 @@ def _refuse(message: str) -> None:
 def of_metadata(metadata: Mapping[str, str], source: str) -> Tokens:
     """The tokenizer in the metadata of a .gguf file. Raises `FormatError` for one that is malformed or of another kind."""
     kind, split = (metadata.get(f"tokenizer.ggml.{key}", "") for key in ("model", "pre"))
-    if kind != "gpt2" or (split not in _SPLITS and split not in _LIKE_GPT_2):
-        raise FormatError(
-            f"{source}: the tokenizer is {kind or 'missing'}, {split or 'without name'}; accepted: gpt2 with one of "
-            f"{', '.join((*_LIKE_GPT_2, *_SPLITS))}",
-            hint="give the tokenizer.json of the model, on the command line by --tokenizer",
-        )
-    try:
-        return _of_lists(metadata, split)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise FormatError(f"{source}: the tokenizer in the file is malformed: {type(error).__name__}: {error}") from error
+    vocabulary = Vocabulary(metadata, source)
+    if kind == "llama":
+        return _described(vocabulary, vocabulary.of_pieces(), begins=True)
+    if kind == "gpt2" and split in SPLITS:
+        return _described(vocabulary, vocabulary.of_bytes(split), begins=False)
+    raise FormatError(
+        f"{source}: the tokenizer is {printable(kind) or 'missing'}, {printable(split) or 'without name'}; "
+        f"accepted: llama, or gpt2 with one of {', '.join(SPLITS)}",
+        hint="give the tokenizer.json of the model, on the command line by --tokenizer",
+    )
 
 
-def _of_lists(metadata: Mapping[str, str], split: str) -> Tokens:
-    words, merges, kinds = (json.loads(metadata[f"tokenizer.ggml.{key}"]) for key in ("tokens", "merges", "token_type"))
-    vocabulary = {word: index for index, word in enumerate(words)}
-    model = models.BPE(vocab=vocabulary, merges=[tuple(merge.split(" ", 1)) for merge in merges])
-    tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = _splitter(split)
-    tokenizer.decoder = decoders.ByteLevel()
-    for special, kind in ((True, _CONTROL), (False, _USER_DEFINED)):
-        found = [word for word, one in zip(words, kinds, strict=True) if one == kind]
-        tokenizer.add_tokens([AddedToken(word, special=special, normalized=False) for word in found])
-    numbers = {key: int(metadata[name]) for key in ("bos", "eos") if (name := f"tokenizer.ggml.{key}_token_id") in metadata}
-    named = {f"{key}_token": words[number] for key, number in numbers.items()}
-    ends = {vocabulary[word] for word in _END_OF_TURN if word in vocabulary and kinds[vocabulary[word]] == _CONTROL}
+def _described(vocabulary: Vocabulary, tokenizer: Tokenizer, begins: bool) -> Tokens:
+    """The tokenizer with what the metadata say besides; `begins`: texts begin with a token where nothing else is said."""
+    words, numbers = vocabulary.words, vocabulary.numbers
+    ends = {index for index, kind in enumerate(vocabulary.kinds) if kind == CONTROL and words[index] in _END_OF_TURN}
     ends |= {numbers["eos"]} if "eos" in numbers else set()
-    begins = metadata.get("tokenizer.ggml.add_bos_token") == "true"
-    template = metadata.get("tokenizer.chat_template")
-    return Tokens(tokenizer, frozenset(ends), numbers["bos"] if begins else None, template, named)
-
-
-def _splitter(name: str) -> Any:
-    if name in _SPLITS:
-        parts = [pre_tokenizers.Split(Regex(_SPLITS[name]), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
-    else:
-        digits = [pre_tokenizers.Digits(individual_digits=True)] if name == "smollm" else []
-        parts = [*digits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
-    return pre_tokenizers.Sequence(parts)
+    first = numbers.get("bos") if vocabulary.flag("add_bos_token", begins) else None
+    named = {f"{key}_token": words[number] for key, number in numbers.items()}
+    return Tokens(tokenizer, frozenset(ends), first, vocabulary.metadata.get("tokenizer.chat_template"), named)
 
 
 def of_file(path: Path) -> Tokens:
