@@ -37,7 +37,7 @@ def reference() -> Any:
 
 @pytest.fixture
 def write(tmp_path: Path, rng: np.random.Generator) -> Write:
-    """`write(architecture, biases=, norms=, facts=, tensors=)` writes a model of two layers; returns its path."""
+    """`write(architecture, biases=, norms=, facts=, tensors=, wide=)` writes a model of two layers; returns its path."""
 
     def write(
         name: str = "llama",
@@ -45,8 +45,9 @@ def write(tmp_path: Path, rng: np.random.Generator) -> Write:
         norms: bool = False,
         facts: Mapping[str, float | str] | None = None,
         tensors: Mapping[str, Any] | None = None,
+        wide: int = 96,
     ) -> Path:
-        hidden, wide, heads, kv, size, words = 64, 96, 4, 2, 16, 50
+        hidden, heads, kv, size, words = 64, 4, 2, 16, 50
         writer = gguf.GGUFWriter(tmp_path / f"{name}.gguf", name)
         numbers = {"block_count": 2, "context_length": 64, "embedding_length": hidden, "feed_forward_length": wide}
         numbers |= {"attention.head_count": heads, "attention.head_count_kv": kv}

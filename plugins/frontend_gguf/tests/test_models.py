@@ -1,6 +1,7 @@
 """Models of each architecture against the reference in float64: whole prompts, token by token, several texts at once."""
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,3 +113,27 @@ def test_decoding_agrees_with_gguf(rng: Any, code: int) -> None:
 def test_tokens_that_the_model_does_not_have(core: Any, write: Any) -> None:
     with _compiled(core, write()) as compiled, pytest.raises(dovetail.DovetailError, match=r"GetRows.*accepted: 0 to 49"):
         compiled.create_infer_request().infer({"input_ids": [[50]], "attention_mask": _mask(1)})
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux lists the pages of a mapping")
+def test_memory_of_a_mapped_file_is_given_back(core: Any, write: Any) -> None:
+    path = write(wide=2**15)
+    model = core.read_model(path).reshape({"attention_mask": (1, ROOM), "input_ids": (1, 1)})
+    matrices = {name: array for name, array in model.graph.constants.items() if array.size > 2**19}
+    before, resident = {name: array.copy() for name, array in matrices.items()}, _resident(path)
+    assert resident > 8e6
+    with core.compile_model(model, "NUMPY"):
+        # What is left are matrices of float32, which are used where they are.
+        assert _resident(path) < resident * 0.6
+    for name, array in matrices.items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def _resident(path: Path) -> int:
+    """The bytes of a mapped file that are in memory."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    found = 0
+    for line in lines:
+        if line.endswith(str(path)):
+            found += next(int(one.split()[1]) * 1024 for one in lines if one.startswith("Rss:"))
+    return found

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dovetail.frontend import FormatError, ModelSource, printable
 from dovetail_frontend_gguf.formats import FORMATS, Format
 
-__all__ = ["Container", "Tensor", "open_container"]
+__all__ = ["Container", "Tensor", "open_container", "release"]
 
 Bytes = NDArray[np.uint8]
 
@@ -85,6 +85,20 @@ def _mapped(source: ModelSource) -> Bytes:
         return np.frombuffer(source.read(2**63 - 1), np.uint8)
     with source.open(2**63 - 1) as (file, _):
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+
+
+def release(data: Bytes) -> None:
+    """Let the system reclaim the memory of a part of a mapped file, which is read again when it is needed; else do nothing."""
+    owner: Any = data
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    mapped = getattr(owner, "obj", None)
+    if not isinstance(mapped, mmap.mmap) or not hasattr(mapped, "madvise"):  # Windows has no madvise
+        return
+    start = data.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
+    first, end = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, (start + data.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    if first < end:
+        mapped.madvise(mmap.MADV_DONTNEED, first, end - first)
 
 
 class _Reader:

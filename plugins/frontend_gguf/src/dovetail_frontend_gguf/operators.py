@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from dovetail.hookspecs import hookimpl
 from dovetail.op import DType, GraphBuilder, Operator, OperatorError, ShapeError, TensorType
+from dovetail_frontend_gguf.container import release
 from dovetail_frontend_gguf.formats import FORMATS, Blocks, Format
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
@@ -67,7 +68,13 @@ class MulMat(_OnRows):
         assert rows is not None
         if self.format.name == "F32":
             return g.node(MatMul(), a, g.constant(self.format.read(rows).numbers.T, name="weights"))
-        return BlockMatrix.once([rows], self.key + self.type, lambda: _matrix(self.format.read(rows))).times(g, a)
+        return BlockMatrix.once([rows], self.key + self.type, lambda: self._matrix(rows)).times(g, a)
+
+    def _matrix(self, rows: Array) -> BlockMatrix:
+        """The rows in the order of BlockMatrix; their part of the file is not needed again."""
+        made = _matrix(self.format.read(rows))
+        release(rows)
+        return made
 
     @classmethod
     def cases(cls, rng: np.random.Generator) -> "Iterable[Case]":
