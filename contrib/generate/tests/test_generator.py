@@ -10,6 +10,7 @@ import dovetail
 from dovetail.errors import FormatError, UsageError
 from dovetail_generate import Sampling, TextGenerator
 from dovetail_generate.decoding import Decoding
+from dovetail_generate.lookup import guess
 
 
 def _tokens(pieces: Any, index: int = 0) -> list[int]:
@@ -45,6 +46,51 @@ def test_texts_together_are_as_each_alone(generator: Any) -> None:
     pieces = list(generator.generate(prompts, limit=6, ends=False))
     assert [_tokens(pieces, index) for index in range(3)] == alone
     assert [piece.index for piece in pieces[:6]] == [0, 1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize(("count", "right", "steps"), [(1, 1, 21), (3, 3, 11), (5, 2, 14), (3, 0, 41)])
+def test_guessed_tokens_change_nothing(generator: Any, monkeypatch: Any, count: int, right: int, steps: int) -> None:
+    """Guesses whose first tokens are `right`: each run adds these and one more."""
+    prompts = [_prompt(5, 1), _prompt(40, 3), [7, 8]]
+    want = list(generator.generate(prompts, limit=41, ends=False))
+    whole = [[*prompt, *_tokens(want, index)] for index, prompt in enumerate(prompts)]
+
+    def known(text: list[int], most: int) -> list[int]:
+        following = next(one for one in whole if one[: len(text)] == text)[len(text) : len(text) + most]
+        return [token if at < right else 3 + (token - 2) % 250 for at, token in enumerate(following)]
+
+    runs: list[Any] = []
+    run = Decoding.checked
+    monkeypatch.setattr("dovetail_generate.generator.guess", known)
+    monkeypatch.setattr(Decoding, "checked", lambda self, *given: (runs.append(given), run(self, *given))[1])
+    pieces = list(generator.generate(prompts, limit=41, ends=False, lookup=count))
+    for index in range(len(prompts)):
+        assert [piece for piece in pieces if piece.index == index] == [piece for piece in want if piece.index == index]
+    assert len(runs) == steps
+
+
+def test_guesses_at_the_end_of_the_room(generator: Any) -> None:
+    prompt = _prompt(5, 1) * 4
+    want = _tokens(generator.generate([prompt], limit=1000, ends=False))
+    pieces = list(generator.generate([prompt], limit=1000, ends=False, lookup=3))
+    assert (_tokens(pieces), pieces[-1].ended) == (want, "room")
+    with pytest.raises(UsageError, match=r"lookup of 3 tokens at temperature 0\.5; accepted: 0 or more, at temperature 0"):
+        generator.generate([prompt], sampling=Sampling(temperature=0.5), lookup=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ([1, 2, 3, 9, 1, 2], [3, 9, 1]),
+        ([1, 2, 3, 1, 2, 4, 1, 2], [4, 1, 2]),
+        ([5, 1, 2, 3, 1, 2, 4, 5, 1, 2], [3, 1, 2]),
+        ([1, 1, 1], [1]),
+        ([1, 2, 3], []),
+        ([1], []),
+    ],
+)
+def test_a_guess_is_what_followed_before(text: list[int], want: list[int]) -> None:
+    assert guess(text, 3) == want
 
 
 def test_a_text_that_has_ended_leaves_the_others_alone(generator: Any) -> None:

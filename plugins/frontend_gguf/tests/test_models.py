@@ -137,3 +137,17 @@ def _resident(path: Path) -> int:
         if line.endswith(str(path)):
             found += next(int(one.split()[1]) * 1024 for one in lines if one.startswith("Rss:"))
     return found
+
+
+def test_logits_of_several_tokens(core: Any, write: Any, reference: Any) -> None:
+    path = write()
+    model = reference(path)
+    want = [model.step(token) for token in TEXT]
+    with _compiled(core, path) as compiled:
+        request = compiled.create_infer_request()
+        request.infer({"input_ids": [TEXT[:4]], "attention_mask": _mask(4)})
+        asked = {"input_ids": [TEXT[4:]], "attention_mask": _mask(7), "tokens_back": [2, 1, 0]}
+        for _ in range(2):
+            np.testing.assert_allclose(request.infer(asked)["logits"][0], want[4:], rtol=1e-4, atol=1e-4)
+        found = request.infer({"input_ids": [TEXT[6:]], "attention_mask": _mask(7)})["logits"]
+        np.testing.assert_allclose(found[0, 0], want[6], rtol=1e-4, atol=1e-4)

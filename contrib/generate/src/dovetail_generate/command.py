@@ -30,6 +30,9 @@ _INTERRUPTED = 130
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed chooses the same tokens.")
 @click.option("--stop", multiple=True, metavar="WORD", help="End the text before this word. Repeatable.")
+@click.option(
+    "--lookup", type=click.IntRange(0, 64), default=0, show_default=True, help="Guess so many tokens from earlier text."
+)
 @click.option("--room", type=click.IntRange(min=2), default=2048, show_default=True, help="Tokens of prompt and text together.")
 @click.option("--tokenizer", type=click.Path(exists=True, dir_okay=False), help="A tokenizer.json, where the model has none.")
 def generate(
@@ -44,6 +47,7 @@ def generate(
     top_p: float,
     seed: int,
     stop: tuple[str, ...],
+    lookup: int,
     room: int,
     tokenizer: str | None,
     as_json: bool,
@@ -72,7 +76,7 @@ def generate(
     streamed = len(asked) == 1 and not as_json
     interrupted = False
     try:
-        for piece in generator.generate(texts, limit=limit, sampling=sampling, stop=stop):
+        for piece in generator.generate(texts, limit=limit, sampling=sampling, stop=stop, lookup=lookup):
             one = found[piece.index]
             one["text"] += piece.text
             one["tokens"].append(piece.token)

@@ -14,6 +14,9 @@ __all__ = ["Decoding"]
 _PARTS = (32, 128)
 """Tokens of a prompt that are run at once. Few sizes, because each needs a plan of its own."""
 
+_BACK = "tokens_back"
+"""An input of models in .gguf: for which tokens, counted from the last one, there are logits."""
+
 _STATES = "past_key_values.*:present.*"
 
 
@@ -72,6 +75,24 @@ class Decoding:
             if all(count == len(text) for count, text in zip(counts, texts, strict=True)):
                 return found
 
+    def checked(self, texts: Sequence[Sequence[int]], guesses: Sequence[Sequence[int]], count: int) -> NDArray[Any]:
+        """The logits [texts, 1 + count, vocabulary] of what follows each text, and it with one guess after the other.
+
+        There are at most `count` guesses for each text; logits after those that are fewer have no meaning. Without guesses, and
+        where texts are not cached but for their last token, or have no room for guesses, there is one row for each text, as
+        `logits` gives it.
+        """
+        known = all(_shared(old, text) >= len(text) - 1 for old, text in zip(self._cached, texts, strict=True))
+        if not any(guesses) or not known or any(len(text) + count > self.room for text in texts):
+            return self.logits(texts)[:, None]
+        filled = [[*text, *guessed, *[text[-1]] * (count - len(guessed))] for text, guessed in zip(texts, guesses, strict=True)]
+        inputs = self._inputs([text[-1 - count :] for text in filled], [len(text) for text in filled], 1 + count)
+        if _BACK in self._compiled.model.overridable:
+            inputs[_BACK] = np.arange(count, -1, -1)
+        found = self._request.infer(inputs, share_outputs=True)["logits"]
+        self._cached = filled
+        return np.asarray(found.astype(np.float32))
+
     def _sizes(self, longest: int) -> list[int]:
         """The sizes of the parts in which so many tokens are run, the largest first."""
         if longest <= 1:
@@ -80,6 +101,12 @@ class Decoding:
 
     def _run(self, parts: Sequence[Sequence[int]], ends: Sequence[int], size: int) -> NDArray[Any]:
         """The last tokens of each text before its end, at most `size`, which a short text is filled up to behind them."""
+        last = np.array(ends)
+        found = self._request.infer(self._inputs(parts, ends, size), share_outputs=True)["logits"]
+        rows = np.minimum(last, size) - 1 if found.shape[1] == size else np.zeros(len(parts), int)
+        return np.asarray(found[np.arange(len(parts)), rows].astype(np.float32))
+
+    def _inputs(self, parts: Sequence[Sequence[int]], ends: Sequence[int], size: int) -> dict[str, NDArray[Any]]:
         ids = np.zeros((len(parts), size), np.int64)
         for row, part in zip(ids, parts, strict=True):
             row[: len(part)] = part
@@ -87,9 +114,7 @@ class Decoding:
         inputs = {"input_ids": ids, "attention_mask": (np.arange(self.room) < last[:, None]).astype(np.int64)}
         if "position_ids" in self._compiled.inputs:
             inputs["position_ids"] = np.maximum(last - size, 0)[:, None] + np.arange(size)
-        found = self._request.infer(inputs, share_outputs=True)["logits"]
-        rows = np.minimum(last, size) - 1 if found.shape[1] == size else np.zeros(len(parts), int)
-        return np.asarray(found[np.arange(len(parts)), rows].astype(np.float32))
+        return inputs
 
     def close(self) -> None:
         """Free the model."""

@@ -30,13 +30,18 @@ class Sampling:
             given = f"temperature {self.temperature}, top_k {self.top_k}, top_p {self.top_p}, seed {self.seed}"
             raise UsageError(f"sampling with {given}; accepted: 0 or more, 0 or more, above 0 to 1, 0 or more")
 
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the most likely token is taken."""
+        return self.temperature == 0 or self.top_k == 1
+
     def generators(self, texts: int) -> list[np.random.Generator]:
         """Random numbers for each text, the same whatever other texts there are."""
         return [np.random.default_rng([self.seed, index]) for index in range(texts)]
 
     def choose(self, logits: NDArray[Any], rng: np.random.Generator) -> int:
         """A token by its logits [vocabulary]; of equal ones the first."""
-        if self.temperature == 0 or self.top_k == 1:
+        if self.is_greedy:
             return int(logits.argmax())
         order = np.argsort(-logits, kind="stable")[: self.top_k or None]
         scores = logits[order].astype(np.float64) / self.temperature

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.frontend import DType, FormatError, GraphBuilder, Model, ModelSource, UnboundOperator, printable
+from dovetail.frontend import DType, FormatError, GraphBuilder, Model, ModelSource, TensorType, UnboundOperator, printable
 from dovetail_frontend_gguf.container import Container, Tensor, open_container
 
 __all__ = ["ARCHITECTURES", "Architecture", "read"]
@@ -75,6 +75,7 @@ class _Decoder:
         self._name, self._kind = name, ARCHITECTURES[name]
         self._sizes = self._read_sizes()
         self._g = GraphBuilder()
+        self._asked = self._g.constant([0], DType.INT64, name="tokens_back")
 
     def model(self) -> Model:
         """The whole model, its caches declared as states."""
@@ -104,7 +105,8 @@ class _Decoder:
         output = "output.weight" if "output.weight" in self._file.tensors else "token_embd.weight"
         self._linear(last, output, s.hidden, None, result="logits")
         model = g.model(["logits", *presents], name=self._name)
-        opened = Model(model.graph, _OPSETS, self._file.source, "gguf", _texts(self._file.metadata))
+        asked = {self._asked: TensorType(DType.INT64, ("asked",))}
+        opened = Model(model.graph, _OPSETS, self._file.source, "gguf", _texts(self._file.metadata), asked)
         return opened.with_states("past_key_values.*:present.*")
 
     # --- parts ---------------------------------------------------------------------------------------------------------
@@ -145,14 +147,14 @@ class _Decoder:
         return self._linear(self._node("Mul", gate, up), f"{at}ffn_down.weight", wide, hidden)
 
     def _last(self, x: str, ids: str, counts: str) -> str:
-        """The last token of each text [batch, 1, hidden], normalized: before what fills short texts up."""
+        """The last token of each text before what fills it up, or those asked for, normalized: [batch, asked, hidden]."""
         batch, sequence = self._size(ids, 0), self._size(ids, 1)
-        place = self._node("Sub", self._node("Min", counts, sequence), self._ints(1))
+        ends = self._node("Sub", self._node("Min", counts, sequence), self._ints(1))
+        places = self._node("Max", self._node("Sub", self._node("Unsqueeze", ends, self._ints(1)), self._asked), self._ints(0))
         first = self._node("Range", self._scalar(0), self._node("Squeeze", batch), self._scalar(1))
-        rows = self._node("Add", self._node("Mul", first, sequence), place)
+        rows = self._node("Add", self._node("Unsqueeze", self._node("Mul", first, sequence), self._ints(1)), places)
         flat = self._node("Reshape", x, self._ints(-1, self._sizes.hidden))
-        last = self._node("Unsqueeze", self._node("Gather", flat, rows, axis=0), self._ints(1))
-        return self._normalized(last, "output_norm.weight", self._sizes.hidden)
+        return self._normalized(self._node("Gather", flat, rows, axis=0), "output_norm.weight", self._sizes.hidden)
 
     def _normalized(self, x: str, name: str, size: int) -> str:
         return self._node("RMSNormalization", x, self._vector(name, size), axis=-1, epsilon=self._sizes.epsilon)
