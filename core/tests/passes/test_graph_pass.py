@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.errors import PluginError
+from dovetail.errors import PluginError, UsageError
 from dovetail.graph import DType, Graph, Node, TensorType
 from dovetail.hookspecs import hookimpl
 from dovetail.passes import STAGES, GraphPass, PassContext
@@ -98,6 +98,15 @@ def test_a_wrong_pass_is_named_with_how_to_leave_it_out(toy_core: Any, run: Run,
     without = core.compile_model(model(), "A", {"PASSES": "-my_pass"})({"x": x})
     np.testing.assert_array_equal(without[0], np.maximum(-x, 0))
     np.testing.assert_array_equal(without[1], -x)
+
+
+def test_a_pass_may_refuse_what_the_user_asked_for(toy_core: Any) -> None:
+    def refusing(graph: Graph, context: PassContext) -> Graph:
+        raise UsageError("the state 'x' is read twice", hint="leave it out")
+
+    compiled = core_with(toy_core, GraphPass("my_pass", "recognise", refusing)).compile_model(model(), "A")
+    with pytest.raises(UsageError, match="^the state 'x' is read twice\n  leave it out$"):
+        compiled({"x": np.ones((2, 3), np.float32)})
 
 
 def test_new_nodes_without_types_are_typed(toy_core: Any) -> None:

@@ -15,8 +15,8 @@ class Rewriting:
     """The function of a pass, for graphs that have a node of one of `operators`.
 
     `module` is imported for the first such graph: all of them, with the operators that they know, are some 50 modules. The
-    function takes the graph, and `PassContext.keeps` if it `asks` the device. With `states` it is skipped for
-    graphs without states.
+    function takes the graph, and `PassContext.keeps` if it `asks` the device. With `states` it is skipped
+    for graphs without states.
     """
 
     module: str

@@ -76,10 +76,8 @@ class _Held:
         self._graph, self._caches = graph, caches
         self._check_inputs()
         self._batch, self._room = (graph.types[caches[0].past].dims[axis] for axis in (0, caches[0].axis))
-        self._scope = "caches"
-        while any(
-            name.startswith(f"{self._scope}/") for name in (*graph.types, *graph.producers, *(n.name for n in graph.nodes))
-        ):
+        self._scope, taken = "caches", (*graph.types, *graph.producers, *(node.name for node in graph.nodes))
+        while any(name.startswith(f"{self._scope}/") for name in taken):
             self._scope += "_"
         self._nodes: list[Node] = []
         self._constants: dict[str, Any] = {}
@@ -112,9 +110,8 @@ class _Held:
         axes = {cache.past: cache.axis for cache in self._caches}
         for name in self._graph.inputs:
             declared = self._graph.types[name]
-            sizes = [
-                size if isinstance(size, int) else _NEW if at else self._batch for at, size in enumerate(declared.shape or ())
-            ]
+            shape = enumerate(declared.shape or ())
+            sizes = [size if isinstance(size, int) else _NEW if at else self._batch for at, size in shape]
             if name in axes:
                 sizes[axes[name]] = total - _NEW
             elif name == _MASK:
