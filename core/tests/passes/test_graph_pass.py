@@ -105,7 +105,7 @@ def test_a_pass_may_refuse_what_the_user_asked_for(toy_core: Any) -> None:
         raise UsageError("the state 'x' is read twice", hint="leave it out")
 
     compiled = core_with(toy_core, GraphPass("my_pass", "recognise", refusing)).compile_model(model(), "A")
-    with pytest.raises(UsageError, match="^the state 'x' is read twice\n  leave it out$"):
+    with pytest.raises(UsageError, match=r"^the state 'x' is read twice\n  leave it out$"):
         compiled({"x": np.ones((2, 3), np.float32)})
 
 
