@@ -9,6 +9,7 @@ import pytest
 from ml_dtypes import bfloat16
 
 from dovetail.op import DType, HostConfig, OperatorError, ShapeError, TensorType
+from dovetail_ops_onnx import mat_mul_blocks
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
 
 Array = np.ndarray[Any, Any]
@@ -35,7 +36,7 @@ def _computed(matrix: BlockMatrix, a: Array, offsets: Array | None) -> list[Arra
 
 @pytest.mark.parametrize(("bits", "dtype"), [(4, np.uint8), (8, np.uint8), (8, np.int8), (16, np.float16), (16, bfloat16)])
 @pytest.mark.parametrize("size", [2, 16, 32, 128])
-@pytest.mark.parametrize("rows", [(), (0,), (1,), (2, 2), (5,), (2, 0, 3)], ids=str)
+@pytest.mark.parametrize("rows", [(), (0,), (1,), (2, 2), (21,), (2, 0, 3)], ids=str)
 def test_products(rng: np.random.Generator, bits: int, dtype: Any, size: int, rows: tuple[int, ...]) -> None:
     blocks, n, k = 3, 7, 3 * size - 1
     matrix, numbers = _matrix(rng, bits, size, blocks, n, dtype)
@@ -51,9 +52,10 @@ def test_products(rng: np.random.Generator, bits: int, dtype: Any, size: int, ro
             assert np.all(np.abs(y - want) <= 2e-6 * largest)
 
 
-@pytest.mark.parametrize("rows", [1, 4, 6])
+@pytest.mark.parametrize("rows", [1, 4, 16, 17])
 @pytest.mark.parametrize(("blocks", "n"), [(5, 4200), (30, 300)])
-def test_matrices_of_several_parts(rng: np.random.Generator, rows: int, blocks: int, n: int) -> None:
+def test_matrices_of_several_parts(monkeypatch: Any, rng: np.random.Generator, rows: int, blocks: int, n: int) -> None:
+    monkeypatch.setattr(mat_mul_blocks, "_LONG_TILE", 2**15)  # as matrices are that are larger than this one
     matrix, numbers = _matrix(rng, 4, 32, blocks, n)
     a = rng.standard_normal((rows, blocks * 32)).astype(np.float32)
     want = a.astype(np.float64) @ (numbers * matrix.scales.repeat(32, 0) + matrix.offsets.repeat(32, 0).astype(np.float64))
