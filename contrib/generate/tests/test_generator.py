@@ -121,6 +121,26 @@ def test_a_conversation_goes_on_from_what_is_cached(model: Path, generator: Any,
     assert ran == [1]
 
 
+def test_nothing_is_cached_after_a_run_that_failed(model: Path, generator: Any, monkeypatch: Any) -> None:
+    prompt = _prompt(20)
+    pieces = generator.generate([prompt], limit=9, ends=False)
+    given = [next(pieces).token for _ in range(3)]
+    request = generator._decoding[1]._request
+    infer = request.infer
+
+    def failing(*inputs: Any, **options: Any) -> Any:
+        for array in request.query_state().values():
+            array[...] = 7
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(request, "infer", failing)
+    with pytest.raises(KeyboardInterrupt):
+        next(pieces)
+    monkeypatch.setattr(request, "infer", infer)
+    later = [*prompt, *given]
+    assert _tokens(generator.generate([later], limit=3, ends=False)) == _greedy(model, later, 3)
+
+
 def test_a_long_text_makes_no_further_plans(generator: Any) -> None:
     pieces = list(generator.generate([_prompt(10)], limit=1000, ends=False))
     assert len(pieces) == 290

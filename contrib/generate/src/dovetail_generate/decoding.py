@@ -89,7 +89,7 @@ class Decoding:
         inputs = self._inputs([text[-1 - count :] for text in filled], [len(text) for text in filled], 1 + count)
         if _BACK in self._compiled.model.overridable:
             inputs[_BACK] = np.arange(count, -1, -1)
-        found = self._request.infer(inputs, share_outputs=True)["logits"]
+        found = self._infer(inputs)
         self._cached = filled
         return np.asarray(found.astype(np.float32))
 
@@ -102,9 +102,16 @@ class Decoding:
     def _run(self, parts: Sequence[Sequence[int]], ends: Sequence[int], size: int) -> NDArray[Any]:
         """The last tokens of each text before its end, at most `size`, which a short text is filled up to behind them."""
         last = np.array(ends)
-        found = self._request.infer(self._inputs(parts, ends, size), share_outputs=True)["logits"]
+        found = self._infer(self._inputs(parts, ends, size))
         rows = np.minimum(last, size) - 1 if found.shape[1] == size else np.zeros(len(parts), int)
         return np.asarray(found[np.arange(len(parts)), rows].astype(np.float32))
+
+    def _infer(self, inputs: dict[str, NDArray[Any]]) -> NDArray[Any]:
+        try:
+            return self._request.infer(inputs, share_outputs=True)["logits"]
+        except BaseException:
+            self._cached = [[] for _ in self._cached]  # after a run that failed the caches are undefined
+            raise
 
     def _inputs(self, parts: Sequence[Sequence[int]], ends: Sequence[int], size: int) -> dict[str, NDArray[Any]]:
         ids = np.zeros((len(parts), size), np.int64)
