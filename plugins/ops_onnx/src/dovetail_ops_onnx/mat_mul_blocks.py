@@ -113,7 +113,8 @@ def _unpack(packed: Array, bits: int) -> Array:
     blocks, height, columns = packed.shape
     size = packed.size * 2 if bits == 4 else packed.size
     if _scratch.numbers.size < size:
-        _scratch.numbers, _scratch.bytes = np.empty(size, np.float32), np.empty(size, np.uint8)
+        most = max(size, _LONG_TILE)  # at once: what is freed when it grows may stay with the process
+        _scratch.numbers, _scratch.bytes = np.empty(most, np.float32), np.empty(-(-most // 2), np.uint8)
     numbers = _scratch.numbers[:size].reshape(blocks, -1, columns)
     if bits > 4:
         np.copyto(numbers, packed)
