@@ -16,6 +16,7 @@ from typing import Any
 from dovetail.devices.contract import Executable, ExecutableRequest
 from dovetail.devices.work_budget import WorkBudget, adopt, current_budget
 from dovetail.errors import InferError
+from dovetail.locks import Lock
 from dovetail.tracing import PartRecorder
 
 __all__ = ["Call", "InterruptibleRequest", "Pace", "are_calls_left"]
@@ -51,7 +52,7 @@ class Call:
         self.state, self._work, self._release = "new", work, release
         self._result: Any = None
         self._error: BaseException | None = None
-        self._changing, self._going_on = threading.Lock(), threading.Lock()
+        self._changing, self._going_on = Lock(), threading.Lock()
 
     def here(self) -> Any:
         """Make it on this thread."""
