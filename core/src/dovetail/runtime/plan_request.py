@@ -45,8 +45,6 @@ class PlanRecorder(Protocol):
 class PlanRequest:
     """The device requests of one plan, wired: everything that a run needs, looked up once. With a recorder, runs are recorded."""
 
-    fresh = False
-
     def __init__(self, plan: Plan, recorder: PlanRecorder | None = None) -> None:
         self.plan = plan
         self._requests: tuple[ExecutableRequest, ...] = tuple(step.create_request() for step in plan.steps)
@@ -63,6 +61,7 @@ class PlanRequest:
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
         outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
         self._direct = step is not None and step.reads == tuple(range(plan.inputs)) and step.writes == outputs
+        self.fresh = self._direct and self._requests[0].fresh
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run with checked inputs. The arrays returned belong to the devices until the next run."""
