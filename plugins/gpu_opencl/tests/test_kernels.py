@@ -16,8 +16,9 @@ pytestmark = pytest.mark.exhaustive(0.2)  # each test compiles programs
 
 emulated = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["emulated"]
 _FOLDER = resources.files("dovetail_gpu_opencl") / "kernels"
-_INTERNAL = {"mat_mul_integer_to_float", "quantized", "reorder"}
-"""Operators that only passes insert: they have no cases; test_quantized.py, test_integer.py and test_layouts.py run them."""
+_INTERNAL = {"mat_mul_integer_to_float", "packed_attention", "quantized", "reorder"}
+"""Operators that only passes insert: they have no cases. test_quantized.py, test_integer.py, test_layouts.py and
+test_pipelined.py run them."""
 _FILES = {p.name.removesuffix(".py") for p in _FOLDER.iterdir() if p.name.endswith(".py") and not p.name.startswith("_")}
 STEMS = sorted(_FILES - _INTERNAL)
 CHAINS = ["elu", "erf", "gelu", "hard_sigmoid", "hard_swish", "leaky_relu", "mish", "sigmoid", "softplus", "tanh"]

@@ -11,6 +11,7 @@ import pytest
 from dovetail.cache import FileCache, list_cache
 from dovetail.errors import UsageError
 from dovetail_gpu_opencl import tuner
+from dovetail_gpu_opencl.kernels._pipelined import Pipeline
 from dovetail_gpu_opencl.kernels._register_tiles import SHAPES
 from dovetail_gpu_opencl.kernels._tiles import Tiled, Tiling
 from dovetail_gpu_opencl.kernels._tuned import Tuned
@@ -173,7 +174,12 @@ def test_shipped_tables_hold_tilings_that_the_kernels_can_run() -> None:
         for rows_and_vectors in rows.values():
             assert tuple(rows_and_vectors[:2]) in SHAPES
             assert rows_and_vectors[2] in (0, 1)
-        for tiling in {Tiling(*numbers) for key, numbers in content["tilings"].items() if key not in rows}:
+        pipelined = {key: numbers for key, numbers in content["tilings"].items() if "_pipelined" in key.split()[0]}
+        for pipeline in {Pipeline(*numbers) for numbers in pipelined.values()}:
+            assert pipeline.items <= 1024
+            assert pipeline.local_bytes() <= 48 * 1024
+            assert pipeline.tile_m % pipeline.work_m == pipeline.tile_n % pipeline.work_n == 0
+        for tiling in {Tiling(*n) for key, n in content["tilings"].items() if key not in rows and key not in pipelined}:
             assert tiling.items <= 1024
             assert tiling.tile_k % tiling.slices == 0
             assert tiling.tile_m % tiling.work_m == tiling.tile_n % tiling.work_n == 0

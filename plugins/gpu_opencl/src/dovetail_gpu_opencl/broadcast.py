@@ -21,13 +21,20 @@ class Access:
     index: str
     run: str
 
-    def load(self, pointer: str, c_type: str, acc: str, vec: int) -> str:
-        """The operand, whose elements are of `c_type`, as an expression of C type `acc`, or `acc<vec>` for a vector."""
+    def load(self, pointer: str, c_type: str, acc: str, vec: int, *, aligned: bool = False) -> str:
+        """The operand, whose elements are of `c_type`, as an expression of C type `acc`, or `acc<vec>` for a vector.
+
+        `aligned` says that vectors of the result begin at multiples of their size, so that those of operands do; halves.cl is
+        in the program.
+        """
         at = self.index
         if vec == 1:
             return f"({acc}){loaded(c_type, pointer, at)}"
         if self.run == "same":
             return f"({acc}{vec})(({acc}){loaded(c_type, pointer, at)})"
+        if self.run == "next" and aligned and c_type in ("half", "float"):
+            at = f"{pointer} + ({at})"
+            return f"load_half{vec}({at})" if c_type == "half" else f"(*(__global const float{vec}*)({at}))"
         if self.run == "next" and c_type == "half":
             return f"convert_{acc}{vec}(vload_half{vec}(0, {pointer} + ({at})))"
         if self.run == "next" and not c_type.startswith("bfloat"):

@@ -30,7 +30,8 @@ class Capabilities:
     kept; `family` the name of the table of tuned parameters that may come with this package; `image_size` the greatest width,
     height and number of slices of an image, zeros where there are none; `needs_linker` says that the driver calls the program
     `ld` for every build; `ptx` that it takes inline PTX. `matrix` is what the user allowed factors to be rounded to (tf32, bf16
-    or f16) for matrix units that were tried and work; empty without them. `exact_division` says that the driver can round float
+    or f16) for matrix units that were tried and work; empty without them. `pipeline` says that products of halves that copy
+    asynchronously (tiles_pipelined.cl) were tried, too, and work. `exact_division` says that the driver can round float
     quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known.
     `unified_memory` says that kernels can read the memory of the host.
     """
@@ -51,6 +52,7 @@ class Capabilities:
     needs_linker: bool
     ptx: bool = False
     matrix: str = ""
+    pipeline: bool = False
     exact_division: bool = False
     vector_registers: int = 16
     unified_memory: bool = False

@@ -48,6 +48,8 @@ from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.matrix_units import allowed
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.packed import PackedConstants, owner
+from dovetail_gpu_opencl.packed_attention import merge_products
+from dovetail_gpu_opencl.precision import lower
 from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature, check_source
 from dovetail_gpu_opencl.tuner import tune
 from dovetail_gpu_opencl.view import View
@@ -76,7 +78,8 @@ class OpenCLDevice(Device):
             self.caps = _with_images(caps or Capabilities.query(self._device), self._context)
         self.caps = allowed(self.caps, info.name, Options.read(self._options).INFERENCE_PRECISION_HINT)
         self.programs = Programs(self._context, self._device, self.caps, FileCache(CACHE_SECTION))
-        self._table: KernelTable[CLKernel] = KernelTable("dovetail_gpu_opencl.kernels", ("dovetail", "dovetail_ops_onnx"))
+        operators = ("dovetail", "dovetail_ops_onnx", "dovetail_gpu_opencl")
+        self._table: KernelTable[CLKernel] = KernelTable("dovetail_gpu_opencl.kernels", operators)
         self._lock = threading.Lock()
 
     def configured(self, options: Mapping[str, Any]) -> "OpenCLDevice":
@@ -109,6 +112,19 @@ class OpenCLDevice(Device):
         """Whether one of the kernels runs the node with its post-ops."""
         choice = self._choose(node)
         return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.title(node), choice.kernel.from_operator)
+
+    def lower(self, graph: Graph) -> Graph:
+        """With the hint f16, products and what is between them in float16, where the device has kernels for it."""
+        if not self.caps.pipeline or self.caps.matrix != "f16":
+            return graph
+        return lower(merge_products(graph, self._runs), self._mixes)
+
+    def _runs(self, node: TypedNode) -> bool:
+        return not isinstance(self._choose(node), Refusal)
+
+    def _mixes(self, node: TypedNode) -> bool | None:
+        choice = self._choose(node)
+        return None if isinstance(choice, Refusal) else choice.kernel.mixes
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts that the operator's kernel declares, any layout for elementwise kernels, else plain."""

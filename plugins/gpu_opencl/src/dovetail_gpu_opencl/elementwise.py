@@ -49,6 +49,7 @@ class Expression(CLKernel):
     elementwise = True
     half_by_load = True
     bfloat16_by_load = True
+    mixes = True
     dtypes: ClassVar = frozenset(C_TYPES)
 
     def __init__(

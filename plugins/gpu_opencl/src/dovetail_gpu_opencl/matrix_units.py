@@ -1,6 +1,7 @@
 """Whether the device's matrix units work through inline PTX: tried in a separate process, because a fault breaks the process.
 
-`python -m dovetail_gpu_opencl.matrix_units OPENCL.0 f16` multiplies two matrices and exits with 0 when the product is right.
+`python -m dovetail_gpu_opencl.matrix_units OPENCL.0 f16` multiplies two matrices and exits with 0 when the product is right;
+`pipeline` in place of `f16` multiplies halves with asynchronous copies (tiles_pipelined.cl).
 """
 
 import dataclasses
@@ -17,26 +18,35 @@ __all__ = ["allowed"]
 
 _SECTION = "capabilities"
 _SECONDS = 120
+PIPELINE = "pipeline"
+"""The name of the trial of asynchronous copies."""
 
 
 def allowed(caps: Capabilities, name: str, precision: str) -> Capabilities:
     """The capabilities with matrix units for a precision hint; those without for `f32`.
 
-    Raises `DeviceError` when the device called `name` has none that work. What was tried once is kept in the cache.
+    Raises `DeviceError` when the device called `name` has none that work. What was tried once is kept in the cache. Where
+    asynchronous copies do not work, the capabilities have no `pipeline`.
     """
     if precision == "f32":
-        return dataclasses.replace(caps, matrix="")
+        return dataclasses.replace(caps, matrix="", pipeline=False)
     if not caps.ptx:
         raise DeviceError(f"{name} has no matrix units that OpenCL reaches", hint="leave out INFERENCE_PRECISION_HINT")
+    if reason := _known(caps, name, precision):
+        raise DeviceError(
+            f"{name}: matrix units do not work with {precision}: {reason}", hint="leave out INFERENCE_PRECISION_HINT"
+        )
+    return dataclasses.replace(caps, matrix=precision, pipeline=not _known(caps, name, PIPELINE))
+
+
+def _known(caps: Capabilities, name: str, precision: str) -> str:
+    """Why the trial failed, now or when it was made; empty when it did not."""
     cache, key = FileCache(_SECTION), cache_key("matrix", caps.identity, precision)
     reason = cache.get(key)
     if reason is None:
         reason = _tried(name, precision).encode()
         cache.put(key, reason)
-    if reason:
-        text = reason.decode(errors="replace")
-        raise DeviceError(f"{name}: matrix units do not work with {precision}: {text}", hint="leave out INFERENCE_PRECISION_HINT")
-    return dataclasses.replace(caps, matrix=precision)
+    return reason.decode(errors="replace")
 
 
 def _tried(name: str, precision: str) -> str:
@@ -61,19 +71,20 @@ def _multiply(name: str, precision: str) -> float:
     info = next(i for i in infos if i.name == name) if isinstance(infos, list | tuple) else None
     assert info is not None
     device = OpenCLDevice(info)
-    device.caps = dataclasses.replace(device.caps, matrix=precision)
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((40, 72)).astype(np.float32), rng.standard_normal((72, 56)).astype(np.float32)
+    pipeline = precision == PIPELINE
+    device.caps = dataclasses.replace(device.caps, matrix="f16" if pipeline else precision, pipeline=pipeline)
+    rng, dtype = np.random.default_rng(0), np.float16 if pipeline else np.float32
+    a, b = rng.standard_normal((40, 72)).astype(dtype), rng.standard_normal((72, 56)).astype(dtype)
     g = GraphBuilder()
-    names = g.input("a", "float32", a.shape), g.input("b", "float32", b.shape)
+    names = g.input("a", str(a.dtype), a.shape), g.constant(b) if pipeline else g.input("b", "float32", b.shape)
     g.node(MatMul(), *names, outputs=["y"], name="product")
     graph: Graph = g.graph(["y"])
     types = {**graph.types, "y": graph.types["a"].with_shape((40, 56))}
     graph = graph.replace(types=types)
     assert device.supports(TypedNode.of(graph.nodes[0], graph))
     request = device.compile(graph, {}).create_request()
-    expected = a.astype(np.float64) @ b
-    return float(np.abs(request.run([a, b])[0] - expected).max() / np.abs(expected).max())
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    return float(np.abs(request.run([a] if pipeline else [a, b])[0] - expected).max() / np.abs(expected).max())
 
 
 if __name__ == "__main__":

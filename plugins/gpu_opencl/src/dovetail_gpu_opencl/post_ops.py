@@ -5,16 +5,17 @@ A kernel calls `POST(s, o)` on the result `s` for the element `o` of its output 
 rounds once, when it stores. Kernel files define both as the identity when no chain is put before them.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dovetail.device import Binary, Eltwise, PostOp, Prelu, Reason, Refusal, Sum, TypedNode
+from dovetail.device import PLAIN, Binary, DType, Eltwise, PostOp, Prelu, Reason, Refusal, Sum, TensorType, TypedNode
 from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.launch import Argument, Read
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, literal
 
-__all__ = ["Epilogue", "check", "epilogue", "statement", "vector_functions"]
+__all__ = ["Epilogue", "check", "epilogue", "in_memory_order", "statement", "vector_functions"]
 
 # `s` is the value, `V` its C type (float, float8, double ...), `a` and `b` are alpha and beta, numbers in braces are
 # written in the precision of V. Comparisons are such that NaN stays NaN and infinities do not meet zeros.
@@ -86,7 +87,10 @@ _MOST_OPERANDS = 64
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """Source to put before a kernel file, and the arguments to append to the kernel's own."""
+    """Source to put before a kernel file, and the arguments to append to the kernel's own.
+
+    An operand of halves as large as the result is `KEPT` where vectors are aligned; `POST_KEPT(s, o, kept)` takes its elements.
+    """
 
     source: str = ""
     arguments: tuple[Argument, ...] = ()
@@ -108,11 +112,29 @@ def check(node: TypedNode) -> Refusal | None:
     return None
 
 
-def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1) -> Epilogue:
+def in_memory_order(node: TypedNode) -> TypedNode:
+    """The node with the axes of output 0 and of post-op operands in the order in which output 0 is in memory.
+
+    Operands are in the same layout, or plain with at most one axis that is longer than 1.
+    """
+    result = node.outputs[0]
+    if result.layout == PLAIN:
+        return node
+
+    def ordered(tensor: TensorType) -> TensorType:
+        dims = (1,) * (result.rank - tensor.rank) + tensor.dims[max(0, tensor.rank - result.rank) :]
+        return TensorType(tensor.dtype, tuple(dims[axis] for axis in result.order))
+
+    outputs = (ordered(result), *node.outputs[1:])
+    return dataclasses.replace(node, outputs=outputs, operands=tuple(map(ordered, node.operands)))
+
+
+def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1, *, aligned: bool = False) -> Epilogue:
     """The epilogue of a node that `check` accepted.
 
     `vec` is VEC. `run_axes` is the number of trailing axes of the output, taken as one, that the elements of `POST_V` never
-    leave.
+    leave. `aligned` says that they begin at multiples of VEC, and that halves.cl is in the
+    program.
     """
     if not node.post_ops:
         return Epilogue()
@@ -124,8 +146,20 @@ def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1) -> Epilogue:
     if vec > 1:
         source += f"#define POST_V(s, o) post_v(s, o{passed})\n"
         source += vector_functions(node.post_ops, acc, vec)
-        source += _function("post_v", node, acc, vec, run_axes, parameters)
+        source += _function("post_v", node, acc, vec, run_axes, parameters, aligned=aligned)
+    kept = _as_large(node) if aligned else -1
+    if kept >= 0:
+        source += f"#define KEPT po{kept}\n#define POST_KEPT(s, o, kept) post_kept(s, o, kept{passed})\n"
+        parameters = f", const {acc}{vec} kept{parameters}"
+        source += _function("post_kept", node, acc, vec, run_axes, parameters, aligned=aligned, kept=kept)
     return Epilogue(source, tuple(Read(name) for name in node.node.operands))
+
+
+def _as_large(node: TypedNode) -> int:
+    """The first operand of halves that has the result's shape; -1 without one."""
+    result = node.outputs[0]
+    found = (i for i, o in enumerate(node.operands) if o.dtype is DType.FLOAT16 and o.dims == result.dims)
+    return next(found, -1)
 
 
 def vector_functions(chain: Sequence[PostOp], acc: str, vec: int) -> str:
@@ -134,11 +168,22 @@ def vector_functions(chain: Sequence[PostOp], acc: str, vec: int) -> str:
     return re.sub(r"\bV\b", f"{acc}{vec}", _VECTOR_ERF) if needed else ""
 
 
-def _function(name: str, node: TypedNode, acc: str, vec: int, run_axes: int, parameters: str) -> str:
+def _function(
+    name: str,
+    node: TypedNode,
+    acc: str,
+    vec: int,
+    run_axes: int,
+    parameters: str,
+    *,
+    aligned: bool = False,
+    kept: int = -1,
+) -> str:
     vector = acc if vec == 1 else f"{acc}{vec}"
     accesses = [access_to(operand, node.outputs[0], run_axes) for operand in node.operands]
     types = [STORED_TYPES[operand.dtype] for operand in node.operands]
-    loads = iter([a.load(f"po{i}", types[i], acc, vec) for i, a in enumerate(accesses) if a is not None])
+    texts = [a.load(f"po{i}", types[i], acc, vec, aligned=aligned) for i, a in enumerate(accesses) if a is not None]
+    loads = iter(["kept" if i == kept else text for i, text in enumerate(texts)])
     lines = [statement(post_op, vector, acc, loads) for post_op in node.post_ops]
     return f"static {vector} {name}({vector} s, int o{parameters}) {{\n{''.join(lines)}  return s;\n}}\n"
 

@@ -21,7 +21,7 @@ from dovetail_gpu_opencl.source import load
 __all__ = ["SECTION", "Tunings", "tunings_of"]
 
 SECTION = "tuning"
-_KERNELS = ("tiles.cl", "tiles_matrix.cl", "gemm_rows.cl", "conv_rows.cl")
+_KERNELS = ("tiles.cl", "tiles_matrix.cl", "tiles_pipelined.cl", "gemm_rows.cl", "conv_rows.cl")
 
 Table = dict[str, list[int]]
 

@@ -24,6 +24,7 @@ class NormalizeLines(CLKernel):
     name = "normalize_lines"
     half_by_load = True
     bfloat16_by_load = True
+    mixes = True
     mode = "MOMENTS"
 
     @abstractmethod

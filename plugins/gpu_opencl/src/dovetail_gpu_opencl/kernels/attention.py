@@ -1,16 +1,21 @@
-"""Attention in one kernel: by blocks in local memory on GPUs, by rows in private memory on CPUs."""
+"""Attention in one kernel: on GPUs by blocks in local memory, for halves on matrix units, on CPUs by rows in private memory."""
+
+from typing import Protocol
 
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
+from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div, round_up
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
-from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, literal, storage
+from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, literal, load, storage
 from dovetail_ops_onnx.attention import Attention_23, Sizes
 
 __all__ = ["KERNELS"]
 
 _LANES, _ROWS = 32, 4
 _MOST_QUERIES = 128
+_KEYS = 64
+"""Keys of a block on matrix units; half as many for large heads, so that two blocks fit local memory."""
 _PRIVATE_BYTES = 256 * 1024
 """Bytes that a work item on a CPU may have on its stack."""
 _PORTS = ("attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
@@ -36,26 +41,49 @@ class AttentionKernel(CLKernel):
         dtypes = {given.dtype for given in node.inputs[:3] if given is not None}
         if len(dtypes) > 1 or op.softmax_precision not in (None, DType.FLOAT32, *dtypes):
             return Refusal(Reason.DTYPE, f"{', '.join(map(str, dtypes))} with a softmax in {op.softmax_precision}")
-        sizes, mask = sizes_of(node), mask_of(node)
-        if mask is not None and (not mask.rank or mask.dims[-1] != sizes.total):
-            return Refusal(Reason.SHAPE, f"the mask {mask} for {sizes.total} keys")
-        return None
+        return mask_refusal(mask_of(node), sizes_of(node))
 
     def defines(self, node: TypedNode) -> dict[str, object]:
         """Types, sizes and steps, the mask's place left out."""
-        s, op, mask, dtype = sizes_of(node), operator(node), mask_of(node), node.outputs[0].dtype
-        acc = accumulator(dtype)
-        defines: dict[str, object] = {**storage(dtype), "ACC": acc, "HEADS": s.heads, "SHARE": s.heads // s.kv_heads}
-        defines |= {"QUERIES": s.queries, "TOTAL": s.total, "D": s.head, "DV": s.v_head, "CAUSAL": op.is_causal}
-        defines["SCALE"] = literal(op.factor(s), acc)
-        if op.softcap:
-            defines["SOFTCAP"] = literal(op.softcap, acc)
-        flat = node.outputs[0].rank == 3
+        s, flat = sizes_of(node), node.outputs[0].rank == 3
+        defines = sizes_defines(s, operator(node), node.outputs[0].dtype, mask_of(node))
         defines |= steps("Q", s.heads, s.queries, s.head, flat) | steps("Y", s.heads, s.queries, s.v_head, flat)
-        defines |= steps("K", s.kv_heads, s.keys, s.head, flat) | steps("V", s.kv_heads, s.keys, s.v_head, flat)
-        if mask is not None:
-            defines |= {**storage(mask.dtype, "MASK_T"), "HAS_MASK": True, "MASK_BOOL": mask.dtype is DType.BOOL}
-        return defines
+        return defines | steps("K", s.kv_heads, s.keys, s.head, flat) | steps("V", s.kv_heads, s.keys, s.v_head, flat)
+
+
+class Scoring(Protocol):
+    """How an operator makes scores of products."""
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether a query sees no later keys."""
+
+    @property
+    def softcap(self) -> float:
+        """The bound of scores; 0 for none."""
+
+    def factor(self, sizes: Sizes, /) -> float:
+        """By which products are multiplied."""
+
+
+def mask_refusal(mask: TensorType | None, s: Sizes) -> Refusal | None:
+    """Refuses a mask that does not have all keys."""
+    if mask is not None and (not mask.rank or mask.dims[-1] != s.total):
+        return Refusal(Reason.SHAPE, f"the mask {mask} for {s.total} keys")
+    return None
+
+
+def sizes_defines(s: Sizes, op: Scoring, dtype: DType, mask: TensorType | None) -> dict[str, object]:
+    """Types and sizes; the mask's place and the steps of the values left out."""
+    acc = accumulator(dtype)
+    defines: dict[str, object] = {**storage(dtype), "ACC": acc, "HEADS": s.heads, "SHARE": s.heads // s.kv_heads}
+    defines |= {"QUERIES": s.queries, "TOTAL": s.total, "D": s.head, "DV": s.v_head, "CAUSAL": op.is_causal}
+    defines["SCALE"] = literal(op.factor(s), acc)
+    if op.softcap:
+        defines["SOFTCAP"] = literal(op.softcap, acc)
+    if mask is not None:
+        defines |= {**storage(mask.dtype, "MASK_T"), "HAS_MASK": True, "MASK_BOOL": mask.dtype is DType.BOOL}
+    return defines
 
 
 class AttentionBlocks(AttentionKernel):
@@ -102,6 +130,50 @@ class AttentionBlocks(AttentionKernel):
                 ):
                     return local_q, keys
         return None
+
+
+class HalvesAttention(AttentionKernel):
+    """For GPUs whose halves are multiplied in a pipeline: attention_halves.cl."""
+
+    name = "attention_halves"
+    most = 128
+    """Elements of a head: registers hold those of a row of the result."""
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if not self.caps.pipeline:
+            return Refusal(Reason.CAPABILITY, "made for devices that multiply halves in a pipeline")
+        if (refusal := super().check(node)) is not None:
+            return refusal
+        s = sizes_of(node)
+        if {node.given(0).dtype, node.outputs[0].dtype} != {DType.FLOAT16}:
+            return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
+        return self.refuse_heads(s)
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        if not node.outputs[0].size:
+            return ()
+        return halves_launch(self.caps, sizes_of(node), mask_of(node), self.defines(node), _arguments(node))
+
+    @classmethod
+    def refuse_heads(cls, s: Sizes) -> Refusal | None:
+        """Refuses heads that are not whole fragments of 16, and too large ones."""
+        if s.head % 16 or s.v_head % 16 or not 0 < s.head <= cls.most or not 0 < s.v_head <= cls.most or not s.total:
+            return Refusal(Reason.SHAPE, f"heads of {s.head} and {s.v_head}; accepted: multiples of 16 up to {cls.most}")
+        return None
+
+
+def halves_launch(
+    caps: Capabilities, s: Sizes, mask: TensorType | None, defines: dict[str, object], arguments: tuple[Argument, ...]
+) -> tuple[Launch, ...]:
+    """The launch of attention_halves.cl."""
+    many = s.batch * s.heads * ceil_div(s.queries, 64) >= 2 * caps.compute_units
+    sub_groups = 4 if many else 2
+    own = {**defines, "SUB_GROUPS": sub_groups, "KEYS": _KEYS if s.head + s.v_head <= 160 else _KEYS // 2}
+    if mask is not None:
+        own["MASK_AT(o)"] = f"({_mask_index(mask, s)})"
+    work = (ceil_div(s.queries, 16 * sub_groups) * 32 * sub_groups, s.heads, s.batch)
+    source, local = assemble("attention_halves.cl", own, load("halves.cl")), (32 * sub_groups, 1, 1)
+    return (Launch("attention_halves.cl", source, "attention_halves", arguments, work, local),)
 
 
 class AttentionRows(AttentionKernel):
@@ -192,4 +264,4 @@ def _mask_index(mask: TensorType, s: Sizes) -> str:
     return flat_index(s.scores, strides)
 
 
-KERNELS = (AttentionBlocks(), AttentionRows())
+KERNELS = (HalvesAttention(), AttentionBlocks(), AttentionRows())

@@ -6,8 +6,10 @@ from numpy.typing import NDArray
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import ceil_div, spread
+from dovetail_gpu_opencl.kernels._channels import ConvDepthwiseChannels
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes, wide
 from dovetail_gpu_opencl.kernels._conv_depthwise import ConvDepthwiseWindows
+from dovetail_gpu_opencl.kernels._conv_pipelined import ConvPipelined
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._conv_winograd import ConvWinograd
 from dovetail_gpu_opencl.kernels._gemm import GemmRows, Matrix, Product
@@ -203,6 +205,8 @@ KERNELS = (
     ConvColumns(),
     ConvWinograd(_CONV_ROWS),
     _CONV_ROWS,
+    ConvPipelined(),
+    ConvDepthwiseChannels(),
     ConvTiled(),
     ConvDepthwiseWindows(),
     ConvDirect(),

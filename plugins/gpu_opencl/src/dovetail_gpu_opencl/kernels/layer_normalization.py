@@ -1,13 +1,14 @@
 """LayerNormalization."""
 
-from dovetail.device import Reason, Refusal, TypedNode
+from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
-from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.kernels._normalize import NormalizeSuffix
+from dovetail_gpu_opencl.kernels._pipelined import HALVES, load_defines, store_defines
 from dovetail_gpu_opencl.kernels._rows import row_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
-from dovetail_gpu_opencl.source import accumulator, assemble, literal, storage
+from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, assemble, literal, load, storage
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
 
 __all__ = ["KERNELS"]
@@ -21,14 +22,7 @@ class NormalizeRows(CLKernel):
     bfloat16_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
-        if len(node.outputs) > 1:
-            return Refusal(Reason.ATTRIBUTE, "the outputs Mean and InvStdDev")
-        size = _rows(node).size
-        # B may be left out.
-        for name, given in zip(("Scale", "B"), node.inputs[1:], strict=False):
-            if given is not None and given.size != size:
-                return Refusal(Reason.SHAPE, f"{name} is {given}; accepted: {size} elements, one for each of a row")
-        return None
+        return _uneven(node)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         assert isinstance(node.op, LayerNormalization)
@@ -45,9 +39,67 @@ class NormalizeRows(CLKernel):
         return (Launch("layer_normalization.cl", source, "layer_normalization", arguments, (rows.count * group,), (group,)),)
 
 
+def _uneven(node: TypedNode) -> Refusal | None:
+    """Refuses statistics as outputs, and parameters that are not one for each element of a row."""
+    if len(node.outputs) > 1:
+        return Refusal(Reason.ATTRIBUTE, "the outputs Mean and InvStdDev")
+    size = _rows(node).size
+    # B may be left out.
+    for name, given in zip(("Scale", "B"), node.inputs[1:], strict=False):
+        if given is not None and given.size != size:
+            return Refusal(Reason.SHAPE, f"{name} is {given}; accepted: {size} elements, one for each of a row")
+    return None
+
+
 def _rows(node: TypedNode) -> Lines:
     assert isinstance(node.op, LayerNormalization)
     return Lines.of(node.outputs[0].dims, node.op.axis, to_end=True)
 
 
-KERNELS = (NormalizeRows(), NormalizeSuffix())
+class NormalizeHalves(CLKernel):
+    """For GPUs whose halves are multiplied in a pipeline: layer_normalization_halves.cl."""
+
+    name = "layer_normalization_halves"
+    half_by_load = True
+    mixes = True
+    dtypes = HALVES
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if not self.caps.pipeline:
+            return Refusal(Reason.CAPABILITY, "made for devices that multiply halves in a pipeline")
+        if DType.FLOAT16 not in (node.given(0).dtype, node.outputs[0].dtype):
+            return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
+        if len({t.dtype for t in node.inputs[1:] if t is not None}) > 1:
+            return Refusal(Reason.DTYPE, "Scale and B of several types")
+        size = _rows(node).size
+        if not 0 < size <= self.most or size % 8:
+            return Refusal(Reason.SHAPE, f"rows of {size} elements; accepted: up to {self.most}, multiples of 8")
+        return _uneven(node)
+
+    most = 2048
+    """Elements of a row: 64 in the registers of an item."""
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        assert isinstance(node.op, LayerNormalization)
+        rows, result = _rows(node), node.outputs[0].dtype
+        if not rows.count:
+            return ()
+        has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
+        defines: dict[str, object] = {
+            "HALF_STORAGE": True,
+            "SIZE": rows.size,
+            "COUNT": rows.count,
+            "ROWS": 4,
+            "HAS_BIAS": has_bias,
+        }
+        defines |= {"EPSILON": literal(node.op.epsilon, "float"), "RESULT_T": STORED_TYPES[result], **store_defines(result)}
+        defines |= load_defines("T", node.given(0).dtype) | load_defines("P_T", node.given(1).dtype)
+        chain = post_ops.epilogue(node, 8, aligned=True)
+        given = [Read(name) for name in node.node.inputs[: 3 if has_bias else 2]]
+        arguments = (*given, Write(node.node.outputs[0]), *chain.arguments)
+        source = assemble(f"{self.name}.cl", defines, load("halves.cl"), chain.source)
+        work = ceil_div(rows.count, 4) * 128
+        return (Launch(f"{self.name}.cl", source, self.name, arguments, (work,), (128,)),)
+
+
+KERNELS = (NormalizeHalves(), NormalizeRows(), NormalizeSuffix())

@@ -8,6 +8,7 @@ from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, Ty
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
+from dovetail_gpu_opencl.kernels._channels import innermost, layouts, windows_launch
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry, refuse_taps
 from dovetail_gpu_opencl.kernels._spatial import WINDOW, interior, named, spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
@@ -87,4 +88,28 @@ class MaxPoolChannels(MaxPoolDirect):
         return (Launch(file, source, self.name, arguments, (math.prod(rest), batch), (1, 1)),)
 
 
-KERNELS = (MaxPoolRows(), MaxPoolChannels(), MaxPoolDirect())
+class MaxPoolInnermost(MaxPoolDirect):
+    """For GPUs, halves: windows_channels.cl where the channels are innermost, else as the direct kernel."""
+
+    name = "max_pool_innermost"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if len(node.outputs) > 1:
+            return Refusal(Reason.ATTRIBUTE, "the output Indices")
+        for ask in (lambda n: innermost(self, n), super().check):
+            if (refusal := ask(node)) is not None:
+                return refusal
+        return None
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return layouts(node)
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        if node.outputs[0].layout == PLAIN:
+            return super().launches(node)
+        batch, channels = node.given(0).dims[:2]
+        numbers = {"C": channels, "BATCH": batch, **spatial_defines(geometry(node))}
+        return windows_launch(self, node, numbers, {"MAXIMUM": True}, (Read(node.node.inputs[0]),))
+
+
+KERNELS = (MaxPoolRows(), MaxPoolChannels(), MaxPoolInnermost(), MaxPoolDirect())

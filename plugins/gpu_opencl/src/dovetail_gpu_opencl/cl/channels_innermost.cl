@@ -1,0 +1,30 @@
+// An image in any layout as halves with channels innermost (NHWC), filled up with zeros from C to WIDTH channels.
+//
+// An item writes V channels of a pixel. NDRange: PIXELS * (WIDTH / V), rounded up to whole groups.
+//
+// Layout: channel c of pixel p of image b is at b * S_B + p * S_P + c * S_C of src, and at (b * PLANE + p) * WIDTH + c of dst.
+#ifndef SOURCE_T
+#define SOURCE_T float
+#define LOAD_SOURCE_T(p, i) ((p)[i])
+#define C 3
+#define WIDTH 4
+#define V 4
+#define PIXELS 1
+#define PLANE 1
+#define S_B 3
+#define S_P 1
+#define S_C 1
+#endif
+
+__kernel void channels_innermost(__global const SOURCE_T* restrict src, __global uint2* restrict dst) {
+  const int item = get_global_id(0), pixel = item / (WIDTH / V), c = item % (WIDTH / V) * V;
+  if (pixel >= PIXELS) return;
+  const int at = pixel / PLANE * S_B + pixel % PLANE * S_P;
+#pragma unroll
+  for (int e = 0; e < V; e += 4) {
+    float v[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) v[i] = c + e + i < C ? (float)LOAD_SOURCE_T(src, at + (c + e + i) * S_C) : 0.0f;
+    dst[(pixel * WIDTH + c + e) / 4] = (uint2)(two_halves(v[0], v[1]), two_halves(v[2], v[3]));
+  }
+}

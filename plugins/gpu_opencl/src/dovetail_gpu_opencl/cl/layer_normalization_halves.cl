@@ -1,0 +1,86 @@
+// Layer normalization for NVIDIA GPUs from sm_80 on: dst = (src - mean) / sqrt(variance + EPSILON) * scale + bia of each row, computed
+// in f32. A sub-group of 32 items has a row, eight neighbours an item and turn, in registers.
+//
+// NDRange: (rows / ROWS rounded up * 32 * ROWS), local size 32 * ROWS.
+//
+// Layout: src and dst are [COUNT][SIZE], scale and bia [SIZE]; SIZE is a multiple of 8. Tunables: ROWS.
+#ifndef SIZE
+#define SIZE 8
+#define COUNT 1
+#define EPSILON 1e-5f
+#define ROWS 4
+#define T half
+#define LOAD_V_T(p) load_half8(p)
+#define RESULT_T half
+#define STORE_V(v, p) store_half8(v, p)
+#define P_T half
+#define LOAD_V_P_T(p) load_half8(p)
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST_V(s, o) (s)
+#endif
+#include "matrix_instructions.cl"
+#define SUB_GROUP 32
+#define ITEMS (SUB_GROUP * ROWS)
+#define TURNS ((SIZE + 8 * SUB_GROUP - 1) / (8 * SUB_GROUP))
+#define TOTAL(v) (v.s0 + v.s1 + v.s2 + v.s3 + v.s4 + v.s5 + v.s6 + v.s7)
+#define COLLECT_SUM(sum)  \
+  {                       \
+    float other;          \
+    SWAP(other, sum, 16); \
+    sum += other;         \
+    SWAP(other, sum, 8);  \
+    sum += other;         \
+    SWAP(other, sum, 4);  \
+    sum += other;         \
+    SWAP(other, sum, 2);  \
+    sum += other;         \
+    SWAP(other, sum, 1);  \
+    sum += other;         \
+  }
+#ifdef HAS_BIAS
+#define BIAS_ARG , __global const P_T* restrict bia
+#else
+#define BIAS_ARG
+#endif
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layer_normalization_halves(
+    __global const T* restrict src, __global const P_T* restrict scale BIAS_ARG, __global RESULT_T* restrict dst POST_ARGS) {
+  __local uchar tile[16] __attribute__((aligned(16)));
+  EXCHANGE
+  const int item = get_local_id(0), lane = item % SUB_GROUP, row = get_group_id(0) * ROWS + item / SUB_GROUP;
+  src += min(row, COUNT - 1) * SIZE;
+  float8 x[TURNS];
+  float mean = 0, variance = 0;
+#pragma unroll
+  for (int t = 0; t < TURNS; ++t) {
+    const int c = (t * SUB_GROUP + lane) * 8;
+    x[t] = (float8)(0);
+    if (c < SIZE) x[t] = LOAD_V_T(src + c);
+    mean += TOTAL(x[t]);
+  }
+  COLLECT_SUM(mean);
+  mean /= SIZE;
+#pragma unroll
+  for (int t = 0; t < TURNS; ++t) {
+    const int c = (t * SUB_GROUP + lane) * 8;
+    x[t] -= mean;
+    const float8 squares = x[t] * x[t];
+    if (c < SIZE) variance += TOTAL(squares);
+  }
+  COLLECT_SUM(variance);
+  const float factor = 1.0f / sqrt(variance / SIZE + EPSILON);
+  if (row >= COUNT) return;
+#pragma unroll
+  for (int t = 0; t < TURNS; ++t) {
+    const int c = (t * SUB_GROUP + lane) * 8, o = row * SIZE + c;
+    if (c >= SIZE) continue;
+    float8 v = x[t] * factor * LOAD_V_P_T(scale + c);
+#ifdef HAS_BIAS
+    v += LOAD_V_P_T(bia + c);
+#endif
+    v = POST_V(v, o);
+    STORE_V(v, dst + o);
+  }
+}

@@ -1,0 +1,287 @@
+// Products of halves on matrix units of NVIDIA GPUs from sm_80 on: dst[z][m][n] = post(bia[n] + sum over k of a[z][m][k] * b[z][n][k]).
+//
+// a is dense along k, or with CONV an image: then m counts the output pixels of all images, and k (ky, kx, c). b is dense along k,
+// in rows of B_N elements, of zeros from K on. Sums are f32. dst is dense along n: for convolutions channels are innermost (NHWC).
+//
+// A work group computes a tile of TILE_M x TILE_N for one of SPLITS parts of k, a sub-group of 32 items WORK_M x WORK_N of it.
+// Slices of both factors of depth TILE_K are copied to local memory by cp.async, STAGES - 1 slices ahead of the one that is worked
+// on. Images have a multiple of 8 channels, or 4.
+// With SPLITS > 1 the group that is the last of its tile adds up the parts in their order.
+// NDRange: (tiles of n * tiles of m * batch * SPLITS * ITEMS), local size ITEMS = TILE_M / WORK_M * TILE_N / WORK_N * 32.
+//
+// Layout: a row of a slice has TILE_K / 8 chunks of 16 bytes, whose places are exchanged by the row's number, so that the eight
+// rows which ldmatrix reads at once are in 32 banks. part is [SPLITS][tiles][WORK_M / 16 * WORK_N / 8][ITEMS][4].
+//
+// Tunables: TILE_M, TILE_N, TILE_K (32 or 64), WORK_M, WORK_N (multiples of 16), STAGES (2 to 6), SPLITS. Local memory, in bytes:
+// STAGES * (TILE_M + TILE_N) * TILE_K * 2 or, if that is more, ITEMS / 32 * 16 * (WORK_N + 8) * 4.
+#ifndef T
+#define T half
+#define M 64
+#define N 64
+#define K 64
+#define Z 1
+#define A_M 64
+#define B_N 64
+#define A_BATCH(z) 0
+#define B_BATCH(z) 0
+#define RESULT_T float
+#define STORE_V(v, p) (*(__global float8*)(p) = (v))
+#define STORE_1(v, p, i) ((p)[i] = (v))
+#endif
+#ifndef TILE_M
+#define TILE_M 64
+#define TILE_N 64
+#define TILE_K 32
+#define WORK_M 32
+#define WORK_N 32
+#define STAGES 4
+#define SPLITS 1
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#define POST_V(s, o) (s)
+#endif
+
+#define SUB_GROUP 32
+#define CHUNKS (TILE_K / 8)
+#define LOCAL_N (TILE_N / WORK_N)
+#define SUB_GROUPS (TILE_M / WORK_M * LOCAL_N)
+#define ITEMS (SUB_GROUPS * SUB_GROUP)
+#define AT_ONCE (ITEMS / CHUNKS)
+#define LOADS(rows) (((rows) + AT_ONCE - 1) / AT_ONCE)
+#define WITHIN(row, rows) ((rows) % AT_ONCE == 0 || (row) < (rows))
+#define A_BYTES (TILE_M * TILE_K * 2)
+#define STAGE_BYTES (A_BYTES + TILE_N * TILE_K * 2)
+#define PITCH (WORK_N + 8)
+#define SUM_BYTES (SUB_GROUPS * 16 * PITCH * 4)
+#define BYTES (STAGES * STAGE_BYTES > SUM_BYTES ? STAGES * STAGE_BYTES : SUM_BYTES)
+#if TILE_K == 64
+#define PLACE(row, chunk) ((row) * 128 + (((chunk) ^ ((row) & 7)) << 4))
+#else
+#define PLACE(row, chunk) ((row) * 64 + (((chunk) ^ ((row) >> 1 & 3)) << 4))
+#endif
+#define TILES_M ((M + TILE_M - 1) / TILE_M)
+#define TILES_N ((N + TILE_N - 1) / TILE_N)
+#define TILES (TILES_M * TILES_N * Z)
+#define STEPS ((K + TILE_K - 1) / TILE_K)
+#define SHARE ((STEPS + SPLITS - 1) / SPLITS)
+
+#include "matrix_instructions.cl"
+#if STAGES == 2
+#define WAIT WAIT_FOR(0)
+#elif STAGES == 3
+#define WAIT WAIT_FOR(1)
+#elif STAGES == 4
+#define WAIT WAIT_FOR(2)
+#elif STAGES == 5
+#define WAIT WAIT_FOR(3)
+#else
+#define WAIT WAIT_FOR(4)
+#endif
+
+#ifdef CONV
+#define P (OH * OW)
+#endif
+#ifdef BIAS_T
+#define BIAS_ARG , __global const BIAS_T* restrict bia
+#else
+#define BIAS_ARG
+#endif
+// KEPT is an operand of post-ops that is as large as the result. KEEP loads it for 16 rows, long before they are needed.
+#define KEEP(i)                                                                                             \
+  for (int t = 0; t < WORK_N / 16; ++t) {                                                                   \
+    const int e = lane + t * SUB_GROUP, m = m0 + ly + (i) * 16 + e / (WORK_N / 8);                          \
+    const int n = n0 + lx + e % (WORK_N / 8) * 8;                                                           \
+    if (m < M && n < N) kept[i][t] = *(__global const uint4*)(KEPT + (z * M + m) * N + n);                  \
+  }
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined(
+    __global const ushort* restrict a, __global const ushort* restrict b BIAS_ARG, __global RESULT_T* dst
+#if SPLITS > 1
+    , __global float4* part, __global int* counters, const int counter
+#endif
+    POST_ARGS) {
+  __local uchar tile[BYTES] __attribute__((aligned(128)));
+  EXCHANGE
+  const int item = get_local_id(0), lane = item % SUB_GROUP, sub_group = item / SUB_GROUP;
+  const int ly = sub_group / LOCAL_N * WORK_M, lx = sub_group % LOCAL_N * WORK_N;
+  const int group = get_group_id(0), number = group % TILES, split = group / TILES;
+  const int n0 = number % TILES_N * TILE_N, m0 = number / TILES_N % TILES_M * TILE_M;
+#if Z > 1
+  const int z = number / (TILES_N * TILES_M);
+#else
+  const int z = 0;
+#endif
+  const int first = split * SHARE, steps = min(STEPS, first + SHARE) - first;
+  const int row = item / CHUNKS, chunk = item % CHUNKS;
+  a += A_BATCH(z);
+  b += B_BATCH(z);
+#ifdef CONV
+  int corner[LOADS(TILE_M)], y0[LOADS(TILE_M)], x0[LOADS(TILE_M)];
+#pragma unroll
+  for (int i = 0; i < LOADS(TILE_M); ++i) {
+    const int m = min(m0 + row + i * AT_ONCE, M - 1), pixel = m % P;
+    y0[i] = pixel / OW * STRIDE_Y - PAD_Y;
+    x0[i] = pixel % OW * STRIDE_X - PAD_X;
+    corner[i] = m / P * S_B + y0[i] * S_Y + x0[i] * S_X;
+  }
+#endif
+  float acc[WORK_M / 16][WORK_N / 8][4];
+#pragma unroll
+  for (int i = 0; i < WORK_M / 16; ++i)
+#pragma unroll
+    for (int j = 0; j < WORK_N / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) acc[i][j][r] = 0;
+
+  // One turn for each slice, and STAGES - 1 before, which only copy.
+  int ahead = 0, behind = 0;
+  for (int turn = 1 - STAGES; turn < steps; ++turn) {
+    if (turn >= 0) {
+      WAIT;
+      barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (turn + STAGES - 1 < steps) {
+      const int base = ahead * STAGE_BYTES, k = (first + turn + STAGES - 1) * TILE_K + chunk * 8;
+#if defined(CONV) && C == 4
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int tap = k / 4 + e, ky = tap / KW * DILATION_Y, kx = tap % KW * DILATION_X;
+        const int offset = ky * S_Y + kx * S_X;
+#pragma unroll
+        for (int i = 0; i < LOADS(TILE_M); ++i) {
+          if (!WITHIN(row + i * AT_ONCE, TILE_M)) continue;
+          const int y = y0[i] + ky, x = x0[i] + kx;
+          const bool there = tap * 4 < K && y >= 0 && y < IH && x >= 0 && x < IW;
+          COPY_HALF(base + PLACE(row + i * AT_ONCE, chunk) + e * 8, a + (there ? corner[i] + offset : 0), there);
+        }
+      }
+#elif defined(CONV)
+      const int tap = k / C, ky = tap / KW * DILATION_Y, kx = tap % KW * DILATION_X;
+      const int offset = ky * S_Y + kx * S_X + k % C;
+#pragma unroll
+      for (int i = 0; i < LOADS(TILE_M); ++i) {
+        if (!WITHIN(row + i * AT_ONCE, TILE_M)) continue;
+        const int y = y0[i] + ky, x = x0[i] + kx;
+        const bool there = k < K && y >= 0 && y < IH && x >= 0 && x < IW;
+        COPY(base + PLACE(row + i * AT_ONCE, chunk), a + (there ? corner[i] + offset : 0), there);
+      }
+#else
+#pragma unroll
+      for (int i = 0; i < LOADS(TILE_M); ++i) {
+        if (!WITHIN(row + i * AT_ONCE, TILE_M)) continue;
+        const bool there = K % TILE_K == 0 || k < K;
+        COPY(base + PLACE(row + i * AT_ONCE, chunk), a + min(m0 + row + i * AT_ONCE, M - 1) * A_M + (there ? k : 0), there);
+      }
+#endif
+#pragma unroll
+      for (int i = 0; i < LOADS(TILE_N); ++i) {
+        if (!WITHIN(row + i * AT_ONCE, TILE_N)) continue;
+        COPY(base + A_BYTES + PLACE(row + i * AT_ONCE, chunk), b + min(n0 + row + i * AT_ONCE, N - 1) * B_N + k, true);
+      }
+      ahead = ahead == STAGES - 1 ? 0 : ahead + 1;
+    }
+    COMMIT;
+    if (turn < 0) continue;
+    const int base = behind * STAGE_BYTES;
+    behind = behind == STAGES - 1 ? 0 : behind + 1;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k += 2) {
+      uint fa[WORK_M / 16][4], fb[WORK_N / 16][4];
+#pragma unroll
+      for (int i = 0; i < WORK_M / 16; ++i) FRAGMENTS(fa[i], base + PLACE(ly + i * 16 + lane % 16, k + lane / 16));
+#pragma unroll
+      for (int j = 0; j < WORK_N / 16; ++j)
+        FRAGMENTS(fb[j], base + A_BYTES + PLACE(lx + j * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2));
+#pragma unroll
+      for (int i = 0; i < WORK_M / 16; ++i)
+#pragma unroll
+        for (int j = 0; j < WORK_N / 8; ++j) MULTIPLY(acc[i][j], fa[i], fb[j / 2] + j % 2 * 2);
+    }
+  }
+#ifdef KEPT
+  uint4 kept[WORK_M / 16][WORK_N / 16];
+  KEEP(0);
+#endif
+  WAIT_FOR(0);
+  barrier(CLK_LOCAL_MEM_FENCE);
+#if SPLITS > 1
+  __global float4* own = part + (number * (WORK_M / 16 * (WORK_N / 8))) * ITEMS + item;
+#pragma unroll
+  for (int i = 0; i < WORK_M / 16; ++i)
+#pragma unroll
+    for (int j = 0; j < WORK_N / 8; ++j)
+      own[(split * (TILES * (WORK_M / 16 * (WORK_N / 8))) + i * (WORK_N / 8) + j) * ITEMS] =
+          (float4)(acc[i][j][0], acc[i][j][1], acc[i][j][2], acc[i][j][3]);
+  FENCE;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (item == 0) *(__local int*)tile = atomic_inc(counters + counter + number);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const int before = *(__local int*)tile;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (before < SPLITS - 1) return;
+  FENCE;
+  if (item == 0) counters[counter + number] = 0;
+#pragma unroll
+  for (int i = 0; i < WORK_M / 16; ++i)
+#pragma unroll
+    for (int j = 0; j < WORK_N / 8; ++j) {
+      float4 sum = (float4)(0);
+#pragma unroll
+      for (int s = 0; s < SPLITS; ++s)
+        sum += own[(s * (TILES * (WORK_M / 16 * (WORK_N / 8))) + i * (WORK_N / 8) + j) * ITEMS];
+      acc[i][j][0] = sum.x;
+      acc[i][j][1] = sum.y;
+      acc[i][j][2] = sum.z;
+      acc[i][j][3] = sum.w;
+    }
+#endif
+
+  // 16 rows at a time go through local memory; then an item has eight neighbours along n.
+  __local float* sums = (__local float*)tile + sub_group * (16 * PITCH);
+#pragma unroll
+  for (int i = 0; i < WORK_M / 16; ++i) {
+#ifdef KEPT
+    if (i + 1 < WORK_M / 16) KEEP(i + 1);
+#endif
+#pragma unroll
+    for (int j = 0; j < WORK_N / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 4; r += 2)
+        *(__local float2*)(sums + (lane / 4 + r / 2 * 8) * PITCH + j * 8 + lane % 4 * 2) = (float2)(acc[i][j][r], acc[i][j][r + 1]);
+    SUB_GROUP_BARRIER;
+#pragma unroll
+    for (int t = 0; t < WORK_N / 16; ++t) {
+      const int e = lane + t * SUB_GROUP, y = e / (WORK_N / 8), x = e % (WORK_N / 8) * 8;
+      const int m = m0 + ly + i * 16 + y, n = n0 + lx + x, o = (z * M + m) * N + n;
+      if (m >= M || n >= N) continue;
+      __local const float4* from = (__local const float4*)(sums + y * PITCH + x);
+#if N % 8 == 0
+      float8 v = (float8)(from[0], from[1]);
+#ifdef BIAS_T
+      v += BIAS_V(bia + n);
+#endif
+#ifdef KEPT
+      v = POST_KEPT(v, o, floats_of(kept[i][t]));
+#else
+      v = POST_V(v, o);
+#endif
+      STORE_V(v, dst + o);
+#else
+      float v[8] __attribute__((aligned(16)));
+      *(float4*)v = from[0];
+      *(float4*)(v + 4) = from[1];
+#pragma unroll
+      for (int c = 0; c < 8; ++c) {
+        if (n + c >= N) continue;
+#ifdef BIAS_T
+        v[c] += BIAS_1(bia, n + c);
+#endif
+        STORE_1(POST(v[c], o + c), dst, o + c);
+      }
+#endif
+    }
+    SUB_GROUP_BARRIER;
+  }
+}

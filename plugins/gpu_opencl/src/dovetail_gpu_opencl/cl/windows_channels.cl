@@ -1,0 +1,88 @@
+// Depthwise convolution, and with MAXIMUM max pooling, of halves with channels innermost (NHWC): eight channels of XS neighbouring
+// pixels an item. Sums are f32.
+//
+// NDRange: BATCH * OH * ceil(OW / XS) * (C / 8), rounded up to whole groups.
+//
+// Layout: wei is [KH][KW][C] in halves, src and dst are [BATCH][height][width][C]. C is a multiple of 8.
+//
+// Tunables: XS, the pixels of an item, which share weights and overlapping columns.
+#ifndef C
+#define C 8
+#define BATCH 1
+#define IH 1
+#define IW 1
+#define OH 1
+#define OW 1
+#define KH 1
+#define KW 1
+#define STRIDE_Y 1
+#define STRIDE_X 1
+#define DILATION_Y 1
+#define DILATION_X 1
+#define PAD_Y 0
+#define PAD_X 0
+#define XS 1
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST_V(s, o) (s)
+#endif
+#define COLUMNS ((OW + XS - 1) / XS)
+#define TAKEN ((XS - 1) * STRIDE_X + (KW - 1) * DILATION_X + 1)
+#ifdef MAXIMUM
+#define START -INFINITY
+#define WEIGHTS
+#else
+#define START 0
+#define WEIGHTS , __global const half* restrict wei
+#endif
+#ifdef BIAS_T
+#define BIAS_ARG , __global const BIAS_T* restrict bia
+#else
+#define BIAS_ARG
+#endif
+
+__kernel void windows_channels(__global const half* restrict src WEIGHTS BIAS_ARG, __global half* restrict dst POST_ARGS) {
+  const int item = get_global_id(0), c = item % (C / 8) * 8, column = item / (C / 8) % COLUMNS, line = item / (C / 8) / COLUMNS;
+  if (line >= BATCH * OH) return;
+  const int x = column * XS, y0 = line % OH * STRIDE_Y - PAD_Y, x0 = x * STRIDE_X - PAD_X;
+  src += line / OH * (IH * IW * C) + c;
+  float8 acc[XS];
+#pragma unroll
+  for (int i = 0; i < XS; ++i) acc[i] = (float8)(START);
+#pragma unroll
+  for (int ky = 0; ky < KH; ++ky) {
+    const int y = y0 + ky * DILATION_Y;
+    if (y < 0 || y >= IH) continue;
+#ifndef MAXIMUM
+    float8 w[KW];
+#pragma unroll
+    for (int kx = 0; kx < KW; ++kx) w[kx] = load_half8(wei + (ky * KW + kx) * C + c);
+#endif
+#pragma unroll
+    for (int t = 0; t < TAKEN; ++t) {
+      const bool there = x0 + t >= 0 && x0 + t < IW;
+      const float8 v = there ? load_half8(src + (y * IW + x0 + t) * C) : (float8)(START);
+#pragma unroll
+      for (int i = 0; i < XS; ++i)
+#pragma unroll
+        for (int kx = 0; kx < KW; ++kx)
+#ifdef MAXIMUM
+          if (i * STRIDE_X + kx * DILATION_X == t) acc[i] = (acc[i] >= v) || (acc[i] != acc[i]) ? acc[i] : v;
+#else
+          if (i * STRIDE_X + kx * DILATION_X == t) acc[i] = fma(v, w[kx], acc[i]);
+#endif
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < XS; ++i) {
+    if (x + i >= OW) continue;
+    const int o = (line * OW + x + i) * C + c;
+    float8 v = acc[i];
+#ifdef BIAS_T
+    v += BIAS_V(bia + c);
+#endif
+    v = POST_V(v, o);
+    store_half8(v, dst + o);
+  }
+}

@@ -1,0 +1,128 @@
+"""Kernels for halves with channels innermost, between convolutions that are products of halves."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl import post_ops
+from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
+from dovetail_gpu_opencl.kernels._conv import constant_weights, geometry, has_bias, sizes
+from dovetail_gpu_opencl.kernels._conv_depthwise import ConvDepthwiseWindows
+from dovetail_gpu_opencl.kernels._pipelined import bias_defines, operands_refusal, store_defines
+from dovetail_gpu_opencl.kernels._spatial import spatial_defines
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
+from dovetail_gpu_opencl.source import STORED_TYPES, assemble, load
+
+__all__ = ["ConvDepthwiseChannels", "MeanChannels", "innermost", "layouts", "windows_launch"]
+
+_ITEMS_A_UNIT = 512
+_VECTOR = 8
+
+
+def innermost(kernel: CLKernel, node: TypedNode) -> Refusal | None:
+    """Why the device, the types, the channels or the post-ops are not for kernels of halves with channels innermost."""
+    src, dst = node.given(0), node.outputs[0]
+    if not kernel.caps.pipeline:
+        return Refusal(Reason.CAPABILITY, "made for devices that multiply halves with channels innermost")
+    if {src.dtype, dst.dtype} != {DType.FLOAT16}:
+        return Refusal(Reason.DTYPE, f"{src} to {dst}")
+    if not 3 <= src.rank <= 4 or src.dims[1] % _VECTOR or not src.dims[1]:
+        return Refusal(Reason.SHAPE, f"{src}; accepted: multiples of {_VECTOR} channels, one or two spatial axes")
+    return operands_refusal(node)
+
+
+def layouts(node: TypedNode) -> Sequence[LayerConfig]:
+    """Channels innermost, or everything plain, which is slower than a reorder."""
+    result, rest = node.outputs[0].dims, (PLAIN,) * (len(node.inputs) - 1)
+    operands = tuple(NHWC if operand.dims == result else PLAIN for operand in node.operands)
+    slower = 2 * (node.given(0).nbytes + node.outputs[0].nbytes)
+    plain = dataclasses.replace(LayerConfig.uniform(node, PLAIN), cost=slower)
+    return (LayerConfig((NHWC, *rest), (NHWC,), operands), plain)
+
+
+def windows_launch(
+    kernel: CLKernel, node: TypedNode, numbers: dict[str, int], defines: dict[str, object], values: Sequence[Argument]
+) -> tuple[Launch, ...]:
+    """The launch of windows_channels.cl; `numbers` are the sizes of the windows and images, C and BATCH."""
+    dst = node.outputs[0]
+    if not dst.size:
+        return ()
+    chunks = numbers["C"] // _VECTOR
+    lines = numbers["BATCH"] * numbers["OH"] * chunks
+    enough = _ITEMS_A_UNIT * kernel.caps.compute_units
+    wide = (xs for xs in (4, 2) if xs <= numbers["OW"] and lines * ceil_div(numbers["OW"], xs) >= enough)
+    xs = next(wide, 1)
+    chain = post_ops.epilogue(post_ops.in_memory_order(node), _VECTOR, aligned=True)
+    own = {"HALF_STORAGE": True, "T": "half", **numbers, "XS": xs, **defines}
+    source = assemble("windows_channels.cl", own, load("halves.cl"), chain.source)
+    work, local = spread(lines * ceil_div(numbers["OW"], xs), kernel.caps)
+    arguments = (*values, Write(node.node.outputs[0]), *chain.arguments)
+    return (Launch("windows_channels.cl", source, "windows_channels", arguments, work, local),)
+
+
+class ConvDepthwiseChannels(ConvDepthwiseWindows):
+    """For GPUs, halves: windows_channels.cl where the channels are innermost, else as the other kernel."""
+
+    name = "conv_depthwise_channels"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        for ask in (lambda n: innermost(self, n), super().check):
+            if (refusal := ask(node)) is not None:
+                return refusal
+        _, _, maps, groups = sizes(node)
+        if maps != groups or node.given(1).value is None:
+            return Refusal(Reason.ATTRIBUTE, "several maps a channel, or weights that are not constant")
+        return None
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return layouts(node)
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        if node.outputs[0].layout == PLAIN:
+            return super().launches(node)
+        names, weights = node.node.inputs, constant_weights(node)
+        packed = np.ascontiguousarray(weights.reshape(len(weights), -1).T, np.float16)
+        values: list[Argument] = [Read(names[0]), Constant(packed)]
+        defines: dict[str, object] = {}
+        if has_bias(node):
+            values.append(Read(names[2]))
+            defines = bias_defines(node.given(2).dtype)
+        numbers = {"C": len(weights), "BATCH": node.given(0).dims[0], **spatial_defines(geometry(node))}
+        return windows_launch(self, node, numbers, defines, values)
+
+
+class MeanChannels(CLKernel):
+    """For GPUs, halves: mean_channels.cl. The result is plain."""
+
+    name = "mean_channels"
+    half_by_load = True
+    dtypes = frozenset({DType.FLOAT16, DType.FLOAT32})
+    mixes = True
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        src, dst = node.given(0), node.outputs[0]
+        if not self.caps.pipeline:
+            return Refusal(Reason.CAPABILITY, "made for devices that multiply halves with channels innermost")
+        if src.dtype is not DType.FLOAT16 or dst.dtype not in (DType.FLOAT16, DType.FLOAT32):
+            return Refusal(Reason.DTYPE, f"{src} to {dst}")
+        if src.rank != 4 or src.dims[1] % _VECTOR or not src.size:
+            return Refusal(Reason.SHAPE, f"{src}; accepted: multiples of {_VECTOR} channels, two spatial axes")
+        return operands_refusal(node)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        operands = (PLAIN,) * len(node.operands)
+        return (LayerConfig((NHWC,), (PLAIN,), operands),)
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        (batch, channels, *sides), result = node.given(0).dims, node.outputs[0].dtype
+        chain = post_ops.epilogue(node, _VECTOR, node.outputs[0].rank, aligned=True)
+        width, lines = 8, 16
+        defines = {"HALF_STORAGE": True, "T": "half", "C": channels, "PLANE": math.prod(sides), "WIDTH": width, "LINES": lines}
+        defines |= {"RESULT_T": STORED_TYPES[result], **store_defines(result)}
+        source = assemble("mean_channels.cl", defines, load("halves.cl"), chain.source)
+        work = (ceil_div(channels // _VECTOR, width) * width, lines, batch)
+        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)
+        return (Launch("mean_channels.cl", source, "mean_channels", arguments, work, (width, lines, 1)),)

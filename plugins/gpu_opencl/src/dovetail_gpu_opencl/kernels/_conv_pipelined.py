@@ -1,0 +1,100 @@
+"""Convolutions of halves as matrix products in a pipeline, channels innermost, for GPUs with matrix units."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Layout, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernel import round_up, spread
+from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes
+from dovetail_gpu_opencl.kernels._pipelined import Pipelined, operands_refusal, pack_rows, pipelined_launches
+from dovetail_gpu_opencl.kernels._tuned import Problem
+from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch, Write
+from dovetail_gpu_opencl.source import assemble, load, storage
+
+__all__ = ["ConvPipelined"]
+
+
+class ConvPipelined(Pipelined, ConvKernel):
+    """For GPUs with matrix units: tiles_pipelined.cl, after channels_innermost.cl where the image is not as that reads it."""
+
+    name = "conv_pipelined"
+    half_by_load = True
+    mixes = True
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        for ask in (self.refusal, super().check, operands_refusal):
+            if (refusal := ask(node)) is not None:
+                return refusal
+        src, dst, (_, channels, maps, groups) = node.given(0), node.outputs[0], sizes(node)
+        if groups != 1:
+            return Refusal(Reason.ATTRIBUTE, f"{groups} groups")
+        if node.given(1).value is None:
+            return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
+        if DType.FLOAT16 not in (src.dtype, dst.dtype) or (src.dtype is DType.FLOAT32 and not channels % 8):
+            return Refusal(Reason.DTYPE, f"{src} to {dst}")
+        if not channels or not maps:
+            return Refusal(Reason.SHAPE, "no channels")
+        return None
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        result = node.outputs[0].dims
+        rest = (PLAIN,) * (len(node.inputs) - 1)
+        operands = tuple(NHWC if operand.dims == result else PLAIN for operand in node.operands)
+        sources: tuple[Layout, ...] = (NHWC,) if _width(node) == sizes(node)[1] else (PLAIN, NHWC)
+        return [LayerConfig((source, *rest), (NHWC,), operands) for source in sources]
+
+    def problem(self, node: TypedNode) -> Problem | None:
+        """The problem for which a tiling is chosen; None when nothing is computed."""
+        if not node.outputs[0].size:
+            return None
+        g = geometry(node)
+        pixels, depth = sizes(node)[0] * int(np.prod(g.output)), _width(node) * int(np.prod(g.kernel))
+        return Problem(problem_key("conv_pipelined", node), 1, pixels, sizes(node)[2], depth, 2)
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        problem = self.problem(node)
+        if problem is None:
+            return ()
+        weights, width, g = constant_weights(node), _width(node), geometry(node)
+        maps, channels = weights.shape[:2]
+        filled = np.pad(weights.reshape(maps, channels, -1), ((0, 0), (0, width - channels), (0, 0)))
+        packed = pack_rows(filled.swapaxes(1, 2).reshape(maps, -1))
+        defines: dict[str, object] = {"A_BATCH(z)": 0, "B_BATCH(z)": 0}
+        if width > 4 and g.is_pointwise and not any((*g.pads_begin, *g.pads_end)):
+            defines |= {"A_M": width}
+        else:
+            sides = dict(self.sizes(node))
+            steps = {"S_B": sides["IH"] * sides["IW"] * width, "S_Y": sides["IW"] * width, "S_X": width}
+            defines |= {"CONV": True, **sides, **steps, "C": width}
+            del defines["M"]
+        names = node.node.inputs
+        bias = (Read(names[2]), node.given(2)) if has_bias(node) else None
+        src, before = self._source(node)
+        factors, dst = (src, Constant(packed)), Write(node.node.outputs[0])
+        return pipelined_launches(node, problem, self.tiling(problem), defines, factors, bias, dst, before)
+
+    def _source(self, node: TypedNode) -> tuple[Read | Scratch, tuple[Launch, ...]]:
+        """The image as the product reads it, and the launch that writes it where it is not so."""
+        src, width, name = node.given(0), _width(node), node.node.inputs[0]
+        batch, channels = src.dims[:2]
+        if width == channels:
+            return Read(name), ()
+        plane = int(np.prod(src.dims[2:]))
+        scratch = Scratch(f"scratch:{node.name}:0", batch * plane * width * 2)
+        steps = (1, plane) if src.layout == PLAIN else (channels, 1)
+        vector = min(8, width)
+        defines = {**storage(src.dtype, "SOURCE_T"), "HALF_STORAGE": True, "C": channels, "WIDTH": width, "V": vector}
+        defines |= {"PIXELS": batch * plane, "PLANE": plane, "S_B": channels * plane, "S_P": steps[0], "S_C": steps[1]}
+        source = assemble("channels_innermost.cl", defines, load("halves.cl"))
+        work, local = spread(batch * plane * (width // vector), self.caps)
+        entry = "channels_innermost"
+        return scratch, (Launch(f"{entry}.cl", source, entry, (Read(name), scratch), work, local),)
+
+
+def _width(node: TypedNode) -> int:
+    """Channels of the image that the product reads: 4, or a multiple of 8."""
+    channels, dtype = sizes(node)[1], node.given(0).dtype
+    if channels % 8 == 0 and dtype is DType.FLOAT16:
+        return channels
+    return 4 if channels <= 4 else round_up(channels, 8)

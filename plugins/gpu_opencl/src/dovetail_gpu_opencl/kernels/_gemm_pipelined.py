@@ -1,0 +1,53 @@
+"""Matrix products of halves in a pipeline, for GPUs with matrix units."""
+
+from dovetail.device import DType, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernels._gemm import GemmKernel, Product
+from dovetail_gpu_opencl.kernels._pipelined import Pipelined, pack_rows, pipelined_launches
+from dovetail_gpu_opencl.kernels._tuned import Problem
+from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
+
+__all__ = ["GemmPipelined"]
+
+
+class GemmPipelined(Pipelined, GemmKernel):
+    """For GPUs with matrix units: tiles_pipelined.cl. The second factor is a constant."""
+
+    name = "gemm_pipelined"
+    half_by_load = True
+    mixes = True
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        refusal = self.refusal(node)
+        if refusal is None and node.given(0).dtype is not DType.FLOAT16:
+            refusal = Refusal(Reason.DTYPE, f"{node.given(0)}")
+        return super().check(node) if refusal is None else refusal
+
+    def fits(self, product: Product) -> Refusal | None:
+        a, value = product.a, product.b.type.value
+        if product.bias:
+            return Refusal(Reason.ATTRIBUTE, "a bias for each row")
+        if value is None or value.size not in (product.k * product.n, product.batch * product.k * product.n):
+            return Refusal(Reason.ATTRIBUTE, "the second factor is not constant")
+        if not product.k or a.column != 1 or product.k % 8 or a.row % 8 or a.matrix % 8:
+            return Refusal(Reason.LAYOUT, f"rows of {product.k} elements; accepted: dense ones of multiples of 8")
+        return None
+
+    def problem(self, node: TypedNode) -> Problem | None:
+        """The problem for which a tiling is chosen; None when nothing is computed."""
+        product = self.product(node)
+        return None if 0 in (product.m, product.n, product.batch) else _problem(product)
+
+    def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
+        problem, a = _problem(product), product.a
+        dense = product.b.dense(product.k, product.n)
+        assert dense is not None
+        packed = pack_rows(dense.swapaxes(-1, -2))
+        step = packed[0].size if len(packed) > 1 else 0
+        defines = {"A_M": a.row, "A_BATCH(z)": f"({a.batch or f'(z) * {a.matrix}'})", "B_BATCH(z)": f"((z) * {step})"}
+        factors, dst = (Read(a.name), Constant(packed)), Write(node.node.outputs[0])
+        return pipelined_launches(node, problem, self.tiling(problem), defines, factors, None, dst)
+
+
+def _problem(product: Product) -> Problem:
+    key = f"gemm_pipelined {product.batch}x{product.m}x{product.n}x{product.k}"
+    return Problem(key, product.batch, product.m, product.n, product.k, 2)

@@ -1,0 +1,170 @@
+"""Attention over queries, keys and values that one product makes: the operator, and the pass that merges three products."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import Binary, DType, Graph, Node, Operator, TensorType, TypedNode
+from dovetail_ops_onnx.attention import Attention_23, Sizes
+from dovetail_ops_onnx.mat_mul import MatMul
+
+__all__ = ["PackedAttention", "merge_products"]
+
+
+class PackedAttention(Operator):
+    """Attention whose queries, keys and values are columns of QKV, [batch, length, their columns together]."""
+
+    domain = "dovetail.opencl"
+    inputs = ("QKV", "attn_mask?")
+    outputs = ("Y",)
+    propagates_nan = True
+    heads: int
+    kv_heads: int
+    head: int
+    v_head: int
+    scale: float
+    softcap: float = 0.0
+    is_causal: bool = False
+
+    def sizes(self, QKV: TensorType) -> Sizes:
+        """The sizes, as `Attention` has them."""
+        batch, length, _ = QKV.dims
+        return Sizes(batch, self.heads, self.kv_heads, length, length, 0, self.head, self.v_head)
+
+    def factor(self, sizes: Sizes) -> float:
+        """By which scores are multiplied."""
+        return self.scale
+
+    def infer(self, QKV: TensorType, mask: TensorType | None = None) -> TensorType:
+        return QKV.with_shape((*QKV.dims[:2], self.heads * self.v_head))
+
+    def reference(self, QKV: NDArray[Any], mask: NDArray[Any] | None = None) -> NDArray[Any]:
+        batch, length, _ = QKV.shape
+        ends = np.cumsum([self.heads * self.head, self.kv_heads * self.head])
+        parts = [p.reshape(batch, length, -1, s) for p, s in zip(np.split(QKV, ends, 2), self._heads, strict=True)]
+        q, k, v = (np.repeat(p.swapaxes(1, 2), self.heads // p.shape[2], 1).astype(np.float64) for p in parts)
+        scores = self.scale * q @ k.swapaxes(-1, -2)
+        scores = self.softcap * np.tanh(scores / self.softcap) if self.softcap else scores
+        if mask is not None:
+            scores = np.where(mask, scores, -np.inf) if mask.dtype == np.bool_ else scores + mask
+        if self.is_causal:
+            scores = np.where(np.tril(np.ones((length, length), np.bool_)), scores, -np.inf)
+        weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), np.finfo(np.float64).min))
+        sums = weights.sum(-1, keepdims=True)
+        found = np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0) @ v
+        result: NDArray[Any] = found.swapaxes(1, 2).reshape(batch, length, -1).astype(QKV.dtype)
+        return result
+
+    @property
+    def _heads(self) -> tuple[int, int, int]:
+        return self.head, self.head, self.v_head
+
+
+def merge_products(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph:
+    """The graph with one product in place of the three that make the queries, keys and values of an attention.
+
+    `accepts` says whether a kernel runs the node with these types; it is asked about the new attention on float16 values.
+    """
+    merger = _Merger(graph, accepts)
+    for node in graph.nodes:
+        merger.find(node)
+    return merger.result() if merger.merged else graph
+
+
+def _width(s: Sizes) -> int:
+    return s.heads * s.head + s.kv_heads * (s.head + s.v_head)
+
+
+class _Merger:
+    def __init__(self, graph: Graph, accepts: Callable[[TypedNode], bool]) -> None:
+        self._graph = graph
+        self._accepts = accepts
+        self._makers = {node.writes[0]: node for node in graph.nodes if len(node.writes) == 1}
+        self.merged: dict[str, tuple[Node, ...]] = {}  # the nodes that take the place of one, by its name
+        self._constants = dict(graph.constants)
+        self._types = dict(graph.types)
+
+    def find(self, node: Node) -> None:
+        """Merge what makes the inputs of the node, if that is an attention over three products of one value."""
+        op, given = node.op, [name for name in node.inputs if name]
+        if not isinstance(op, Attention_23) or node.post_ops or len(node.writes) != 1 or op.window != (-1, -1):
+            return
+        if len(given) not in (3, 4) or any(node.inputs[4:]) or self._graph.types[given[0]].rank != 3:
+            return
+        makers = [self._makers.get(name) for name in given[:3]]
+        products = [maker for maker in makers if maker is not None and self._is_product(maker)]
+        if len(products) < 3 or len({p.inputs[0] for p in products}) > 1 or len({bool(p.post_ops) for p in products}) > 1:
+            return
+        s = op.sizes(*(self._graph.types[name] for name in given[:3]))
+        if s.queries != s.keys or op.softmax_precision is not None or len({p.name for p in products}) < 3:
+            return
+        packed = PackedAttention(
+            heads=s.heads,
+            kv_heads=s.kv_heads,
+            head=s.head,
+            v_head=s.v_head,
+            scale=float(op.factor(s)),
+            softcap=op.softcap,
+            is_causal=op.is_causal,
+        )
+        if self._runs(node, packed, s):
+            self._merge(node, packed, s, products)
+
+    def _runs(self, node: Node, packed: PackedAttention, s: Sizes) -> bool:
+        """Whether a kernel runs the new attention on float16 values, which those of the graph are or will be."""
+        result = self._graph.types[node.writes[0]]
+        if result.dtype not in (DType.FLOAT16, DType.FLOAT32):
+            return False
+        whole = TensorType(DType.FLOAT16, (s.batch, s.queries, _width(s)))
+        masks = tuple(self._graph.type_of(name) for name in node.inputs[3:4])
+        new = dataclasses.replace(node, op=packed, inputs=("", *node.inputs[3:4]))
+        return self._accepts(TypedNode(new, (whole, *masks), (result.with_dtype(DType.FLOAT16),)))
+
+    def _is_product(self, maker: Node) -> bool:
+        """Whether it multiplies by a constant matrix, perhaps adds a constant row, and nobody else reads the result."""
+        graph, result = self._graph, maker.writes[0]
+        weights = graph.constants.get(maker.inputs[1]) if isinstance(maker.op, MatMul) else None
+        if weights is None or weights.ndim != 2 or result in graph.outputs or len(graph.consumers.get(result, ())) != 1:
+            return False
+        if not maker.post_ops:
+            return True
+        (post_op, *others) = maker.post_ops
+        if others or not isinstance(post_op, Binary) or post_op.algorithm != "add":
+            return False
+        row = graph.constants.get(post_op.operand)
+        return row is not None and row.size == weights.shape[1] == row.shape[-1]
+
+    def _merge(self, node: Node, packed: PackedAttention, s: Sizes, products: list[Node]) -> None:
+        first = next(n for n in self._graph.nodes if n in products)
+        name = f"{node.name}/qkv"
+        weights = self._joined(f"{name}/weights", [self._constants[p.inputs[1]] for p in products], 1)
+        rows = [p.post_ops[0] for p in products if p.post_ops]
+        chain = first.post_ops
+        if rows:
+            arrays = [self._constants[row.operand].reshape(-1) for row in rows if isinstance(row, Binary)]
+            joined = self._joined(f"{name}/row", arrays, 0)
+            chain = (Binary("add", joined),)
+        source = self._types[products[0].inputs[0]]
+        self._types[name] = self._types[products[0].writes[0]].with_shape((*source.dims[:-1], _width(s)))
+        origins = tuple(origin for p in products for origin in p.origins)
+        product = dataclasses.replace(
+            first, name=name, inputs=(first.inputs[0], weights), outputs=(name,), post_ops=chain, origins=origins
+        )
+        for p in products:
+            self.merged[p.name] = (product,) if p is first else ()
+        self.merged[node.name] = (dataclasses.replace(node, op=packed, inputs=(name, *node.inputs[3:4])),)
+
+    def _joined(self, name: str, arrays: list[NDArray[Any]], axis: int) -> str:
+        joined = np.concatenate(arrays, axis)
+        joined.setflags(write=False)
+        self._constants[name] = joined
+        self._types[name] = TensorType.of(joined, known=True)
+        return name
+
+    def result(self) -> Graph:
+        """The new graph."""
+        nodes = tuple(new for node in self._graph.nodes for new in self.merged.get(node.name, (node,)))
+        return self._graph.replace(nodes=nodes, constants=self._constants, types=self._types)

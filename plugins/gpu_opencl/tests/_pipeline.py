@@ -1,0 +1,70 @@
+"""cp.async, ldmatrix and mma.sync of tiles_pipelined.cl in plain OpenCL C, so that it runs on other devices."""
+
+from collections.abc import Mapping
+
+from dovetail_gpu_opencl.source import assemble
+
+__all__ = ["assembled"]
+
+_EMULATION = """
+static float widened(const uint word, const int which) {
+  const ushort bits = word >> 16 * which;
+  return vload_half(0, (const half*)&bits);
+}
+#define EXCHANGE __local uint exchange[ITEMS * 6];
+#define FENCE mem_fence(CLK_GLOBAL_MEM_FENCE)
+#define SUB_GROUP_BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define COPY(place, from, there) \\
+  *(__local uint4*)(tile + (place)) = (there) ? *(__global const uint4*)(from) : (uint4)(0)
+#define COPY_HALF(place, from, there) \\
+  *(__local uint2*)(tile + (place)) = (there) ? *(__global const uint2*)(from) : (uint2)(0)
+#define COMMIT
+#define WAIT_FOR(groups) barrier(CLK_LOCAL_MEM_FENCE)
+#define FRAGMENTS(r, place)                                                                                    \\
+  {                                                                                                            \\
+    exchange[item] = (place);                                                                                  \\
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                              \\
+    for (int w = 0; w < 4; ++w)                                                                                \\
+      (r)[w] = ((__local const uint*)(tile + exchange[item / 32 * 32 + w * 8 + lane / 4]))[lane % 4];          \\
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                              \\
+  }
+#define TRANSPOSED(r, place)                                                                                   \\
+  {                                                                                                            \\
+    exchange[item] = (place);                                                                                  \\
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                              \\
+    for (int w = 0; w < 4; ++w) {                                                                              \\
+      const int at = item / 32 * 32 + w * 8 + lane % 4 * 2;                                                    \\
+      const uint low = ((__local const ushort*)(tile + exchange[at]))[lane / 4];                               \\
+      const uint high = ((__local const ushort*)(tile + exchange[at + 1]))[lane / 4];                          \\
+      (r)[w] = low | high << 16;                                                                               \\
+    }                                                                                                          \\
+    barrier(CLK_LOCAL_MEM_FENCE);                                                                              \\
+  }
+#define SWAP(r, v, distance)                                \\
+  {                                                         \\
+    exchange[item] = as_uint(v);                            \\
+    barrier(CLK_LOCAL_MEM_FENCE);                           \\
+    r = as_float(exchange[item ^ distance]);                \\
+    barrier(CLK_LOCAL_MEM_FENCE);                           \\
+  }
+#define MULTIPLY(c, a, b)                                                        \\
+  {                                                                              \\
+    for (int w = 0; w < 4; ++w) exchange[item * 6 + w] = (a)[w];                 \\
+    for (int w = 0; w < 2; ++w) exchange[item * 6 + 4 + w] = (b)[w];             \\
+    barrier(CLK_LOCAL_MEM_FENCE);                                                \\
+    for (int r = 0; r < 4; ++r)                                                  \\
+      for (int k = 0; k < 16; ++k) {                                             \\
+        const int t = k / 2 % 4, up = k / 8, start = item / 32 * 32;             \\
+        const int n = lane % 4 * 2 + r % 2;                                      \\
+        const uint x = exchange[(start + lane / 4 * 4 + t) * 6 + up * 2 + r / 2]; \\
+        const uint y = exchange[(start + n * 4 + t) * 6 + 4 + up];               \\
+        (c)[r] += widened(x, k % 2) * widened(y, k % 2);                         \\
+      }                                                                          \\
+    barrier(CLK_LOCAL_MEM_FENCE);                                                \\
+  }
+"""
+
+
+def assembled(file: str, defines: Mapping[str, object], *fragments: str) -> str:
+    """In place of `assemble`."""
+    return _EMULATION + assemble(file, defines, *fragments)

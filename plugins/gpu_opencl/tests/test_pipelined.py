@@ -1,0 +1,249 @@
+"""Products and convolutions of halves in a pipeline, with cp.async, ldmatrix and mma.sync emulated, against float64."""
+
+import copy
+import dataclasses
+import runpy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.device import Binary, DeviceInfo, DType, Eltwise, Graph, Sum, TypedNode
+from dovetail.graph import GraphBuilder
+from dovetail.passes.constant_folding import fold_constants
+from dovetail.passes.layout import assign_layouts
+from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.kernels._pipelined import Pipeline, pipelines
+from dovetail_gpu_opencl.kernels._tuned import Tuned
+
+pytestmark = pytest.mark.exhaustive(0.15)  # each test compiles programs whose emulated instructions take drivers long
+
+assembled = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["assembled"]
+
+TILINGS = [Pipeline(32, 32, 32, 16, 16, 3), Pipeline(32, 32, 64, 32, 16, 2, 2), Pipeline(16, 64, 32, 16, 32, 4, 3)]
+TOLERANCE = 2e-3
+"""Of the largest result: factors are halves already, sums are float32, results are rounded to halves once (5e-4)."""
+MODULES = ("_pipelined", "attention", "layer_normalization")
+"""Those of kernels/ that assemble sources with inline PTX."""
+
+
+@pytest.fixture
+def device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A device with emulated matrix units and copies, that takes products in the first tiling."""
+    device = copy.copy(kind_device("GPU"))
+    device._bound = {}
+    device.caps = dataclasses.replace(device.caps, matrix="f16", pipeline=True, ptx=True)
+    for name in MODULES:
+        monkeypatch.setattr(f"dovetail_gpu_opencl.kernels.{name}.assemble", assembled)
+    monkeypatch.setattr("dovetail_gpu_opencl.kernels.attention._KEYS", 32)  # drivers for CPUs take long to build more
+    monkeypatch.setattr("dovetail_gpu_opencl.precision.WORTH", 0)  # small images are worth it, too
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: TILINGS[0])
+    return device
+
+
+def compare(got: Any, expected: Any) -> None:
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=str)
+@pytest.mark.parametrize(("batch", "m", "n", "k"), [((), 33, 40, 72), ((), 70, 37, 136), ((2,), 17, 24, 40)])
+def test_products(
+    batch: tuple[int, ...],
+    m: int,
+    n: int,
+    k: int,
+    tiling: Pipeline,
+    device: Any,
+    bench: Any,
+    rng: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sizes around the tiles, columns that are stored eight or one at a time, a chain with operands in both float types."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: tiling)
+    a = rng.standard_normal((*batch, m, k)).astype(np.float16)
+    b = rng.standard_normal((*batch, k, n)).astype(np.float16)
+    c, s = rng.standard_normal((*batch, m, n)).astype(np.float16), rng.standard_normal(n).astype(np.float32)
+    chain = [Binary("mul", "s"), Sum("c"), Eltwise("relu")]
+    graph, feeds = bench.single(bench.op("MatMul"), [a, b], (1,), post_ops=chain, operands={"s": s, "c": c})
+    device.forced = "gemm_pipelined"
+    got = bench.run(device, graph, feeds)[0]
+    compare(got, np.maximum(a.astype(np.float64) @ b.astype(np.float64) * s + c, 0))
+
+
+CONVOLUTIONS = [  # batch, channels, maps, side, kernel, stride, pads
+    (2, 16, 24, 6, 1, 1, 0),  # a plain product
+    (1, 8, 40, 7, 3, 1, 1),
+    (2, 24, 13, 9, 3, 2, 1),  # maps that are stored one at a time
+    (1, 3, 16, 11, 5, 2, 2),  # filled up to 4 channels
+    (2, 11, 16, 5, 3, 1, 0),  # and to 16
+]
+
+
+@pytest.mark.parametrize("sizes", CONVOLUTIONS)
+def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any) -> None:
+    """By way of the runtime's passes: the source is float32 and plain, so that values are converted and reordered."""
+    batch, channels, maps, side, kernel, stride, pad = sizes
+    x = rng.standard_normal((batch, channels, side, side)).astype(np.float32)
+    w = rng.standard_normal((maps, channels, kernel, kernel)).astype(np.float32)
+    b, scale = rng.standard_normal(maps).astype(np.float32), rng.standard_normal((maps, 1, 1)).astype(np.float32)
+    expected = bench.convolve(x.astype(np.float16), w.astype(np.float16), stride, (pad,) * 4, 1) + b[:, None, None]
+    op = bench.op("Conv", strides=(stride,) * 2, pads=(pad,) * 4)
+    chain = [Binary("mul", "scale"), Eltwise("relu"), Sum("c")]
+    c = rng.standard_normal(expected.shape).astype(np.float32)
+    graph, feeds = bench.single(op, [x, w, b], (1, 2), post_ops=chain, operands={"scale": scale, "c": c})
+    got = run_lowered(device, graph, feeds, {"conv_pipelined"})
+    compare(got, np.maximum(expected * scale, 0) + c.astype(np.float16))
+
+
+def run_lowered(device: Any, graph: Any, feeds: Any, kernels: set[str]) -> Any:
+    """The result of the graph after the device's own pass and the layout pass, in which those kernels run."""
+    lowered = assign_layouts(device.lower(graph), device.configurations)
+    executable = device.compile(lowered, {})
+    assert kernels <= {report.kernel for report in executable.reports}, [report.kernel for report in executable.reports]
+    assert lowered.types[lowered.outputs[0]].dtype is graph.types[graph.outputs[0]].dtype
+    return executable.create_request().run(feeds)[0]
+
+
+ATTENTION = [  # batch, query heads, key heads, queries, keys, size, size of values, and what else
+    (2, 2, 2, 40, 70, 32, 32, "mask"),
+    (1, 4, 2, 33, 33, 16, 48, "causal"),
+    (1, 1, 1, 5, 100, 64, 64, "leaves out"),
+]
+
+
+@pytest.mark.parametrize("sizes", ATTENTION)
+def test_attention(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any) -> None:
+    """Weights are rounded to halves, too; a row that sees no key is zeros."""
+    batch, heads, kv_heads, queries, keys, size, v_size, kind = sizes
+    q = rng.standard_normal((batch, heads, queries, size)).astype(np.float16)
+    k = rng.standard_normal((batch, kv_heads, keys, size)).astype(np.float16)
+    v = rng.standard_normal((batch, kv_heads, keys, v_size)).astype(np.float16)
+    wide = [np.repeat(a, heads // a.shape[1], 1).astype(np.float64) for a in (q, k, v)]
+    scores = wide[0] @ wide[1].swapaxes(-1, -2) / size**0.5
+    given = [q, k, v]
+    if kind == "mask":
+        given.append(rng.standard_normal((batch, 1, 1, keys)).astype(np.float32))
+        scores = scores + given[-1]
+    elif kind == "leaves out":
+        given.append(rng.random((queries, keys)) < 0.5)
+        given[-1][2] = False
+        scores = np.where(given[-1], scores, -np.inf)
+    else:
+        scores = np.where(np.tril(np.ones((queries, keys), bool)), scores, -np.inf)
+    weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e9))
+    weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-30)
+    graph, feeds = bench.single(bench.op("Attention", is_causal=int(kind == "causal")), given)
+    device.forced = "attention_halves"
+    compare(bench.run(device, graph, feeds)[0], weights @ wide[2])
+
+
+@pytest.mark.parametrize(("rows", "size", "source", "result"), [(5, 40, "float16", "float32"), (3, 520, "float32", "float16")])
+def test_layer_normalization(rows: int, size: int, source: str, result: str, device: Any, bench: Any, rng: Any) -> None:
+    x = (rng.standard_normal((rows, size)) + 3).astype(source)
+    scale, bias = rng.standard_normal((2, size)).astype(np.float32)
+    wide = x.astype(np.float64)
+    expected = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5) * scale + bias
+    graph, feeds = bench.single(bench.op("LayerNormalization"), [x, scale, bias], (1, 2))
+    types = {**graph.types, graph.outputs[0]: graph.types[graph.outputs[0]].with_dtype(DType.of(result))}
+    device.forced = "layer_normalization_halves"
+    compare(bench.run(device, graph.replace(types=types), feeds)[0], expected)
+
+
+def test_an_image_stays_in_halves_with_channels_innermost(device: Any, bench: Any, rng: Any) -> None:
+    """Depthwise, max pool and the mean between products; only the first product converts, and only the last node widens."""
+    x = rng.standard_normal((2, 8, 9, 9)).astype(np.float32)
+    w1 = rng.standard_normal((16, 8, 1, 1)).astype(np.float32)
+    w2, b2 = rng.standard_normal((16, 1, 3, 3)).astype(np.float32), rng.standard_normal(16).astype(np.float32)
+    g = GraphBuilder()
+    first = g.node(bench.op("Conv"), g.input("x", "float32", x.shape), g.constant(w1))
+    second = g.node(bench.op("Conv", group=16, strides=(2, 2), pads=(1, 1, 1, 1)), first, g.constant(w2), g.constant(b2))
+    pooled = g.node(bench.op("MaxPool", kernel_shape=(2, 2)), second)
+    graph = typed(g.graph([g.node(bench.op("GlobalAveragePool"), pooled)]))
+    got = run_lowered(device, graph, [x], {"conv_pipelined", "conv_depthwise_channels", "max_pool_innermost", "mean_channels"})
+    wide = bench.convolve(x.astype(np.float16), w1.astype(np.float16), 1, (0,) * 4, 1).astype(np.float16)
+    wide = bench.convolve(wide, w2.astype(np.float16), 2, (1,) * 4, 16) + b2[:, None, None]
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (2, 2), (2, 3))
+    compare(got, windows.max((4, 5)).mean((2, 3), keepdims=True))
+
+
+def test_what_float16_may_not_hold_stays_float32(device: Any, bench: Any) -> None:
+    """Exp of what a product makes, and a product by numbers beyond 65504."""
+    g = GraphBuilder()
+    x = g.input("x", "float32", (64, 64))
+    product = g.node(bench.op("MatMul"), x, g.constant(np.ones((64, 64), np.float32)))
+    exp = g.node(bench.op("Exp"), product)
+    large = g.node(bench.op("MatMul"), x, g.constant(np.full((64, 64), 1e5, np.float32)))
+    lowered = device.lower(typed(g.graph([exp, large])))
+    kinds = {node.op.op_type: lowered.types[node.writes[0]].dtype for node in lowered.nodes}
+    assert kinds["Exp"] is DType.FLOAT32
+    assert lowered.types[large].dtype is DType.FLOAT32
+    (last,) = [node for node in lowered.nodes if node.writes[0] == large]
+    assert lowered.types[last.inputs[0]].dtype is DType.FLOAT32
+
+
+def test_one_product_makes_queries_keys_and_values(device: Any, bench: Any, rng: Any) -> None:
+    x = rng.standard_normal((2, 9, 32)).astype(np.float32)
+    weights = [(rng.standard_normal((32, 32)) / 5).astype(np.float32) for _ in range(3)]
+    rows = [rng.standard_normal(32).astype(np.float32) for _ in range(3)]
+    g = GraphBuilder()
+    given = g.input("x", "float32", x.shape)
+    parts = [
+        g.node(bench.op("MatMul"), given, g.constant(w), post_ops=[Binary("add", g.constant(r))])
+        for w, r in zip(weights, rows, strict=True)
+    ]
+    graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts)]))
+    got = run_lowered(device, graph, [x], {"gemm_pipelined", "packed_attention"})
+    halves = x.astype(np.float16).astype(np.float64)
+    q, k, v = (
+        (halves @ w.astype(np.float16) + r).astype(np.float16).astype(np.float64).reshape(2, 9, 2, 16).swapaxes(1, 2)
+        for w, r in zip(weights, rows, strict=True)
+    )
+    scores = np.exp(q @ k.swapaxes(-1, -2) / 4)
+    expected = (scores / scores.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(2, 9, 32)
+    compare(got, expected)
+
+
+@pytest.mark.parametrize(("size", "mask", "merged"), [(24, 0.0, False), (16, -3e38, True)])
+def test_products_are_merged_where_a_kernel_runs_the_result(
+    size: int, mask: float, merged: bool, device: Any, bench: Any
+) -> None:
+    """Heads of 24 are not; a mask beyond float16 stays float32."""
+    g = GraphBuilder()
+    given = g.input("x", "float32", (1, 5, 32))
+    weights = np.ones((32, 2 * size), np.float32)
+    parts = [g.node(bench.op("MatMul"), given, g.constant(weights)) for _ in range(3)]
+    masked = g.constant(np.full((1, 1, 5, 5), mask, np.float32))
+    graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts, masked)]))
+    lowered = assign_layouts(device.lower(graph), device.configurations)
+    found = [node for node in lowered.nodes if node.op.op_type in ("Attention", "PackedAttention")]
+    assert [node.op.op_type == "PackedAttention" for node in found] == [merged]
+    assert lowered.types[found[0].inputs[-1]].dtype is DType.FLOAT32
+    assert lowered.types[found[0].inputs[0]].dtype is DType.FLOAT16
+
+
+def typed(graph: Graph) -> Graph:
+    """The graph with the types of all values."""
+    return fold_constants(graph)
+
+
+def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo]) -> None:
+    """On a GPU whose asynchronous copies work, all tilings; elsewhere no device claims to have them."""
+    plain = OpenCLDevice(infos[0])
+    assert not plain.caps.pipeline
+    if not plain.caps.ptx:
+        return
+    device = plain.configured({"INFERENCE_PRECISION_HINT": "f16"})
+    a, b = rng.standard_normal((77, 200)).astype(np.float16), rng.standard_normal((200, 72)).astype(np.float16)
+    graph, feeds = bench.single(bench.op("MatMul"), [a, b], (1,))
+    node = TypedNode.of(graph.nodes[0], graph)
+    kernel = device.kernels(node)[1]
+    assert kernel.name == "gemm_pipelined"
+    assert kernel.supports(node)
+    problem = kernel.problem(node)
+    for tiling in list(pipelines(problem, device.caps))[::3]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Tuned, "tiling", lambda self, problem, chosen=tiling: chosen)
+            compare(bench.run(device, graph, feeds)[0], a.astype(np.float64) @ b.astype(np.float64))
