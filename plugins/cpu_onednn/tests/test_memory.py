@@ -13,6 +13,7 @@ from dovetail.op import FLOATS, Operator
 from dovetail_cpu_onednn import executable as executables
 from dovetail_cpu_onednn import request as requests
 from dovetail_cpu_onednn.binding import Onednn
+from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
 
 LIMITED = """
@@ -95,10 +96,9 @@ def test_a_primitive_without_memory_names_the_node(bench, monkeypatch):
         bench.executable(g.graph([y]))
 
 
-@pytest.mark.parametrize("name", ["aligned", "in_layout"])
-def test_compiling_names_the_device(bench, monkeypatch, name):
+def test_compiling_names_the_device(bench, monkeypatch):
     g, y = convolution()
-    monkeypatch.setattr(executables, name, no_memory)
+    monkeypatch.setattr(executables, "aligned", no_memory)
     with pytest.raises(OutOfMemory, match=r"^ONEDNN: .*8\.00 TiB"):
         bench.executable(g.graph([y]))
 
@@ -107,6 +107,15 @@ def test_a_request_names_the_device(bench, monkeypatch):
     g, y = convolution()
     executable = bench.executable(g.graph([y]))
     monkeypatch.setattr(requests, "aligned", no_memory)
+    with pytest.raises(OutOfMemory, match=r"^ONEDNN: .*8\.00 TiB"):
+        executable.create_request()
+
+
+def test_constants_that_a_request_lays_out_name_the_device(bench, monkeypatch):
+    g = GraphBuilder()
+    y = g.node(Add(), g.input("x", "float32", (2, 3)), g.constant(np.ones((2, 3), np.float32)))
+    executable = bench.executable(g.graph([y]))
+    monkeypatch.setattr(executables, "in_layout", no_memory)
     with pytest.raises(OutOfMemory, match=r"^ONEDNN: .*8\.00 TiB"):
         executable.create_request()
 

@@ -273,14 +273,19 @@ def _moves(stage: Stage) -> Sequence[Argument]:
 def _giving_back(places: Mapping[str, Placement], stages: Mapping[str, Sequence[Stage]], graph: Graph) -> Iterator[str]:
     """The names of the nodes to prepare; when all readers of a constant have copied it, its memory is given back."""
     owners = {name: id(owner(array)) for name, array in graph.constants.items()}  # constants may be views of each other
-    left = Counter(owners[name] for reads in (*(n.reads for n in graph.nodes), graph.outputs) for name in reads if name in owners)
+    left: Counter[int | None] = Counter(
+        owners[name] for reads in (*(n.reads for n in graph.nodes), graph.outputs) for name in reads if name in owners
+    )
     for name in stages:
         yield name
         inputs = places[name].node.node.inputs
-        for index in {a.index for stage in stages[name] for a in _moves(stage) if a.place == "input"}:
-            memory = owners[inputs[index]]
+        moves = {(i, a.arg) for i, stage in enumerate(stages[name]) for a in _moves(stage)}
+        reads = [(i, a.arg, a.index) for i, s in enumerate(stages[name]) for a in s.arguments if a.place == "input"]
+        in_place = {index for i, arg, index in reads if (i, arg) not in moves}
+        for index in {index for _, _, index in reads} - in_place:
+            memory = owners.get(inputs[index])
             left[memory] -= 1
-            if not left[memory]:
+            if memory is not None and not left[memory]:
                 let_go(graph.constants[inputs[index]])
 
 
