@@ -1,6 +1,7 @@
 """Memory of external data that is given back: its content stays, and comes from the file, which must not have changed."""
 
 import os
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,8 @@ def test_a_file_that_changes_afterwards_is_an_error_of_the_next_plan(tmp_path: P
     _change(tmp_path / "w.bin", change)
     with pytest.raises(FormatError, match=r"(?s)data file '.*w\.bin' was changed since the model was read.*read the model again"):
         compiled(np.ones((2, SIDE), np.float32))
+    with pytest.raises(FormatError, match=r"data file '.*w\.bin' was changed since the model was read"):
+        pickle.dumps(compiled)
 
 
 @pytest.mark.parametrize("change", ["replaced", "removed"])

@@ -15,7 +15,7 @@ from dovetail_gpu_opencl.executable import CLExecutable
 from dovetail_gpu_opencl.kernels._gemm import pack_columns
 from dovetail_gpu_opencl.kernels.conv import pack_weights
 from dovetail_gpu_opencl.launch import Constant
-from dovetail_gpu_opencl.memory import ALIGNMENT, LARGE, Buffers, aligned_copy, aligned_empty
+from dovetail_gpu_opencl.memory import ALIGNMENT, LARGE, Buffers, aligned_empty
 from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_ops_onnx.mat_mul import MatMul
 
@@ -102,12 +102,7 @@ def test_aligned_arrays(nbytes: int) -> None:
     assert array.shape == (nbytes // 4,)
     assert array.ctypes.data % ALIGNMENT == 0
     array[...] = 1
-    assert aligned_copy(array) is array
-    turned = some(7, 3).T
-    copy = aligned_copy(turned)
-    assert copy.flags.c_contiguous
-    assert copy.ctypes.data % ALIGNMENT == 0
-    np.testing.assert_array_equal(copy, turned)
+    np.testing.assert_array_equal(array, 1)
 
 
 @pytest.mark.parametrize("shift", [0, 4])

@@ -32,7 +32,7 @@ def let_go(array: NDArray[Any]) -> None:
 
 
 def check_reloadable(arrays: Iterable[NDArray[Any]]) -> None:
-    """Raise `FormatError` for arrays whose memory was given back and whose content is lost. Called before a model is planned."""
+    """Raise `FormatError` for arrays whose memory was given back and whose content is lost. For plans, and before pickling."""
     for owner in _owners(arrays):
         owner.check()
 

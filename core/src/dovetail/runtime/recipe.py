@@ -11,6 +11,7 @@ from typing import Any
 from dovetail._version import __version__
 from dovetail.errors import FormatError, PluginIncompatible
 from dovetail.graph.model import Model
+from dovetail.graph.reloadable import check_reloadable
 from dovetail.graph.types import TensorType
 from dovetail.plugins.discovery import index
 from dovetail.plugins.records import HOST
@@ -48,6 +49,8 @@ class Recipe:
         folder = os.path.dirname(next(iter(found))) if found and all(found.values()) else ""
         files = {Path(os.path.relpath(path, folder)).as_posix(): digest for path, digest in found.items() if folder}
         requires = {name: version for name, version in _installed().items() if name in used}
+        if not files:
+            check_reloadable(model.graph.constants.values())
         content = b"" if files else pickle.dumps(model)
         return Recipe(model.source, model.format, folder, files, content, requires, inputs=model.inputs, **others)
 

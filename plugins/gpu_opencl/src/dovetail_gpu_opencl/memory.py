@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 from dovetail.device import OutOfMemory
 from dovetail_gpu_opencl.failures import translated
 
-__all__ = ["ALIGNMENT", "Buffers", "GuardedBuffers", "aligned_copy", "aligned_empty", "pinned"]
+__all__ = ["ALIGNMENT", "Buffers", "GuardedBuffers", "aligned_empty", "pinned"]
 
 Bytes = NDArray[np.uint8]
 
@@ -77,15 +77,6 @@ def _mapped(nbytes: int) -> mmap.mmap:
     if hasattr(mmap, "MADV_HUGEPAGE"):
         found.madvise(mmap.MADV_HUGEPAGE)
     return found
-
-
-def aligned_copy(array: NDArray[Any]) -> NDArray[Any]:
-    """The array in C order from an aligned address; itself where it is so already."""
-    if array.flags.c_contiguous and not array.ctypes.data % ALIGNMENT:
-        return array
-    copy = aligned_empty(array.shape, array.dtype)
-    np.copyto(copy, array)
-    return copy
 
 
 def pinned(context: Any, queue: Any, dims: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
