@@ -1,0 +1,157 @@
+"""Results on which other runtimes disagree, as docs/reference/onnx_differences.md lists them, by hand and on every device."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+import dovetail
+from dovetail.errors import OperatorError
+
+Array = NDArray[Any]
+NAN, INF = np.nan, np.inf
+
+
+@dataclass(frozen=True)
+class Single:
+    """A node with inputs, some of them constants by their index, and what it gives."""
+
+    op_type: str
+    inputs: tuple[Array, ...]
+    expected: tuple[Array, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    constants: tuple[int, ...] = ()
+    unlike: tuple[str, ...] = ()
+    """Devices for which the page says otherwise."""
+
+    def run(self, core: dovetail.Core, device: str) -> list[Array]:
+        names = [f"i{i}" for i in range(len(self.inputs))]
+        arrays = dict(zip(names, self.inputs, strict=True))
+        fixed = {f"i{i}" for i in self.constants}
+        outputs = [f"o{i}" for i in range(len(self.expected))]
+        numbers = {name: helper.np_dtype_to_tensor_dtype(a.dtype) for name, a in arrays.items()}
+        graph = helper.make_graph(
+            [helper.make_node(self.op_type, names, outputs, **self.attributes)],
+            self.op_type,
+            [helper.make_tensor_value_info(n, numbers[n], a.shape) for n, a in arrays.items() if n not in fixed],
+            [helper.make_empty_tensor_value_info(name) for name in outputs],
+            [numpy_helper.from_array(arrays[name], name) for name in fixed],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+        with core.compile_model(core.read_model(model.SerializeToString(), format="onnx"), device) as compiled:
+            return [np.asarray(a) for a in compiled({n: a for n, a in arrays.items() if n not in fixed}).values()]
+
+
+def f32(*values: float, shape: tuple[int, ...] = (-1,)) -> Array:
+    return np.array(values, np.float32).reshape(shape)
+
+
+def _reduced(op_type: str, x: Array, expected: Any) -> Single:
+    axes = np.array([1], np.int64)
+    return Single(op_type, (x, axes), (np.array(expected, x.dtype),), {"keepdims": 0}, (1,))
+
+
+LINE = (1, 1, -1)
+NONE = np.zeros((2, 0), np.float32)
+NO_INTEGERS = np.zeros((2, 0), np.int32)
+LIMITS = np.iinfo(np.int32)
+
+SINGLE = {
+    **{
+        f"{op_type}, {pad}, a stride beyond the kernel": Single(
+            op_type,
+            (f32(0, 1, 2, 3, 4, shape=LINE),),
+            (f32(0, 3, shape=LINE),),
+            {"auto_pad": pad, "kernel_shape": [1], "strides": [3]},
+        )
+        for op_type in ("AveragePool", "MaxPool", "LpPool")
+        for pad in ("SAME_UPPER", "SAME_LOWER")
+    },
+    "GlobalMaxPool of three axes in float64": Single(
+        "GlobalMaxPool", (np.arange(8.0).reshape(1, 2, 1, 2, 2),), (np.array([3.0, 7]).reshape(1, 2, 1, 1, 1),)
+    ),
+    "QuantizeLinear of NaN and infinities": Single(
+        "QuantizeLinear", (f32(NAN, INF, -INF, 1), f32(1, shape=()), np.array(3, np.uint8)), (np.array([0, 255, 0, 4], np.uint8),)
+    ),
+    "Cast to uint8": Single(
+        "Cast", (f32(NAN, 300, -5, INF, -INF, 2.9),), (np.array([0, 255, 0, 255, 0, 2], np.uint8),), {"to": 2}
+    ),
+    "CastLike to int8": Single(
+        "CastLike", (f32(NAN, 300, -500, INF), np.zeros(1, np.int8)), (np.array([0, 127, -128, 127], np.int8),)
+    ),
+    "Clip of float16 by min alone": Single(
+        "Clip", (np.array([-INF, INF, 1], np.float16), np.array(0, np.float16)), (np.array([0, 65504, 1], np.float16),)
+    ),
+    "Erf of integers": Single("Erf", (np.array([0, 10, -10, 2], np.int32),), (np.array([0, 1, -1, 0], np.int32),)),
+    "ReduceLogSum of integers": _reduced("ReduceLogSum", np.array([[1, 7], [2, 18]], np.int32), [2, 2]),
+    "ReduceLogSumExp of integers": _reduced("ReduceLogSumExp", np.array([[1, 1], [5, 0]], np.int32), [1, 5]),
+    "ReduceSum of nothing": _reduced("ReduceSum", NONE, [0, 0]),
+    "ReduceProd of nothing": _reduced("ReduceProd", NONE, [1, 1]),
+    "ReduceMax of nothing": _reduced("ReduceMax", NONE, [-INF, -INF]),
+    "ReduceMin of nothing": _reduced("ReduceMin", NONE, [INF, INF]),
+    "ReduceMean of nothing": _reduced("ReduceMean", NONE, [NAN, NAN]),
+    "ReduceLogSum of nothing": _reduced("ReduceLogSum", NONE, [-INF, -INF]),
+    "ReduceLogSumExp of nothing": _reduced("ReduceLogSumExp", NONE, [-INF, -INF]),
+    "ReduceMax of no integers": _reduced("ReduceMax", NO_INTEGERS, [LIMITS.min] * 2),
+    "ReduceMin of no integers": _reduced("ReduceMin", NO_INTEGERS, [LIMITS.max] * 2),
+    "ReduceMean of no integers": _reduced("ReduceMean", NO_INTEGERS, [0, 0]),
+    "LRN of an even size": Single(
+        "LRN",
+        (f32(1, 2, 3, 4, shape=(1, 4, 1, 1)),),
+        (f32(1 / 6, 2 / 14, 3 / 26, 4 / 17, shape=(1, 4, 1, 1)),),
+        {"size": 2, "alpha": 2.0, "beta": 1.0, "bias": 1.0},
+    ),
+    "LRN of NaN": Single(
+        "LRN",
+        (f32(NAN, 1, 1, 1, 1, shape=(1, 5, 1, 1)),),
+        (f32(NAN, NAN, 1 / 4, 1 / 4, 1 / 3, shape=(1, 5, 1, 1)),),
+        {"size": 3, "alpha": 3.0, "beta": 1.0, "bias": 1.0},
+    ),
+    "MaxPool of NaN": Single("MaxPool", (f32(1, NAN, 3, 2, shape=LINE),), (f32(NAN, NAN, 3, shape=LINE),), {"kernel_shape": [2]}),
+    "ThresholdedRelu of NaN": Single("ThresholdedRelu", (f32(NAN, -1, 2),), (f32(NAN, 0, 2),)),
+    "PRelu with NaN and infinity": Single(
+        "PRelu", (f32(2, 0, -1), f32(NAN, INF, 2)), (f32(2, 0, -2),), constants=(1,), unlike=("ONEDNN",)
+    ),
+    "GroupNormalization of NaN": Single(
+        "GroupNormalization",
+        (f32(NAN, 1, 1, 3, shape=(1, 2, 2)), f32(1, 1), f32(0, 0)),
+        (f32(NAN, NAN, -1, 1, shape=(1, 2, 2)),),
+        {"num_groups": 2, "epsilon": 0.0},
+    ),
+    "Conv of NaN": Single(
+        "Conv", (f32(1, NAN, 3, 4, 5, shape=LINE), f32(1, 1, 1, shape=LINE)), (f32(NAN, NAN, 12, shape=LINE),), constants=(1,)
+    ),
+    "Gemm with beta 0": Single(
+        "Gemm",
+        (f32(1, 2, shape=(1, 2)), f32(3, 4, shape=(2, 1)), f32(NAN, shape=(1, 1))),
+        (f32(11, shape=(1, 1)),),
+        {"beta": 0.0},
+    ),
+    "Unique without sorting": Single(
+        "Unique",
+        (f32(3, 1, 3, 2),),
+        (f32(3, 1, 2), np.array([0, 1, 3]), np.array([0, 1, 0, 2]), np.array([2, 1, 1])),
+        {"sorted": 0},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_by_hand(core: dovetail.Core, device: str, name: str) -> None:
+    one = SINGLE[name]
+    if device in one.unlike:
+        pytest.skip(f"the page says that {device} differs")
+    for got, want in zip(one.run(core, device), one.expected, strict=True):
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_weights_of_int8_with_a_zero_point_of_uint8(core: dovetail.Core, device: str) -> None:
+    scale, zero = f32(1, shape=()), np.array(0, np.uint8)
+    x, w = np.zeros((1, 1, 3), np.uint8), np.zeros((1, 1, 2), np.int8)
+    node = Single("QLinearConv", (x, scale, zero, w, scale, zero, scale, zero), (np.zeros((1, 1, 2), np.uint8),))
+    with pytest.raises(OperatorError, match="'w_zero_point' is uint8 but input 'w' is int8"):
+        node.run(core, device)
