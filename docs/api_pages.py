@@ -25,6 +25,7 @@ AUTHORING = (
     "dovetail.frontend",
     "dovetail.command",
     "dovetail.plugins",
+    "dovetail.plugins.rules",
     "dovetail.cache",
     "dovetail.testing",
 )

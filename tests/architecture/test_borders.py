@@ -22,7 +22,7 @@ PUBLIC = re.compile(
 VOCABULARY = "dovetail_ops_onnx"
 """The one plugin that others may import: graphs are written in its operators."""
 
-PUBLIC_FOR_COMMANDS = re.compile(rf"{PUBLIC.pattern}|dovetail\.(command|plugins|plugins\.(records|rules|selection)|runtime)")
+PUBLIC_FOR_COMMANDS = re.compile(rf"{PUBLIC.pattern}|dovetail\.(command|plugins|plugins\.rules|runtime)")
 """The modules that packages with commands may import too: a command opens sessions, reads reports and lists plugins."""
 
 

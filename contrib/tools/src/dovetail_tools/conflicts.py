@@ -92,8 +92,7 @@ def _decided(manager: "PluginManager", kind: str, key: str, records: list["Plugi
 
 
 def _operators(manager: "PluginManager") -> Iterator[Conflict]:
-    from dovetail.plugins import PACKS
-    from dovetail.plugins.records import plain_domain
+    from dovetail.plugins import PACKS, plain_domain
 
     packs = [record for record in manager.records() if record.kind in PACKS and record.state in ("found", "loaded", "failed")]
     domains = [plain_domain(record.key) for record in packs]
@@ -103,7 +102,7 @@ def _operators(manager: "PluginManager") -> Iterator[Conflict]:
 
 
 def _operator(manager: "PluginManager", domain: str, op_type: str) -> Iterator[Conflict]:
-    from dovetail.plugins.records import full_name
+    from dovetail.plugins import full_name
     from dovetail.plugins.rules import NEWEST, RULES, pin_lines
 
     name = full_name(domain, op_type)

@@ -84,7 +84,7 @@ def which(
 
 
 def _parsed(operator: str) -> tuple[str, str]:
-    from dovetail.plugins.selection import parsed_operator
+    from dovetail.plugins import parsed_operator
 
     if (key := parsed_operator(operator)) is None:
         raise click.UsageError(f"{operator!r} is not of the form DOMAIN::OP.")
@@ -138,8 +138,7 @@ def _decided(manager: "PluginManager", domain: str, op_type: str, asked: dict[st
 
 def _idle_packs(manager: "PluginManager", domain: str, op_type: str = "") -> Iterator[tuple["PluginRecord", bool | None]]:
     """The packs of a domain that are not in use, and whether they define an operator, by their manifest; None: not known."""
-    from dovetail.plugins import PACKS, read_manifest
-    from dovetail.plugins.records import plain_domain
+    from dovetail.plugins import PACKS, plain_domain, read_manifest
 
     for record in manager.records():
         if record.kind in PACKS and plain_domain(record.key) == domain and record.state not in ("found", "loaded"):
@@ -165,7 +164,7 @@ def _suitability_of(manager: "PluginManager", device: str | None, dtype: str | N
     """How classes say that they run; the device's own kernels for standard operators are seen from their files."""
     if device is None:
         return None
-    from dovetail.plugins.records import STANDARD_DOMAIN
+    from dovetail.plugins import STANDARD_DOMAIN
     from dovetail.plugins.rules import KERNEL, Suitability, claim, languages
 
     packages = [package for package in device_packages(manager.records()) if package.device == device]

@@ -37,6 +37,7 @@ RULES = {
     5: "the greater dovetail_priority goes first",
     6: "the name of the distribution, in alphabetical order",
 }
+"""Number -> the rule in words."""
 
 NEWEST = 1 << 30
 """A version greater than that of any operator set."""
@@ -81,6 +82,7 @@ class Suitability:
 
 
 SuitabilityOf = Callable[[Candidate], Suitability]
+"""How a device can run what a candidate defines."""
 
 
 @dataclass(frozen=True, slots=True)
