@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from dovetail_gpu_opencl.source import assemble
 
-__all__ = ["assembled"]
+__all__ = ["assembled", "emulated"]
 
 _EMULATION = """
 static float widened(const uint word, const int which) {
@@ -65,6 +65,11 @@ static float widened(const uint word, const int which) {
 """
 
 
+def emulated(source: str) -> str:
+    """The source with the emulation before it, if it has these instructions."""
+    return _EMULATION + source if "cp.async" in source else source
+
+
 def assembled(file: str, defines: Mapping[str, object], *fragments: str) -> str:
     """In place of `assemble`."""
-    return _EMULATION + assemble(file, defines, *fragments)
+    return emulated(assemble(file, defines, *fragments))

@@ -32,7 +32,7 @@ from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 _BETWEEN = "for devices that run tiles_pipelined.cl; test_pipelined.py runs it where instructions are emulated"
 ELSEWHERE = {
     **dict.fromkeys(("tiles_matrix.cl", "tiles_pipelined.cl"), "inline PTX, which only NVIDIA's compiler takes"),
-    **dict.fromkeys(("attention_halves.cl", "layer_normalization_halves.cl", "channels_innermost.cl", "halves.cl"), _BETWEEN),
+    **dict.fromkeys(("attention_halves.cl", "layer_normalization_halves.cl", "channels_innermost.cl"), _BETWEEN),
     **dict.fromkeys(("mean_channels.cl", "windows_channels.cl", "conv_pipelined", "gemm_pipelined"), _BETWEEN),
     **dict.fromkeys(("conv_depthwise_channels", "max_pool_innermost", "mean_channels", "attention_halves"), _BETWEEN),
     **dict.fromkeys(("packed_attention", "layer_normalization_halves"), _BETWEEN),
@@ -84,8 +84,8 @@ def as_kinds(info: DeviceInfo, caps: Capabilities) -> dict[str, Forced]:
     return {kind: Forced(info, caps=dataclasses.replace(wide, kind=kind)) for kind in ("CPU", "GPU")}
 
 
-WITHOUT_CASES = frozenset({"mat_mul_integer_to_float", "quantized", "reorder"})
-"""Kernels of operators that passes insert, so that no pack has cases: `quantized` and `others` below run them."""
+WITHOUT_CASES = frozenset({"mat_mul_integer_to_float", "packed_attention", "quantized", "reorder"})
+"""Kernels of operators that passes insert, so that no pack has cases: `quantized` and `others` below run them, or `ELSEWHERE`."""
 
 
 def stems() -> list[str]:

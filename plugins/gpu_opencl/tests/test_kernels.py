@@ -15,6 +15,7 @@ from dovetail_gpu_opencl.device import OpenCLDevice
 pytestmark = pytest.mark.exhaustive(0.2)  # each test compiles programs
 
 emulated = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["emulated"]
+pipelined = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["emulated"]
 _FOLDER = resources.files("dovetail_gpu_opencl") / "kernels"
 _INTERNAL = {"mat_mul_integer_to_float", "packed_attention", "quantized", "reorder"}
 """Operators that only passes insert: they have no cases. test_quantized.py, test_integer.py, test_layouts.py and
@@ -94,5 +95,5 @@ def test_each_file_compiles_alone(file: str, device: OpenCLDevice) -> None:
     from dovetail_gpu_opencl.launch import Launch
     from dovetail_gpu_opencl.source import load
 
-    source = load(file) if device.caps.ptx else emulated(load(file))
+    source = load(file) if device.caps.ptx else pipelined(emulated(load(file)))
     device.programs.get(Launch(file, source, file.removesuffix(".cl"), (), (1,)), file)

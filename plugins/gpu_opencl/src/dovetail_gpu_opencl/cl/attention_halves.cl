@@ -9,14 +9,16 @@
 // the eight rows which ldmatrix reads at once are in 32 banks.
 //
 // Tunables: SUB_GROUPS, KEYS (a multiple of 16). Local memory: 2 * KEYS * (D + DV + 16) * 2 bytes.
-#ifndef D
-#define T half
+#include "heads.cl"
+#include "halves.cl"
+#ifndef SUB_GROUPS
+#undef D
 #define D 16
+#undef DV
 #define DV 16
 #define SUB_GROUPS 2
 #define KEYS 32
 #endif
-#include "heads.cl"
 #ifndef K_0
 #define K_0 0
 #define V_0 0

@@ -3,6 +3,7 @@
 // An item writes V channels of a pixel. NDRange: PIXELS * (WIDTH / V), rounded up to whole groups.
 //
 // Layout: channel c of pixel p of image b is at b * S_B + p * S_P + c * S_C of src, and at (b * PLANE + p) * WIDTH + c of dst.
+#include "halves.cl"
 #ifndef SOURCE_T
 #define SOURCE_T float
 #define LOAD_SOURCE_T(p, i) ((p)[i])

@@ -1,5 +1,7 @@
 // Eight halves at an address that is a multiple of 16, as floats. NVIDIA's driver makes some hundred instructions of
 // vstore_half_rte and its like, where the GPU has one for two elements.
+#ifndef HALVES
+#define HALVES
 #ifdef __NV_CL_C_VERSION
 static uint two_halves(const float low, const float high) {
   uint bits;
@@ -31,3 +33,4 @@ static uint4 halves_of(const float8 v) {
 }
 static float8 load_half8(__global const half* p) { return floats_of(*(__global const uint4*)p); }
 static void store_half8(const float8 v, __global half* p) { *(__global uint4*)p = halves_of(v); }
+#endif

@@ -4,6 +4,7 @@
 // NDRange: (rows / ROWS rounded up * 32 * ROWS), local size 32 * ROWS.
 //
 // Layout: src and dst are [COUNT][SIZE], scale and bia [SIZE]; SIZE is a multiple of 8. Tunables: ROWS.
+#include "halves.cl"
 #ifndef SIZE
 #define SIZE 8
 #define COUNT 1

@@ -4,6 +4,7 @@
 // NDRange: (C / 8 rounded up to WIDTH, LINES, batch), local size (WIDTH, LINES, 1).
 //
 // Layout: src is [batch][PLANE][C], dst [batch][C]; C is a multiple of 8. Local memory: WIDTH * LINES * 8 floats.
+#include "halves.cl"
 #ifndef C
 #define C 8
 #define PLANE 1

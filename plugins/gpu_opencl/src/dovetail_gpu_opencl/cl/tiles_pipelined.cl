@@ -14,6 +14,7 @@
 //
 // Tunables: TILE_M, TILE_N, TILE_K (32 or 64), WORK_M, WORK_N (multiples of 16), STAGES (2 to 6), SPLITS. Local memory, in bytes:
 // STAGES * (TILE_M + TILE_N) * TILE_K * 2 or, if that is more, ITEMS / 32 * 16 * (WORK_N + 8) * 4.
+#include "halves.cl"
 #ifndef T
 #define T half
 #define M 64

@@ -6,6 +6,7 @@
 // Layout: wei is [KH][KW][C] in halves, src and dst are [BATCH][height][width][C]. C is a multiple of 8.
 //
 // Tunables: XS, the pixels of an item, which share weights and overlapping columns.
+#include "halves.cl"
 #ifndef C
 #define C 8
 #define BATCH 1

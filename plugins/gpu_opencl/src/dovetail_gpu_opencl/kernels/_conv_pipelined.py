@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Layout, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import round_up, spread
@@ -57,9 +58,7 @@ class ConvPipelined(Pipelined, ConvKernel):
         if problem is None:
             return ()
         weights, width, g = constant_weights(node), _width(node), geometry(node)
-        maps, channels = weights.shape[:2]
-        filled = np.pad(weights.reshape(maps, channels, -1), ((0, 0), (0, width - channels), (0, 0)))
-        packed = pack_rows(filled.swapaxes(1, 2).reshape(maps, -1))
+        packed = self.packed.get(weights, ("halves", width), lambda: _packed(weights, width))
         defines: dict[str, object] = {"A_BATCH(z)": 0, "B_BATCH(z)": 0}
         if width > 4 and g.is_pointwise and not any((*g.pads_begin, *g.pads_end)):
             defines |= {"A_M": width}
@@ -90,6 +89,13 @@ class ConvPipelined(Pipelined, ConvKernel):
         work, local = spread(batch * plane * (width // vector), self.caps)
         entry = "channels_innermost"
         return scratch, (Launch(f"{entry}.cl", source, entry, (Read(name), scratch), work, local),)
+
+
+def _packed(weights: NDArray[np.generic], width: int) -> NDArray[np.float16]:
+    """[M, C, *K] as rows [M, elements of K * width], the channels filled up to `width`."""
+    maps, channels = weights.shape[:2]
+    filled = np.pad(weights.reshape(maps, channels, -1), ((0, 0), (0, width - channels), (0, 0)))
+    return pack_rows(filled.swapaxes(1, 2).reshape(maps, -1))
 
 
 def _width(node: TypedNode) -> int:

@@ -39,9 +39,12 @@ class GemmPipelined(Pipelined, GemmKernel):
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         problem, a = _problem(product), product.a
-        dense = product.b.dense(product.k, product.n)
+        value, b = product.b.type.value, product.b
+        dense = b.dense(product.k, product.n)
+        assert value is not None
         assert dense is not None
-        packed = pack_rows(dense.swapaxes(-1, -2))
+        order = ("halves", product.k, product.n, b.row, b.column)
+        packed = self.packed.get(value, order, lambda: pack_rows(dense.swapaxes(-1, -2)))
         step = packed[0].size if len(packed) > 1 else 0
         defines = {"A_M": a.row, "A_BATCH(z)": f"({a.batch or f'(z) * {a.matrix}'})", "B_BATCH(z)": f"((z) * {step})"}
         factors, dst = (Read(a.name), Constant(packed)), Write(node.node.outputs[0])
