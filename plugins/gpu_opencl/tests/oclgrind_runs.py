@@ -84,7 +84,7 @@ def as_kinds(info: DeviceInfo, caps: Capabilities) -> dict[str, Forced]:
     return {kind: Forced(info, caps=dataclasses.replace(wide, kind=kind)) for kind in ("CPU", "GPU")}
 
 
-WITHOUT_CASES = frozenset({"mat_mul_integer_to_float", "packed_attention", "quantized", "reorder"})
+WITHOUT_CASES = frozenset({"convert", "mat_mul_integer_to_float", "packed_attention", "quantized", "reorder"})
 """Kernels of operators that passes insert, so that no pack has cases: `quantized` and `others` below run them, or `ELSEWHERE`."""
 
 

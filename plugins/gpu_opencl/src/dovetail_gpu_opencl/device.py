@@ -48,7 +48,6 @@ from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.matrix_units import allowed
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.packed import PackedConstants, owner
-from dovetail_gpu_opencl.packed_attention import merge_products
 from dovetail_gpu_opencl.precision import lower
 from dovetail_gpu_opencl.program import CACHE_SECTION, Programs, check_signature, check_source
 from dovetail_gpu_opencl.tuner import tune
@@ -117,7 +116,12 @@ class OpenCLDevice(Device):
         """With the hint f16, products and what is between them in float16, where the device has kernels for it."""
         if not self.caps.pipeline or self.caps.matrix != "f16":
             return graph
-        return lower(merge_products(graph, self._runs), self._mixes)
+        if any(node.op.stem == "attention" for node in graph.nodes):
+            # The classes of standard operators are there where a graph has one of them.
+            from dovetail_gpu_opencl.kernels._packed_attention import merge_products
+
+            graph = merge_products(graph, self._runs)
+        return lower(graph, self._mixes)
 
     def _runs(self, node: TypedNode) -> bool:
         return not isinstance(self._choose(node), Refusal)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dovetail.device import DType, Eltwise, Graph, Node, TensorType, TypedNode
-from dovetail_ops_onnx.cast import Cast
+from dovetail_gpu_opencl.convert import Convert
 
 __all__ = ["lower"]
 
@@ -200,7 +200,7 @@ class _Lowering:
         converted = f"{name}@{to}"
         if converted not in self.types:
             self.types[converted] = self._graph.types[name].with_dtype(to)
-            self.nodes.append(Node(f"convert:{converted}", Cast(to=to), (name,), (converted,)))
+            self.nodes.append(Node(f"convert:{converted}", Convert(to=to), (name,), (converted,)))
         return converted
 
     def _constant(self, name: str) -> str:

@@ -2,9 +2,9 @@
 
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
+from dovetail_gpu_opencl.kernels._packed_attention import PackedAttention
 from dovetail_gpu_opencl.kernels.attention import HalvesAttention, halves_launch, mask_refusal, sizes_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
-from dovetail_gpu_opencl.packed_attention import PackedAttention
 
 __all__ = ["KERNELS"]
 
