@@ -269,7 +269,7 @@ def test_one_stem_for_each_operator() -> None:
         assert (PACKAGES[VOCABULARY] / "cases" / f"{stem}.py").is_file() or through_runtime, f"cases/{stem}.py is missing"
 
 
-NOT_OPERATORS = {"mat_mul_blocks", "mat_mul_integer_to_float", "quantized", "spatial"}
+NOT_OPERATORS = {"cached_attention", "mat_mul_blocks", "mat_mul_integer_to_float", "quantized", "spatial"}
 """Modules of the vocabulary that models cannot name: operators that only passes make, and what kernels share."""
 
 INTERNAL = {"convert", "copy", "packed_attention", "post_op", "reorder"}

@@ -162,7 +162,7 @@ def _by_onnxruntime(path: Path, prompt: list[int], count: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
 @pytest.mark.parametrize("with_positions", [False, True], ids=["rotary_inside", "rotary_outside"])
 def test_tokens_are_those_of_onnxruntime(generator: Any, tmp_path: Path, with_positions: bool, device: str) -> None:
     path = tmp_path / "decoder.onnx"

@@ -113,3 +113,16 @@ def test_what_is_not_taken_is_refused() -> None:
         GroupQueryAttention(num_heads=3, kv_num_heads=2)
     with pytest.raises(OperatorError, match="do_rotary"):
         Attention(num_heads=2, do_rotary=True)
+
+
+@pytest.mark.parametrize("rotary", [0, 1])
+def test_caches_longer_than_the_total_as_onnxruntime_takes_them(agree: Any, rng: Any, rotary: int) -> None:
+    heads, kv, size = 6, 2, 16
+    q, k, v = (rng.standard_normal((2, 1, n * size)).astype(np.float32) for n in (heads, kv, kv))
+    keys, values = (rng.standard_normal((2, kv, 12, size)).astype(np.float32) for _ in range(2))
+    angles = rng.uniform(-3, 3, (16, size // 2)).astype(np.float32)
+    keys, values = (np.where(np.arange(12)[:, None] < np.array([5, 8])[:, None, None, None], x, 0) for x in (keys, values))
+    arrays = [q, k, v, keys, values, np.array([5, 8], np.int32), np.array([12], np.int32)]
+    arrays += [np.cos(angles), np.sin(angles)] if rotary else []
+    report = agree("GroupQueryAttention", arrays, outputs=3, constants=(6,), num_heads=heads, kv_num_heads=kv, do_rotary=rotary)
+    assert [node.kernel for node in report.nodes] == ["cached_attention"]

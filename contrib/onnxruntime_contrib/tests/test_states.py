@@ -50,6 +50,6 @@ def test_caches_are_written_where_they_are(core: Any, rng: Any, device: str, rec
 def test_a_full_cache_is_an_error_that_names_the_node(core: Any) -> None:
     with core.compile_model(decoder(), "NUMPY", {"STATE": "past.*:present.*"}) as compiled:
         request = compiled.create_infer_request()
-        with pytest.raises(dovetail.DovetailError, match=r"GroupQueryAttention.*accepted: 0 to 639") as caught:
+        with pytest.raises(dovetail.DovetailError, match=r"group_query_attention.*accepted: 0 to 639") as caught:
             request.infer({"query": np.ones((1, 1, 64), np.float32), "lengths": [ROOM]})
-        assert "the caches are full" in caught.value.hint
+        assert "the caches 'past_key' and 'past_value' are full: they hold 640 keys" in caught.value.hint

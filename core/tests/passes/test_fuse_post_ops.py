@@ -130,3 +130,12 @@ def test_a_chain_of_more_than_32_is_a_reason() -> None:
     result = fused(g, y)
     assert [len(n.post_ops) for n in result.graph.nodes] == [32, 0]
     assert result.stops == {"c": ("r32", Refusal(Reason.POST_OP, "a chain holds at most 32 post-ops"))}
+
+
+def test_an_operand_is_there_where_the_chain_that_computes_it_begins() -> None:
+    """A gate: the product of one convolution's activation with another one, whose node comes before the activation's."""
+    g, x = start()
+    a, b = conv(g, x, "a"), conv(g, x, "b")
+    gate = g.node(Tanh(), a, name="t")
+    graph = fused(g, g.node(Mul(), gate, b, name="m")).graph
+    assert [(n.name, len(n.post_ops)) for n in graph.nodes] == [("a", 1), ("b", 1)]

@@ -48,7 +48,7 @@ def test_logits(core: Any, write: Any, reference: Any, name: str) -> None:
         assert len(compiled.plans) == 2
 
 
-@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
 def test_texts_of_several_lengths(core: Any, write: Any, reference: Any, device: str) -> None:
     path, texts = write(), [TEXT[:5], TEXT[2:4]]
     want = []

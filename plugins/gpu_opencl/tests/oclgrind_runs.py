@@ -27,6 +27,7 @@ from dovetail_gpu_opencl.kernels.quantized import KERNELS as QUANTIZED
 from dovetail_gpu_opencl.launch import Constant, Launch
 from dovetail_gpu_opencl.view import View
 from dovetail_ops_onnx import find
+from dovetail_ops_onnx.cached_attention import CachedAttention
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
 _BETWEEN = "for devices that run tiles_pipelined.cl; test_pipelined.py runs it where instructions are emulated"
@@ -84,8 +85,8 @@ def as_kinds(info: DeviceInfo, caps: Capabilities) -> dict[str, Forced]:
     return {kind: Forced(info, caps=dataclasses.replace(wide, kind=kind)) for kind in ("CPU", "GPU")}
 
 
-WITHOUT_CASES = frozenset({"convert", "mat_mul_integer_to_float", "packed_attention", "quantized", "reorder"})
-"""Kernels of operators that passes insert, so that no pack has cases: `quantized` and `others` below run them, or `ELSEWHERE`."""
+WITHOUT_CASES = frozenset({"cached_attention", "convert", "mat_mul_integer_to_float", "packed_attention", "quantized", "reorder"})
+"""Kernels of operators that no model names, so that no pack has cases: `quantized`, `caches`, `others` or `ELSEWHERE` run them."""
 
 
 def stems() -> list[str]:
@@ -373,6 +374,26 @@ def _standard(name: str, **attributes: Any) -> Operator:
     return found(**attributes)
 
 
+def caches(devices: Mapping[str, Forced]) -> Iterator[Item]:
+    """Attention with caches: tokens and prompts, with and without angles, at lengths round blocks of 64 keys."""
+    rng = np.random.default_rng(10)
+    for sequence, counts, size in ((1, (1, 70), 12), (1, (64, 65), 17), (3, (3, 70), 12), (5, (7, 65), 6)):
+        q, k, v = (floats(rng, 2, sequence, heads * size) for heads in (4, 2, 2))
+        pasts, angles = [floats(rng, 2, 2, 70, size) for _ in range(2)], [floats(rng, 70, size // 2) for _ in range(2)]
+        op = CachedAttention(4, 2, 70, window=66, softcap=2.0)
+        given = (q, k, v, *pasts, np.array(counts, np.int32) - 1, *angles)
+        yield from _each(devices, f"CachedAttention of {q.shape}, {counts}", *single(Case("cache", op, given, ()), ()))
+        packed = (np.concatenate((q, k, v), 2), None, None, None, None, given[5])
+        yield from _each(devices, f"CachedAttention of {packed[0].shape}", *single(Case("packed", op, packed, ()), ()))
+    for queries in (1, 3):
+        q, k, v = (floats(rng, 2, heads, n, 12) for heads, n in ((4, queries), (2, 65), (2, 65)))
+        attention = _standard("Attention", is_causal=True)
+        limited = Case("lengths", attention, (q, k, v, None, None, None, np.array([65, 3])), (q,))
+        yield from _each(devices, f"Attention of {queries} queries, lengths", *single(limited, ()))
+        after = Case("past", attention, (q, k[:, :, :queries], v[:, :, :queries], None, k, v), (q, k, v))
+        yield from _each(devices, f"Attention of {queries} queries, past", *single(after, ()))
+
+
 def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
     """Reorders at sizes round their tiles, and copies between buffers and images."""
     rng = np.random.default_rng(8)
@@ -398,7 +419,7 @@ def _each(devices: Mapping[str, Forced], label: str, graph: Graph, feeds: Sequen
 def items(devices: Mapping[str, Forced]) -> Iterator[Item]:
     """All runs; none does what another does: the same launches on the same values."""
     seen = set()
-    for item in (*operators(devices), *tiles(devices), *quantized(devices), *others(devices)):
+    for item in (*operators(devices), *tiles(devices), *quantized(devices), *caches(devices), *others(devices)):
         values = {**dict(zip(item.graph.inputs, item.feeds, strict=True)), **item.graph.constants}
         contents = tuple((name, array.shape, hash(array.tobytes())) for name, array in sorted(values.items()))
         key = (contents, item.kernel.name, tuple(map(_described, item.launches())))

@@ -111,3 +111,56 @@ def test_nan_stays_in_its_row(kind_of_device: str, kernel: str, kind_device: Cal
     device.forced = ""
     assert np.isnan(got[0, 0, 3]).all()
     assert not np.isnan(np.delete(got, 3, 2)).any()
+
+
+CACHED: list[dict[str, Any]] = [
+    {"past": 0, "is_causal": True, "left_window_size": 2, "right_window_size": 1},
+    {"past": 0, "right_window_size": 3, "softcap": 1.5},
+    {"past": 37, "is_causal": True},
+    {"past": 70, "left_window_size": 5, "rank": 3},
+    {"lengths": [40, 2, 0], "is_causal": True},
+    {"lengths": [70, 33, 1], "left_window_size": 40, "right_window_size": 0},
+    {"lengths": [70, 69, 3], "mask": True},
+    {"past": 9, "is_causal": True, "dtype": np.float16},
+]
+
+
+@pytest.mark.exhaustive(0.4)
+@pytest.mark.parametrize("kind", ["GPU", "CPU"])
+@pytest.mark.parametrize("queries", [1, 6])
+@pytest.mark.parametrize("how", CACHED, ids=str)
+def test_caches_and_windows(
+    kind: str, queries: int, how: dict[str, Any], kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    how = dict(how)
+    past, lengths, rank, dtype = how.pop("past", 0), how.pop("lengths", None), how.pop("rank", 4), how.pop("dtype", np.float32)
+    batch, heads, kv, size, v_size, masked = 3, 6, 2, 16, 12, how.pop("mask", False)
+    new = 70 if lengths else queries
+
+    def numbers(*dims: int) -> Any:
+        return rng.standard_normal(dims).astype(dtype)
+
+    q, k, v = numbers(batch, heads, queries, size), numbers(batch, kv, new, size), numbers(batch, kv, new, v_size)
+    pasts = [numbers(batch, kv, past, n) for n in (size, v_size)] if past else [None, None]
+    keys, values = (x if old is None else np.concatenate((old, x), 2) for x, old in zip((k, v), pasts, strict=True))
+    places, total = np.arange(queries) + past, keys.shape[2]
+    counts = np.full(batch, total) if lengths is None else np.array(lengths)
+    starts = np.full(batch, past) if lengths is None else counts - queries
+    distance = (starts[:, None] + places - past)[:, None, :, None] - np.arange(total)
+    seen = np.arange(total) < counts[:, None, None, None]
+    seen = seen & (distance >= 0 if how.get("is_causal") else True)
+    seen = seen & (distance <= how["left_window_size"] if "left_window_size" in how else True)
+    seen = seen & (distance >= -how["right_window_size"] if "right_window_size" in how else True)
+    mask = numbers(queries, total) if masked else None
+    added = np.where(seen, 0, -np.inf) + (0 if mask is None else mask)
+    want = attend(q, keys, values, added, how.get("softcap", 0.0), False)
+    if rank == 3:
+        q, k, v = (np.ascontiguousarray(a.swapaxes(1, 2)).reshape(batch, a.shape[2], -1) for a in (q, k, v))
+        want = want.swapaxes(1, 2).reshape(batch, queries, -1)
+    op = bench.op("Attention", 25, q_num_heads=heads, kv_num_heads=kv, **how)
+    feeds = [q, k, v, mask, *pasts, *([np.array(lengths)] if lengths else [])]
+    graph, _ = bench.single(op, feeds, outputs=3 if past else 1)
+    results = bench.run(kind_device(kind), graph, [x for x in feeds if x is not None])
+    tolerance = 1e-5 if dtype == np.float32 else 4e-3
+    for found, expected in zip(results, [want, keys, values] if past else [want], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)

@@ -12,8 +12,9 @@ __all__ = ["DeviceArray", "kept_on_host"]
 class DeviceArray:
     """A result that stays where it was computed, for later requests, which read it in place where they are on that device.
 
-    No later run changes it. `np.asarray` and DLPack give a copy in the host's memory. `held` is the device's own: an array of the
-    host, or something from which `fetch` makes one. What `owners` has lives as long as this.
+    No later run changes it, unless it is the state of a request. `np.asarray` and DLPack give a copy in the host's memory.
+    `held` is the device's own: an array of the host, or something from which `fetch` makes one. What `owners` has lives as long
+    as this.
     """
 
     def __init__(self, held: Any, shape: tuple[int, ...], dtype: Any, fetch: Callable[[], NDArray[Any]]) -> None:

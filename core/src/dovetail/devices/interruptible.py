@@ -147,7 +147,7 @@ class InterruptibleRequest(ExecutableRequest):
     def __init__(self, executable: Executable, node: str, share: float) -> None:
         self._executable, self._pace = executable, Pace(node, share, math.inf)
         self._request: ExecutableRequest | None = executable.create_request()
-        self.fresh = self._request.fresh
+        self.fresh, self.kept_states = self._request.fresh, self._request.kept_states
 
     def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """As the request of the device. Raises `RunCancelled` and `TimeLimitExceeded` in the middle of a node, too."""

@@ -49,6 +49,7 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
             assert isinstance(longer, Node)
             merged.add(follower.name)
             current = longer
+        position |= dict.fromkeys(current.writes, index)  # a chain ends where its node is
         nodes.append(current)
     # What stayed outside of one node may have gone into another: a residual addition has two sides.
     stops = {name: stop for name, stop in stops.items() if stop[0] not in merged}

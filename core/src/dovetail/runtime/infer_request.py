@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dovetail.devices.device_array import DeviceArray
 from dovetail.devices.interruptible import are_calls_left
 from dovetail.devices.work_budget import WorkBudget
-from dovetail.errors import InferError, OutOfMemory, RunCancelled, UsageError, did_you_mean
+from dovetail.errors import OutOfMemory, RunCancelled, UsageError, did_you_mean
 from dovetail.graph.model import Model
 from dovetail.html_table import html_table
 from dovetail.locks import Lock
@@ -22,6 +22,7 @@ from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan
 from dovetail.runtime.inputs import InputReader
 from dovetail.runtime.plan_request import PlanRequest
+from dovetail.runtime.states import RequestStates
 from dovetail.tracing import Trace
 
 __all__ = ["Background", "BoundRequest", "InferRequest", "Results"]
@@ -176,7 +177,7 @@ class InferRequest:
         self._background: Background | None = None
         self._callback: Callable[[Any], None] | None = None
         self._userdata: Any = None
-        self._states: dict[str, NDArray[Any]] = {}
+        self._states = RequestStates(compiled.model.graph)
         self._calling = 0
         self._results: Results | None = None
         self._budget: WorkBudget | None = None
@@ -303,42 +304,33 @@ class InferRequest:
         return self._results
 
     def query_state(self) -> Mapping[str, NDArray[Any]]:
-        """The states by the names of their inputs: the arrays themselves, which the next run reads and may overwrite.
+        """The states by the names of their inputs, zeros before the first run: the next run reads what is written into them.
 
-        Zeros before the first run. After a run that failed they are undefined, and may be other arrays. Raises `UsageError`
-        while the request runs.
+        They are the arrays themselves where these are in the host's memory; from a device they are brought, and go back with the
+        next run. After a run that failed they are undefined, and may be other arrays. Raises `UsageError` while the request runs.
         """
         if self.is_running:
             self._refuse()
         with self._busy:
             self._require_idle()
-            return dict(self._own_states())
+            return self._states.on_host()
 
     def reset_state(self) -> None:
         """Set the states to zeros. Raises as `query_state`."""
-        for array in self.query_state().values():
-            array[...] = 0
-
-    def _own_states(self) -> Mapping[str, NDArray[Any]]:
-        graph = self._compiled.model.graph
-        if graph.states and not self._states:
-            self._states = {n: np.zeros(graph.types[n].dims, graph.types[n].dtype.numpy) for n in graph.states}
-        return self._states
+        if self.is_running:
+            self._refuse()
+        with self._busy:
+            self._require_idle()
+            self._states.reset()
 
     def _with_states(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The inputs of the plan from those of the caller."""
-        states, given = self._own_states(), iter(arrays)
+        states, given = self._states.values(), iter(arrays)
         return [states[n] if n in states else next(given) for n in self._plans.model.graph.inputs] if states else arrays
 
     def _finished(self, outputs: Sequence[Any], share_outputs: bool) -> Results:
         """The results of the caller from the outputs of the plan; the others become the states."""
-        graph = self._compiled.model.graph
-        for name, index in graph.states.items():
-            state, found = self._states[name], outputs[index]
-            if (found.shape, found.dtype) != (state.shape, state.dtype):
-                raise InferError(f"the state {name!r} is {_kind(state)}, the output that continues it {_kind(found)}")
-            np.copyto(state, found)  # nothing where it is the same array
-        returned = [a for index, a in enumerate(outputs) if index not in graph.states.values()] if graph.states else outputs
+        returned = self._states.take(outputs)
         return Results(self._names, returned if share_outputs else [owned(a) for a in returned])
 
     def close(self) -> None:
@@ -364,7 +356,8 @@ class InferRequest:
 
     def _free(self) -> None:
         bound, spare = self._bound, self._spare
-        self._bound, self._shapes, self._spare, self._states = None, None, [], {}
+        self._bound, self._shapes, self._spare = None, None, []
+        self._states.clear()
         for one in (*spare, *([] if bound is None else [bound])):
             one.close()
 
@@ -406,8 +399,8 @@ class InferRequest:
             source = printable(self._compiled.model.source)
             raise OutOfMemory(f"{source}: there is no memory for the run: {error or 'the host has none left'}") from error
         except BaseException:
-            # A node that the run has left may still write into states.
-            self._states = {name: array.copy() for name, array in self._states.items()} if are_calls_left() else self._states
+            if are_calls_left():  # a node that the run has left may still write into states
+                self._states.move()
             raise
         return self._results
 
@@ -416,17 +409,26 @@ class InferRequest:
         if shapes != self._shapes or self._bound is None:
             self._rebind(shapes)
         assert self._bound is not None
-        if not on_device and DeviceArray not in map(type, arrays):
+        if not on_device and not self._lent(arrays):
             return self._bound.run(arrays)
         results = self._bound.run_kept(arrays)
+        kept = self._states.continued
         if not on_device:
-            return [np.asarray(v) if isinstance(v, DeviceArray) else v for v in results]
+            return [np.asarray(v) if isinstance(v, DeviceArray) and i not in kept else v for i, v in enumerate(results)]
         # The results have the buffers now; the next run takes others.
         lease, self._bound = _Lease(self._bound, self), None
-        for one in results:
-            if isinstance(one, DeviceArray) and not any(one is given for given in arrays):
+        for index, one in enumerate(results):
+            if isinstance(one, DeviceArray) and index not in kept and not any(one is given for given in arrays):
                 one.owners.append(lease)
         return results
+
+    def _lent(self, arrays: Sequence[Any]) -> bool:
+        """Whether some inputs besides states are on a device."""
+        if DeviceArray not in map(type, arrays):
+            return False
+        graph = self._plans.model.graph
+        pairs = zip(graph.inputs, arrays, strict=True)
+        return any(type(array) is DeviceArray and name not in graph.states for name, array in pairs)
 
     def forward(self, values: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
         """Run with values that another request has checked, under its limits; for virtual devices.

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dovetail.devices.contract import ExecutableRequest
-from dovetail.devices.device_array import kept_on_host
+from dovetail.devices.device_array import DeviceArray, kept_on_host
 from dovetail.devices.interruptible import Call, Pace
 from dovetail.devices.work_budget import check_work, current_budget
 from dovetail.errors import TimeLimitExceeded
@@ -50,6 +50,7 @@ class PlanRequest:
         self._requests: tuple[ExecutableRequest, ...] = tuple(step.create_request() for step in plan.steps)
         runs = [r.run if recorder is None else recorder.bound(r, s) for r, s in zip(self._requests, plan.steps, strict=True)]
         self._calls = tuple((run, s.reads, s.writes) for run, s in zip(runs, plan.steps, strict=True))
+        self._kept = frozenset(s.reads[i] for r, s in zip(self._requests, plan.steps, strict=True) for i in r.kept_states)
         self._recorder = recorder
         self._tail = () if plan.tail is None else plan.tail.steps
         self._paces = {step.node.name: Pace(f"node {step.node}") for step in self._tail}
@@ -65,6 +66,8 @@ class PlanRequest:
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run with checked inputs. The arrays returned belong to the devices until the next run."""
+        if DeviceArray in map(type, values):  # states, which another plan of the request may have kept on a device
+            values = [np.asarray(v) if type(v) is DeviceArray and i not in self._kept else v for i, v in enumerate(values)]
         if self._direct:
             return self._calls[0][0](values)
         found = self._advance(values)

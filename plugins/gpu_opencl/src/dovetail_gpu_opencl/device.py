@@ -22,6 +22,7 @@ from dovetail.device import (
     Graph,
     KernelTable,
     LayerConfig,
+    MemoryPlan,
     Node,
     NodeReport,
     Reason,
@@ -161,8 +162,16 @@ class OpenCLDevice(Device):
         for name in _giving_back(graph, wanted):
             wanted[name] = () if name in stubs else self._launches(chosen[name].kernel, typed[name])
         launches = {name: [self._exact(x, typed[name]) for x in found if not x.is_empty] for name, found in wanted.items()}
-        memory = plan_graph(graph, lambda n: _in_place(chosen, typed, n), lambda n: _scratch(launches[n.name]), plan=plan_regions)
-        commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in launches[name]]
+        graph = graph.replace(states=_kept_states(graph))
+        memory = plan_graph(
+            graph,
+            lambda n: _in_place(chosen, typed, n),
+            lambda n: _scratch(launches[n.name]),
+            plan=plan_regions,
+            continues=lambda n: {} if n.name in stubs else chosen[n.name].kernel.continued(typed[n.name]),
+        )
+        needed = {name: [x for x in found if not _is_done(x, memory)] for name, found in launches.items()}
+        commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in needed[name]]
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
         reports = [dataclasses.replace(r, kernel="stub", from_operator=False) if r.name in stubs else r for r in reports]
         return CLExecutable(self._context, self._device, self.caps, graph, commands, reports, memory, chosen_options)
@@ -244,6 +253,18 @@ def _giving_back(graph: Graph, launches: Mapping[str, Sequence[Launch]]) -> Iter
 
 def _in_place(chosen: Mapping[str, Choice[CLKernel]], typed: Mapping[str, TypedNode], node: Node) -> Sequence[str]:
     return chosen[node.name].kernel.in_place(typed[node.name])
+
+
+def _kept_states(graph: Graph) -> Mapping[str, int]:
+    """The states of the graph that stay in buffers of the device: those continued by a result of a kernel."""
+    computed = {name for node in graph.nodes if not node.op.is_view or node.post_ops for name in node.writes}
+    return {n: i for n, i in graph.states.items() if graph.outputs[i] in computed and graph.types[n].size}
+
+
+def _is_done(launch: Launch, memory: MemoryPlan) -> bool:
+    """Whether it copies a value to where it is."""
+    roots = [memory.storage.get(value, value) for value in launch.copies or ()]
+    return len(roots) == 2 and roots[0] == roots[1]
 
 
 def _scratch(launches: Sequence[Launch]) -> list[int]:

@@ -63,7 +63,10 @@ class CLExecutable(Executable):
         self.arrays = {name: in_layout(array, graph.types[name]) for name, array in graph.constants.items()}
         self.faults = tuple((c.node, a.message) for c in self.commands for a in c.launch.arguments if isinstance(a, Fault))
         self.counters = sum(a.count for a in arguments if isinstance(a, Counters))
-        self.downloads = tuple(self._downloaded(name) for name in graph.outputs)
+        self.downloads = tuple(self._downloaded(index) for index in range(len(graph.outputs)))
+        pairs = [(name, self.root(graph.outputs[index])) for name, index in graph.states.items()]
+        self.moved_states = tuple((name, root) for name, root in pairs if root != name)
+        """States that are not continued where they are, each with the block that continues it."""
         self._options = options
         self.buffers = self.new_buffers()
         self._constants: dict[int, Any] = {}
@@ -180,15 +183,17 @@ class CLExecutable(Executable):
                 found.append((f"{what} ({nbytes} bytes)", buffer))
         return found
 
-    def _downloaded(self, output: str) -> str:
-        """The block that an output is read from; empty when there is nothing to read: no elements, or a constant."""
+    def _downloaded(self, index: int) -> str:
+        """The block that an output is read from; empty when there is nothing to read: no elements, a constant, or a state."""
+        output = self.graph.outputs[index]
         root = self.root(output)
-        return root if root in self.memory.offsets and self.graph.types[output].size else ""
+        is_there = root in self.memory.offsets or root in self.graph.states
+        return root if is_there and index not in self.graph.states.values() and self.graph.types[output].size else ""
 
     def _span(self, value: str) -> Span:
         root = self.root(value)
         if root not in self.memory.offsets:
-            return Span(root, 0, 1)  # a constant, which nobody writes, or an image
+            return Span(root, 0, 1)  # a constant, which nobody writes, an image, or a state
         start = self.memory.offsets[root]
         return Span(ARENA, start, start + max(1, self.nbytes(root)))
 
@@ -222,7 +227,7 @@ class CLExecutable(Executable):
 
 
 Readers = dict[str, list[tuple[Any, int]]]
-"""The block of a value -> the kernel objects that read it, with the positions of their arguments."""
+"""The block of a value -> the kernel objects that read it, or write a state, with the positions of their arguments."""
 
 
 @dataclass
@@ -248,8 +253,9 @@ def bind(executable: CLExecutable, command: Command, buffers: Mapping[str, Any],
     kernel = cl.Kernel(command.program, command.launch.entry)
     position = 0
     for argument in command.launch.arguments:
-        if isinstance(argument, Read):
-            readers.setdefault(executable.root(argument.value), []).append((kernel, position))
+        root = executable.root(argument.value) if isinstance(argument, Read | Write) else ""
+        if isinstance(argument, Read) or root in executable.graph.states:
+            readers.setdefault(root, []).append((kernel, position))
         taken = flags.take(argument) if isinstance(argument, Fault | Counters) else _values(executable, argument, buffers)
         for value in taken:
             kernel.set_arg(position, value)
@@ -261,6 +267,8 @@ def _values(executable: CLExecutable, argument: Any, buffers: Mapping[str, Any])
     match argument:
         case Read(value) | Write(value):
             root = executable.root(value)
+            if root in executable.graph.states:
+                return (buffers.get(root),)  # requests are given them
             return (buffers[root] if root in buffers else executable.constant(executable.arrays[root]),)
         case Scratch(value) | Image(value):
             return (buffers[value],)

@@ -3,7 +3,7 @@
 import copy
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 from dovetail.device import PLAIN, Accepted, Binary, DType, Kernel, LayerConfig, Reason, Refusal, Sum, TensorType, TypedNode
@@ -91,6 +91,10 @@ class CLKernel(Kernel):
         result = node.outputs[0]
         operands = zip((p for p in node.post_ops if hasattr(p, "operand")), node.operands, strict=True)
         return [p.operand for p, t in operands if isinstance(p, Sum | Binary) and is_like(t, result)]
+
+    def continued(self, node: TypedNode) -> Mapping[str, str]:
+        """Outputs that may be written in the memory of an input, which is then a state of the graph, with these inputs."""
+        return {}
 
 
 def is_like(operand: TensorType, result: TensorType) -> bool:

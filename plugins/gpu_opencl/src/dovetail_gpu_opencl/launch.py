@@ -139,7 +139,8 @@ class Launch:
     """A kernel function with its arguments and NDRange. A global size with a zero launches nothing.
 
     `file` names where the source comes from in errors. `global_size` is a multiple of `local_size` in every dimension, as
-    OpenCL 1.2 asks; None leaves the local size to the driver.
+    OpenCL 1.2 asks; None leaves the local size to the driver. `copies` are two values of which it only copies the first to the
+    second, so that it is left out where both are in one block.
     """
 
     file: str
@@ -149,6 +150,7 @@ class Launch:
     global_size: tuple[int, ...]
     local_size: tuple[int, ...] | None = None
     options: tuple[str, ...] = field(default=())
+    copies: tuple[str, str] | None = None
 
     @property
     def is_empty(self) -> bool:

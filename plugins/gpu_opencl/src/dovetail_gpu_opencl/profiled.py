@@ -26,7 +26,9 @@ class ProfiledRequest(EventRequest):
 
     def __init__(self, executable: "CLExecutable") -> None:
         super().__init__(executable)
-        transfers = {"upload": executable.graph.inputs, "download": [root for root in executable.downloads if root]}
+        graph = executable.graph
+        uploads = [name if name not in graph.states else f"{name}: nothing, it is kept" for name in graph.inputs]
+        transfers = {"upload": uploads, "download": [root for root in executable.downloads if root]}
         named = {what: [Mark("transfer", text=f"{what} {name}") for name in names] for what, names in transfers.items()}
         launches = [Mark("kernel", command.name) for command in executable.commands]
         self._work = (*named["upload"], *launches, *named["download"])
@@ -62,7 +64,7 @@ class ProfiledRequest(EventRequest):
             events.append(cl.enqueue_marker(queue) if buffer is None else copy(queue, buffer, array, is_blocking=False))
         self._in_parts(lambda first, last: self._launch_in_order(first, last, events, progress, stamp))
         progress[0] = len(self._launches)
-        for pair in self._downloads:
+        for pair in self._to_read():
             stamp(clock())
             events.append(copy(queue, *pair, is_blocking=False))
         return events

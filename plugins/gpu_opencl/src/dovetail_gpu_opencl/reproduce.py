@@ -74,7 +74,9 @@ class _Values:
         self._executable = executable
         with translated("creating a command queue"):
             self._queue = cl.CommandQueue(executable.context, executable.device)
-        self._buffers = executable.allocate(executable.new_buffers())
+        self._memory = executable.new_buffers()
+        self._buffers = executable.allocate(self._memory)
+        self._buffers |= {name: self._memory.empty(executable.nbytes(name), name) for name in executable.graph.states}
         for value, array in zip(executable.graph.inputs, inputs, strict=True):
             if array.size:
                 cl.enqueue_copy(self._queue, self._buffers[value], np.ascontiguousarray(array))

@@ -51,11 +51,13 @@ class CLRequest(ExecutableRequest):
         self._fault_buffer: Any = self._memory.holding(self._faults, "fault flags", written=True)
         self._counters = np.zeros(max(1, executable.counters), np.int32)
         self._counter_buffer: Any = self._memory.holding(self._counters, "counters", written=True)
-        self._uploads = tuple(None if not graph.types[n].size else self._buffers[n] for n in graph.inputs)
+        self.kept_states = tuple(i for i, name in enumerate(graph.inputs) if name in graph.states)
+        self._states: dict[str, DeviceArray] = {}
+        self._uploads = tuple(self._buffers[n] if graph.types[n].size and n not in graph.states else None for n in graph.inputs)
         with translated("allocating the outputs"):
-            self._results = tuple(self._host_array(name) for name in graph.outputs)
+            self._results = [self._host_array(index) for index in range(len(graph.outputs))]
         staged = graph.inputs if executable.is_pinned else ()
-        self._staging = tuple(executable.host_array(self._queue, name) for name in staged)
+        self._staging = tuple(None if n in graph.states else executable.host_array(self._queue, n) for n in staged)
         # What a run returns is the caller's: results of 6 MB take 0.6 ms to copy on the host of an H200.
         self.fresh = not executable.is_pinned and all(executable.downloads)
         self._given: list[tuple[NDArray[Any], ...]] = []
@@ -90,14 +92,16 @@ class CLRequest(ExecutableRequest):
         self._staging = ()
         self._downloads = ()
         self._uploads = ()
+        self._states = {}
         self._buffers = {}
         self._constants = {}
         self._fault_buffer = self._counter_buffer = None
         self._memory = self._executable.new_buffers()
 
-    def _downloaded(self) -> tuple[tuple[NDArray[Any], Any], ...]:
+    def _downloaded(self) -> tuple[tuple[NDArray[Any], str], ...]:
+        """The arrays of results, each with the block that it is read from."""
         pairs = zip(self._executable.downloads, self._results, strict=True)
-        return tuple((host, self._buffers[root]) for root, host in pairs if root)
+        return tuple((host, root) for root, host in pairs if root)
 
     def _for_results(self) -> tuple[NDArray[Any], ...]:
         """Arrays for the results of a run: those of an earlier one that nobody has any more, or new ones.
@@ -118,7 +122,7 @@ class CLRequest(ExecutableRequest):
         Raises `RunCancelled` and `TimeLimitExceeded` between two parts of a long run.
         """
         if self.fresh and self._buffers:  # a closed request has none
-            self._results = self._for_results()
+            self._results = list(self._for_results())
             self._downloads = self._downloaded()
         self._run(inputs)
         return self._results
@@ -130,7 +134,8 @@ class CLRequest(ExecutableRequest):
         with IN_USE:
             started = perf_counter()
             try:
-                self._enqueue_all(self._staged(inputs), progress)
+                self._enqueue_all(self._staged(self._without_states(inputs)), progress)
+                self._continue_states()
             except (RunCancelled, TimeLimitExceeded):
                 self._reset_faults()  # a node that ran may have set one
                 raise
@@ -140,6 +145,45 @@ class CLRequest(ExecutableRequest):
                 self._part = max(1, int(len(self._launches) * LONG / seconds))
             if self._executable.faults and self._faults.any():
                 self._raise_fault()
+
+    def _without_states(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The inputs with None for states, whose buffers the kernels then have."""
+        if not self.kept_states:
+            return inputs
+        rest, names = list(inputs), self._executable.graph.inputs
+        for position in self.kept_states:
+            given, rest[position] = rest[position], None
+            if given is not self._states.get(names[position]):
+                self._take_state(names[position], given)
+        return rest
+
+    def _take_state(self, name: str, given: Any) -> None:
+        context = self._executable.context
+        if not is_held(given, context):
+            self._states.pop(name, None)
+            self._buffers.pop(name, None)
+            host = np.ascontiguousarray(on_host(given))
+            buffer = self._memory.holding(host, f"the state {name!r}", written=True)
+            given = held(context, self._queue, buffer, host)
+        self._states[name], self._buffers[name] = given, given.held.buffer
+        self._pass(name, given.held.buffer)
+        self._results[self._executable.graph.states[name]] = given
+
+    def _continue_states(self) -> None:
+        """Copy the outputs that are not in the memory of the states that they continue."""
+        pairs = [(self._buffers[name], self._buffers[root]) for name, root in self._executable.moved_states]
+        events = [cl.enqueue_copy(self._queue, *pair) for pair in pairs]
+        if events:
+            self._queue.finish()
+
+    def _to_read(self) -> Iterator[tuple[NDArray[Any], Any]]:
+        """The arrays of results, each with the buffer that it is read from."""
+        return ((host, self._buffers[root]) for host, root in self._downloads)
+
+    def _pass(self, name: str, buffer: Any) -> None:
+        """Set a buffer as the argument of all kernels that read the value."""
+        for kernel, position in self._readers.get(name, ()):
+            kernel.set_arg(position, buffer)
 
     @abstractmethod
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
@@ -176,8 +220,12 @@ class CLRequest(ExecutableRequest):
             found.append((kernel, command.launch.global_size, command.launch.local_size))
         return found
 
-    def _host_array(self, name: str) -> NDArray[Any]:
+    def _host_array(self, index: int) -> Any:
+        """The array of the host for an output; None for one that continues a state."""
         graph = self._executable.graph
+        name = graph.outputs[index]
+        if index in graph.states.values():
+            return None
         root = self._executable.root(name)
         result = graph.types[name]
         if root in graph.constants:
@@ -197,7 +245,7 @@ class CLRequest(ExecutableRequest):
     def _staged(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """The inputs in locked memory, where there is such; None for those that stay where they are."""
         for staging, given in zip(self._staging, inputs, strict=False):
-            if given is not None:
+            if staging is not None and given is not None:
                 np.copyto(staging, given)
         return [s if a is not None else None for s, a in zip(self._staging, inputs, strict=True)] if self._staging else inputs
 
@@ -237,8 +285,10 @@ class InOrderRequest(CLRequest):
         lent: list[str] = []
         try:
             for name, value in zip(graph.inputs, inputs, strict=True):
-                if name not in self._executable.downloads and is_held(value, context):
-                    self._read_from(name, value.held.buffer)
+                if name in graph.states:
+                    given.append(value)
+                elif name not in self._executable.downloads and is_held(value, context):
+                    self._pass(name, value.held.buffer)
                     lent.append(name)
                     given.append(None)
                 else:
@@ -248,15 +298,13 @@ class InOrderRequest(CLRequest):
         finally:
             self._keeps = False
             for name in lent:
-                self._read_from(name, self._buffers.get(name))
+                self._pass(name, self._buffers.get(name))
         return [self._kept(index) for index in range(len(graph.outputs))]
-
-    def _read_from(self, name: str, buffer: Any) -> None:
-        for kernel, position in self._readers.get(name, ()):
-            kernel.set_arg(position, buffer)
 
     def _kept(self, index: int) -> DeviceArray:
         root, result = self._executable.downloads[index], self._results[index]
+        if isinstance(result, DeviceArray):
+            return result
         return held(self._executable.context, self._queue, self._buffers[root], result) if root else DeviceArray.on_host(result)
 
     def _enqueue_all(self, inputs: Sequence[NDArray[Any]], progress: list[int]) -> None:
@@ -272,7 +320,7 @@ class InOrderRequest(CLRequest):
         # A copy into pageable memory that waits in the queue behind kernels is slower than one that finds them done.
         queue.finish()
         if not self._keeps:
-            for pair in self._downloads:
+            for pair in self._to_read():
                 copy(queue, *pair)
 
     def _launch(self, first: int, last: int, progress: list[int]) -> None:
@@ -332,7 +380,7 @@ class EventRequest(CLRequest):
                 queue.flush()
         self._in_parts(lambda first, last: self._launch(first, last, steps, events, progress, before))
         progress[0] = len(self._launches)
-        for pair in self._downloads:
+        for pair in self._to_read():
             queue, waits, _ = next(steps)
             before()
             events.append(copy(queue, *pair, is_blocking=False, wait_for=[events[i] for i in waits]))
@@ -385,7 +433,7 @@ class DebugRequest(CLRequest):
             self._queue.finish()
             self._check(index)
         progress[0] = len(self._launches)
-        for pair in self._downloads:
+        for pair in self._to_read():
             cl.enqueue_copy(self._queue, *pair)
         if self._executable.faults:
             cl.enqueue_copy(self._queue, self._faults, self._fault_buffer)

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.op import FLOATS, NUMERIC, DType, GraphBuilder, Operator, OperatorError, ShapeError, TensorType
+from dovetail.op import FLOATS, NUMERIC, DType, GraphBuilder, KernelSource, Operator, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._attention import Composer, visible
+from dovetail_ops_onnx._attention_used_keys import UsedKeys
 from dovetail_ops_onnx._axes import require_broadcast
 from dovetail_ops_onnx._types import BOOL, Types
 
@@ -192,6 +193,7 @@ class Attention_24(Attention_23):
     since = 24
     propagates_nan = True
     inputs: ClassVar[tuple[Any, ...]] = (*Attention_23.inputs, "nonpad_kv_seqlen?: int64")
+    kernels: ClassVar[tuple[KernelSource, ...]] = (UsedKeys(),)
 
 
 class Attention(Attention_24):

@@ -1,12 +1,35 @@
 """TensorScatter: https://onnx.ai/onnx/operators/onnx__TensorScatter.html."""
 
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
 import numpy as np
 
-from dovetail.op import DType, OperatorError, ShapeError, TensorType
+from dovetail.op import DType, HostConfig, HostKernel, KernelSource, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._shapes import Movement, check_axis
-from dovetail_ops_onnx._types import ALL, Array
+from dovetail_ops_onnx._types import ALL, Array, Types
 
 _MODES = ("linear", "circular")
+
+
+class InCache(HostKernel):
+    """Writes the update into the cache, where that may be overwritten, else into a copy of it."""
+
+    def configurations(self, op: "TensorScatter", inputs: Types, outputs: Types) -> Sequence[HostConfig]:
+        is_text = any(t is not None and t.dtype is DType.STRING for t in inputs)
+        return () if is_text else (HostConfig.uniform(inputs, outputs, in_place=0),)
+
+    def execute(self, op: "TensorScatter", config: HostConfig, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        past, update, indices = (*inputs, None)[:3]
+        axis = op.axis % past.ndim
+        starts = op.starts(past.shape, update.shape, indices)
+        cache, rows = np.moveaxis(outputs[0], axis, 1), np.moveaxis(update, axis, 1)
+        size, count = cache.shape[1], rows.shape[1]
+        for batch, start in enumerate(starts.tolist()):
+            first = min(count, size - start)
+            cache[batch, start : start + first] = rows[batch, :first]
+            if first < count:
+                cache[batch, : count - first] = rows[batch, first:]
 
 
 class TensorScatter(Movement):
@@ -19,6 +42,7 @@ class TensorScatter(Movement):
     inputs = ("past_cache: T", "update: T", "write_indices?: int64")
     outputs = ("present_cache: T",)
     types = {"T": ALL - {DType.INT2, DType.UINT2}}
+    kernels: ClassVar[tuple[KernelSource, ...]] = (InCache(),)
 
     axis: int = -2
     mode: str = "linear"
@@ -45,12 +69,20 @@ class TensorScatter(Movement):
         """A copy of the cache with the update. Raises `OperatorError` for an index outside the cache."""
         axis = check_axis(self.axis, past.ndim)
         size, count = past.shape[axis], update.shape[axis]
-        starts = np.zeros(past.shape[0], np.int64) if indices is None else indices
-        least = size if self.mode == "circular" else size - count
-        if np.any((starts < 0) | (starts > least)):
-            raise OperatorError(f"input 'write_indices' is {starts.tolist()}; accepted: 0 to {least}")
+        starts = self.starts(past.shape, update.shape, indices)
         present = past.copy()
         for batch, start in enumerate(starts):
             places = (int(start) + np.arange(count)) % max(size, 1)
             np.moveaxis(present[batch], axis - 1, 0)[places] = np.moveaxis(update[batch], axis - 1, 0)
         return present
+
+    def starts(self, past: tuple[int, ...], update: tuple[int, ...], indices: Array | None) -> Array:
+        """The index of each batch, for these shapes. Raises `OperatorError` for one outside the cache."""
+        axis = self.axis % len(past)
+        starts = np.zeros(past[0], np.int64) if indices is None else indices
+        most = past[axis] if self.mode == "circular" else past[axis] - update[axis]
+        if np.any((starts < 0) | (starts > most)):
+            raise OperatorError(
+                f"input 'write_indices' is {starts.tolist()}; accepted: 0 to {most}, for 'past_cache' with room for {past[axis]}"
+            )
+        return starts

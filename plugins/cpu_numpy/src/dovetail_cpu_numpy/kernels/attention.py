@@ -28,6 +28,8 @@ class Heads(NumpyKernel):
         op = _op(node)
         if len(node.node.outputs) > 3 and node.node.outputs[3]:
             return Refusal(Reason.ATTRIBUTE, "the scores are requested")
+        if _has(node, _LENGTHS):
+            return Refusal(Reason.ATTRIBUTE, "lengths, for which the operator has a kernel")
         if not node.node.outputs[0]:
             return Refusal(Reason.ATTRIBUTE, "Y is left out")
         if op.softmax_precision not in (None, node.outputs[0].dtype):
@@ -47,10 +49,10 @@ class Heads(NumpyKernel):
         return (((*rows, s.head), dtype), ((*rows, s.total), dtype), ((*rows, 1), dtype), *caches)
 
     def prepare(self, node: TypedNode) -> Any:
-        """The mask of positions that are hidden, as numbers to add; None where all are visible or lengths decide."""
+        """The mask of positions that are hidden, as numbers to add; None where all are visible."""
         s, op = _sizes(node), _op(node)
         seen = op.visible(s)
-        return None if seen.all() or _has(node, _LENGTHS) else np.where(seen, 0, -np.inf).astype(node.outputs[0].dtype.numpy)
+        return None if seen.all() else np.where(seen, 0, -np.inf).astype(node.outputs[0].dtype.numpy)
 
     def bind(self, call: Call) -> Iterable[Launch]:
         s, dst, op = _sizes(call.node), call.outputs[0], _op(call.node)
@@ -77,8 +79,6 @@ class Heads(NumpyKernel):
         for bias in (mask, call.state):
             if bias is not None:
                 yield into(np.add, scores, bias, out=scores)
-        if _has(call.node, _LENGTHS):
-            yield partial(_hide, scores, call.input(_LENGTHS), op)
         if s.total:
             yield partial(np.maximum.reduce, scores, 3, None, row, keepdims=True)
             # A row of minus infinities has no greatest number to subtract: with the least one it becomes zeros.
@@ -90,22 +90,6 @@ class Heads(NumpyKernel):
         y = _heads(dst, s.heads)
         yield partial(np.matmul, _grouped(scores, s), _grouped(values, s), _grouped(y, s))
         yield into(np.divide, y, row, out=y)
-
-
-def _hide(scores: Array, lengths: Array, op: Attention_23) -> None:
-    """Minus infinity for the keys past the length of their sample, and those that a query does not see from the end of it."""
-    _, _, queries, total = scores.shape
-    keys, count = np.arange(total), lengths.reshape(-1, 1, 1)
-    distance = count - queries + np.arange(queries)[:, None] - keys
-    left, right = op.window
-    hidden = np.broadcast_to(keys >= count, distance.shape).copy()
-    if op.is_causal:
-        hidden |= distance < 0
-    if left >= 0:
-        hidden |= distance > left
-    if right >= 0:
-        hidden |= distance < -right
-    np.copyto(scores, np.array(-np.inf, scores.dtype), where=hidden[:, None])
 
 
 def _has(node: TypedNode, index: int) -> bool:

@@ -5,7 +5,7 @@
 // LANES-th element of the result.
 // NDRange: (ceil(QUERIES / BLOCK_Q) * LANES * LOCAL_Q, HEADS, batch), local size (LANES * LOCAL_Q, 1, 1).
 //
-// Layout: see heads.cl. With HAS_MASK, MASK_AT(o) is where the mask of score o of [batch][HEADS][QUERIES][TOTAL] is.
+// Layout: see heads.cl.
 //
 // Tunables: LOCAL_Q, KEYS. Local memory: BLOCK_Q * (D + LANES) + BLOCK_K * (max(D + 4, BLOCK_Q) + DV) elements of ACC, D and DV
 // rounded up to 4.
@@ -34,7 +34,8 @@
 #endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
-    __global const T* restrict q, __global const T* restrict k, __global const T* restrict v MASK_ARG, __global T* restrict dst) {
+    __global const T* restrict q, __global const T* restrict k, __global const T* restrict v MASK_ARG LENGTHS_ARG,
+    __global T* restrict dst) {
   __local ACC queries[BLOCK_Q * WIDTH] __attribute__((aligned(16)));
   __local ACC keys[BLOCK_K * PITCH] __attribute__((aligned(16)));
   __local ACC values[BLOCK_K * UP4(DV)] __attribute__((aligned(16)));
@@ -44,6 +45,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
   q += batch * Q_B + head * Q_H;
   k += batch * K_B + head / SHARE * K_H;
   v += batch * V_B + head / SHARE * V_H;
+  const int start = FIRST(batch), used = USED(batch);
   dst += batch * Y_B + head * Y_H;
   for (int e = item; e < BLOCK_Q * WIDTH; e += ITEMS) {
     const int i = first + e / WIDTH, d = e % WIDTH;
@@ -57,35 +59,31 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
 #pragma unroll
     for (int c = 0; c < COLS; ++c) out[r][c] = 0;
   }
-#ifdef CAUSAL
-  const int end = min(TOTAL, first + BLOCK_Q);
-#else
-  const int end = TOTAL;
-#endif
+  const int end = END(start + min(first + BLOCK_Q, QUERIES) - 1, used);
 
-  for (int k0 = 0; k0 < end; k0 += BLOCK_K) {
+  for (int k0 = BEGIN(start + first) / BLOCK_K * BLOCK_K; k0 < end; k0 += BLOCK_K) {
 #if ALIGNED(D, K_S, K_H, K_B)
 #pragma unroll 8
     for (int e = item * 4; e < BLOCK_K * WIDTH; e += ITEMS * 4) {
       const int j = k0 + e / WIDTH;
-      *(__local ACC4*)(keys + e / WIDTH * PITCH + e % WIDTH) = j < TOTAL ? LOAD4(k + j * K_S + e % WIDTH) : (ACC4)(0);
+      *(__local ACC4*)(keys + e / WIDTH * PITCH + e % WIDTH) = j < used ? LOAD4(k + j * K_S + e % WIDTH) : (ACC4)(0);
     }
 #else
     for (int e = item; e < BLOCK_K * WIDTH; e += ITEMS) {
       const int j = k0 + e / WIDTH, d = e % WIDTH;
-      keys[e / WIDTH * PITCH + d] = j < TOTAL && d < D ? (ACC)LOAD_T(k, j * K_S + d) : (ACC)0;
+      keys[e / WIDTH * PITCH + d] = j < used && d < D ? (ACC)LOAD_T(k, j * K_S + d) : (ACC)0;
     }
 #endif
 #if ALIGNED(DV, V_S, V_H, V_B)
 #pragma unroll 8
     for (int e = item * 4; e < BLOCK_K * DV; e += ITEMS * 4) {
       const int j = k0 + e / DV;
-      *(__local ACC4*)(values + e) = j < TOTAL ? LOAD4(v + j * V_S + e % DV) : (ACC4)(0);
+      *(__local ACC4*)(values + e) = j < used ? LOAD4(v + j * V_S + e % DV) : (ACC4)(0);
     }
 #else
     for (int e = item; e < BLOCK_K * UP4(DV); e += ITEMS) {
       const int j = k0 + e / UP4(DV), d = e % UP4(DV);
-      values[e] = j < TOTAL && d < DV ? (ACC)LOAD_T(v, j * V_S + d) : (ACC)0;
+      values[e] = j < used && d < DV ? (ACC)LOAD_T(v, j * V_S + d) : (ACC)0;
     }
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -124,17 +122,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
         s = SOFTCAP * tanh(s / SOFTCAP);
 #endif
 #ifdef HAS_MASK
-        const int o = ((batch * HEADS + head) * QUERIES + i) * TOTAL + min(at, TOTAL - 1);
+        const int o = batch * M_B + head * M_H + i * M_S + min(at, M_LAST) * M_K;
 #ifdef MASK_BOOL
-        s = mask[MASK_AT(o)] ? s : -INFINITY;
+        s = mask[o] ? s : -INFINITY;
 #else
-        s += (ACC)LOAD_MASK_T(mask, MASK_AT(o));
+        s += (ACC)LOAD_MASK_T(mask, o);
 #endif
 #endif
-#ifdef CAUSAL
-        s = at <= i ? s : -INFINITY;
-#endif
-        s = at < TOTAL ? s : -INFINITY;
+        s = at >= BEGIN(start + i) && at < END(start + i, used) ? s : -INFINITY;
         score[r][j] = s;
         most = fmax(most, s);
       }
@@ -160,7 +155,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    const int there = min(BLOCK_K, TOTAL - k0);
+    const int there = min(BLOCK_K, used - k0);
 #pragma unroll 4
     for (int j = 0; j < there; ++j) {
       const ACC4 w = *(__local const ACC4*)(keys + j * BLOCK_Q + row);

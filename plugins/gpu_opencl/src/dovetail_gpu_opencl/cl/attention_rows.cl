@@ -5,7 +5,7 @@
 // result, all in vectors along the keys or along the elements of the result.
 // NDRange: (ceil(QUERIES / BLOCK_Q), HEADS, batch), local size 1.
 //
-// Layout: see heads.cl. With HAS_MASK, the mask of query i, key j is at b * M_B + h * M_H + i * M_S + j * M_K.
+// Layout: see heads.cl.
 //
 // Tunables: BLOCK_Q, a multiple of ROWS; KEYS, a multiple of COLS; VECTORS; VEC (at most 8, see capabilities.py); COLS = VECTORS * VEC.
 // Private memory: KEYS * (D + DV + ROWS) + BLOCK_Q * (DV + 2) elements of ACC, DV rounded up to COLS.
@@ -45,8 +45,8 @@ static ACC exponentials(ACC* s, const ACC base) {
   return found;
 }
 
-__kernel void attention_rows(__global const T* restrict q, __global const T* restrict k, __global const T* restrict v MASK_ARG,
-                             __global T* restrict dst) {
+__kernel void attention_rows(__global const T* restrict q, __global const T* restrict k, __global const T* restrict v MASK_ARG
+                             LENGTHS_ARG, __global T* restrict dst) {
   ACC keys[D * KEYS] __attribute__((aligned(64)));
   ACC values[KEYS * WIDTH] __attribute__((aligned(64)));
   ACC scores[ROWS * KEYS] __attribute__((aligned(64)));
@@ -63,13 +63,10 @@ __kernel void attention_rows(__global const T* restrict q, __global const T* res
     top[i] = -INFINITY;
     sum[i] = 0;
   }
-#ifdef CAUSAL
-  const int end = min(TOTAL, last);
-#else
-  const int end = TOTAL;
-#endif
-  for (int k0 = 0; k0 < end; k0 += KEYS) {
-    const int there = min(KEYS, TOTAL - k0);
+  const int start = FIRST(batch), used = USED(batch), end = END(start + last - 1, used);
+  const int begin = BEGIN(start + first);
+  for (int k0 = begin; k0 < end; k0 += KEYS) {
+    const int there = min(KEYS, used - k0);
     for (int j = 0; j < KEYS; ++j) {
       for (int d = 0; d < D; ++d) keys[d * KEYS + j] = j < there ? (ACC)LOAD_T(k, (k0 + j) * K_S + d) * SCALE : (ACC)0;
       for (int d = 0; d < WIDTH; ++d) values[j * WIDTH + d] = j < there && d < DV ? (ACC)LOAD_T(v, (k0 + j) * V_S + d) : (ACC)0;
@@ -104,23 +101,22 @@ __kernel void attention_rows(__global const T* restrict q, __global const T* res
         for (int j = 0; j < KEYS; j += VEC) *(VACC*)(s + j) = SOFTCAP * tanh(*(VACC*)(s + j) / SOFTCAP);
 #endif
 #ifdef HAS_MASK
-        const int m0 = batch * M_B + head * M_H + i * M_S + k0 * M_K;
+        const int m0 = batch * M_B + head * M_H + i * M_S;
 #ifdef MASK_BOOL
-        for (int j = 0; j < there; ++j) s[j] = mask[m0 + j * M_K] ? s[j] : -INFINITY;
+        for (int j = 0; j < there; ++j) s[j] = mask[m0 + min(k0 + j, M_LAST) * M_K] ? s[j] : -INFINITY;
 #else
-        for (int j = 0; j < there; ++j) s[j] += (ACC)LOAD_MASK_T(mask, m0 + j * M_K);
+        for (int j = 0; j < there; ++j) s[j] += (ACC)LOAD_MASK_T(mask, m0 + min(k0 + j, M_LAST) * M_K);
 #endif
 #endif
-#ifdef CAUSAL
-        for (int j = max(0, i + 1 - k0); j < there; ++j) s[j] = -INFINITY;
-#endif
+        for (int j = 0; j < min(there, BEGIN(start + i) - k0); ++j) s[j] = -INFINITY;
+        for (int j = max(0, END(start + i, used) - k0); j < there; ++j) s[j] = -INFINITY;
         for (int j = there; j < KEYS; ++j) s[j] = -INFINITY;
         const ACC now = fmax(top[row], largest(s));
         const ACC base = now == -INFINITY ? (ACC)0 : now;
         const ACC factor = exp(top[row] - base);
         top[row] = now;
         sum[row] = sum[row] * factor + exponentials(s, base);
-        if (k0 > 0)
+        if (k0 > begin)
           for (int d = 0; d < WIDTH; d += VEC) *(VACC*)(out + row * WIDTH + d) *= factor;
       }
       for (int d0 = 0; d0 < WIDTH; d0 += COLS) {

@@ -1,29 +1,29 @@
-// dst = past with update written along an axis from starts[b] on for each batch b, in words of 1 to 16 bytes.
+// dst[batch, outer, start + i, inner] = update[batch, outer, i, inner], where start is the batch's write index (0 without indices).
 //
-// A work item moves one word. NDRange: (size, rounded up to the local size).
-//
-// Layout: past and dst dense [batch][middle][length][inner], update dense [batch][middle][count][inner]. starts may be NULL: 0.
-// CIRCULAR: what goes beyond the end continues at the start. A start out of range sets faults[fault] to 1.
-//
-// Tunables: the local size.
+// A work item takes an element of the update, [batch][outer][count][inner]; the rest of dst, [batch][outer][length][inner], is there.
+// With CIRCULAR what goes beyond the end continues at the start. An index outside 0 .. length - count (CIRCULAR: .. length) sets
+// faults[fault], and the update is left out.
+// NDRange: (size of the update, rounded up).
 #ifndef T
 #define T uint
 #endif
 
-__kernel void tensor_scatter(__global const T* restrict past, __global const T* restrict update, __global const long* restrict starts,
-                             __global T* restrict dst, const int size, const int middle, const int length, const int inner,
-                             const int count, __global int* faults, const int fault) {
-  const int o = get_global_id(0);
-  if (o >= size) return;
-  const int i = o % inner, t = o / inner % length, line = o / (inner * length);
-  const long start = starts ? starts[line / middle] : 0;
+__kernel void tensor_scatter(__global const T* restrict update, __global const long* restrict indices, __global T* restrict dst,
+                             const int size, const int outer, const int length, const int inner, const int count,
+                             __global int* faults, const int fault) {
+  const int e = get_global_id(0);
+  if (e >= size) return;
+  const int line = e / inner / count, i = e / inner % count;
+  const long start = indices ? indices[line / outer] : 0;
 #ifdef CIRCULAR
-  const bool good = start >= 0 && start <= length;
-  const int at = good ? (t - (int)start + length) % length : length;
+  const int is_wrong = start < 0 || start > length;
 #else
-  const bool good = start >= 0 && start <= length - count;
-  const int at = good ? t - (int)start : length;
+  const int is_wrong = start < 0 || start > length - count;
 #endif
-  if (!good) faults[fault] = 1;
-  dst[o] = at >= 0 && at < count ? update[(line * count + at) * inner + i] : past[o];
+  if (is_wrong) {
+    faults[fault] = 1;
+    return;
+  }
+  const int at = ((int)start + i) % length;
+  dst[((size_t)line * length + at) * inner + e % inner] = update[e];
 }

@@ -1,54 +1,120 @@
-"""Attention in one kernel: on GPUs by blocks in local memory, for halves on matrix units, on CPUs by rows in private memory."""
+"""Attention in one kernel: by blocks in local memory on GPUs, for halves on matrix units, by rows on CPUs; for one query."""
 
+from dataclasses import replace
 from typing import Protocol
 
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div, round_up
-from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
-from dovetail_gpu_opencl.source import accumulator, accumulator_bytes, assemble, literal, load, storage
+from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div
+from dovetail_gpu_opencl.kernels._heads import (
+    Heads,
+    Lengths,
+    Mask,
+    NewRows,
+    blocks_of,
+    by_blocks,
+    by_rows,
+    keys_of,
+    one_query,
+    steps,
+)
+from dovetail_gpu_opencl.kernels._rows_of_caches import copied, written
+from dovetail_gpu_opencl.launch import Argument, Launch, Read, Scratch, Write
+from dovetail_gpu_opencl.source import accumulator, assemble, literal, load, storage
 from dovetail_ops_onnx.attention import Attention_23, Sizes
 
 __all__ = ["KERNELS"]
 
-_LANES, _ROWS = 32, 4
-_MOST_QUERIES = 128
 _KEYS = 64
 """Keys of a block on matrix units; half as many for large heads, so that two blocks fit local memory."""
-_PRIVATE_BYTES = 256 * 1024
-"""Bytes that a work item on a CPU may have on its stack."""
 _PORTS = ("attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
+_Q, _K, _V, _MASK, _PAST_KEY, _PAST_VALUE, _LENGTHS = range(7)
 
 
 class AttentionKernel(CLKernel):
-    """The base of both kernels: the nodes that they take, and their defines."""
+    """The base of all: the nodes that they take."""
 
-    dtypes = FLOATS | {DType.BOOL}
+    dtypes = FLOATS | {DType.BOOL, DType.INT64}
     has_epilogue = False
     half_by_load = True
+    kind = ""
 
     def check(self, node: TypedNode) -> Refusal | None:
-        op = operator(node)
-        # Trailing inputs may be left out.
-        for name, given in list(zip(_PORTS, node.inputs[3:], strict=False))[1:]:
-            if given is not None:
-                return Refusal(Reason.ATTRIBUTE, f"the input {name}")
-        if len(node.outputs) > 1 or not node.node.outputs[0]:
-            return Refusal(Reason.ATTRIBUTE, "outputs besides Y")
-        if op.window != (-1, -1):
-            return Refusal(Reason.ATTRIBUTE, f"a window of {op.window}")
+        if self.kind and self.caps.kind != self.kind:
+            return Refusal(Reason.CAPABILITY, f"made for {self.kind}s")
+        if not node.node.outputs[0] or (len(node.node.outputs) > 3 and node.node.outputs[3]):
+            return Refusal(Reason.ATTRIBUTE, "the output qk_matmul_output, or no output Y")
         dtypes = {given.dtype for given in node.inputs[:3] if given is not None}
-        if len(dtypes) > 1 or op.softmax_precision not in (None, DType.FLOAT32, *dtypes):
-            return Refusal(Reason.DTYPE, f"{', '.join(map(str, dtypes))} with a softmax in {op.softmax_precision}")
-        return mask_refusal(mask_of(node), sizes_of(node))
+        if len(dtypes) > 1 or operator(node).softmax_precision not in (None, DType.FLOAT32, *dtypes):
+            return Refusal(Reason.DTYPE, f"{', '.join(map(str, dtypes))} with a softmax in {operator(node).softmax_precision}")
+        sizes, mask = sizes_of(node), node.inputs[_MASK] if len(node.inputs) > _MASK else None
+        if mask is not None and (not mask.rank or mask.dims[-1] != sizes.total or mask.dtype is DType.INT64):
+            return Refusal(Reason.SHAPE, f"the mask {mask} for {sizes.total} keys")
+        copies = sizes.past == 0 and any(node.node.outputs[1:3])
+        return Refusal(Reason.ATTRIBUTE, "outputs besides Y without past keys") if copies else None
 
-    def defines(self, node: TypedNode) -> dict[str, object]:
-        """Types, sizes and steps, the mask's place left out."""
-        s, flat = sizes_of(node), node.outputs[0].rank == 3
-        defines = sizes_defines(s, operator(node), node.outputs[0].dtype, mask_of(node))
-        defines |= steps("Q", s.heads, s.queries, s.head, flat) | steps("Y", s.heads, s.queries, s.v_head, flat)
-        return defines | steps("K", s.kv_heads, s.keys, s.head, flat) | steps("V", s.kv_heads, s.keys, s.v_head, flat)
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        heads = heads_of(node)
+        if not node.outputs[0].size:
+            return ()
+        if heads.sizes.past == 0:
+            return (self.attend(heads),)
+        heads, before = _with_past(node, heads)
+        return (*before, self.attend(heads))
+
+    def attend(self, heads: Heads) -> Launch:
+        """The launch that computes Y, once all keys and values are there."""
+        raise NotImplementedError
+
+
+class AttentionToken(AttentionKernel):
+    """For one query: attention_token.cl on GPUs, attention_token_rows.cl on CPUs."""
+
+    name = "attention_token"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        refusal = super().check(node)
+        if refusal is None and one_query(heads_of(node), self.caps) is None:
+            return Refusal(Reason.SHAPE, f"{sizes_of(node).queries} queries, heads of {sizes_of(node).head} elements")
+        return refusal
+
+    def attend(self, heads: Heads) -> Launch:
+        found = one_query(heads, self.caps)
+        assert found is not None
+        return found
+
+
+class AttentionBlocks(AttentionKernel):
+    """For GPUs: attention.cl."""
+
+    name = "attention"
+    kind = "GPU"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        refusal = super().check(node)
+        if refusal is None and blocks_of(sizes_of(node), node.outputs[0].dtype, self.caps) is None:
+            return Refusal(Reason.CAPABILITY, f"heads of {sizes_of(node).head} elements do not fit local memory")
+        return refusal
+
+    def attend(self, heads: Heads) -> Launch:
+        return by_blocks(heads, self.caps)
+
+
+class AttentionRows(AttentionKernel):
+    """For CPUs: attention_rows.cl."""
+
+    name = "attention_rows"
+    kind = "CPU"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        refusal = super().check(node)
+        if refusal is None and keys_of(sizes_of(node), node.outputs[0].dtype, self.caps) is None:
+            return Refusal(Reason.CAPABILITY, f"heads of {sizes_of(node).head} elements are too many for private memory")
+        return refusal
+
+    def attend(self, heads: Heads) -> Launch:
+        return by_rows(heads, self.caps)
 
 
 class Scoring(Protocol):
@@ -86,53 +152,37 @@ def sizes_defines(s: Sizes, op: Scoring, dtype: DType, mask: TensorType | None) 
     return defines
 
 
-class AttentionBlocks(AttentionKernel):
-    """For GPUs: attention.cl."""
+class WithoutCaches(CLKernel):
+    """Attention to keys and values that are all given, without windows."""
 
-    name = "attention"
+    dtypes = FLOATS | {DType.BOOL}
+    has_epilogue = False
+    half_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
-        if self.caps.kind != "GPU":
-            return Refusal(Reason.CAPABILITY, "made for GPUs")
-        refusal = super().check(node)
-        if refusal is None and self._blocks(node) is None:
-            return Refusal(Reason.CAPABILITY, f"heads of {sizes_of(node).head} elements do not fit local memory")
-        return refusal
+        op = operator(node)
+        # Trailing inputs may be left out.
+        for name, given in list(zip(_PORTS, node.inputs[3:], strict=False))[1:]:
+            if given is not None:
+                return Refusal(Reason.ATTRIBUTE, f"the input {name}")
+        if len(node.outputs) > 1 or not node.node.outputs[0]:
+            return Refusal(Reason.ATTRIBUTE, "outputs besides Y")
+        if op.window != (-1, -1):
+            return Refusal(Reason.ATTRIBUTE, f"a window of {op.window}")
+        dtypes = {given.dtype for given in node.inputs[:3] if given is not None}
+        if len(dtypes) > 1 or op.softmax_precision not in (None, DType.FLOAT32, *dtypes):
+            return Refusal(Reason.DTYPE, f"{', '.join(map(str, dtypes))} with a softmax in {op.softmax_precision}")
+        return mask_refusal(mask_of(node), sizes_of(node))
 
-    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        s, mask = sizes_of(node), mask_of(node)
-        if not node.outputs[0].size:
-            return ()
-        blocks = self._blocks(node)
-        assert blocks is not None
-        local_q, keys = blocks
-        defines = self.defines(node) | {"LOCAL_Q": local_q, "KEYS": keys}
-        if mask is not None:
-            defines["MASK_AT(o)"] = f"({_mask_index(mask, s)})"
-        items = _LANES * local_q
-        work = (ceil_div(s.queries, _ROWS * local_q) * items, s.heads, s.batch)
-        source = assemble("attention.cl", defines)
-        return (Launch("attention.cl", source, "attention", _arguments(node), work, (items, 1, 1)),)
-
-    def _blocks(self, node: TypedNode) -> tuple[int, int] | None:
-        """LOCAL_Q and KEYS: many queries a group where these are many, and as many keys as fit; None when nothing fits."""
-        s, itemsize = sizes_of(node), accumulator_bytes(node.outputs[0].dtype)
-        many = s.batch * s.heads * ceil_div(s.queries, 8 * _ROWS) >= 4 * self.caps.compute_units
-        for local_q in (8, 4) if many else (4,):
-            for keys in (4, 2, 1):
-                rows, width = _ROWS * local_q, round_up(s.head, 4)
-                local = rows * (width + _LANES) + _LANES * keys * (max(width + 4, rows) + round_up(s.v_head, 4))
-                wasted = keys > 1 and _LANES * keys >= 2 * s.total
-                if (
-                    not wasted
-                    and local * itemsize <= self.caps.local_memory
-                    and _LANES * local_q <= self.caps.max_work_group_size
-                ):
-                    return local_q, keys
-        return None
+    def defines(self, node: TypedNode) -> dict[str, object]:
+        """Types, sizes and steps, the mask's place left out."""
+        s, flat = sizes_of(node), node.outputs[0].rank == 3
+        defines = sizes_defines(s, operator(node), node.outputs[0].dtype, mask_of(node))
+        defines |= steps("Q", s.heads, s.queries, s.head, flat) | steps("Y", s.heads, s.queries, s.v_head, flat)
+        return defines | steps("K", s.kv_heads, s.keys, s.head, flat) | steps("V", s.kv_heads, s.keys, s.v_head, flat)
 
 
-class HalvesAttention(AttentionKernel):
+class HalvesAttention(WithoutCaches):
     """For GPUs whose halves are multiplied in a pipeline: attention_halves.cl."""
 
     name = "attention_halves"
@@ -176,63 +226,53 @@ def halves_launch(
     return (Launch("attention_halves.cl", source, "attention_halves", arguments, work, local),)
 
 
-class AttentionRows(AttentionKernel):
-    """For CPUs: attention_rows.cl."""
-
-    name = "attention_rows"
-
-    def check(self, node: TypedNode) -> Refusal | None:
-        if self.caps.kind != "CPU":
-            return Refusal(Reason.CAPABILITY, "made for CPUs")
-        refusal = super().check(node)
-        if refusal is None and self._keys(node) is None:
-            return Refusal(Reason.CAPABILITY, f"heads of {sizes_of(node).head} elements are too many for private memory")
-        return refusal
-
-    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        s, mask, keys = sizes_of(node), mask_of(node), self._keys(node)
-        if not node.outputs[0].size:
-            return ()
-        assert keys is not None
-        block = self._queries(s)
-        defines = self.defines(node) | {"BLOCK_Q": block, "KEYS": keys, "VECTORS": self._vectors, "VEC": self._lanes(node)}
-        if mask is not None:
-            dims = (1,) * (4 - mask.rank) + mask.dims
-            pitches = [0 if d == 1 else step for d, step in zip(dims, strides_of(dims), strict=True)]
-            defines |= dict(zip(("M_B", "M_H", "M_S", "M_K"), pitches, strict=True))
-        work = (ceil_div(s.queries, block), s.heads, s.batch)
-        source = assemble("attention_rows.cl", defines)
-        return (Launch("attention_rows.cl", source, "attention_rows", _arguments(node), work, (1, 1, 1)),)
-
-    @property
-    def _vectors(self) -> int:
-        """Vectors of sums for each of 4 rows, so that registers hold them."""
-        return 4 if self.caps.vector_registers >= 32 else 2
-
-    def _lanes(self, node: TypedNode) -> int:
-        return self.caps.lanes(accumulator(node.outputs[0].dtype))
-
-    def _queries(self, s: Sizes) -> int:
-        """As many as leave work for all cores: each block copies the keys and values again."""
-        block = min(_MOST_QUERIES, round_up(s.queries, _ROWS))
-        while block > 16 and s.batch * s.heads * ceil_div(s.queries, block) < 4 * self.caps.compute_units:
-            block = round_up(block // 2, _ROWS)
-        return block
-
-    def _keys(self, node: TypedNode) -> int | None:
-        """The most keys of a block whose copies fit; None when even the fewest do not."""
-        s, columns = sizes_of(node), self._vectors * self._lanes(node)
-        itemsize, width = accumulator_bytes(node.outputs[0].dtype), round_up(s.v_head, columns)
-        for keys in (4 * columns, 2 * columns, columns):
-            wasted = keys > columns and keys >= 2 * s.total
-            if not wasted and itemsize * (keys * (s.head + width + _ROWS) + _MOST_QUERIES * (width + 2)) <= _PRIVATE_BYTES:
-                return keys
-        return None
+def heads_of(node: TypedNode) -> Heads:
+    """The attention of a node to its inputs K and V."""
+    s, op, names = sizes_of(node), operator(node), node.node.inputs
+    flat = node.outputs[0].rank == 3
+    pitches = steps("Q", s.heads, s.queries, s.head, flat) | steps("Y", s.heads, s.queries, s.v_head, flat)
+    pitches |= steps("K", s.kv_heads, s.keys, s.head, flat) | steps("V", s.kv_heads, s.keys, s.v_head, flat)
+    given = (*node.inputs, *[None] * 7)[:7]
+    mask, lengths = given[_MASK], given[_LENGTHS]
+    return Heads(
+        s,
+        node.outputs[0].dtype,
+        Read(names[_Q]),
+        Read(names[_K]),
+        Read(names[_V]),
+        Write(node.node.outputs[0]),
+        pitches,
+        op.factor(s),
+        max(op.softcap, 0.0),
+        op.is_causal,
+        op.window,
+        None if mask is None else Mask(Read(names[_MASK]), mask),
+        None if lengths is None else Lengths(Read(names[_LENGTHS]), lengths.dtype),
+        node.name,
+    )
 
 
-def _arguments(node: TypedNode) -> tuple[Argument, ...]:
-    names = node.node.inputs[: 3 if mask_of(node) is None else 4]
-    return (*map(Read, names), Write(node.node.outputs[0]))
+def _with_past(node: TypedNode, heads: Heads) -> tuple[Heads, tuple[Launch, ...]]:
+    """The attention to the keys and values of past and present together, and the launches that join these."""
+    s, names, flat = heads.sizes, node.node.inputs, node.outputs[0].rank == 3
+    presents = (*node.node.outputs[1:3], "", "")[:2]
+    joined: list[Argument] = []
+    for index, (name, size) in enumerate(zip(presents, (s.head, s.v_head), strict=True)):
+        nbytes = s.batch * s.kv_heads * s.total * size * heads.dtype.itemsize
+        joined.append(Write(name) if name else Scratch(f"scratch:{node.name}:{index + 1}", nbytes))
+    pasts = [(names[_PAST_KEY], s.head), (names[_PAST_VALUE], s.v_head)]
+    copies = [
+        copied(Read(past), dst, s.batch * s.kv_heads, (s.past, s.total), size, heads.dtype)
+        for (past, size), dst in zip(pasts, joined, strict=True)
+    ]
+    offsets = {"NK_AT": 0, "NV_AT": 0}
+    new = NewRows(
+        (heads.key, heads.value),
+        steps("NK", s.kv_heads, s.keys, s.head, flat) | steps("NV", s.kv_heads, s.keys, s.v_head, flat) | offsets,
+    )
+    caches = steps("K", s.kv_heads, s.total, s.head, False) | steps("V", s.kv_heads, s.total, s.v_head, False)
+    heads = replace(heads, key=joined[0], value=joined[1], pitches={**heads.pitches, **caches})
+    return heads, (*copies, written(heads, new, s.keys))
 
 
 def operator(node: TypedNode) -> Attention_23:
@@ -244,18 +284,18 @@ def operator(node: TypedNode) -> Attention_23:
 
 def sizes_of(node: TypedNode) -> Sizes:
     """The node's sizes."""
-    return operator(node).sizes(node.given(0), node.given(1), node.given(2))
+    past = (*node.inputs, *[None] * 6)[_PAST_KEY : _PAST_VALUE + 1]
+    return operator(node).sizes(node.given(0), node.given(1), node.given(2), *past)
+
+
+def _arguments(node: TypedNode) -> tuple[Argument, ...]:
+    names = node.node.inputs[: 3 if mask_of(node) is None else 4]
+    return (*map(Read, names), Write(node.node.outputs[0]))
 
 
 def mask_of(node: TypedNode) -> TensorType | None:
     """The type of the mask."""
     return node.inputs[3] if len(node.inputs) > 3 else None
-
-
-def steps(letter: str, heads: int, length: int, size: int, flat: bool) -> dict[str, int]:
-    """Elements from one batch, head and position to the next, of [B, length, heads * size] or [B, heads, length, size]."""
-    head, position = (size, heads * size) if flat else (length * size, size)
-    return {f"{letter}_B": heads * length * size, f"{letter}_H": head, f"{letter}_S": position}
 
 
 def _mask_index(mask: TensorType, s: Sizes) -> str:
@@ -264,4 +304,4 @@ def _mask_index(mask: TensorType, s: Sizes) -> str:
     return flat_index(s.scores, strides)
 
 
-KERNELS = (HalvesAttention(), AttentionBlocks(), AttentionRows())
+KERNELS = (AttentionToken(), HalvesAttention(), AttentionBlocks(), AttentionRows())

@@ -1,4 +1,4 @@
-"""The kernel of GroupQueryAttention for the host: caches are written where they are."""
+"""The kernel of CachedAttention for the host: caches are written where they are."""
 
 import math
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from dovetail.op import HostConfig, HostKernel, TensorType
 
 if TYPE_CHECKING:
-    from dovetail_ops_onnxruntime_contrib.group_query_attention import GroupQueryAttention
+    from dovetail_ops_onnx.cached_attention import CachedAttention
 
-__all__ = ["CachedAttention"]
+__all__ = ["InPlace"]
 
 Array = NDArray[Any]
 Types = Sequence[TensorType | None]
@@ -25,8 +25,10 @@ _CACHES = ((1, 3), (2, 4))
 """Outputs that are caches, each with the input that it continues."""
 
 
-class CachedAttention(HostKernel):
+class InPlace(HostKernel):
     """Writes the new keys and values into the caches, in place where these may be taken over, and attends to the keys used."""
+
+    name = "cached_attention"
 
     def configurations(self, op: Any, inputs: Types, outputs: Types) -> Sequence[HostConfig]:
         config = HostConfig.uniform(inputs, outputs)
@@ -38,32 +40,27 @@ class CachedAttention(HostKernel):
         return (replace(config, outputs=tuple(ports)), config)
 
     def execute(
-        self, op: "GroupQueryAttention", config: HostConfig, inputs: Sequence[Array | None], outputs: Sequence[Array | None]
+        self, op: "CachedAttention", config: HostConfig, inputs: Sequence[Array | None], outputs: Sequence[Array | None]
     ) -> None:
-        query, key, value, past_key, past_value, lengths, total, cos, sin, ids, bias = (*inputs, *[None] * 4)[:11]
+        query, key, value, past_key, past_value, lengths, cos, sin, ids, bias = (*inputs, *[None] * 4)[:10]
         dst, *caches = (*outputs, None, None)[:3]
         assert query is not None
         assert lengths is not None
-        assert total is not None
         assert dst is not None
-        size = dst.shape[2] // op.num_heads
-        q, k, v = op.heads(query, key, value, size)
-        before = 0 if past_key is None else past_key.shape[2]
-        room = max(before, int(total.reshape(())))
-        starts = op.starts(lengths, q.shape[2], room)
+        size = dst.shape[2] // op.heads
+        q, k, v = op.split(query, key, value, size)
+        starts = op.starts(lengths, q.shape[2])
         places = starts[:, None] + np.arange(q.shape[2])
-        if op.do_rotary:
-            assert cos is not None
-            assert sin is not None
+        if cos is not None and sin is not None:
             at = np.minimum(places, len(cos) - 1) if ids is None else ids
-            q, k = (rotated(x, cos, sin, at, op.rotary_interleaved) for x in (q, k))
+            q, k = (_rotated(x, cos, sin, at, op.interleaved) for x in (q, k))
         held = [
-            _written(cache, past, new, starts, room)
+            _written(cache, past, new, starts, op.room)
             for cache, past, new in zip(caches, (past_key, past_value), (k, v), strict=True)
         ]
-        y = dst.reshape(*dst.shape[:2], op.num_heads, size).swapaxes(1, 2)
+        y = dst.reshape(*dst.shape[:2], op.heads, size).swapaxes(1, 2)
         for b, start in enumerate(starts.tolist()):
-            used = min(start + q.shape[2], room)
+            used = min(start + q.shape[2], op.room)
             added = None if bias is None else bias[b % len(bias)]
             _attend(op, q[b], held[0][b, :, :used], held[1][b, :, :used], places[b], added, y[b])
 
@@ -81,7 +78,7 @@ def _written(cache: Array | None, past: Array | None, new: Array, starts: Array,
     return cache
 
 
-def rotated(x: Array, cos: Array, sin: Array, at: Array, interleaved: bool) -> Array:
+def _rotated(x: Array, cos: Array, sin: Array, at: Array, interleaved: bool) -> Array:
     """x [batch, heads, sequence, size] with the pairs of elements turned by the angles at the positions [batch, sequence]."""
     count = 2 * cos.shape[1]
     c, s = (table[at][:, None].astype(np.float32) for table in (cos, sin))
@@ -93,9 +90,7 @@ def rotated(x: Array, cos: Array, sin: Array, at: Array, interleaved: bool) -> A
     return y
 
 
-def _attend(
-    op: "GroupQueryAttention", q: Array, keys: Array, values: Array, places: Array, bias: Array | None, dst: Array
-) -> None:
+def _attend(op: "CachedAttention", q: Array, keys: Array, values: Array, places: Array, bias: Array | None, dst: Array) -> None:
     """One sample: q and dst [heads, sequence, size], keys and values [kv heads, used, size]."""
     k, v = (np.asarray(x, np.float32) for x in (keys, values))
     kv, _, size = k.shape
@@ -105,7 +100,7 @@ def _attend(
         at = places[rows]
         # No query sees keys after its own, nor before its window.
         end = min(int(at[-1]) + 1, k.shape[1])
-        begin = max(0, int(at[0]) + 1 - op.local_window_size) if op.local_window_size > 0 else 0
+        begin = max(0, int(at[0]) + 1 - op.window) if op.window > 0 else 0
         part = q[:, rows].astype(np.float32) * factor
         scores = part.reshape(kv, -1, size) @ k[:, begin:end].swapaxes(1, 2)
         scores = scores.reshape(q.shape[0], len(at), end - begin)
@@ -114,7 +109,7 @@ def _attend(
         if bias is not None:
             scores = scores + bias[:, rows, begin:end].astype(np.float32)
         if len(at) > 1:
-            scores[..., _hidden(at, begin, end, op.local_window_size)] = -np.inf
+            scores[..., _hidden(at, begin, end, op.window)] = -np.inf
         scores -= scores.max(2, keepdims=True)
         np.exp(scores, scores)
         total = scores.sum(2, keepdims=True)

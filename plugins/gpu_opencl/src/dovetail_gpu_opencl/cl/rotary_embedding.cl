@@ -1,0 +1,45 @@
+// dst = src with the pairs of elements of each head turned; see rotation.cl.
+//
+// Element d of head h at position s of batch b is at b * X_B + h * X_H + s * X_S + d of src and dst. With HAS_IDS its angles are at row
+// ids[b * SEQUENCE + s] of ANGLES, from the end if negative, else at row b * SEQUENCE + s. A row that is not there sets faults[fault].
+// NDRange: (HEADS * SIZE, rounded up; SEQUENCE; batch).
+#ifndef T
+#define T float
+#define LOAD_T(p, i) ((p)[i])
+#define STORE_T(p, i, v) ((p)[i] = (v))
+#define ACC float
+#define HEADS 1
+#define SIZE 2
+#define SEQUENCE 1
+#define ANGLES 1
+#define PAIRS 1
+#define X_B SIZE
+#define X_H SIZE
+#define X_S SIZE
+#endif
+#include "rotation.cl"
+#ifdef HAS_IDS
+#define IDS_ARGS , __global const long *restrict ids
+#define FAULT_ARGS , __global int *faults, const int fault
+#else
+#define IDS_ARGS
+#define FAULT_ARGS
+#endif
+
+__kernel void rotary_embedding(__global const T* restrict src, __global const T* restrict cosines,
+                               __global const T* restrict sines IDS_ARGS, __global T* restrict dst FAULT_ARGS) {
+  const int e = get_global_id(0), s = get_global_id(1), b = get_global_id(2);
+  if (e >= HEADS * SIZE) return;
+#ifdef HAS_IDS
+  const long id = ids[b * SEQUENCE + s];
+  if (id < -ANGLES || id >= ANGLES) {
+    faults[fault] = 1;
+    return;
+  }
+  const int row = id < 0 ? id + ANGLES : id;
+#else
+  const int row = b * SEQUENCE + s;
+#endif
+  const int at = b * X_B + e / SIZE * X_H + s * X_S, d = e % SIZE;
+  STORE_T(dst, at + d, TURNED(src + at, d, cosines, sines, row * PAIRS));
+}
