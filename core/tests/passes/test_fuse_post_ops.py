@@ -55,6 +55,16 @@ def test_a_residual_goes_to_the_later_convolution() -> None:
     assert second.post_ops == (Binary("add", a), Eltwise("relu"))
 
 
+def test_an_operand_that_was_merged_into_an_earlier_node_exists_before_the_later_one() -> None:
+    """A gate: its activation is a node behind the other product, and runs with the product before."""
+    g, x = start()
+    gate, up = conv(g, x, "gate"), conv(g, x, "up")
+    active = g.node(Relu(), gate)
+    result = fused(g, g.node(Mul(), active, up))
+    assert result.stops == {}
+    assert [(n.name, n.post_ops) for n in result.graph.nodes] == [("gate", (Eltwise("relu"),)), ("up", (Binary("mul", active),))]
+
+
 @pytest.mark.parametrize(("chained_first", "algorithm"), [(True, "sub"), (False, "rsub")])
 def test_the_side_of_a_subtraction_counts(chained_first: bool, algorithm: str) -> None:
     g, x = start()
