@@ -11,9 +11,10 @@ from importlib import import_module, resources
 from typing import Any, ClassVar
 
 import numpy as np
+from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
-from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Graph, Node, Reorder, TensorType, TypedNode
+from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Eltwise, Graph, Node, Reorder, TensorType, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.op import OpenCLKernel, Operator
 from dovetail.testing import Case
@@ -21,6 +22,7 @@ from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels import _conv_winograd
+from dovetail_gpu_opencl.kernels._joined import JoinedProducts
 from dovetail_gpu_opencl.kernels._tiles import Tiling
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.kernels.quantized import KERNELS as QUANTIZED
@@ -28,6 +30,7 @@ from dovetail_gpu_opencl.launch import Constant, Launch
 from dovetail_gpu_opencl.view import View
 from dovetail_ops_onnx import find
 from dovetail_ops_onnx.cached_attention import CachedAttention
+from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
 _BETWEEN = "for devices that run tiles_pipelined.cl; test_pipelined.py runs it where instructions are emulated"
@@ -85,8 +88,14 @@ def as_kinds(info: DeviceInfo, caps: Capabilities) -> dict[str, Forced]:
     return {kind: Forced(info, caps=dataclasses.replace(wide, kind=kind)) for kind in ("CPU", "GPU")}
 
 
-WITHOUT_CASES = frozenset({"cached_attention", "convert", "mat_mul_integer_to_float", "packed_attention", "quantized", "reorder"})
-"""Kernels of operators that no model names, so that no pack has cases: `quantized`, `caches`, `others` or `ELSEWHERE` run them."""
+WITHOUT_CASES = frozenset(
+    {
+        *("cached_attention", "convert", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
+        *("packed_attention", "quantized", "reorder"),
+    }
+)
+"""Kernels of operators that passes and compositions insert, so that no pack has cases: the functions below run them, or
+`ELSEWHERE`."""
 
 
 def stems() -> list[str]:
@@ -368,6 +377,42 @@ def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
         yield from _each(devices, f"Quantized of {n}", *single(Case("sum", op, (bytes_of(rng, n), bytes_of(rng, n)), ()), ()))
 
 
+def packed(devices: Mapping[str, Forced]) -> Iterator[Item]:
+    """Products with packed weights: each kind of numbers, the last block not full, columns around tiles and vectors."""
+    rng = np.random.default_rng(10)
+    for bits, numbers, size in ((4, np.uint8, 32), (4, np.uint8, 10), (8, np.int8, 16), (16, np.float16, 40), (16, bfloat16, 40)):
+        for rows, n in ((1, 65), (7, 36), (9, 35)):
+            blocks = ceil_div(40, size)
+            q = rng.integers(0, 16, (blocks * size, n)).astype(numbers)
+            scales, offsets = floats(rng, blocks, n), floats(rng, blocks, n) if bits == 4 else None
+            matrix = BlockMatrix(bits, size, q, scales, offsets)
+            if bits == 4:
+                matrix = BlockMatrix.of_nibbles(q, size, scales, offsets)
+            arrays = [a for a in (matrix.q, matrix.scales, matrix.offsets) if a is not None]
+            weights = q.astype(np.float64) * scales.repeat(size, 0) + (0 if offsets is None else offsets.repeat(size, 0))
+            a, op = floats(rng, rows, 40), MatMulBlocks(bits, size)
+            case = Case(f"{bits} bits", op, (a, *arrays), ((a @ weights[:40]).astype(np.float32),), atol=1e-2)
+            graph, feeds = single(case, tuple(range(1, len(arrays) + 1)))
+            for item in _each(devices, f"MatMulBlocks of {rows}x{n}, {np.dtype(numbers)} by {size}", graph, feeds):
+                yield dataclasses.replace(item, case=case)
+    yield from _joined(rng, devices)
+
+
+def _joined(rng: np.random.Generator, devices: Mapping[str, Forced]) -> Iterator[Item]:
+    """Products of one A in one launch: three side by side, and one that is the gate of another."""
+    for gate, columns in ((None, (65, 7, 36)), ((Eltwise("swish", 1.0),), (36, 36)), ((Eltwise("relu"),), (35, 35))):
+        g = GraphBuilder()
+        names, op = [g.input("x", "float32", (1, 40))], MatMulBlocks(4, 16)
+        for n in columns:
+            names += [g.constant(array) for array in (bytes_of(rng, 24, n), floats(rng, 3, n), floats(rng, 3, n))]
+        outputs = [f"y{i}" for i in range(1 if gate else len(columns))]
+        types = {name: TensorType(DType.FLOAT32, (1, n)) for name, n in zip(outputs, columns, strict=False)}
+        g.node(JoinedProducts(op, len(columns), gate), *names, outputs=outputs, name="node")
+        graph = g.graph(outputs)
+        label = f"JoinedProducts of {columns}" + (" with a gate" if gate else "")
+        yield from _each(devices, label, graph.replace(types={**graph.types, **types}), [floats(rng, 1, 40)])
+
+
 def _standard(name: str, **attributes: Any) -> Operator:
     found = find(name, 24)
     assert found is not None, name
@@ -419,7 +464,7 @@ def _each(devices: Mapping[str, Forced], label: str, graph: Graph, feeds: Sequen
 def items(devices: Mapping[str, Forced]) -> Iterator[Item]:
     """All runs; none does what another does: the same launches on the same values."""
     seen = set()
-    for item in (*operators(devices), *tiles(devices), *quantized(devices), *caches(devices), *others(devices)):
+    for item in (*operators(devices), *tiles(devices), *quantized(devices), *packed(devices), *caches(devices), *others(devices)):
         values = {**dict(zip(item.graph.inputs, item.feeds, strict=True)), **item.graph.constants}
         contents = tuple((name, array.shape, hash(array.tobytes())) for name, array in sorted(values.items()))
         key = (contents, item.kernel.name, tuple(map(_described, item.launches())))

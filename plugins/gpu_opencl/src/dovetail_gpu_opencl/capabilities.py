@@ -19,7 +19,7 @@ _MANY_REGISTERS = re.compile(
 """Targets of compilers that have 32 vector registers; others are taken to have 16."""
 
 WIDEST_VECTOR = 8
-"""Floats. PoCL 3.0 from pip (LLVM 14) aborts the process on vectors of 512 bits on AVX-512 machines: they are never used."""
+"""Floats. PoCL 3.0 from pip (LLVM 14) aborts the process on vectors of 512 bits on AVX-512 machines: see wide_vectors.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class Capabilities:
     `ld` for every build; `ptx` that it takes inline PTX. `matrix` is what the user allowed factors to be rounded to (tf32, bf16
     or f16) for matrix units that were tried and work; empty without them. `pipeline` says that products of halves that copy
     asynchronously (tiles_pipelined.cl) were tried, too, and work. `exact_division` says that the driver can round float
-    quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known.
+    quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known, and
+    `native_lanes` how many floats one holds; `vector_width` is at most 8, which every driver survives.
     `unified_memory` says that kernels can read the memory of the host.
     """
 
@@ -56,6 +57,7 @@ class Capabilities:
     exact_division: bool = False
     vector_registers: int = 16
     unified_memory: bool = False
+    native_lanes: int = 0
 
     @property
     def exact_options(self) -> tuple[str, ...]:
@@ -88,6 +90,7 @@ class Capabilities:
             ptx="cl_nv_compiler_options" in extensions,
             vector_registers=32 if _MANY_REGISTERS.search(target_of(device)) else 16,
             unified_memory=bool(device.host_unified_memory),
+            native_lanes=device.native_vector_width_float,
             exact_division=bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         )
 

@@ -114,15 +114,18 @@ class OpenCLDevice(Device):
         return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.title(node), choice.kernel.from_operator)
 
     def lower(self, graph: Graph) -> Graph:
-        """With the hint f16, products and what is between them in float16, where the device has kernels for it."""
-        if not self.caps.pipeline or self.caps.matrix != "f16":
-            return graph
-        if any(node.op.stem == "attention" for node in graph.nodes):
-            # The classes of standard operators are there where a graph has one of them.
-            from dovetail_gpu_opencl.kernels._packed_attention import merge_products
+        """The graph with nodes joined that a kernel runs in one launch.
 
-            graph = merge_products(graph, self._runs)
-        return lower(graph, self._mixes)
+        With the hint f16, products and what is between them are in float16, where the device has kernels for it.
+        """
+        if self.caps.pipeline and self.caps.matrix == "f16":
+            if any(node.op.stem == "attention" for node in graph.nodes):
+                # The classes of standard operators are there where a graph has one of them.
+                from dovetail_gpu_opencl.kernels._packed_attention import merge_products
+
+                graph = merge_products(graph, self._runs)
+            graph = lower(graph, self._mixes)
+        return self._joined(graph)
 
     def _runs(self, node: TypedNode) -> bool:
         return not isinstance(self._choose(node), Refusal)
@@ -130,6 +133,21 @@ class OpenCLDevice(Device):
     def _mixes(self, node: TypedNode) -> bool | None:
         choice = self._choose(node)
         return None if isinstance(choice, Refusal) else choice.kernel.mixes
+
+    def _joined(self, graph: Graph) -> Graph:
+        groups: dict[tuple[object, ...], tuple[CLKernel, list[Node]]] = {}
+        for node in graph.nodes:
+            if not any(kernel.joins_nodes for kernel in self._table[node.op]):
+                continue
+            typed = TypedNode.of(node, graph)
+            choice = self._choose(typed)
+            if isinstance(choice, Choice) and (key := choice.kernel.join_key(typed)) is not None:
+                groups.setdefault((choice.kernel.name, key), (choice.kernel, []))[1].append(node)
+        changed: dict[str, Node | None] = {}
+        for kernel, nodes in groups.values():
+            changed |= kernel.joined(graph, nodes)
+        kept = [changed.get(node.name, node) for node in graph.nodes]
+        return graph.replace(nodes=tuple(node for node in kept if node is not None)) if changed else graph
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts that the operator's kernel declares, any layout for elementwise kernels, else plain."""

@@ -6,7 +6,21 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
-from dovetail.device import PLAIN, Accepted, Binary, DType, Kernel, LayerConfig, Reason, Refusal, Sum, TensorType, TypedNode
+from dovetail.device import (
+    PLAIN,
+    Accepted,
+    Binary,
+    DType,
+    Graph,
+    Kernel,
+    LayerConfig,
+    Node,
+    Reason,
+    Refusal,
+    Sum,
+    TensorType,
+    TypedNode,
+)
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.launch import Launch
@@ -37,6 +51,8 @@ class CLKernel(Kernel):
     computes: ClassVar[bool] = True
     """False for kernels that only move bytes: these need no C type and no extension for a data type."""
 
+    joins_nodes: ClassVar[bool] = False
+    """True when the kernel also runs several nodes in one launch."""
     half_by_load: ClassVar[bool] = False
     """True when float16 is only read by `vload_half` and written by `vstore_half`, which every device can (`source.storage`)."""
     mixes: ClassVar[bool] = False
@@ -85,6 +101,14 @@ class CLKernel(Kernel):
     @abstractmethod
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         """The launches that compute a node that `supports` accepted, in order."""
+
+    def join_key(self, node: TypedNode) -> tuple[object, ...] | None:
+        """What nodes have in common that this kernel may join; None for a node that it does not."""
+        return None
+
+    def joined(self, graph: Graph, nodes: Sequence[Node]) -> Mapping[str, Node | None]:
+        """By name, what takes the place of some of these nodes of one key, in the order of the graph; None for nothing."""
+        return {}
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         """Values in whose memory output 0 may be written: by default post-op operands that are read at the element written."""

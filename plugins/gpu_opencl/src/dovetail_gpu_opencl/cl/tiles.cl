@@ -13,6 +13,7 @@
 //
 // Layout of matrices: element (m, k) of a is at A_BATCH(z) + m * A_M + k * A_K; (k, n) of b at B_BATCH(z) + k * B_K + n * B_N;
 // one of A_M and A_K is 1, and one of B_K and B_N. dst is dense [Z][M][N], bia [M].
+// With BLOCKS b is a matrix in blocks, Z is 1, see blocks_factor.cl.
 // Layout of convolutions: src and dst dense NCHW; a is wei as [GROUPS][KH][KW][C][A_K], C the input channels of a group, A_K at
 // least M (the output channels of a group); bia [GROUPS * M].
 //
@@ -20,6 +21,12 @@
 // most 8. A_V and B_V, the elements that are loaded at once, are given by alignment. Local memory:
 // BUFFERS * TILE_K * (TILE_M + TILE_N + 2 pads) or SLICES / 2 * TILE_M * TILE_N elements of ACC, whichever is more.
 #include "product.cl"
+#ifdef BLOCKS
+#include "blocks_factor.cl"
+#else
+#define B_ARG __global const T* restrict b
+#define LOAD_B(n, k) LOAD(B_V, b + B_OFFSET(n, k))
+#endif
 
 #define LOCAL_M (TILE_M / WORK_M)
 #define LOCAL_N (TILE_N / WORK_N)
@@ -72,12 +79,12 @@
 // The last elements of a row that is not a multiple of the vector are never loaded as one: A_V and B_V divide what lies densely.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
 #if SPLITS == 1
-    __global const T* restrict a, __global const T* restrict b BIAS_ARG, __global T* dst POST_ARGS
+    __global const T* restrict a, B_ARG BIAS_ARG, __global T* dst POST_ARGS
 #elif defined(FOLD)
-    __global const T* restrict a, __global const T* restrict b BIAS_ARG, __global T* dst, __global ACC* part,
+    __global const T* restrict a, B_ARG BIAS_ARG, __global T* dst, __global ACC* part,
     __global int* counters, const int counter POST_ARGS
 #else
-    __global const T* restrict a, __global const T* restrict b, __global ACC* part
+    __global const T* restrict a, B_ARG, __global ACC* part
 #endif
 ) {
   __local ACC tile[BUFFERS * BUFFER > SUMS ? BUFFERS * BUFFER : SUMS] __attribute__((aligned(16)));
@@ -118,7 +125,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
   const int corner = image + y0 * IW + x0;
 #endif
 #else
+#ifndef BLOCKS
   b += B_BATCH(z);
+#endif
 #if A_M == 1
 #define A_OFFSET(m, k) (A_ROW(m) + (k) * A_K)
 #else
@@ -165,7 +174,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
         const bool there = (WHOLE(TILE_N * TILE_K / B_V) || e < TILE_N * TILE_K / B_V) && IN_K(k0 + k);
         rb[i] = (WIDE(ACC, B_V))(0);
 #if !defined(CONV)
-        if (there) rb[i] = LOAD(B_V, b + B_OFFSET(n, k0 + k));
+        if (there) rb[i] = LOAD_B(n, k0 + k);
 #elif defined(DENSE)
         if (there) rb[i] = LOAD(B_V, b + corner + (k0 + k) * IMAGE);
 #elif C % TILE_K == 0

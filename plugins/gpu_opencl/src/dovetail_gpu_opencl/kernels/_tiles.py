@@ -326,7 +326,7 @@ def tiled_launches(
     problem: Problem,
     tiling: Tiling,
     defines: Mapping[str, object],
-    factors: tuple[Argument, Argument],
+    factors: Sequence[Argument],
     bias: tuple[Argument, ...],
     dst: Argument,
     chain: Epilogue,
