@@ -15,7 +15,7 @@ CORE = ROOT / "core" / "src" / "dovetail"
 PACKAGES = {p.name: p for p in sorted(ROOT.glob("*/*/src/*")) if p.parts[-4] in ("plugins", "contrib") and p.is_dir()}
 
 PUBLIC = re.compile(
-    r"dovetail(\.(op|device|virtual|frontend|cache|errors|graph|hookspecs|passes|testing|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
+    r"dovetail(\.(op|device|virtual|frontend|cache|dataclass|errors|graph|hookspecs|passes|testing|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
 )
 """The modules of the core that plugins may import: those for authors."""
 
@@ -172,7 +172,7 @@ def _strongly_connected(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def test_operators_import_definitions_only() -> None:
-    allowed = rf"dovetail\.(op|errors|graph|testing)|{VOCABULARY}(\..*)?"
+    allowed = rf"dovetail\.(op|dataclass|errors|graph|testing)|{VOCABULARY}(\..*)?"
     wrong = re.compile(rf"(?!({allowed})$)dovetail.*")
     folder = PACKAGES[VOCABULARY]
     assert not offenders([p for p in folder.glob("*.py") if p.name != "__init__.py"], wrong)

@@ -1,11 +1,13 @@
 """Packages whose public names are imported when they are first used."""
 
-from collections.abc import Callable, Mapping, Sequence
+TYPE_CHECKING = False  # see dovetail/__init__.py
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["lazy_names"]
 
 
-def lazy_names(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
+def lazy_names(package: str, modules: "Mapping[str, Sequence[str]]") -> "Callable[[str], object]":
     """The `__getattr__` of a package: `modules` maps the names of modules to the public names that they define."""
     homes = {name: module for module, names in modules.items() for name in names}
 

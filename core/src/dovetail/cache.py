@@ -16,12 +16,12 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
 from dovetail import __version__
+from dovetail.dataclass import dataclass
 from dovetail.errors import UsageError
 from dovetail.lru import LruCache
 

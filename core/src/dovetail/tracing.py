@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any, Protocol
 
+from dovetail.dataclass import dataclass, field
 from dovetail.graph.graph import Node
 
 __all__ = [

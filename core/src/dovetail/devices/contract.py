@@ -3,12 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass, field
 from dovetail.devices.device_array import kept_on_host
 from dovetail.devices.memory import MemoryPlan
 from dovetail.devices.refusals import Accepted, Refusal

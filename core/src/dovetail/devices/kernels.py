@@ -3,10 +3,10 @@
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, ClassVar, Generic, TypeVar
 
+from dovetail.dataclass import dataclass
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.errors import PluginError

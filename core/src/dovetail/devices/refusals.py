@@ -1,7 +1,8 @@
 """Answers of devices and kernels to the question whether they run a node."""
 
 import enum
-from dataclasses import dataclass
+
+from dovetail.dataclass import dataclass
 
 __all__ = ["Accepted", "Reason", "Refusal"]
 

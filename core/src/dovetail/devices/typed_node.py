@@ -1,8 +1,8 @@
 """A node with the types of everything it touches, and the memory layouts in which a device can take it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.layout import ANY, PLAIN, Layout
 from dovetail.graph.post_ops import PostOp

@@ -7,9 +7,9 @@ named.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from dovetail.dataclass import dataclass, field
 from dovetail.devices.contract import DeviceInfo, ExecutableRequest
 from dovetail.devices.refusals import Accepted, Refusal
 from dovetail.graph.graph import Graph

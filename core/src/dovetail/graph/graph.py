@@ -4,12 +4,12 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass, field
 from dovetail.errors import OperatorError, UnknownOperator
 from dovetail.graph.post_ops import Eltwise, PostOp
 from dovetail.graph.types import TensorType

@@ -1,8 +1,8 @@
 """Memory layouts as tokens: two values have the same layout when their tokens are equal."""
 
 import re
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import UsageError
 
 __all__ = ["ANY", "BFYX", "BYXF", "FYXB", "NHWC", "PLAIN", "YXFB", "Layout"]

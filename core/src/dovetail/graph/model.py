@@ -3,12 +3,12 @@
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dovetail.dataclass import dataclass, field
 from dovetail.errors import UsageError, did_you_mean
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.post_ops import PostOp, PostOps

@@ -4,9 +4,9 @@ Computed in float32 (float64 for float64 results) with one rounding at the end.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import UsageError, did_you_mean
 from dovetail.names import printable
 

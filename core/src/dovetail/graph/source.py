@@ -6,10 +6,10 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import BinaryIO
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import FormatError
 from dovetail.names import printable
 

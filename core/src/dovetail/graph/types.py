@@ -1,12 +1,12 @@
 """Shapes and tensor types."""
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass, field
 from dovetail.graph.dtype import DType
 from dovetail.graph.layout import PLAIN, Layout
 from dovetail.names import printable

@@ -1,9 +1,9 @@
 """Operators that passes leave as they are, because the user gave a device a kernel for their name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from dovetail.dataclass import dataclass, field
 from dovetail.errors import ShapeError
 from dovetail.evaluate.inference import padded
 from dovetail.graph.dtype import DType

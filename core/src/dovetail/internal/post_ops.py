@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import OperatorError, ShapeError
 from dovetail.evaluate.post_ops import apply_post_op
 from dovetail.graph.graph import AbstractOperator, Port

@@ -1,18 +1,17 @@
 """Operator attributes: the types they may have, and reading them from a model file."""
 
 import dataclasses
-import functools
 import operator
 import reprlib
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import OperatorError, UsageError, did_you_mean
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import Graph
@@ -127,27 +126,6 @@ def read_attributes(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
                 f"the required attribute {name!r} is missing", hint=f"give {_KINDS[specs[name].type_name].example}"
             )
     return values
-
-
-def check_construction(cls: Any) -> None:
-    """Let the constructor of a freshly made operator class read its arguments as attributes of their types.
-
-    It raises `OperatorError` naming operator and attribute for a missing, unknown or mistyped one, and for values without name.
-    """
-    assign = cls.__init__
-
-    @functools.wraps(assign)
-    def construct(self: Any, /, *positional: Any, **given: Any) -> None:
-        try:
-            if positional:
-                shown = reprlib.repr(positional[0])
-                raise OperatorError(f"got {shown} without a name", hint=f"give attributes by name: {', '.join(cls.attributes)}")
-            values = read_attributes(cls, given)
-        except OperatorError as error:
-            raise OperatorError(f"operator {cls.op_type}: {error.message}", hint=error.hint) from None
-        assign(self, **values)
-
-    cls._assign, cls.__init__ = assign, construct
 
 
 def _int(value: Any) -> int:

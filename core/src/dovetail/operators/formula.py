@@ -6,8 +6,8 @@ truncates toward zero as in C, and `%` takes the sign of the dividend. Values ar
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import UsageError
 
 __all__ = ["Formula", "dimensions"]

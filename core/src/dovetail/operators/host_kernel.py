@@ -3,13 +3,13 @@
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import OperatorError, UsageError
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import KernelSource

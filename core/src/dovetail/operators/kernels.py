@@ -1,10 +1,9 @@
 """Device kernels that an operator has as data, so that an op pack imports no device package."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, ClassVar
 
+from dovetail.dataclass import dataclass, field
 from dovetail.errors import OperatorError, UsageError
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import KernelSource
@@ -86,6 +85,8 @@ class OpenCLKernel(KernelSource):
     @staticmethod
     def text_of(package: str | None, name: str) -> str:
         """The text of a file in an installed package, such as `__package__`. Raises `OperatorError` when it is not there."""
+        from importlib import resources  # here, because it imports zipfile and tempfile, and few packs have such files
+
         try:
             if not package:
                 raise ModuleNotFoundError("no package is named")

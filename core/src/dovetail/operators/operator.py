@@ -1,23 +1,38 @@
 """The base class of operators that authors write."""
 
-import dataclasses
+import inspect
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, dataclass_transform
+from dataclasses import MISSING, FrozenInstanceError, fields
+from typing import Any, ClassVar, cast, dataclass_transform
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import OperatorError, UnknownOperator
 from dovetail.evaluate.composition import evaluate_composition
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Magnitude
 from dovetail.graph.types import TensorType
 from dovetail.names import operator_key, stem_of
-from dovetail.operators.attributes import AttributeSpec, attribute_specs, check_construction, read_attributes
+from dovetail.operators.attributes import AttributeSpec, attribute_specs, read_attributes
 from dovetail.operators.ports import check_ports, parse_ports
 from dovetail.operators.translation import Translation
 
 __all__ = ["Operator"]
 
 _DOMAIN = re.compile(r"[A-Za-z0-9_.\-]*")
+_ANNOTATED = frozenset({"__annotations__", "__annotate_func__", "__annotate__"})
+"""What a class body with annotations leaves in the class; the latter two from Python 3.14 on."""
+
+
+class _Signature:
+    """The attributes of a class as the arguments of its constructor."""
+
+    def __get__(self, instance: object, owner: type["Operator"]) -> inspect.Signature:
+        specs, factories = owner.attributes.values(), owner._factories
+        given = {s.name: ... if s.name in factories else inspect.Parameter.empty if s.required else s.default for s in specs}
+        kind = inspect.Parameter.KEYWORD_ONLY
+        return inspect.Signature([inspect.Parameter(name, kind, default=value) for name, value in given.items()])
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False)
@@ -67,7 +82,9 @@ class Operator(AbstractOperator):
     attributes: ClassVar[Mapping[str, AttributeSpec]] = {}
     _graphs: ClassVar[tuple[str, ...]] = ()
     _required: ClassVar[tuple[str, ...]] = ()
-    _assign: ClassVar[Callable[..., None]]
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+    _factories: ClassVar[Mapping[str, Callable[[], Any]]] = {}
+    __signature__: ClassVar[Any] = _Signature()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -82,13 +99,37 @@ class Operator(AbstractOperator):
         _drop_what_described_another_reference(cls)
         cls.inputs = parse_ports(cls, "inputs")
         cls.outputs = parse_ports(cls, "outputs")
-        own_constructor = "__init__" in cls.__dict__
-        dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
-        cls.attributes = attribute_specs(cls)
-        cls._required = tuple(name for name, spec in cls.attributes.items() if spec.required)
-        if not own_constructor:
-            check_construction(cls)
-        cls._graphs = tuple(name for name, spec in cls.attributes.items() if spec.type_name == "Graph")
+        # Most classes have the attributes of their base: no data class is made for them.
+        if not hasattr(cls, "__dataclass_fields__") or not _ANNOTATED.isdisjoint(cls.__dict__):
+            dataclass(init=False, frozen=True, kw_only=True, eq=False)(cls)
+            cls.attributes = attribute_specs(cls)
+            cls._required = tuple(name for name, spec in cls.attributes.items() if spec.required)
+            cls._graphs = tuple(name for name, spec in cls.attributes.items() if spec.type_name == "Graph")
+            own = fields(cast(Any, cls))
+            cls._defaults = {f.name: f.default for f in own if f.default is not MISSING}
+            cls._factories = {f.name: f.default_factory for f in own if f.default_factory is not MISSING}
+
+    def __init__(self, /, *positional: Any, **given: Any) -> None:
+        try:
+            if positional:
+                shown = reprlib.repr(positional[0])
+                raise OperatorError(f"got {shown} without a name", hint=f"give attributes by name: {', '.join(self.attributes)}")
+            values = read_attributes(type(self), given)
+        except OperatorError as error:
+            raise OperatorError(f"operator {self.op_type}: {error.message}", hint=error.hint) from None
+        self._assign(values)
+
+    def _assign(self, values: Mapping[str, Any]) -> None:
+        made = {name: make() for name, make in self._factories.items() if name not in values}
+        vars(self).update({**self._defaults, **made, **values})
+        if (check := getattr(self, "__post_init__", None)) is not None:
+            check()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     # --- what an author writes -------------------------------------------------------------------------------------
 
@@ -147,7 +188,7 @@ class Operator(AbstractOperator):
     def from_attributes(cls, attributes: Mapping[str, Any]) -> "Operator":
         """An instance from the attributes of a model file. Raises `OperatorError` for a missing, unknown or mistyped one."""
         made = cls.__new__(cls)
-        made._assign(**read_attributes(cls, attributes))
+        made._assign(read_attributes(cls, attributes))
         return made
 
     @classmethod

@@ -1,9 +1,9 @@
 """How a model format writes an operator under another name."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from dovetail.dataclass import dataclass, field
 from dovetail.errors import OperatorError
 from dovetail.graph.graph import AbstractOperator
 

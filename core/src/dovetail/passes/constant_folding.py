@@ -2,12 +2,12 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass, field
 from dovetail.devices.work_budget import check_work
 from dovetail.errors import DataDependentShape, OperatorError, OutOfMemory
 from dovetail.evaluate.context import node_context

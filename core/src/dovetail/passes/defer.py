@@ -1,11 +1,11 @@
 """Defer: cut off what cannot be planned before data is there, and say what of it can run first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.rewriting import needed
 from dovetail.graph.types import CONTAINERS

@@ -2,8 +2,8 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.graph.graph import Graph, Node

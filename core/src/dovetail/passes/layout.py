@@ -3,8 +3,8 @@
 import dataclasses
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.devices.typed_node import LayerConfig, TypedNode
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.layout import ANY, PLAIN, Layout

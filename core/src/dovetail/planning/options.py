@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from dovetail.dataclass import dataclass, field
 from dovetail.devices.contract import Device
 from dovetail.errors import UsageError
 from dovetail.plugins.selection import ESSENTIAL

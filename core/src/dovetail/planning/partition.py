@@ -1,8 +1,8 @@
 """Partition: give every node to a device and cut the graph into one sub-graph for each device and level."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.graph.graph import Graph, Node
 
 __all__ = ["Part", "partition"]

@@ -1,11 +1,11 @@
 """A plan: a model compiled for one set of input shapes, with what is planned later, when the data is there."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.devices.contract import Device, Executable, ExecutableRequest
 from dovetail.devices.interruptible import InterruptibleRequest, are_calls_left
 from dovetail.errors import DovetailError

@@ -1,8 +1,8 @@
 """The kernel for each node of a model on a device, found without compiling."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode

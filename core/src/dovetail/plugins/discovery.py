@@ -12,9 +12,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Protocol
 
+from dovetail.dataclass import dataclass, replace
 from dovetail.plugins.records import HOST, KINDS, PluginRecord, normalized
 
 __all__ = ["index", "reinstall"]

@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakSet
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import PluginIncompatible, UsageError, did_you_mean
 from dovetail.plugins.records import IN_PROCESS, KINDS, PluginRecord, normalized
 

@@ -1,8 +1,9 @@
 """The record of one plugin, from its metadata alone until it is loaded."""
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from dovetail.dataclass import dataclass
 
 __all__ = [
     "HOST",

@@ -4,9 +4,9 @@ Nothing else counts: not the order of installation or of `sys.path`, and no hash
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from dovetail.dataclass import dataclass, field
 from dovetail.errors import PluginConflict
 from dovetail.graph.graph import KernelSource, Port
 from dovetail.operators.operator import Operator

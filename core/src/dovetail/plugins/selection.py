@@ -9,9 +9,9 @@ mapping.
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from dovetail.config import Config
+from dovetail.dataclass import dataclass, field, replace
 from dovetail.errors import PluginError, PluginNotFound, UsageError, did_you_mean
 from dovetail.plugins.manifest import read_manifest
 from dovetail.plugins.records import PACKS, PluginRecord, plain_domain

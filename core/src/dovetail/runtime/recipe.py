@@ -4,11 +4,11 @@ import os
 import pickle
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dovetail._version import __version__
+from dovetail.dataclass import dataclass, field
 from dovetail.errors import FormatError, PluginIncompatible
 from dovetail.graph.model import Model
 from dovetail.graph.reloadable import check_reloadable

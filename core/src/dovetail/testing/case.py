@@ -1,12 +1,12 @@
 """One test case of one operator: inputs and the outputs that any device must give."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass, field
 from dovetail.errors import UsageError
 from dovetail.graph.builder import GraphBuilder
 from dovetail.graph.dtype import DType

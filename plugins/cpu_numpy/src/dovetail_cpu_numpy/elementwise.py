@@ -1,8 +1,8 @@
 """Operators that are a chain of post-ops over one of their inputs."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.device import Eltwise, PostOp, Reason, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Launch, Spec

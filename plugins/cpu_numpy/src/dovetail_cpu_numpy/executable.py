@@ -1,11 +1,11 @@
 """A compiled graph: a kernel for each node, prepared weights and a memory plan."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dovetail.dataclass import dataclass
 from dovetail.device import (
     DType,
     Executable,

@@ -2,9 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, Accepted, DType, Kernel, LayerConfig, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_numpy.launch import Array, Launch, Spec
 from dovetail_cpu_numpy.post_ops import Step, bind_chain, refuse_chain

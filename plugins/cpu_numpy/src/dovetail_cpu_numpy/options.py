@@ -1,9 +1,10 @@
 """The properties of the device, checked."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Self
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import UnknownOption, UsageError, did_you_mean
 
 __all__ = ["Options"]

@@ -2,11 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass, replace
 from dovetail.device import PLAIN, Accepted, DType, Kernel, LayerConfig, Layout, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimplemented
 from dovetail_cpu_onednn.descriptors import token_of, tokens

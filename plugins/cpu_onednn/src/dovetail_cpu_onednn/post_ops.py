@@ -1,8 +1,8 @@
 """Translates chains of post-ops into oneDNN's: algorithms, order, and the operands that they read."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.device import Binary, Eltwise, PostOp, Prelu, Reason, Sum, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import Arg, Attr, MemoryDesc, PrimitiveDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecided

@@ -4,12 +4,12 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Context
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dovetail.dataclass import dataclass
 from dovetail.device import (
     ExecutableRequest,
     Mark,

@@ -7,12 +7,12 @@ them again for each plan would cost most of a new shape's time, and the memory o
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail_cpu_onednn.binding import MemoryDesc
 from dovetail_cpu_onednn.library import library
 

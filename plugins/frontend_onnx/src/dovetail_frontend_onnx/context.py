@@ -1,11 +1,11 @@
 """Shared by one reading: where it reads from, what it may still allocate, and how errors say where they were found."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass, field
 from dovetail.frontend import FormatError, GraphError, ModelSource, OutOfMemory, printable
 from dovetail_frontend_onnx.external import ExternalData
 

@@ -1,13 +1,13 @@
 """The memory that protobuf needs for a message, estimated before parsing: two bytes take up to 200 bytes in memory."""
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.frontend import FormatError
 from dovetail_frontend_onnx.messages import AttributeProto, ModelProto, NodeProto
 

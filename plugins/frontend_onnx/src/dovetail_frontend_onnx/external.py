@@ -3,13 +3,13 @@
 import io
 import os
 import sys
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass, field
 from dovetail.frontend import FormatError, ModelSource, OutOfMemory, printable
 from dovetail_frontend_onnx.file_region import FileRegion, is_reloadable
 from dovetail_frontend_onnx.messages import TensorProto

@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from dovetail.dataclass import dataclass, field
 from dovetail.frontend import FormatError, Graph, GraphError, Node, TensorType, UnboundOperator, free_name, printable
 from dovetail_frontend_onnx.context import Context, label, located
 from dovetail_frontend_onnx.messages import AttributeProto

@@ -1,7 +1,7 @@
 """Which versions of ONNX's operator set are read: unchanged, and after `upgrade`."""
 
 import json
-from importlib.resources import files
+from pkgutil import get_data
 
 from dovetail_frontend_onnx.messages import ModelProto
 
@@ -9,8 +9,7 @@ __all__ = ["NEWEST_OPSET", "OLDEST_OPSET", "is_old", "versions"]
 
 OLDEST_OPSET = 7
 """The oldest version that is read unchanged."""
-_VERSIONS = (files("dovetail_frontend_onnx") / "vendor" / "onnx" / "versions.json").read_text("utf-8")
-NEWEST_OPSET: int = json.loads(_VERSIONS)["opset"]
+NEWEST_OPSET: int = json.loads(get_data("dovetail_frontend_onnx", "vendor/onnx/versions.json") or "")["opset"]
 """The newest version of the ONNX release whose messages are vendored."""
 
 

@@ -4,12 +4,12 @@ Protobuf would copy them into the message, and hand out one more copy.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail_frontend_onnx.messages import GraphProto, ModelProto, TensorProto
 
 __all__ = ["LARGE", "Parts", "read_parts"]

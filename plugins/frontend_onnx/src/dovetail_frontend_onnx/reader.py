@@ -1,10 +1,10 @@
 """Bytes to `Model`: the file, protobuf, the header, then templates, then the graph."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
+from dovetail.dataclass import dataclass, field
 from dovetail.frontend import FormatError, GraphError, Model, ModelSource, OutOfMemory, TensorType, printable, validate
 from dovetail_frontend_onnx.context import Context, located
 from dovetail_frontend_onnx.cost import check_cost

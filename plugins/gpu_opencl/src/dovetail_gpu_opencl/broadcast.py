@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.device import TensorType
 from dovetail_gpu_opencl.source import loaded, vector_at
 

@@ -2,10 +2,11 @@
 
 import hashlib
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import pyopencl as cl
+
+from dovetail.dataclass import dataclass
 
 __all__ = ["Capabilities"]
 

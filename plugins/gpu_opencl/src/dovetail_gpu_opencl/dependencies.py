@@ -4,7 +4,8 @@ And how steps are spread over several queues, so that those that do not wait for
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from dovetail.dataclass import dataclass
 
 __all__ = ["Schedule", "Span", "Step", "dependencies", "in_lanes"]
 

@@ -8,9 +8,9 @@ import dataclasses
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+from dovetail.dataclass import dataclass
 from dovetail.device import DType, Eltwise, PostOp, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import access_to

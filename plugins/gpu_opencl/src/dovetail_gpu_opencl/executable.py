@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.device import DType, Executable, ExecutableRequest, Graph, MemoryPlan, NodeReport
 from dovetail.errors import UsageError
 from dovetail_gpu_opencl.capabilities import Capabilities

@@ -1,11 +1,11 @@
 """One kernel launch as data: what a kernel of this package hands to the executable, before anything is built or allocated."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass, field
 from dovetail.device import DType
 
 __all__ = [

@@ -5,8 +5,7 @@ rounds to the nearest, halves to even. Numbers that are too large become the inf
 number, and without NaN that is a zero, all as in ml_dtypes. Whole numbers keep their low bits.
 """
 
-from dataclasses import dataclass
-
+from dovetail.dataclass import dataclass
 from dovetail.device import DType
 
 __all__ = ["NARROW", "VALUES", "is_narrow", "largest", "typedefs"]

@@ -8,8 +8,8 @@ rounds once, when it stores. Kernel files define both as the identity when no ch
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, Binary, DType, Eltwise, PostOp, Prelu, Reason, Refusal, Sum, TensorType, TypedNode
 from dovetail_gpu_opencl.broadcast import access_to
 from dovetail_gpu_opencl.launch import Argument, Read

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyopencl as cl
 from numpy.typing import NDArray
 
 from dovetail.cache import FileCache
+from dovetail.dataclass import dataclass
 from dovetail.device import DType, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernels._tuned import Parameters, Problem, Tuned

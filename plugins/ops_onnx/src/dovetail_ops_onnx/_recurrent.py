@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import did_you_mean
 from dovetail.op import FLOATS, DType, Operator, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._elementwise import wide

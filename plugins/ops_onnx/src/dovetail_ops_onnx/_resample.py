@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.op import DType, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._numerics import rounded
 from dovetail_ops_onnx._types import Array

@@ -1,10 +1,10 @@
 """RoiAlign without its attributes: bilinear samples of regions, averaged or their largest taken (He et al., Mask R-CNN, 2017)."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from dovetail.dataclass import dataclass
 from dovetail.op import OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._elementwise import wide
 from dovetail_ops_onnx._numerics import rounded

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.op import FLOATS, NUMERIC, DType, GraphBuilder, KernelSource, Operator, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._attention import Composer, visible
 from dovetail_ops_onnx._attention_used_keys import UsedKeys

@@ -4,8 +4,8 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import OperatorError, ShapeError, did_you_mean
 
 __all__ = ["AUTO_PADS", "ConvGeometry", "conv_geometry", "conv_transpose_geometry"]

@@ -4,8 +4,8 @@ The figures are rough on purpose: they decide between devices that differ by fac
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.virtual import Accepted, DeviceInfo, Graph, Node, Refusal
 
 __all__ = ["Speed", "node_seconds", "speeds", "transfer_seconds", "value_bytes"]

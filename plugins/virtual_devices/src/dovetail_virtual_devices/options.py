@@ -1,9 +1,10 @@
 """The properties of the virtual devices, checked; all others go to the devices that run the model."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Self
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import UsageError
 
 __all__ = ["HINTS", "POLICIES", "AutoOptions", "BatchOptions", "HeteroOptions", "MultiOptions"]

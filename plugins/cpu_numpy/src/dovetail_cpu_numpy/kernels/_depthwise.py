@@ -1,13 +1,13 @@
 """Depthwise convolution as multiply-adds of shifted planes, all channels in one call."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from dovetail.dataclass import dataclass
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call
 from dovetail_cpu_numpy.kernels._conv import ConvKernel, Sizes, Taps, place, planar

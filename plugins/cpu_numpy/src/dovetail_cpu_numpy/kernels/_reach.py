@@ -1,6 +1,6 @@
 """The part of an axis that a shifted or strided view reads from the input, and the part that falls on padding."""
 
-from dataclasses import dataclass
+from dovetail.dataclass import dataclass
 
 __all__ = ["Reach"]
 

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dovetail.dataclass import dataclass
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_cpu_numpy.kernel import Call
 from dovetail_cpu_numpy.kernels._conv import ConvKernel, Sizes, Taps, place, planar

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.device import TypedNode
 from dovetail_cpu_onednn.binding import TAG_ANY, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import number_of, plain

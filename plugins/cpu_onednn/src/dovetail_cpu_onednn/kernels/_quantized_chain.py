@@ -1,12 +1,12 @@
 """The steps of a quantized operator after its sum, as post-ops of the primitive: scale, round, add and store."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass, field
 from dovetail.device import Binary, DType, Eltwise, PostOp, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import Arg, MemoryDesc, PrimitiveDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecided

@@ -3,10 +3,10 @@
 import codecs
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NoReturn
 from xml.parsers import expat
 
+from dovetail.dataclass import dataclass, field
 from dovetail.errors import FormatError
 from dovetail.frontend import printable
 

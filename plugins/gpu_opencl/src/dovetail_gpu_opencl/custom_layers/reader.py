@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import FormatError, UsageError, did_you_mean
 from dovetail.frontend import printable
 from dovetail.op import Formula

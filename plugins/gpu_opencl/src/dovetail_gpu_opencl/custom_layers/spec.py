@@ -1,8 +1,8 @@
 """A custom layer as data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.op import Formula
 
 __all__ = ["Argument", "DataArgument", "Define", "Layer", "Size", "TensorArgument", "WorkSizes"]

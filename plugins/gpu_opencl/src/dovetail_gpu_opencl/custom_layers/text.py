@@ -1,9 +1,9 @@
 """The text in front of a custom layer's source: what the runtime defines, then what the user defines."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from dovetail.dataclass import dataclass
 from dovetail.errors import OperatorError
 from dovetail.frontend import printable
 from dovetail_gpu_opencl.custom_layers.attributes import attribute_text

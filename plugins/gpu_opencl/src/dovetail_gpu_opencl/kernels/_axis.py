@@ -1,8 +1,8 @@
 """Kernels along one axis of a tensor [outer][size][inner]."""
 
 import math
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.device import DType
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import group_size, spread

@@ -3,8 +3,8 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail.device import TypedNode
 from dovetail_gpu_opencl.broadcast import flat_index
 from dovetail_gpu_opencl.capabilities import Capabilities

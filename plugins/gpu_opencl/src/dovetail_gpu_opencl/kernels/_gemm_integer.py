@@ -1,11 +1,11 @@
 """Exact matrix products of 8-bit integers: by rows on CPUs, directly elsewhere."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, round_up, spread
 from dovetail_gpu_opencl.kernels._gemm import Product

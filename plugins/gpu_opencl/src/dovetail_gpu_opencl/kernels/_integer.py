@@ -1,9 +1,8 @@
 """Shared by kernels for products of 8-bit integers: inputs, zero points, and the steps after the exact sums."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from dovetail.dataclass import dataclass
 from dovetail.device import DType, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities

@@ -1,11 +1,11 @@
 """Sums of products of 8-bit integers on CPUs: how integer_rows.cl is launched, for convolutions and products of matrices."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.kernels._integer import Result
 from dovetail_gpu_opencl.kernels._spatial import named

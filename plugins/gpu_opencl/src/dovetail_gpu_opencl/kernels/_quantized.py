@@ -9,11 +9,11 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail.op import Operator
 from dovetail_gpu_opencl.capabilities import Capabilities

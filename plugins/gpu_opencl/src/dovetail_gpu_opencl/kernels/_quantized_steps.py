@@ -4,11 +4,10 @@ The statements compute in float, one rounding for each operator as in the origin
 numbers come as arguments: operators with steps of the same kinds share a program, which drivers for CPUs take long to build.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass, field
 from dovetail.device import PLAIN, DType, Eltwise, PostOp, Sum, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import Access, access_to

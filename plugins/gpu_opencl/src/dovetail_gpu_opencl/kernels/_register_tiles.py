@@ -3,8 +3,8 @@
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from dovetail.dataclass import dataclass
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned

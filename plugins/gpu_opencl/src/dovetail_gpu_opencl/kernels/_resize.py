@@ -2,12 +2,12 @@
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.device import DType, Reason, Refusal, TypedNode, padded
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, spread

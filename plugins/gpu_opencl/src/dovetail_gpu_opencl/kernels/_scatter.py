@@ -1,11 +1,11 @@
 """ScatterElements and ScatterND: every result is that of one update after the other, in their order."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dovetail.dataclass import dataclass
 from dovetail.device import DType, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, check_types, spread
 from dovetail_gpu_opencl.kernels._axis import NUMBERS

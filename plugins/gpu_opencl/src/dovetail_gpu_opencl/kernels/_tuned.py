@@ -3,9 +3,9 @@
 import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
+from dovetail.dataclass import dataclass
 from dovetail.device import TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.tuning import tunings_of

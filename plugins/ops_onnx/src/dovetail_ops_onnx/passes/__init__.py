@@ -1,9 +1,9 @@
 """The graph passes that know the operators of the standard: folding, quantized forms, and recognisers of exported forms."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 
+from dovetail.dataclass import dataclass
 from dovetail.graph import Graph
 from dovetail.passes import GraphPass, PassContext
 

@@ -5,10 +5,10 @@ change a result: all that is combined with them key by key is found, so that it 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from dovetail.dataclass import dataclass, field
 from dovetail.graph import Graph, Node
 from dovetail_ops_onnx.attention import Attention_23
 

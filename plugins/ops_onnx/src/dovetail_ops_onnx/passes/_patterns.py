@@ -7,12 +7,12 @@ anybody else or is an output of the graph, and where the device runs the new nod
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass, field
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.op import Operator
 

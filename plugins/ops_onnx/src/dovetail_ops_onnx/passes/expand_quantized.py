@@ -1,11 +1,11 @@
 """Expand quantized: QLinearConv and QLinearMatMul as DequantizeLinear, Conv or MatMul, QuantizeLinear, for `fuse_quantized`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.graph import DType, Graph, Node, TensorType, as_constant
 from dovetail.op import Operator
 from dovetail_ops_onnx.dequantize_linear import DequantizeLinear

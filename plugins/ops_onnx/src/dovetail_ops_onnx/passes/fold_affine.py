@@ -1,12 +1,12 @@
 """Fold BatchNormalization, and scales and shifts of the channels, into the convolution, transposed convolution or Gemm before."""
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.dataclass import dataclass
 from dovetail.graph import AbstractOperator, Graph, Node, TensorType, as_constant
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.batch_normalization import BatchNormalization, BatchNormalization_7

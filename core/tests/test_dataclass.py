@@ -1,0 +1,162 @@
+"""Data classes whose methods are made when first used, beside those of the standard library."""
+
+import copy
+import dataclasses
+import inspect
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+
+from dovetail.dataclass import dataclass, field, replace
+
+
+def point(decorate: Callable[..., Any], **options: bool) -> Any:
+    class Point:
+        """A class with a field of each kind."""
+
+        count: ClassVar[int] = 3
+        x: int
+        y: float = 1.5
+        names: list[str] = field(default_factory=list)
+        hidden: object = field(default=None, compare=False, repr=False)
+        made: int = field(default=7, init=False)
+        last: str = field(default="", kw_only=True)
+
+    return decorate(**options)(Point)
+
+
+OPTIONS: list[dict[str, bool]] = [
+    {},
+    {"frozen": True},
+    {"frozen": True, "slots": True},
+    {"slots": True},
+    {"frozen": True, "eq": False},
+    {"repr": False},
+    {"frozen": True, "kw_only": True},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_classes_describe_themselves_as_those_of_the_library(options: dict[str, bool]) -> None:
+    ours, theirs = point(dataclass, **options), point(dataclasses.dataclass, **options)
+    assert inspect.signature(ours).parameters.keys() == inspect.signature(theirs).parameters.keys()
+    kinds = [[(p.kind, p.annotation) for p in inspect.signature(cls).parameters.values()] for cls in (ours, theirs)]
+    assert kinds[0] == kinds[1]
+    assert [f.name for f in dataclasses.fields(ours)] == [f.name for f in dataclasses.fields(theirs)]
+    assert repr(ours.__dataclass_params__) == repr(theirs.__dataclass_params__)
+    assert ours.__match_args__ == theirs.__match_args__
+    assert (ours.__hash__ is None) == (theirs.__hash__ is None)
+    assert hasattr(ours(x=1), "__dict__") == hasattr(theirs(x=1), "__dict__")
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_objects_behave_as_those_of_the_library(options: dict[str, bool]) -> None:
+    def outcomes(cls: Any) -> list[object]:
+        one, same, other = cls(x=1), cls(x=1, hidden=2), cls(x=1, last="a")
+        found: list[object] = [
+            one == same,
+            one == other,
+            one != other,
+            one == 1,
+            dataclasses.asdict(other),
+            one.names is same.names,
+        ]
+        found += [copy.deepcopy(other).last, replace(one, y=math.inf).y, repr(one) if options.get("repr", True) else ""]
+        for act in (
+            lambda: setattr(one, "x", 2),
+            # The library of Python 3.11 raises TypeError for another name in a class with slots.
+            lambda: setattr(one, "x" if options.get("slots") else "new", 2),
+            lambda: delattr(one, "y"),
+            lambda: cls(),
+            lambda: cls(x=1, z=2),
+        ):
+            try:
+                found.append(act())
+            except (AttributeError, TypeError) as error:
+                found.append((type(error), str(error)))
+        return found
+
+    ours, theirs = (outcomes(point(decorate, **options)) for decorate in (dataclass, dataclasses.dataclass))
+    assert ours == theirs
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """At the top of a module, as pickle needs it."""
+
+    a: int
+    b: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Longer(Stored):
+    """Inherits from a data class."""
+
+    c: int = 0
+
+    def __post_init__(self) -> None:
+        if self.c < 0:
+            raise ValueError(self.c)
+
+
+@pytest.mark.parametrize("value", [Stored(1, (2,)), Longer(1, c=2)], ids=repr)
+def test_objects_pickle(value: object) -> None:
+    found = pickle.loads(pickle.dumps(value))
+    assert (found, hash(found), repr(found)) == (value, hash(value), repr(value))
+
+
+def test_a_subclass_checks_itself_and_differs_from_its_base() -> None:
+    with pytest.raises(ValueError, match="-1"):
+        Longer(1, c=-1)
+    assert Longer(1) != Stored(1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Longer(1).c = 2  # type: ignore[misc]  # on purpose
+
+
+def test_the_library_extends_a_class() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Theirs(Stored):
+        c: int = 0
+
+    assert repr(Theirs(1, c=2)).endswith("Theirs(a=1, b=(), c=2)")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Theirs(1).a = 2  # type: ignore[misc]  # on purpose
+
+
+def test_methods_of_the_class_stay() -> None:
+    @dataclass(frozen=True)
+    class Own:
+        a: int
+
+        def __init__(self) -> None:
+            object.__setattr__(self, "a", 5)
+
+        def __repr__(self) -> str:
+            return "own"
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    assert (Own().a, repr(Own()), Own() == 1) == (5, "own", True)
+    assert hash(Own()) == hash(Own())
+
+
+def test_a_plain_subclass_has_attributes_of_its_own_only() -> None:
+    class Plain(point(dataclass, frozen=True)):  # type: ignore[misc]  # a class made in a function
+        pass
+
+    value = Plain(1)
+    value.further = 2
+    assert value.further == 2
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        value.x = 2
+    assert Plain(1) == Plain(1) != Plain(2)
+
+
+def test_a_value_that_contains_itself_is_shown() -> None:
+    value = point(dataclass)(1)
+    value.names = [value]
+    assert "..." in repr(value)
