@@ -169,6 +169,8 @@ class InferRequest:
         self._compiled = compiled
         self._names = compiled.model.outputs
         self._overridable = bool(compiled.model.overridable)
+        self._has_states = bool(compiled.model.graph.states)
+        self._time_limit = compiled.time_limit
         self._plans = compiled
         self._bound: BoundRequest | None = None
         self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
@@ -195,13 +197,14 @@ class InferRequest:
         be in the request's own memory, which the next run overwrites. With `on_device` they are `DeviceArray`s, which stay in
         the memory of the device. Raises `InputError`, or `UsageError` when the request is running or closed.
         """
-        if self.is_running:
+        if self._busy.locked() or (self._background is not None and self._background.running):  # is_running, without a call
             self._refuse()
         # `with`, because an interrupt between acquire() and try would keep the lock for ever.
         with self._busy:
-            self._require_idle()
-            arrays = self._read(inputs)
-            self._budget = WorkBudget(self._compiled.time_limit)
+            if self._closed or self._background is not None:
+                self._require_idle()
+            arrays = self._read(inputs) if self._overridable else self._plans.reader.read(inputs)
+            self._budget = WorkBudget(self._time_limit)
             return self._run(arrays, share_outputs, on_device)
 
     def trace(self, inputs: Any = None, runs: int = 1) -> Trace:
@@ -233,7 +236,7 @@ class InferRequest:
         try:
             arrays = [owned(a) for a in self._read(inputs)]
             self._userdata = userdata
-            self._budget = WorkBudget(self._compiled.time_limit)
+            self._budget = WorkBudget(self._time_limit)
             self._background = run
             run.future = self._compiled.submit(lambda: self._run_async(arrays, run))
         except BaseException:
@@ -326,7 +329,238 @@ class InferRequest:
     def _with_states(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The inputs of the plan from those of the caller."""
         states, given = self._states.values(), iter(arrays)
-        return [states[n] if n in states else next(given) for n in self._plans.model.graph.inputs] if states else arrays
+        return [states[n] if n in states else next(given) for n in self._plans.model.graph.inputs]
+
+    def close(self) -> None:
+        """Free the device requests."""
+
+
+class CompiledPlans(Protocol):
+    """The interface of a compiled model for its requests."""
+
+    @property
+    def model(self) -> Model:
+        """The model."""
+
+    @property
+    def reader(self) -> InputReader:
+        """Checks and converts inputs."""
+
+    def bind(self, shapes: tuple[tuple[int, ...] | None, ...], make: Callable[[Plan], PlanRequest]) -> BoundRequest:
+        """The request for these input shapes; for a run that began before `close`, too. `make` binds a plan."""
+
+    def taking(self, inputs: Any) -> "CompiledPlans":
+        """The same for the model with those of its overridable constants as inputs that `inputs` gives."""
+
+    @property
+    def time_limit(self) -> float | None:
+        """The seconds that a run may take; None for no limit."""
+
+    def traced(self, inputs: Any, runs: int) -> tuple[Trace, "Results"]:
+        """Run so often with a request that records; the record and the outputs."""
+
+    def check_open(self) -> None:
+        """Raise `UsageError` after `close`."""
+
+    def submit(self, work: Callable[[], Any]) -> Any:
+        """Run `work` on a thread; returns its future."""
+
+
+class Background:
+    """A run in the background: its future once it is submitted, and whether its part of the request's work has ended."""
+
+    def __init__(self) -> None:
+        self.future: Future[Results] | None = None
+        self.ended = False
+
+    @property
+    def running(self) -> bool:
+        """True until the run has ended, its callback left aside, or was cancelled."""
+        return not self.ended and not (self.future is not None and self.future.cancelled())
+
+
+class _Lease:
+    """Buffers that hold results which were kept: when the last of these is freed, their request may use them again."""
+
+    def __init__(self, bound: BoundRequest, owner: "InferRequest") -> None:
+        self._bound, self._owner, self._spare = bound, ref(owner), owner._spare
+
+    def __del__(self) -> None:
+        owner = self._owner()
+        if owner is None or owner._closed or owner._spare is not self._spare or len(self._spare) >= _SPARE:
+            self._bound.close()
+        else:
+            self._spare.append(self._bound)
+
+
+class InferRequest:
+    """The state of one inference. Used by one thread at a time; different requests run independently."""
+
+    def __init__(self, compiled: CompiledPlans) -> None:
+        self._compiled = compiled
+        self._names = compiled.model.outputs
+        self._overridable = bool(compiled.model.overridable)
+        self._has_states = bool(compiled.model.graph.states)
+        self._time_limit = compiled.time_limit
+        self._plans = compiled
+        self._bound: BoundRequest | None = None
+        self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
+        self._spare: list[BoundRequest] = []
+        self._busy = Lock()
+        self._background: Background | None = None
+        self._callback: Callable[[Any], None] | None = None
+        self._userdata: Any = None
+        self._states = RequestStates(compiled.model.graph)
+        self._calling = 0
+        self._results: Results | None = None
+        self._budget: WorkBudget | None = None
+        self._closed = False
+        self._home = os.getpid()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "running" if self.is_running else "idle"
+        return f"<InferRequest of {printable(self._compiled.model.source)}, {state}>"
+
+    def infer(self, inputs: Any = None, *, share_outputs: bool = False, on_device: bool = False) -> Results:
+        """Run and wait. Returns the outputs, by name and by position.
+
+        `inputs`: see `CompiledModel.__call__`; they are only read. Outputs are fresh arrays; with `share_outputs` they may
+        be in the request's own memory, which the next run overwrites. With `on_device` they are `DeviceArray`s, which stay in
+        the memory of the device. Raises `InputError`, or `UsageError` when the request is running or closed.
+        """
+        if self._busy.locked() or (self._background is not None and self._background.running):  # is_running, without a call
+            self._refuse()
+        # `with`, because an interrupt between acquire() and try would keep the lock for ever.
+        with self._busy:
+            if self._closed or self._background is not None:
+                self._require_idle()
+            arrays = self._read(inputs) if self._overridable else self._plans.reader.read(inputs)
+            self._budget = WorkBudget(self._time_limit)
+            return self._run(arrays, share_outputs, on_device)
+
+    def trace(self, inputs: Any = None, runs: int = 1) -> Trace:
+        """Run as `infer`, once to warm up and then `runs` times, and return the record of these runs; see `Trace.slices`.
+
+        It takes buffers of its own, and frees them. `results` has the outputs. Raises as `infer`.
+        """
+        if self.is_running:
+            self._refuse()
+        with self._busy:
+            self._require_idle()
+            trace, self._results = self._compiled.traced(inputs, 1 + runs)
+        return trace
+
+    def start_async(self, inputs: Any = None, userdata: Any = None) -> None:
+        """Start a run in the background and return. Inputs are checked, and copied, before this returns.
+
+        Raises as `infer` does; errors of the run itself are raised by `wait`.
+        """
+        if self.is_running:
+            self._refuse()
+        run = Background()
+        # The worker waits for the lock, and leaves a run alone whose start an interrupt has ended.
+        with self._busy:
+            self._require_idle()
+            self._start(inputs, userdata, run)
+
+    def _start(self, inputs: Any, userdata: Any, run: Background) -> None:
+        try:
+            arrays = [owned(a) for a in self._read(inputs)]
+            self._userdata = userdata
+            self._budget = WorkBudget(self._time_limit)
+            self._background = run
+            run.future = self._compiled.submit(lambda: self._run_async(arrays, run))
+        except BaseException:
+            run.ended = True
+            raise
+
+    @property
+    def is_running(self) -> bool:
+        """True while a run is in progress or waits for a worker."""
+        return self._busy.locked() or (self._background is not None and self._background.running)
+
+    def cancel(self) -> bool:
+        """End the run in progress, from any thread: True if there was one, and it raises `RunCancelled`.
+
+        A run that no worker has begun is withdrawn. One that has begun ends before its next node, iteration of a loop or part
+        on another device. It leaves a node that takes long, which goes on in the background with the buffers that it uses; one
+        that was in a short last node ends with results. Cancelling a task that awaits the request does the same. Raises
+        `UsageError` before the first run.
+        """
+        if self._budget is None:
+            raise UsageError("cancel() before any run")
+        background = self._background
+        if background is not None and background.future is not None and background.future.cancel():
+            return True
+        if running := self.is_running:
+            self._budget.cancel()
+        return running
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the run started last, at most `timeout` seconds; True when it has ended. Raises the run's error, if any."""
+        future = self._future_for("wait()")
+        if self._calling == threading.get_ident():
+            raise UsageError("wait() in the request's own callback would wait for itself", hint="the results are there already")
+        try:
+            future.result(timeout)
+        except CancelledError:
+            raise _cancelled(self._compiled) from None
+        except TimeoutError:
+            if not future.done():
+                return False
+            raise
+        return True
+
+    def __await__(self) -> Generator[Any, None, Results]:
+        future = self._future_for("await")
+        import asyncio  # here, because programs that never await need not load it, nor ssl and sockets with it
+
+        try:
+            return (yield from asyncio.wrap_future(future).__await__())
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+    def set_callback(self, callback: Callable[[Any], None] | None) -> None:
+        """Call `callback(userdata)` on a worker thread after each asynchronous run that succeeds, before `wait` returns."""
+        self._callback = callback
+
+    def then(self, done: Callable[[BaseException | None], None]) -> None:
+        """Call `done(error or None)` when the run started last has ended; at once if it has."""
+        compiled = self._compiled
+        self._future_for("then()").add_done_callback(lambda f: done(_cancelled(compiled) if f.cancelled() else f.exception()))
+
+    @property
+    def results(self) -> Results:
+        """The outputs of the last run that has ended. Raises `UsageError` when there is none."""
+        if self._results is None:
+            raise UsageError("the request has no results yet", hint="call infer(), or start_async() and wait()")
+        return self._results
+
+    def query_state(self) -> Mapping[str, NDArray[Any]]:
+        """The states by the names of their inputs, zeros before the first run: the next run reads what is written into them.
+
+        They are the arrays themselves where these are in the host's memory; from a device they are brought, and go back with the
+        next run. After a run that failed they are undefined, and may be other arrays. Raises `UsageError` while the request runs.
+        """
+        if self.is_running:
+            self._refuse()
+        with self._busy:
+            self._require_idle()
+            return self._states.on_host()
+
+    def reset_state(self) -> None:
+        """Set the states to zeros. Raises as `query_state`."""
+        if self.is_running:
+            self._refuse()
+        with self._busy:
+            self._require_idle()
+            self._states.reset()
+
+    def _with_states(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The inputs of the plan from those of the caller."""
+        states, given = self._states.values(), iter(arrays)
+        return [states[n] if n in states else next(given) for n in self._plans.model.graph.inputs]
 
     def _finished(self, outputs: Sequence[Any], share_outputs: bool) -> Results:
         """The results of the caller from the outputs of the plan; the others become the states."""
@@ -392,9 +626,11 @@ class InferRequest:
         assert self._budget is not None
         try:
             with self._budget:
-                outputs = self._advance(self._with_states(arrays), on_device)
-            fresh = on_device or (self._bound is not None and self._bound.fresh)
-            self._results = self._finished(outputs, share_outputs or fresh)
+                outputs = self._advance(self._with_states(arrays) if self._has_states else arrays, on_device)
+            if self._has_states:
+                outputs = self._states.take(outputs)
+            fresh = share_outputs or on_device or (self._bound is not None and self._bound.fresh)
+            self._results = Results(self._names, outputs if fresh else [owned(a) for a in outputs])
         except MemoryError as error:
             source = printable(self._compiled.model.source)
             raise OutOfMemory(f"{source}: there is no memory for the run: {error or 'the host has none left'}") from error

@@ -62,8 +62,8 @@ class NumpyRequest(ExecutableRequest):
         for placement, state in zip(executable.placements, executable.states, strict=True):
             call = arrays.call(placement, state)
             bound += [(launch, placement.node.node) for launch in placement.kernel.launches(call)]
-        self._inputs = tuple(arrays[name] for name in graph.inputs if name not in states)
-        self._copied = tuple(index for index, name in enumerate(graph.inputs) if name not in states)
+        self._copied = tuple((index, arrays[name]) for index, name in enumerate(graph.inputs) if name not in states)
+        self._inputs = tuple(array for _, array in self._copied)
         self._launches = tuple(launch for launch, _ in bound)
         self._nodes = tuple(node for _, node in bound)
         # A state that was written where it is, is returned as it was given.
@@ -74,7 +74,8 @@ class NumpyRequest(ExecutableRequest):
 
     def run(self, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Copy the inputs in, make every launch. Raises `InferError` naming the node in which something failed."""
-        self._bind_states(inputs)
+        if self._states:
+            self._bind_states(inputs)
         if self._state is not None:
             self._state.run(self._run, inputs)
         else:
@@ -83,14 +84,14 @@ class NumpyRequest(ExecutableRequest):
 
     def _bind_states(self, inputs: Sequence[Array]) -> None:
         """States are used where they are: other arrays than those of the run before are bound anew."""
-        if self._states:
-            given = {name: inputs[index] for index, name in self._states}
-            if len(given) != len(self._given) or any(a is not b for a, b in zip(given.values(), self._given, strict=True)):
-                self._bind(given)
+        given = {name: inputs[index] for index, name in self._states}
+        if len(given) != len(self._given) or any(a is not b for a, b in zip(given.values(), self._given, strict=True)):
+            self._bind(given)
 
     def run_traced(self, inputs: Sequence[NDArray[Any]], recorder: PartRecorder) -> Sequence[NDArray[Any]]:
         """As `run`, with a slice for each node."""
-        self._bind_states(inputs)
+        if self._states:
+            self._bind_states(inputs)
         if self._by_node is None:
             self._by_node = by_node(self._launches, self._nodes)
         stamp = recorder.stamps.append
@@ -100,7 +101,7 @@ class NumpyRequest(ExecutableRequest):
         return self._outputs
 
     def _copy_in(self, inputs: Sequence[NDArray[Any]]) -> None:
-        for index, staging in zip(self._copied, self._inputs, strict=True):
+        for index, staging in self._copied:
             np.copyto(staging, inputs[index])
 
     def _run(self, inputs: Sequence[NDArray[Any]]) -> None:

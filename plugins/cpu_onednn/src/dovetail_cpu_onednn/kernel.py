@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -80,7 +81,7 @@ class NodePlan:
     shared: int | None = None
     scratch: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The implementations, as oneDNN names them."""
         telling = [s for s in self.stages if s.unless_shared is None and not s.is_number]
