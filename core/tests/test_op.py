@@ -1,10 +1,14 @@
 """Operator classes: what a subclass inherits."""
 
+import inspect
+from dataclasses import FrozenInstanceError, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 import dovetail
+from dovetail.errors import OperatorError
 from dovetail.graph import Eltwise
 from dovetail.op import Operator
 from dovetail_ops_onnx.relu import Relu
@@ -51,3 +55,36 @@ def test_a_subclass_with_another_reference_runs_it_on_every_device() -> None:
     for device in core.available_devices:
         with core.compile_model(model, device) as compiled:
             assert compiled(np.float32([-4, 0, 2]))[0].tolist() == [-2, 0, 2], device
+
+
+def test_the_signature_of_an_operator_has_its_attributes() -> None:
+    class Base(Operator):
+        domain = "test.signature"
+        size: int
+        axes: tuple[int, ...] = (1,)
+
+    class Derived(Base):
+        """Adds no attributes."""
+
+    for cls in (Base, Derived):
+        assert str(inspect.signature(cls)) == "(*, size, axes=(1,))"
+
+
+def test_an_operator_of_a_class_without_attributes_of_its_own_is_frozen_and_checked() -> None:
+    class Base(Operator):
+        domain = "test.frozen"
+        size: int = field(default_factory=lambda: 3)
+
+    class Derived(Base):
+        def __post_init__(self) -> None:
+            if self.size < 0:
+                raise OperatorError(f"size is {self.size}")
+
+    assert (Derived().size, Derived(size=4).size, Derived.from_attributes({}).size) == (3, 4, 3)
+    with pytest.raises(OperatorError, match="size is -1"):
+        Derived(size=-1)
+    for change in (lambda op: setattr(op, "size", 1), lambda op: setattr(op, "other", 1), lambda op: delattr(op, "size")):
+        with pytest.raises(FrozenInstanceError, match="cannot"):
+            change(Derived())
+    with pytest.raises(OperatorError, match="unknown attribute 'sise'"):
+        Derived(sise=1)

@@ -20,9 +20,7 @@ def _dataclass(cls: Any = None, /, **options: bool) -> Any:
     own, frozen = dict(vars(cls)), options.get("frozen", False)
     cls.__doc__ = cls.__doc__ or cls.__name__  # else the library writes down the signature, which takes long
     # The library insists that a class is frozen as its bases are.
-    inherits = frozen and any(
-        base.__dataclass_params__.frozen for base in cls.__mro__[1:] if hasattr(base, "__dataclass_params__")
-    )
+    inherits = frozen and any(params.frozen for one in cls.__mro__[1:] if (params := vars(one).get("__dataclass_params__")))
     made = dataclasses.dataclass(**{**options, "init": False, "repr": False, "eq": False, "frozen": inherits})(cls)
     fields, params = dataclasses.fields(made), made.__dataclass_params__
     params.init, params.repr, params.eq = (options.get(name, True) for name in ("init", "repr", "eq"))

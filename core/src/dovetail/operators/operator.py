@@ -29,10 +29,8 @@ class _Signature:
     """The attributes of a class as the arguments of its constructor."""
 
     def __get__(self, instance: object, owner: type["Operator"]) -> inspect.Signature:
-        specs, factories = owner.attributes.values(), owner._factories
-        given = {s.name: ... if s.name in factories else inspect.Parameter.empty if s.required else s.default for s in specs}
-        kind = inspect.Parameter.KEYWORD_ONLY
-        return inspect.Signature([inspect.Parameter(name, kind, default=value) for name, value in given.items()])
+        given = {name: inspect.Parameter.empty if s.required else s.default for name, s in owner.attributes.items()}
+        return inspect.Signature([inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=d) for n, d in given.items()])
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False)
