@@ -29,8 +29,9 @@ def _dataclass(cls: Any = None, /, **options: bool) -> Any:
     if params.repr:
         methods["__repr__"] = _shown([f.name for f in fields if f.repr])
     if params.eq:
-        methods["__eq__"] = _equal(attrgetter("__class__", *(f.name for f in fields if f.compare)))
+        get = attrgetter("__class__", *(f.name for f in fields if f.compare))
         key = attrgetter("__class__", *(f.name for f in fields if (f.compare if f.hash is None else f.hash)))
+        methods["__eq__"] = lambda self, other: get(self) == get(other) if other.__class__ is self.__class__ else NotImplemented
         methods["__hash__"] = (lambda self: hash(key(self))) if frozen else None
     if frozen and not inherits:
         names = [f.name for f in fields]
@@ -75,15 +76,10 @@ def _constructor(cls: Any) -> Any:
 
 
 def _shown(names: list[str]) -> Any:
-    @recursive_repr()
     def shown(self: Any) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
-    return shown
-
-
-def _equal(values: Any) -> Any:
-    return lambda self, other: values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+    return recursive_repr()(shown)
 
 
 def _state(self: Any) -> list[Any]:

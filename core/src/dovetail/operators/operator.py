@@ -21,8 +21,7 @@ from dovetail.operators.translation import Translation
 __all__ = ["Operator"]
 
 _DOMAIN = re.compile(r"[A-Za-z0-9_.\-]*")
-_ANNOTATED = frozenset({"__annotations__", "__annotate_func__", "__annotate__"})
-"""What a class body with annotations leaves in the class; the latter two from Python 3.14 on."""
+_ANNOTATED = frozenset({"__annotations__", "__annotate_func__", "__annotate__"})  # up to and from 3.14
 
 
 class _Signature:
