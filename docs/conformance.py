@@ -14,10 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dovetail.testing import Report
 from dovetail.testing.check import Outcome, Result
 from dovetail.testing.devices import DeviceChecks
-from dovetail.testing.report import cell, run_checks
+from dovetail_tools.report import Report, cell, run_checks
 
 PAGE = Path(__file__).resolve().parent / "reference" / "conformance.md"
 FOLDER = PAGE.with_suffix("")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from dovetail.errors import DeviceNotFound
-from dovetail.testing import Report
 from dovetail.testing.check import Outcome, Result
 from dovetail_ops_onnx import find_all
+from dovetail_tools.report import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -36,7 +36,6 @@ from dovetail.cli._command import (
 from dovetail.cli._complete import complete_devices, complete_files, complete_operators, complete_plugins
 from dovetail.cli._devices import describe_devices, print_devices
 from dovetail.cli._given import given_inputs
-from dovetail.cli._kernel_files import DevicePackage, device_packages
 from dovetail.cli._models import closed, make_core, reshaped
 from dovetail.cli._output import (
     clean,
@@ -60,7 +59,6 @@ from dovetail.names import DEFAULT_DEVICE, printable, some
 
 __all__ = [
     "DEFAULT_DEVICE",
-    "DevicePackage",
     "Latency",
     "asked_config_file_option",
     "clean",
@@ -75,7 +73,6 @@ __all__ = [
     "describe_devices",
     "describe_plugin",
     "device_option",
-    "device_packages",
     "duration",
     "extension_option",
     "given_inputs",

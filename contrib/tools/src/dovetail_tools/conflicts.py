@@ -8,6 +8,7 @@ import click
 
 from dovetail.command import command, print_json, print_table, print_text
 from dovetail.errors import DovetailError, PluginConflict
+from dovetail_tools.names import full_name, plain_domain
 
 if TYPE_CHECKING:
     from dovetail.plugins import PluginManager, PluginRecord
@@ -92,7 +93,7 @@ def _decided(manager: "PluginManager", kind: str, key: str, records: list["Plugi
 
 
 def _operators(manager: "PluginManager") -> Iterator[Conflict]:
-    from dovetail.plugins import PACKS, plain_domain
+    from dovetail.plugins import PACKS
 
     packs = [record for record in manager.records() if record.kind in PACKS and record.state in ("found", "loaded", "failed")]
     domains = [plain_domain(record.key) for record in packs]
@@ -102,7 +103,6 @@ def _operators(manager: "PluginManager") -> Iterator[Conflict]:
 
 
 def _operator(manager: "PluginManager", domain: str, op_type: str) -> Iterator[Conflict]:
-    from dovetail.plugins import full_name
     from dovetail.plugins.rules import NEWEST, RULES, pin_lines
 
     name = full_name(domain, op_type)

@@ -9,17 +9,16 @@ from dovetail.command import (
     command,
     complete_devices,
     complete_operators,
-    device_packages,
     extension_option,
     make_core,
     print_json,
     print_table,
 )
 from dovetail.errors import did_you_mean
+from dovetail_tools.kernel_files import DevicePackage, device_packages
 from dovetail_tools.names import STANDARD_DOMAIN, full_name, operators_named, plain_domain
 
 if TYPE_CHECKING:
-    from dovetail.command import DevicePackage
     from dovetail.op import Operator, Translation
     from dovetail.runtime import Core
 
@@ -74,7 +73,7 @@ def ops(name: str | None, domain: str | None, device: str | None, extensions: tu
     print_table(f"{len(rows)} operators", columns, cells)
 
 
-def _describe_one(core: "Core", name: str, domain: str | None, packages: "list[DevicePackage]", as_json: bool) -> None:
+def _describe_one(core: "Core", name: str, domain: str | None, packages: list[DevicePackage], as_json: bool) -> None:
     """Print the versions of an operator. Raises `UnknownOperator` for a name that none has."""
     from dovetail_tools.definition import describe_definition, print_definition
 
@@ -93,7 +92,7 @@ def _describe_one(core: "Core", name: str, domain: str | None, packages: "list[D
         print_definition(one)
 
 
-def _describe(core: "Core", domain: str | None, packages: "list[DevicePackage]") -> list[dict[str, Any]]:
+def _describe(core: "Core", domain: str | None, packages: list[DevicePackage]) -> list[dict[str, Any]]:
     stems = {operator.stem for operator in core.plugins.operators()}
     rows = [
         _row(core, operator, name, packages, stems)
@@ -107,7 +106,7 @@ def _row(
     core: "Core",
     operator: "type[Operator]",
     name: "Translation | None",
-    packages: "list[DevicePackage]",
+    packages: list[DevicePackage],
     stems: set[str],
 ) -> dict[str, Any]:
     """One definition under its own name, or under that of a translation."""

@@ -18,8 +18,8 @@ from dovetail.command import (
 )
 
 if TYPE_CHECKING:
-    from dovetail.testing import Report
     from dovetail.testing.kit import Kit
+    from dovetail_tools.report import Report
 
 __all__ = ["test"]
 
@@ -54,7 +54,7 @@ def test(name: str, as_json: bool) -> None:
 
 
 def _report(subject: str, kit: "Kit") -> "Report":
-    from dovetail.testing.report import run_checks
+    from dovetail_tools.report import run_checks
 
     kit.open()  # what cannot be loaded or opened is one error, not one for each check
     # Nodes that fall back to the reference device are what is being tested here, not something to warn of.

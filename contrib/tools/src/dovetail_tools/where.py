@@ -11,12 +11,12 @@ import click
 from dovetail.command import (
     command,
     complete_operators,
-    device_packages,
     extension_option,
     make_core,
     print_json,
     print_table,
 )
+from dovetail_tools.kernel_files import device_packages
 from dovetail_tools.names import operators_named
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from dovetail.command import (
     command,
     complete_devices,
     complete_operators,
-    device_packages,
     make_core,
     print_table,
     print_text,
     show,
 )
 from dovetail.errors import PluginConflict, PluginError, UnknownOperator
+from dovetail_tools.kernel_files import device_packages
+from dovetail_tools.names import STANDARD_DOMAIN, plain_domain
 
 if TYPE_CHECKING:
     from dovetail.plugins import PluginManager, PluginRecord
@@ -138,7 +139,7 @@ def _decided(manager: "PluginManager", domain: str, op_type: str, asked: dict[st
 
 def _idle_packs(manager: "PluginManager", domain: str, op_type: str = "") -> Iterator[tuple["PluginRecord", bool | None]]:
     """The packs of a domain that are not in use, and whether they define an operator, by their manifest; None: not known."""
-    from dovetail.plugins import PACKS, plain_domain, read_manifest
+    from dovetail.plugins import PACKS, read_manifest
 
     for record in manager.records():
         if record.kind in PACKS and plain_domain(record.key) == domain and record.state not in ("found", "loaded"):
@@ -164,7 +165,6 @@ def _suitability_of(manager: "PluginManager", device: str | None, dtype: str | N
     """How classes say that they run; the device's own kernels for standard operators are seen from their files."""
     if device is None:
         return None
-    from dovetail.plugins import STANDARD_DOMAIN
     from dovetail.plugins.rules import KERNEL, Suitability, claim, languages
 
     packages = [package for package in device_packages(manager.records()) if package.device == device]

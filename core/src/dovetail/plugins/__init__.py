@@ -14,21 +14,18 @@ if TYPE_CHECKING:
     from dovetail.plugins.in_process import register, temporary
     from dovetail.plugins.manager import PluginManager
     from dovetail.plugins.manifest import LISTED, check_manifest, manifest_path, manifest_text, read_manifest
-    from dovetail.plugins.records import PACKS, STANDARD_DOMAIN, PluginRecord, full_name, plain_domain
+    from dovetail.plugins.records import PACKS, PluginRecord
     from dovetail.plugins.selection import parsed_operator
 
 __all__ = [
     "LISTED",
     "PACKS",
-    "STANDARD_DOMAIN",
     "PluginManager",
     "PluginRecord",
     "check_manifest",
-    "full_name",
     "manifest_path",
     "manifest_text",
     "parsed_operator",
-    "plain_domain",
     "read_manifest",
     "register",
     "temporary",
@@ -40,7 +37,7 @@ __getattr__ = lazy_names(
         "dovetail.plugins.in_process": ("register", "temporary"),
         "dovetail.plugins.manager": ("PluginManager",),
         "dovetail.plugins.manifest": ("LISTED", "check_manifest", "manifest_path", "manifest_text", "read_manifest"),
-        "dovetail.plugins.records": ("PACKS", "STANDARD_DOMAIN", "PluginRecord", "full_name", "plain_domain"),
+        "dovetail.plugins.records": ("PACKS", "PluginRecord"),
         "dovetail.plugins.selection": ("parsed_operator",),
     },
 )

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dovetail.testing.check import Check, Outcome, Result
     from dovetail.testing.conformance import DeviceConformance, FrontendConformance, OpPackConformance
     from dovetail.testing.reference_device import ReferenceDevice, register_device
-    from dovetail.testing.report import Report, run_checks
 
 __all__ = [
     "Case",
@@ -33,11 +32,9 @@ __all__ = [
     "OpPackConformance",
     "Outcome",
     "ReferenceDevice",
-    "Report",
     "Result",
     "passed",
     "register_device",
-    "run_checks",
 ]
 
 __getattr__ = lazy_names(
@@ -47,6 +44,5 @@ __getattr__ = lazy_names(
         "dovetail.testing.check": ("Check", "Outcome", "Result"),
         "dovetail.testing.conformance": ("DeviceConformance", "FrontendConformance", "OpPackConformance"),
         "dovetail.testing.reference_device": ("ReferenceDevice", "register_device"),
-        "dovetail.testing.report": ("Report", "run_checks"),
     },
 )

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from dovetail.testing import Check, Outcome, Report, run_checks
+from dovetail.testing import Check, Outcome
 from dovetail.testing.check import PASSED, ConformanceFailure, Verdict
-from dovetail.testing.report import cell
+from dovetail_tools.report import Report, cell, run_checks
 
 
 def fails() -> Verdict:
