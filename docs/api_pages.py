@@ -23,6 +23,7 @@ AUTHORING = (
     "dovetail.devices.hosting",
     "dovetail.passes",
     "dovetail.frontend",
+    "dovetail.dataclass",
     "dovetail.command",
     "dovetail.plugins",
     "dovetail.plugins.rules",

@@ -37,7 +37,7 @@ def spaced(code: str) -> str:
 
 def signature(function: Callable[..., object]) -> str:
     """`def name(argument: Type) -> Type`, annotations as in the source."""
-    source = inspect.getsource(function)
+    source = textwrap.dedent(inspect.getsource(function))
     found = re.search(r"^def .*?:\n", source, re.MULTILINE | re.DOTALL)
     assert found is not None, f"{function} has no def line"
     return re.sub(r'(: |-> )"([^"]+)"', r"\1\2", found[0].rstrip(":\n"))

@@ -6,11 +6,12 @@ import inspect
 import math
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 
-from dovetail.dataclass import dataclass, field, replace
+from dovetail.dataclass import dataclass, field
 
 
 def point(decorate: Callable[..., Any], **options: bool) -> Any:

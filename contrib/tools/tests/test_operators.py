@@ -54,7 +54,8 @@ def test_where_finds_operators_of_packs(invoke: Invoke, invoke_json: InvokeJson)
     rows = [row for row in invoke_json("ops")["operators"] if any(b.endswith(" kernel") for b in row["brings"])]
     assert rows, "no installed pack brings a kernel source"
     for row in rows:
-        (found,) = invoke_json("where", row["operator"])["operators"]
+        name = row["operator"] if "::" in row["operator"] else f"ai.onnx::{row['operator']}"
+        (found,) = invoke_json("where", name)["operators"]
         (definition,) = map(Path, found["definition"])
         assert definition.name == f"{row['stem']}.py"
         assert found["provider"] == row["provider"]

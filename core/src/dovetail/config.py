@@ -6,6 +6,7 @@ Nothing in the file is executed and nothing in it can grow: plain scalars, lists
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from typing import Any
 
 from platformdirs import user_config_path
 
-from dovetail.dataclass import dataclass, field, replace
+from dovetail.dataclass import dataclass, field
 from dovetail.errors import UsageError, did_you_mean
 
 __all__ = ["FILE_NAME", "KEYS", "Config", "user_folder"]

@@ -4,19 +4,17 @@ The standard library compiles up to six methods for each, 0.3 ms. A session defi
 """
 
 import dataclasses
-from dataclasses import MISSING, FrozenInstanceError, field, replace
+from collections.abc import Mapping
+from dataclasses import MISSING, FrozenInstanceError, field
 from functools import partial
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["dataclass", "field", "replace"]
+__all__ = ["dataclass", "field"]
 
 
-def _dataclass(cls: Any = None, /, **options: bool) -> Any:
-    """As `dataclasses.dataclass`, with the options `init`, `repr`, `eq`, `frozen`, `slots` and `kw_only`; no `InitVar`."""
-    if cls is None:
-        return partial(_dataclass, **options)
+def _made(cls: Any, options: Mapping[str, bool]) -> Any:
     own, frozen = dict(vars(cls)), options.get("frozen", False)
     cls.__doc__ = cls.__doc__ or cls.__name__  # else the library writes down the signature, which takes long
     # The library insists that a class is frozen as its bases are.
@@ -76,10 +74,7 @@ def _constructor(cls: Any) -> Any:
 
 
 def _shown(names: list[str]) -> Any:
-    def shown(self: Any) -> str:
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
-
-    return recursive_repr()(shown)
+    return recursive_repr()(lambda self: f"{type(self).__qualname__}({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})")
 
 
 def _state(self: Any) -> list[Any]:
@@ -103,4 +98,7 @@ def _guard(cls: type, names: list[str], verb: str) -> Any:
 if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
-    dataclass = _dataclass
+
+    def dataclass(cls: Any = None, /, **options: bool) -> Any:
+        """As `dataclasses.dataclass`, with the options `init`, `repr`, `eq`, `frozen`, `slots` and `kw_only`; no `InitVar`."""
+        return partial(_made, options=options) if cls is None else _made(cls, options)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from dovetail.graph.dtype import DType
+from dovetail.graph import DType
 from dovetail.testing.check import Check, Outcome, Result
 
 __all__ = ["Report", "run_checks"]

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
-from dovetail.dataclass import dataclass, field, replace
+from dovetail.dataclass import dataclass, field
 from dovetail.devices.contract import Device
 from dovetail.devices.kernels import REFERENCE_KERNEL
 from dovetail.devices.refusals import Refusal

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from numpy.typing import NDArray
 
-from dovetail.dataclass import dataclass, replace
+from dovetail.dataclass import dataclass
 from dovetail.devices.contract import Device, Executable
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode

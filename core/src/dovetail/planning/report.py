@@ -1,8 +1,9 @@
 """The plan report: device, kernel and reason for each node, and what each pass did."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from dovetail.dataclass import dataclass, field, replace
+from dovetail.dataclass import dataclass, field
 from dovetail.devices.refusals import Refusal
 from dovetail.graph.types import TensorType
 from dovetail.html_table import html_table

@@ -12,9 +12,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Protocol
 
-from dovetail.dataclass import dataclass, replace
+from dovetail.dataclass import dataclass
 from dovetail.plugins.records import HOST, KINDS, PluginRecord, normalized
 
 __all__ = ["index", "reinstall"]

@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 from dovetail import hookspecs
-from dovetail.dataclass import dataclass, replace
+from dovetail.dataclass import dataclass
 from dovetail.errors import DovetailError, PluginFailed, PluginIncompatible
 from dovetail.plugins.attribution import attributed
 from dovetail.plugins.checks import HOOKS, check_plugin

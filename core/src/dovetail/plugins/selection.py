@@ -9,9 +9,10 @@ mapping.
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from dovetail.config import Config
-from dovetail.dataclass import dataclass, field, replace
+from dovetail.dataclass import dataclass, field
 from dovetail.errors import PluginError, PluginNotFound, UsageError, did_you_mean
 from dovetail.plugins.manifest import read_manifest
 from dovetail.plugins.records import PACKS, PluginRecord, plain_domain

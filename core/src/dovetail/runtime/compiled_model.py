@@ -6,10 +6,11 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, cast
 
-from dovetail.dataclass import dataclass, replace
+from dovetail.dataclass import dataclass
 from dovetail.devices.virtual import Composite
 from dovetail.errors import UsageError
 from dovetail.graph.model import Model

@@ -43,8 +43,6 @@ class RequestStates:
 
     def take(self, outputs: Sequence[Any]) -> Sequence[Any]:
         """The outputs of a run without those that continue states. Raises `InferError` for one of another type."""
-        if not self._outputs:
-            return outputs
         for name, index in self._outputs.items():
             state, found = self._held[name], outputs[index]
             if found is state:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from dovetail.dataclass import dataclass, replace
+from dovetail.dataclass import dataclass
 from dovetail.devices.contract import ExecutableRequest
 from dovetail.devices.device_array import kept_on_host
 from dovetail.graph.graph import Node

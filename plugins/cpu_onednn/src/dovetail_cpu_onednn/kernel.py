@@ -2,12 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from dovetail.dataclass import dataclass, replace
+from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, Accepted, DType, Kernel, LayerConfig, Layout, Reason, Refusal, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimplemented
 from dovetail_cpu_onednn.descriptors import token_of, tokens

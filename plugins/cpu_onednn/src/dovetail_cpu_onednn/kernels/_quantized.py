@@ -8,12 +8,13 @@ product that is quantized at once computes as the standard and onnxruntime do: t
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.dataclass import dataclass, replace
+from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, AbstractOperator, DType, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Alg, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain, undecided

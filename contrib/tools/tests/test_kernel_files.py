@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.cli._kernel_files import DevicePackage, device_packages
 from dovetail.plugins import PluginRecord
+from dovetail_tools.kernel_files import DevicePackage, device_packages
 
 FILES = {name: [f"{name}.x"] for name in ("conv", "conv_direct", "conv_transpose", "conv_transpose_direct", "convolve", "add")}
 
