@@ -76,6 +76,15 @@ SINGLE = {
     "QuantizeLinear of NaN and infinities": Single(
         "QuantizeLinear", (f32(NAN, INF, -INF, 1), f32(1, shape=()), np.array(3, np.uint8)), (np.array([0, 255, 0, 4], np.uint8),)
     ),
+    **{
+        # The scale is (max - min) / 255; all quotients by it, also that of the zero point, are NaN, which becomes 0.
+        f"DynamicQuantizeLinear of {word}": Single(
+            "DynamicQuantizeLinear",
+            (f32(first, 1, -1),),
+            (np.zeros(3, np.uint8), np.array(scale, np.float32), np.array(0, np.uint8)),
+        )
+        for word, first, scale in (("NaN", NAN, NAN), ("infinity", INF, INF))
+    },
     "Cast to uint8": Single(
         "Cast", (f32(NAN, 300, -5, INF, -INF, 2.9),), (np.array([0, 255, 0, 255, 0, 2], np.uint8),), {"to": 2}
     ),
