@@ -208,7 +208,7 @@ class Wrong(Device):
             def wrong(inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
                 return [output + np.float32(0.01) for output in run(inputs)]
 
-            return SimpleNamespace(run=wrong, close=request.close)
+            return SimpleNamespace(run=wrong, close=request.close, fresh=False, kept_states=())
 
         return SimpleNamespace(
             reports=executable.reports,

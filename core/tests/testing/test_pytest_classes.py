@@ -135,7 +135,7 @@ def test_the_kit_is_no_pytest_plugin_and_needs_no_pytest(tmp_path: Path) -> None
         import sys
         from importlib.metadata import entry_points
         import dovetail.testing
-        from dovetail.testing import DeviceConformance, OpPackConformance, FrontendConformance, run_checks
+        from dovetail.testing import DeviceConformance, OpPackConformance, FrontendConformance
         print([m for m in ("pytest", "hypothesis") if m in sys.modules])
         print([e.name for e in entry_points(group="pytest11") if e.value.startswith("dovetail")])
     """

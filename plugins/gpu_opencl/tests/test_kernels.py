@@ -17,7 +17,7 @@ pytestmark = pytest.mark.exhaustive(0.2)  # each test compiles programs
 emulated = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["emulated"]
 pipelined = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["emulated"]
 _FOLDER = resources.files("dovetail_gpu_opencl") / "kernels"
-_INTERNAL = {"convert", "mat_mul_integer_to_float", "packed_attention", "quantized", "reorder"}
+_INTERNAL = {"convert", "joined_products", "mat_mul_integer_to_float", "packed_attention", "quantized", "reorder"}
 """Operators that only passes insert: they have no cases. test_quantized.py, test_integer.py, test_layouts.py and
 test_pipelined.py run them."""
 _FILES = {p.name.removesuffix(".py") for p in _FOLDER.iterdir() if p.name.endswith(".py") and not p.name.startswith("_")}

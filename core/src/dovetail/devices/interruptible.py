@@ -13,6 +13,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from dovetail.devices.contract import Executable, ExecutableRequest
 from dovetail.devices.work_budget import WorkBudget, adopt, current_budget
 from dovetail.errors import InferError
@@ -29,6 +31,9 @@ _LONG, _VERY_LONG = 0.02, 0.5
 
 _MOST = 4
 """Calls that were left and go on, in the whole process: before another one on a thread a run waits for the end of one."""
+
+_ROOM = 32 << 20
+"""Bytes that must be free before a thread is started: Python waits for ever for one that finds no memory when it begins."""
 
 _LEFT: "set[Call]" = set()
 _THREAD = threading.local()
@@ -70,8 +75,9 @@ class Call:
                 time.sleep(_LOOK)
             self._going_on.acquire()
             try:
+                np.empty(_ROOM, np.uint8)
                 threading.Thread(target=copy_context().run, args=(self._run, budget), name="dovetail-call").start()
-            except RuntimeError as error:  # the process exits, or may have no more threads
+            except (MemoryError, RuntimeError) as error:  # the process exits, or may have no more threads
                 if isinstance(error.__context__, KeyboardInterrupt):  # in the middle of start()
                     raise error.__context__ from None
                 return self.here()
@@ -101,9 +107,9 @@ class Call:
             if self.state != "new":
                 return
             self.state = "running"
-        adopt(budget)
-        _THREAD.inside = True
         try:
+            adopt(budget)
+            _THREAD.inside = True
             self._result = self._work()
         except BaseException as error:
             self._error = error

@@ -333,8 +333,7 @@ def _longest(nodes: Sequence[NodePlacement]) -> tuple[str, float] | None:
 
 def _most_seconds(node: NodePlacement) -> float:
     """How long a node may take at worst, as simple loops of one thread do: 1 ns for an operation, 20 for an element."""
-    types = [value.type for value in (*node.inputs, *node.outputs)]
-    return 1e-9 * (node.flops or 0) + 2e-8 * sum(found.size for found in types if found.is_static)
+    return 1e-9 * (node.flops or 0) + 2e-8 * sum(v.type.size for v in (*node.inputs, *node.outputs) if v.type.is_static)
 
 
 def _value(name: str, graph: Graph, executable: Executable) -> ValuePlacement:

@@ -2,8 +2,7 @@
 
 `PluginManager` is what the runtime calls; `PluginRecord` is what it knows of one plugin, `PACKS` the kinds of packs, `LISTED` the
 kinds that a manifest lists, which is at `manifest_path`, has the text `manifest_text`, and is read by `read_manifest`. `register`
-and `temporary` make a module or an object of this process a plugin. All are imported on first use, so that importing this package
-costs nothing.
+and `temporary` make a module or an object of this process a plugin. All are imported on first use.
 """
 
 from typing import TYPE_CHECKING

@@ -26,8 +26,7 @@ class RequestStates:
     def values(self) -> Mapping[str, Any]:
         """Arrays, or `DeviceArray`s, by the names of the inputs."""
         if len(self._held) < len(self._types):
-            missing = {name: t for name, t in self._types.items() if name not in self._held}
-            self._held |= {name: np.zeros(t.dims, t.dtype.numpy) for name, t in missing.items()}
+            self._held |= {n: np.zeros(t.dims, t.dtype.numpy) for n, t in self._types.items() if n not in self._held}
         return self._held
 
     def on_host(self) -> Mapping[str, NDArray[Any]]:
