@@ -20,7 +20,7 @@ def product() -> Any:
 
 @pytest.mark.parametrize(
     ("threads", "count", "streams", "each"),
-    [(2, None, 1, 2), (4, None, 1, 4), (9, None, 9, 1), (8, 2, 2, 4), (8, 3, 3, 2), (1, 4, 4, 1)],
+    [(2, None, 2, 1), (9, None, 9, 1), (8, 2, 2, 4), (8, 3, 3, 2), (1, 4, 4, 1)],
 )
 def test_threads_are_divided(threads: int, count: int | None, streams: int, each: int) -> None:
     (info,) = infos()

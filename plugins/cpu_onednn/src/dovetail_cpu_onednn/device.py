@@ -44,16 +44,6 @@ _FOR_EVERY_OPERATOR: tuple[OnednnKernel, ...] = (ViewKernel(), ElementwiseKernel
 """The kernels that are tried after those of an operator's stem."""
 
 
-FEW_THREADS = 4
-"""Up to so many threads are one stream where the user names no number of streams; more are a stream each.
-
-Streams of one thread need least CPU time, because no thread waits at barriers: on 16 cores ResNet-50 at batch 8 gives 267 rows a
-second with 16 of them and 176 with 4, MiniLM 523 and 389. But on two cores that other programs use too they gave 60 to 90 rows a
-second, and one stream of two threads 120 to 165: a system wakes threads that wait first, and those that never sleep get no more
-than their share.
-"""
-
-
 def infos() -> Sequence[DeviceInfo] | Unavailable:
     """The device of this machine, or the reason why it is unavailable."""
     found = load()
@@ -91,9 +81,14 @@ class OnednnDevice(Device):
         return found
 
     def for_streams(self, count: int | None) -> "OnednnDevice":
-        """The device with its threads divided among streams; by itself it takes one of `FEW_THREADS`, or a stream for each."""
+        """The device with its threads divided among streams; by itself it takes a stream for each.
+
+        Streams of one thread need least CPU time, because no thread waits at barriers: ResNet-50 and MiniLM give 1.2 and 1.5
+        times the rows of one stream of two threads, and on 16 cores 1.5 and 1.3 times those of streams of four. On cores that
+        other programs use too, one stream may give more: a system wakes threads that wait first.
+        """
         found = copy(self)
-        found.streams = count or (1 if self._threads <= FEW_THREADS else self._threads)
+        found.streams = count or self._threads
         found._threads = max(1, self._threads // found.streams)
         return found
 
