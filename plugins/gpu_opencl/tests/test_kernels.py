@@ -17,9 +17,12 @@ pytestmark = pytest.mark.exhaustive(0.2)  # each test compiles programs
 emulated = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["emulated"]
 pipelined = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["emulated"]
 _FOLDER = resources.files("dovetail_gpu_opencl") / "kernels"
-_INTERNAL = {"convert", "joined_products", "mat_mul_integer_to_float", "packed_attention", "quantized", "reorder"}
-"""Operators that only passes insert: they have no cases. test_quantized.py, test_integer.py, test_layouts.py and
-test_pipelined.py run them."""
+_INTERNAL = {
+    *("cached_attention", "convert", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
+    *("packed_attention", "quantized", "reorder"),
+}
+"""Operators that only passes and compositions insert: they have no cases. test_quantized.py, test_integer.py, test_layouts.py,
+test_pipelined.py, test_mat_mul_blocks.py and test_cached_attention.py run them."""
 _FILES = {p.name.removesuffix(".py") for p in _FOLDER.iterdir() if p.name.endswith(".py") and not p.name.startswith("_")}
 STEMS = sorted(_FILES - _INTERNAL)
 CHAINS = ["elu", "erf", "gelu", "hard_sigmoid", "hard_swish", "leaky_relu", "mish", "sigmoid", "softplus", "tanh"]
