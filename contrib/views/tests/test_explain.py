@@ -76,7 +76,7 @@ def test_the_tables(invoke: Invoke, residual: Path, device: str) -> None:
 
 
 def test_a_narrow_terminal(invoke: Invoke, residual: Path, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dovetail_views.explain.narrow", lambda: True)
+    monkeypatch.setattr("dovetail_views.explain._is_narrow", lambda: True)
     text = invoke("explain", residual, "-d", device).stdout
     assert re.search(r"second +Conv +\S+ +dovetail-\S+ \S+ *\n", text)
     assert re.search(r"second +add, relu \(plus, rectified\) +[\d,]+ +560 B", text)

@@ -23,13 +23,12 @@ that has printed its results and failed.
 """
 
 from dovetail._files import write_file
+from dovetail.cli import Program
 from dovetail.cli._command import (
-    asked_config_file_option,
     command,
     config_file_option,
     device_option,
     extension_option,
-    input_option,
     seed_option,
     shape_option,
 )
@@ -41,7 +40,6 @@ from dovetail.cli._output import (
     clean,
     count,
     duration,
-    narrow,
     print_json,
     print_table,
     print_text,
@@ -54,13 +52,13 @@ from dovetail.cli._output import (
     without_warnings,
 )
 from dovetail.cli._timing import Latency, measure, timed
-from dovetail.cli.plugins._records import describe_plugin, print_plugins, rule_text
+from dovetail.cli.plugins._records import describe_plugin, print_plugins
 from dovetail.names import DEFAULT_DEVICE, printable, some
 
 __all__ = [
     "DEFAULT_DEVICE",
     "Latency",
-    "asked_config_file_option",
+    "Program",
     "clean",
     "closed",
     "command",
@@ -76,10 +74,8 @@ __all__ = [
     "duration",
     "extension_option",
     "given_inputs",
-    "input_option",
     "make_core",
     "measure",
-    "narrow",
     "print_devices",
     "print_json",
     "print_plugins",
@@ -89,7 +85,6 @@ __all__ = [
     "progress",
     "remark",
     "reshaped",
-    "rule_text",
     "seed_option",
     "shape_option",
     "show",

@@ -127,9 +127,9 @@ def test_run_computes_and_stores(invoke: Invoke, linear: Path, device: str, tmp_
 def test_run_json(invoke_json: InvokeJson, linear: Path, device: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.array([[1, 2, np.inf], [-1, 0, 0]], np.float32))
     shown = invoke_json("run", linear, "-d", device, "-i", "x.npy")
-    assert set(shown) == {"model", "device", "seconds", "file", "program", "outputs"}
+    assert set(shown) == {"model", "device", "seconds", "file", "outputs"}
     assert shown["device"] == device
-    assert shown["file"] is shown["program"] is None
+    assert shown["file"] is None
     (output,) = shown["outputs"]
     assert output == {
         "name": "y", "dtype": "float32", "shape": [2, 2], "min": None, "max": None, "mean": None, "first": [None, None, 0.0, 0.0],

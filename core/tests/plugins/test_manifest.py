@@ -13,7 +13,7 @@ from dovetail.cli import program
 from dovetail.plugins import PluginManager, check_manifest
 from dovetail.plugins.manifest import FILE_NAME, manifest_path, read_manifest
 from dovetail.testing.check import ConformanceFailure
-from dovetail.testing.plugin import kit_for
+from dovetail_tools.kits import kit_for
 
 IMPL = 'from dovetail.hookspecs import hookimpl\ndovetail_api = "1.0"\n'
 

@@ -10,7 +10,7 @@ import pytest
 
 from dovetail.runtime import Core
 from dovetail.testing.check import Outcome
-from dovetail.testing.plugin import kit_for
+from dovetail_tools.kits import kit_for
 
 
 def dovetail(*arguments: str) -> Any:

@@ -24,7 +24,7 @@ from dovetail.testing.check import Check, ConformanceFailure, Outcome, Result, V
 from dovetail.testing.devices import DeviceChecks
 from dovetail.testing.kit import Kit
 from dovetail.testing.packs import OpPackChecks, cases_of, definition_checks, label, probe, reference_checks
-from dovetail.testing.plugin import kit_for, session_for
+from dovetail_tools.kits import kit_for, session_for
 from dovetail_tools.report import Report, run_checks
 
 __all__ = ["BEGIN_IMPORT", "END_IMPORT", "examine", "main"]

@@ -68,7 +68,7 @@ def _kits(name: str) -> "Iterator[tuple[str, Kit]]":
     """The checks, with the id of the plugin or the name of the device that they are about."""
     from dovetail.plugins import PluginManager
     from dovetail.testing.devices import DeviceChecks
-    from dovetail.testing.plugin import kit_for
+    from dovetail_tools.kits import kit_for
 
     manager = PluginManager()
     kind, dot, number = name.upper().partition(".")

@@ -7,10 +7,10 @@ import click
 
 from dovetail.command import (
     DEFAULT_DEVICE,
-    asked_config_file_option,
     command,
     complete_devices,
     complete_operators,
+    config_file_option,
     make_core,
     print_table,
     print_text,
@@ -41,7 +41,7 @@ __all__ = ["which"]
 @click.option(
     "--opset", type=click.IntRange(min=1), metavar="N", help="The operator set version of the domain. [default: newest]"
 )
-@asked_config_file_option
+@config_file_option
 def which(
     operator: str, device: str | None, dtype: str | None, opset: int | None, config_files: tuple[str, ...], as_json: bool
 ) -> None:

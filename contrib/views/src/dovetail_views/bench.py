@@ -15,7 +15,6 @@ from dovetail.command import (
     device_option,
     duration,
     extension_option,
-    input_option,
     make_core,
     measure,
     print_table,
@@ -26,7 +25,7 @@ from dovetail.command import (
     show,
     timed,
 )
-from dovetail_views.inputs import model_and_inputs
+from dovetail_views.inputs import input_option, model_and_inputs
 from dovetail_views.stub import estimates, print_estimates, variants
 
 if TYPE_CHECKING:

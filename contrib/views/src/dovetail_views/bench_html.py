@@ -7,9 +7,9 @@ import click
 
 from dovetail.command import (
     Latency,
-    asked_config_file_option,
     closed,
     command,
+    config_file_option,
     duration,
     extension_option,
     given_inputs,
@@ -43,7 +43,7 @@ _TRACED = 5
 @click.option("-i", "--input", "given", multiple=True, metavar="[NAME=]SOURCE", help="As for `run`.  [default: random]")
 @click.option("--no-roofline", is_flag=True, help="Do not measure what the devices could do.")
 @extension_option
-@asked_config_file_option
+@config_file_option
 @shape_option
 @seed_option
 def bench_html(

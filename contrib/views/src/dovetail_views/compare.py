@@ -9,12 +9,11 @@ import click
 
 from dovetail.command import (
     DEFAULT_DEVICE,
-    asked_config_file_option,
     command,
     complete_devices,
     complete_files,
+    config_file_option,
     extension_option,
-    input_option,
     make_core,
     print_table,
     progress,
@@ -28,7 +27,7 @@ from dovetail.command import (
 )
 from dovetail.errors import DovetailError, UnknownOption, UsageError
 from dovetail_views.distance import distance
-from dovetail_views.inputs import model_and_inputs
+from dovetail_views.inputs import input_option, model_and_inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +59,7 @@ _TOLERANCE = 1e-3
     help="The largest relative difference that is not a failure.",
 )
 @extension_option
-@asked_config_file_option
+@config_file_option
 @shape_option
 @seed_option
 def compare(

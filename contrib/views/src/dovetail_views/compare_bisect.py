@@ -9,9 +9,9 @@ import click
 
 from dovetail.command import (
     DEFAULT_DEVICE,
-    asked_config_file_option,
     closed,
     command,
+    config_file_option,
     extension_option,
     given_inputs,
     make_core,
@@ -53,7 +53,7 @@ _ONNXRUNTIME = "onnxruntime"
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A Python program that shows the difference."
 )
 @extension_option
-@asked_config_file_option
+@config_file_option
 @shape_option
 @seed_option
 def compare_bisect(

@@ -1,5 +1,7 @@
 """`dovetail explain`: how a model runs on a device, node by node, and why; what graph passes did; the order of nodes."""
 
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,18 +17,15 @@ from dovetail.command import (
     device_option,
     duration,
     extension_option,
-    input_option,
     make_core,
-    narrow,
     print_table,
     remark,
     reshaped,
-    rule_text,
     shape_option,
     show,
     size,
 )
-from dovetail_views.inputs import model_and_inputs
+from dovetail_views.inputs import input_option, model_and_inputs
 from dovetail_views.passes_table import describe_passes, print_passes
 from dovetail_views.schedule_table import describe_schedule, print_schedule
 from dovetail_views.subgraphs import subgraphs_of
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 Node = dict[str, Any]
+
+_ROOM = 120
+"""Columns from which on a table of many columns fits."""
 
 
 @command("dovetail explain model.onnx -d GPU\ndovetail explain model.onnx --schedule")
@@ -158,10 +160,22 @@ def _value(value: "ValuePlacement") -> dict[str, Any]:
     }
 
 
+def _is_narrow() -> bool:
+    """True on a terminal where a table of many columns would be folded too much to be read."""
+    return sys.stdout.isatty() and shutil.get_terminal_size().columns < _ROOM
+
+
+def _rule_text(rule: int) -> str:
+    """The rule with this number by which one of several definitions was chosen: `3: the exact data type comes before ...`."""
+    from dovetail.plugins.rules import RULES  # NumPy, which `dovetail --help` can do without
+
+    return f"{rule}: {RULES[rule]}"
+
+
 def _print(described: dict[str, Any]) -> None:
     nodes: list[Node] = described["nodes"]
     title = f"{described['model']} on {described['device']}"
-    if narrow():
+    if _is_narrow():
         _print_nodes(title, nodes, ("node", "operator", "device", "kernel", "from"))
         _print_nodes("What they read and write", nodes, ("node", "layouts", "post-ops", ">at", ">bytes"))
     else:
@@ -170,7 +184,7 @@ def _print(described: dict[str, Any]) -> None:
         print_table("Chains that end", ("node", "not merged", "why"), stops)
     if refused := _refused(nodes):
         print_table("Asked before", ("asked", "answer", "nodes"), refused)
-    if ruled := [(n["node"], n["kernel"], n["provider"], rule_text(n["rule"])) for n in nodes if n["rule"]]:
+    if ruled := [(n["node"], n["kernel"], n["provider"], _rule_text(n["rule"])) for n in nodes if n["rule"]]:
         print_table("Chosen among several definitions", ("node", "kernel", "from", "by rule"), ruled)
         remark("`dovetail plugins which OP` shows the others.")
     if described["passed_over"]:

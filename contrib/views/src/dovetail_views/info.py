@@ -8,10 +8,10 @@ import click
 
 from dovetail.command import (
     DEFAULT_DEVICE,
-    asked_config_file_option,
     closed,
     command,
     complete_files,
+    config_file_option,
     count,
     extension_option,
     make_core,
@@ -36,7 +36,7 @@ __all__ = ["info"]
 @command("dovetail info model.onnx --shape image=8,3,224,224")
 @click.argument("model", shell_complete=complete_files)
 @extension_option
-@asked_config_file_option
+@config_file_option
 @shape_option
 def info(model: str, extensions: tuple[str, ...], config_files: tuple[str, ...], shapes: tuple[str, ...], as_json: bool) -> None:
     """Show what MODEL consists of and which devices run it.

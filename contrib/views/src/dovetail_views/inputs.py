@@ -1,14 +1,21 @@
-"""Inputs for a model whose dimensions are open."""
+"""Inputs for a model whose dimensions are open, and the option that names them."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from dovetail.command import closed, given_inputs
 
 if TYPE_CHECKING:
     from dovetail.graph import Model
 
-__all__ = ["model_and_inputs"]
+__all__ = ["input_option", "model_and_inputs"]
+
+input_option = click.option(
+    "-i", "--input", "given", multiple=True, metavar="[NAME=]SOURCE", help="As for `run`.  [default: random for every input]"
+)
+"""The option `--input`: the function gets `given`, a tuple of texts for `model_and_inputs`."""
 
 
 def model_and_inputs(model: "Model", given: Sequence[str] = (), seed: int = 0) -> tuple["Model", dict[str, Any]]:

@@ -13,14 +13,12 @@ from dovetail.names import DEFAULT_DEVICE
 
 __all__ = [
     "Group",
-    "asked_config_file_option",
     "command",
     "command_in",
     "command_names",
     "config_file_option",
     "device_option",
     "extension_option",
-    "input_option",
     "seed_option",
     "shape_option",
 ]
@@ -129,21 +127,10 @@ config_file_option = click.option(
     "config_files",
     multiple=True,
     metavar="FILE.xml",
-    help="Custom layers for the device of -d, as its property CONFIG_FILE: a file, or package:resource. Repeatable; later "
+    help="Custom layers, as the property CONFIG_FILE of devices that have it: a file, or package:resource. Repeatable; later "
     "ones win.",
 )
-"""The option `--config-file`: the function gets `config_files`, a tuple, for the property CONFIG_FILE of its device."""
-
-asked_config_file_option = click.option(
-    "-c",
-    "--config-file",
-    "config_files",
-    multiple=True,
-    metavar="FILE.xml",
-    help="Custom layers for the devices that have the property CONFIG_FILE: a file, or package:resource. Repeatable; later "
-    "ones win.",
-)
-"""As `config_file_option`, for commands with several devices."""
+"""The option `--config-file`: the function gets `config_files`, a tuple, for the property CONFIG_FILE of its devices."""
 
 shape_option = click.option(
     "--shape",
@@ -154,11 +141,6 @@ shape_option = click.option(
     "when there is one input.",
 )
 """The option `--shape`: the function gets `shapes`, a tuple of texts for `reshaped`."""
-
-input_option = click.option(
-    "-i", "--input", "given", multiple=True, metavar="[NAME=]SOURCE", help="As for `run`.  [default: random for every input]"
-)
-"""The option `--input`: the function gets `given`, a tuple of texts for `given_inputs`."""
 
 seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
 """The option `--seed`: the function gets `seed`, 0 by default."""

@@ -13,4 +13,4 @@ def given_inputs(model: "Model", given: Sequence[str] = (), seed: int = 0) -> di
     """Values for all inputs from options `-i`, random ones without any. Raises `click.UsageError` and `InputError`."""
     from dovetail.cli._inputs import RANDOM, read_inputs  # NumPy, which `dovetail --help` can do without
 
-    return read_inputs(model.inputs, given or ([RANDOM] if model.inputs else []), seed)
+    return read_inputs(model.inputs, given or ([RANDOM] if model.inputs else []), seed, model.overridable)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ __all__ = [
     "clean",
     "count",
     "duration",
-    "narrow",
     "print_json",
     "print_table",
     "print_text",
@@ -34,9 +32,6 @@ _WIDE = 10_000
 
 _WHOLE = 24
 """The longest cell that is kept from being folded."""
-
-_ROOM = 120
-"""Columns from which on a table of many columns fits."""
 
 _STYLES = {
     "loaded": "green",
@@ -105,11 +100,6 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         table.add_row(*row)
     # Not the table's own title, which is folded to the width of the table.
     console.print(Text(clean(title), style="bold"), table)
-
-
-def narrow() -> bool:
-    """True on a terminal where a table of many columns would be folded too much to be read."""
-    return sys.stdout.isatty() and shutil.get_terminal_size().columns < _ROOM
 
 
 def print_text(text: str = "") -> None:

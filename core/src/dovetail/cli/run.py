@@ -12,7 +12,7 @@ from dovetail.cli._output import duration, print_table, remark, show, value_type
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
-    from dovetail.runtime import CompiledModel, Results
+    from dovetail.runtime import Results
 
 _SHOWN = 8
 """How many values of an output the table and the JSON show."""
@@ -36,24 +36,18 @@ _SHOWN = 8
 @extension_option
 @config_file_option
 @shape_option
-@click.option("--dump-kernel", "node", metavar="NODE", help="Write the kernels of this node as a program that runs alone.")
-@click.option("--to", "folder", type=click.Path(file_okay=False), metavar="FOLDER", help="A new folder for --dump-kernel.")
 @seed_option
 def command(
     model: str, device: str, given: tuple[str, ...], target: str | None, extensions: tuple[str, ...],
-    config_files: tuple[str, ...], shapes: tuple[str, ...], node: str | None, folder: str | None, seed: int, as_json: bool,
+    config_files: tuple[str, ...], shapes: tuple[str, ...], seed: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Run MODEL once; show or store its outputs.
 
     Pictures are scaled to the input's size; their values are 0..255 for integer inputs and 0..1 for floating-point ones.
     Random floats are in [0, 1), random integers are 0 or 1.
 
-    With --dump-kernel, the folder gets the sources that the device runs for one node, the data that they read and the result
-    that is expected, and a program that runs them and compares.
-
     \b
     JSON: {"model", "device", "seconds", "file": name or null,
-           "program": path or null,
            "outputs": [{"name", "dtype", "shape", "min", "max", "mean",
                         "first": [up to 8 values]}]}
     Statistics of empty outputs and of strings are null. A sequence has the
@@ -66,8 +60,6 @@ def command(
     from dovetail.cli._models import make_core, reshaped
     from dovetail.cli._timing import timed
 
-    if (node is None) != (folder is None):
-        raise click.UsageError("--dump-kernel NODE and --to FOLDER go together.")
     if target is not None and Path(target).suffix.lower() != ".npz":
         raise click.UsageError(f"-o {target}: accepted: a file that ends in .npz")
     if target is not None and not Path(target).absolute().parent.is_dir():
@@ -77,23 +69,12 @@ def command(
     inputs = read_inputs(read.inputs, given, seed, read.overridable)
     compiled = core.compile_model(read, device, {"CONFIG_FILE": list(config_files)} if config_files else {})
     seconds, results = timed(lambda: compiled(inputs))
-    written = None if node is None or folder is None else _reproduced(compiled, inputs, node, folder)
     if target is not None:
         write_npz(target, results)
         remark(f"Wrote {target}.")
-    described = {"model": model, "device": compiled.device, "seconds": seconds, "file": target, "program": written}
+    described = {"model": model, "device": compiled.device, "seconds": seconds, "file": target}
     described["outputs"] = _describe(results)
     show(described, as_json, _print)
-
-
-def _reproduced(compiled: "CompiledModel", inputs: Any, node: str, folder: str) -> str:
-    from pathlib import Path
-
-    from dovetail.runtime.reproduce import reproduce
-
-    path = str(reproduce(compiled, inputs, node, Path(folder)))
-    remark(f"Wrote {path}.")
-    return path
 
 
 def _describe(results: "Results") -> list[dict[str, Any]]:

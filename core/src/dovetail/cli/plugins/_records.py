@@ -9,7 +9,7 @@ from dovetail.cli._output import print_table, styled
 if TYPE_CHECKING:
     from dovetail.plugins import PluginRecord
 
-__all__ = ["KINDS", "describe_plugin", "print_plugins", "rule_text"]
+__all__ = ["KINDS", "describe_plugin", "print_plugins"]
 
 KINDS = {
     "devices": "device",
@@ -42,10 +42,3 @@ def _remarks(plugin: Mapping[str, Any]) -> str:
     parts = [plugin["reason"], plugin["hint"], plugin.get("manifest", ""), "editable" if plugin["editable"] else ""]
     parts += [f"also installed, not used: {copy}" for copy in plugin["duplicates"]]
     return "; ".join(filter(None, parts))
-
-
-def rule_text(rule: int) -> str:
-    """The rule with this number by which one of several definitions was chosen: `3: the exact data type comes before ...`."""
-    from dovetail.plugins.rules import RULES  # NumPy, which `dovetail --help` can do without
-
-    return f"{rule}: {RULES[rule]}"

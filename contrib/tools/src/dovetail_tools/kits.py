@@ -5,11 +5,10 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dovetail.cli import Program
+from dovetail.command import Program
 from dovetail.errors import PluginFailed
-from dovetail.operators.operator import Operator
-from dovetail.plugins import PluginRecord, check_manifest
-from dovetail.plugins.records import PACKS
+from dovetail.op import Operator
+from dovetail.plugins import PACKS, PluginRecord, check_manifest
 from dovetail.runtime import REFERENCE_DEVICE, Core
 from dovetail.testing.case_files import random_kinds
 from dovetail.testing.check import PASSED, Check, Verdict, require
@@ -23,8 +22,9 @@ __all__ = ["HookChecks", "kit_for", "session_for"]
 
 
 def kit_for(record: PluginRecord, make_core: Callable[[], Core] | None = None, seed: int = 7) -> Kit:
-    """The checks of a plugin; of a device plugin those of its first device, of a virtual
-    device those of `NAME:` and the reference device. Loads nothing yet.
+    """The checks of a plugin: for a device those of its first device, for a virtual device those over the reference device.
+
+    Loads nothing yet.
 
     `make_core` gives sessions in which the plugin may be loaded; the default is `session_for`.
     """
