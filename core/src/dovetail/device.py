@@ -23,6 +23,7 @@ from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layo
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
 from dovetail.graph.reloadable import let_go
 from dovetail.graph.types import Shape, TensorType
+from dovetail.internal.convert import Convert
 from dovetail.internal.copy import Copy
 from dovetail.internal.opaque import OpaqueOperator
 from dovetail.internal.reorder import Reorder
@@ -45,6 +46,7 @@ __all__ = [
     "Binary",
     "CallsByNode",
     "Choice",
+    "Convert",
     "Copy",
     "DType",
     "Device",

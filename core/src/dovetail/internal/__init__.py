@@ -1,1 +1,1 @@
-"""The core's own operators: reorder, copy, single post-ops, opaque nodes."""
+"""The core's own operators: reorder, copy, convert, single post-ops, opaque nodes."""

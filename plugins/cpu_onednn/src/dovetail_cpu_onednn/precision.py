@@ -3,8 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from dovetail.device import DType, Eltwise, Graph, Node, TensorType, TypedNode
-from dovetail_cpu_onednn.convert import Convert
+from dovetail.device import Convert, DType, Eltwise, Graph, Node, TensorType, TypedNode
 
 __all__ = ["lower"]
 

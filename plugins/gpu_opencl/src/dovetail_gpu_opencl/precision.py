@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dovetail.device import DType, Eltwise, Graph, Node, TensorType, TypedNode
-from dovetail_gpu_opencl.convert import Convert
+from dovetail.device import Convert, DType, Eltwise, Graph, Node, TensorType, TypedNode
 
 __all__ = ["lower"]
 
