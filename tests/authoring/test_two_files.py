@@ -42,7 +42,7 @@ __kernel void fold(__global const float *src, __global float *dst, float limit)
 
 
 class Foldback(Operator):
-    """What goes over the limit comes back down."""
+    """Values over the limit are folded back down."""
 
     domain = "org.example.audio"
     inputs, outputs, types = ("X: T",), ("Y: T",), {"T": FLOATS}

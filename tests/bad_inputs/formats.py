@@ -27,7 +27,7 @@ Parts = tuple[bytes, ...]
 
 @functools.cache
 def module(path: Path) -> Any:
-    """A file of tests as a module; their folders are no packages."""
+    """A file of tests as a module; their folders are not packages."""
     name = f"bad_inputs_{path.parents[1].name}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

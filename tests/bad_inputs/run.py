@@ -99,7 +99,7 @@ def work(name: str) -> None:
 
     logging.disable(logging.CRITICAL)
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # a library may print, which is not an answer
 
     def answer(*line: str) -> None:
         print(json.dumps(line), file=answers, flush=True)

@@ -99,7 +99,7 @@ def test_a_process_that_is_lost_is_counted(worker: Any, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("said", "found"), [([], ("hang", "")), ([f'["{run.ELSEWHERE}", ""]'], ("runs", ""))])
 def test_a_process_that_does_not_answer(worker: Any, monkeypatch: pytest.MonkeyPatch, said: Any, found: Any) -> None:
-    """What takes long at the other reader is not ours."""
+    """Time that the other reader takes is not counted as a hang of ours."""
     monkeypatch.setattr(run, "STUCK", 0.1)
     monkeypatch.setattr(run, "PATIENCE", 0.1)
     monkeypatch.setattr(worker.process.stdin, "write", lambda text: list(map(worker._lines.put, said)))

@@ -33,7 +33,7 @@ def given(protocol: str, rows: Any = ROWS) -> list[Any]:
 
 
 def plain(found: Any) -> Any:
-    """What a client gives for metadata, as JSON has it."""
+    """The metadata that a client gives, with the names and values of its JSON."""
     if isinstance(found, dict):
         return found
     from google.protobuf.json_format import MessageToDict

@@ -28,7 +28,7 @@ CALLERS = 4
 PAUSE = 0.01 if REQUESTS < 10_000 else 0.0
 """Seconds between the requests of a caller, while servers start beside them."""
 NOT_BEGUN = ("StatusCode.UNAVAILABLE", "StatusCode.CANCELLED")
-"""What gRPC answers to requests that it has received and a server that stops has not begun."""
+"""The answers of gRPC to requests that it has received and a server that stops has not begun."""
 PATIENCE = 120.0
 
 Serving = Callable[..., AbstractContextManager[Any]]

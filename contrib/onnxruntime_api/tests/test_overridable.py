@@ -60,7 +60,7 @@ def _raised(session: Any, feed: dict[str, Any]) -> str:
     ids=["missing", "unlisted", "type", "size", "shape", "nothing"],
 )
 def test_wrong_feeds_after_a_right_one(model: bytes, feed: dict[str, Any]) -> None:
-    """What was right once is not looked at again; everything else is refused by the same kind of exception."""
+    """Names and types that were right once are not checked again; everything else is refused by the same kind of exception."""
     ours, theirs = dovetail_onnxruntime.InferenceSession(model), onnxruntime.InferenceSession(model)
     for session in (ours, theirs):
         session.run(None, {"x": np.ones((1, 3), np.float32)})

@@ -1,4 +1,4 @@
-"""What workers get, without a Ray: the GPU that was assigned, `runtime_env`, and a Ray of this machine by default."""
+"""The surroundings of workers, without a Ray: the GPU that was assigned, `runtime_env`, a Ray of this machine by default."""
 
 from dataclasses import replace
 from pathlib import Path

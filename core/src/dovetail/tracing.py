@@ -119,7 +119,7 @@ class RunLog:
             del log[-there:]
 
     def end(self) -> None:
-        """What was added so far was done by the calling thread."""
+        """End a run: the entries so far are of the calling thread."""
         self.entries.append(_THREAD.name)
 
     def runs(self) -> Iterator[tuple[int, "_Record"]]:

@@ -93,7 +93,7 @@ class Reference:
         return self.weights.get("output.weight", self.weights["token_embd.weight"]) @ x
 
     def greedy(self, tokens: Sequence[int]) -> Iterator[int]:
-        """What follows, the most likely token each time, without end."""
+        """The tokens that follow, the most likely one each time, without end."""
         self.reset()
         for token in tokens:
             logits = self.step(token)

@@ -44,7 +44,7 @@ def _executable(compiled: dovetail.CompiledModel, rows: int, depth: int) -> CLEx
 
 
 def _packed(compiled: dovetail.CompiledModel, rows: int, depth: int = 64) -> NDArray[Any]:
-    """What a plan reads in the place of the weights."""
+    """The constant that a plan reads in place of the weights."""
     commands = _executable(compiled, rows, depth).commands
     (array,) = (a.array for c in commands for a in c.launch.arguments if isinstance(a, Constant))
     return array

@@ -12,7 +12,7 @@ _LONGEST, _SHORTEST = 4, 2
 
 
 def guess(text: Sequence[int], count: int) -> list[int]:
-    """At most `count` tokens that followed the latest earlier place with the same last tokens; none if there is no such place."""
+    """At most `count` tokens that followed the latest earlier place with the same last tokens; none without such a place."""
     text = list(text)
     for size in range(_LONGEST, _SHORTEST - 1, -1):
         tail = text[-size:]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 Answer = dict[str, Any]
-"""What must be equal, under `equal`; numbers that must be close, under `close`."""
+"""Values that must be equal, under `equal`; numbers that must be close, under `close`."""
 
 
 def rapidocr() -> Callable[[], Answer]:

@@ -397,7 +397,7 @@ class InferRequest:
             self._results = Results(self._names, outputs if fresh else [owned(a) for a in outputs])
         except MemoryError as error:
             source = printable(self._compiled.model.source)
-            raise OutOfMemory(f"{source}: there is no memory for the run: {error or 'the host has none left'}") from error
+            raise OutOfMemory(f"{source}: memory ran out: {error or 'the host has none left'}") from error
         except BaseException:
             if are_calls_left():  # a node that the run has left may still write into states
                 self._states.move()

@@ -101,4 +101,4 @@ class NumpyExecutable(Executable):
         try:
             return NumpyRequest(self)
         except MemoryError as error:
-            raise OutOfMemory(f"NUMPY: there is no memory for a request of {self.memory.peak:,} bytes") from error
+            raise OutOfMemory(f"NUMPY: a request needs {self.memory.peak:,} bytes, and the host has no memory left") from error

@@ -103,7 +103,7 @@ class CLKernel(Kernel):
         """The launches that compute a node that `supports` accepted, in order."""
 
     def join_key(self, node: TypedNode) -> tuple[object, ...] | None:
-        """What nodes have in common that this kernel may join; None for a node that it does not."""
+        """Equal for nodes that this kernel may join; None for a node that it does not join."""
         return None
 
     def joined(self, graph: Graph, nodes: Sequence[Node]) -> Mapping[str, Node | None]:

@@ -22,7 +22,7 @@ class PackedConstants:
         self._known: dict[Hashable, tuple[weakref.ref[Array], weakref.ref[Array]]] = {}
 
     def get(self, source: Array, order: Hashable, make: Callable[[], Array]) -> Array:
-        """What `make` gives for this constant and order, now or before."""
+        """The array that `make` makes for this constant and order, now or before."""
         holder = owner(source)
         # Views of one array may differ in shape and strides alone.
         key = (source.ctypes.data, source.shape, source.strides, order)

@@ -37,7 +37,7 @@ _MOST_SPLITS = 32
 
 @dataclass(frozen=True)
 class Mask:
-    """What is added to the scores, or says which count: its last dimension is that of the keys, the others broadcast."""
+    """A mask: added to the scores, or true where they count. Its last dimension is that of the keys, the others broadcast."""
 
     argument: Argument
     given: TensorType

@@ -69,7 +69,7 @@ class ShortProduct(CLKernel):
 
 
 def _gated(graph: Graph, nodes: Sequence[Node]) -> dict[str, Node | None]:
-    """What becomes of products that are multiplied by another one, which nothing else reads."""
+    """The nodes that replace products multiplied by another one, which nothing else reads."""
     found: dict[str, Node | None] = {}
     by_output = {node.outputs[0]: node for node in nodes}
     for node in nodes:

@@ -24,7 +24,7 @@ def operator(node: TypedNode) -> MatMulBlocks:
 
 
 def matrix_defines(node: TypedNode) -> dict[str, object]:
-    """What kernel files have to know of the matrix of a node."""
+    """The macros by which kernel files read the matrix of a node."""
     op, dtype = operator(node), node.given(1).dtype
     return {
         "BITS": op.bits,

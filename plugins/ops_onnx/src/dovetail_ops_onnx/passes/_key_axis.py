@@ -65,7 +65,7 @@ class Join:
 
 @dataclass
 class KeyAxis:
-    """What reads the caches of a typed graph in schedule order, whose caches are `total` long with the new rows.
+    """The readers of the caches of a typed graph in schedule order; caches are `total` long with the new rows.
 
     `joins` are the operands to bring into the order of the keys, `unmasked` the names of Softmax and Attention nodes whose
     scores have no operand to which a mask could be added. Raises `NotAttention`.
