@@ -59,19 +59,24 @@ def held(toy_core: Any) -> Iterator[Any]:
         gated.gate.set()
 
 
+def check_cancelled(gated: Gated, first: Any, second: Any, waited_for: str) -> None:
+    """Cancel the second run, which waits; the first one, which holds the device, ends as if alone."""
+    assert second.cancel()
+    with pytest.raises(RunCancelled, match=f"its beginning, where it waits for {waited_for}"):
+        second.wait(LIMIT)
+    assert first.is_running
+    gated.gate.set()
+    assert first.wait(LIMIT)
+    np.testing.assert_allclose(first.results[0], WANT, rtol=1e-6)
+
+
 @pytest.mark.parametrize("device", ["MULTI:A", "BATCH:A(1)"])
 def test_a_run_that_waits_for_a_device(held: Any, device: str) -> None:
     gated, (first, second) = held(device, 2, NUM_STREAMS=1)
     assert gated.entered.acquire(timeout=LIMIT)
     second.start_async(ROW)
     assert not second.wait(0.05)
-    assert second.cancel()
-    with pytest.raises(RunCancelled, match="its beginning, where it waits for a device"):
-        second.wait(LIMIT)
-    assert first.is_running
-    gated.gate.set()
-    assert first.wait(LIMIT)
-    np.testing.assert_allclose(first.results[0], WANT, rtol=1e-6)
+    check_cancelled(gated, first, second, "a device")
     np.testing.assert_allclose(second.infer(ROW)[0], WANT, rtol=1e-6)
 
 
@@ -87,10 +92,4 @@ def test_a_run_that_waits_for_its_batch(held: Any) -> None:
     gated, (first, second) = held("BATCH:A(2)", 2, AUTO_BATCH_TIMEOUT=LIMIT * 1000, NUM_STREAMS=1)
     second.start_async(ROW)  # fills the batch, which the first one runs
     assert gated.entered.acquire(timeout=LIMIT)
-    assert second.cancel()
-    with pytest.raises(RunCancelled, match="its beginning, where it waits for its batch"):
-        second.wait(LIMIT)
-    assert first.is_running
-    gated.gate.set()
-    assert first.wait(LIMIT)
-    np.testing.assert_allclose(first.results[0], WANT, rtol=1e-6)
+    check_cancelled(gated, first, second, "its batch")

@@ -41,15 +41,6 @@
 #else
 #define LOAD4(p) CAT(convert_, ACC4)(*(__global const CAT(T, 4)*)(p))
 #endif
-#ifdef NEW
-#define NEW_ARGS , __global const T *restrict new_k, __global const T *restrict new_v
-#define NEW_FAULT_ARGS FAULT_ARGS
-#define CACHE __global T*
-#else
-#define NEW_ARGS
-#define NEW_FAULT_ARGS
-#define CACHE __global const T* restrict
-#endif
 #if SPLITS > 1
 #define SPLIT_ARGS , __global ACC *part, __global int *counters, const int counter
 #else

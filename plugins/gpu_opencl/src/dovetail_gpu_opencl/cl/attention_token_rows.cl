@@ -25,15 +25,6 @@ typedef struct __attribute__((packed)) {
 } PACKED;
 #define LOADV(p) CAT(convert_, VACC)(((__global const PACKED*)(p))->v)
 #endif
-#ifdef NEW
-#define NEW_ARGS , __global const T *restrict new_k, __global const T *restrict new_v
-#define NEW_FAULT_ARGS FAULT_ARGS
-#define CACHE __global T*
-#else
-#define NEW_ARGS
-#define NEW_FAULT_ARGS
-#define CACHE __global const T* restrict
-#endif
 
 static ACC across(const VACC v) {
   const ACC* lanes = (const ACC*)&v;

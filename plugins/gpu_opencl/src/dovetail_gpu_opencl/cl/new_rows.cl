@@ -5,6 +5,8 @@
 // at the position, at most at the last row.
 //
 // A count of keys below 1 or above TOTAL, and an id that is not a row, set faults[fault]; the caches stay as they are.
+//
+// CACHE, NEW_ARGS and NEW_FAULT_ARGS are arguments of kernels that write new rows with NEW only.
 #ifndef KV
 #define KV 1
 #define NK_B 0
@@ -39,4 +41,13 @@
 #define FAULT_ARGS
 #define IS_WRONG(b, i) 0
 #define SET_FAULT
+#endif
+#ifdef NEW
+#define NEW_ARGS , __global const T *restrict new_k, __global const T *restrict new_v
+#define NEW_FAULT_ARGS FAULT_ARGS
+#define CACHE __global T*
+#else
+#define NEW_ARGS
+#define NEW_FAULT_ARGS
+#define CACHE __global const T* restrict
 #endif

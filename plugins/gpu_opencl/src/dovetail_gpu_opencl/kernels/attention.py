@@ -1,5 +1,6 @@
 """Attention in one kernel: by blocks in local memory on GPUs, for halves on matrix units, by rows on CPUs; for one query."""
 
+from abc import abstractmethod
 from dataclasses import replace
 from typing import Protocol
 
@@ -63,9 +64,9 @@ class AttentionKernel(CLKernel):
         heads, before = _with_past(node, heads)
         return (*before, self.attend(heads))
 
+    @abstractmethod
     def attend(self, heads: Heads) -> Launch:
         """The launch that computes Y, once all keys and values are there."""
-        raise NotImplementedError
 
 
 class AttentionToken(AttentionKernel):
