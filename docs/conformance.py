@@ -10,11 +10,11 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dovetail.testing.check import Outcome, Result
+from dovetail.testing.check import Check, Outcome, Result
 from dovetail.testing.devices import DeviceChecks
 from dovetail_tools.report import Report, cell, run_checks
 
@@ -77,11 +77,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 # --- results of one device ----------------------------------------------------------------------------------------------------
 
 
-def results_of(device: str) -> tuple[Stored, Report]:
-    """Run every check of a device: what is stored of it, and the report."""
+def results_of(device: str, chosen: Callable[[Check], bool] = lambda check: True) -> tuple[Stored, Report]:
+    """Run the chosen checks of a device: what is stored of it, and the report."""
     kit = DeviceChecks(device)
     info = kit.core.plugins.device_info(device)
-    report = run_checks(info.type, kit.checks)
+    report = run_checks(info.type, [check for check in kit.checks if chosen(check)])
     kit.close()
     details = {key: str(info.details[key]) for key in ("platform", "driver") if key in info.details}
     return {"device": info.type, "hardware": info.full_name, **details, "results": counted(report)}, report

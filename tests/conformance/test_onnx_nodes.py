@@ -33,6 +33,8 @@ SAMPLES = {
     ("OPENCL", "node"): 40,  # each compiles kernels
     ("OPENCL", "pytorch-converted"): 20,
     ("OPENCL", "pytorch-operator"): 12,
+    ("ONEDNN", "node"): 600,  # of which half are refused
+    ("ONEDNN", "pytorch-converted"): 30,
     ("ONEDNN", "light"): 3,  # test_light_models.py has all of them with random weights
 }
 """How many cases run on a type of device unless DOVETAIL_EXHAUSTIVE is set, others for each DOVETAIL_SEED."""
