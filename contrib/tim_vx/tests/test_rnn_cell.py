@@ -19,7 +19,7 @@ from dovetail_ops_tim_vx import RNNCell
 from dovetail_ops_tim_vx._activations import ACTIVATIONS
 from dovetail_ops_tim_vx.cases.rnn_cell import SCALE, STATE, B, H, R, W, X, Y
 
-pytestmark = pytest.mark.exhaustive(0.25, device="OPENCL")  # compiles programs
+pytestmark = pytest.mark.exhaustive(0.15, device="OPENCL")  # compiles programs
 
 Array = NDArray[Any]
 

@@ -17,7 +17,7 @@ from dovetail_ops_tim_vx import (
 )
 from dovetail_ops_tim_vx.cases._sequences import BACKWARD, FORWARD, WAY, H, R, W, X, extended
 
-pytestmark = pytest.mark.exhaustive(0.2, device="OPENCL")  # compiles programs
+pytestmark = pytest.mark.exhaustive(0.1, device="OPENCL")  # compiles programs
 
 Array = NDArray[Any]
 

@@ -160,7 +160,8 @@ def test_listing_plugins_imports_none_and_no_numpy(dovetail: Program, tmp_path: 
     modules, remarks = modules_after(tmp_path, "plugins", "list")
     listed = json.loads(dovetail("plugins", "list", "--json").stdout)["plugins"]
     assert len(listed) >= 2
-    assert all(plugin["distribution"] in dovetail("plugins", "list").stdout for plugin in listed)
+    shown = dovetail("plugins", "list").stdout
+    assert all(plugin["distribution"] in shown for plugin in listed)
     plugin_modules = {plugin["value"].partition(":")[0].partition(".")[0] for plugin in listed}
     assert not modules & (plugin_modules | {"numpy", "onnx", "pluggy"})
     assert "No plugin was imported" in remarks
