@@ -50,7 +50,7 @@ class Environment:
         return run(sys.executable, "-m", "pip", "--python", self.bin / "python", *arguments)
 
     def install(self, *what: str | Path) -> None:
-        self.pip("install", "-q", *what)
+        self.pip("install", "-q", "--no-compile", *what)  # compiling all of NumPy takes longer than installing it
 
     def uninstall(self, *names: str) -> None:
         self.pip("uninstall", "-q", "-y", *names)

@@ -25,6 +25,9 @@ from dovetail.errors import InferError, PluginIncompatible, UsageError
 
 pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.filterwarnings("ignore")]  # they are Ray's
 
+LONG = pytest.mark.exhaustive(0.5)
+"""Of the two tests that take the longest one a commit."""
+
 W, B = np.array([[1, -1], [2, 0], [0, 3]], np.float64), np.array([0.5, -4])
 
 WRONG = {
@@ -54,6 +57,7 @@ def rows_of(folder: Path) -> dict[int, Any]:
     return found
 
 
+@LONG
 def test_files_in_blocks_with_bad_rows_and_again(linear: Path, tmp_path: Path) -> None:
     wrong = dict(zip((3, 8, 30, 31), WRONG, strict=True))
     x = lines(tmp_path / "in.jsonl", 40, wrong)
@@ -233,6 +237,7 @@ def killer(state: Path, every: int, times: int) -> Iterator[list[int]]:
         thread.join()
 
 
+@LONG
 def test_workers_and_a_driver_that_are_killed_lose_nothing(linear: Path, tmp_path: Path, cluster: str) -> None:
     blocks = 150
     x = lines(tmp_path / "in.jsonl", 2 * blocks, {5: "{"})

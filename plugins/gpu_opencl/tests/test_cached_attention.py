@@ -116,7 +116,7 @@ def test_heads(kind: str, size: int, share: int, kind_device: Callable[[str], An
     check(kind_device(kind), bench, rng, [70], 1, (share, 1, size, 80), how)
 
 
-@pytest.mark.exhaustive(0.7)
+@pytest.mark.exhaustive(0.4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("sequence", "counts"), [(3, [3, 41]), (5, [2, 290]), (70, [70, 300])], ids=str)
 def test_prompts(kind: str, sequence: int, counts: list[int], kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
@@ -156,7 +156,7 @@ def test_bias_and_positions(
     check(kind_device(kind), bench, rng, [sequence, 19], sequence, (3, 1, 16, 20), how)
 
 
-@pytest.mark.exhaustive(0.7)
+@pytest.mark.exhaustive(0.4)
 @pytest.mark.parametrize("counts", [[1], [130], [128, 700, 5]], ids=str)
 def test_splits_of_the_keys(
     counts: list[int], kind_device: Callable[[str], Any], bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,6 @@
 """Products and convolutions of 8-bit integers, exact at sizes around the tiles and beyond float32's exact sums; each kernel."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from dovetail.device import Binary, Eltwise
 from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
 
 pytestmark = pytest.mark.exhaustive(0.4)  # each test compiles programs
+
+Sampled = Callable[[Sequence[Any], int], Sequence[Any]]
 
 SIZES = [(1, 1, 1), (5, 15, 17), (6, 16, 256), (7, 17, 257), (13, 33, 600), (3, 40, 0)]
 """m, n and k round 6 rows, 16 columns and chunks of 256."""
@@ -35,10 +37,10 @@ def each_kernel(device: Any, bench: Any, graph: Any, feeds: Any) -> dict[str, ND
 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 @pytest.mark.parametrize("constant", [True, False])
-def test_products(constant: bool, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+def test_products(constant: bool, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any, sampled: Sampled) -> None:
     """Numbers at the ends of their range: from 258 products on, float32 cannot hold the sums."""
     device = kind_device(kind)
-    for m, n, k in SIZES:
+    for m, n, k in sampled(SIZES, 3):
         a, b = np.full((m, k), 255, np.uint8), np.full((k, n), -128, np.int8)
         if m > 1:
             a[rng.random(a.shape) < 0.1] = 254
@@ -74,9 +76,9 @@ CONVOLUTIONS = [  # channels and maps of a group, groups, height, width, kernel,
 
 
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
-def test_convolutions(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+def test_convolutions(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any, sampled: Sampled) -> None:
     device = kind_device(kind)
-    for channels, maps, groups, height, width, kernel, stride, pad in CONVOLUTIONS:
+    for channels, maps, groups, height, width, kernel, stride, pad in sampled(CONVOLUTIONS, 2):
         x = rng.integers(200, 256, (2, groups * channels, height, width)).astype(np.uint8)
         w = rng.integers(100, 128, (groups * maps, channels, kernel, kernel)).astype(np.int8)
         zx, zw = np.array(3, np.uint8), rng.integers(-128, -100, groups * maps).astype(np.int8)

@@ -37,7 +37,7 @@ def runs(case: Case) -> bool:
 
 SAMPLE = 2
 """Cases of each stem that are compiled and run; all of them with DOVETAIL_EXHAUSTIVE=1."""
-FORCED = 8
+FORCED = 4
 """As `SAMPLE`, of each kernel that is forced."""
 FOR_GPUS = frozenset({"attention"})
 """Kernels for GPUs only: test_attention.py forces them on every device."""
