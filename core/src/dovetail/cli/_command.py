@@ -1,6 +1,7 @@
 """Shared by commands: `--json` and `--debug`, the example below the help, and options that several have."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -37,9 +38,9 @@ class Group(click.Group):
     wanted = "command {!r}"
     further = ""
 
-    def built_in(self) -> list[str]:
+    def built_in(self) -> Sequence[str]:
         """The names of the modules."""
-        return command_names(import_module(self.package).__path__)
+        return command_names(*import_module(self.package).__path__)
 
     def added(self) -> Mapping[str, str]:
         """Name -> short help of the commands of plugins."""
@@ -64,9 +65,10 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def command_names(folder: Iterable[str]) -> list[str]:
-    """The commands that the modules of a package's folder define, one a file."""
-    return [module.name for module in iter_modules(folder) if not module.name.startswith("_")]
+@cache  # each level of the command line asks several times
+def command_names(*folders: str) -> Sequence[str]:
+    """The commands that the modules in a package's folders define, one a file."""
+    return [module.name for module in iter_modules(folders) if not module.name.startswith("_")]
 
 
 def command_in(package: str, name: str) -> click.Command:
