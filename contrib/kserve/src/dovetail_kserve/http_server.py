@@ -1,8 +1,10 @@
 """kserve's HTTP server with an address, limits on headers, and errors of the HTTP parser in the form of all others."""
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -19,19 +21,32 @@ from dovetail_kserve.metrics import REFUSED
 from dovetail_kserve.plane import Plane
 from dovetail_kserve.rest import add_error_handlers, add_routes
 
-__all__ = ["HttpServer"]
+__all__ = ["HttpServer", "LimitedProtocol"]
 
 
-class _LimitedProtocol(HttpToolsProtocol):
-    """Ends connections whose headers do not end: the parser would keep them all."""
+class LimitedProtocol(HttpToolsProtocol):
+    """Ends connections whose headers do not end, which the parser would keep all, and hands on bodies in large pieces."""
 
     most_bytes = 256 * 1024
     """More than the limit of the middleware, which answers most requests with too many headers."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    largest_piece = 8 * 2**20
+    """The part of a body that is collected before the application is woken: uvicorn would wake it for each 64 KiB."""
+
+    def __init__(self, *arguments: Any, limits: Limits, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._in_headers = True
         self._received = 0
+        self._pieces: list[bytes] = []
+        self._collected = 0
+        self._enough = min(self.largest_piece, limits.body + 1)  # what is too large, the application must see
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Send without delay."""
+        super().connection_made(transport)
+        # asyncio does so for sockets that name TCP only, which those of `socket.create_server` do not. uvicorn sends the head of
+        # an answer alone, and the body would wait 40 ms for the client's acknowledgement.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -43,7 +58,20 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._in_headers = False
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        """Collect a piece of the body."""
+        self._pieces.append(body)
+        self._collected += len(body)
+        if self._collected >= self._enough:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        body, self._pieces, self._collected = b"".join(self._pieces), [], 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
+        if self._pieces:
+            self._hand_on()
         super().on_message_complete()
         self._in_headers = True
         self._received = 0
@@ -67,7 +95,7 @@ class HttpServer(RESTServer):  # type: ignore[misc]  # kserve has no type inform
         port = listener.getsockname()[1]
         super().__init__(FASTAPI_APP_IMPORT_STRING, plane, ModelRepositoryExtension(plane.repository), port, grace_period=grace)
         self._plane, self._listener, self._limits = plane, listener, limits
-        self.config.http = _LimitedProtocol
+        self.config.http = partial(LimitedProtocol, limits=limits)
         self.config.ws = "none"
         self.config.access_log = False
         self._server.capture_signals = _no_signals

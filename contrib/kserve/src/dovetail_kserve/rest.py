@@ -17,7 +17,7 @@ from dovetail_kserve.explain import describe_report
 from dovetail_kserve.metrics import REFUSED
 from dovetail_kserve.offload import offloaded
 from dovetail_kserve.plane import Plane
-from dovetail_kserve.rest_messages import HEADER_LENGTH, read_request, write_response
+from dovetail_kserve.rest_messages import HEADER_LENGTH, json_length, read_request, write_response
 
 __all__ = ["add_error_handlers", "add_routes", "json_response"]
 
@@ -84,7 +84,7 @@ class _Endpoints:
         name, version = _named(request)
         self._plane.version(name, version)  # before the body is read
         body, header = await request.body(), request.headers.get(HEADER_LENGTH)
-        asked = await offloaded(len(body), read_request, body, header, name, version)
+        asked = await offloaded(json_length(header, len(body)), read_request, body, header, name, version)
         answer, _ = await self._plane.infer(model_name=name, request=asked)
         content, length = await offloaded(sum(one.data.nbytes for one in answer.outputs), write_response, answer, asked)
         if length is None:

@@ -10,7 +10,7 @@ from kserve.protocol.infer_type import RequestedOutput
 from dovetail_kserve.datatypes import to_bytes, to_values
 from dovetail_kserve.errors import RequestRefused
 
-__all__ = ["HEADER_LENGTH", "read_request", "write_response"]
+__all__ = ["HEADER_LENGTH", "json_length", "read_request", "write_response"]
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 """The header with the length of the JSON before binary data, in requests and answers."""
@@ -21,7 +21,7 @@ _UNSUPPORTED = ("classification", "shared_memory_region", "sequence_id")
 
 def read_request(body: bytes, header_length: str | None, model: str, version: str | None) -> InferRequest:
     """The request in a body. Its inputs have binary data as `memoryview`. Raises `RequestRefused`."""
-    length = _json_length(header_length, len(body))
+    length = json_length(header_length, len(body))
     message = _parsed(memoryview(body)[:length])
     binary = _Binary(memoryview(body)[length:])
     inputs = [_input(one, binary) for one in _objects(message, "inputs")]
@@ -38,7 +38,8 @@ def read_request(body: bytes, header_length: str | None, model: str, version: st
     )
 
 
-def _json_length(header: str | None, available: int) -> int:
+def json_length(header: str | None, available: int) -> int:
+    """The length of the JSON in a body of `available` bytes. Raises `RequestRefused`."""
     if header is None:
         return available
     if not (header.isascii() and header.isdigit()) or len(header) > 18 or int(header) > available:

@@ -18,12 +18,16 @@ from dovetail_kserve.grpc_service import make_server
 from dovetail_kserve.http_server import HttpServer
 from dovetail_kserve.limits import Limits
 from dovetail_kserve.loader import Loader
+from dovetail_kserve.memory import keep_freed_memory
 from dovetail_kserve.metrics import ModelCollector
 from dovetail_kserve.model import DovetailModel
 from dovetail_kserve.plane import Plane, Repository
 from dovetail_kserve.versions import Versions
 
 __all__ = ["Addresses", "Server", "ServerOptions"]
+
+_KEPT_MESSAGES = 2
+"""Free memory that is kept, in largest messages: a message, and the tensor or answer made of it."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -72,6 +76,7 @@ class Server(ModelServer):  # type: ignore[misc]  # kserve has no type informati
 
         Raises `UsageError` for an address that is in use, and what loading a model for the first time raises.
         """
+        keep_freed_memory(_KEPT_MESSAGES * self._options.max_bytes)
         collector = ModelCollector(self.dataplane.repository)
         REGISTRY.register(collector)
         try:
