@@ -41,7 +41,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._collected = 0
         self._enough = min(self.largest_piece, limits.body + 1)  # what is too large, the application must see
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
         """Send without delay."""
         super().connection_made(transport)
         # asyncio does so for sockets that name TCP only, which those of `socket.create_server` do not. uvicorn sends the head of
