@@ -180,3 +180,30 @@ def test_npz_holds_plain_arrays(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.npz"]
     stored(tmp_path / "ragged.parquet", {2}, ragged)
     assert pq.read_table(tmp_path / "ragged.parquet")["y"].to_pylist() == [[0], [0, 0], None]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".npz"])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_a_value_that_all_rows_share_is_written_as_if_each_had_it(tmp_path: Path, suffix: str, rows: int) -> None:
+    files = []
+    for name, make in (("shared", np.broadcast_to), ("each", lambda value, rows: np.full(rows, value, object))):
+        files.append(tmp_path / f"{name}{suffix}")
+        text, none = make(np.array("a/b.csv", object), rows), make(np.array(None, object), rows)
+        written(files[-1], suffix[1:], {"source_file": text}, {"y": Y[:rows]}, {"error_code": none}, frozenset())
+    if suffix == ".npz":
+        shared, each = ({name: array.tolist() for name, array in np.load(file).items()} for file in files)
+    elif suffix == ".parquet":
+        shared, each = map(pq.read_table, files)
+        assert shared.column_names == ["source_file", "y", "error_code"]
+    else:
+        shared, each = (file.read_text() for file in files)
+    assert shared == each
+
+
+def test_text_is_stored_once_and_numbers_as_they_are(tmp_path: Path) -> None:
+    stored(tmp_path / "out.parquet", set())
+    group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    assert {c.path_in_schema: c.has_dictionary_page for c in columns} == {
+        "id": False, "y.list.element.list.element": False, "n": False, "error_code": True,
+    }  # fmt: skip

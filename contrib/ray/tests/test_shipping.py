@@ -100,3 +100,21 @@ def test_blocks_are_smaller_the_larger_rows_are(linear: Path) -> None:
     for shape, rows in ((("N", 3, 224, 224), 111), (("N", "L"), 131_072), ((1, 1 << 30), 1)):
         inputs = {"x": dovetail.TensorType(dovetail.DType.FLOAT32, shape)}
         assert _default_rows(replace(recipe, inputs=inputs)) == rows
+
+
+class _OldPool:
+    def __init__(self, size: int, max_tasks_in_flight_per_actor: int) -> None:
+        self.min_size = self.max_size = size
+
+
+@pytest.mark.parametrize("pool", [None, _OldPool], ids=["this Ray", "Ray before 2.58"])
+def test_workers_have_the_next_block_when_one_ends(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray.data
+
+    from dovetail_ray.files import pool_of
+
+    if pool is not None:
+        monkeypatch.setattr(ray.data, "ActorPoolStrategy", pool)
+    made, others = pool_of(3)
+    assert (made.min_size, made.max_size) == (3, 3)
+    assert getattr(made, "max_concurrent_calls_per_actor", None) or others["max_concurrency"] == 2

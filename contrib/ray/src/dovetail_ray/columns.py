@@ -93,7 +93,7 @@ class RowReader:
                 ragged[name] = values
             else:
                 uniform[name] = values
-        good = np.array([row for row in range(rows) if row not in result.errors], np.intp)
+        good = np.delete(np.arange(rows), list(result.errors)) if result.errors else np.arange(rows)
         for positions in _by_shapes(good, ragged):
             whole = len(positions) == rows
             feeds = {name: values if whole else values[positions] for name, values in uniform.items()}

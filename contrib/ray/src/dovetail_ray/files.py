@@ -1,5 +1,6 @@
 """`map_files`: a model over files of rows, block by block, on the workers of a Ray cluster."""
 
+import inspect
 import json
 import logging
 import math
@@ -25,6 +26,9 @@ __all__ = ["Summary", "WorkerSummary", "map_files"]
 
 _BLOCK_ROWS, _BLOCK_BYTES = 131_072, 1 << 26
 """The most rows, and bytes of inputs, of a block by default. Ray takes some 20 ms for each block, so small ones cost time."""
+
+_CALLS = "max_concurrent_calls_per_actor"
+"""An option of pools since Ray 2.58, before one of actors: `max_concurrency`."""
 
 
 @dataclass(frozen=True)
@@ -139,15 +143,17 @@ def _default_rows(recipe: Recipe) -> int:
 def _computed(todo: Sequence[Block], parcel: Parcel, job: Job, workers: int, env: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The summaries of blocks, as they are done. Raises the first error."""
     items = [{"block": json.dumps(asdict(block))} for block in todo]
+    pool, others = pool_of(min(workers, len(todo)))
     with _quiet():
         rows = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
             BlockWorker,
             fn_constructor_args=(parcel, job),
             batch_size=1,
-            compute=ray.data.ActorPoolStrategy(size=min(workers, len(todo)), max_tasks_in_flight_per_actor=2),
+            compute=pool,
             num_cpus=job.num_cpus,
             num_gpus=job.num_gpus,
             runtime_env=dict(env) or None,
+            **others,
         )
         try:
             for row in rows.iter_rows():
@@ -158,6 +164,17 @@ def _computed(todo: Sequence[Block], parcel: Parcel, job: Job, workers: int, env
             raise InferError(
                 f"a worker failed: {str(error).strip().splitlines()[-1]}", hint="Ray's own report is the cause"
             ) from error
+
+
+def pool_of(workers: int) -> tuple["ray.data.ActorPoolStrategy", dict[str, Any]]:
+    """The actors, and their further options. The next block of each is there when one ends.
+
+    Ray Data itself makes the calls of an actor one after the other.
+    """
+    sizes: dict[str, Any] = {"size": workers, "max_tasks_in_flight_per_actor": 3}
+    if _CALLS in inspect.signature(ray.data.ActorPoolStrategy).parameters:
+        return ray.data.ActorPoolStrategy(**{**sizes, _CALLS: 2}), {}
+    return ray.data.ActorPoolStrategy(**sizes), {"max_concurrency": 2}
 
 
 @contextmanager

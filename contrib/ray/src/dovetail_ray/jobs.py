@@ -168,11 +168,12 @@ class BlockWorker:
 
     def _given(self, block: Block, rows: Rows) -> dict[str, Array]:
         """Where the rows come from, and the columns that are kept."""
-        files = block.files if block.format == "images" else [block.files[0]] * rows.count
-        numbers = (
-            np.zeros(rows.count, np.int64) if block.format == "images" else np.arange(block.start, block.stop, dtype=np.int64)
-        )
-        given = {SOURCE_COLUMNS[0]: np.array(files, object), SOURCE_COLUMNS[1]: numbers}
+        if block.format == "images":
+            files, numbers = np.array(block.files, object), np.zeros(rows.count, np.int64)
+        else:
+            files = np.broadcast_to(np.array(block.files[0], object), rows.count)
+            numbers = np.arange(block.start, block.stop, dtype=np.int64)
+        given = {SOURCE_COLUMNS[0]: files, SOURCE_COLUMNS[1]: numbers}
         for name in self._job.keep:
             if name not in rows.table and len(rows.errors) < rows.count:
                 raise UsageError(f"the column {name!r} to keep does not exist; known: {', '.join(rows.table)}")

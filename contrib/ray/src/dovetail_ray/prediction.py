@@ -31,6 +31,8 @@ class Prediction:
 
     def error_columns(self, rows: int) -> dict[str, Array]:
         """`error_code` and `error_message` of all rows, None for the good ones."""
+        if not self.errors:
+            return dict.fromkeys(ERROR_COLUMNS, np.broadcast_to(np.array(None, object), rows))
         codes, messages = np.full(rows, None, object), np.full(rows, None, object)
         for row, error in self.errors.items():
             codes[row], messages[row] = error.code, error.message

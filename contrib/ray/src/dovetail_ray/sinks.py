@@ -40,13 +40,15 @@ def written(path: Path, format: str, given: Columns, outputs: Columns, errors: C
         return
     columns = {name: _arrow(values, frozenset()) for name, values in given.items()}
     columns |= {name: _arrow(values, wrong) for name, values in outputs.items()}
-    columns |= {name: pa.array(values, pa.string()) for name, values in errors.items()}
+    columns |= {name: _arrow_text(values) for name, values in errors.items()}
     table = pa.table(columns)
     written_whole(path, lambda file: _WRITERS[format](file, table))
 
 
 def _parquet(file: str, table: pa.Table) -> None:
-    pq.write_table(table, file)
+    # Few numbers are repeated as text is; looking for those takes as long as all the rest.
+    texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
+    pq.write_table(table, file, use_dictionary=texts)
 
 
 def _csv(file: str, table: pa.Table) -> None:
@@ -88,8 +90,17 @@ def _arrow(values: Array, wrong: Wrong) -> Any:
     return pa.FixedSizeListArray.from_arrays(made, values.shape[1], mask=pa.array(mask) if wrong else None)
 
 
+def _arrow_text(values: Array) -> Any:
+    """Strings and None. One value that is broadcast to all rows costs nothing for each of them."""
+    if values.strides == (0,) and len(values):
+        return pa.repeat(pa.scalar(values[0], pa.string()), len(values))
+    return pa.array(values, pa.string())
+
+
 def _arrow_objects(values: Array) -> Any:
     """Rows that differ in shape, text, or what a file held."""
+    if values.strides == (0,) and len(values) and isinstance(values[0], str):
+        return _arrow_text(values)
     first = next((value for value in values if value is not None), None)
     if not isinstance(first, np.ndarray):
         return pa.array(values)
