@@ -1,5 +1,6 @@
 """The surroundings of workers, without a Ray: the GPU that was assigned, `runtime_env`, a Ray of this machine by default."""
 
+import socket
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -118,3 +119,17 @@ def test_workers_have_the_next_block_when_one_ends(pool: Any, monkeypatch: pytes
     made, others = pool_of(3)
     assert (made.min_size, made.max_size) == (3, 3)
     assert getattr(made, "max_concurrent_calls_per_actor", None) or others["max_concurrency"] == 2
+
+
+def test_an_address_where_nothing_listens_is_refused_without_ray_s_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    from dovetail_ray.command import _ray
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("Ray was asked"))
+    refused = pytest.raises(UsageError, match=rf"no Ray answers at 127\.0\.0\.1:{port}: .*refused\n.*ray start --head")
+    with refused, _ray(f"127.0.0.1:{port}", 1):
+        pass

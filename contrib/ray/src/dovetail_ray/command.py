@@ -1,5 +1,6 @@
 """`dovetail map`: a model over files of rows, on the workers of a local or remote Ray."""
 
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -113,13 +114,21 @@ def _ray(address: str | None, cpus: int) -> Iterator[None]:
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it warns on stderr of what Ray Data does
     local: dict[str, Any] = {"address": "local", "num_cpus": max(cpus, os.cpu_count() or 1), "include_dashboard": False}
     try:
+        _check_address(address)
         ray.init(**({"address": address} if address else local), log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"no Ray answers at {address}: {error}", hint="start one: ray start --head") from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_address(address: str | None) -> None:
+    """Raise `OSError` where nothing listens at HOST:PORT: Ray itself would try for minutes."""
+    host, colon, port = (address or "").rpartition(":")
+    if colon and port.isdigit() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _print(summary: "Summary") -> None:
