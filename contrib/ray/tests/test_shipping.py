@@ -11,10 +11,10 @@ import pytest
 import dovetail
 import dovetail_ray
 from dovetail.device import DeviceInfo
-from dovetail.errors import DeviceNotFound, InputError, UsageError
+from dovetail.errors import DeviceNotFound, InputError, PluginError, UsageError
 from dovetail_ray.files import _default_rows
 from dovetail_ray.jobs import BlockWorker, Job, Output
-from dovetail_ray.shipping import assigned_device, recipe_of, start_ray
+from dovetail_ray.shipping import assigned_device, check_nodes, recipe_of, start_ray
 from dovetail_ray.sources import Block
 
 CPU = DeviceInfo("OPENCL.0", "OPENCL", "CPU", "a CPU under OpenCL", 10)
@@ -133,3 +133,19 @@ def test_an_address_where_nothing_listens_is_refused_without_ray_s_patience(monk
     refused = pytest.raises(UsageError, match=rf"no Ray answers at 127\.0\.0\.1:{port}: .*refused\n.*ray start --head")
     with refused, _ray(f"127.0.0.1:{port}", 1):
         pass
+
+
+def test_an_environment_that_ray_cannot_make_is_an_error_of_one_line(linear: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+    from ray.exceptions import RuntimeEnvSetupError
+
+    def fails(_: Any) -> None:
+        raise RuntimeEnvSetupError("Traceback\n  File ...\nRuntimeError: Please install virtualenv\n")
+
+    recipe = recipe_of(linear, "NUMPY")
+    monkeypatch.setattr("dovetail_ray.shipping.start_ray", lambda: None)
+    monkeypatch.setattr("dovetail_ray.shipping._nodes", list)
+    monkeypatch.setattr(ray, "get", fails)
+    with pytest.raises(PluginError) as caught:
+        check_nodes(recipe, {"pip": ["dovetail"]})
+    assert caught.value.message == "Ray cannot make the environment of the workers: RuntimeError: Please install virtualenv"

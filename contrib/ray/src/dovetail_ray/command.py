@@ -110,8 +110,7 @@ def _ray(address: str | None, cpus: int) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    if not address:
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it warns on stderr of what Ray Data does
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # it warns on stderr of what Ray Data does
     local: dict[str, Any] = {"address": "local", "num_cpus": max(cpus, os.cpu_count() or 1), "include_dashboard": False}
     try:
         _check_address(address)

@@ -153,7 +153,9 @@ def check_nodes(recipe: Recipe, env: Mapping[str, Any]) -> None:
     try:
         found = ray.get(tasks)
     except ray.exceptions.RuntimeEnvSetupError as error:
-        raise PluginError(f"Ray cannot make the environment of the workers: {error}", hint="see env, and install") from error
+        reason = str(error).strip().splitlines()[-1]
+        hint = "see env and install, on the command line --install; Ray's own report is the cause"
+        raise PluginError(f"Ray cannot make the environment of the workers: {reason}", hint=hint) from error
     for node, refusal in zip(nodes, found, strict=True):
         if refusal is not None:
             raise type(refusal)(f"on the node {node['NodeManagerAddress']}: {refusal.message}", hint=refusal.hint)
