@@ -5,12 +5,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+
+from dovetail_kserve import memory
 
 PIECE = 8 * 2**20
 """The most bytes of a body that reach the application at once."""
@@ -63,6 +66,20 @@ def test_later_requests_use_the_memory_of_earlier_ones(service: Any, infer: Any)
         infer(x)
     # A request has 3,072 pages, and is there several times: received, joined, as an answer.
     assert page_faults() - before < 8 * 3072, page_faults() - before
+
+
+@pytest.mark.parametrize(("size", "kept"), [(3, 3), (2**32, 2**31 - 1)])
+def test_memory_that_is_kept_is_a_number_that_c_can_hold(size: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[int, int] = {}
+    library = SimpleNamespace(mallopt=lambda parameter, value: given.setdefault(parameter, value))
+    monkeypatch.setattr(memory, "platform", SimpleNamespace(libc_ver=lambda: ("glibc", "2.36")))
+    monkeypatch.setattr(memory, "ctypes", SimpleNamespace(CDLL=lambda _: library))
+    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"):
+        monkeypatch.delenv(name, raising=False)
+    assert memory.keep_freed_memory(size)
+    assert given == {-1: kept, -3: 32 * 2**20}
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "100")
+    assert not memory.keep_freed_memory(size)
 
 
 # In a process of its own: the classes of the protocol that kserve and tritonclient define collide.

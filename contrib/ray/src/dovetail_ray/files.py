@@ -25,7 +25,7 @@ from dovetail_ray.sources import Block, blocks_of, files_of, format_of
 __all__ = ["Summary", "WorkerSummary", "map_files"]
 
 _BLOCK_ROWS, _BLOCK_BYTES = 131_072, 1 << 26
-"""The most rows, and bytes of inputs, of a block by default. Ray takes some 20 ms for each block, so small ones cost time."""
+"""The most rows, and bytes of inputs, of a block by default. Each costs Ray some milliseconds, so small ones take longer."""
 
 _CALLS = "max_concurrent_calls_per_actor"
 """An option of pools since Ray 2.58, before one of actors: `max_concurrency`."""
