@@ -1,10 +1,12 @@
 """Traces: what they cover, whom they name, and their format."""
 
 import json
+import runpy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from dovetail_ops_onnx.relu import Relu
 from dovetail_views.trace_file import events, save
 
 DEVICES = sorted({info.type: info.name for info in reversed(dovetail.Core().devices)}.values())
+FORMAT = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("_trace_format.py"))))
 LEAVES = ("kernel", "transfer", "enqueue", "wait")
 
 
@@ -124,43 +127,14 @@ def test_an_error_in_a_traced_run_names_the_node(chain: Model) -> None:
 # --- the file ----------------------------------------------------------------------------------------------------
 
 
-def checked(found: Sequence[Mapping[str, Any]]) -> None:
-    """The rules of the trace event format for the events that are used."""
-    processes = {e["pid"] for e in found if e["ph"] == "M" and e["name"] == "process_name"}
-    threads = {(e["pid"], e["tid"]) for e in found if e["ph"] == "M" and e["name"] == "thread_name"}
-    assert {e["ph"] for e in found} <= set("XMCsf")
-    for event in found:
-        assert isinstance(event["name"], str)
-        assert event["pid"] in processes
-        if event["ph"] in "Xsf":
-            assert (event["pid"], event["tid"]) in threads
-            assert event["ts"] >= 0
-        if event["ph"] == "X":
-            assert event["dur"] >= 0
-        if event["ph"] == "C":
-            assert all(isinstance(value, int) for value in event["args"].values())
-    starts = {e["id"]: e for e in found if e["ph"] == "s"}
-    ends = {e["id"]: e for e in found if e["ph"] == "f"}
-    assert starts.keys() == ends.keys()
-    assert all(starts[i]["name"] == ends[i]["name"] and ends[i]["bp"] == "e" for i in starts)
-    assert all(starts[i]["ts"] <= ends[i]["ts"] for i in starts)
-    nested([e for e in found if e["ph"] == "X"])
-
-
-def nested(slices: Sequence[Mapping[str, Any]]) -> None:
-    """Slices of one thread lie within each other or apart, as importers require."""
-    for thread in {(e["pid"], e["tid"]) for e in slices}:
-        open_ends: list[float] = []
-        mine = sorted((e for e in slices if (e["pid"], e["tid"]) == thread), key=lambda e: (e["ts"], -e["dur"]))
-        for event in mine:
-            while open_ends and open_ends[-1] <= event["ts"] + 1e-3:
-                open_ends.pop()
-            assert not open_ends or event["ts"] + event["dur"] <= open_ends[-1] + 1e-3, event
-            open_ends.append(event["ts"] + event["dur"])
+@pytest.mark.parametrize(("rule", "found"), list(FORMAT.broken()), ids=lambda one: one if isinstance(one, str) else "")
+def test_the_check_of_the_format_refuses_what_breaks_a_rule(rule: str, found: list[dict[str, Any]]) -> None:
+    with pytest.raises((AssertionError, KeyError)):
+        FORMAT.check(found)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("kind", ["convolution", "looping"])
+@pytest.mark.parametrize("kind", ["chain", "convolution", "looping"])
 def test_the_file_obeys_the_format(device: str, kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     model: Model = request.getfixturevalue(kind)
     with Trace() as trace, dovetail.Core().compile_model(model, device) as compiled:
@@ -168,9 +142,9 @@ def test_the_file_obeys_the_format(device: str, kind: str, request: pytest.Fixtu
         compiled(feeds(model))
     # Peaks so low that no share is rounded to nothing on a busy machine.
     save(trace, tmp_path / "trace.json", {device: (1e6, 1e6)})
-    document = json.loads((tmp_path / "trace.json").read_text())
-    checked(document["traceEvents"])
-    kernels = [e for e in document["traceEvents"] if e.get("cat") == "kernel"]
+    found = FORMAT.read((tmp_path / "trace.json").read_text())
+    FORMAT.check(found)
+    kernels = [e for e in found if e.get("cat") == "kernel"]
     assert all(e["args"]["nodes"] and e["args"]["kernel"] and e["args"]["bytes"] > 0 for e in kernels)
     assert all(e["args"]["share of roofline"] > 0 for e in kernels if e["args"]["FLOPs"] and e["dur"])
 
@@ -199,7 +173,7 @@ def test_values_that_change_the_device_have_arrows(chain: Model) -> None:
     assert [e["name"] for e in found if e["ph"] == "s"] == ["value"] * 2
     ends = [e["ts"] for e in found if e["ph"] == "f"]
     assert ends == [e["ts"] for e in found if e.get("cat") == "kernel" and e["args"]["operator"] == "Softmax"]
-    checked(found)
+    FORMAT.check(found)
 
 
 class _Recording(ReferenceDevice):
@@ -254,7 +228,7 @@ def test_threads_share_a_trace(looping: Model, tmp_path: Path) -> None:
         queue.wait_all()
     found = json.loads(path.read_text())["traceEvents"]
     assert [e.get("cat") for e in found].count("run") == 40
-    checked(found)
+    FORMAT.check(found)
 
 
 @pytest.mark.parametrize("command", ["run", "bench"])
@@ -264,7 +238,7 @@ def test_the_option_of_built_in_commands(command: str, invoke: Any, tmp_path: Pa
     result = invoke(command, "chain.pzkm", "-d", "NUMPY", *given, "--json", "--trace", "trace.json", "--no-roofline")
     assert json.loads(result.stdout)["device"] == "NUMPY"
     found = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    checked(found)
+    FORMAT.check(found)
     assert {"read", "pass", "compile", "run", "kernel"} <= {e.get("cat") for e in found}
     assert "No such option" in invoke(command, "chain.pzkm", "--bogus", code=2).stderr
 
@@ -275,7 +249,7 @@ def test_each_part_of_a_virtual_device_writes_its_own_file(tmp_path: Path) -> No
     properties = {"TRACE": str(tmp_path / "run.json"), "SCHEDULE_POLICY": "ROUND_ROBIN"}
     with dovetail.Core(config=False).compile_model(model, "MULTI:NUMPY,ONEDNN", properties) as compiled:
         for _ in range(2):
-            compiled(np.float32([-1, 0, 1]))
+            compiled(np.array([-1, 0, 1], np.float32))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.NUMPY.json", "run.ONEDNN.json"]
     for path in tmp_path.iterdir():
         events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
