@@ -1,7 +1,9 @@
 """The cost of a trace, and whether its slices add up to the time of a run.
 
-`python benchmarks/tracing.py [-d NUMPY -d ONEDNN -d OPENCL] [--only digits] [--rounds 31] [--json]`. Two requests of one
-compiled model run in turn, one of them recorded, and `on %` is the median over the rounds of their ratios, less one.
+`python benchmarks/tracing.py [-d NUMPY -d ONEDNN -d OPENCL] [--only digits] [--rounds 31] [--json]`. Three requests of one
+compiled model run in turn, one as it is, one in a `Trace`, and one in a `Trace(complete=True)`, which has all nodes of all runs.
+`on %` and `complete %` are the medians over the rounds of their ratios to the first, less one, after the first runs, with which
+a trace finds out what it costs.
 `slices %` is the sum of the slices of a recorded run, with dovetail's own time between them, over its wall time, and `unnamed`
 counts slices of kernels that name no node of the file. `digits` is the network of dovetail-demo, `loop` a Loop of 50 iterations
 of a recurrent cell with 64 numbers of state, `tiny loop` one whose iterations have a single product of 16 x 16. The others need
@@ -13,6 +15,8 @@ from __future__ import annotations
 import functools
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -30,6 +34,8 @@ from dovetail_views.trace_file import events
 GOAL = {"on %": 5.0, "slices %": 2.0}
 CASES = ("digits", "loop", "tiny loop", "resnet50", "minilm")
 STEPS = 50
+SETTLED, LONG = 400, 15.0
+"""Calls before the measurement of runs of less than so many milliseconds."""
 LEAVES = ("kernel", "transfer", "enqueue", "wait", "overhead")
 
 
@@ -95,26 +101,37 @@ def measure(name: str, device: str, rounds: int, folder: Path) -> Row:
 
 
 def overhead(compiled: dovetail.CompiledModel, inputs: Arrays, rounds: int) -> Row:
-    """Ten calls of each in turn, for about 20 ms a round; the first of ten, which finds the caches of the other, is not counted.
+    """Some 20 ms of each in turn, as many calls of each, so that runs with and without details count as often as they come.
 
-    Requests are made for each round, because where the memory of a request is changes its time by some percent. The median of the
-    rounds' ratios is not moved by what else the machine does.
+    The order changes with each round: what runs first finds the caches of the one before. The median of the rounds' ratios is not
+    moved by what else the machine does.
     """
-    off, on = [], []
-    for _ in range(rounds):
-        plain = functools.partial(compiled.create_infer_request().infer, inputs)
-        with Trace():
-            recorded = functools.partial(compiled.create_infer_request().infer, inputs)
-        plain(), recorded()
-        visits = max(1, min(20, int(1 / max(milliseconds(plain), 1e-3))))
-        found: list[list[float]] = [[], []]
-        for _ in range(visits):
-            for samples, call in zip(found, (plain, recorded), strict=True):
-                samples += [milliseconds(call) for _ in range(10)][1:]
-        off.append(median(found[0]))
-        on.append(median(found[1]))
-    ratios = [after / before for before, after in zip(off, on, strict=True)]
-    return {"off us": 1e3 * median(off), "on us": 1e3 * median(on), "on %": 100 * (median(ratios) - 1)}
+    requests = []
+    for recorded in (nullcontext(), Trace(), Trace(complete=True)):
+        with recorded:
+            requests.append(compiled.create_infer_request())
+    calls = [functools.partial(one.infer, inputs) for one in requests]
+    once = min(milliseconds(calls[0]) for _ in range(3))
+    for call in calls:
+        for _ in range(SETTLED if once < LONG else 3):
+            call()
+    count = max(1, min(1000, int(20 / once)))
+    found: list[list[float]] = [[], [], []]
+    for number in range(rounds):
+        for index in ((number + step) % 3 for step in range(3)):
+            found[index].append(milliseconds(functools.partial(_repeat, calls[index], count)) / count)
+    off, on, complete = found
+    return {
+        "off us": 1e3 * median(off),
+        "on us": 1e3 * median(on),
+        "on %": 100 * (median([after / before for before, after in zip(off, on, strict=True)]) - 1),
+        "complete %": 100 * (median([after / before for before, after in zip(off, complete, strict=True)]) - 1),
+    }
+
+
+def _repeat(call: Callable[[], Any], count: int) -> None:
+    for _ in range(count):
+        call()
 
 
 def coverage(trace: Trace) -> tuple[float, int]:

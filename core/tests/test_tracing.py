@@ -1,5 +1,6 @@
 """Recording of slices, apart from any device."""
 
+import threading
 from functools import partial
 from types import SimpleNamespace
 
@@ -46,6 +47,11 @@ def test_traces_may_be_nested() -> None:
     assert [one.name for one in outer.slices] == ["a"]
 
 
+def end(log: RunLog) -> None:
+    """End a run that has no slices of its own."""
+    log.entries.append(threading.current_thread().name)
+
+
 def test_marks_become_slices_with_the_report_of_their_node() -> None:
     trace = Trace()
     log = RunLog(trace)
@@ -57,7 +63,7 @@ def test_marks_become_slices_with_the_report_of_their_node() -> None:
     recorder.stamps.extend([5, 6, 10, 12, 20])
     recorder.add([Mark("transfer", text="copy"), Mark("enqueue", "conv")], lambda stamps: queued if stamps[0] == 10 else [])
     assert len(trace.slices) == 1  # the run goes on
-    log.end()
+    end(log)
     copy, enqueue, kernel = trace.slices[:3]
     assert (copy.name, copy.start, copy.end, copy.placed, copy.caused_by) == ("copy", 10, 12, None, -1)
     assert (enqueue.name, enqueue.start, enqueue.end, enqueue.placed) == ("conv", 12, 20, PLACED)
@@ -73,7 +79,7 @@ def test_beyond_the_limit_runs_are_counted_and_dropped() -> None:
     for start in (1, 4):
         recorder.stamps.extend(range(start, start + 3))
         recorder.add([Mark("wait")] * 2)
-    log.end()
+    end(log)
     with trace.slice("last", "bind"):
         pass
     assert [one.start for one in trace.slices][:2] == [1, 2]
@@ -87,8 +93,7 @@ def test_slices_of_a_run_that_comes_again() -> None:
     trace = Trace(limit=5)
     log, spans = RunLog(trace), Spans(partial(Slice, "outer", "request"), partial(Slice, "inner", "run", path="body"))
     for start in (30, 10, 50):
-        log.add(spans, start, start + 9, start + 3, start + 5)
-        log.end()
+        log.end(spans, start, start + 9, start + 3, start + 5)
     found = [(one.name, one.kind, one.path, one.start, one.end, one.track) for one in trace.slices]
     assert found == [
         ("outer", "request", "", 10, 19, "MainThread"),
@@ -108,21 +113,9 @@ def test_parts_within_spans_take_their_own_times() -> None:
     for start in (2, 5):
         body.stamps.extend((start, start + 1))
         body.add([Mark("kernel", "add")])
-    log.add(host, 9)
-    log.end()
+    log.entries += (9, host)
+    end(log)
     assert [(one.name, one.start, one.end) for one in trace.slices] == [("loop", 1, 9), ("add", 2, 3), ("add", 5, 6)]
-
-
-def test_beyond_the_limit_the_start_of_spans_goes_too() -> None:
-    trace = Trace(limit=1)
-    log = RunLog(trace)
-    pair, single = (Spans(*[partial(Slice, name, "host")] * count) for name, count in (("pair", 2), ("single", 1)))
-    log.entries += [1, 4]
-    log.add(pair, 5, 6, 7)
-    log.add(single, 9)
-    log.end()
-    assert [(one.name, one.start, one.end) for one in trace.slices] == [("single", 1, 9)]
-    assert trace.dropped == 2
 
 
 def test_a_run_that_fails_leaves_no_slices() -> None:
@@ -134,7 +127,7 @@ def test_a_run_that_fails_leaves_no_slices() -> None:
         recorder.add([Mark("wait", text=f"failed: {failed}")])
         if failed:
             log.entries += [7, None]
-    log.end()
+    end(log)
     assert [(one.name, one.start) for one in trace.slices] == [("failed: False", 1)]
 
 

@@ -101,26 +101,23 @@ class RunLog:
 
     `entries` has, for each part of a run, its times of `clock` and then whose they are: a `PartRecorder` with marks and `queued`,
     or `Spans`. The name of the thread ends a run; None ends one that failed. One list of integers, and no object for each run: to
-    make objects, and to keep them, takes longer than a small node.
+    make objects, and to keep them, takes longer than a small node. `in_detail` is False in runs that are one slice.
     """
 
     def __init__(self, trace: "Trace") -> None:
-        self.trace = trace
+        self.trace, self.in_detail = trace, True
         self.entries: list[Any] = []
         trace.logs.append(self)
 
-    def add(self, spans: "Spans", *stamps: int) -> None:
-        """Keep the start and the end of each of `spans`, of which the first may be in `entries` already."""
-        log = self.entries
-        if self.trace.has_room(spans.count):
-            log += stamps
-            log.append(spans)
-        elif there := 2 * spans.count - len(stamps):
-            del log[-there:]
-
-    def end(self) -> None:
-        """End a run: the entries so far are of the calling thread."""
-        self.entries.append(_THREAD.name)
+    def end(self, spans: "Spans", *stamps: int) -> None:
+        """Keep the start and the end of each of `spans`: the calling thread has ended a run."""
+        trace, count = self.trace, spans.count
+        if trace.count + count <= trace.limit:  # as `has_room`
+            trace.count += count
+            self.entries += (*stamps, spans, _THREAD.name)
+        else:
+            trace.dropped += count
+            self.entries.append(_THREAD.name)
 
     def runs(self) -> Iterator[tuple[int, "_Record"]]:
         """When each part of the runs that have ended began, and its slices."""
@@ -210,32 +207,16 @@ def _made(make: Callable[[str, int, int], Slice], start: int, end: int, thread: 
     return (make(thread, start, end),)
 
 
-class _Span:
-    """A `with` statement that is recorded as a slice; gives the details of the slice."""
-
-    def __init__(self, trace: "Trace", name: str, kind: str, placed: Placed | None, path: str, details: dict[str, Any]) -> None:
-        self._trace = trace
-        self._made = partial(Slice, name, kind, placed=placed, path=path, details=details)
-        self._details = details
-        self._start = 0
-
-    def __enter__(self) -> dict[str, Any]:
-        self._start = clock()
-        return self._details
-
-    def __exit__(self, *error: object) -> None:
-        self._trace.keep(self._made(_THREAD.name, self._start, clock()))
-
-
 class Trace:
     """A record of phases and runs.
 
     In a `with` statement: what the thread reads, compiles and plans there, and all runs of the requests that are made there.
-    `limit` bounds the slices of threads that are kept; `dropped` counts the others. Threads may share a trace.
+    `limit` bounds the slices of threads that are kept; `dropped` counts the others. Threads may share a trace. A request that
+    recording slows down by some percent has, after its first runs, only one slice for most of them; `complete` records all.
     """
 
-    def __init__(self, limit: int = 1_000_000) -> None:
-        self.limit = limit
+    def __init__(self, limit: int = 1_000_000, complete: bool = False) -> None:
+        self.limit, self.complete = limit, complete
         self._kept: list[Slice] = []
         self.logs: list[RunLog] = []
         self.count = 0
@@ -263,11 +244,14 @@ class Trace:
     def __repr__(self) -> str:
         return f"<Trace: {self.count} slices of threads, {self.dropped} dropped>"
 
-    def slice(
-        self, name: str, kind: str, placed: Placed | None = None, path: str = "", **details: Any
-    ) -> AbstractContextManager[dict[str, Any]]:
+    @contextmanager
+    def slice(self, name: str, kind: str, **details: Any) -> Iterator[dict[str, Any]]:
         """Record the `with` statement as a slice. Gives its details, to which more can be added."""
-        return _Span(self, name, kind, placed, path, details)
+        start = clock()
+        try:
+            yield details
+        finally:
+            self.keep(Slice(name, kind, _THREAD.name, start, clock(), details=details))
 
     def keep(self, one: Slice) -> None:
         """Add a slice, unless the limit is reached."""

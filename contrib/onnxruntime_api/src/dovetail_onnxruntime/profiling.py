@@ -23,7 +23,7 @@ class Profile:
         self.path = f"{prefix}_{now:%Y-%m-%d_%H-%M-%S}.json"
         self.start_ns = time.monotonic_ns()
         self._start = clock()
-        self._trace = Trace()
+        self._trace = Trace(complete=True)
         self._events: list[dict[str, Any]] = []
         self._ended = False
 

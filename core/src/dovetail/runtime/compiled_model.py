@@ -272,7 +272,7 @@ class CompiledModel:
 
     def traced(self, inputs: Any, runs: int) -> tuple[Trace, Results]:
         """Run so often with a new request that records; the record and the outputs of the last run. Raises as `infer`."""
-        trace = Trace()
+        trace = Trace(complete=True)
         with trace.recording(), trace.slice(f"trace {self.model.source}", "trace"):
             request = TracedRequest(self, trace)
             for _ in range(runs):

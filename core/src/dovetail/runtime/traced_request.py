@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
+from math import inf
 from typing import Any
 
 from dovetail.dataclass import dataclass
@@ -18,6 +19,13 @@ from dovetail.runtime.plan_request import PlanRequest
 from dovetail.tracing import PartRecorder, RunLog, Slice, Spans, Trace, clock
 
 __all__ = ["TracedRequest"]
+
+_FIRST, _COMPARED, _LONG = 100, 200, 50_000
+"""Runs that are all recorded in detail, and the last of those that are compared. Runs of more nanoseconds for each entry of the
+log are not: details take less than `_FREE`."""
+
+_FREE, _SHARE, _MOST = 0.015, 0.005, 31
+"""The part of a run's time that details may take; that on average where they take more; the most runs without for one with."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +48,9 @@ class _PlanRecorder:
 
     def bound(self, request: ExecutableRequest, step: Step) -> Callable[..., Any]:
         """The call that runs one part."""
-        recorder, run = PartRecorder(self.log, step.device, self._placed, self.path), request.run_traced
-        return lambda values: run(values, recorder)
+        log, run, run_traced = self.log, request.run, request.run_traced
+        recorder = PartRecorder(log, step.device, self._placed, self.path)
+        return lambda values: run_traced(values, recorder) if log.in_detail else run(values)
 
     def on_host(self, node: Node) -> Callable[[Callable[[], list[Any]]], list[Any]]:
         """Runs a node on the host."""
@@ -49,10 +58,12 @@ class _PlanRecorder:
         log, stamp = self.log, self.log.entries.append
 
         def run(work: Callable[[], list[Any]]) -> list[Any]:
+            if not (log.in_detail and log.trace.has_room(1)):
+                return work()
             # At once: what sub-graphs do is recorded between the two, and takes its stamps.
             stamp(clock())
             found = work()
-            log.add(spans, clock())
+            log.entries += (clock(), spans)
             return found
 
         return run
@@ -74,7 +85,10 @@ def _readers(node: NodePlacement, readers: Mapping[str, Mapping[str, None]], nod
 
 
 class TracedRequest(InferRequest):
-    """A request that records its runs, except those that fail. Nodes give the same results as those of other requests."""
+    """A request that records its runs, except those that fail. Nodes give the same results as those of other requests.
+
+    After the first runs, short ones with and without details alternate; the fastest decide how many without follow one with.
+    """
 
     # Methods of the base are called by its name: `super()` takes as long as reading the time twice.
 
@@ -87,36 +101,59 @@ class TracedRequest(InferRequest):
         self._run_alone = Spans(*run.made, partial(Slice, "copy the outputs", "transfer"))
         asked = partial(Slice, f"infer {source}", "request"), partial(Slice, "check the inputs", "transfer")
         self._whole = Spans(*asked, *self._run_alone.made)
+        self._as_one = Spans(partial(asked[0], details={"nodes": "those of other runs of this request"}))
+        # `_left` is the number of runs until `_choose`; `_fastest` of runs without details, and with them.
+        self._runs, self._left, self._fastest = -inf if trace.complete else 0, 0, [inf, inf]
         # `_asked` is 0 in runs in the background.
         self._asked = self._checked = self._began = self._ran = self._ended = 0
 
     def infer(self, inputs: Any = None, *, share_outputs: bool = False, on_device: bool = False) -> Results:
         """As `InferRequest.infer`, recorded."""
-        self._asked = asked = clock()
+        log, asked = self._log, clock()
+        self._asked = asked
         results = InferRequest.infer(self, inputs, share_outputs=share_outputs, on_device=on_device)
-        ran, ended = self._ran, self._ended
-        self._log.add(self._whole, asked, clock(), asked, self._checked, self._began, ended, ran, ended)
-        self._log.end()
+        done = clock()
+        if log.in_detail:
+            ran, ended = self._ran, self._ended
+            log.end(self._whole, asked, done, asked, self._checked, self._began, ended, ran, ended)
+        else:
+            log.end(self._as_one, asked, done)
+        self._left = left = self._left - 1
+        if left < 1:
+            self._choose(done - asked)
         return results
+
+    def _choose(self, took: int) -> None:
+        """After a run with details, or the last one without: choose what follows."""
+        log, fastest = self._log, self._fastest
+        fastest[log.in_detail] = min(fastest[log.in_detail], took)
+        self._runs, self._left = self._runs + 1, 0
+        if self._runs == _FIRST and fastest[True] * _FIRST > _LONG * len(log.entries):
+            self._runs = -inf
+        elif self._runs > _FIRST and log.in_detail:
+            cost = fastest[True] / fastest[False] - 1
+            self._left = 1 if self._runs <= _COMPARED else min(_MOST, int(cost / _SHARE)) if cost > _FREE else 0
+        log.in_detail = self._left == 0
 
     def forward(self, values: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
         """As `InferRequest.forward`, recorded."""
-        self._began = clock()
+        self._log.in_detail, self._began = True, clock()
         try:
             found = InferRequest.forward(self, values, on_device)
         except BaseException:
             self._log.entries.append(None)
             raise
-        self._log.add(self._ran_only, self._began, self._ran)
-        self._log.end()
+        self._log.end(self._ran_only, self._began, self._ran)
         return found
 
     def _start(self, inputs: Any, userdata: Any, run: Background) -> None:
-        self._asked = 0
+        self._asked, self._log.in_detail = 0, True
         with self._trace.slice("check and copy the inputs", "transfer"):
             super()._start(inputs, userdata, run)
 
     def _run(self, arrays: Sequence[Any], share_outputs: bool, on_device: bool = False) -> Results:
+        if not self._log.in_detail:
+            return InferRequest._run(self, arrays, share_outputs, on_device)
         self._checked = self._began = clock()
         try:
             results = InferRequest._run(self, arrays, share_outputs, on_device)
@@ -125,8 +162,7 @@ class TracedRequest(InferRequest):
             raise
         self._ended = ended = clock()
         if not self._asked:
-            self._log.add(self._run_alone, self._began, ended, self._ran, ended)
-            self._log.end()
+            self._log.end(self._run_alone, self._began, ended, self._ran, ended)
         return results
 
     def _advance(self, arrays: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
@@ -136,7 +172,7 @@ class TracedRequest(InferRequest):
         else:  # a virtual device may make requests of its parts in any run
             with self._trace.recording():
                 outputs = InferRequest._advance(self, arrays)
-        self._ran = clock()
+        self._ran = clock() if self._log.in_detail else 0
         return kept_on_host(lambda _: [owned(a) for a in outputs], ()) if on_device else outputs
 
     def _rebind(self, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
