@@ -101,7 +101,7 @@ def measure(name: str, device: str, rounds: int, folder: Path) -> Row:
 
 
 def overhead(compiled: dovetail.CompiledModel, inputs: Arrays, rounds: int) -> Row:
-    """Some 20 ms of each in turn, as many calls of each, so that runs with and without details count as often as they come.
+    """128 calls of each in turn, or 20 ms if that is shorter, so that runs with and without details count as often as they come.
 
     The order changes with each round: what runs first finds the caches of the one before. The median of the rounds' ratios is not
     moved by what else the machine does.
@@ -115,7 +115,7 @@ def overhead(compiled: dovetail.CompiledModel, inputs: Arrays, rounds: int) -> R
     for call in calls:
         for _ in range(SETTLED if once < LONG else 3):
             call()
-    count = max(1, min(1000, int(20 / once)))
+    count = max(1, min(128, int(20 / once)))
     found: list[list[float]] = [[], [], []]
     for number in range(rounds):
         for index in ((number + step) % 3 for step in range(3)):
