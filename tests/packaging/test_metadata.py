@@ -59,6 +59,16 @@ def test_all_has_every_package() -> None:
 
 def test_vendored_folders_are_found() -> None:
     assert ROOT / "plugins/frontend_onnx/src/dovetail_frontend_onnx/vendor/onnx" in VENDORED
+    # Files of others are in a folder of their project, which the test below reads.
+    beside = {path.name for folder in {one.parent for one in VENDORED} for path in folder.iterdir() if path.is_file()}
+    assert beside == {"README.md", "sbom.cdx.json"}
+
+
+def test_files_with_the_licence_of_another_project_are_in_vendored_folders() -> None:
+    """Licences that a package names besides its own are in the folders that have a bill of materials."""
+    named = [(ROOT / folder, path) for folder, project in PROJECTS.items() for path in project["license-files"] if path != "LICENSE"]
+    assert named
+    assert {(folder / path).parent for folder, path in named} == set(VENDORED)
 
 
 @pytest.mark.parametrize("folder", VENDORED, ids=lambda path: path.name)

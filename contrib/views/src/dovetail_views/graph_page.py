@@ -24,7 +24,7 @@ def graph_page(data: Mapping[str, Any]) -> str:
     """The page for the result of `graph_data`."""
     here = files("dovetail_views")
     script, style, page = ((here / "data" / f"graph.{kind}").read_text(encoding="utf-8") for kind in ("js", "css", "html"))
-    library = (here / "vendor" / "dagre.min.js").read_text(encoding="utf-8")
+    library = (here / "vendor" / "dagre" / "dagre.min.js").read_text(encoding="utf-8")
     # "</script>" in a name would end the element; JSON may write the character as an escape.
     content = json.dumps(data).replace("<", "\\u003c")
     title = data["title"].replace("&", "&amp;").replace("<", "&lt;")
