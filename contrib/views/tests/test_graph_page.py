@@ -10,6 +10,7 @@ import pytest
 
 import dovetail
 from dovetail import GraphBuilder, Model
+from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.cos import Cos
 from dovetail_ops_onnx.sin import Sin
 from dovetail_views.graph_page import graph_data, graph_page
@@ -135,6 +136,30 @@ def test_search_view_colour_and_deep_link(browse: Browse, page: Path) -> None:
     assert seen["found"] == "shares"
     assert seen["missed"] == 4
     assert "matmul" in seen["legend"]
+
+
+def test_a_wide_graph_begins_with_its_first_node_in_view(browse: Browse, tmp_path: Path) -> None:
+    rng, g = np.random.default_rng(0), GraphBuilder()
+    values = [g.input("x", "float32", (2,))]
+    for index in range(600):
+        other = values[rng.integers(max(0, len(values) - 6), len(values))]
+        value = g.node(Sin(), values[-1]) if index % 2 else g.node(Add(), values[-1], other)
+        values.append(value)
+    written = tmp_path / "graph.html"
+    written.write_text(graph_page(data_of(g.model([values[-1]]))), encoding="utf-8")
+    seen = browse(
+        written,
+        "#view=model",
+        """
+        const pane = panes.model, area = pane.svg.getBoundingClientRect();
+        const first = [...pane.graph.boxes.values()].reduce((one, other) => (other.y < one.y ? other : one));
+        report({ x: (first.x * pane.scale + pane.x) / area.width, y: (first.y * pane.scale + pane.y) / area.height,
+                 wide: pane.graph.width * pane.scale / area.width });
+        """,
+    )
+    assert seen["wide"] > 1
+    assert 0 < seen["x"] < 1
+    assert 0 < seen["y"] < 1
 
 
 def test_two_thousand_nodes_are_drawn_without_overlaps(browse: Browse, tmp_path: Path) -> None:

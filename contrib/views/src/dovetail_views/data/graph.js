@@ -209,7 +209,10 @@ function fit(pane, least = 0.02) {
   const { width, height } = pane.graph, area = pane.svg.getBoundingClientRect();
   if (!width || !area.width) return;
   pane.scale = Math.min(1.2, Math.max(least, Math.min(area.width / (width + 40), area.height / (height + 60))));
-  pane.x = (area.width - width * pane.scale) / 2;
+  // Around the first node where not all of the width is in view: the middle of it can be empty.
+  const first = [...pane.graph.boxes.values()].reduce((one, other) => (other.y < one.y ? other : one));
+  const middle = width * pane.scale > area.width ? first.x : width / 2;
+  pane.x = area.width / 2 - middle * pane.scale;
   pane.y = Math.max(24, (area.height - height * pane.scale) / 2);
   move(pane);
 }
