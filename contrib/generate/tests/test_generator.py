@@ -1,5 +1,7 @@
 """The iterator: what follows does not depend on how it was computed; ends; stop words; characters of several tokens."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -274,3 +276,16 @@ def test_the_classes_are_loaded_on_first_use() -> None:
 
     code = "import sys, dovetail_generate; assert 'tokenizers' not in sys.modules; assert dovetail_generate.TextGenerator.__doc__"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_no_client_of_the_network_is_imported(model: Path) -> None:
+    """`tokenizers` requires huggingface-hub, for downloads that a generator never makes."""
+    program = f"""
+import sys
+from dovetail_generate import TextGenerator
+assert list(TextGenerator({str(model)!r}, "NUMPY", room=64).generate([[5, 6]], limit=2, ends=False))
+clients = {{"huggingface_hub", "httpx", "httpx2", "hf_xet", "requests"}}
+print("tokenizers" in sys.modules, sorted(clients & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True []\n", "")
