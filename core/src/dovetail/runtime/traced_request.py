@@ -20,9 +20,9 @@ from dovetail.tracing import PartRecorder, RunLog, Slice, Spans, Trace, clock
 
 __all__ = ["TracedRequest"]
 
-_FIRST, _COMPARED, _LONG = 100, 200, 50_000
-"""Runs that are all recorded in detail, and the last of those that are compared. Runs of more nanoseconds for each entry of the
-log are not: details take less than `_FREE`."""
+_FIRST, _ENTRY = 100, 300
+"""Runs of a request that are all recorded in detail, and the nanoseconds that each entry of the log is taken to cost: 100 to 150
+for a time, with what cold caches add, and some 2000 for an event of OpenCL."""
 
 _FREE, _SHARE, _MOST = 0.015, 0.005, 31
 """The part of a run's time that details may take; that on average where they take more; the most runs without for one with."""
@@ -87,7 +87,7 @@ def _readers(node: NodePlacement, readers: Mapping[str, Mapping[str, None]], nod
 class TracedRequest(InferRequest):
     """A request that records its runs, except those that fail. Nodes give the same results as those of other requests.
 
-    After the first runs, short ones with and without details alternate; the fastest decide how many without follow one with.
+    After the first runs, those whose details take a large part of the time have them once in a while.
     """
 
     # Methods of the base are called by its name: `super()` takes as long as reading the time twice.
@@ -102,8 +102,8 @@ class TracedRequest(InferRequest):
         asked = partial(Slice, f"infer {source}", "request"), partial(Slice, "check the inputs", "transfer")
         self._whole = Spans(*asked, *self._run_alone.made)
         self._as_one = Spans(partial(asked[0], details={"nodes": "those of other runs of this request"}))
-        # `_left` is the number of runs until `_choose`; `_fastest` of runs without details, and with them.
-        self._runs, self._left, self._fastest = -inf if trace.complete else 0, 0, [inf, inf]
+        # `_without` runs without details follow each one with, `_left` of them still. `_fastest` is in nanoseconds.
+        self._runs, self._left, self._without, self._fastest = -inf if trace.complete else 0, 0, 0, inf
         # `_asked` is 0 in runs in the background.
         self._asked = self._checked = self._began = self._ran = self._ended = 0
 
@@ -125,15 +125,14 @@ class TracedRequest(InferRequest):
 
     def _choose(self, took: int) -> None:
         """After a run with details, or the last one without: choose what follows."""
-        log, fastest = self._log, self._fastest
-        fastest[log.in_detail] = min(fastest[log.in_detail], took)
-        self._runs, self._left = self._runs + 1, 0
-        if self._runs == _FIRST and fastest[True] * _FIRST > _LONG * len(log.entries):
-            self._runs = -inf
-        elif self._runs > _FIRST and log.in_detail:
-            cost = fastest[True] / fastest[False] - 1
-            self._left = 1 if self._runs <= _COMPARED else min(_MOST, int(cost / _SHARE)) if cost > _FREE else 0
-        log.in_detail = self._left == 0
+        log = self._log
+        if log.in_detail:
+            self._runs, self._fastest = self._runs + 1, min(self._fastest, took)
+            if self._runs == _FIRST:
+                cost = _ENTRY * len(log.entries) / _FIRST / self._fastest
+                self._without = min(_MOST, int(cost / _SHARE)) if cost > _FREE else 0
+            self._left = self._without
+        log.in_detail = self._left < 1
 
     def forward(self, values: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
         """As `InferRequest.forward`, recorded."""
