@@ -1,8 +1,8 @@
 """The cost of a trace, and whether its slices add up to the time of a run.
 
-`python benchmarks/tracing.py [-d NUMPY -d ONEDNN -d OPENCL] [--only digits] [--rounds 31] [--cpu] [--json]`. Three requests of one
-compiled model run in turn, one as it is, one in a `Trace`, and one in a `Trace(complete=True)`, which has all nodes of all runs.
-`on %` and `complete %` are the medians over the rounds of their ratios to the first, less one, after the first runs, which
+`python benchmarks/tracing.py [-d NUMPY -d ONEDNN -d OPENCL] [--only digits] [--rounds 31] [--cpu] [--json]`. Three requests of
+one compiled model run in turn, one as it is, one in a `Trace`, and one in a `Trace(complete=True)`, which has all nodes of all
+runs. `on %` and `complete %` are the medians over the rounds of their ratios to the first, less one, after the first runs, which
 have all nodes in every trace. `--cpu` takes the CPU time of the process in place of the time of the clock, for a busy machine.
 `slices %` is the sum of the slices of a recorded run, with dovetail's own time between them, over its wall time, and `unnamed`
 counts slices of kernels that name no node of the file. `digits` is the network of dovetail-demo, `loop` a Loop of 50 iterations

@@ -66,7 +66,8 @@ def test_vendored_folders_are_found() -> None:
 
 def test_files_with_the_licence_of_another_project_are_in_vendored_folders() -> None:
     """Licences that a package names besides its own are in the folders that have a bill of materials."""
-    named = [(ROOT / folder, path) for folder, project in PROJECTS.items() for path in project["license-files"] if path != "LICENSE"]
+    listed = [(ROOT / folder, path) for folder, project in PROJECTS.items() for path in project["license-files"]]
+    named = [(folder, path) for folder, path in listed if path != "LICENSE"]
     assert named
     assert {(folder / path).parent for folder, path in named} == set(VENDORED)
 

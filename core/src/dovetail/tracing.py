@@ -211,8 +211,8 @@ class Trace:
     """A record of phases and runs.
 
     In a `with` statement: what the thread reads, compiles and plans there, and all runs of the requests that are made there.
-    `limit` bounds the slices of threads that are kept; `dropped` counts the others. Threads may share a trace. A request that
-    recording slows down by some percent has, after its first runs, only one slice for most of them; `complete` records all.
+    `limit` bounds the slices of threads that are kept; `dropped` counts the others. Threads may share a trace. A request with
+    many slices in little time has, after its first runs, only one slice for most of them; `complete` records all.
     """
 
     def __init__(self, limit: int = 1_000_000, complete: bool = False) -> None:
