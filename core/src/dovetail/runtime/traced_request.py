@@ -20,7 +20,7 @@ from dovetail.tracing import PartRecorder, RunLog, Slice, Spans, Trace, clock
 
 __all__ = ["TracedRequest"]
 
-_FIRST, _ENTRY = 100, 300
+_FIRST, _ENTRY = 100, 500
 """Runs of a request that are all recorded in detail, and the nanoseconds that each entry of the log is taken to cost: 100 to 150
 for a time, with what cold caches add, and some 2000 for an event of OpenCL."""
 
