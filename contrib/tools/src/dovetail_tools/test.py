@@ -1,7 +1,8 @@
 """`dovetail plugins test`: the conformance kit for an installed plugin, without pytest."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -26,7 +27,13 @@ __all__ = ["test"]
 
 @command("dovetail plugins test NAME", name="test")
 @click.argument("name", shell_complete=complete_plugins)
-def test(name: str, as_json: bool) -> None:
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Run the checks in so many processes. By default one for each core, at most 8, for devices that build kernels.",
+)
+def test(name: str, processes: int | None, as_json: bool) -> None:
     """Check one plugin against everything it claims.
 
     NAME is a distribution, an entry name (device type, file suffix, operator domain) or an id from `dovetail plugins list`;
@@ -43,7 +50,7 @@ def test(name: str, as_json: bool) -> None:
     """
     # A thousand kernels that no model uses: their binaries would take some drivers as long as building them, and push others out.
     os.environ.setdefault("DOVETAIL_CACHE_LIMIT", "0")
-    reports = [_report(subject, kit) for subject, kit in _kits(name)]
+    reports = [_report(subject, make_kit, processes) for subject, make_kit in _kits(name)]
     if as_json:
         print_json({"plugins": [report.as_dict() for report in reports]})
     else:
@@ -53,19 +60,33 @@ def test(name: str, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
-def _report(subject: str, kit: "Kit") -> "Report":
-    from dovetail_tools.report import run_checks
+def _report(subject: str, make_kit: "Callable[[], Kit]", processes: int | None) -> "Report":
+    from dovetail_tools.in_processes import default_processes, run_in_processes
+    from dovetail_tools.report import Report, run_checks
 
+    kit = make_kit()
     kit.open()  # what cannot be loaded or opened is one error, not one for each check
+    count = processes or (default_processes() if _builds_kernels(kit) else 1)
     # Nodes that fall back to the reference device are what is being tested here, not something to warn of.
     with without_warnings(), progress(subject, len(kit.checks)) as advance:
-        report = run_checks(subject, kit.checks, lambda result: advance(1))
+        if count > 1:
+            report = Report(subject, run_in_processes(make_kit, kit.checks, count, advance))
+        else:
+            report = run_checks(subject, kit.checks, lambda result: advance(1))
     kit.close()
     return report
 
 
-def _kits(name: str) -> "Iterator[tuple[str, Kit]]":
-    """The checks, with the id of the plugin or the name of the device that they are about."""
+def _builds_kernels(kit: "Kit") -> bool:
+    from dovetail.testing.devices import DeviceChecks
+
+    if not isinstance(kit, DeviceChecks) or ":" in kit.device:
+        return False
+    return kit.core.plugins.device_info(kit.device).builds_kernels
+
+
+def _kits(name: str) -> "Iterator[tuple[str, Callable[[], Kit]]]":
+    """Functions that make the checks, each with the id of the plugin or the name of the device that it is about."""
     from dovetail.plugins import PluginManager
     from dovetail.testing.devices import DeviceChecks
     from dovetail_tools.kits import kit_for
@@ -74,14 +95,14 @@ def _kits(name: str) -> "Iterator[tuple[str, Kit]]":
     kind, dot, number = name.upper().partition(".")
     types = [record.key.upper() for record in manager.records() if record.kind == "devices"]
     if ":" in name:
-        yield name, DeviceChecks(name)
+        yield name, partial(DeviceChecks, name)
         return
     if dot and number.isdecimal() and kind in types:
         device = manager.device_info(name).name
-        yield device, DeviceChecks(device)
+        yield device, partial(DeviceChecks, device)
         return
     for record in [r for r in manager.records() if r.answers_to(name)] or [manager.record(name)]:
-        yield record.id, kit_for(record)
+        yield record.id, partial(kit_for, record)
 
 
 def _print(report: "Report") -> None:
