@@ -21,7 +21,7 @@ import pyopencl as cl
 from oclgrind_runs import CHANGED, Forced, Item, as_kinds, items, missing
 
 from dovetail.testing import passed
-from dovetail_gpu_opencl import dovetail_device_info, memory
+from dovetail_gpu_opencl import dovetail_device_info, executable, memory
 from dovetail_gpu_opencl.device import OpenCLDevice
 
 LOG = "DOVETAIL_OCLGRIND_LOG"
@@ -40,12 +40,18 @@ PLANTED = {
 }
 """Kernels with a defect, and the word that Oclgrind has for it: a log that stays empty must mean something."""
 
+WRITTEN = """
+__kernel void w(__global int* x, __global int* y) { x[get_global_id(0)] = get_global_id(0); }
+__kernel void k(__global int* x, __global int* y) { const int i = get_global_id(0); if (x[i] > 0) y[i] = 1; else y[i] = x[i]; }
+"""
+"""Kernels without a defect: one writes `x`, the other one reads it."""
+
 
 class KeepBuffers:
-    """Stands for pyopencl where buffers are made, and keeps them all.
+    """Stands for pyopencl where buffers and images are made, and keeps them all.
 
-    Oclgrind 21.10 gives the place of a freed buffer to the next one, but the note of which bytes were written keeps the size of
-    the first: it would call all bytes behind that never written.
+    Oclgrind 21.10 gives the place of a freed buffer or image to the next one, but the note of which bytes were written keeps the
+    size of the first: it would call all bytes behind that never written.
     """
 
     kept: ClassVar[list[Any]] = []
@@ -55,6 +61,10 @@ class KeepBuffers:
 
     def Buffer(self, *arguments: Any, **options: Any) -> Any:  # noqa: N802  # pyopencl's name
         self.kept.append(cl.Buffer(*arguments, **options))
+        return self.kept[-1]
+
+    def create_image(self, *arguments: Any, **options: Any) -> Any:
+        self.kept.append(cl.create_image(*arguments, **options))
         return self.kept[-1]
 
 
@@ -84,16 +94,33 @@ def check_tool(device: OpenCLDevice, log: Log) -> None:
         said = log.news()
         if word.casefold() not in said.casefold():
             raise RuntimeError(f"oclgrind does not see a planted defect ({word}): {said or 'it says nothing'}")
+    _check_reuse(context, queue, log)
+
+
+def _check_reuse(context: Any, queue: Any, log: Log) -> None:
+    """Raise RuntimeError when a buffer that a kernel writes counts as never written, after an image of one element."""
+    pixel = cl.ImageFormat(cl.channel_order.R, cl.channel_type.FLOAT)
+    image = executable.cl.create_image(context, cl.mem_flags.READ_WRITE, pixel, shape=(1, 1))
+    cl.enqueue_copy(queue, image, np.zeros((1, 1), np.float32), origin=(0, 0), region=(1, 1))
+    queue.finish()
+    del image
+    program = cl.Program(context, WRITTEN).build()
+    x, y = (memory.cl.Buffer(context, cl.mem_flags.READ_WRITE, 32) for _ in "xy")
+    for name in ("w", "k"):
+        cl.Kernel(program, name)(queue, (8,), None, x, y)
+    queue.finish()
+    if said := log.news():
+        raise RuntimeError(f"oclgrind reports a kernel without a defect: {said}")
 
 
 def run(device: Forced, item: Item) -> str:
     """The mistakes in the results; empty when there are none."""
     device.forced = item.kernel
-    executable = device.compile(item.graph, {})
-    request = executable.create_request()
+    compiled = device.compile(item.graph, {})
+    request = compiled.create_request()
     results = [array.copy() for array in request.run(item.feeds)]
     request.close()
-    executable.close()
+    compiled.close()
     return passed(item.case, results) if item.case else ""
 
 
@@ -102,7 +129,7 @@ def sweep(every: int, part: tuple[int, int], only: str, log: Log) -> int:
     info = found[0] if isinstance(found, Sequence) else None
     if info is None or "Oclgrind" not in info.full_name:
         raise RuntimeError(f"this is not Oclgrind's device: {found}")
-    memory.cl = KeepBuffers()
+    memory.cl = executable.cl = KeepBuffers()
     for module, name, value in CHANGED:
         setattr(module, name, value)
     own = OpenCLDevice(info)
