@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from copy import copy
 from functools import partial
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -147,6 +148,12 @@ class PartRecorder:
         self._trace = log.trace
         self.device, self.placed, self.path = device, placed, path
         self.stamps: list[Any] = log.entries
+
+    def apart(self) -> "PartRecorder":
+        """One for a run that the log does not have yet: `stamps` are its own."""
+        other = copy(self)
+        other.stamps = []
+        return other
 
     def add(self, marks: Sequence[Mark], queued: Callable[[Sequence[int]], Sequence[Queued]] | None = None) -> None:
         """Keep the run whose stamps are the last `len(marks) + 1`: the start of each mark, and the end of the last.

@@ -144,6 +144,55 @@ def test_an_interrupt_ends_a_run_in_a_node(device: str) -> None:
     np.testing.assert_array_equal(request.infer(PASS)["y"], PASS + 1)
 
 
+@pytest.mark.usefixtures("_interrupts")
+@pytest.mark.parametrize("way", ["cancel", "interrupt", "limit"])
+def test_a_traced_run_leaves_its_node_and_records_nothing(device: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = compiled_for(device, TIME_LIMIT=3600)
+    with dovetail.Trace() as trace:
+        request = compiled.create_infer_request()
+    if way == "limit":
+        with monkeypatch.context() as patch:
+            patch.setattr("dovetail.runtime.infer_request.WorkBudget", lambda seconds: WorkBudget(0.3))
+            with pytest.raises(TimeLimitExceeded, match=r"node 'long' \(test::Hold\)"):
+                request.infer(HOLD)
+    else:
+        action = request.cancel if way == "cancel" else _thread.interrupt_main
+        with at_entry(action), pytest.raises(RunCancelled if way == "cancel" else KeyboardInterrupt):
+            request.infer(HOLD)
+    assert INSIDE, "the node goes on"
+    np.testing.assert_array_equal(request.infer(PASS)["y"], PASS + 1)
+    found = trace.slices
+    assert len([one for one in found if one.kind == "request"]) == 1
+    open_gate()
+    assert trace.slices == found, "the node that was left is not recorded when it ends"
+
+
+@pytest.mark.parametrize("device", ["NUMPY", "ONEDNN"])
+def test_the_trace_of_a_node_on_a_thread(device: str) -> None:
+    compiled = compiled_for(device)
+    with dovetail.Trace() as trace:
+        request = compiled.create_infer_request()
+    with at_entry(request.cancel), pytest.raises(RunCancelled):
+        request.infer(HOLD)
+    for _ in range(2):
+        request.infer(PASS)
+    wholes = [one for one in trace.slices if one.kind == "request"]
+    nodes = [one for one in trace.slices if one.placed]
+    assert [node.name for node in nodes] == ["long", "long"]
+    for whole, node in zip(wholes, nodes, strict=True):
+        assert whole.start <= node.start <= node.end <= whole.end
+        assert node.track == whole.track == threading.current_thread().name
+
+
+def test_cancelling_a_request_that_makes_a_trace(device: str) -> None:
+    request = compiled_for(device).create_infer_request()
+    with at_entry(request.cancel), pytest.raises(RunCancelled, match="'long'"):
+        request.trace(HOLD)
+    assert INSIDE
+    request.trace(PASS, runs=2)
+    np.testing.assert_array_equal(request.results["y"], PASS + 1)
+
+
 def test_a_run_in_the_background_and_a_task() -> None:
     request = compiled_for("NUMPY").create_infer_request()
     request.start_async(HOLD)
@@ -406,6 +455,7 @@ import os, sys, threading, time
 import numpy as np, dovetail
 from dovetail.devices.interruptible import are_calls_left
 from dovetail.errors import RunCancelled
+from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.top_k import TopK
@@ -419,6 +469,9 @@ def sort():
 def convolution():
     x, w = g.input("x", "float32", [4, 128, 192, 192]), g.input("w", "float32", [128, 128, 31, 31])
     return g.node(Conv(kernel_shape=(31, 31)), x, w, name="long")
+
+def text():
+    return g.node(Cast(to="string"), g.input("x", "int64", [6_000_000]), name="long")
 
 g = dovetail.GraphBuilder()
 model = g.model([globals()[sys.argv[1]]()])
@@ -443,7 +496,7 @@ os._exit(0)  # the node goes on for many seconds
 
 @pytest.mark.parametrize(
     ("node", "device", "name"),
-    [("product", "NUMPY", "MatMul"), ("sort", "NUMPY", "TopK"), ("convolution", "ONEDNN", "Conv")],
+    [("product", "NUMPY", "MatMul"), ("sort", "NUMPY", "TopK"), ("convolution", "ONEDNN", "Conv"), ("text", "NUMPY", "Cast")],
 )
 def test_real_nodes(node: str, device: str, name: str) -> None:
     done = subprocess.run([sys.executable, "-c", REAL, node, device], capture_output=True, text=True, timeout=120, check=False)

@@ -145,7 +145,7 @@ class Pace:
 
 
 class InterruptibleRequest(ExecutableRequest):
-    """A request of the executable whose run can be left. The next run takes fresh buffers. Traced runs end between nodes only.
+    """A request of the executable whose run can be left. The next run takes fresh buffers.
 
     `node` and `share` are those of `Pace`.
     """
@@ -164,8 +164,11 @@ class InterruptibleRequest(ExecutableRequest):
         return self._run(lambda request: request.run_kept(inputs))
 
     def run_traced(self, inputs: Sequence[Any], recorder: PartRecorder) -> Sequence[Any]:
-        """As the request of the device."""
-        return self._held().run_traced(inputs, recorder)
+        """As the request of the device. Raises as `run`; a run that was left records nothing."""
+        own = recorder.apart()
+        found = self._run(lambda request: request.run_traced(inputs, own))
+        recorder.stamps += own.stamps
+        return found
 
     def _held(self) -> ExecutableRequest:
         if self._request is None:

@@ -15,6 +15,7 @@ from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.devices.virtual import Placement
 from dovetail.errors import CompileError, OutOfMemory, UnsupportedNode
+from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.reloadable import check_reloadable
 from dovetail.graph.types import TensorType
@@ -332,8 +333,11 @@ def _longest(nodes: Sequence[NodePlacement]) -> tuple[str, float] | None:
 
 
 def _most_seconds(node: NodePlacement) -> float:
-    """How long a node may take at worst, as simple loops of one thread do: 1 ns for an operation, 20 for an element."""
-    return 1e-9 * (node.flops or 0) + 2e-8 * sum(v.type.size for v in (*node.inputs, *node.outputs) if v.type.is_static)
+    """How long a node may take at worst, as simple loops of one thread do: 1 ns for an operation, 20 for an element, 5,000
+    for a string.
+    """
+    types = [v.type for v in (*node.inputs, *node.outputs) if v.type.is_static]
+    return 1e-9 * (node.flops or 0) + sum(t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types)
 
 
 def _value(name: str, graph: Graph, executable: Executable) -> ValuePlacement:

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from dovetail.dataclass import dataclass
 from dovetail.devices.virtual import Composite
+from dovetail.devices.work_budget import WorkBudget
 from dovetail.errors import UsageError
 from dovetail.graph.model import Model
 from dovetail.graph.types import TensorType
@@ -270,11 +271,14 @@ class CompiledModel:
             self._requests.add(request)
         return request
 
-    def traced(self, inputs: Any, runs: int) -> tuple[Trace, Results]:
-        """Run so often with a new request that records; the record and the outputs of the last run. Raises as `infer`."""
+    def traced(self, inputs: Any, runs: int, budget: WorkBudget) -> tuple[Trace, Results]:
+        """Run so often, each time under the budget, with a new request that records; the record and the outputs of the last run.
+
+        Raises as `infer`.
+        """
         trace = Trace(complete=True)
         with trace.recording(), trace.slice(f"trace {self.model.source}", "trace"):
-            request = TracedRequest(self, trace)
+            request = TracedRequest(self, trace, budget)
             for _ in range(runs):
                 results = request.infer(inputs)
             request.close()

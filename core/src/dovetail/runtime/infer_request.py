@@ -125,8 +125,8 @@ class CompiledPlans(Protocol):
     def time_limit(self) -> float | None:
         """The seconds that a run may take; None for no limit."""
 
-    def traced(self, inputs: Any, runs: int) -> tuple[Trace, "Results"]:
-        """Run so often with a request that records; the record and the outputs."""
+    def traced(self, inputs: Any, runs: int, budget: WorkBudget) -> tuple[Trace, "Results"]:
+        """Run so often, each time under the budget, with a request that records; the record and the outputs."""
 
     def check_open(self) -> None:
         """Raise `UsageError` after `close`."""
@@ -216,7 +216,8 @@ class InferRequest:
             self._refuse()
         with self._busy:
             self._require_idle()
-            trace, self._results = self._compiled.traced(inputs, 1 + runs)
+            self._budget = WorkBudget(self._time_limit)
+            trace, self._results = self._compiled.traced(inputs, 1 + runs, self._budget)
         return trace
 
     def start_async(self, inputs: Any = None, userdata: Any = None) -> None:

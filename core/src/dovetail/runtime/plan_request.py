@@ -22,7 +22,7 @@ from dovetail.planning.plan_cache import PlanCache
 __all__ = ["PlanRecorder", "PlanRequest"]
 
 
-_MANY = 1_000_000
+_MANY, _MANY_STRINGS = 1_000_000, 5_000
 """Elements that a node on the host reads, from which on it may take long."""
 
 
@@ -184,7 +184,8 @@ def _first_node(step: Step) -> str:
 
 def _are_many(values: Sequence[Any]) -> bool:
     """Whether there are so many elements that a node may take long."""
-    return sum(value.size for value in values if isinstance(value, np.ndarray)) > _MANY
+    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    return sum(a.size / (_MANY_STRINGS if a.dtype == object else _MANY) for a in arrays) > 1
 
 
 def _value(source: Source, slots: Sequence[Any]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from dovetail.dataclass import dataclass
 from dovetail.devices.contract import ExecutableRequest
 from dovetail.devices.device_array import kept_on_host
+from dovetail.devices.work_budget import WorkBudget
 from dovetail.graph.graph import Node
 from dovetail.planning.deferred import owned
 from dovetail.planning.plan import Plan, Step
@@ -88,12 +89,14 @@ class TracedRequest(InferRequest):
     """A request that records its runs, except those that fail. Nodes give the same results as those of other requests.
 
     After the first runs, those whose details take a large part of the time have them once in a while.
+    `budget` is that of every run; None for one of its own for each.
     """
 
     # Methods of the base are called by its name: `super()` takes as long as reading the time twice.
 
-    def __init__(self, compiled: CompiledPlans, trace: Trace) -> None:
+    def __init__(self, compiled: CompiledPlans, trace: Trace, budget: WorkBudget | None = None) -> None:
         super().__init__(compiled)
+        self._given = budget
         source = compiled.model.source
         self._trace = trace
         self._log = RunLog(trace)
@@ -151,6 +154,7 @@ class TracedRequest(InferRequest):
             super()._start(inputs, userdata, run)
 
     def _run(self, arrays: Sequence[Any], share_outputs: bool, on_device: bool = False) -> Results:
+        self._budget = self._given or self._budget
         if not self._log.in_detail:
             return InferRequest._run(self, arrays, share_outputs, on_device)
         self._checked = self._began = clock()

@@ -7,6 +7,7 @@ import numpy as np
 
 from dovetail.op import DType, OperatorError
 from dovetail_ops_onnx._elementwise import finite_range, wide
+from dovetail_ops_onnx._strings import in_parts
 from dovetail_ops_onnx._types import Array
 
 __all__ = ["cast", "to_integer"]
@@ -69,7 +70,9 @@ def _to_powers(x: Array, saturate: bool, round_mode: str) -> Array:
 
 
 def _to_strings(x: Array) -> Array:
-    return np.asarray(x.astype(np.str_)).astype(object)
+    found = np.empty(x.shape, object)
+    in_parts(lambda dst, part: np.copyto(dst, part.astype(np.str_)), found, x)
+    return found
 
 
 def _from_strings(x: Array, to: DType) -> Array:

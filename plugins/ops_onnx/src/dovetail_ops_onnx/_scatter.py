@@ -4,6 +4,7 @@ import numpy as np
 
 from dovetail.op import DType, OperatorError
 from dovetail_ops_onnx._elementwise import wide
+from dovetail_ops_onnx._strings import in_parts
 from dovetail_ops_onnx._types import NUMERIC, Array
 
 __all__ = ["check_reduction", "check_reduction_type", "scatter"]
@@ -32,7 +33,10 @@ def scatter(data: Array, places: tuple[Array, ...], updates: Array, reduction: s
     """
     if reduction == "none":
         result = data.copy()
-        result[places] = updates
+        if data.dtype == object:
+            in_parts(lambda part, *where: result.__setitem__(where, part), updates, *places)
+        else:
+            result[places] = updates
         return result
     # ufunc.at knows no byte order or narrow float but its own, and a contiguous copy is written to in any case.
     result = np.array(wide(data))

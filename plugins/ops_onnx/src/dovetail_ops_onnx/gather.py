@@ -4,6 +4,7 @@ import numpy as np
 
 from dovetail.op import TensorType
 from dovetail_ops_onnx._shapes import Movement, check_axis, check_indices
+from dovetail_ops_onnx._strings import indexed
 from dovetail_ops_onnx._types import BASIC, INDICES, Array
 
 
@@ -26,4 +27,7 @@ class Gather(Movement):
         """data.take(indices, axis). Raises `OperatorError` for an index out of range."""
         axis = check_axis(self.axis, data.ndim)
         check_indices(indices, data.shape[axis], axis)
-        return np.asarray(data.take(indices, axis))
+        if data.dtype != object:
+            return np.asarray(data.take(indices, axis))
+        found = np.moveaxis(indexed(np.moveaxis(data, axis, 0), (indices.reshape(-1),)), 0, axis)
+        return found.reshape(*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])

@@ -4,6 +4,7 @@ import numpy as np
 
 from dovetail.op import ShapeError, TensorType
 from dovetail_ops_onnx._shapes import Movement, check_axis, check_indices
+from dovetail_ops_onnx._strings import indexed
 from dovetail_ops_onnx._types import BASIC, INDICES, Array
 
 
@@ -33,4 +34,4 @@ class GatherElements(Movement):
         check_indices(indices, data.shape[axis], axis)
         places = list(np.ix_(*(np.arange(size) for size in indices.shape)))
         places[axis] = indices
-        return np.asarray(data[tuple(places)])
+        return indexed(data, places)

@@ -6,6 +6,7 @@ import numpy as np
 
 from dovetail.op import OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx._shapes import Movement, check_indices
+from dovetail_ops_onnx._strings import indexed
 from dovetail_ops_onnx._types import BASIC, Array
 
 
@@ -44,4 +45,4 @@ class GatherND(Movement):
         batches = math.prod(data.shape[:batch])
         flat = data.reshape(batches, *data.shape[batch:])
         places = indices.reshape(batches, math.prod(indices.shape[batch:-1]), depth)
-        return np.asarray(flat[(np.arange(batches)[:, None], *np.moveaxis(places, -1, 0))]).reshape(shape)
+        return indexed(flat, (np.arange(batches)[:, None], *np.moveaxis(places, -1, 0))).reshape(shape)

@@ -35,7 +35,8 @@ class RegexFullMatch(Operator):
     def reference(self, X: Array) -> Array:
         """Each string by itself."""
         expression = _compiled(self.pattern or "")
-        return np.array([expression.fullmatch(str(text)) is not None for text in X.reshape(-1)], np.bool_).reshape(X.shape)
+        found = (expression.fullmatch(str(text)) is not None for text in X.flat)
+        return np.fromiter(found, np.bool_, X.size).reshape(X.shape)
 
 
 @lru_cache(64)

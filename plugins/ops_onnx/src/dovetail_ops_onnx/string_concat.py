@@ -4,6 +4,7 @@ import numpy as np
 
 from dovetail.op import DType, Operator, TensorType
 from dovetail_ops_onnx._elementwise import same_type
+from dovetail_ops_onnx._strings import in_parts
 from dovetail_ops_onnx._types import Array
 
 
@@ -21,4 +22,6 @@ class StringConcat(Operator):
 
     def reference(self, X: Array, Y: Array) -> Array:
         """X + Y."""
-        return np.asarray(np.add(X, Y), object)
+        found = np.empty(np.broadcast_shapes(X.shape, Y.shape), object)
+        in_parts(lambda dst, x, y: np.add(x, y, out=dst), found, *np.broadcast_arrays(X, Y))
+        return found

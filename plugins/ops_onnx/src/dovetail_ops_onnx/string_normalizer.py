@@ -38,8 +38,9 @@ class StringNormalizer(Operator):
         stops = set(self.stopwords or ())
         if not self.is_case_sensitive:
             stops = {word.casefold() for word in stops}
-        texts = [str(text) for text in X.reshape(-1)]
-        kept = [text for text in texts if (text if self.is_case_sensitive else text.casefold()) not in stops]
+        texts = (str(text) for text in X.flat)
+        kept = (text for text in texts if (text if self.is_case_sensitive else text.casefold()) not in stops)
         if self.case_change_action != "NONE":
-            kept = [text.lower() if self.case_change_action == "LOWER" else text.upper() for text in kept]
-        return np.array(kept or [""], object).reshape(*X.shape[:-1], -1)
+            kept = (text.lower() if self.case_change_action == "LOWER" else text.upper() for text in kept)
+        found = np.fromiter(kept, object)  # not by way of lists: to free one takes as long as to make it, with Python's lock
+        return (found if found.size else np.array([""], object)).reshape(*X.shape[:-1], -1)

@@ -1,8 +1,11 @@
 """StringSplit: https://onnx.ai/onnx/operators/onnx__StringSplit.html."""
 
+from typing import Any
+
 import numpy as np
 
 from dovetail.op import DType, Operator, OperatorError, TensorType
+from dovetail_ops_onnx._strings import in_parts
 from dovetail_ops_onnx._types import Array
 
 
@@ -30,11 +33,16 @@ class StringSplit(Operator):
 
     def reference(self, X: Array) -> tuple[Array, Array]:
         """`str.split` of each."""
-        parts = [
-            str(text).split(self.delimiter or None, -1 if self.maxsplit is None else self.maxsplit) for text in X.reshape(-1)
-        ]
-        counts = np.array([len(row) for row in parts], np.int64)
-        y = np.full((len(parts), max(counts, default=0)), "", object)
-        for row, given in zip(y, parts, strict=True):
-            row[: len(given)] = given
+        flat = X.reshape(-1)
+        counts = np.fromiter((len(self._split(text)) for text in flat.flat), np.int64, flat.size)
+        y = np.empty((flat.size, counts.max(initial=0)), object)
+        # Once more, because millions of lists that are kept take the garbage collector seconds, with Python's lock.
+        in_parts(self._fill, y, flat, counts)
         return y.reshape(*X.shape, y.shape[1]), counts.reshape(X.shape)
+
+    def _split(self, text: Any) -> list[str]:
+        return str(text).split(self.delimiter or None, -1 if self.maxsplit is None else self.maxsplit)
+
+    def _fill(self, y: Array, texts: Array, counts: Array) -> None:
+        for row, text, count in zip(y, texts, counts, strict=True):
+            row[:count], row[count:] = self._split(text), ""

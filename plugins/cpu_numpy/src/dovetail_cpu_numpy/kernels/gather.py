@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from dovetail.device import Refusal, TypedNode
+from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail.errors import InferError
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
 from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy
@@ -23,7 +23,8 @@ class Take(NumpyKernel):
     name = "take"
 
     def refuse(self, node: TypedNode) -> Refusal | None:
-        return None
+        is_text = node.outputs[0] is not None and node.outputs[0].dtype is DType.STRING
+        return Refusal(Reason.DTYPE, "the reference takes strings in parts; accepted: other data types") if is_text else None
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
         indices = node.inputs[1]
