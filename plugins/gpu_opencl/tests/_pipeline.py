@@ -47,6 +47,14 @@ static float widened(const uint word, const int which) {
     r = as_float(exchange[item ^ distance]);                \\
     barrier(CLK_LOCAL_MEM_FENCE);                           \\
   }
+#define COLLECT_SUMS(sums, rows)                                                       \\
+  for (int r = 0; r < (rows); ++r) {                                                  \\
+    exchange[item] = as_uint((sums)[r]);                                              \\
+    barrier(CLK_LOCAL_MEM_FENCE);                                                     \\
+    (sums)[r] = 0;                                                                    \\
+    for (int i = 0; i < 32; ++i) (sums)[r] += as_float(exchange[item / 32 * 32 + i]); \\
+    barrier(CLK_LOCAL_MEM_FENCE);                                                     \\
+  }
 #define MULTIPLY(c, a, b)                                                        \\
   {                                                                              \\
     for (int w = 0; w < 4; ++w) exchange[item * 6 + w] = (a)[w];                 \\

@@ -43,18 +43,18 @@ def _executable(compiled: dovetail.CompiledModel, rows: int, depth: int) -> CLEx
     return step.executable
 
 
-def _packed(compiled: dovetail.CompiledModel, rows: int, depth: int = 64) -> NDArray[Any]:
-    """The constant that a plan reads in place of the weights."""
+def _packed(compiled: dovetail.CompiledModel, rows: int, depth: int = 64) -> list[NDArray[Any]]:
+    """The constants that a plan reads in place of the weights: one on CPUs; kernels of GPUs may read the weights themselves."""
     commands = _executable(compiled, rows, depth).commands
-    (array,) = (a.array for c in commands for a in c.launch.arguments if isinstance(a, Constant))
-    return array
+    return [a.array for c in commands for a in c.launch.arguments if isinstance(a, Constant)]
 
 
 def test_shapes_share_weights(info: DeviceInfo, weights: NDArray[np.float32]) -> None:
     if info.kind != "CPU":
         pytest.skip("the kernels of GPUs lay weights out for each plan")
     with _compiled(dovetail.Core(config=False), info, weights) as compiled:
-        assert _packed(compiled, 33) is _packed(compiled, 34)
+        (packed,), (again,) = _packed(compiled, 33), _packed(compiled, 34)
+        assert packed is again
         for rows in (33, 34, 1):
             x = some(rows, 64)
             np.testing.assert_allclose(compiled(x)[0], x.astype(np.float64) @ weights, rtol=1e-4, atol=1e-4)
@@ -77,9 +77,14 @@ def test_weights_are_freed_when_the_model_is_closed(info: DeviceInfo, weights: N
     gc.disable()
     try:
         request.infer(some(33, 64))
-        freed: list[Any] = [weakref.ref(_packed(compiled, 33)), weakref.ref(_executable(compiled, 33, 64))]
+        uploaded = _executable(compiled, 33, 64).constants()  # with its keys, each buffer of the device
+        freed: list[Any] = [
+            weakref.ref(one) for one in (*_packed(compiled, 33), _executable(compiled, 33, 64), *uploaded.values())
+        ]
+        del uploaded
+        assert len(freed) >= 2
         compiled.close()
-        assert [one() for one in freed] == [None, None]
+        assert [one() for one in freed] == [None] * len(freed)
     finally:
         gc.enable()
 

@@ -152,6 +152,59 @@ def test_layer_normalization(rows: int, size: int, source: str, result: str, dev
     compare(bench.run(device, graph.replace(types=types), feeds)[0], expected)
 
 
+@pytest.mark.parametrize(
+    ("tiling", "rows", "size", "shift"),
+    [
+        (Pipeline(16, 16, 32, 16, 16, 2), 17, 40, True),
+        (Pipeline(16, 32, 32, 16, 16, 2, 2), 9, 264, False),
+    ],
+    ids=str,
+)
+def test_the_rows_of_a_product_are_normalized_in_its_launch(
+    tiling: Pipeline, rows: int, size: int, shift: bool, device: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice, because counters begin at zero again; the residual is added before, and the result is widened."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: tiling)
+    x, residual = (rng.standard_normal((2, rows, n)).astype(np.float16) for n in (72, size))
+    w, b = (rng.standard_normal((72, size)) / 8).astype(np.float32), rng.standard_normal(size).astype(np.float32)
+    scale, bias = rng.standard_normal((2, size)).astype(np.float32)
+    g = GraphBuilder()
+    names = g.input("x", "float32", x.shape), g.constant(w)
+    added = Binary("add", g.input("residual", "float32", residual.shape))
+    product = g.node(bench.op("MatMul"), *names, post_ops=[Binary("add", g.constant(b)), added])
+    parameters = [g.constant(scale), *([g.constant(bias)] if shift else [])]
+    graph = typed(g.graph([g.node(bench.op("LayerNormalization", epsilon=1e-3), product, *parameters)]))
+    lowered = assign_layouts(device.lower(graph), device.configurations)
+    executable = device.compile(lowered, {})
+    assert "gemm_normalized" in {report.kernel for report in executable.reports}
+    request = executable.create_request()
+    for factor in (1, -2):
+        wide = (factor * x).astype(np.float64) @ w.astype(np.float16) + b + residual
+        expected = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-3) * scale
+        given = {"x": (factor * x).astype(np.float32), "residual": residual.astype(np.float32)}
+        compare(request.run([given[name] for name in lowered.inputs])[0], expected + bias if shift else expected)
+
+
+@pytest.mark.parametrize("what", ["read twice", "an output", "another axis", "statistics", "rows of 12", "not constant"])
+def test_products_that_are_not_normalized_in_their_launch(what: str, device: Any, bench: Any) -> None:
+    size = 12 if what == "rows of 12" else 16
+    g = GraphBuilder()
+    weights = np.ones((16, size), np.float16)
+    second = g.input("w", "float16", weights.shape) if what == "not constant" else g.constant(weights)
+    product = g.node(bench.op("MatMul"), g.input("x", "float16", (4, 16)), second)
+    axis = 0 if what == "another axis" else -1
+    scale = g.constant(np.ones((4, size) if what == "another axis" else size, np.float16))
+    names = ["y", "mean"] if what == "statistics" else ["y"]
+    g.node(bench.op("LayerNormalization", axis=axis), product, scale, outputs=names)
+    outputs = [*names]
+    if what == "read twice":
+        outputs.append(g.node(bench.op("Relu"), product))
+    elif what == "an output":
+        outputs.append(product)
+    lowered = device.lower(typed(g.graph(outputs)))
+    assert "LayerNormalization" in {node.op.op_type for node in lowered.nodes}
+
+
 def test_an_image_stays_in_halves_with_channels_innermost(device: Any, bench: Any, rng: Any) -> None:
     """Depthwise, max pool and the mean between products; only the first product converts, and only the last node widens."""
     x = rng.standard_normal((2, 8, 9, 9)).astype(np.float32)
@@ -239,11 +292,18 @@ def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo]) -> N
     a, b = rng.standard_normal((77, 200)).astype(np.float16), rng.standard_normal((200, 72)).astype(np.float16)
     graph, feeds = bench.single(bench.op("MatMul"), [a, b], (1,))
     node = TypedNode.of(graph.nodes[0], graph)
-    kernel = device.kernels(node)[1]
-    assert kernel.name == "gemm_pipelined"
+    (kernel,) = (k for k in device.kernels(node) if k.name == "gemm_pipelined")
     assert kernel.supports(node)
-    problem = kernel.problem(node)
-    for tiling in list(pipelines(problem, device.caps))[::3]:
+    tilings = list(pipelines(kernel.problem(node), device.caps))[::3]
+    scale = rng.standard_normal(72).astype(np.float32)
+    g = GraphBuilder()
+    product = g.node(bench.op("MatMul"), g.input("a", "float16", a.shape), g.constant(b))
+    normalized = device.lower(typed(g.graph([g.node(bench.op("LayerNormalization"), product, g.constant(scale))])))
+    assert [node.op.op_type for node in normalized.nodes] == ["NormalizedProduct"]
+    wide = a.astype(np.float64) @ b.astype(np.float64)
+    rows = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5) * scale
+    for tiling in tilings:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Tuned, "tiling", lambda self, problem, chosen=tiling: chosen)
-            compare(bench.run(device, graph, feeds)[0], a.astype(np.float64) @ b.astype(np.float64))
+            compare(bench.run(device, graph, feeds)[0], wide)
+            compare(bench.run(device, normalized, feeds[:1])[0], rows)

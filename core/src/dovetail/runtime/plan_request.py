@@ -62,7 +62,7 @@ class PlanRequest:
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
         outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
         self._direct = step is not None and step.reads == tuple(range(plan.inputs)) and step.writes == outputs
-        self.fresh = self._direct and self._requests[0].fresh
+        self.fresh = step is not None and step.writes == outputs and self._requests[0].fresh
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run with checked inputs. The arrays returned belong to the devices until the next run."""

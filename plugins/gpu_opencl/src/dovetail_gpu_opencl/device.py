@@ -125,6 +125,10 @@ class OpenCLDevice(Device):
 
                 graph = merge_products(graph, self._runs)
             graph = lower(graph, self._mixes)
+            if any(node.op.stem == "layer_normalization" for node in graph.nodes):
+                from dovetail_gpu_opencl.kernels._normalized_product import merge_normalizations
+
+                graph = merge_normalizations(graph, self._runs)
         return self._joined(graph)
 
     def _runs(self, node: TypedNode) -> bool:

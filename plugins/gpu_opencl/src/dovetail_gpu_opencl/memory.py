@@ -58,7 +58,12 @@ class Buffers:
             # The buffer keeps the array alive.
             return cl.Buffer(self._context, cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
         access = cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
-        return cl.Buffer(self._context, access | cl.mem_flags.COPY_HOST_PTR | self._where, hostbuf=array)
+        if self._where or array.nbytes < LARGE:
+            return cl.Buffer(self._context, access | cl.mem_flags.COPY_HOST_PTR | self._where, hostbuf=array)
+        # NVIDIA's driver keeps what a buffer is made from in the host's memory until a kernel reads the buffer.
+        buffer = cl.Buffer(self._context, access, array.nbytes)
+        cl.enqueue_copy(cl.CommandQueue(self._context), buffer, array)
+        return buffer
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -87,8 +92,8 @@ def pinned(context: Any, queue: Any, dims: tuple[int, ...], dtype: np.dtype[Any]
         buffer = cl.Buffer(context, flags, nbytes)
         how: Any = cl.map_flags.READ | cl.map_flags.WRITE
         mapped, _ = cl.enqueue_map_buffer(queue, buffer, how, 0, (nbytes,), np.dtype(np.uint8))
-    found: NDArray[Any] = mapped.view(dtype).reshape(dims)
-    return found
+    # Not a view, so that views of it have it as their base, and who counts its references sees them.
+    return np.ndarray(dims, dtype, memoryview(mapped))
 
 
 class GuardedBuffers(Buffers):

@@ -17,6 +17,7 @@ from dovetail_gpu_opencl.enqueue import calls, function
 from dovetail_gpu_opencl.failures import as_dovetail, translated
 from dovetail_gpu_opencl.kept import held, is_held, on_host
 from dovetail_gpu_opencl.lifetime import IN_USE
+from dovetail_gpu_opencl.staging import STAGED, Staging
 
 if TYPE_CHECKING:
     from dovetail_gpu_opencl.executable import CLExecutable, Readers
@@ -27,6 +28,9 @@ __all__ = ["DebugRequest", "EventRequest", "InOrderRequest"]
 
 LONG = 0.05
 """Seconds: longer runs wait for the device about so often, because what is enqueued cannot be taken back."""
+
+LOCKED_SETS = 2
+"""Arrays for the results of runs that are in locked memory: the caller has one while the next run writes the other."""
 
 _UNUSED = 2
 """References to an array that one tuple alone has: the tuple's, and that of the call which counts them."""
@@ -61,6 +65,7 @@ class CLRequest(ExecutableRequest):
         # What a run returns is the caller's: results of 6 MB take 0.6 ms to copy on the host of an H200.
         self.fresh = not executable.is_pinned and all(executable.downloads)
         self._given: list[tuple[NDArray[Any], ...]] = []
+        self._locked = LOCKED_SETS
         self._downloads = self._downloaded()
         self._readers: Readers = {}
         self._launches = tuple(self._bind_all())
@@ -107,12 +112,14 @@ class CLRequest(ExecutableRequest):
         """Arrays for the results of a run: those of an earlier one that nobody has any more, or new ones.
 
         New memory costs the host a page fault for every 4 kB when it is written, and as much again when it is freed: 1.1 ms for
-        6 MB on the host of an H200.
+        6 MB on the host of an H200. Locking memory takes twice that, so only the first arrays are locked: a caller who holds all
+        results has no others of these.
         """
         for arrays in self._given:
             if all(getrefcount(arrays[i]) <= _UNUSED for i in range(len(arrays))):
                 return arrays
-        arrays = tuple(np.empty_like(result) for result in self._results)
+        arrays = self._executable.result_arrays(self._queue, locked=self._locked > 0)
+        self._locked -= 1
         self._given = [*self._given[-1:], arrays]
         return arrays
 
@@ -273,10 +280,12 @@ class InOrderRequest(CLRequest):
         self._enqueue = function() if executable.caps.kind == "GPU" else None
         self._calls = calls(self._queue, self._launches) if self._enqueue else ()
         self._keeps = False
+        self._staged_inputs: dict[Any, Staging] = {}
 
     def close(self) -> None:
         super().close()
         self._calls = ()
+        self._staged_inputs = {}
 
     def run_kept(self, inputs: Sequence[Any]) -> Sequence[DeviceArray]:
         """As `run`, without transfers of what stays on the device: kernels read the buffers of other requests' results."""
@@ -311,7 +320,7 @@ class InOrderRequest(CLRequest):
         queue, copy = self._queue, cl.enqueue_copy
         # pyopencl waits for a copy whose event is dropped, so they are kept to the end.
         pairs = zip(inputs, self._uploads, strict=True)
-        events = [copy(queue, b, a, is_blocking=False) for a, b in pairs if b is not None and a is not None]
+        events = [event for a, b in pairs if b is not None and a is not None for event in self._upload(b, a)]
         launch = self._launch if self._enqueue is None else self._launch_without_events
         self._in_parts(lambda first, last: launch(first, last, progress))
         progress[0] = len(self._launches)
@@ -322,6 +331,14 @@ class InOrderRequest(CLRequest):
         if not self._keeps:
             for pair in self._to_read():
                 copy(queue, *pair)
+
+    def _upload(self, buffer: Any, array: NDArray[Any]) -> Sequence[Any]:
+        """Enqueue the copy of an input; its events."""
+        if array.nbytes < STAGED or not self._executable.has_own_memory or self._staging:
+            return (cl.enqueue_copy(self._queue, buffer, array, is_blocking=False),)
+        if buffer not in self._staged_inputs:
+            self._staged_inputs[buffer] = Staging(self._executable.context, self._queue, array.nbytes)
+        return self._staged_inputs[buffer].upload(buffer, array)
 
     def _launch(self, first: int, last: int, progress: list[int]) -> None:
         queue, enqueue, kernel = self._queue, cl.enqueue_nd_range_kernel, None

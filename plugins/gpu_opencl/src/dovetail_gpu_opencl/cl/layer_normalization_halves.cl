@@ -24,22 +24,7 @@
 #include "matrix_instructions.cl"
 #define SUB_GROUP 32
 #define ITEMS (SUB_GROUP * ROWS)
-#define TURNS ((SIZE + 8 * SUB_GROUP - 1) / (8 * SUB_GROUP))
-#define TOTAL(v) (v.s0 + v.s1 + v.s2 + v.s3 + v.s4 + v.s5 + v.s6 + v.s7)
-#define COLLECT_SUM(sum)  \
-  {                       \
-    float other;          \
-    SWAP(other, sum, 16); \
-    sum += other;         \
-    SWAP(other, sum, 8);  \
-    sum += other;         \
-    SWAP(other, sum, 4);  \
-    sum += other;         \
-    SWAP(other, sum, 2);  \
-    sum += other;         \
-    SWAP(other, sum, 1);  \
-    sum += other;         \
-  }
+#include "standardize.cl"
 #ifdef HAS_BIAS
 #define BIAS_ARG , __global const P_T* restrict bia
 #else
@@ -52,32 +37,20 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layer_normaliza
   EXCHANGE
   const int item = get_local_id(0), lane = item % SUB_GROUP, row = get_group_id(0) * ROWS + item / SUB_GROUP;
   src += min(row, COUNT - 1) * SIZE;
-  float8 x[TURNS];
-  float mean = 0, variance = 0;
+  float8 x[1][TURNS];
 #pragma unroll
   for (int t = 0; t < TURNS; ++t) {
     const int c = (t * SUB_GROUP + lane) * 8;
-    x[t] = (float8)(0);
-    if (c < SIZE) x[t] = LOAD_V_T(src + c);
-    mean += TOTAL(x[t]);
+    x[0][t] = (float8)(0);
+    if (c < SIZE) x[0][t] = LOAD_V_T(src + c);
   }
-  COLLECT_SUM(mean);
-  mean /= SIZE;
-#pragma unroll
-  for (int t = 0; t < TURNS; ++t) {
-    const int c = (t * SUB_GROUP + lane) * 8;
-    x[t] -= mean;
-    const float8 squares = x[t] * x[t];
-    if (c < SIZE) variance += TOTAL(squares);
-  }
-  COLLECT_SUM(variance);
-  const float factor = 1.0f / sqrt(variance / SIZE + EPSILON);
+  STANDARDIZE(x, 1);
   if (row >= COUNT) return;
 #pragma unroll
   for (int t = 0; t < TURNS; ++t) {
     const int c = (t * SUB_GROUP + lane) * 8, o = row * SIZE + c;
     if (c >= SIZE) continue;
-    float8 v = x[t] * factor * LOAD_V_P_T(scale + c);
+    float8 v = x[0][t] * LOAD_V_P_T(scale + c);
 #ifdef HAS_BIAS
     v += LOAD_V_P_T(bia + c);
 #endif

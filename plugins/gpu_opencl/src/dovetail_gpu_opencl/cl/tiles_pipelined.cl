@@ -7,6 +7,8 @@
 // Slices of both factors of depth TILE_K are copied to local memory by cp.async, STAGES - 1 slices ahead of the one that is worked
 // on. Images have a multiple of 8 channels, or 4.
 // With SPLITS > 1 the group that is the last of its tile adds up the parts in their order.
+// With NORMALIZE, dst is between: norm[m][n] = (dst - mean) / sqrt(variance + EPSILON) * scale[n] + shift[n], with the statistics of
+// row m. The group that is the last of TILE_M rows normalizes them. Then Z is 1, and SIZE is N.
 // NDRange: (tiles of n * tiles of m * batch * SPLITS * ITEMS), local size ITEMS = TILE_M / WORK_M * TILE_N / WORK_N * 32.
 //
 // Layout: a row of a slice has TILE_K / 8 chunks of 16 bytes, whose places are exchanged by the row's number, so that the eight
@@ -69,6 +71,17 @@
 #define SHARE ((STEPS + SPLITS - 1) / SPLITS)
 
 #include "matrix_instructions.cl"
+#ifdef NORMALIZE
+#include "standardize.cl"
+// Rows that a sub-group normalizes at once, in up to 128 registers an item: it waits for memory once.
+#define OWN_ROWS ((TILE_M + SUB_GROUPS - 1) / SUB_GROUPS)
+#define ROWS (OWN_ROWS * TURNS > 16 ? 16 / TURNS : OWN_ROWS)
+#ifdef HAS_SHIFT
+#define SHIFT_ARG , __global const P_T* restrict shift
+#else
+#define SHIFT_ARG
+#endif
+#endif
 #if STAGES == 2
 #define WAIT WAIT_FOR(0)
 #elif STAGES == 3
@@ -101,6 +114,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
     __global const ushort* restrict a, __global const ushort* restrict b BIAS_ARG, __global RESULT_T* dst
 #if SPLITS > 1
     , __global float4* part, __global int* counters, const int counter
+#endif
+#ifdef NORMALIZE
+    , __global const P_T* restrict scale SHIFT_ARG, __global NORM_T* restrict norm, __global int* arrivals, const int arrival
 #endif
     POST_ARGS) {
   __local uchar tile[BYTES] __attribute__((aligned(128)));
@@ -285,4 +301,42 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
     }
     SUB_GROUP_BARRIER;
   }
+#ifdef NORMALIZE
+  FENCE;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (item == 0) *(__local int*)tile = atomic_inc(arrivals + arrival + m0 / TILE_M);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (*(__local int*)tile < TILES_N - 1) return;
+  FENCE;
+  if (item == 0) arrivals[arrival + m0 / TILE_M] = 0;
+  for (int y = sub_group; y < TILE_M; y += SUB_GROUPS * ROWS) {
+    float8 x[ROWS][TURNS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+      for (int t = 0; t < TURNS; ++t) {
+        const int m = min(m0 + y + r * SUB_GROUPS, M - 1), n = (t * SUB_GROUP + lane) * 8;
+        x[r][t] = (float8)(0);
+        if (n < N) x[r][t] = LOAD_V_T(dst + m * N + n);
+      }
+    STANDARDIZE(x, ROWS);
+#pragma unroll
+    for (int t = 0; t < TURNS; ++t) {
+      const int n = (t * SUB_GROUP + lane) * 8;
+      if (n >= N) continue;
+      const float8 by = LOAD_V_P_T(scale + n);
+#ifdef HAS_SHIFT
+      const float8 plus = LOAD_V_P_T(shift + n);
+#else
+      const float8 plus = (float8)(0);
+#endif
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        const int from = y + r * SUB_GROUPS, m = m0 + from;
+        const float8 v = x[r][t] * by + plus;
+        if (from < TILE_M && m < M) STORE_V_NORM(v, norm + m * N + n);
+      }
+    }
+  }
+#endif
 }

@@ -2,9 +2,9 @@
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernels._gemm import GemmKernel, Product
-from dovetail_gpu_opencl.kernels._pipelined import Pipelined, pack_rows, pipelined_launches
+from dovetail_gpu_opencl.kernels._pipelined import Normalization, Pipelined, pack_rows, pipelined_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
-from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
 
 __all__ = ["GemmPipelined"]
 
@@ -38,6 +38,12 @@ class GemmPipelined(Pipelined, GemmKernel):
         return None if 0 in (product.m, product.n, product.batch) else _problem(product)
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
+        return self.multiplied(product, node, Write(node.node.outputs[0]))
+
+    def multiplied(
+        self, product: Product, node: TypedNode, dst: Argument, after: Normalization | None = None
+    ) -> tuple[Launch, ...]:
+        """The launches of a product into `dst`, perhaps normalized after that."""
         problem, a = _problem(product), product.a
         value, b = product.b.type.value, product.b
         dense = b.dense(product.k, product.n)
@@ -47,8 +53,8 @@ class GemmPipelined(Pipelined, GemmKernel):
         packed = self.packed.get(value, order, lambda: pack_rows(dense.swapaxes(-1, -2)))
         step = packed[0].size if len(packed) > 1 else 0
         defines = {"A_M": a.row, "A_BATCH(z)": f"({a.batch or f'(z) * {a.matrix}'})", "B_BATCH(z)": f"((z) * {step})"}
-        factors, dst = (Read(a.name), Constant(packed)), Write(node.node.outputs[0])
-        return pipelined_launches(node, problem, self.tiling(problem), defines, factors, None, dst)
+        factors = (Read(a.name), Constant(packed))
+        return pipelined_launches(node, problem, self.tiling(problem), defines, factors, None, dst, after=after)
 
 
 def _problem(product: Product) -> Problem:

@@ -14,12 +14,13 @@ from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, round_up
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
-from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scratch
-from dovetail_gpu_opencl.source import STORED_TYPES, assemble, load
+from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scratch, Write
+from dovetail_gpu_opencl.source import STORED_TYPES, assemble, literal, load
 
 __all__ = [
     "DEPTH",
     "HALVES",
+    "Normalization",
     "Pipeline",
     "Pipelined",
     "bias_defines",
@@ -192,6 +193,38 @@ def pack_rows(rows: NDArray[np.generic]) -> NDArray[np.float16]:
     return packed
 
 
+@dataclass(frozen=True, slots=True)
+class Normalization:
+    """What turns the rows of a product, once they are complete, into the result: standardized, times `scale`, plus `shift`."""
+
+    scale: str
+    scale_type: TensorType
+    shift: str
+    """Empty for none."""
+    epsilon: float
+    dst: str
+    dst_type: TensorType
+
+    def defines(self, columns: int) -> dict[str, object]:
+        """For rows of so many columns."""
+        result = self.dst_type.dtype
+        return {
+            "NORMALIZE": True,
+            "SIZE": columns,
+            "EPSILON": literal(self.epsilon, "float"),
+            "HAS_SHIFT": bool(self.shift),
+            **load_defines("P_T", self.scale_type.dtype),
+            "LOAD_V_T(p)": "load_half8(p)",
+            "NORM_T": STORED_TYPES[result],
+            "STORE_V_NORM(v, p)": store_defines(result)["STORE_V(v, p)"],
+        }
+
+    def arguments(self, blocks: int) -> tuple[Argument, ...]:
+        """With a counter for each of so many blocks of rows."""
+        parameters = [Read(name) for name in (self.scale, self.shift) if name]
+        return (*parameters, Write(self.dst), Counters(blocks))
+
+
 def pipelined_launches(
     node: TypedNode,
     problem: Problem,
@@ -201,8 +234,12 @@ def pipelined_launches(
     bias: tuple[Argument, TensorType] | None,
     dst: Argument,
     before: tuple[Launch, ...] = (),
+    after: Normalization | None = None,
 ) -> tuple[Launch, ...]:
-    """The launches of a product whose result, and so what post-ops read, is dense along n, after those before it."""
+    """The launches of a product whose result, and so what post-ops read, is dense along n, after those before it.
+
+    With `after`, `dst` is the node's first work buffer, for halves in between.
+    """
     result = node.outputs[0].dtype
     chain = post_ops.epilogue(post_ops.in_memory_order(node), _CHUNK, aligned=True)
     sizes = {"Z": problem.z, "M": problem.m, "N": problem.n, "K": problem.k, "B_N": factors[1].array.shape[-1]}
@@ -214,8 +251,12 @@ def pipelined_launches(
     passed.append(dst)
     tiles = tiling.tiles(problem)
     if tiling.splits > 1:
-        scratch = Scratch(f"scratch:{node.name}:{len(before)}", tiles * tiling.splits * tiling.tile_m * tiling.tile_n * 4)
+        number = len(before) + (after is not None)
+        scratch = Scratch(f"scratch:{node.name}:{number}", tiles * tiling.splits * tiling.tile_m * tiling.tile_n * 4)
         passed += [scratch, Counters(tiles)]
+    if after is not None:
+        own |= after.defines(problem.n)
+        passed += after.arguments(ceil_div(problem.m, tiling.tile_m))
     source = assemble(
         "tiles_pipelined.cl", {"T": "half", "HALF_STORAGE": True, **own, **defines}, load("halves.cl"), chain.source
     )

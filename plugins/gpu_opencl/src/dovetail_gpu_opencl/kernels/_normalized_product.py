@@ -1,0 +1,135 @@
+"""Products whose rows are normalized: the operator, the pass that makes it, and its kernel, which saves a launch."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dovetail.device import DType, Eltwise, Graph, Node, PostOp, Reason, Refusal, TensorType, TypedNode
+from dovetail.op import AbstractOperator, Port
+from dovetail_gpu_opencl.kernels._gemm_pipelined import GemmPipelined
+from dovetail_gpu_opencl.kernels._pipelined import HALVES, Normalization
+from dovetail_gpu_opencl.kernels._tuned import Problem
+from dovetail_gpu_opencl.launch import Launch, Scratch
+from dovetail_ops_onnx.layer_normalization import LayerNormalization
+from dovetail_ops_onnx.mat_mul import MatMul
+
+__all__ = ["NormalizedPipelined", "NormalizedProduct", "merge_normalizations"]
+
+MOST = 2048
+"""Elements of a row: 64 in the registers of an item."""
+MOST_ROWS = 512
+"""With more, a group takes longer for its rows than all groups of another launch do; with fewer, launches take the longest."""
+
+
+@dataclass(frozen=True, eq=False)
+class NormalizedProduct(AbstractOperator):
+    """LayerNormalization, over the last axis, of a product after a chain of post-ops, which is float16 in between.
+
+    Inputs are the factors A and B, Scale and B of the normalization, and the operands of `chain` in their order.
+    """
+
+    domain: ClassVar[str] = "dovetail.opencl"
+    op_type: ClassVar[str] = "NormalizedProduct"
+    stem: ClassVar[str] = "normalized_product"
+    inputs: ClassVar[tuple[Port, ...]] = (Port("A"), Port("B"), Port("Scale"), Port("Shift"), Port("operands", variadic=True))
+    outputs: ClassVar[tuple[Port, ...]] = (Port("Y"),)
+
+    product: MatMul
+    chain: tuple[PostOp, ...]
+    epsilon: float
+
+    def multiplied(self, node: TypedNode) -> TypedNode:
+        """The product with its chain alone."""
+        names = node.node.inputs
+        operands = iter(names[4:])
+        chain = tuple(p if isinstance(p, Eltwise) else dataclasses.replace(p, operand=next(operands)) for p in self.chain)
+        inner = Node(node.name, self.product, names[:2], node.node.outputs, post_ops=chain)
+        types = tuple(t for t in node.inputs[4:] if t is not None)
+        return TypedNode(inner, node.inputs[:2], (node.outputs[0].with_dtype(DType.FLOAT16),), types)
+
+    def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
+        return self.product.flops(tuple(inputs[:2]), outputs) + 8 * outputs[0].size
+
+
+def merge_normalizations(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph:
+    """The graph with one node in place of each product in float16 and the LayerNormalization that alone reads it.
+
+    `accepts` says whether a kernel runs the new node.
+    """
+    makers = {node.writes[0]: node for node in graph.nodes if len(node.writes) == 1}
+    changed: dict[str, Node | None] = {}
+    for node in graph.nodes:
+        maker = makers.get(node.inputs[0]) if isinstance(node.op, LayerNormalization) else None
+        if maker is None or not _alone(graph, maker, node):
+            continue
+        merged = _merged(maker, node)
+        if accepts(TypedNode.of(merged, graph)):
+            changed |= {maker.name: None, node.name: merged}
+    kept = [changed.get(node.name, node) for node in graph.nodes]
+    return graph.replace(nodes=tuple(node for node in kept if node is not None)) if changed else graph
+
+
+def _alone(graph: Graph, maker: Node, node: Node) -> bool:
+    """Whether nothing but a plain normalization of the last axis, with one output, reads the product."""
+    result = maker.writes[0]
+    assert isinstance(node.op, LayerNormalization)
+    if not isinstance(maker.op, MatMul) or graph.types[result].dtype is not DType.FLOAT16 or node.post_ops:
+        return False
+    last = node.op.axis in (-1, graph.types[result].rank - 1)
+    return last and len(node.writes) == 1 and result not in graph.outputs and graph.consumers[result] == (node,)
+
+
+def _merged(maker: Node, node: Node) -> Node:
+    assert isinstance(node.op, LayerNormalization)
+    assert isinstance(maker.op, MatMul)
+    op = NormalizedProduct(maker.op, maker.post_ops, node.op.epsilon)
+    shift = node.inputs[2] if len(node.inputs) > 2 else ""
+    inputs = (*maker.inputs, node.inputs[1], shift, *maker.operands)
+    origins = tuple(dict.fromkeys(name for n in (maker, node) for name in (n.name, *n.origins)))
+    return dataclasses.replace(node, op=op, inputs=inputs, outputs=node.writes, origins=origins)
+
+
+class NormalizedPipelined(GemmPipelined):
+    """For GPUs with matrix units: tiles_pipelined.cl with NORMALIZE."""
+
+    name = "gemm_normalized"
+    has_epilogue = False
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        inner = _operator(node).multiplied(node)
+        size = inner.outputs[0].dims[-1]
+        if inner.outputs[0].size > size * MOST_ROWS:
+            return Refusal(Reason.SHAPE, f"{inner.outputs[0].size // size} rows; accepted: up to {MOST_ROWS}")
+        if not 0 < size <= MOST or size % 8:
+            return Refusal(Reason.SHAPE, f"rows of {size} elements; accepted: up to {MOST}, multiples of 8")
+        parameters = [t for t in node.inputs[2:4] if t is not None]
+        if any(t.size != size for t in parameters):
+            return Refusal(Reason.SHAPE, f"Scale and B are {', '.join(map(str, parameters))}; accepted: {size} elements")
+        dtypes = {t.dtype for t in parameters}
+        if node.outputs[0].dtype not in HALVES or not dtypes <= HALVES or len(dtypes) > 1:
+            return Refusal(Reason.DTYPE, f"Scale and B {', '.join(map(str, parameters))}; accepted: one of float16 and float32")
+        refusal = super().check(inner)
+        if refusal is None and self.product(inner).batch != 1:
+            return Refusal(Reason.ATTRIBUTE, "several second factors")
+        return refusal
+
+    def problem(self, node: TypedNode) -> Problem | None:
+        return super().problem(_operator(node).multiplied(node))
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        op = _operator(node)
+        inner = op.multiplied(node)
+        product = self.product(inner)
+        if 0 in (product.m, product.n):
+            return ()
+        between = Scratch(f"scratch:{node.name}:0", product.m * product.n * 2)
+        names = node.node.inputs
+        normalization = Normalization(names[2], node.given(2), names[3], op.epsilon, node.node.outputs[0], node.outputs[0])
+        return self.multiplied(product, product.attach(inner), between, normalization)
+
+
+def _operator(node: TypedNode) -> NormalizedProduct:
+    op = node.op
+    assert isinstance(op, NormalizedProduct)
+    return op

@@ -1,0 +1,42 @@
+"""Uploads of large inputs by threads and locked memory."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from dovetail_gpu_opencl import request
+from dovetail_gpu_opencl.staging import Staging
+
+
+@pytest.mark.parametrize("nbytes", [4, 4096, 8 * 4096, 100_004])
+def test_all_parts_arrive(nbytes: int, rng: Any) -> None:
+    context = cl.create_some_context(interactive=False)
+    queue = cl.CommandQueue(context)
+    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, nbytes)
+    staging = Staging(context, queue, nbytes)
+    for _ in range(2):
+        array = rng.integers(0, 1 << 31, (nbytes // 4, 1), np.int32)
+        array.flags.writeable = False
+        events = staging.upload(buffer, array)
+        queue.finish()
+        found = np.empty_like(array)
+        cl.enqueue_copy(queue, found, buffer)
+        np.testing.assert_array_equal(found, array)
+        assert len(events) == -(-nbytes // staging._step)
+
+
+def test_a_request_of_a_gpu(kind_device: Callable[[str], Any], bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two inputs, of which one is large."""
+    device = kind_device("GPU")
+    monkeypatch.setattr(device, "caps", dataclasses.replace(device.caps, unified_memory=False))
+    monkeypatch.setattr(request, "STAGED", 1000)
+    large, small = rng.standard_normal((40, 33)).astype(np.float32), rng.standard_normal(33).astype(np.float32)
+    graph, _ = bench.single(bench.op("Mul"), [large, small])
+    runs = device.compile(graph, {}).create_request()
+    for factor in (1, 3):
+        np.testing.assert_array_equal(runs.run([factor * large, small])[0], factor * large * small)
+    assert len(runs._staged_inputs) == 1
