@@ -39,7 +39,7 @@ ELSEWHERE = {
     **dict.fromkeys(("attention_halves.cl", "layer_normalization_halves.cl", "channels_innermost.cl"), _BETWEEN),
     **dict.fromkeys(("mean_channels.cl", "windows_channels.cl", "conv_pipelined", "gemm_pipelined"), _BETWEEN),
     **dict.fromkeys(("conv_depthwise_channels", "max_pool_innermost", "mean_channels", "attention_halves"), _BETWEEN),
-    **dict.fromkeys(("packed_attention", "layer_normalization_halves", "gemm_normalized"), _BETWEEN),
+    **dict.fromkeys(("packed_attention", "layer_normalization_halves", "gemm_normalized", "normalized_sum"), _BETWEEN),
 }
 """Kernels and files of cl/ that Oclgrind cannot run, each with the reason."""
 
@@ -91,7 +91,7 @@ def as_kinds(info: DeviceInfo, caps: Capabilities) -> dict[str, Forced]:
 WITHOUT_CASES = frozenset(
     {
         *("cached_attention", "convert", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
-        *("normalized_product", "packed_attention", "quantized", "reorder"),
+        *("normalized_product", "normalized_sum", "packed_attention", "quantized", "reorder"),
     }
 )
 """Kernels of operators that passes and compositions insert, so that no pack has cases: the functions below run them, or

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dovetail.device import Binary, DeviceInfo, DType, Eltwise, Graph, Sum, TypedNode
+from dovetail.errors import InferError
 from dovetail.graph import GraphBuilder
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.layout import assign_layouts
@@ -203,6 +204,45 @@ def test_products_that_are_not_normalized_in_their_launch(what: str, device: Any
         outputs.append(product)
     lowered = device.lower(typed(g.graph(outputs)))
     assert "LayerNormalization" in {node.op.op_type for node in lowered.nodes}
+
+
+def embedded(bench: Any, words: Any, types: Any, positions: Any, scale: Any, read_twice: bool = False) -> Graph:
+    """Normalized sums of rows that a model looks up, as BERT begins, before a product in halves."""
+    g = GraphBuilder()
+    size = words.shape[-1]
+    found = g.node(bench.op("Gather"), g.constant(words), g.input("ids", "int64", (2, 9)))
+    kinds = g.node(bench.op("Gather"), g.constant(types), g.input("kinds", "int32", (2, 9)))
+    total = g.node(bench.op("Add"), found, kinds, post_ops=[Binary("add", g.constant(positions))])
+    outputs = [g.node(bench.op("LayerNormalization"), total, g.constant(scale), g.constant(scale[::-1].copy()))]
+    if read_twice:
+        outputs.append(g.node(bench.op("Relu"), found))
+    return typed(g.graph([g.node(bench.op("MatMul"), outputs[0], g.constant(np.eye(size, dtype=np.float32))), *outputs[1:]]))
+
+
+def test_embeddings_are_normalized_in_one_launch(device: Any, bench: Any, rng: Any) -> None:
+    words, types, scale = (rng.standard_normal(shape).astype(np.float32) for shape in ((30, 40), (3, 40), (40,)))
+    positions = rng.standard_normal((1, 9, 40)).astype(np.float32)
+    ids, kinds = rng.integers(-30, 30, (2, 9)), rng.integers(0, 3, (2, 9)).astype(np.int32)
+    graph = embedded(bench, words, types, positions, scale)
+    lowered = assign_layouts(device.lower(graph), device.configurations)
+    assert [node.op.op_type for node in lowered.nodes] == ["NormalizedSum", "MatMul"]
+    request = device.compile(lowered, {}).create_request()
+    wide = words.astype(np.float64)[ids] + types[kinds] + positions
+    wide = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+    feeds = {"ids": ids, "kinds": kinds}
+    compare(request.run([feeds[name] for name in lowered.inputs])[0], wide * scale + scale[::-1])
+    with pytest.raises(InferError, match="an index is outside axis 0 of size 3; accepted: -3 to 2"):
+        request.run([{**feeds, "kinds": kinds + 3}[name] for name in lowered.inputs])
+
+
+@pytest.mark.parametrize(("positions", "read_twice"), [((2, 1, 40), False), ((1, 9, 40), True)])
+def test_embeddings_that_are_not(positions: tuple[int, ...], read_twice: bool, device: Any, bench: Any) -> None:
+    """A row for each text cannot be repeated; rows that something else reads are looked up for it as well."""
+    tables = [np.ones(shape, np.float32) for shape in ((30, 40), (3, 40), positions, (40,))]
+    lowered = device.lower(embedded(bench, *tables, read_twice=read_twice))
+    found = [node.op.op_type for node in lowered.nodes]
+    assert "Gather" in found
+    assert ("NormalizedSum" in found) == read_twice
 
 
 def test_an_image_stays_in_halves_with_channels_innermost(device: Any, bench: Any, rng: Any) -> None:

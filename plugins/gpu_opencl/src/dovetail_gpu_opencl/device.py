@@ -127,8 +127,9 @@ class OpenCLDevice(Device):
             graph = lower(graph, self._mixes)
             if any(node.op.stem == "layer_normalization" for node in graph.nodes):
                 from dovetail_gpu_opencl.kernels._normalized_product import merge_normalizations
+                from dovetail_gpu_opencl.kernels._normalized_sum import merge_sums
 
-                graph = merge_normalizations(graph, self._runs)
+                graph = merge_sums(merge_normalizations(graph, self._runs), self._runs)
         return self._joined(graph)
 
     def _runs(self, node: TypedNode) -> bool:

@@ -327,7 +327,8 @@ class InOrderRequest(CLRequest):
         if self._executable.faults:
             events.append(copy(queue, self._faults, self._fault_buffer, is_blocking=False))
         # A copy into pageable memory that waits in the queue behind kernels is slower than one that finds them done.
-        queue.finish()
+        if self._keeps or not self._downloads or any(host.flags.owndata for host, _ in self._downloads):
+            queue.finish()
         if not self._keeps:
             for pair in self._to_read():
                 copy(queue, *pair)

@@ -4,6 +4,8 @@
 // NDRange: (rows / ROWS rounded up * 32 * ROWS), local size 32 * ROWS.
 //
 // Layout: src and dst are [COUNT][SIZE], scale and bia [SIZE]; SIZE is a multiple of 8. Tunables: ROWS.
+//
+// With SOURCE(c), elements c to c + 7 of row `at` in place of src, SOURCE_ARGS are its arguments, and PLACES are declared before it.
 #include "halves.cl"
 #ifndef SIZE
 #define SIZE 8
@@ -21,6 +23,20 @@
 #define POST_ARGS
 #define POST_V(s, o) (s)
 #endif
+#ifndef SOURCE_ARGS
+#define SOURCE_ARGS __global const T* restrict src
+#define PLACES
+#define SOURCE(c) LOAD_V_T(src + at * SIZE + (c))
+#endif
+#ifdef ROW_PLACE
+// The row of a table of `rows` that an index means.
+static long row_place(long index, const int rows, __global int* fault) {
+  if (index < 0) index += rows;
+  if (index >= 0 && index < rows) return index;
+  *fault = 1;
+  return 0;
+}
+#endif
 #include "matrix_instructions.cl"
 #define SUB_GROUP 32
 #define ITEMS (SUB_GROUP * ROWS)
@@ -32,17 +48,18 @@
 #endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layer_normalization_halves(
-    __global const T* restrict src, __global const P_T* restrict scale BIAS_ARG, __global RESULT_T* restrict dst POST_ARGS) {
+    SOURCE_ARGS, __global const P_T* restrict scale BIAS_ARG, __global RESULT_T* restrict dst POST_ARGS) {
   __local uchar tile[16] __attribute__((aligned(16)));
   EXCHANGE
   const int item = get_local_id(0), lane = item % SUB_GROUP, row = get_group_id(0) * ROWS + item / SUB_GROUP;
-  src += min(row, COUNT - 1) * SIZE;
+  const int at = min(row, COUNT - 1);
+  PLACES
   float8 x[1][TURNS];
 #pragma unroll
   for (int t = 0; t < TURNS; ++t) {
     const int c = (t * SUB_GROUP + lane) * 8;
     x[0][t] = (float8)(0);
-    if (c < SIZE) x[0][t] = LOAD_V_T(src + c);
+    if (c < SIZE) x[0][t] = SOURCE(c);
   }
   STANDARDIZE(x, 1);
   if (row >= COUNT) return;

@@ -1,17 +1,22 @@
 """LayerNormalization."""
 
-from dovetail.device import DType, Reason, Refusal, TypedNode
+from collections.abc import Mapping, Sequence
+
+from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.kernels._normalize import NormalizeSuffix
 from dovetail_gpu_opencl.kernels._pipelined import HALVES, load_defines, store_defines
 from dovetail_gpu_opencl.kernels._rows import row_defines
-from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, assemble, literal, load, storage
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "MOST", "halves_launch"]
+
+MOST = 2048
+"""Elements of a row that layer_normalization_halves.cl takes: 64 in the registers of an item."""
 
 
 class NormalizeRows(CLKernel):
@@ -72,34 +77,46 @@ class NormalizeHalves(CLKernel):
         if len({t.dtype for t in node.inputs[1:] if t is not None}) > 1:
             return Refusal(Reason.DTYPE, "Scale and B of several types")
         size = _rows(node).size
-        if not 0 < size <= self.most or size % 8:
-            return Refusal(Reason.SHAPE, f"rows of {size} elements; accepted: up to {self.most}, multiples of 8")
+        if not 0 < size <= MOST or size % 8:
+            return Refusal(Reason.SHAPE, f"rows of {size} elements; accepted: up to {MOST}, multiples of 8")
         return _uneven(node)
-
-    most = 2048
-    """Elements of a row: 64 in the registers of an item."""
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         assert isinstance(node.op, LayerNormalization)
-        rows, result = _rows(node), node.outputs[0].dtype
-        if not rows.count:
+        if not node.outputs[0].size:
             return ()
-        has_bias = len(node.inputs) > 2 and node.inputs[2] is not None
-        defines: dict[str, object] = {
-            "HALF_STORAGE": True,
-            "SIZE": rows.size,
-            "COUNT": rows.count,
-            "ROWS": 4,
-            "HAS_BIAS": has_bias,
-        }
-        defines |= {"EPSILON": literal(node.op.epsilon, "float"), "RESULT_T": STORED_TYPES[result], **store_defines(result)}
-        defines |= load_defines("T", node.given(0).dtype) | load_defines("P_T", node.given(1).dtype)
-        chain = post_ops.epilogue(node, 8, aligned=True)
-        given = [Read(name) for name in node.node.inputs[: 3 if has_bias else 2]]
-        arguments = (*given, Write(node.node.outputs[0]), *chain.arguments)
-        source = assemble(f"{self.name}.cl", defines, load("halves.cl"), chain.source)
-        work = ceil_div(rows.count, 4) * 128
-        return (Launch(f"{self.name}.cl", source, self.name, arguments, (work,), (128,)),)
+        parameters = (node.given(1), node.inputs[2] if len(node.inputs) > 2 else None)
+        names = (*node.node.inputs[1:3], "")[:2]
+        defines = load_defines("T", node.given(0).dtype)
+        return (halves_launch(node, parameters, names, node.op.epsilon, defines, (Read(node.node.inputs[0]),)),)
+
+
+def halves_launch(
+    node: TypedNode,
+    parameters: Sequence[TensorType | None],
+    names: Sequence[str],
+    epsilon: float,
+    defines: Mapping[str, object],
+    sources: Sequence[Argument],
+    fragment: str = "",
+) -> Launch:
+    """The launch of layer_normalization_halves.cl for rows as long as Scale.
+
+    `parameters` and `names` are Scale and B, which may be None, `sources` the arguments that `defines` and `fragment` read.
+    """
+    result, scale = node.outputs[0], parameters[0]
+    assert scale is not None
+    size = scale.size
+    has_bias = parameters[1] is not None
+    own: dict[str, object] = {"HALF_STORAGE": True, "SIZE": size, "COUNT": result.size // size, "ROWS": 4, "HAS_BIAS": has_bias}
+    own |= {"EPSILON": literal(epsilon, "float"), "RESULT_T": STORED_TYPES[result.dtype], **store_defines(result.dtype)}
+    own |= load_defines("P_T", scale.dtype)
+    chain = post_ops.epilogue(node, 8, aligned=True)
+    given = [Read(name) for name in names[: 2 if has_bias else 1]]
+    arguments = (*sources, *given, Write(node.node.outputs[0]), *chain.arguments)
+    file, entry = "layer_normalization_halves.cl", "layer_normalization_halves"
+    source = assemble(file, {**own, **defines}, load("halves.cl"), chain.source, fragment)
+    return Launch(file, source, entry, arguments, (ceil_div(result.size // size, 4) * 128,), (128,))
 
 
 KERNELS = (NormalizeHalves(), NormalizeRows(), NormalizeSuffix())
