@@ -271,7 +271,10 @@ def test_one_stem_for_each_operator() -> None:
 NOT_OPERATORS = {"cached_attention", "mat_mul_blocks", "mat_mul_integer_to_float", "quantized", "spatial"}
 """Modules of the vocabulary that models cannot name: operators that only passes make, and what kernels share."""
 
-INTERNAL = {"convert", "copy", "joined_products", "normalized_product", "normalized_sum", "packed_attention", "post_op", "reorder"}
+INTERNAL = {
+    *("convert", "copy", "joined_products", "normalized_product", "normalized_sum", "packed_attention", "post_op"),
+    "reorder",
+}
 """Stems of operators that the core and devices define themselves."""
 
 
