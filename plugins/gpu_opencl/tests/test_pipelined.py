@@ -231,7 +231,7 @@ def test_embeddings_are_normalized_in_one_launch(device: Any, bench: Any, rng: A
     wide = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
     feeds = {"ids": ids, "kinds": kinds}
     compare(request.run([feeds[name] for name in lowered.inputs])[0], wide * scale + scale[::-1])
-    with pytest.raises(InferError, match="an index is outside axis 0 of size 3; accepted: -3 to 2"):
+    with pytest.raises(InferError, match="'kinds': an index is outside axis 0 of size 3; accepted: -3 to 2"):
         request.run([{**feeds, "kinds": kinds + 3}[name] for name in lowered.inputs])
 
 

@@ -57,7 +57,7 @@ def _sources(op: NormalizedSum, node: TypedNode) -> tuple[dict[str, object], str
         parameters += [f"__global int* faults{number}", f"const int fault{number}"]
         places += f"  const long r{number} = row_place(i{number}[at], {rows}, faults{number} + fault{number}); \\\n"
         terms.append(f"LOAD_V_T{number}(t{number} + r{number} * SIZE + (c))")
-        fault = Fault(f"an index is outside axis 0 of size {rows}; accepted: {-rows} to {rows - 1}")
+        fault = Fault(f"{names[index]!r}: an index is outside axis 0 of size {rows}; accepted: {-rows} to {rows - 1}")
         arguments += [Read(names[table]), Read(names[index]), fault]
     for position in op.others(node):
         addend = node.given(position)
