@@ -123,6 +123,18 @@ def test_a_cpu_reads_aligned_arrays_where_they_are(shift: int) -> None:
         np.testing.assert_array_equal(found, 1)
 
 
+def test_large_arrays_are_copied_once_to_a_gpu() -> None:
+    """NVIDIA's driver keeps the array that a buffer is made from until a kernel reads the buffer."""
+    context = cl.create_some_context(interactive=False)
+    array = some(LARGE // 4 + 1)
+    for given, by_driver in ((array, False), (array[:5], True)):
+        buffer = Buffers(context, 1 << 30, on_cpu=False).holding(given, "the test")
+        assert bool(buffer.flags & cl.mem_flags.COPY_HOST_PTR) == by_driver
+        found = np.empty_like(given)
+        cl.enqueue_copy(cl.CommandQueue(context), found, buffer)
+        np.testing.assert_array_equal(found, given)
+
+
 @pytest.mark.parametrize(("columns", "n"), [(4, 8), (4, 9), (8, 5), (16, 48)])
 @pytest.mark.parametrize("turned", [False, True])
 def test_packed_columns(columns: int, n: int, turned: bool) -> None:
