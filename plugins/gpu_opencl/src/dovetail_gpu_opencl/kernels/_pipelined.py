@@ -195,7 +195,7 @@ def pack_rows(rows: NDArray[np.generic]) -> NDArray[np.float16]:
 
 @dataclass(frozen=True, slots=True)
 class Normalization:
-    """What turns the rows of a product, once they are complete, into the result: standardized, times `scale`, plus `shift`."""
+    """Normalization of the rows of a product, once they are complete: standardized, times `scale`, plus `shift`."""
 
     scale: str
     scale_type: TensorType
