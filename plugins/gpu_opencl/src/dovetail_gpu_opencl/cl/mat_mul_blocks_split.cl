@@ -1,6 +1,8 @@
 // dst[m][n] = post(sum over k of a[m][k] * (q[k][n] * scale + offset)) with a matrix in blocks, for GPUs and few rows.
 //
 // With MATRICES 2 or 3 there are as many matrices and results, or with GATED one result: post(a * first) * (a * second).
+// With NORMED, each row of a is divided by the root of the mean of its squares plus epsilon, and multiplied by norm[k]: each group
+// adds up the squares, and its sums are divided.
 //
 // A work group computes 4 * LANES columns of ROWS rows. Its work items share k: each adds up every PARTS-th run of RUN rows of q,
 // for 4 columns; the sums of all meet in local memory.
@@ -9,7 +11,8 @@
 // Layout: a [M][K], dst [M][N], matrices as in blocks_plain.cl, of one form, but with N1 and N2 columns. ALIGNED says that
 // all of these are multiples of 4.
 //
-// Tunables: LANES, PARTS (a power of two), ROWS, RUN (divides HEIGHT). Local memory: 4 * GROUP * ROWS floats, twice with GATED.
+// Tunables: LANES, PARTS (a power of two), ROWS, RUN (divides HEIGHT). Local memory: 4 * GROUP * ROWS floats, twice with GATED;
+// with NORMED GROUP * ROWS more.
 #ifndef N
 #define MATRICES 1
 #define M 1
@@ -50,10 +53,21 @@
 #else
 #define FOUR_Q(p) ((NUMBER4)(LOAD_Q(p, 0), AT(1, LOAD_Q(p, 1)), AT(2, LOAD_Q(p, 2)), AT(3, LOAD_Q(p, 3))))
 #endif
-#if K % SIZE == 0
-#define A(m, k) a[(m) * K + (k)]
+#ifdef NORMED
+#define NORM , norm
+#define NORM_POINTER , __global const float* restrict norm
+#define NORM_ARGS NORM_POINTER, const float epsilon
+#define FACTOR(k) * norm[k]
 #else
-#define A(m, k) ((k) < K ? a[(m) * K + (k)] : 0.0f)
+#define NORM
+#define NORM_POINTER
+#define NORM_ARGS
+#define FACTOR(k)
+#endif
+#if K % SIZE == 0
+#define A(m, k) (a[(m) * K + (k)] FACTOR(k))
+#else
+#define A(m, k) ((k) < K ? a[(m) * K + (k)] FACTOR(k) : 0.0f)
 #endif
 
 #ifdef HAS_OFFSETS
@@ -82,7 +96,7 @@
 
 // Four columns of ROWS rows: what the runs of one work item add up to.
 static inline void multiply(float4* acc, __global const float* restrict a POINTERS(restrict q, restrict scales, restrict offsets),
-                            const int n, const int columns, const int m0, const int own) {
+                            const int n, const int columns, const int m0, const int own NORM_POINTER) {
 #pragma unroll
   for (int m = 0; m < ROWS; ++m) acc[m] = (float4)(0);
   for (int run = own; run < RUNS; run += PARTS) {
@@ -130,7 +144,7 @@ static inline void multiply(float4* acc, __global const float* restrict a POINTE
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void mat_mul_blocks_split(
-    __global const float* restrict a POINTERS(q, scales, offsets), __global float* dst MORE_ARGS POST_ARGS) {
+    __global const float* restrict a POINTERS(q, scales, offsets), __global float* dst MORE_ARGS NORM_ARGS POST_ARGS) {
   __local float4 part[SUMS * ROWS][GROUP];
   const int item = get_local_id(0), lane = item % LANES, own = item / LANES, m0 = get_group_id(1) * ROWS;
   int tile = get_group_id(0), columns = N;
@@ -159,19 +173,35 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void mat_mul_blocks_
 #pragma unroll
   for (int m = 0; m < SUMS * ROWS; ++m) acc[m] = (float4)(0);
   if (n < columns) {
-    multiply(acc, a, MATRIX(q, scales, offsets), n, columns, m0, own);
+    multiply(acc, a, MATRIX(q, scales, offsets), n, columns, m0, own NORM);
 #ifdef GATED
-    multiply(acc + ROWS, a, MATRIX(q1, scales1, offsets1), n, columns, m0, own);
+    multiply(acc + ROWS, a, MATRIX(q1, scales1, offsets1), n, columns, m0, own NORM);
 #endif
   }
 #pragma unroll
   for (int m = 0; m < SUMS * ROWS; ++m) part[m][item] = acc[m];
+#ifdef NORMED
+  __local float squares[ROWS][GROUP];
+#pragma unroll
+  for (int m = 0; m < ROWS; ++m) {
+    float sum = 0;
+    for (int k = item; k < K; k += GROUP) {
+      const float x = a[min(m0 + m, M - 1) * K + k];
+      sum += x * x;
+    }
+    squares[m][item] = sum;
+  }
+#endif
   barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
   for (int parts = PARTS / 2; parts > 0; parts /= 2) {
     if (own < parts) {
 #pragma unroll
       for (int m = 0; m < SUMS * ROWS; ++m) part[m][item] += part[m][item + parts * LANES];
+#ifdef NORMED
+#pragma unroll
+      for (int m = 0; m < ROWS; ++m) squares[m][item] += squares[m][item + parts * LANES];
+#endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
   }
@@ -179,9 +209,18 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void mat_mul_blocks_
     const int m = e / COLS, column = tile * COLS + e % COLS;
     if (m0 + m >= M || column >= columns) continue;
     const int o = (m0 + m) * columns + column;
-    float s = POST(((__local const float*)part[m])[e % COLS], o);
+#ifdef NORMED
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < LANES; ++i) sum += squares[m][i];
+    const float root = sqrt(sum / K + epsilon);
+#define NORMALIZED(x) ((x) / root)
+#else
+#define NORMALIZED(x) (x)
+#endif
+    float s = POST(NORMALIZED(((__local const float*)part[m])[e % COLS]), o);
 #ifdef GATED
-    s *= ((__local const float*)part[ROWS + m])[e % COLS];
+    s *= NORMALIZED(((__local const float*)part[ROWS + m])[e % COLS]);
 #endif
     dst[o] = s;
   }

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dovetail.device import Binary, Eltwise, Graph, Node, TypedNode
+from dovetail.device import Binary, DType, Eltwise, Graph, Node, TypedNode
 from dovetail.op import AbstractOperator, Port
 from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_ops_onnx.mat_mul_blocks import MatMulBlocks
+from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
 __all__ = ["JoinedProducts", "ShortProduct", "parts_of"]
 
@@ -18,9 +19,10 @@ MOST = 3
 
 @dataclass(frozen=True, eq=False)
 class JoinedProducts(AbstractOperator):
-    """Several MatMulBlocks of one A. Inputs are A, then q, scales and perhaps offsets of each matrix.
+    """One MatMulBlocks, or several of one A. Inputs are A, then q, scales and perhaps offsets of each matrix.
 
-    There is an output for each; with `gate`, a chain for the first of two products, there is one: gate(first) * second.
+    There is an output for each; with `gate`, a chain for the first of two products, there is one: gate(first) * second. With
+    `epsilon` the rows of A are first normalized as by RMSNormalization, whose scale [K] is the last input.
     """
 
     domain: ClassVar[str] = "dovetail.opencl"
@@ -32,10 +34,11 @@ class JoinedProducts(AbstractOperator):
     product: MatMulBlocks
     count: int
     gate: tuple[Eltwise, ...] | None = None
+    epsilon: float | None = None
 
     def parts(self, node: TypedNode) -> list[TypedNode]:
         """The products; with `gate` both have the node's output."""
-        each, found = (len(node.inputs) - 1) // self.count, []
+        each, found = (len(node.inputs) - 1 - (self.epsilon is not None)) // self.count, []
         for index in range(self.count):
             places = (0, *range(1 + index * each, 1 + (index + 1) * each))
             output = 0 if self.gate is not None else index
@@ -43,6 +46,12 @@ class JoinedProducts(AbstractOperator):
             part = Node(node.name, self.product, names, (node.node.outputs[output],))
             found.append(TypedNode(part, tuple(node.inputs[i] for i in places), (node.outputs[output],)))
         return found
+
+
+def normalization(node: TypedNode) -> tuple[str, float] | None:
+    """The name of the scale and the epsilon by which the rows of A are normalized."""
+    epsilon = node.op.epsilon if isinstance(node.op, JoinedProducts) else None
+    return None if epsilon is None else (node.node.inputs[-1], epsilon)
 
 
 def parts_of(node: TypedNode) -> list[TypedNode]:
@@ -65,7 +74,7 @@ class ShortProduct(CLKernel):
         plain = [node for node in nodes if not node.post_ops and node.name not in changed]
         for start in range(0, len(plain), MOST):
             changed |= _side_by_side(plain[start : start + MOST])
-        return changed
+        return _normalizing(graph, nodes, changed)
 
 
 def _gated(graph: Graph, nodes: Sequence[Node]) -> dict[str, Node | None]:
@@ -97,3 +106,34 @@ def _joined(nodes: Sequence[Node], place: Node, gate: tuple[Eltwise, ...] | None
     origins = tuple(dict.fromkeys(name for node in nodes for name in (node.name, *node.origins)))
     op = JoinedProducts(place.op, len(nodes), gate)
     return dataclasses.replace(place, op=op, inputs=(place.inputs[0], *matrices), outputs=outputs, post_ops=(), origins=origins)
+
+
+def _normalizing(graph: Graph, nodes: Sequence[Node], changed: Mapping[str, Node | None]) -> Mapping[str, Node | None]:
+    """The changes, with an RMSNormalization before the products as a part of them, where one node takes the place of all."""
+    left = [node for one in nodes if (node := changed.get(one.name, one)) is not None]
+    norm = graph.producers.get(nodes[0].inputs[0])
+    if norm is None or len(left) > 1 or not _is_of_rows(graph, norm) or norm.outputs[0] in graph.output_names:
+        return changed
+    if {node.name for node in graph.consumers[norm.outputs[0]]} != {node.name for node in nodes}:
+        return changed
+    (node,) = left
+    joined = node.op if isinstance(node.op, JoinedProducts) else JoinedProducts(_product(node), 1)
+    assert isinstance(norm.op, RMSNormalization)
+    op = dataclasses.replace(joined, epsilon=norm.op.epsilon)
+    inputs = norm.inputs[0], *node.inputs[1:], norm.inputs[1]
+    origins = tuple(dict.fromkeys((norm.name, *norm.origins, node.name, *node.origins)))
+    return {**changed, norm.name: None, node.name: dataclasses.replace(node, op=op, inputs=inputs, origins=origins)}
+
+
+def _product(node: Node) -> MatMulBlocks:
+    assert isinstance(node.op, MatMulBlocks)
+    return node.op
+
+
+def _is_of_rows(graph: Graph, norm: Node) -> bool:
+    """Whether it is an RMSNormalization of the last axis alone, in float32, with a scale for each element of it."""
+    if not isinstance(norm.op, RMSNormalization) or norm.post_ops:
+        return False
+    x, scale = (graph.types[name] for name in norm.inputs)
+    in_rows = norm.op.axis in (-1, x.rank - 1) and scale.dims == x.dims[-1:]
+    return in_rows and x.dtype is DType.FLOAT32 and scale.dtype is DType.FLOAT32

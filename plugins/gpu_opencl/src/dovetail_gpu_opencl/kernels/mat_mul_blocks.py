@@ -5,10 +5,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, group_size
-from dovetail_gpu_opencl.kernels._joined import JoinedProducts, ShortProduct, parts_of
+from dovetail_gpu_opencl.kernels._joined import JoinedProducts, ShortProduct, normalization, parts_of
 from dovetail_gpu_opencl.kernels._packed_blocks import (
     has_offsets,
     matrix_defines,
@@ -18,7 +20,7 @@ from dovetail_gpu_opencl.kernels._packed_blocks import (
 )
 from dovetail_gpu_opencl.kernels._tiles import Tiled, tiled_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
-from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scalar, Write, ints
 from dovetail_gpu_opencl.source import assemble, storage
 from dovetail_gpu_opencl.wide_vectors import survives
 
@@ -53,6 +55,12 @@ class Sizes:
         return Sizes(math.prod(a.dims[:-1]), y.dims[-1], a.dims[-1])
 
 
+def normalizing(node: TypedNode) -> tuple[Argument, ...]:
+    """The arguments for a normalization of A."""
+    found = normalization(node)
+    return () if found is None else (Read(found[0]), Scalar(np.float32(found[1])))
+
+
 def with_gate(node: TypedNode) -> TypedNode:
     """The node, with the gate of a JoinedProducts as post-ops if it has one."""
     gate = node.op.gate if isinstance(node.op, JoinedProducts) else None
@@ -85,7 +93,7 @@ class PackedKernel(BlocksKernel):
     kind = "CPU"
 
     def fits(self, node: TypedNode) -> Refusal | None:
-        if any(t is not None and t.value is None for t in node.inputs[1:]):
+        if any(t is not None and t.value is None for part in parts_of(node) for t in part.inputs[1:]):
             return Refusal(Reason.LAYOUT, "the matrix is not constant")
         size = operator(parts_of(node)[0]).block_size
         return Refusal(Reason.ATTRIBUTE, f"blocks of {size} rows; accepted: up to {_LONGEST}") if size > _LONGEST else None
@@ -123,11 +131,11 @@ class BlocksRow(ShortProduct, PackedKernel):
             arguments.append(constants[index])
             if gated is node:
                 arguments += [results[index], *ints(sizes[index].n)]
-        chain = post_ops.epilogue(gated, self.lanes)
-        defines |= {"MATRICES": len(parts), "GATED": gated is not node}
+        chain, norm = post_ops.epilogue(gated, self.lanes), normalizing(node)
+        defines |= {"MATRICES": len(parts), "GATED": gated is not node, "NORMED": bool(norm)}
         source = assemble(f"{self.name}.cl", defines, chain.source)
         work = (sum(ceil_div(s.n, _VECTORS * self.lanes) for s in sizes[: len(results)]),)
-        return (Launch(f"{self.name}.cl", source, self.name, (*arguments, *chain.arguments), work, (1,)),)
+        return (Launch(f"{self.name}.cl", source, self.name, (*arguments, *norm, *chain.arguments), work, (1,)),)
 
 
 class BlocksRows(PackedKernel):
@@ -163,9 +171,12 @@ class BlocksSplit(ShortProduct, BlocksKernel):
         if not all(s.m * s.n for s in sizes):
             return ()
         gated, results = with_gate(node), [Write(name) for name in node.node.outputs]
-        tiling = self._tiling(sizes[0].m, [s.n for s in sizes[: len(results)]], 2 if gated is not node else 1)
+        norm = normalizing(node)
+        floats = (8 if gated is not node else 4) + bool(norm)
+        tiling = self._tiling(sizes[0].m, [s.n for s in sizes[: len(results)]], floats)
         defines = _plain_defines(parts[0], sizes[0]) | tiling | {"MATRICES": len(parts), "GATED": gated is not node}
         defines |= {f"N{i}": s.n for i, s in enumerate(sizes) if i} | {"ALIGNED": not any(s.n % 4 for s in sizes)}
+        defines["NORMED"] = bool(norm)
         defines["RUN"] = math.gcd(_RUN, operator(parts[0]).packed_rows)
         arguments: list[Argument] = [Read(node.node.inputs[0])]
         for index, part in enumerate(parts):
@@ -174,12 +185,15 @@ class BlocksSplit(ShortProduct, BlocksKernel):
         group, columns = tiling["LANES"] * tiling["PARTS"], 4 * tiling["LANES"]
         work = (sum(ceil_div(s.n, columns) for s in sizes[: len(results)]) * group, ceil_div(sizes[0].m, tiling["ROWS"]))
         source = assemble(f"{self.name}.cl", defines, chain.source)
-        return (Launch(f"{self.name}.cl", source, self.name, (*arguments, *chain.arguments), work, (group, 1)),)
+        return (Launch(f"{self.name}.cl", source, self.name, (*arguments, *norm, *chain.arguments), work, (group, 1)),)
 
-    def _tiling(self, rows: int, columns: Sequence[int], sums: int) -> dict[str, int]:
-        """Narrow groups of many work items where wide ones would leave most of the GPU without work."""
+    def _tiling(self, rows: int, columns: Sequence[int], floats: int) -> dict[str, int]:
+        """Narrow groups of many work items where wide ones would leave most of the GPU without work.
+
+        A work item has so many floats of local memory for each row.
+        """
         wide = sum(ceil_div(n, 64) for n in columns) >= 2 * self.caps.compute_units
-        most = self.caps.local_memory // (16 * sums * min(4, rows))
+        most = self.caps.local_memory // (4 * floats * min(4, rows))
         group = group_size(self.caps, min(256 if wide else 512, most))
         lanes = min(16 if wide else 8, group)
         return {"LANES": lanes, "PARTS": group // lanes, "ROWS": min(4, rows)}
