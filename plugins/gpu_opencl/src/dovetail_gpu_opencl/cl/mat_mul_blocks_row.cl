@@ -1,8 +1,6 @@
 // dst[n] = post(sum over k of a[k] * wei[k][n]) with a matrix in blocks, for CPUs: one row, as language models have token by token.
 //
 // With MATRICES 2 or 3 there are as many matrices and results, or with GATED one result: post(a * wei) * (a * wei1).
-// With NORMED, a is divided by the root of the mean of its squares plus epsilon, and multiplied by norm[k]: each work item adds up
-// the squares, and its sums are divided.
 //
 // A work item computes COLS columns in vectors; a is brought into private memory block by block, because its sum meets the offset.
 // Numbers of 4 bits in the high half of a byte are used as 16 times what they are, with a sixteenth of a.
@@ -37,74 +35,37 @@
 #else
 #define FILLED (SIZE / LANES * LANES + LANES)
 #endif
-#ifdef NORMED
-#define NORM(at) , norm at
-#define NORM_POINTER , __global const float* restrict norm
-#define NORM_ARGS NORM_POINTER, const float epsilon
-#define NORMALIZED(x) ((x) / root)
-#else
-#define NORM(at)
-#define NORM_POINTER
-#define NORM_ARGS
-#define NORMALIZED(x) (x)
-#endif
 typedef struct __attribute__((packed)) {
   float8 v;
 } PACKED_8;
 
-static inline float total_of(const float8 v) {
-  const float4 four = v.lo + v.hi;
-  const float2 two = four.lo + four.hi;
-  return two.x + two.y;
-}
-
 // x = the next `depth` elements of a block, zeros behind; their sum.
-static inline float fill(float* x, __global const float* a, const int depth NORM_POINTER) {
+static inline float fill(float* x, __global const float* a, const int depth) {
   float8 sums = (float8)(0);
   if (depth == FILLED) {
     for (int k = 0; k < FILLED; k += LANES) {
-      float8 v = ((__global const PACKED_8*)(a + k))->v;
-#ifdef NORMED
-      v *= ((__global const PACKED_8*)(norm + k))->v;
-#endif
+      const float8 v = ((__global const PACKED_8*)(a + k))->v;
       *(float8*)(x + k) = v;
       sums += v;
     }
   } else {
-    for (int k = 0; k < FILLED; ++k) {
-      x[k] = k < depth ? a[k] : 0.0f;
-#ifdef NORMED
-      if (k < depth) x[k] *= norm[k];
-#endif
-    }
+    for (int k = 0; k < FILLED; ++k) x[k] = k < depth ? a[k] : 0.0f;
     for (int k = 0; k < FILLED; k += LANES) sums += *(float8*)(x + k);
   }
-  return total_of(sums);
+  const float4 four = sums.lo + sums.hi;
+  const float2 two = four.lo + four.hi;
+  return two.x + two.y;
 }
-
-#ifdef NORMED
-static inline float sum_of_squares(__global const float* restrict a, const int K) {
-  float8 sums = (float8)(0);
-  int k = 0;
-  for (; k + LANES <= K; k += LANES) {
-    const float8 v = ((__global const PACKED_8*)(a + k))->v;
-    sums += v * v;
-  }
-  float sum = total_of(sums);
-  for (; k < K; ++k) sum += a[k] * a[k];
-  return sum;
-}
-#endif
 
 // The sums of a tile of columns.
 static inline void multiply(VF* acc, __global const float* restrict a, __global const uchar* restrict wei, const int tile,
-                            const int K NORM_POINTER) {
+                            const int K) {
   __global const uchar* w = wei + (size_t)tile * ((K + SIZE - 1) / SIZE) * BLOCK;
   float x[FILLED] __attribute__((aligned(32)));
 #pragma unroll
   for (int v = 0; v < VECTORS; ++v) acc[v] = (VF)(0);
   for (int k0 = 0; k0 < K; k0 += SIZE) {
-    const float total = fill(x, a + k0, min(SIZE, K - k0) NORM(+k0));
+    const float total = fill(x, a + k0, min(SIZE, K - k0));
     __global const uchar* p = w;
     w += PARAMETERS;
     VF low[VECTORS];
@@ -144,7 +105,7 @@ static inline void multiply(VF* acc, __global const float* restrict a, __global 
 }
 
 __kernel void mat_mul_blocks_row(__global const float* restrict a, __global const uchar* wei, __global float* dst,
-                                 const int N, const int K MORE_ARGS NORM_ARGS POST_ARGS) {
+                                 const int N, const int K MORE_ARGS POST_ARGS) {
   int tile = get_global_id(0), columns = N;
 #if MATRICES > 1 && !defined(GATED)
   if (tile >= TILES(columns)) {
@@ -163,22 +124,19 @@ __kernel void mat_mul_blocks_row(__global const float* restrict a, __global cons
   }
 #endif
   VF acc[VECTORS];
-  multiply(acc, a, wei, tile, K NORM());
+  multiply(acc, a, wei, tile, K);
 #ifdef GATED
   VF second[VECTORS];
-  multiply(second, a, wei1, tile, K NORM());
-#endif
-#ifdef NORMED
-  const float root = sqrt(sum_of_squares(a, K) / K + epsilon);
+  multiply(second, a, wei1, tile, K);
 #endif
 #pragma unroll
   for (int v = 0; v < VECTORS; ++v) {
     const int o = tile * COLS + v * VEC;
     if (o + VEC <= columns) {
-      ((__global PACKED_F*)(dst + o))->v = POST_V(NORMALIZED(acc[v]), o) TIMES(NORMALIZED(second[v]));
+      ((__global PACKED_F*)(dst + o))->v = POST_V(acc[v], o) TIMES(second[v]);
     } else {
       for (int c = 0; c < VEC && o + c < columns; ++c)
-        dst[o + c] = POST(NORMALIZED(((const float*)&acc[v])[c]), o + c) TIMES(NORMALIZED(((const float*)&second[v])[c]));
+        dst[o + c] = POST(((const float*)&acc[v])[c], o + c) TIMES(((const float*)&second[v])[c]);
     }
   }
 }

@@ -63,6 +63,8 @@ class ShortProduct(CLKernel):
     """The base of kernels that run a MatMulBlocks, and several of one A as a JoinedProducts."""
 
     joins_nodes = True
+    normalizes: ClassVar[bool] = False
+    """True when the kernel also normalizes A. On CPUs, where each work item would, that takes longer than a launch."""
 
     def join_key(self, node: TypedNode) -> tuple[object, ...] | None:
         if not isinstance(node.op, MatMulBlocks):
@@ -74,7 +76,7 @@ class ShortProduct(CLKernel):
         plain = [node for node in nodes if not node.post_ops and node.name not in changed]
         for start in range(0, len(plain), MOST):
             changed |= _side_by_side(plain[start : start + MOST])
-        return _normalizing(graph, nodes, changed)
+        return _normalizing(graph, nodes, changed) if self.normalizes else changed
 
 
 def _gated(graph: Graph, nodes: Sequence[Node]) -> dict[str, Node | None]:

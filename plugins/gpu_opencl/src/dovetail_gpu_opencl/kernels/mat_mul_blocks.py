@@ -55,12 +55,6 @@ class Sizes:
         return Sizes(math.prod(a.dims[:-1]), y.dims[-1], a.dims[-1])
 
 
-def normalizing(node: TypedNode) -> tuple[Argument, ...]:
-    """The arguments for a normalization of A."""
-    found = normalization(node)
-    return () if found is None else (Read(found[0]), Scalar(np.float32(found[1])))
-
-
 def with_gate(node: TypedNode) -> TypedNode:
     """The node, with the gate of a JoinedProducts as post-ops if it has one."""
     gate = node.op.gate if isinstance(node.op, JoinedProducts) else None
@@ -93,7 +87,7 @@ class PackedKernel(BlocksKernel):
     kind = "CPU"
 
     def fits(self, node: TypedNode) -> Refusal | None:
-        if any(t is not None and t.value is None for part in parts_of(node) for t in part.inputs[1:]):
+        if any(t is not None and t.value is None for t in node.inputs[1:]):
             return Refusal(Reason.LAYOUT, "the matrix is not constant")
         size = operator(parts_of(node)[0]).block_size
         return Refusal(Reason.ATTRIBUTE, f"blocks of {size} rows; accepted: up to {_LONGEST}") if size > _LONGEST else None
@@ -131,11 +125,11 @@ class BlocksRow(ShortProduct, PackedKernel):
             arguments.append(constants[index])
             if gated is node:
                 arguments += [results[index], *ints(sizes[index].n)]
-        chain, norm = post_ops.epilogue(gated, self.lanes), normalizing(node)
-        defines |= {"MATRICES": len(parts), "GATED": gated is not node, "NORMED": bool(norm)}
+        chain = post_ops.epilogue(gated, self.lanes)
+        defines |= {"MATRICES": len(parts), "GATED": gated is not node}
         source = assemble(f"{self.name}.cl", defines, chain.source)
         work = (sum(ceil_div(s.n, _VECTORS * self.lanes) for s in sizes[: len(results)]),)
-        return (Launch(f"{self.name}.cl", source, self.name, (*arguments, *norm, *chain.arguments), work, (1,)),)
+        return (Launch(f"{self.name}.cl", source, self.name, (*arguments, *chain.arguments), work, (1,)),)
 
 
 class BlocksRows(PackedKernel):
@@ -160,6 +154,7 @@ class BlocksSplit(ShortProduct, BlocksKernel):
     """Few rows, by one matrix or several, on GPUs: mat_mul_blocks_split.cl."""
 
     name = "mat_mul_blocks_split"
+    normalizes = True
 
     def fits(self, node: TypedNode) -> Refusal | None:
         m = Sizes.of(node).m
@@ -171,7 +166,8 @@ class BlocksSplit(ShortProduct, BlocksKernel):
         if not all(s.m * s.n for s in sizes):
             return ()
         gated, results = with_gate(node), [Write(name) for name in node.node.outputs]
-        norm = normalizing(node)
+        found = normalization(node)
+        norm = () if found is None else (Read(found[0]), Scalar(np.float32(found[1])))
         floats = (8 if gated is not node else 4) + bool(norm)
         tiling = self._tiling(sizes[0].m, [s.n for s in sizes[: len(results)]], floats)
         defines = _plain_defines(parts[0], sizes[0]) | tiling | {"MATRICES": len(parts), "GATED": gated is not node}
