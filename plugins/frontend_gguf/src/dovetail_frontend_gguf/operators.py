@@ -1,6 +1,7 @@
 """Operators on tensors as .gguf files hold them: domain `ggml`, which only models of this package have."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from dovetail_frontend_gguf.container import release
 from dovetail_frontend_gguf.formats import FORMATS, Blocks, Format
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
+from dovetail_ops_onnx.mat_mul_rows import MatMulRows, RowFormat
 
 if TYPE_CHECKING:
     from dovetail.hookspecs import OpRegistry
@@ -61,20 +63,14 @@ class MulMat(_OnRows):
         return A.with_shape((*A.dims[:-1], W.dims[0]))
 
     def compose(self, g: GraphBuilder, a: str, w: str) -> str:
-        """MatMulBlocks, on the blocks in another order; of F32 MatMul."""
+        """MatMulRows; of F32 MatMul."""
         given = g.type_of(w)
         assert given is not None
         rows = given.value
         assert rows is not None
         if self.format.name == "F32":
-            return g.node(MatMul(), a, g.constant(self.format.read(rows).numbers.T, name="weights"))
-        return BlockMatrix.once([rows], self.key + self.type, lambda: self._matrix(rows)).times(g, a)
-
-    def _matrix(self, rows: Array) -> BlockMatrix:
-        """The rows in the order of BlockMatrix; their part of the file is not needed again."""
-        made = _matrix(self.format.read(rows))
-        release(rows)
-        return made
+            return str(g.node(MatMul(), a, g.constant(self.format.read(rows).numbers.T, name="weights")))
+        return str(g.node(MatMulRows(_row_format(self.format, rows)), a, w))
 
     @classmethod
     def cases(cls, rng: np.random.Generator) -> "Iterable[Case]":
@@ -99,6 +95,8 @@ class GetRows(_OnRows):
         if np.any((indices < 0) | (indices >= len(W))):
             raise OperatorError(f"input 'indices' has {int(indices.min())} to {int(indices.max())}; accepted: 0 to {len(W) - 1}")
         found = self.format.read(W[indices.reshape(-1)]).floats()
+        if indices.size > 1:  # the system maps 64 KiB of a file for each row; to map them again for every token takes 45 us
+            release(W)
         return found.reshape(*indices.shape, found.shape[1])
 
     @classmethod
@@ -107,6 +105,21 @@ class GetRows(_OnRows):
         from dovetail_frontend_gguf.cases import get_rows  # here, because only tests need cases
 
         return get_rows(rng)
+
+
+def _row_format(kind: Format, rows: Array) -> RowFormat:
+    """The format of these rows as MatMulRows takes it."""
+    one = _matrix(kind.read(rows[:1]))
+    columns = rows.shape[1] // kind.nbytes * kind.elements
+    dtype = DType.of(one.q.dtype)
+    return RowFormat(f"ggml {kind.name}", columns, one.bits, one.block_size, dtype, one.offsets is not None, partial(_read, kind))
+
+
+def _read(kind: Format, rows: Array) -> BlockMatrix:
+    """The rows as columns; their part of the file is not needed again."""
+    made = _matrix(kind.read(rows))
+    release(rows)
+    return made
 
 
 def _matrix(blocks: Blocks) -> BlockMatrix:

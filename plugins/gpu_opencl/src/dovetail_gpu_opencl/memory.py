@@ -17,7 +17,7 @@ Bytes = NDArray[np.uint8]
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector of current CPUs."""
 
-LARGE = 1 << 20
+LARGE = 1 << 17
 """Bytes from which on weights get memory of their own from the system."""
 
 

@@ -8,7 +8,8 @@ from typing import ClassVar
 from dovetail.device import Binary, DType, Eltwise, Graph, Node, TypedNode
 from dovetail.op import AbstractOperator, Port
 from dovetail_gpu_opencl.kernel import CLKernel
-from dovetail_ops_onnx.mat_mul_blocks import MatMulBlocks
+from dovetail_gpu_opencl.kernels._packed_blocks import Product
+from dovetail_ops_onnx.mat_mul_rows import MatMulRows
 from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
 __all__ = ["JoinedProducts", "ShortProduct", "parts_of"]
@@ -19,7 +20,7 @@ MOST = 3
 
 @dataclass(frozen=True, eq=False)
 class JoinedProducts(AbstractOperator):
-    """One MatMulBlocks, or several of one A. Inputs are A, then q, scales and perhaps offsets of each matrix.
+    """One MatMulBlocks or MatMulRows, or several of one A. Inputs are A, then what each takes besides A.
 
     There is an output for each; with `gate`, a chain for the first of two products, there is one: gate(first) * second. With
     `epsilon` the rows of A are first normalized as by RMSNormalization, whose scale [K] is the last input.
@@ -31,7 +32,7 @@ class JoinedProducts(AbstractOperator):
     inputs: ClassVar[tuple[Port, ...]] = (Port("A"), Port("matrices", variadic=True))
     outputs: ClassVar[tuple[Port, ...]] = (Port("Y", variadic=True),)
 
-    product: MatMulBlocks
+    product: Product
     count: int
     gate: tuple[Eltwise, ...] | None = None
     epsilon: float | None = None
@@ -60,14 +61,16 @@ def parts_of(node: TypedNode) -> list[TypedNode]:
 
 
 class ShortProduct(CLKernel):
-    """The base of kernels that run a MatMulBlocks, and several of one A as a JoinedProducts."""
+    """The base of kernels that run a MatMulBlocks, and several of one A as a JoinedProducts, and the same of MatMulRows."""
 
     joins_nodes = True
     normalizes: ClassVar[bool] = False
     """True when the kernel also normalizes A. On CPUs, where each work item would, that takes longer than a launch."""
 
     def join_key(self, node: TypedNode) -> tuple[object, ...] | None:
-        if not isinstance(node.op, MatMulBlocks):
+        if isinstance(node.op, MatMulRows):
+            return node.node.inputs[0], node.op.format.name
+        if not isinstance(node.op, Product):
             return None
         return node.node.inputs[0], node.op.bits, node.op.block_size, node.given(1).dtype, len(node.inputs)
 
@@ -102,11 +105,10 @@ def _side_by_side(nodes: Sequence[Node]) -> dict[str, Node | None]:
 
 
 def _joined(nodes: Sequence[Node], place: Node, gate: tuple[Eltwise, ...] | None) -> Node:
-    assert isinstance(place.op, MatMulBlocks)
     matrices = tuple(name for node in nodes for name in node.inputs[1:])
     outputs = place.outputs if gate is not None else tuple(node.outputs[0] for node in nodes)
     origins = tuple(dict.fromkeys(name for node in nodes for name in (node.name, *node.origins)))
-    op = JoinedProducts(place.op, len(nodes), gate)
+    op = JoinedProducts(_product(place), len(nodes), gate)
     return dataclasses.replace(place, op=op, inputs=(place.inputs[0], *matrices), outputs=outputs, post_ops=(), origins=origins)
 
 
@@ -127,8 +129,8 @@ def _normalizing(graph: Graph, nodes: Sequence[Node], changed: Mapping[str, Node
     return {**changed, norm.name: None, node.name: dataclasses.replace(node, op=op, inputs=inputs, origins=origins)}
 
 
-def _product(node: Node) -> MatMulBlocks:
-    assert isinstance(node.op, MatMulBlocks)
+def _product(node: Node) -> Product:
+    assert isinstance(node.op, Product)
     return node.op
 
 

@@ -11,21 +11,29 @@ from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.memory import aligned_empty
 from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_ops_onnx.mat_mul_blocks import MatMulBlocks
+from dovetail_ops_onnx.mat_mul_rows import MatMulRows
 
-__all__ = ["has_offsets", "matrix_defines", "operator", "packed_blocks", "parameter_type"]
+__all__ = ["Product", "has_offsets", "matrix_defines", "operator", "packed_matrices"]
 
 Array = NDArray[Any]
+Product = MatMulBlocks | MatMulRows
+
+_PART = 1 << 20
+"""Numbers of a matrix in rows of bytes that are decoded at a time."""
+
+_HALF, _SINGLE = np.dtype(np.float16), np.dtype(np.float32)
 
 
-def operator(node: TypedNode) -> MatMulBlocks:
+def operator(node: TypedNode) -> Product:
     """The node's operator."""
-    assert isinstance(node.op, MatMulBlocks)
+    assert isinstance(node.op, Product)
     return node.op
 
 
 def matrix_defines(node: TypedNode) -> dict[str, object]:
     """The macros by which kernel files read the matrix of a node."""
-    op, dtype = operator(node), node.given(1).dtype
+    op = operator(node)
+    dtype = op.format.dtype if isinstance(op, MatMulRows) else node.given(1).dtype
     return {
         "BITS": op.bits,
         "SIZE": op.block_size,
@@ -37,45 +45,77 @@ def matrix_defines(node: TypedNode) -> dict[str, object]:
 
 
 def has_offsets(node: TypedNode) -> bool:
-    """Whether the node has the input `offsets`."""
-    return len(node.inputs) > 3 and node.inputs[3] is not None
-
-
-def parameter_type(parts: Sequence[TypedNode]) -> np.dtype[Any]:
-    """The type in which the scales and offsets of all these products are packed: halves where they are exact."""
-    exact = all(_fits_half(array) for part in parts for array in _arrays(part)[1:])
-    return np.dtype(np.float16 if exact else np.float32)
-
-
-def packed_blocks(node: TypedNode, columns: int, parameters: np.dtype[Any], shared: PackedConstants) -> Array:
-    """The matrix of a MatMulBlocks, whose inputs are constants: bytes [tiles of so many columns, blocks, bytes of a block]."""
-    q, *rest = _arrays(node)
+    """Whether numbers have offsets."""
     op = operator(node)
-    order = ("blocks", op.bits, op.block_size, columns, parameters, tuple(array.ctypes.data for array in rest))
-    return shared.get(q, order, lambda: _packed(op.packed_rows, q, [array.astype(parameters) for array in rest], columns))
+    return op.format.has_offsets if isinstance(op, MatMulRows) else len(node.inputs) > 3 and node.inputs[3] is not None
 
 
-def _arrays(node: TypedNode) -> list[Array]:
-    """The matrix, its scales and offsets."""
-    return [array for t in node.inputs[1:4] if t is not None and (array := t.value) is not None]
+def packed_matrices(parts: Sequence[TypedNode], columns: int, shared: PackedConstants) -> tuple[list[Array], np.dtype[Any]]:
+    """The matrices of products, whose inputs are constants: bytes [tiles of so many columns, blocks, bytes of a block].
+
+    And the type of all their scales and offsets: halves where these are exact.
+    """
+    try:
+        return [_packed(part, columns, _HALF, shared) for part in parts], _HALF
+    except _InexactHalves:
+        return [_packed(part, columns, _SINGLE, shared) for part in parts], _SINGLE
 
 
-def _fits_half(array: Array) -> bool:
+class _InexactHalves(ValueError):
+    """Halves do not hold the scales and offsets of a matrix."""
+
+
+def _packed(node: TypedNode, columns: int, kind: np.dtype[Any], shared: PackedConstants) -> Array:
+    op = operator(node)
+    source, *rest = [array for t in node.inputs[1:4] if t is not None and (array := t.value) is not None]
+    if isinstance(op, MatMulRows):
+        return shared.get(source, ("rows", op.format.name, columns, kind), lambda: _of_rows(op, source, columns, kind))
+    if not all(_fits(array, kind) for array in rest):
+        raise _InexactHalves
+    order = ("blocks", op.bits, op.block_size, columns, kind, tuple(array.ctypes.data for array in rest))
+    return shared.get(source, order, lambda: _of_blocks(op, source, rest, columns, kind))
+
+
+def _fits(array: Array, kind: np.dtype[Any]) -> bool:
     with np.errstate(over="ignore"):
-        narrow = array.astype(np.float16)
-    return bool(np.array_equal(narrow, array) and np.isfinite(narrow).all())
+        narrow = array.astype(kind)
+    return kind == array.dtype or bool(np.array_equal(narrow, array) and np.isfinite(narrow).all())
 
 
-def _packed(height: int, q: Array, parameters: Sequence[Array], columns: int) -> Array:
+def _of_blocks(op: Product, q: Array, parameters: Sequence[Array], columns: int, kind: np.dtype[Any]) -> Array:
+    blocks, n = parameters[0].shape
+    found = _empty(op, q.dtype, len(parameters), (ceil_div(n, columns), blocks), columns, kind)
+    _fill(found, op.packed_rows, q, [array.astype(kind) for array in parameters], columns)
+    return found
+
+
+def _of_rows(op: MatMulRows, rows: Array, columns: int, kind: np.dtype[Any]) -> Array:
+    """Part by part: the rows may be those of a mapped file, which `matrix` gives back."""
+    tiles, blocks = ceil_div(len(rows), columns), ceil_div(op.format.columns, op.block_size)
+    found = _empty(op, op.format.dtype.numpy, 1 + op.format.has_offsets, (tiles, blocks), columns, kind)
+    step = max(1, _PART // (columns * op.format.columns))
+    for first in range(0, tiles, step):
+        matrix = op.format.matrix(rows[first * columns : (first + step) * columns])
+        parameters = [array for array in (matrix.scales, matrix.offsets) if array is not None]
+        if not all(_fits(array, kind) for array in parameters):
+            raise _InexactHalves
+        _fill(found[first : first + step], op.packed_rows, matrix.q, [array.astype(kind) for array in parameters], columns)
+    return found
+
+
+def _empty(op: Product, q: Any, parameters: int, tiles: tuple[int, int], columns: int, kind: np.dtype[Any]) -> Array:
+    block = columns * (parameters * kind.itemsize + op.packed_rows * np.dtype(q).itemsize)
+    return aligned_empty((*tiles, block), np.uint8)
+
+
+def _fill(found: Array, height: int, q: Array, parameters: Sequence[Array], columns: int) -> None:
+    """Write a matrix, or some columns of it, into the tiles that it needs."""
     blocks, n = parameters[0].shape
     parts = [*(array[:, None] for array in parameters), q.reshape(blocks, height, n)]
-    tiles = ceil_div(n, columns)
-    sizes = [part.shape[1] * columns * part.itemsize for part in parts]
-    found = aligned_empty((tiles, blocks, sum(sizes)), np.uint8)
-    start = 0
-    for part, size in zip(parts, sizes, strict=True):
+    tiles, start = len(found), 0
+    for part in parts:
+        size = part.shape[1] * columns * part.itemsize
         padded = part if n == tiles * columns else np.pad(part, ((0, 0), (0, 0), (0, tiles * columns - n)))
         place = found[:, :, start : start + size].view(part.dtype).reshape(tiles, blocks, part.shape[1], columns)
         place[...] = padded.reshape(blocks, part.shape[1], tiles, columns).transpose(2, 0, 1, 3)
         start += size
-    return found

@@ -15,8 +15,7 @@ from dovetail_gpu_opencl.kernels._packed_blocks import (
     has_offsets,
     matrix_defines,
     operator,
-    packed_blocks,
-    parameter_type,
+    packed_matrices,
 )
 from dovetail_gpu_opencl.kernels._tiles import Tiled, tiled_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
@@ -99,9 +98,12 @@ class PackedKernel(BlocksKernel):
 
     def matrices(self, parts: Sequence[TypedNode]) -> tuple[list[Constant], dict[str, object]]:
         """The matrices in their new order, and the defines that describe them."""
-        kind, columns = parameter_type(parts), _VECTORS * self.lanes
-        constants = [Constant(packed_blocks(part, columns, kind, self.packed)) for part in parts]
-        return constants, matrix_defines(parts[0]) | {"P_BYTES": kind.itemsize, "VEC": self.lanes, "VECTORS": _VECTORS}
+        arrays, kind = packed_matrices(parts, _VECTORS * self.lanes, self.packed)
+        return [Constant(array) for array in arrays], matrix_defines(parts[0]) | {
+            "P_BYTES": kind.itemsize,
+            "VEC": self.lanes,
+            "VECTORS": _VECTORS,
+        }
 
 
 class BlocksRow(ShortProduct, PackedKernel):
