@@ -268,7 +268,15 @@ def test_one_stem_for_each_operator() -> None:
         assert (PACKAGES[VOCABULARY] / "cases" / f"{stem}.py").is_file() or through_runtime, f"cases/{stem}.py is missing"
 
 
-NOT_OPERATORS = {"cached_attention", "mat_mul_blocks", "mat_mul_integer_to_float", "quantized", "spatial"}
+NOT_OPERATORS = {
+    "cached_attention",
+    "mat_mul_blocks",
+    "mat_mul_integer_to_float",
+    "mat_mul_rows",
+    "quantized",
+    "spatial",
+    "take_rows",
+}
 """Modules of the vocabulary that models cannot name: operators that only passes make, and what kernels share."""
 
 INTERNAL = {

@@ -111,7 +111,7 @@ def test_decoding_agrees_with_gguf(rng: Any, code: int) -> None:
 
 
 def test_tokens_that_the_model_does_not_have(core: Any, write: Any) -> None:
-    with _compiled(core, write()) as compiled, pytest.raises(dovetail.DovetailError, match=r"GetRows.*accepted: 0 to 49"):
+    with _compiled(core, write()) as compiled, pytest.raises(dovetail.DovetailError, match=r"take_rows.*accepted: 0 to 49"):
         compiled.create_infer_request().infer({"input_ids": [[50]], "attention_mask": _mask(1)})
 
 

@@ -91,7 +91,7 @@ def as_kinds(info: DeviceInfo, caps: Capabilities) -> dict[str, Forced]:
 WITHOUT_CASES = frozenset(
     {
         *("cached_attention", "convert", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
-        *("normalized_product", "normalized_sum", "packed_attention", "quantized", "reorder"),
+        *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "quantized", "reorder", "take_rows"),
     }
 )
 """Kernels of operators that passes and compositions insert, so that no pack has cases: the functions below run them, or

@@ -19,7 +19,7 @@ pipelined = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["emula
 _FOLDER = resources.files("dovetail_gpu_opencl") / "kernels"
 _INTERNAL = {
     *("cached_attention", "convert", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
-    *("normalized_product", "normalized_sum", "packed_attention", "quantized", "reorder"),
+    *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "quantized", "reorder", "take_rows"),
 }
 """Operators that only passes and compositions insert: they have no cases. test_quantized.py, test_integer.py, test_layouts.py,
 test_pipelined.py, test_mat_mul_blocks.py and test_cached_attention.py run them."""

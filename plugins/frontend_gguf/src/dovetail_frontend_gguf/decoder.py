@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.frontend import DType, FormatError, GraphBuilder, Model, ModelSource, TensorType, UnboundOperator, printable
-from dovetail_frontend_gguf.container import Container, Tensor, open_container
+from dovetail_frontend_gguf.container import Container, Tensor, open_container, release
 
 __all__ = ["ARCHITECTURES", "Architecture", "read"]
 
@@ -55,7 +55,10 @@ def read(source: ModelSource) -> Model:
     """The model. Raises `FormatError` naming the file and what in it is missing, malformed or not supported."""
     container = open_container(source)
     try:
-        return _Decoder(container).model()
+        model = _Decoder(container).model()
+        for tensor in container.tensors.values():
+            release(tensor.data)
+        return model
     except FormatError as error:
         error.message = f"{container.source}: {error.message}"
         raise

@@ -14,6 +14,7 @@ from dovetail_frontend_gguf.formats import FORMATS, Blocks, Format
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
 from dovetail_ops_onnx.mat_mul_rows import MatMulRows, RowFormat
+from dovetail_ops_onnx.take_rows import TakeRows
 
 if TYPE_CHECKING:
     from dovetail.hookspecs import OpRegistry
@@ -66,11 +67,10 @@ class MulMat(_OnRows):
         """MatMulRows; of F32 MatMul."""
         given = g.type_of(w)
         assert given is not None
-        rows = given.value
-        assert rows is not None
         if self.format.name == "F32":
-            return str(g.node(MatMul(), a, g.constant(self.format.read(rows).numbers.T, name="weights")))
-        return str(g.node(MatMulRows(_row_format(self.format, rows)), a, w))
+            assert given.value is not None
+            return str(g.node(MatMul(), a, g.constant(self.format.read(given.value).numbers.T, name="weights")))
+        return str(g.node(MatMulRows(_row_format(self.format, given)), a, w))
 
     @classmethod
     def cases(cls, rng: np.random.Generator) -> "Iterable[Case]":
@@ -90,14 +90,11 @@ class GetRows(_OnRows):
         """The shape of the indices and the elements of a row."""
         return TensorType(DType.FLOAT32, (*indices.dims, self.columns(W)))
 
-    def reference(self, W: Array, indices: Array) -> Array:
-        """Reads only these rows. Raises `OperatorError` for a number that is not that of a row."""
-        if np.any((indices < 0) | (indices >= len(W))):
-            raise OperatorError(f"input 'indices' has {int(indices.min())} to {int(indices.max())}; accepted: 0 to {len(W) - 1}")
-        found = self.format.read(W[indices.reshape(-1)]).floats()
-        if indices.size > 1:  # the system maps 64 KiB of a file for each row; to map them again for every token takes 45 us
-            release(W)
-        return found.reshape(*indices.shape, found.shape[1])
+    def compose(self, g: GraphBuilder, w: str, indices: str) -> str:
+        """TakeRows, which raises `OperatorError` for a number that is not that of a row."""
+        given = g.type_of(w)
+        assert given is not None
+        return str(g.node(TakeRows(_row_format(self.format, given)), w, indices))
 
     @classmethod
     def cases(cls, rng: np.random.Generator) -> "Iterable[Case]":
@@ -107,12 +104,12 @@ class GetRows(_OnRows):
         return get_rows(rng)
 
 
-def _row_format(kind: Format, rows: Array) -> RowFormat:
-    """The format of these rows as MatMulRows takes it."""
-    one = _matrix(kind.read(rows[:1]))
-    columns = rows.shape[1] // kind.nbytes * kind.elements
-    dtype = DType.of(one.q.dtype)
-    return RowFormat(f"ggml {kind.name}", columns, one.bits, one.block_size, dtype, one.offsets is not None, partial(_read, kind))
+def _row_format(kind: Format, rows: TensorType) -> RowFormat:
+    """The format of such rows as MatMulRows and TakeRows take it."""
+    one = _matrix(kind.read(np.zeros((1, rows.dims[1]), np.uint8)))
+    columns = rows.dims[1] // kind.nbytes * kind.elements
+    form = one.bits, one.block_size, DType.of(one.q.dtype), one.offsets is not None
+    return RowFormat(f"ggml {kind.name}", columns, *form, partial(_read, kind), partial(_floats, kind))
 
 
 def _read(kind: Format, rows: Array) -> BlockMatrix:
@@ -120,6 +117,13 @@ def _read(kind: Format, rows: Array) -> BlockMatrix:
     made = _matrix(kind.read(rows))
     release(rows)
     return made
+
+
+def _floats(kind: Format, rows: Array, chosen: Array) -> Array:
+    found = kind.read(rows[chosen]).floats()
+    if len(chosen) > 1:  # to map one row again for every token takes 45 us
+        release(rows)
+    return found
 
 
 def _matrix(blocks: Blocks) -> BlockMatrix:

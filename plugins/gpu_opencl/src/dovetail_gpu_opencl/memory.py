@@ -46,6 +46,15 @@ class Buffers:
         with translated(f"uploading {array.nbytes} bytes of {what}"):
             return self._copy_of(array, written)
 
+    def zeros(self, nbytes: int, what: str) -> Any:
+        """A buffer of zeros that kernels read and write. On a CPU its memory is taken when it is first written."""
+        if not self._reads_host or nbytes < LARGE:
+            return self.holding(np.zeros(nbytes, np.uint8), what, written=True)
+        with translated(f"allocating {nbytes} bytes of {what}"):
+            memory = np.frombuffer(_mapped(nbytes, at_once=False), np.uint8)
+            # The buffer keeps the memory alive.
+            return cl.Buffer(self._context, cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR, hostbuf=memory)
+
     def damage(self, queue: Any, buffer: Any) -> str:
         """Where bytes outside `buffer` were changed; empty if nowhere, or if it is not one of the owner's. Restores them."""
         return ""
@@ -74,12 +83,15 @@ def aligned_empty(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     return memory[start : start + nbytes].view(dtype).reshape(shape)
 
 
-def _mapped(nbytes: int) -> mmap.mmap:
-    """Memory that goes back to the system when it is freed; that of `malloc`, up to 32 MB, often stays with the process."""
+def _mapped(nbytes: int, *, at_once: bool = True) -> mmap.mmap:
+    """Memory that goes back to the system when it is freed; that of `malloc`, up to 32 MB, often stays with the process.
+
+    It is zeros. With `at_once` the system may give it in large parts.
+    """
     if not hasattr(mmap, "MAP_PRIVATE"):
         return mmap.mmap(-1, nbytes)
     found = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    if at_once and hasattr(mmap, "MADV_HUGEPAGE"):
         found.madvise(mmap.MADV_HUGEPAGE)
     return found
 

@@ -170,7 +170,8 @@ class CLRequest(ExecutableRequest):
             self._states.pop(name, None)
             self._buffers.pop(name, None)
             host = np.ascontiguousarray(on_host(given))
-            buffer = self._memory.holding(host, f"the state {name!r}", written=True)
+            what = f"the state {name!r}"
+            buffer = self._memory.holding(host, what, written=True) if host.any() else self._memory.zeros(host.nbytes, what)
             given = held(context, self._queue, buffer, host)
         self._states[name], self._buffers[name] = given, given.held.buffer
         self._pass(name, given.held.buffer)

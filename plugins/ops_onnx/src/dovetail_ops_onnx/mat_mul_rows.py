@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
@@ -13,13 +14,17 @@ __all__ = ["MatMulRows", "RowFormat"]
 
 Array = NDArray[Any]
 
+_PART = 256
+"""Rows that the reference unpacks at a time."""
+
 
 @dataclass(frozen=True)
 class RowFormat:
-    """How bytes hold rows of `columns` numbers: `matrix` makes a BlockMatrix of rows, whose columns they are.
+    """How bytes hold rows of `columns` numbers.
 
-    Its `bits` and `block_size`, the type of its numbers and whether it has offsets are the same for all rows. `name` is the
-    format's: two of one name and as many columns are equal.
+    `matrix(rows)` is the BlockMatrix whose columns they are, `floats(rows, indices)` those rows in float32 [indices, columns].
+    The matrix's `bits` and `block_size`, the type of its numbers and whether it has offsets are the same for all rows. `name` is
+    the format's: two of one name and as many columns are equal.
     """
 
     name: str
@@ -29,6 +34,11 @@ class RowFormat:
     dtype: DType
     has_offsets: bool
     matrix: Callable[[Array], BlockMatrix]
+    floats: Callable[[Array, Array], Array]
+
+    def whole(self, rows: Array) -> BlockMatrix:
+        """All rows; the same arrays for all plans of a model."""
+        return BlockMatrix.once([rows], ("rows", self.name), lambda: self.matrix(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +85,15 @@ class MatMulRows(AbstractOperator):
         assert given is not None
         rows = given.value
         assert rows is not None
-        return BlockMatrix.once([rows], (self.op_type, self.format.name), lambda: self.format.matrix(rows)).times(g, a)
+        return self.format.whole(rows).times(g, a)
+
+    def reference(self, a: Array, w: Array) -> Array:
+        """Part by part, in float32."""
+        y = np.empty((*a.shape[:-1], len(w)), np.float32)
+        for first in range(0, len(w), _PART):
+            rows = np.arange(first, min(first + _PART, len(w)))
+            y[..., rows] = a @ self.format.floats(w, rows).T
+        return y
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         """Two for each number of the matrix and row of A."""

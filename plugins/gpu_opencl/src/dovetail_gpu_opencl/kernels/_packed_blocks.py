@@ -13,12 +13,12 @@ from dovetail_gpu_opencl.packed import PackedConstants
 from dovetail_ops_onnx.mat_mul_blocks import MatMulBlocks
 from dovetail_ops_onnx.mat_mul_rows import MatMulRows
 
-__all__ = ["Product", "has_offsets", "matrix_defines", "operator", "packed_matrices"]
+__all__ = ["Product", "has_offsets", "matrix_defines", "operator", "packed_matrices", "plain_defines"]
 
 Array = NDArray[Any]
 Product = MatMulBlocks | MatMulRows
 
-_PART = 1 << 20
+_PART = 1 << 18
 """Numbers of a matrix in rows of bytes that are decoded at a time."""
 
 _HALF, _SINGLE = np.dtype(np.float16), np.dtype(np.float32)
@@ -34,13 +34,18 @@ def matrix_defines(node: TypedNode) -> dict[str, object]:
     """The macros by which kernel files read the matrix of a node."""
     op = operator(node)
     dtype = op.format.dtype if isinstance(op, MatMulRows) else node.given(1).dtype
+    return plain_defines(op.bits, op.block_size, dtype, has_offsets(node))
+
+
+def plain_defines(bits: int, size: int, dtype: DType, offsets: bool) -> dict[str, object]:
+    """The same for a matrix of this form."""
     return {
-        "BITS": op.bits,
-        "SIZE": op.block_size,
+        "BITS": bits,
+        "SIZE": size,
         "Q": {DType.UINT8: "uchar", DType.INT8: "char"}.get(dtype, "ushort"),
         "WHOLE": dtype.is_integer,
         "Q_BFLOAT16": dtype is DType.BFLOAT16,
-        "HAS_OFFSETS": has_offsets(node),
+        "HAS_OFFSETS": offsets,
     }
 
 
