@@ -3,6 +3,7 @@
 import functools
 import math
 import re
+import sys
 from collections.abc import Mapping
 from importlib import resources
 
@@ -149,4 +150,5 @@ def assemble(file: str, defines: Mapping[str, object], *fragments: str) -> str:
     generated = "".join(fragments)
     used = [c_type for c_type in _PRAGMAS if c_type in text or c_type in generated]
     pragmas = "".join(_PRAGMAS[c_type] for c_type in used if not (c_type == "half" and defines.get("HALF_STORAGE")))
-    return f"{pragmas}{typedefs(text + generated)}{_packed_types(generated)}{text}{generated}{load(file) if file else ''}"
+    source = f"{pragmas}{typedefs(text + generated)}{_packed_types(generated)}{text}{generated}{load(file) if file else ''}"
+    return sys.intern(source)  # the hundreds of launches of a model share some ten texts of 7 kB
