@@ -16,6 +16,7 @@ from dovetail.testing import KernelBench
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels import mat_mul_blocks
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
+from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
 Array = NDArray[Any]
 
@@ -214,6 +215,77 @@ def test_products_are_joined_only_where_the_rest_of_the_graph_stays_as_it_is(kin
     assert ("MatMulBlocks", "m4") in lowered(graph.replace(types=wider))
     others = [dataclasses.replace(n, op=MatMulBlocks(4, 64)) if n.name == "m1" else n for n in graph.nodes]
     assert lowered(graph.replace(nodes=tuple(others)))[:2] == [("JoinedProducts", "m0"), ("MatMulBlocks", "m1")]
+
+
+class Normalized:
+    """Products of x [rows, k] normalized, and, where they are the gate of another one or a sum follows, that."""
+
+    def __init__(self, rng: Any, columns: Sequence[int], chains: Sequence[list[PostOp]], rows: int = 3, k: int = 36) -> None:
+        self.x, scale = rng.standard_normal((rows, k)).astype(np.float32), rng.standard_normal(k).astype(np.float32)
+        g, types = GraphBuilder(), {}
+        x, z = g.input("x", "float32", self.x.shape), g.input("z", "float32", (rows, columns[0]))
+        self.z = rng.standard_normal((rows, columns[0])).astype(np.float32)
+        h = g.node(RMSNormalization(epsilon=0.5), x, g.constant(scale, name="scale"), name="norm", outputs=["h"])
+        types["h"] = TensorType(DType.FLOAT32, (rows, k))
+        inner = self.x.astype(np.float64)
+        inner = inner / np.sqrt((inner**2).mean(1, keepdims=True) + 0.5) * scale
+        self.products = []
+        for index, (n, chain) in enumerate(zip(columns, chains, strict=True)):
+            numbers = rng.integers(0, 16, (36, n)).astype(np.uint8)
+            scales, offsets = (rng.standard_normal((2, n)).astype(np.float32) for _ in range(2))
+            matrix = BlockMatrix.of_nibbles(numbers, 18, scales, offsets)
+            names = [g.constant(v, name=f"c{index}") for v in (matrix.q, matrix.scales, matrix.offsets) if v is not None]
+            g.node(MatMulBlocks(4, 18), h, *names, name=f"m{index}", outputs=[f"y{index}"], post_ops=chain)
+            types[f"y{index}"] = TensorType(DType.FLOAT32, (rows, n))
+            self.products.append(inner @ ((numbers * scales.astype(np.float64).repeat(18, 0)) + offsets.repeat(18, 0))[:k])
+        self.graph = g.graph(["y1"] if any(isinstance(c, Binary) for c in chains[-1]) else [f"y{i}" for i in range(len(columns))])
+        self.graph = self.graph.replace(types={**self.graph.types, **types}, inputs=(x, z) if z in _read(self.graph) else (x,))
+        assert x in self.graph.inputs
+
+    def run(self, device: Any, launches: int) -> Any:
+        """The results, of so many launches."""
+        executable = device.compile(device.lower(self.graph), {})
+        assert len(executable.commands) == launches
+        return executable.create_request().run([self.x, self.z][: len(self.graph.inputs)])
+
+
+def _read(graph: Graph) -> set[str]:
+    return {name for node in graph.nodes for name in node.reads}
+
+
+def _close(got: Array, want: Array) -> None:
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * float(np.abs(want).max()))
+
+
+@pytest.mark.parametrize("columns", [(65, 7, 36), (8, 32, 36)], ids=["odd", "fours"])
+@pytest.mark.parametrize("rows", [1, 3, 6])
+def test_a_normalization_before_products_is_a_part_of_their_launch(kind_device: Any, rng: Any, columns: Any, rows: int) -> None:
+    device, side = kind_device("GPU"), Normalized(rng, columns, [[], [], []], rows)
+    for got, want in zip(side.run(device, 1), side.products, strict=True):
+        _close(got, want)
+    gated = Normalized(rng, columns[:1] * 2, [[Eltwise("swish", 1.0)], [Binary("mul", "y0")]], rows, k=34)
+    gate, up = gated.products
+    _close(gated.run(device, 1)[0], up * gate / (1 + np.exp(-gate)))
+    summed = Normalized(rng, columns[:1], [[Sum("z")]], rows)
+    _close(summed.run(device, 1)[0], summed.products[0] + summed.z)
+
+
+def test_a_normalization_stays_where_others_read_it(kind_device: Any, rng: Any) -> None:
+    """And on CPUs, before products of several launches, and where it is of more axes than one."""
+    case = Normalized(rng, (8, 8), [[], []])
+    wanted = [("RMSNormalization", "norm"), ("JoinedProducts", "m0")]
+
+    def lowered(kind: str, graph: Graph) -> list[tuple[str, str]]:
+        return [(node.op.op_type, node.name) for node in kind_device(kind).lower(graph).nodes]
+
+    assert lowered("GPU", case.graph) == [("JoinedProducts", "m0")]
+    assert kind_device("GPU").lower(case.graph).nodes[0].origins == ("norm", "m0", "m1")
+    assert lowered("GPU", case.graph.replace(outputs=("y0", "y1", "h"))) == wanted
+    both = [dataclasses.replace(n, op=RMSNormalization(axis=0)) if n.name == "norm" else n for n in case.graph.nodes]
+    assert lowered("GPU", case.graph.replace(nodes=tuple(both))) == wanted
+    assert lowered("CPU", Normalized(rng, (8, 8), [[], []], rows=1).graph) == wanted
+    apart = Normalized(rng, (8, 8), [[Eltwise("relu")], [Eltwise("relu")]])
+    assert lowered("GPU", apart.graph)[0] == ("RMSNormalization", "norm")
 
 
 def test_vectors_are_as_wide_as_the_driver_survives(kind_device: Callable[[str], Any], monkeypatch: Any) -> None:
