@@ -1,5 +1,7 @@
 """A language model of random weights with the sizes of SmolLM2-135M, in the formats of its .gguf file: Q4_1, Q8_0 and F32."""
 
+from __future__ import annotations
+
 import struct
 from pathlib import Path
 from typing import Any
