@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, resources
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +32,9 @@ from dovetail_gpu_opencl.view import View
 from dovetail_ops_onnx import find
 from dovetail_ops_onnx.cached_attention import CachedAttention
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
+from dovetail_ops_onnx.mat_mul_rows import RowFormat
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
+from dovetail_ops_onnx.take_rows import TakeRows
 
 _BETWEEN = "for devices that run tiles_pipelined.cl; test_pipelined.py runs it where instructions are emulated"
 ELSEWHERE = {
@@ -396,21 +399,36 @@ def packed(devices: Mapping[str, Forced]) -> Iterator[Item]:
             for item in _each(devices, f"MatMulBlocks of {rows}x{n}, {np.dtype(numbers)} by {size}", graph, feeds):
                 yield dataclasses.replace(item, case=case)
     yield from _joined(rng, devices)
+    yield from _taken(rng, devices)
 
 
 def _joined(rng: np.random.Generator, devices: Mapping[str, Forced]) -> Iterator[Item]:
-    """Products of one A in one launch: three side by side, and one that is the gate of another."""
-    for gate, columns in ((None, (65, 7, 36)), ((Eltwise("swish", 1.0),), (36, 36)), ((Eltwise("relu"),), (35, 35))):
+    """Products of one A in one launch: three side by side, and one that is the gate of another; after a normalization, too."""
+    forms = ((None, (65, 7, 36)), ((Eltwise("swish", 1.0),), (36, 36)), ((Eltwise("relu"),), (35, 35)))
+    for (gate, columns), epsilon in product(forms, (None, 1e-5)):
         g = GraphBuilder()
         names, op = [g.input("x", "float32", (1, 40))], MatMulBlocks(4, 16)
         for n in columns:
             names += [g.constant(array) for array in (bytes_of(rng, 24, n), floats(rng, 3, n), floats(rng, 3, n))]
+        names += [] if epsilon is None else [g.constant(floats(rng, 40))]
         outputs = [f"y{i}" for i in range(1 if gate else len(columns))]
         types = {name: TensorType(DType.FLOAT32, (1, n)) for name, n in zip(outputs, columns, strict=False)}
-        g.node(JoinedProducts(op, len(columns), gate), *names, outputs=outputs, name="node")
+        g.node(JoinedProducts(op, len(columns), gate, epsilon), *names, outputs=outputs, name="node")
         graph = g.graph(outputs)
-        label = f"JoinedProducts of {columns}" + (" with a gate" if gate else "")
+        label = f"JoinedProducts of {columns}" + (" with a gate" if gate else "") + (", normalized" if epsilon else "")
         yield from _each(devices, label, graph.replace(types={**graph.types, **types}), [floats(rng, 1, 40)])
+
+
+def _taken(rng: np.random.Generator, devices: Mapping[str, Forced]) -> Iterator[Item]:
+    """Rows of packed numbers, the last block not full."""
+    for bits, numbers in ((4, np.uint8), (8, np.int8), (16, bfloat16)):
+        q = rng.integers(0, 16, (5, 48)).astype(numbers)
+        made = floats(rng, 3, 5), floats(rng, 3, 5) if bits == 4 else None
+        matrix = BlockMatrix.of_nibbles(q.T, 16, *made) if bits == 4 else BlockMatrix(bits, 16, q.T.copy(), *made)
+        kind = DType.of(np.dtype(numbers))
+        form = RowFormat(f"{bits} bits", 40, bits, 16, kind, bits == 4, lambda _, matrix=matrix: matrix, lambda rows, _: rows)
+        case = Case("rows", TakeRows(form), (bytes_of(rng, 5, 3), np.array([4, 0, 4])), ())
+        yield from _each(devices, f"TakeRows of {bits} bits", *single(case, (0,)))
 
 
 def _standard(name: str, **attributes: Any) -> Operator:

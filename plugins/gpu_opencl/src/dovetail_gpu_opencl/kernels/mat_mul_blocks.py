@@ -113,6 +113,8 @@ class BlocksRow(ShortProduct, PackedKernel):
 
     def fits(self, node: TypedNode) -> Refusal | None:
         m = Sizes.of(node).m
+        if normalization(node) is not None:
+            return Refusal(Reason.ATTRIBUTE, "a normalization of A")
         return super().fits(node) if m <= 1 else Refusal(Reason.SHAPE, f"{m} rows; accepted: one")
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
