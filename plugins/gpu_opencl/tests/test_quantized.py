@@ -69,17 +69,25 @@ def image_sums(bench: Any, x: Array, w: Array, case: Sequence[int]) -> Array:
     return found
 
 
-@pytest.mark.parametrize("layout", [PLAIN, NHWC], ids=str)
+KERNELS = [
+    ("CPU", "quantized_conv_rows", PLAIN),
+    ("CPU", "quantized_conv_rows", NHWC),
+    ("GPU", "quantized_conv_direct", PLAIN),
+    ("GPU", "quantized_conv_direct", NHWC),
+]
+
+
+@pytest.mark.parametrize(("kind", "kernel", "layout"), KERNELS, ids=str)
 @pytest.mark.parametrize("case", IMAGES, ids=str)
 def test_a_convolution_is_rounded_in_double(
-    case: Sequence[int], layout: Any, kind_device: Callable[[str], Any], bench: Any, rng: Any
+    case: Sequence[int], kind: str, kernel: str, layout: Any, kind_device: Callable[[str], Any], bench: Any, rng: Any
 ) -> None:
     """Bit for bit, with a bias, a scale and zero point for each channel, and steps behind it that round each once."""
-    channels, maps, groups, height, width, kernel, stride, dilation, pad = case
-    device = kind_device("CPU")
+    channels, maps, groups, height, width, size, stride, dilation, pad = case
+    device = kind_device(kind)
     x, w = (
         bytes_of(rng, 2, groups * channels, height, width),
-        bytes_of(rng, groups * maps, channels, kernel, kernel, dtype=np.int8),
+        bytes_of(rng, groups * maps, channels, size, size, dtype=np.int8),
     )
     sx, sw = (
         scaling(0.02, 131),
@@ -106,17 +114,22 @@ def test_a_convolution_is_rounded_in_double(
         for name, t in graph.types.items()
     }
     laid = [a if layout == PLAIN else np.ascontiguousarray(a.transpose(0, 2, 3, 1)).reshape(a.shape) for a in feeds]
+    device.forced = kernel
     (got,) = bench.run(device, graph.replace(types=types), laid, DEBUG_BUFFERS=True)
+    device.forced = ""
     got = got if layout == PLAIN else got.reshape(got.shape[0], *got.shape[2:], -1).transpose(0, 3, 1, 2)
     expected = stored(np.maximum(real(addend, other) + real(stored(own, middle), middle), np.float32(0)), last)
     np.testing.assert_array_equal(got, expected)
     assert len(np.unique(expected)) > 30
 
 
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
 @pytest.mark.parametrize("relu", [False, True])
-def test_halves_are_rounded_as_the_reference_does(relu: bool, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+def test_halves_are_rounded_as_the_reference_does(
+    relu: bool, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
     """Sums times 0.5 are halves every other time; near them the sum in float is made once more in double."""
-    device = kind_device("CPU")
+    device = kind_device(kind)
     a, b = rng.integers(0, 12, (9, 31)).astype(np.uint8), rng.integers(-6, 6, (31, 35)).astype(np.int8)
     steps = [QuantizedStep(bench.op("MatMul"), (0, 1)), *([QuantizedStep(bench.op("Relu"), (-1,))] if relu else [])]
     op = Quantized(steps, [scaling(0.125, 5), scaling(0.5, 0, np.int8)], scaling(0.125, 101))
@@ -130,10 +143,11 @@ def test_halves_are_rounded_as_the_reference_does(relu: bool, kind_device: Calla
 PRODUCTS = [(1, 1, 1), (5, 15, 17), (6, 16, 256), (7, 17, 257), (13, 70, 600)]
 
 
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
 @pytest.mark.parametrize("quantizes", [True, False])
-def test_products(quantizes: bool, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+def test_products(quantizes: bool, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     """Gemm with a bias that is not a multiple of a unit, alpha and beta; the result float32 or quantized."""
-    device = kind_device("CPU")
+    device = kind_device(kind)
     for m, n, k in PRODUCTS:
         a, b = bytes_of(rng, m, k, dtype=np.int8), bytes_of(rng, n, k)
         sa, sb, bias = (
@@ -174,10 +188,11 @@ def test_what_is_computed_element_by_element(kind: str, kind_device: Callable[[s
             np.testing.assert_array_equal(got, stored(compute(real(x, left), real(y, right)), result), f"{name} {dims}")
 
 
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
-def test_maxima_along_the_channels(dtype: Any, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+def test_maxima_along_the_channels(dtype: Any, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     """8-bit numbers whose channels are innermost, more and fewer than a vector, with padding, strides and dilation."""
-    device, op = kind_device("CPU"), bench.op("MaxPool", kernel_shape=(3, 2), pads=(1, 0, 1, 1), strides=(2, 1), dilations=(1, 2))
+    device, op = kind_device(kind), bench.op("MaxPool", kernel_shape=(3, 2), pads=(1, 0, 1, 1), strides=(2, 1), dilations=(1, 2))
     for channels in (1, 16, 35):
         x = bytes_of(rng, 2, channels, 6, 7, dtype=dtype)
         graph, feeds = bench.single(op, [x])
@@ -226,7 +241,7 @@ def test_what_is_left_to_float32(kind_device: Callable[[str], Any], bench: Any, 
     assert "not both quantized" in refused(device, bench, real_weights, x, w.astype(np.float32))
     whole = bytes_of(rng, 1, 3, 4, 4, 4), bytes_of(rng, 5, 3, 1, 1, 1, dtype=np.int8)
     assert "3 spatial axes" in refused(device, bench, Quantized([conv], [single, scaling(0.1, 0, np.int8)], single), *whole)
-    gpu = refused(kind_device("GPU"), bench, Quantized([conv], [single, scaling(0.1, 0, np.int8)], single), x, w)
+    gpu = refused(kind_device("GPU"), bench, real_weights, x, w.astype(np.float32))
     assert "made for CPUs" in gpu
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pyopencl as cl
@@ -35,7 +36,8 @@ class Capabilities:
     asynchronously (tiles_pipelined.cl) were tried, too, and work. `exact_division` says that the driver can round float
     quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known, and
     `native_lanes` how many floats one holds; `vector_width` is at most 8, which every driver survives.
-    `unified_memory` says that kernels can read the memory of the host.
+    `unified_memory` says that kernels can read the memory of the host. `compute_capability` is that of NVIDIA's GPUs, (0, 0) of
+    others.
     """
 
     kind: str
@@ -59,6 +61,7 @@ class Capabilities:
     vector_registers: int = 16
     unified_memory: bool = False
     native_lanes: int = 0
+    compute_capability: tuple[int, int] = (0, 0)
 
     @property
     def exact_options(self) -> tuple[str, ...]:
@@ -92,8 +95,16 @@ class Capabilities:
             vector_registers=32 if _MANY_REGISTERS.search(target_of(device)) else 16,
             unified_memory=bool(device.host_unified_memory),
             native_lanes=device.native_vector_width_float,
+            compute_capability=compute_capability_of(device, extensions),
             exact_division=bool(device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
         )
+
+
+def compute_capability_of(device: Any, extensions: Sequence[str]) -> tuple[int, int]:
+    """That of a GPU of NVIDIA, (0, 0) of others."""
+    if "cl_nv_device_attribute_query" not in extensions:
+        return (0, 0)
+    return (device.compute_capability_major_nv, device.compute_capability_minor_nv)
 
 
 def identity_of(device: Any) -> str:

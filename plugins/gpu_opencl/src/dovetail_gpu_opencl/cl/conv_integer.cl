@@ -4,7 +4,7 @@
 // A work item computes one output element in int, which wraps.
 // NDRange: (output elements, rounded up to the local size); SIZE is the number of output elements.
 //
-// Layout: src and dst dense NCDHW (missing axes of size 1); wei dense [M][C][KD][KH][KW], C the input channels of a group; bia [M].
+// Layout: src and dst dense NCDHW (missing axes of size 1), or NDHWC with INNERMOST; wei dense [M][C][KD][KH][KW], C the input channels of a group; bia [M].
 // X_ZERO and W_ZERO(m) are zero points, read from x_zero and w_zero, which may be NULL. STORE_SUM(o, s, z, m, n) makes element o
 // of dst of the sum s for output channel n; RESULT_ARGS is what it reads (see kernels/_integer.py).
 //
@@ -33,24 +33,36 @@
 #define BIAS(m) 0
 #endif
 #define MG (M / GROUPS)
+#ifdef INNERMOST
+#define STEP_C 1
+#define STEP_X (GROUPS * C)
+#else
+#define STEP_C (ID * IH * IW)
+#define STEP_X 1
+#endif
 
 __kernel void conv_integer(__global const X* restrict src, __global const W* restrict wei, __global const X* restrict x_zero,
                            __global const W* restrict w_zero, __global const int* restrict bia,
                            __global T* dst RESULT_ARGS POST_ARGS) {
   const int o = get_global_id(0);
   if (o >= SIZE) return;
-  const int ox = o % OW, oy = o / OW % OH, oz = o / (OW * OH) % OD, m = o / (OW * OH * OD) % M, n = o / (OW * OH * OD * M);
+#ifdef INNERMOST
+  const int m = o % M, pixel = o / M;
+#else
+  const int m = o / (OW * OH * OD) % M, pixel = o / (OW * OH * OD * M) * (OW * OH * OD) + o % (OW * OH * OD);
+#endif
+  const int ox = pixel % OW, oy = pixel / OW % OH, oz = pixel / (OW * OH) % OD, n = pixel / (OW * OH * OD);
   const int x0 = ox * STRIDE_X - PAD_X, y0 = oy * STRIDE_Y - PAD_Y, z0 = oz * STRIDE_Z - PAD_Z;
-  __global const X* s = src + (n * GROUPS + m / MG) * C * (ID * IH * IW);
+  __global const X* s = src + n * (GROUPS * C * ID * IH * IW) + m / MG * C * STEP_C;
   __global const W* w = wei + m * (C * KD * KH * KW);
   const int left = X_ZERO, right = W_ZERO(m);
   int sum = BIAS(m);
-  for (int c = 0; c < C; ++c, s += ID * IH * IW)
+  for (int c = 0; c < C; ++c, s += STEP_C)
     for (int kz = 0; kz < KD; ++kz)
       for (int ky = 0; ky < KH; ++ky)
         for (int kx = 0; kx < KW; ++kx, ++w) {
           const int z = z0 + kz * DILATION_Z, y = y0 + ky * DILATION_Y, x = x0 + kx * DILATION_X;
-          if (z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW) sum += (s[(z * IH + y) * IW + x] - left) * (*w - right);
+          if (z >= 0 && z < ID && y >= 0 && y < IH && x >= 0 && x < IW) sum += (s[((z * IH + y) * IW + x) * STEP_X] - left) * (*w - right);
         }
   STORE_SUM(o, sum, 0, 0, m);
 }

@@ -1,8 +1,10 @@
-// dst[n][y][x][c] = the greatest of src in the window of (y, x), for 8-bit numbers whose channels are innermost, on CPUs.
+// dst[n][y][x][c] = the greatest of src in the window of (y, x), for 8-bit numbers whose channels are innermost.
 //
-// A work item computes one output pixel, 16 channels at once. NDRange: (OH * OW, N), local size 1.
+// A work item computes one output pixel, 16 channels at once. NDRange: (OH * OW, N), local size 1. With SPREAD, for GPUs, it computes
+// 16 channels of a pixel. NDRange: (ceil(C / 16), OH * OW, N).
 //
-// Layout: src [N][IH][IW][C], dst [N][OH][OW][C]. LOWEST is the least number of T. Sizes are arguments, so that all share a program.
+// Layout: src [N][IH][IW][C], dst [N][OH][OW][C]. LOWEST is the least number of T. Sizes are arguments, so that all share a program. ALIGNED says that C is a
+// multiple of 16.
 #ifndef T
 #define T uchar
 #define LOWEST 0
@@ -11,18 +13,29 @@
 #define CAT(x, y) CAT_(x, y)
 #define VT CAT(T, 16)
 // Not vload and vstore: some drivers leave them as function calls, which spill every register.
-typedef struct __attribute__((packed)) {
+#ifdef ALIGNED
+#define PACKING
+#else
+#define PACKING __attribute__((packed))
+#endif
+typedef struct PACKING {
   VT v;
 } PACKED;
 
 __kernel void max_pool_channels(__global const T* restrict src, __global T* restrict dst, const int C, const int IH, const int IW,
                                 const int OW, const int KH, const int KW, const int STRIDE_Y, const int STRIDE_X,
                                 const int DILATION_Y, const int DILATION_X, const int PAD_Y, const int PAD_X) {
-  const int p = get_global_id(0), y0 = p / OW * STRIDE_Y - PAD_Y, x0 = p % OW * STRIDE_X - PAD_X;
-  src += (int)get_global_id(1) * (IH * IW * C);
-  dst += ((int)get_global_id(1) * (int)get_global_size(0) + p) * C;
+#ifdef SPREAD
+  int c = get_global_id(0) * 16;
+  const int p = get_global_id(1), image = get_global_id(2), pixels = get_global_size(1), last = min(c + 16, C);
+#else
   int c = 0;
-  for (; c + 16 <= C; c += 16) {
+  const int p = get_global_id(0), image = get_global_id(1), pixels = get_global_size(0), last = C;
+#endif
+  const int y0 = p / OW * STRIDE_Y - PAD_Y, x0 = p % OW * STRIDE_X - PAD_X;
+  src += image * (IH * IW * C);
+  dst += (image * pixels + p) * C;
+  for (; c + 16 <= last; c += 16) {
     VT most = (VT)(LOWEST);
     for (int ky = 0; ky < KH; ++ky)
       for (int kx = 0; kx < KW; ++kx) {
@@ -33,7 +46,7 @@ __kernel void max_pool_channels(__global const T* restrict src, __global T* rest
       }
     ((__global PACKED*)(dst + c))->v = most;
   }
-  for (; c < C; ++c) {
+  for (; c < last; ++c) {
     T most = LOWEST;
     for (int ky = 0; ky < KH; ++ky)
       for (int kx = 0; kx < KW; ++kx) {

@@ -9,6 +9,8 @@
 // With SPLITS > 1 the group that is the last of its tile adds up the parts in their order.
 // With NORMALIZE, dst is between: norm[m][n] = (dst - mean) / sqrt(variance + EPSILON) * scale[n] + shift[n], with the statistics of
 // row m. The group that is the last of TILE_M rows normalizes them. Then Z is 1, and SIZE is N.
+// With BYTES ("u8" or "s8", the format of a), factors are 8-bit numbers, two for each element of a and b here, and sums are int:
+// byte_products.cl says what is added. K, C, A_M, B_N and TILE_K still count pairs of bytes.
 // NDRange: (tiles of n * tiles of m * batch * SPLITS * ITEMS), local size ITEMS = TILE_M / WORK_M * TILE_N / WORK_N * 32.
 //
 // Layout: a row of a slice has TILE_K / 8 chunks of 16 bytes, whose places are exchanged by the row's number, so that the eight
@@ -70,6 +72,7 @@
 #define STEPS ((K + TILE_K - 1) / TILE_K)
 #define SHARE ((STEPS + SPLITS - 1) / SPLITS)
 
+#include "byte_products.cl"
 #include "matrix_instructions.cl"
 #ifdef NORMALIZE
 #include "standardize.cl"
@@ -81,6 +84,17 @@
 #else
 #define SHIFT_ARG
 #endif
+#endif
+#ifndef SUM
+#define SUM float
+#define SUM2 float2
+#define SUM4 float4
+#endif
+// Elements outside an image are zeros, or with OUTSIDE those there.
+#ifdef OUTSIDE
+#define COPY_IMAGE(copy, place, offset, there) copy(place, (there) ? a + (offset) : OUTSIDE, true)
+#else
+#define COPY_IMAGE(copy, place, offset, there) copy(place, a + ((there) ? (offset) : 0), there)
 #endif
 #if STAGES == 2
 #define WAIT WAIT_FOR(0)
@@ -97,7 +111,9 @@
 #ifdef CONV
 #define P (OH * OW)
 #endif
-#ifdef BIAS_T
+#ifdef BYTES
+#define BIAS_ARG SUM_ARGS
+#elif defined(BIAS_T)
 #define BIAS_ARG , __global const BIAS_T* restrict bia
 #else
 #define BIAS_ARG
@@ -144,7 +160,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
     corner[i] = m / P * S_B + y0[i] * S_Y + x0[i] * S_X;
   }
 #endif
-  float acc[WORK_M / 16][WORK_N / 8][4];
+  SUM acc[WORK_M / 16][WORK_N / 8][4];
 #pragma unroll
   for (int i = 0; i < WORK_M / 16; ++i)
 #pragma unroll
@@ -171,7 +187,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
           if (!WITHIN(row + i * AT_ONCE, TILE_M)) continue;
           const int y = y0[i] + ky, x = x0[i] + kx;
           const bool there = tap * 4 < K && y >= 0 && y < IH && x >= 0 && x < IW;
-          COPY_HALF(base + PLACE(row + i * AT_ONCE, chunk) + e * 8, a + (there ? corner[i] + offset : 0), there);
+          COPY_IMAGE(COPY_HALF, base + PLACE(row + i * AT_ONCE, chunk) + e * 8, corner[i] + offset, there);
         }
       }
 #elif defined(CONV)
@@ -182,7 +198,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
         if (!WITHIN(row + i * AT_ONCE, TILE_M)) continue;
         const int y = y0[i] + ky, x = x0[i] + kx;
         const bool there = k < K && y >= 0 && y < IH && x >= 0 && x < IW;
-        COPY(base + PLACE(row + i * AT_ONCE, chunk), a + (there ? corner[i] + offset : 0), there);
+        COPY_IMAGE(COPY, base + PLACE(row + i * AT_ONCE, chunk), corner[i] + offset, there);
       }
 #else
 #pragma unroll
@@ -203,6 +219,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
     if (turn < 0) continue;
     const int base = behind * STAGE_BYTES;
     behind = behind == STAGES - 1 ? 0 : behind + 1;
+#ifdef SLICE
+    SLICE(base);
+#else
 #pragma unroll
     for (int k = 0; k < CHUNKS; k += 2) {
       uint fa[WORK_M / 16][4], fb[WORK_N / 16][4];
@@ -216,6 +235,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #pragma unroll
         for (int j = 0; j < WORK_N / 8; ++j) MULTIPLY(acc[i][j], fa[i], fb[j / 2] + j % 2 * 2);
     }
+#endif
   }
 #ifdef KEPT
   uint4 kept[WORK_M / 16][WORK_N / 16];
@@ -224,13 +244,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
   WAIT_FOR(0);
   barrier(CLK_LOCAL_MEM_FENCE);
 #if SPLITS > 1
-  __global float4* own = part + (number * (WORK_M / 16 * (WORK_N / 8))) * ITEMS + item;
+  __global SUM4* own = (__global SUM4*)part + (number * (WORK_M / 16 * (WORK_N / 8))) * ITEMS + item;
 #pragma unroll
   for (int i = 0; i < WORK_M / 16; ++i)
 #pragma unroll
     for (int j = 0; j < WORK_N / 8; ++j)
       own[(split * (TILES * (WORK_M / 16 * (WORK_N / 8))) + i * (WORK_N / 8) + j) * ITEMS] =
-          (float4)(acc[i][j][0], acc[i][j][1], acc[i][j][2], acc[i][j][3]);
+          (SUM4)(acc[i][j][0], acc[i][j][1], acc[i][j][2], acc[i][j][3]);
   FENCE;
   barrier(CLK_LOCAL_MEM_FENCE);
   if (item == 0) *(__local int*)tile = atomic_inc(counters + counter + number);
@@ -244,7 +264,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
   for (int i = 0; i < WORK_M / 16; ++i)
 #pragma unroll
     for (int j = 0; j < WORK_N / 8; ++j) {
-      float4 sum = (float4)(0);
+      SUM4 sum = (SUM4)(0);
 #pragma unroll
       for (int s = 0; s < SPLITS; ++s)
         sum += own[(s * (TILES * (WORK_M / 16 * (WORK_N / 8))) + i * (WORK_N / 8) + j) * ITEMS];
@@ -256,7 +276,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #endif
 
   // 16 rows at a time go through local memory; then an item has eight neighbours along n.
-  __local float* sums = (__local float*)tile + sub_group * (16 * PITCH);
+  __local SUM* sums = (__local SUM*)tile + sub_group * (16 * PITCH);
 #pragma unroll
   for (int i = 0; i < WORK_M / 16; ++i) {
 #ifdef KEPT
@@ -266,15 +286,19 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
     for (int j = 0; j < WORK_N / 8; ++j)
 #pragma unroll
       for (int r = 0; r < 4; r += 2)
-        *(__local float2*)(sums + (lane / 4 + r / 2 * 8) * PITCH + j * 8 + lane % 4 * 2) = (float2)(acc[i][j][r], acc[i][j][r + 1]);
+        *(__local SUM2*)(sums + (lane / 4 + r / 2 * 8) * PITCH + j * 8 + lane % 4 * 2) = (SUM2)(acc[i][j][r], acc[i][j][r + 1]);
     SUB_GROUP_BARRIER;
 #pragma unroll
     for (int t = 0; t < WORK_N / 16; ++t) {
       const int e = lane + t * SUB_GROUP, y = e / (WORK_N / 8), x = e % (WORK_N / 8) * 8;
       const int m = m0 + ly + i * 16 + y, n = n0 + lx + x, o = (z * M + m) * N + n;
       if (m >= M || n >= N) continue;
-      __local const float4* from = (__local const float4*)(sums + y * PITCH + x);
-#if N % 8 == 0
+      __local const SUM4* from = (__local const SUM4*)(sums + y * PITCH + x);
+#if defined(BYTES) && N % 8 == 0
+      STORE_SUMS(o, (int8)(from[0], from[1]) + START_V(n), n);
+#elif defined(BYTES)
+      for (int c = 0; c < 8 && n + c < N; ++c) STORE_SUM(o + c, ((__local const int*)from)[c] + START(n + c), z, m, n + c);
+#elif N % 8 == 0
       float8 v = (float8)(from[0], from[1]);
 #ifdef BIAS_T
       v += BIAS_V(bia + n);

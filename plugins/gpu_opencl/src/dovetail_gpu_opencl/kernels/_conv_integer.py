@@ -15,7 +15,15 @@ from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Wr
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["SPARSE", "IntegerConvDirect", "IntegerConvRows", "row_defines", "windows_configurations", "windows_launches"]
+__all__ = [
+    "SPARSE",
+    "IntegerConv",
+    "IntegerConvDirect",
+    "IntegerConvRows",
+    "row_defines",
+    "windows_configurations",
+    "windows_launches",
+]
 
 SPARSE = "groups of few channels; vectors along these would be mostly empty"
 

@@ -15,7 +15,7 @@ from dovetail_gpu_opencl.kernels.mat_mul import product_of
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Scratch, Write, ints
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 
-__all__ = ["IntegerDirect", "IntegerRows"]
+__all__ = ["DIRECT", "IntegerDirect", "IntegerGemm", "IntegerRows"]
 
 
 class IntegerGemm(CLKernel):
@@ -154,5 +154,5 @@ class IntegerDirect(IntegerGemm):
         sizes = ints(product.batch, product.m, product.n, product.k)
         zeros = (read(node, self.ports.first_zero), read(node, self.ports.second_zero))
         factors = (Read(product.a.name), Read(product.b.name))
-        arguments = (*factors, *zeros, Write(node.node.outputs[0]), *sizes, *result.arguments)
+        arguments = (*factors, *zeros, Null(), Write(node.node.outputs[0]), *sizes, *result.arguments)
         return (Launch("gemm_integer.cl", source, self.name, arguments, work, local),)

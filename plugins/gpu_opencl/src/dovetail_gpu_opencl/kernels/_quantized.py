@@ -9,6 +9,7 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.mat_mul import MatMul
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
-__all__ = ["QuantizedConv", "QuantizedElementwise", "QuantizedMatMul"]
+__all__ = ["Factors", "QuantizedConv", "QuantizedElementwise", "QuantizedMatMul", "result_of"]
 
 
 class QuantizedKernel(CLKernel):
@@ -38,6 +39,8 @@ class QuantizedKernel(CLKernel):
 
     has_epilogue = False
     dtypes = EIGHT_BITS | {DType.FLOAT32}
+    kind: ClassVar[str] = "CPU"
+    """The kind of device that the kernel is made for."""
 
     def check(self, node: TypedNode) -> Refusal | None:
         try:
@@ -52,6 +55,13 @@ class QuantizedKernel(CLKernel):
 
     def chain(self, node: TypedNode) -> tuple[str, ...]:
         return self.op(node).chain
+
+    def applies_to(self, node: TypedNode, main: type[Operator]) -> Refusal | None:
+        """Refuses other operators than `main`, and other kinds of devices than `kind`."""
+        op = self.op(node)
+        if type(op.main) is not main:
+            return Refusal(Reason.OPERATOR, op.key)
+        return Refusal(Reason.CAPABILITY, f"made for {self.kind}s") if self.caps.kind != self.kind else None
 
     def op(self, node: TypedNode) -> Quantized:
         """The operator."""
@@ -87,9 +97,18 @@ class Factors:
     @property
     def zero(self) -> Argument:
         """The zero point of the source."""
+        return Constant(self._source.zero_point.reshape(1))
+
+    @property
+    def zero_point(self) -> int:
+        """The zero point of the source as a number."""
+        return int(self._source.zero_point.reshape(()))
+
+    @property
+    def _source(self) -> Scaling:
         scaling = self.op.scalings[0]
         assert scaling is not None
-        return Constant(scaling.zero_point.reshape(1))
+        return scaling
 
     @property
     def weights(self) -> NDArray[np.int16]:
@@ -204,19 +223,22 @@ def _value(
 
 
 class QuantizedConv(QuantizedKernel):
-    """Convolutions in one and two dimensions, channels innermost or plain."""
+    """Convolutions in one and two dimensions, channels innermost or plain, on CPUs; the base of those on GPUs."""
 
     name = "quantized_conv_rows"
+    max_spatial = 2
+    sparse = False
+    """Whether groups of few channels are accepted."""
 
     def applies(self, node: TypedNode) -> Refusal | None:
-        return _applies(self.op(node), Conv, self.caps)
+        return self.applies_to(node, Conv)
 
     def check(self, node: TypedNode) -> Refusal | None:
-        rank = self._conv(node).geometry(given(node, 0), given(node, 1)).rank
+        rank = self.conv(node).geometry(given(node, 0), given(node, 1)).rank
         maps, channels = given(node, 1).dims[:2]
-        if is_sparse(self._conv(node).group, channels, maps):
+        if not self.sparse and is_sparse(self.conv(node).group, channels, maps):
             return Refusal(Reason.SHAPE, SPARSE)
-        return Refusal(Reason.SHAPE, f"{rank} spatial axes") if rank > 2 else super().check(node)
+        return Refusal(Reason.SHAPE, f"{rank} spatial axes") if rank > self.max_spatial else QuantizedKernel.check(self, node)
 
     def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
         factors = Factors.of(node, self.op(node), 0)
@@ -224,27 +246,25 @@ class QuantizedConv(QuantizedKernel):
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         extra = windows_configurations(node)
-        operands = range(3 if _has_bias(self.op(node)) else 2, len(node.inputs))
-        return [found for config in extra if (found := _with_operands(node, config, operands)) is not None]
+        return [found for config in extra if (found := _with_operands(node, config, self.operands(node))) is not None]
+
+    def operands(self, node: TypedNode) -> range:
+        """The inputs that steps after the sums read."""
+        return range(3 if _has_bias(self.op(node)) else 2, len(node.inputs))
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         factors, result, bias = self.parts(node)
-        conv = self._conv(node)
+        conv = self.conv(node)
         maps, channels = given(node, 1).dims[:2]
         sizes = spatial_defines(conv.geometry(given(node, 0), given(node, 1)))
         numbers = {"GROUPS": conv.group, "C": channels, "M": maps, **sizes}
         return windows_launches(self.caps.compute_units, node, numbers, factors.weights, factors.zero, bias, result)
 
-    def _conv(self, node: TypedNode) -> Conv:
+    def conv(self, node: TypedNode) -> Conv:
+        """The convolution."""
         main = self.op(node).main
         assert isinstance(main, Conv)
         return main
-
-
-def _applies(op: Quantized, kind: type[Operator], caps: Capabilities) -> Refusal | None:
-    if type(op.main) is not kind:
-        return Refusal(Reason.OPERATOR, op.key)
-    return Refusal(Reason.CAPABILITY, "made for CPUs") if caps.kind != "CPU" else None
 
 
 def _has_bias(op: Quantized) -> bool:
@@ -270,20 +290,22 @@ class QuantizedMatMul(QuantizedKernel):
     name = "quantized_gemm_rows"
 
     def applies(self, node: TypedNode) -> Refusal | None:
-        kind = Gemm if isinstance(self.op(node).main, Gemm) else MatMul
-        return _applies(self.op(node), kind, self.caps)
+        return self.applies_to(node, Gemm if isinstance(self.op(node).main, Gemm) else MatMul)
 
     def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
+        factors = self.factors(node)
+        return factors, *result_of(factors, self.caps, VECTOR)
+
+    def factors(self, node: TypedNode) -> Factors:
+        """The factors. Raises `Refused`."""
         op, a, b = self.op(node), given(node, 0), given(node, 1)
         if a.rank < 2 or b.rank != 2:
             raise Refused(f"{a} by {b}; accepted: matrices by one matrix")
         if not isinstance(op.main, Gemm):
-            factors = Factors.of(node, op, 1)
-        elif op.main.transA:
+            return Factors.of(node, op, 1)
+        if op.main.transA:
             raise Refused("transA 1; accepted: 0")
-        else:
-            factors = Factors.of(node, op, 0 if op.main.transB else 1, op.main.alpha, op.main.beta)
-        return factors, *result_of(factors, self.caps, VECTOR)
+        return Factors.of(node, op, 0 if op.main.transB else 1, op.main.alpha, op.main.beta)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         factors, result, bias = self.parts(node)

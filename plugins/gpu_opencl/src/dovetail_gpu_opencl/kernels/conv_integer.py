@@ -2,7 +2,8 @@
 
 from dovetail_gpu_opencl.kernels._conv_integer import IntegerConvDirect, IntegerConvRows
 from dovetail_gpu_opencl.kernels._integer import PLAIN_PORTS
+from dovetail_gpu_opencl.kernels._integer_bytes import ConvBytes
 
 __all__ = ["KERNELS"]
 
-KERNELS = (IntegerConvRows(PLAIN_PORTS), IntegerConvDirect(PLAIN_PORTS))
+KERNELS = (IntegerConvRows(PLAIN_PORTS), ConvBytes(PLAIN_PORTS), IntegerConvDirect(PLAIN_PORTS))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
+from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels._channels import innermost, layouts, windows_launch
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry, refuse_taps
 from dovetail_gpu_opencl.kernels._spatial import WINDOW, interior, named, spatial_defines
@@ -42,6 +42,10 @@ class MaxPoolRows(CLKernel):
 def _only_images_on_cpus(node: TypedNode, caps: Capabilities) -> Refusal | None:
     if caps.kind != "CPU":
         return Refusal(Reason.CAPABILITY, "made for CPUs")
+    return _only_images(node)
+
+
+def _only_images(node: TypedNode) -> Refusal | None:
     if len(node.outputs) > 1:
         return Refusal(Reason.ATTRIBUTE, "the output Indices")
     g = geometry(node)
@@ -63,13 +67,13 @@ class MaxPoolDirect(PoolDirect):
 
 
 class MaxPoolChannels(MaxPoolDirect):
-    """For CPUs, 8-bit numbers: max_pool_channels.cl where the channels are innermost, else as the direct kernel."""
+    """For CPUs and GPUs, 8-bit numbers: max_pool_channels.cl where the channels are innermost, else as the direct kernel."""
 
     name = "max_pool_channels"
     dtypes = frozenset({DType.INT8, DType.UINT8})
 
     def check(self, node: TypedNode) -> Refusal | None:
-        return _only_images_on_cpus(node, self.caps)
+        return _only_images(node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         plain = LayerConfig.uniform(node, PLAIN)
@@ -84,7 +88,12 @@ class MaxPoolChannels(MaxPoolDirect):
         names = "IH IW OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
         values = Read(node.node.inputs[0]), Write(node.node.outputs[0])
         arguments: tuple[Argument, ...] = (*values, *ints(channels), *named(sizes, names))
-        source = assemble(file, {"T": C_TYPES[dtype], "LOWEST": -128 if dtype is DType.INT8 else 0})
+        spread = self.caps.kind != "CPU"
+        defines = {"T": C_TYPES[dtype], "LOWEST": -128 if dtype is DType.INT8 else 0, "SPREAD": spread}
+        source = assemble(file, {**defines, "ALIGNED": spread and channels % 16 == 0})
+        if spread:
+            work: tuple[int, ...] = (ceil_div(channels, 16), math.prod(rest), batch)
+            return (Launch(file, source, self.name, arguments, work),)
         return (Launch(file, source, self.name, arguments, (math.prod(rest), batch), (1, 1)),)
 
 

@@ -1,0 +1,234 @@
+"""Exact products of 8-bit numbers by constants on GPUs: tiles_pipelined.cl with int sums, on matrix units or by dot products."""
+
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.dataclass import dataclass
+from dovetail.device import PLAIN, DType, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.capabilities import Capabilities
+from dovetail_gpu_opencl.kernel import round_up, spread
+from dovetail_gpu_opencl.kernels._integer import Result
+from dovetail_gpu_opencl.kernels._pipelined import DEPTH, Pipeline, Pipelined
+from dovetail_gpu_opencl.kernels._spatial import spatial_defines
+from dovetail_gpu_opencl.kernels._tuned import Problem
+from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scratch, Write
+from dovetail_gpu_opencl.source import C_TYPES, assemble
+from dovetail_ops_onnx.spatial import ConvGeometry
+
+__all__ = ["ByteTiles", "Images", "Weights", "refusal_of"]
+
+VECTOR = 8
+_FILE = "tiles_pipelined.cl"
+_EIGHT = "(*(__global const int8*)({} + (n)))"
+_MATRIX_UNITS, _DOT_PRODUCTS = (8, 0), (6, 1)
+"""The compute capabilities from which NVIDIA's GPUs have mma.sync of 8-bit numbers with cp.async, and dp4a."""
+_FEW = 32
+"""Without matrix units an item holds at most a part of 32 x 32 of a tile with its sub-group: more spills registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """What is multiplied: `batch` images of `channels` under the windows of a convolution, or the rows of a matrix (None)."""
+
+    batch: int
+    channels: int
+    maps: int
+    geometry: ConvGeometry | None = None
+
+    @property
+    def width(self) -> int:
+        """Channels as the product reads them: 8, or a multiple of 16."""
+        return VECTOR if self.channels <= VECTOR and self.geometry is not None else round_up(self.channels, 16)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each pixel of the result is the product of one pixel, in the same order."""
+        g = self.geometry
+        return g is None or (g.is_pointwise and not any((*g.pads_begin, *g.pads_end)) and self.width > VECTOR)
+
+    @property
+    def taps(self) -> int:
+        """Elements of a kernel."""
+        return 1 if self.geometry is None else int(np.prod(self.geometry.kernel))
+
+    @property
+    def pads(self) -> bool:
+        """Whether windows reach outside."""
+        return self.geometry is not None and any(p > 0 for p in (*self.geometry.pads_begin, *self.geometry.pads_end))
+
+    def problem(self) -> Problem:
+        """The problem in pairs of bytes."""
+        g = self.geometry
+        pixels = self.batch * (1 if g is None else int(np.prod(g.output)))
+        own = () if g is None else (*g.input, "kernel", *g.kernel, "strides", *g.strides, *g.pads_begin, *g.dilations)
+        key = " ".join(str(part) for part in ("bytes", self.batch, self.channels, self.maps, *own))
+        return Problem(key, 1, pixels, self.maps, self.width * self.taps // 2, 2)
+
+    def defines(self) -> dict[str, object]:
+        """The sizes that tiles_pipelined.cl reads, in pairs of bytes."""
+        width = self.width // 2
+        if self.is_plain:
+            return {"A_M": width}
+        assert self.geometry is not None
+        sides = spatial_defines(self.geometry)
+        steps = {"S_B": sides["IH"] * sides["IW"] * width, "S_Y": sides["IW"] * width, "S_X": width}
+        return {"CONV": True, **sides, **steps, "C": width}
+
+    def pack(self, weights: NDArray[np.integer]) -> NDArray[np.uint16]:
+        """Rows [maps, channels, ...] in whole numbers of 8 bits as the kernel reads them, in pairs."""
+        maps = len(weights)
+        filled = np.zeros((maps, self.taps, self.width), np.int8)
+        filled[..., : self.channels] = weights.reshape(maps, self.channels, -1).swapaxes(1, 2)
+        rows = np.zeros((maps, round_up(self.width * self.taps, 2 * DEPTH)), np.int8)
+        rows[:, : self.width * self.taps] = filled.reshape(maps, -1)
+        return rows.view(np.uint16)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """Constant weights: as they are stored, and [maps, channels, ...] in whole numbers less their zero points.
+
+    `key` names all that makes the one of the other.
+    """
+
+    source: NDArray[np.generic]
+    whole: NDArray[np.integer]
+    key: Hashable
+
+
+class ByteTiles(Pipelined):
+    """The base of the kernels: for which devices they are, and their launches."""
+
+    def possible(self, problem: Problem) -> Iterable[Pipeline]:
+        """Those of matrix units; elsewhere smaller ones, whose groups do not share a tile."""
+        units = has_matrix_units(self.caps)
+        for tiling in super().possible(problem):
+            if units or (tiling.splits == 1 and max(tiling.work_m, tiling.work_n) <= _FEW):
+                yield tiling
+
+    def default(self, problem: Problem) -> Pipeline:
+        """The one that the cost model finds fastest."""
+        return min(self.possible(problem), key=lambda tiling: self.cost(problem, tiling))
+
+    def launches_of(
+        self,
+        node: TypedNode,
+        images: Images,
+        weights: Weights,
+        start: NDArray[np.integer] | None,
+        zero: int | str,
+        result: Result,
+    ) -> tuple[Launch, ...]:
+        """The launches of a product of the first input, channels innermost, by constant weights.
+
+        `start` is the bias in units of the sums, `zero` the zero point of the first input or the name of the value that has it;
+        a name only where windows do not reach outside.
+        """
+        problem, dtype = images.problem(), node.given(0).dtype
+        if 0 in (problem.m, problem.n):
+            return ()
+        tiling, (src, before) = self.tiling(problem), self._source(node, images)
+        packed = self.packed.get(weights.source, ("bytes", images.width, weights.key), lambda: images.pack(weights.whole))
+        columns = weights.whole.reshape(images.maps, -1).sum(1, dtype=np.int64)
+        sums = np.zeros(images.maps, np.int64) if start is None else start.astype(np.int64)
+        declared = ", __global const int* restrict bia"
+        if isinstance(zero, str):
+            given: list[Argument] = [Constant(_wrapped(sums)), Constant(_wrapped(columns)), Read(zero)]
+            declared += f", __global const int* restrict columns, __global const {C_TYPES[dtype]}* restrict x_zero"
+            starts = {"START(n)": "(bia[n] - (int)x_zero[0] * columns[n])"}
+            starts["START_V(n)"] = f"({_EIGHT.format('bia')} - (int)x_zero[0] * {_EIGHT.format('columns')})"
+        else:
+            given = [Constant(_wrapped(sums - zero * columns))]
+            starts = {"START(n)": "bia[n]", "START_V(n)": _EIGHT.format("bia")}
+        if images.pads and zero:
+            given.append(Constant(np.full(16, zero, dtype.numpy)))
+            declared += ", __global const ushort* restrict outside"
+            starts["OUTSIDE"] = "outside"
+        declared += str(result.defines["RESULT_ARGS"])
+        defines = {**images.defines(), **starts, "SUM_ARGS": declared}
+        return (*before, self._main(node, problem, tiling, defines, (src, Constant(packed), *given), result))
+
+    def _main(
+        self,
+        node: TypedNode,
+        problem: Problem,
+        tiling: Pipeline,
+        defines: Mapping[str, object],
+        given: Sequence[Argument],
+        result: Result,
+    ) -> Launch:
+        """The launch of the product; a chain of post-ops has its arguments at the end."""
+        sizes = {"Z": 1, "M": problem.m, "N": problem.n, "K": problem.k, "B_N": round_up(problem.k, DEPTH)}
+        own = {**sizes, "A_BATCH(z)": 0, "B_BATCH(z)": 0, **tiling.defines(), "RESULT_T": result.defines["T"]}
+        steps, chain = (result.arguments, ()) if result.defines["RESULT_ARGS"] else ((), result.arguments)
+        arguments: list[Argument] = [*given, *steps, Write(node.node.outputs[0])]
+        tiles = tiling.tiles(problem)
+        if tiling.splits > 1:
+            nbytes = tiles * tiling.splits * tiling.tile_m * tiling.tile_n * 4
+            arguments += [Scratch(f"scratch:{node.name}:1", nbytes), Counters(tiles)]
+        text = f"typedef struct {{ {result.defines['T']}{VECTOR} v; }} PACKED_T;\n{result.source}"
+        if problem.n % VECTOR == 0:
+            text = _aligned(text)
+        units = instructions(node.given(0).dtype, self.caps)
+        source = assemble(_FILE, {**result.defines, **own, **units, **defines, "HALF_STORAGE": True}, text)
+        work, local = (tiles * tiling.splits * tiling.items,), (tiling.items,)
+        return Launch(_FILE, source, "tiles_pipelined", (*arguments, *chain), work, local, result.options)
+
+    def _source(self, node: TypedNode, images: Images) -> tuple[Read | Scratch, tuple[Launch, ...]]:
+        """The image as the product reads it, and the launch that writes it where it is not so."""
+        src, width, channels, name = node.given(0), images.width, images.channels, node.node.inputs[0]
+        is_plain = images.geometry is not None and src.layout == PLAIN
+        pixels = src.size // channels
+        plane = pixels // images.batch if images.geometry is not None else 1
+        if width == channels and (not is_plain or plane == 1):
+            return Read(name), ()
+        scratch, vector = Scratch(f"scratch:{node.name}:0", pixels * width), min(16, width)
+        steps = {"S_P": 1, "S_C": plane} if is_plain else {"S_P": channels, "S_C": 1}
+        defines = {"C": channels, "WIDTH": width, "V": vector, "PIXELS": pixels, "PLANE": plane, "S_B": channels * plane, **steps}
+        work, local = spread(pixels * (width // vector), self.caps)
+        entry = "bytes_innermost"
+        source = assemble(f"{entry}.cl", defines)
+        return scratch, (Launch(f"{entry}.cl", source, entry, (Read(name), scratch), work, local),)
+
+
+def instructions(dtype: DType, caps: Capabilities) -> dict[str, object]:
+    """The instructions for a first factor of int8 or uint8, as macros."""
+    signed = dtype is DType.INT8
+    found: dict[str, object] = {"BYTES": '"s8"' if signed else '"u8"', "AS_X4": "as_char4" if signed else "as_uchar4"}
+    if has_matrix_units(caps):
+        return found | {"MATRIX_UNITS": True}
+    return found | ({"DP4A": '"s32"' if signed else '"u32"'} if caps.ptx and caps.compute_capability >= _DOT_PRODUCTS else {})
+
+
+def has_matrix_units(caps: Capabilities) -> bool:
+    """Whether inline PTX reaches matrix units that multiply 8-bit numbers."""
+    return caps.ptx and caps.compute_capability >= _MATRIX_UNITS
+
+
+def refusal_of(weights: Weights, rank: int, groups: int) -> Refusal | None:
+    """Why the product is not for these kernels: its weights need more than 8 bits, or there are groups or too many axes."""
+    if groups != 1:
+        return Refusal(Reason.ATTRIBUTE, f"{groups} groups")
+    if rank > 2:
+        return Refusal(Reason.SHAPE, f"{rank} spatial axes")
+    if not weights.whole.size:
+        return Refusal(Reason.SHAPE, "no weights")
+    least, most = int(weights.whole.min()), int(weights.whole.max())
+    if least < -128 or most > 127:
+        return Refusal(Reason.ATTRIBUTE, f"weights from {least} to {most} less their zero points; accepted: int8")
+    return None
+
+
+def _wrapped(numbers: NDArray[np.int64]) -> NDArray[np.int32]:
+    """As sums of int32 wrap."""
+    return numbers.astype(np.uint32).view(np.int32)
+
+
+def _aligned(text: str) -> str:
+    """Generated source whose vectors are at multiples of their size: drivers read packed ones byte by byte."""
+    text = re.sub(r"\bpacked_([a-z]+)(\d+)", r"aligned_\1\2", text)
+    used = sorted(set(re.findall(r"\baligned_([a-z]+)(\d+)", text)))
+    return "".join(f"typedef struct {{ {t}{n} v; }} aligned_{t}{n};\n" for t, n in used) + text

@@ -1,0 +1,217 @@
+"""ConvInteger, MatMulInteger, QLinearConv and QLinearMatMul in tiles of bytes, on GPUs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Node, Reason, Refusal, TensorType, TypedNode
+from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, Weights, refusal_of
+from dovetail_gpu_opencl.kernels._conv_integer import IntegerConv
+from dovetail_gpu_opencl.kernels._gemm_integer import DIRECT, IntegerGemm
+from dovetail_gpu_opencl.kernels._integer import QUANTIZED_PORTS, given, result_of
+from dovetail_gpu_opencl.kernels._quantized_bytes import QuantizedConvBytes, QuantizedMatMulBytes
+from dovetail_gpu_opencl.kernels._tuned import Problem
+from dovetail_gpu_opencl.launch import Launch
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
+
+__all__ = ["ConvBytes", "GemmBytes", "QLinearConvBytes", "QLinearMatMulBytes"]
+
+NOT_CONSTANT = Refusal(Reason.ATTRIBUTE, "weights, scales or zero points that are not constant or not one for each channel")
+MADE_FOR_GPUS = Refusal(Reason.CAPABILITY, "made for GPUs")
+
+
+class ConvBytes(ByteTiles, IntegerConv):
+    """ConvInteger."""
+
+    name = "conv_bytes"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if self.caps.kind != "GPU":
+            return MADE_FOR_GPUS
+        weights = _weights(node, self.ports.second, self.ports.second_zero, 0)
+        if weights is None or (isinstance(self._zero(node), str) and self.images(node).pads):
+            return NOT_CONSTANT
+        return refusal_of(weights, self.geometry(node).rank, self.sizes(node)["GROUPS"])
+
+    @property
+    def vec(self) -> int:
+        return VECTOR
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        images, rest = self.images(node), (PLAIN,) * (len(node.inputs) - 1)
+        sources: tuple[Layout, ...] = (NHWC,) if images.width == images.channels else (PLAIN, NHWC)
+        return [LayerConfig((source, *rest), (NHWC,)) for source in sources]
+
+    def images(self, node: TypedNode) -> Images:
+        """The sizes."""
+        src, wei = node.given(0), self.weights(node)
+        return Images(src.dims[0], wei.dims[1], wei.dims[0], self.geometry(node))
+
+    def problem(self, node: TypedNode) -> Problem | None:
+        return self.images(node).problem() if node.outputs[0].size else None
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        weights = _weights(node, self.ports.second, self.ports.second_zero, 0)
+        assert weights is not None
+        return self.launches_of(node, self.images(node), weights, None, self._zero(node), self.result(node))
+
+    def _zero(self, node: TypedNode) -> int | str:
+        return _zero(node, self.ports.first_zero)
+
+
+class GemmBytes(ByteTiles, IntegerGemm):
+    """MatMulInteger by a constant matrix, its sums in int32 or converted to float32."""
+
+    name = "gemm_bytes"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if self.caps.kind != "GPU":
+            return MADE_FOR_GPUS
+        if (refusal := IntegerGemm.check(self, node)) is not None:
+            return refusal
+        product, (zero, _) = self.product(node), self.zeros(node)
+        if (
+            product.batch != 1
+            or product.a.batch
+            or node.given(self.ports.second).rank != 2
+            or (zero is not None and zero.size != 1)
+        ):
+            return Refusal(Reason.SHAPE, "several second factors, or zero points for rows of the first")
+        weights = _weights(node, self.ports.second, self.ports.second_zero, 1)
+        return NOT_CONSTANT if weights is None else refusal_of(weights, 0, 1)
+
+    def images(self, node: TypedNode) -> Images:
+        """The sizes."""
+        product = self.product(node)
+        return Images(product.m, product.k, product.n)
+
+    def problem(self, node: TypedNode) -> Problem | None:
+        return self.images(node).problem() if node.outputs[0].size else None
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        weights = _weights(node, self.ports.second, self.ports.second_zero, 1)
+        assert weights is not None
+        result = result_of(node, self.ports, self.caps, DIRECT.places(self.product(node)), VECTOR)
+        return self.launches_of(node, self.images(node), weights, None, _zero(node, self.ports.first_zero), result)
+
+
+def _weights(node: TypedNode, port: int, zero_port: int, axis: int) -> Weights | None:
+    """Constant weights, whose channels of the result are along an axis; None where they or their zero points are not constant."""
+    second, zero = node.given(port), given(node, zero_port)
+    if second.value is None or (zero is not None and (zero.value is None or zero.size not in (1, second.dims[axis]))):
+        return None
+    whole = second.value.astype(np.int16)
+    key = b"" if zero is None or zero.value is None else zero.value.tobytes()
+    if zero is not None and zero.value is not None:
+        whole = whole - zero.value.astype(np.int16).reshape([-1 if at == axis else 1 for at in range(whole.ndim)])
+    return Weights(second.value, whole if axis == 0 else whole.T, (axis, key))
+
+
+def _zero(node: TypedNode, port: int) -> int | str:
+    """The zero point of the first factor, or the value that has it."""
+    zero = given(node, port)
+    if zero is None:
+        return 0
+    return node.node.inputs[port] if zero.value is None else int(zero.value.reshape(-1)[0])
+
+
+# --- quantized results -----------------------------------------------------------------------------------------------
+
+
+def as_quantized(node: TypedNode, main: Any, axis: int) -> TypedNode | None:
+    """QLinearConv or QLinearMatMul as `main` between quantized values; None where a parameter is not constant."""
+    ports = QUANTIZED_PORTS
+    assert ports.scales is not None
+    types = [given(node, port) for port in (*ports.scales, ports.first_zero, ports.second_zero, ports.result_zero)]
+    bias = given(node, ports.bias)
+    if any(t is None or t.value is None for t in types) or (bias is not None and bias.value is None):
+        return None
+    values: list[Any] = [t.value for t in types if t is not None]
+    channels = node.given(ports.second).dims[axis]
+    if any(values[i].size != 1 for i in (0, 2, 3, 5)) or any(values[i].size not in (1, channels) for i in (1, 4)):
+        return None
+    a, b, y = (Scaling(s.reshape(-1), z.reshape(-1), axis) for s, z in zip(values[:3], values[3:], strict=True))
+    inputs, types_given = [0, 1], [node.given(0), node.given(ports.second)]
+    names = [node.node.inputs[0], node.node.inputs[ports.second]]
+    if bias is not None and bias.value is not None:
+        unit = a.scale.astype(np.float64) * b.scale.astype(np.float64)
+        types_given.append(TensorType.of(bias.value.astype(np.float64) * unit, known=True))
+        names.append(node.node.inputs[ports.bias])
+        inputs.append(2)
+    op = Quantized((QuantizedStep(main, tuple(inputs)),), (a, b, *([None] * (len(inputs) - 2))), y)
+    replaced = Node(node.name, op, tuple(names), node.node.outputs)
+    return TypedNode(replaced, tuple(types_given), node.outputs)
+
+
+class QLinearBytes:
+    """What both kernels of QLinear operators have in common: they are those of `as_quantized`."""
+
+    caps: Any
+
+    def chain(self, node: TypedNode) -> tuple[str, ...]:
+        """No steps of other nodes."""
+        return ()
+
+    def applies(self, node: TypedNode) -> Refusal | None:
+        """Whether it is a GPU."""
+        return MADE_FOR_GPUS if self.caps.kind != "GPU" else None
+
+
+class QLinearConvBytes(QLinearBytes, QuantizedConvBytes):
+    """QLinearConv by constant weights."""
+
+    name = "conv_bytes"
+    dtypes = IntegerConv.dtypes
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        found = self._quantized(node)
+        return NOT_CONSTANT if found is None else super().check(found)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        rest = (PLAIN,) * (len(node.inputs) - 1)
+        return [LayerConfig((c.inputs[0], *rest), c.outputs) for c in super().configurations(self._accepted(node))]
+
+    def problem(self, node: TypedNode) -> Problem | None:
+        return super().problem(self._accepted(node))
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        return super().launches(self._accepted(node))
+
+    def _quantized(self, node: TypedNode) -> TypedNode | None:
+        op: Any = node.op
+        return as_quantized(node, op.conv(), 0)
+
+    def _accepted(self, node: TypedNode) -> TypedNode:
+        found = self._quantized(node)
+        assert found is not None
+        return found
+
+
+class QLinearMatMulBytes(QLinearBytes, QuantizedMatMulBytes):
+    """QLinearMatMul by a constant matrix."""
+
+    name = "gemm_bytes"
+    dtypes = IntegerConv.dtypes
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        found = self._quantized(node)
+        return NOT_CONSTANT if found is None else super().check(found)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return (LayerConfig.uniform(node, PLAIN),)
+
+    def problem(self, node: TypedNode) -> Problem | None:
+        return super().problem(self._accepted(node))
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        return super().launches(self._accepted(node))
+
+    def _quantized(self, node: TypedNode) -> TypedNode | None:
+        return as_quantized(node, MatMul(), 1) if node.given(QUANTIZED_PORTS.second).rank == 2 else None
+
+    def _accepted(self, node: TypedNode) -> TypedNode:
+        found = self._quantized(node)
+        assert found is not None
+        return found

@@ -1,0 +1,159 @@
+"""Quantized convolutions and products on GPUs: in tiles of bytes, or one element a work item where these refuse."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Reason, Refusal, TypedNode
+from dovetail_gpu_opencl.kernel import spread
+from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, Weights, refusal_of
+from dovetail_gpu_opencl.kernels._integer import Result
+from dovetail_gpu_opencl.kernels._quantized import Factors, QuantizedConv, QuantizedMatMul, result_of
+from dovetail_gpu_opencl.kernels._quantized_steps import given
+from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
+from dovetail_gpu_opencl.kernels._tuned import Problem
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
+from dovetail_gpu_opencl.source import C_TYPES, assemble
+
+__all__ = ["QuantizedConvBytes", "QuantizedConvDirect", "QuantizedMatMulBytes", "QuantizedMatMulDirect"]
+
+
+def weights_of(factors: Factors) -> Weights:
+    """The weights with their channels of the result outermost."""
+    whole, scaling = factors.weights, factors.op.scalings[1]
+    value = given(factors.node, 1).value
+    assert scaling is not None
+    assert value is not None
+    return Weights(value, whole if factors.axis == 0 else whole.T, (factors.axis, scaling.zero_point.tobytes()))
+
+
+class QuantizedTiles(ByteTiles):
+    """The base of both kernels in tiles, which are given the parts of their base for CPUs."""
+
+    def fits(self, factors: Factors, rank: int, groups: int) -> Refusal | None:
+        """Why the factors are not for tiles."""
+        return refusal_of(weights_of(factors), rank, groups)
+
+    def tiled(self, node: TypedNode, images: Images, factors: Factors) -> tuple[Launch, ...]:
+        """The launches."""
+        result, bias = result_of(factors, self.caps, VECTOR)
+        start = bias.array if isinstance(bias, Constant) else None
+        return self.launches_of(node, images, weights_of(factors), start, factors.zero_point, result)
+
+
+class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
+    """Convolutions in one and two dimensions without groups, channels innermost."""
+
+    name = "quantized_conv_bytes"
+    kind = "GPU"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if (refusal := QuantizedConv.check(self, node)) is not None:
+            return refusal
+        result = node.outputs[0].dims
+        if any(given(node, i).dims != result and given(node, i).size != 1 for i in self.operands(node)):
+            return Refusal(Reason.LAYOUT, "operands that broadcast along some axes; accepted: the result's shape, or one number")
+        conv = self.conv(node)
+        return self.fits(Factors.of(node, self.op(node), 0), conv.geometry(node.given(0), node.given(1)).rank, conv.group)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        inputs: list[Layout] = [PLAIN] * len(node.inputs)
+        for index in self.operands(node):
+            inputs[index] = NHWC if given(node, index).dims == node.outputs[0].dims else PLAIN
+        images = self.images(node)
+        sources: tuple[Layout, ...] = (NHWC,) if images.width == images.channels else (PLAIN, NHWC)
+        return [LayerConfig((source, *inputs[1:]), (NHWC,)) for source in sources]
+
+    def images(self, node: TypedNode) -> Images:
+        """The sizes."""
+        src, wei = node.given(0), node.given(1)
+        return Images(src.dims[0], wei.dims[1], wei.dims[0], self.conv(node).geometry(src, wei))
+
+    def problem(self, node: TypedNode) -> Problem | None:
+        return self.images(node).problem() if node.outputs[0].size else None
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        return self.tiled(node, self.images(node), Factors.of(node, self.op(node), 0))
+
+
+class QuantizedMatMulBytes(QuantizedTiles, QuantizedMatMul):
+    """Products of matrices by a constant matrix."""
+
+    name = "quantized_gemm_bytes"
+    kind = "GPU"
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        refusal = QuantizedMatMul.check(self, node)
+        return self.fits(self.factors(node), 0, 1) if refusal is None else refusal
+
+    def images(self, node: TypedNode) -> Images:
+        """The sizes."""
+        maps, channels = weights_of(self.factors(node)).whole.shape
+        return Images(math.prod(node.given(0).dims[:-1]), channels, maps)
+
+    def problem(self, node: TypedNode) -> Problem | None:
+        return self.images(node).problem() if node.outputs[0].size else None
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        return self.tiled(node, self.images(node), self.factors(node))
+
+
+def defines_of(factors: Factors, result: Result, bias: Argument) -> dict[str, object]:
+    """The macros of both kernels of single elements, whose weights are less their zero points."""
+    scaled = {"X_ZERO": factors.zero_point, "W_ZERO(m)": 0, "A_ZERO(z, m)": factors.zero_point, "B_ZERO(z, n)": 0}
+    source = C_TYPES[factors.node.given(0).dtype]
+    types = {"X": source, "W": "short", "A": source, "B": "short"}
+    return {**result.defines, **scaled, **types, "HAS_BIAS": not isinstance(bias, Null)}
+
+
+class QuantizedConvDirect(QuantizedConv):
+    """One element a work item: conv_integer.cl, channels innermost or plain; groups, three dimensions, weights beyond int8."""
+
+    name = "quantized_conv_direct"
+    kind = "GPU"
+    max_spatial = MAX_SPATIAL
+    sparse = True
+
+    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
+        factors = Factors.of(node, self.op(node), 0)
+        return factors, *result_of(factors, self.caps, 1)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return [c for c in super().configurations(node) if c.inputs[0] == c.outputs[0]]
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        factors, result, bias = self.parts(node)
+        conv, wei = self.conv(node), node.given(1)
+        sizes = spatial_defines(conv.geometry(node.given(0), wei))
+        numbers = {"GROUPS": conv.group, "C": wei.dims[1], "M": wei.dims[0], "SIZE": node.outputs[0].size, **sizes}
+        innermost = node.outputs[0].layout == NHWC
+        defines = {**defines_of(factors, result, bias), **numbers, "INNERMOST": innermost}
+        source = assemble("conv_integer.cl", defines, result.source)
+        values = (Read(node.node.inputs[0]), Constant(np.ascontiguousarray(factors.weights)), Null(), Null(), bias)
+        work, local = spread(node.outputs[0].size, self.caps)
+        arguments = (*values, Write(node.node.outputs[0]), *result.arguments)
+        return (Launch("conv_integer.cl", source, "conv_integer", arguments, work, local, result.options),)
+
+
+class QuantizedMatMulDirect(QuantizedMatMul):
+    """One element a work item: gemm_integer.cl; weights beyond int8."""
+
+    name = "quantized_gemm_direct"
+    kind = "GPU"
+
+    def parts(self, node: TypedNode) -> tuple[Factors, Result, Argument]:
+        factors = self.factors(node)
+        return factors, *result_of(factors, self.caps, 1)
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        factors, result, bias = self.parts(node)
+        n, k = weights_of(factors).whole.shape
+        m = math.prod(node.given(0).dims[:-1])
+        defines = {**defines_of(factors, result, bias), "A_BATCH(z)": 0, "B_BATCH(z)": 0}
+        source = assemble("gemm_integer.cl", defines, result.source)
+        columns = Constant(np.ascontiguousarray(weights_of(factors).whole.T))
+        values = (Read(node.node.inputs[0]), columns, Null(), Null(), bias, Write(node.node.outputs[0]))
+        work, local = spread(m * n, self.caps)
+        arguments = (*values, *ints(1, m, n, k), *result.arguments)
+        return (Launch("gemm_integer.cl", source, "gemm_integer", arguments, work, local, result.options),)

@@ -1,0 +1,224 @@
+"""Products and convolutions in tiles of bytes, as devices of kind GPU choose them, against integer arithmetic."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dovetail.device import NHWC, PLAIN, DeviceInfo, Graph, TypedNode
+from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.kernels._bytes import has_matrix_units, instructions
+from dovetail_gpu_opencl.kernels._pipelined import Pipeline
+from dovetail_gpu_opencl.kernels._tuned import Tuned
+from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
+
+pytestmark = pytest.mark.exhaustive(0.3)  # each test compiles programs
+
+Array = NDArray[Any]
+TILINGS = [Pipeline(32, 32, 32, 16, 16, 3), Pipeline(32, 16, 64, 32, 16, 2)]
+TYPES = [(np.uint8, np.int8, np.uint8), (np.int8, np.int8, np.int8), (np.uint8, np.uint8, np.int8), (np.int8, np.uint8, np.uint8)]
+"""Of the first factor, the second, and the result."""
+
+
+@pytest.fixture
+def device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A device of kind GPU that takes all problems in the first tiling."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: TILINGS[0])
+    found = kind_device("GPU")
+    yield found
+    found.forced = ""
+
+
+def scaling(scale: Any, zero: Any, dtype: Any, axis: int = 1) -> Scaling:
+    scales = np.asarray(scale, np.float32)
+    return Scaling(scales, np.broadcast_to(np.asarray(zero, dtype), scales.shape), axis)
+
+
+def stored(real: Array, to: Scaling) -> Array:
+    """The formula of QuantizeLinear in the precision of `real`."""
+    limits = np.iinfo(to.dtype.numpy)
+    whole = np.rint(real / to.scale.astype(real.dtype)) + to.zero_point.astype(real.dtype)
+    return np.clip(whole, limits.min, limits.max).astype(to.dtype.numpy)
+
+
+def numbers(rng: Any, dtype: Any, *dims: int) -> Array:
+    """All numbers of a type but the least, so that those of int8 fit with a zero point of 1."""
+    limits = np.iinfo(dtype)
+    found: Array = rng.integers(limits.min + 1, limits.max, dims, dtype, endpoint=True)
+    return found
+
+
+def zero_of(dtype: Any) -> int:
+    """A zero point of weights that leaves them within int8."""
+    return 128 if dtype == np.uint8 else 0
+
+
+CASES = [  # batch, channels, maps, height, width, kernel, stride, dilation, pads
+    (2, 16, 24, 6, 5, 1, 1, 1, (0, 0, 0, 0)),  # a plain product
+    (1, 32, 40, 7, 6, 3, 1, 1, (1, 1, 1, 1)),
+    (2, 48, 13, 9, 7, 3, 2, 1, (1, 0, 1, 2)),  # maps that are stored one at a time
+    (1, 3, 16, 11, 12, 5, 2, 1, (2, 2, 2, 2)),  # filled up to 8 channels
+    (2, 21, 8, 8, 9, 2, 1, 3, (0, 1, 2, 1)),  # and to 32
+    (1, 16, 8, 9, 9, 1, 2, 1, (0, 0, 0, 0)),
+]
+
+
+def sums_of(x: Array, w: Array, case: Sequence[Any]) -> NDArray[np.int64]:
+    """The convolution in int64, window by window; zeros outside."""
+    *_, stride, dilation, pads = case
+    wide = np.pad(x.astype(np.int64), ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
+    extent = dilation * (w.shape[2] - 1) + 1
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (extent, extent), (2, 3))
+    windows = windows[:, :, ::stride, ::stride, ::dilation, ::dilation]
+    return np.einsum("nchwij,mcij->nmhw", windows, w.astype(np.int64))
+
+
+def innermost(a: Array) -> Array:
+    return np.ascontiguousarray(a.transpose(0, 2, 3, 1)).reshape(a.shape)
+
+
+def laid_out(graph: Graph, images: Sequence[str]) -> Graph:
+    """The graph with channels innermost in these values."""
+    return graph.replace(types={n: t.with_layout(NHWC) if n in images else t for n, t in graph.types.items()})
+
+
+def run_images(device: Any, bench: Any, graph: Graph, feeds: Sequence[Array], source: Any) -> Array:
+    """The result of a node whose result has its channels innermost, and whose first input has this layout."""
+    images = {n for n, t in graph.types.items() if t.dims == graph.types["y0"].dims and n != "x0"} | {"y0"}
+    images |= {"x0"} if source == NHWC else set()
+    fed = list(graph.inputs)
+    given = [innermost(a) if n in images else a for n, a in zip(fed, feeds, strict=True)]
+    (got,) = bench.run(device, laid_out(graph, sorted(images)), given, DEBUG_BUFFERS=True)
+    found: Array = got.reshape(got.shape[0], *got.shape[2:], got.shape[1]).transpose(0, 3, 1, 2)
+    return found
+
+
+@pytest.mark.parametrize("types", TYPES, ids=lambda t: "-".join(np.dtype(d).name for d in t))
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_quantized_convolutions(case: Sequence[Any], types: Sequence[Any], device: Any, bench: Any, rng: Any) -> None:
+    """With a bias, a scale for each channel, a sum with an image and a Relu, which round as QuantizeLinear says."""
+    batch, channels, maps, height, width, size, stride, dilation, pads = case
+    x, w = numbers(rng, types[0], batch, channels, height, width), numbers(rng, types[1], maps, channels, size, size)
+    zero = 77 if types[0] == np.uint8 else -11
+    sx, sw = scaling(0.02, zero, types[0]), scaling(rng.random(maps) * 0.01 + 0.001, zero_of(types[1]), types[1], 0)
+    unit, counts = sx.scale.astype(np.float64) * sw.scale.astype(np.float64), rng.integers(-9999, 9999, maps)
+    total = sums_of(x.astype(np.int64) - zero, w.astype(np.int64) - zero_of(types[1]), case) + counts.reshape(-1, 1, 1)
+    real = total * unit.reshape(-1, 1, 1)
+    middle, other, last = (
+        scaling(real.std() / 40, 100, np.uint8),
+        scaling(real.std() / 50, -3, np.int8),
+        scaling(real.std() / 30, 7, types[2]),
+    )
+    addend = numbers(rng, np.int8, *real.shape)
+    conv = bench.op("Conv", strides=(stride,) * 2, pads=pads, dilations=(dilation,) * 2)
+    steps = [
+        QuantizedStep(conv, (0, 1, 2)),
+        middle,
+        QuantizedStep(bench.op("Add"), (3, -1)),
+        QuantizedStep(bench.op("Relu"), (-1,)),
+    ]
+    op = Quantized(steps, [sx, sw, None, other], last)
+    graph, feeds = bench.single(op, [x, w, (counts * unit).astype(np.float32), addend], (1, 2))
+    device.forced = "quantized_conv_bytes"
+    dequantized = [
+        (a.astype(np.float32) - s.zero_point.astype(np.float32)) * s.scale
+        for a, s in ((stored(real, middle), middle), (addend, other))
+    ]
+    expected = stored(np.maximum(dequantized[1] + dequantized[0], np.float32(0)), last)
+    layouts = [NHWC] if channels % 16 == 0 else [NHWC, PLAIN]
+    for layout in layouts:
+        np.testing.assert_array_equal(run_images(device, bench, graph, feeds, layout), expected, str(layout))
+    assert len(np.unique(expected)) > 30
+
+
+def test_nothing_is_computed_of_no_images(device: Any, bench: Any) -> None:
+    x, w = np.zeros((0, 16, 4, 4), np.uint8), np.ones((8, 16, 1, 1), np.int8)
+    op = Quantized(
+        [QuantizedStep(bench.op("Conv"), (0, 1))],
+        [scaling(0.1, 3, np.uint8), scaling(0.1, 0, np.int8)],
+        scaling(0.1, 3, np.uint8),
+    )
+    graph, feeds = bench.single(op, [x, w], (1,))
+    device.forced = "quantized_conv_bytes"
+    assert run_images(device, bench, graph, feeds, NHWC).shape == (0, 8, 4, 4)
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=str)
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (33, 40, 144), (70, 37, 130), (5, 8, 16)])
+def test_quantized_products(
+    m: int, n: int, k: int, tiling: Pipeline, device: Any, bench: Any, rng: Any, monkeypatch: Any
+) -> None:
+    """Sums whose quotients are halves every other time; rows that are a multiple of 16 bytes, and others."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: tiling)
+    a, b = rng.integers(0, 12, (m, k)).astype(np.uint8), rng.integers(-6, 6, (k, n)).astype(np.int8)
+    op = Quantized(
+        [QuantizedStep(bench.op("MatMul"), (0, 1))],
+        [scaling(0.125, 5, np.uint8), scaling(0.5, 0, np.int8)],
+        scaling(0.125, 101, np.uint8),
+    )
+    graph, feeds = bench.single(op, [a, b], (1,))
+    device.forced = "quantized_gemm_bytes"
+    (got,) = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
+    sums = (a.astype(np.int64) - 5) @ b.astype(np.int64)
+    np.testing.assert_array_equal(got, np.clip(np.rint(sums / 2) + 101, 0, 255))
+
+
+def test_sums_wrap(device: Any, bench: Any) -> None:
+    """70000 products of 255 and 127 are beyond int32."""
+    a, b = np.full((3, 70000), 255, np.uint8), np.full((70000, 8), 127, np.int8)
+    graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b], (1,))
+    device.forced = "gemm_bytes"
+    (got,) = bench.run(device, graph, feeds)
+    np.testing.assert_array_equal(got, (a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32))
+    assert got.max() < 0
+
+
+def test_without_constant_zero_points(device: Any, bench: Any, rng: Any) -> None:
+    """Dynamic quantization: the zero point of the first factor comes with the data."""
+    a, b = numbers(rng, np.uint8, 2, 7, 48), numbers(rng, np.int8, 48, 21)
+    za = np.array(131, np.uint8)
+    graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, za], (1,))
+    device.forced = "gemm_bytes"
+    (got,) = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
+    np.testing.assert_array_equal(got, (a.astype(np.int64) - 131) @ b.astype(np.int64))
+
+
+def test_weights_beyond_int8_are_left_to_others(device: Any, bench: Any) -> None:
+    a, b = np.zeros((4, 16), np.uint8), np.array([[0] * 8, [255] * 8] * 8, np.uint8)
+    op = Quantized([QuantizedStep(bench.op("MatMul"), (0, 1))], [scaling(0.1, 3, np.uint8), scaling(0.1, 5, np.uint8)], None)
+    graph, _ = bench.single(op, [a, b], (1,))
+    node = TypedNode.of(graph.nodes[0], graph)
+    (kernel,) = (k for k in device.kernels(node) if k.name == "quantized_gemm_bytes")
+    assert "weights from -5 to 250" in str(kernel.supports(node))
+    assert device.supports(node).kernel == "quantized_gemm_direct"
+
+
+def test_instructions(device: Any) -> None:
+    """Matrix units from 8.0 on, dp4a from 6.1 on, else OpenCL C."""
+    from dovetail.device import DType
+
+    caps = dataclasses.replace(device.caps, ptx=True, compute_capability=(9, 0))
+    assert has_matrix_units(caps)
+    assert instructions(DType.UINT8, caps)["BYTES"] == '"u8"'
+    older = dataclasses.replace(caps, compute_capability=(7, 5))
+    assert not has_matrix_units(older)
+    assert instructions(DType.INT8, older)["DP4A"] == '"s32"'
+    assert "DP4A" not in instructions(DType.INT8, dataclasses.replace(older, compute_capability=(5, 2)))
+
+
+def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo], monkeypatch: Any) -> None:
+    """All tilings of this machine's device, with splits where it has matrix units."""
+    own = OpenCLDevice(infos[0])
+    device = own if own.caps.kind == "GPU" else OpenCLDevice(infos[0], caps=dataclasses.replace(own.caps, kind="GPU"))
+    a, b = numbers(rng, np.int8, 77, 400), numbers(rng, np.int8, 400, 72)
+    graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b], (1,))
+    node = TypedNode.of(graph.nodes[0], graph)
+    (kernel,) = (k for k in device.kernels(node) if k.name == "gemm_bytes")
+    tilings = list(kernel.possible(kernel.problem(node)))
+    assert any(t.splits > 1 for t in tilings) == has_matrix_units(device.caps)
+    for tiling in tilings[:: 3 if has_matrix_units(device.caps) else 5]:
+        monkeypatch.setattr(Tuned, "tiling", lambda self, problem, chosen=tiling: chosen)
+        np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], a.astype(np.int64) @ b.astype(np.int64), str(tiling))
