@@ -1,22 +1,18 @@
-"""ConvInteger, MatMulInteger, QLinearConv and QLinearMatMul in tiles of bytes, on GPUs."""
+"""ConvInteger and MatMulInteger in tiles of bytes, on GPUs."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Node, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, Weights, refusal_of
 from dovetail_gpu_opencl.kernels._conv_integer import IntegerConv
 from dovetail_gpu_opencl.kernels._gemm_integer import DIRECT, IntegerGemm
-from dovetail_gpu_opencl.kernels._integer import QUANTIZED_PORTS, given, result_of
-from dovetail_gpu_opencl.kernels._quantized_bytes import QuantizedConvBytes, QuantizedMatMulBytes
+from dovetail_gpu_opencl.kernels._integer import given, result_of
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Launch
-from dovetail_ops_onnx.mat_mul import MatMul
-from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
-__all__ = ["ConvBytes", "GemmBytes", "QLinearConvBytes", "QLinearMatMulBytes"]
+__all__ = ["ConvBytes", "GemmBytes"]
 
 NOT_CONSTANT = Refusal(Reason.ATTRIBUTE, "weights, scales or zero points that are not constant or not one for each channel")
 MADE_FOR_GPUS = Refusal(Reason.CAPABILITY, "made for GPUs")
@@ -115,103 +111,3 @@ def _zero(node: TypedNode, port: int) -> int | str:
     if zero is None:
         return 0
     return node.node.inputs[port] if zero.value is None else int(zero.value.reshape(-1)[0])
-
-
-# --- quantized results -----------------------------------------------------------------------------------------------
-
-
-def as_quantized(node: TypedNode, main: Any, axis: int) -> TypedNode | None:
-    """QLinearConv or QLinearMatMul as `main` between quantized values; None where a parameter is not constant."""
-    ports = QUANTIZED_PORTS
-    assert ports.scales is not None
-    types = [given(node, port) for port in (*ports.scales, ports.first_zero, ports.second_zero, ports.result_zero)]
-    bias = given(node, ports.bias)
-    if any(t is None or t.value is None for t in types) or (bias is not None and bias.value is None):
-        return None
-    values: list[Any] = [t.value for t in types if t is not None]
-    channels = node.given(ports.second).dims[axis]
-    if any(values[i].size != 1 for i in (0, 2, 3, 5)) or any(values[i].size not in (1, channels) for i in (1, 4)):
-        return None
-    a, b, y = (Scaling(s.reshape(-1), z.reshape(-1), axis) for s, z in zip(values[:3], values[3:], strict=True))
-    inputs, types_given = [0, 1], [node.given(0), node.given(ports.second)]
-    names = [node.node.inputs[0], node.node.inputs[ports.second]]
-    if bias is not None and bias.value is not None:
-        unit = a.scale.astype(np.float64) * b.scale.astype(np.float64)
-        types_given.append(TensorType.of(bias.value.astype(np.float64) * unit, known=True))
-        names.append(node.node.inputs[ports.bias])
-        inputs.append(2)
-    op = Quantized((QuantizedStep(main, tuple(inputs)),), (a, b, *([None] * (len(inputs) - 2))), y)
-    replaced = Node(node.name, op, tuple(names), node.node.outputs)
-    return TypedNode(replaced, tuple(types_given), node.outputs)
-
-
-class QLinearBytes:
-    """What both kernels of QLinear operators have in common: they are those of `as_quantized`."""
-
-    caps: Any
-
-    def chain(self, node: TypedNode) -> tuple[str, ...]:
-        """No steps of other nodes."""
-        return ()
-
-    def applies(self, node: TypedNode) -> Refusal | None:
-        """Whether it is a GPU."""
-        return MADE_FOR_GPUS if self.caps.kind != "GPU" else None
-
-
-class QLinearConvBytes(QLinearBytes, QuantizedConvBytes):
-    """QLinearConv by constant weights."""
-
-    name = "conv_bytes"
-    dtypes = IntegerConv.dtypes
-
-    def check(self, node: TypedNode) -> Refusal | None:
-        found = self._quantized(node)
-        return NOT_CONSTANT if found is None else super().check(found)
-
-    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        rest = (PLAIN,) * (len(node.inputs) - 1)
-        return [LayerConfig((c.inputs[0], *rest), c.outputs) for c in super().configurations(self._accepted(node))]
-
-    def problem(self, node: TypedNode) -> Problem | None:
-        return super().problem(self._accepted(node))
-
-    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        return super().launches(self._accepted(node))
-
-    def _quantized(self, node: TypedNode) -> TypedNode | None:
-        op: Any = node.op
-        return as_quantized(node, op.conv(), 0)
-
-    def _accepted(self, node: TypedNode) -> TypedNode:
-        found = self._quantized(node)
-        assert found is not None
-        return found
-
-
-class QLinearMatMulBytes(QLinearBytes, QuantizedMatMulBytes):
-    """QLinearMatMul by a constant matrix."""
-
-    name = "gemm_bytes"
-    dtypes = IntegerConv.dtypes
-
-    def check(self, node: TypedNode) -> Refusal | None:
-        found = self._quantized(node)
-        return NOT_CONSTANT if found is None else super().check(found)
-
-    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        return (LayerConfig.uniform(node, PLAIN),)
-
-    def problem(self, node: TypedNode) -> Problem | None:
-        return super().problem(self._accepted(node))
-
-    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        return super().launches(self._accepted(node))
-
-    def _quantized(self, node: TypedNode) -> TypedNode | None:
-        return as_quantized(node, MatMul(), 1) if node.given(QUANTIZED_PORTS.second).rank == 2 else None
-
-    def _accepted(self, node: TypedNode) -> TypedNode:
-        found = self._quantized(node)
-        assert found is not None
-        return found

@@ -2,8 +2,7 @@
 
 from dovetail_gpu_opencl.kernels._conv_integer import IntegerConvDirect, IntegerConvRows
 from dovetail_gpu_opencl.kernels._integer import QUANTIZED_PORTS
-from dovetail_gpu_opencl.kernels._integer_bytes import QLinearConvBytes
 
 __all__ = ["KERNELS"]
 
-KERNELS = (IntegerConvRows(QUANTIZED_PORTS), QLinearConvBytes(), IntegerConvDirect(QUANTIZED_PORTS))
+KERNELS = (IntegerConvRows(QUANTIZED_PORTS), IntegerConvDirect(QUANTIZED_PORTS))

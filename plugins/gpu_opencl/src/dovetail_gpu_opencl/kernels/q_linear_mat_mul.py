@@ -2,8 +2,7 @@
 
 from dovetail_gpu_opencl.kernels._gemm_integer import IntegerDirect, IntegerRows
 from dovetail_gpu_opencl.kernels._integer import QUANTIZED_PORTS
-from dovetail_gpu_opencl.kernels._integer_bytes import QLinearMatMulBytes
 
 __all__ = ["KERNELS"]
 
-KERNELS = (IntegerRows(QUANTIZED_PORTS), QLinearMatMulBytes(), IntegerDirect(QUANTIZED_PORTS))
+KERNELS = (IntegerRows(QUANTIZED_PORTS), IntegerDirect(QUANTIZED_PORTS))
