@@ -202,7 +202,7 @@ def test_instructions(device: Any) -> None:
 
     caps = dataclasses.replace(device.caps, ptx=True, compute_capability=(9, 0))
     assert has_matrix_units(caps)
-    assert instructions(DType.UINT8, caps)["BYTES"] == '"u8"'
+    assert instructions(DType.UINT8, caps)["FORMAT"] == '"u8"'
     older = dataclasses.replace(caps, compute_capability=(7, 5))
     assert not has_matrix_units(older)
     assert instructions(DType.INT8, older)["DP4A"] == '"s32"'

@@ -4,7 +4,7 @@
 //
 // Without MATRIX_UNITS, plain OpenCL C in place of matrix_instructions.cl: an item has the same elements of a tile that it has there, and
 // adds products of four bytes at once where the device can. There the groups of a tile do not share it: SPLITS is 1.
-#ifdef BYTES
+#ifdef FORMAT
 #define SUM int
 #define SUM2 int2
 #define SUM4 int4

@@ -31,9 +31,9 @@
                : "memory")
 // The value of the item whose number differs in the bits of `distance`.
 #define SWAP(r, v, distance) asm volatile("shfl.sync.bfly.b32 %0, %1, " #distance ", 0x1f, 0xffffffff;" : "=f"(r) : "f"(v))
-#ifdef BYTES
+#ifdef FORMAT
 #define MULTIPLY(c, a, b)                                                                              \
-  asm("mma.sync.aligned.m16n8k32.row.col.s32." BYTES ".s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+  asm("mma.sync.aligned.m16n8k32.row.col.s32." FORMAT ".s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
       : "+r"((c)[0]), "+r"((c)[1]), "+r"((c)[2]), "+r"((c)[3])                                         \
       : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b)[0]), "r"((b)[1]))
 #else

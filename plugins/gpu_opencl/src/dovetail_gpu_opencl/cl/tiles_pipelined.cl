@@ -9,7 +9,7 @@
 // With SPLITS > 1 the group that is the last of its tile adds up the parts in their order.
 // With NORMALIZE, dst is between: norm[m][n] = (dst - mean) / sqrt(variance + EPSILON) * scale[n] + shift[n], with the statistics of
 // row m. The group that is the last of TILE_M rows normalizes them. Then Z is 1, and SIZE is N.
-// With BYTES ("u8" or "s8", the format of a), factors are 8-bit numbers, two for each element of a and b here, and sums are int:
+// With FORMAT ("u8" or "s8", the format of a), factors are 8-bit numbers, two for each element of a and b here, and sums are int:
 // byte_products.cl says what is added. K, C, A_M, B_N and TILE_K still count pairs of bytes.
 // NDRange: (tiles of n * tiles of m * batch * SPLITS * ITEMS), local size ITEMS = TILE_M / WORK_M * TILE_N / WORK_N * 32.
 //
@@ -111,7 +111,7 @@
 #ifdef CONV
 #define P (OH * OW)
 #endif
-#ifdef BYTES
+#ifdef FORMAT
 #define BIAS_ARG SUM_ARGS
 #elif defined(BIAS_T)
 #define BIAS_ARG , __global const BIAS_T* restrict bia
@@ -294,9 +294,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
       const int m = m0 + ly + i * 16 + y, n = n0 + lx + x, o = (z * M + m) * N + n;
       if (m >= M || n >= N) continue;
       __local const SUM4* from = (__local const SUM4*)(sums + y * PITCH + x);
-#if defined(BYTES) && N % 8 == 0
+#if defined(FORMAT) && N % 8 == 0
       STORE_SUMS(o, (int8)(from[0], from[1]) + START_V(n), n);
-#elif defined(BYTES)
+#elif defined(FORMAT)
       for (int c = 0; c < 8 && n + c < N; ++c) STORE_SUM(o + c, ((__local const int*)from)[c] + START(n + c), z, m, n + c);
 #elif N % 8 == 0
       float8 v = (float8)(from[0], from[1]);

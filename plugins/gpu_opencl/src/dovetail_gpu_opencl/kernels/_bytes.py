@@ -197,7 +197,7 @@ class ByteTiles(Pipelined):
 def instructions(dtype: DType, caps: Capabilities) -> dict[str, object]:
     """The instructions for a first factor of int8 or uint8, as macros."""
     signed = dtype is DType.INT8
-    found: dict[str, object] = {"BYTES": '"s8"' if signed else '"u8"', "AS_X4": "as_char4" if signed else "as_uchar4"}
+    found: dict[str, object] = {"FORMAT": '"s8"' if signed else '"u8"', "AS_X4": "as_char4" if signed else "as_uchar4"}
     if has_matrix_units(caps):
         return found | {"MATRIX_UNITS": True}
     return found | ({"DP4A": '"s32"' if signed else '"u32"'} if caps.ptx and caps.compute_capability >= _DOT_PRODUCTS else {})
