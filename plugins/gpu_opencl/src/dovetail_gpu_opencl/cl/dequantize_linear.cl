@@ -6,6 +6,8 @@
 // Layout: element o is the element o % length of its run. Its parameters are at o / (inner * axis) * outer_stride +
 // o / inner % axis / block * block_stride + o % inner * inner_stride. EXACT: the type of the difference.
 //
+// With SHARED all elements have the same.
+//
 // Tunables: RUN, the local size.
 #ifndef T
 #define T float
@@ -34,8 +36,12 @@ __kernel void dequantize_linear(__global const Q* restrict src, __global const S
   const int last = min(first + RUN, start + length);
 #endif
   if (first >= last) return;
+#ifdef SHARED
+  const int at = 0;
+#else
   const int at =
       first / (inner * axis) * outer_stride + first / inner % axis / block * block_stride + first % inner * inner_stride;
+#endif
   const EXACT shift = zero ? (EXACT)LOAD_Q(zero, at) : 0;
   const float factor = LOAD_S(scale, at);
   for (int o = first; o < last; ++o) {

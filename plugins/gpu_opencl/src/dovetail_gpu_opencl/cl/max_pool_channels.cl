@@ -1,7 +1,7 @@
 // dst[n][y][x][c] = the greatest of src in the window of (y, x), for 8-bit numbers whose channels are innermost.
 //
 // A work item computes one output pixel, 16 channels at once. NDRange: (OH * OW, N), local size 1. With SPREAD, for GPUs, it computes
-// 16 channels of a pixel. NDRange: (ceil(C / 16), OH * OW, N).
+// 16 channels of a pixel. NDRange: (N * OH * OW * ceil(C / 16), rounded up to the local size); SIZE is the product, PIXELS is OH * OW.
 //
 // Layout: src [N][IH][IW][C], dst [N][OH][OW][C]. LOWEST is the least number of T. Sizes are arguments, so that all share a program. ALIGNED says that C is a
 // multiple of 16.
@@ -26,8 +26,10 @@ __kernel void max_pool_channels(__global const T* restrict src, __global T* rest
                                 const int OW, const int KH, const int KW, const int STRIDE_Y, const int STRIDE_X,
                                 const int DILATION_Y, const int DILATION_X, const int PAD_Y, const int PAD_X) {
 #ifdef SPREAD
-  int c = get_global_id(0) * 16;
-  const int p = get_global_id(1), image = get_global_id(2), pixels = get_global_size(1), last = min(c + 16, C);
+  const int item = get_global_id(0), chunks = (C + 15) / 16, pixels = PIXELS, p = item / chunks % pixels;
+  if (item >= SIZE) return;
+  int c = item % chunks * 16;
+  const int image = item / chunks / pixels, last = min(c + 16, C);
 #else
   int c = 0;
   const int p = get_global_id(0), image = get_global_id(1), pixels = get_global_size(0), last = C;

@@ -8,6 +8,8 @@
 // o / inner % axis / block * block_stride + o % inner * inner_stride. PRECISE(x): x as the numerator, the scale and the quotient are rounded. WHOLE(x): the quotient as a
 // whole number, where the result is one. SATURATED(x): x in the range of Q.
 //
+// With SHARED all elements have the same.
+//
 // Tunables: RUN, the local size.
 #ifndef T
 #define T float
@@ -35,8 +37,12 @@ __kernel void quantize_linear(__global const T* restrict src, __global const S* 
   const int last = min(first + RUN, start + length);
 #endif
   if (first >= last) return;
+#ifdef SHARED
+  const int at = 0;
+#else
   const int at =
       first / (inner * axis) * outer_stride + first / inner % axis / block * block_stride + first % inner * inner_stride;
+#endif
   const float s = LOAD_S(scale, at), divisor = PRECISE(s), shift = zero ? (float)LOAD_Q(zero, at) : 0.0f;
   for (int o = first; o < last; ++o) {
     const float x = LOAD_T(src, o);

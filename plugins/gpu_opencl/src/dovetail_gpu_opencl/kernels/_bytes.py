@@ -149,7 +149,7 @@ class ByteTiles(Pipelined):
             starts["OUTSIDE"] = "outside"
         declared += str(result.defines["RESULT_ARGS"])
         defines = {**images.defines(), **starts, "SUM_ARGS": declared}
-        return (*before, self._main(node, problem, tiling, defines, (src, Constant(packed), *given), result))
+        return (*before, self._main(node, problem, tiling, defines, (src, Constant(packed), *given), result, len(before)))
 
     def _main(
         self,
@@ -159,8 +159,9 @@ class ByteTiles(Pipelined):
         defines: Mapping[str, object],
         given: Sequence[Argument],
         result: Result,
+        number: int,
     ) -> Launch:
-        """The launch of the product; a chain of post-ops has its arguments at the end."""
+        """The launch of the product with a work buffer of this number; a chain of post-ops has its arguments at the end."""
         sizes = {"Z": 1, "M": problem.m, "N": problem.n, "K": problem.k, "B_N": round_up(problem.k, DEPTH)}
         own = {**sizes, "A_BATCH(z)": 0, "B_BATCH(z)": 0, **tiling.defines(), "RESULT_T": result.defines["T"]}
         steps, chain = (result.arguments, ()) if result.defines["RESULT_ARGS"] else ((), result.arguments)
@@ -168,7 +169,7 @@ class ByteTiles(Pipelined):
         tiles = tiling.tiles(problem)
         if tiling.splits > 1:
             nbytes = tiles * tiling.splits * tiling.tile_m * tiling.tile_n * 4
-            arguments += [Scratch(f"scratch:{node.name}:1", nbytes), Counters(tiles)]
+            arguments += [Scratch(f"scratch:{node.name}:{number}", nbytes), Counters(tiles)]
         text = f"typedef struct {{ {result.defines['T']}{VECTOR} v; }} PACKED_T;\n{result.source}"
         if problem.n % VECTOR == 0:
             text = _aligned(text)

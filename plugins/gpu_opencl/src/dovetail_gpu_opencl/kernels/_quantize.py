@@ -52,8 +52,8 @@ class Runs:
         return self.places[3:] == (0, 0, 0)
 
     def defines(self, caps: Capabilities) -> dict[str, object]:
-        """RUN, and whether runs of one element are taken one by one."""
-        return {"RUN": self._run(caps), "ONE_BY_ONE": self.length == 1}
+        """RUN, whether runs of one element are taken one by one, and whether all elements share their parameters."""
+        return {"RUN": self._run(caps), "ONE_BY_ONE": self.length == 1, "SHARED": self.is_one}
 
     def work(self, caps: Capabilities) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Global and local size."""

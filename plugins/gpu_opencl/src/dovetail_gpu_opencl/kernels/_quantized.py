@@ -150,7 +150,7 @@ def _bias(node: TypedNode, op: Quantized, channels: int) -> NDArray[np.float64]:
 def result_of(factors: Factors, caps: Capabilities, vec: int) -> tuple[Result, Argument]:
     """The steps after the sums, for vectors too where `vec` is not 1, and the bias that starts the sums. Raises `Refused`."""
     node, op = factors.node, factors.op
-    steps, (relus, scaling) = Steps(node, op, vec), relus_before(op)
+    steps, (relus, scaling) = Steps(node, op, vec, branches=caps.kind == "GPU"), relus_before(op)
     at = 1 + relus if scaling is not None else 0
     if scaling is not None:
         steps.whole(scaling, relus, last=at == len(op.steps))
@@ -178,6 +178,19 @@ def result_of(factors: Factors, caps: Capabilities, vec: int) -> tuple[Result, A
 _REAL = """static float value_1(const int s, const int n PARAMETERS) { return (float)s * factor[n]ADDED_1; }
 static float8 value_v(const int8 s, const int n PARAMETERS) { return convert_float8(s) * LOAD(factor + n)ADDED_V; }
 """
+_ROUNDED_1 = """static float value_1(const int s, const int n PARAMETERS) {
+  return (float)rint(((REAL)s * unit[n]EXACT) / divisor[0]);
+}
+static float near_1(const int s, const float t, const int n PARAMETERS) {
+  const float r = WHOLE;
+  return fabs(fabs(t - r) - 0.5f) > 0.000244140625f ? r : value_1(s, n PASSED);
+}
+static float8 value_v(const int8 s, const int n PARAMETERS) {
+  const float8 t = convert_float8(s) * LOAD(factor + n)ADDED_V;
+  return (float8)(NEARS);
+}
+"""
+"""As `_ROUNDED` for GPUs: a branch for each element, and no vectors in memory."""
 _ROUNDED = """static float value_1(const int s, const int n PARAMETERS) {
   return (float)rint(((REAL)s * unit[n]EXACT) / divisor[0]);
 }
@@ -206,11 +219,16 @@ def _value(
         arrays |= {"unit": factors.units.astype(wide), "divisor": np.array([divisor], wide)}
         arrays |= {"bias": factors.bias.astype(wide)} if adds else {}
     text = (
-        (_REAL if scaling is None else _ROUNDED)
+        (_REAL if scaling is None else _ROUNDED_1 if caps.kind == "GPU" else _ROUNDED)
         if vec > 1
         else (_REAL if scaling is None else _ROUNDED).partition("static float8")[0]
     )
-    text = text.replace("EXACT", " + bias[n]" if adds else "").replace("ADDED_1", " + added[n]" if adds else "")
+    nears = ", ".join(f"near_1(s.s{i}, t.s{i}, n + {i} PASSED)" for i in range(VECTOR))
+    text = (
+        text.replace("NEARS", nears)
+        .replace("EXACT", " + bias[n]" if adds else "")
+        .replace("ADDED_1", " + added[n]" if adds else "")
+    )
     text = text.replace("ADDED_V", " + LOAD(added + n)" if adds else "").replace(
         "PASSED", "".join(f", {name}" for name in arrays)
     )

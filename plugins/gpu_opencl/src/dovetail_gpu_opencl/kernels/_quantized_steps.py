@@ -22,6 +22,15 @@ WHOLE = "(({0}) + 12582912.0f - 12582912.0f)"
 """A float rounded to a whole number, halves to even, where it is below 2^22; greater ones stay so great. Drivers for CPUs compute
 their rint one element at a time."""
 
+_BRANCHES = f"""static float rounded_1(const float s, const float scale, const float inverse) {{
+  const float t = s * inverse, r = {WHOLE.format("t")};
+  // Up to 1024, beyond what can be stored, t is less than this away from the quotient.
+  return fabs(fabs(t - r) - 0.5f) > 0.000244140625f ? r : {WHOLE.format("s / scale")};
+}}
+static float8 rounded_v(const float8 s, const float scale, const float inverse) {{
+  return (float8)({", ".join(f"rounded_1(s.s{i}, scale, inverse)" for i in range(8))});
+}}
+"""
 NUMBERS = "qn"
 """The argument with the numbers of all steps."""
 
@@ -54,7 +63,8 @@ def load(access: Access, name: str, dtype: DType, vec: int) -> str:
 class Steps:
     """Steps under construction: functions `steps_1` and `steps_v`, the latter for `vec` consecutive elements.
 
-    Each takes the value `s`, the index `o` of the result, and `parameters`; `passed` is how the kernel calls them.
+    Each takes the value `s`, the index `o` of the result, and `parameters`; `passed` is how the kernel calls them. With
+    `branches`, for GPUs, they divide only where a product by the reciprocal comes near a half.
     """
 
     node: TypedNode
@@ -64,6 +74,7 @@ class Steps:
     operands: list[int] = field(default_factory=list)
     lines: dict[int, list[str]] = field(default_factory=dict)
     kinds: list[PostOp] = field(default_factory=list)
+    branches: bool = False
 
     def __post_init__(self) -> None:
         self.lines = {1: [], self.vec: []}
@@ -79,10 +90,13 @@ class Steps:
     def round(self, scaling: Scaling, *, last: bool = False) -> None:
         """To what the quantization can hold: as real numbers, or with `last` as they are stored. NaN is stored as 0."""
         scale, zero, least, most = (self.number(x) for x in stored_bounds(scaling))
+        inverse = self.number(reciprocal(stored_bounds(scaling)[0])) if self.branches else ""
         for vec, lines in self.lines.items():
-            v = vector(vec)
-            lines.append(f"  s = {WHOLE.format(f's / {scale}')} + {zero}; s = s == s ? s : ({v})(0);\n")
-            lines.append(f"  s = s < {least} ? ({v})({least}) : s; s = s > {most} ? ({v})({most}) : s;\n")
+            quotient = WHOLE.format(f"s / {scale}")
+            if self.branches:
+                quotient = f"rounded_{'1' if vec == 1 else 'v'}(s, {scale}, {inverse})"
+            lines.append(f"  s = {quotient} + {zero};\n")
+            lines.append(self._bounded(vec, least, most))
             if not last:
                 lines.append(f"  s = (s - {zero}) * {scale};\n")
 
@@ -92,10 +106,18 @@ class Steps:
         for vec, lines in self.lines.items():
             v = vector(vec)
             lines += [f"  s = s < 0.0f ? ({v})(0) : s;\n"] * min(relus, 1)
-            lines.append(f"  s = s + {zero}; s = s == s ? s : ({v})(0);\n")
-            lines.append(f"  s = s < {least} ? ({v})({least}) : s; s = s > {most} ? ({v})({most}) : s;\n")
+            lines.append(f"  s = s + {zero};\n")
+            lines.append(self._bounded(vec, least, most))
             if not last:
                 lines.append(f"  s = (s - {zero}) * {scale};\n")
+
+    def _bounded(self, vec: int, least: str, most: str) -> str:
+        """The statement that keeps the value within bounds, NaN as 0."""
+        v = vector(vec)
+        if self.branches:
+            return f"  s = s == s ? s : ({v})(0); s = fmin(fmax(s, ({v})({least})), ({v})({most}));\n"
+        bounds = f"s = s < {least} ? ({v})({least}) : s; s = s > {most} ? ({v})({most}) : s;"
+        return f"  s = s == s ? s : ({v})(0); {bounds}\n"
 
     def start(self, index: int) -> None:
         """The value is at first that of an input."""
@@ -159,7 +181,11 @@ class Steps:
     @property
     def source(self) -> str:
         """The functions."""
-        text = "#pragma OPENCL FP_CONTRACT OFF\n" + post_ops.vector_functions(self.kinds, "float", self.vec)
+        text = (
+            "#pragma OPENCL FP_CONTRACT OFF\n"
+            + (_BRANCHES if self.branches else "")
+            + post_ops.vector_functions(self.kinds, "float", self.vec)
+        )
         for vec, name in ((1, "steps_1"), (self.vec, "steps_v")) if self.vec > 1 else ((1, "steps_1"),):
             v = vector(vec)
             text += f"static {v} {name}({v} s, const int o{self.parameters}) {{\n{''.join(self.lines[vec])}  return s;\n}}\n"
@@ -173,6 +199,12 @@ def elementwise_access(tensor: TensorType, result: TensorType) -> Access | None:
     if tensor.dims == result.dims:
         return Access("o", "next")
     return access_to(tensor, result) if result.layout == PLAIN else None
+
+
+def reciprocal(scale: float) -> float:
+    """1 / scale in float32; infinity, which makes a NaN of 0, where that is too large."""
+    with np.errstate(all="ignore"):
+        return float(np.float32(1) / np.float32(scale))
 
 
 def vector(vec: int) -> str:

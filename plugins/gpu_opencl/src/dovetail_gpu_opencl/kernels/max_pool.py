@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div
+from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._channels import innermost, layouts, windows_launch
 from dovetail_gpu_opencl.kernels._pool import PoolDirect, geometry, refuse_taps
 from dovetail_gpu_opencl.kernels._spatial import WINDOW, interior, named, spatial_defines
@@ -88,12 +88,12 @@ class MaxPoolChannels(MaxPoolDirect):
         names = "IH IW OW KH KW STRIDE_Y STRIDE_X DILATION_Y DILATION_X PAD_Y PAD_X"
         values = Read(node.node.inputs[0]), Write(node.node.outputs[0])
         arguments: tuple[Argument, ...] = (*values, *ints(channels), *named(sizes, names))
-        spread = self.caps.kind != "CPU"
-        defines = {"T": C_TYPES[dtype], "LOWEST": -128 if dtype is DType.INT8 else 0, "SPREAD": spread}
-        source = assemble(file, {**defines, "ALIGNED": spread and channels % 16 == 0})
-        if spread:
-            work: tuple[int, ...] = (ceil_div(channels, 16), math.prod(rest), batch)
-            return (Launch(file, source, self.name, arguments, work),)
+        defines: dict[str, object] = {"T": C_TYPES[dtype], "LOWEST": -128 if dtype is DType.INT8 else 0}
+        if self.caps.kind != "CPU":
+            items, pixels = batch * math.prod(rest) * ceil_div(channels, 16), math.prod(rest)
+            defines |= {"SPREAD": True, "ALIGNED": channels % 16 == 0, "SIZE": items, "PIXELS": pixels}
+            return (Launch(file, assemble(file, defines), self.name, arguments, *spread(items, self.caps)),)
+        source = assemble(file, defines)
         return (Launch(file, source, self.name, arguments, (math.prod(rest), batch), (1, 1)),)
 
 
