@@ -368,13 +368,15 @@ def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
         pool = Case("pool", _standard("MaxPool", kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2)), (x,), (x,))
         graph, feeds = single(pool, ())
         types = {n: t.with_layout(NHWC) for n, t in graph.types.items()}
-        yield from _each({"CPU": devices["CPU"]}, f"MaxPool of {x.shape}, {NHWC}", graph.replace(types=types), feeds)
+        yield from _each(devices, f"MaxPool of {x.shape}, {NHWC}", graph.replace(types=types), feeds)
     for m, n, k in PRODUCTS:
         own = Scaling(np.full(n, 0.1, np.float32), np.arange(n, dtype=np.int8), axis=1)
         for result in (None, unsigned):
             op = Quantized([QuantizedStep(_standard("MatMul"), (0, 1))], [unsigned, own], result)
             case = Case("product", op, (bytes_of(rng, m, k), bytes_of(rng, k, n).view(np.int8)), ())
             yield from _each(devices, f"Quantized of {m}x{n}x{k}", *single(case, (1,)))
+        case = Case("bytes", _standard("MatMulInteger"), (bytes_of(rng, m, k), bytes_of(rng, k, n).view(np.int8)), ())
+        yield from _each({"GPU": devices["GPU"]}, f"MatMulInteger of {m}x{n}x{k}", *single(case, (1,)))
     for n in POINTS:
         op = Quantized([QuantizedStep(_standard("Add"), (0, 1)), relu], [unsigned, unsigned], unsigned)
         yield from _each(devices, f"Quantized of {n}", *single(Case("sum", op, (bytes_of(rng, n), bytes_of(rng, n)), ()), ()))
