@@ -365,6 +365,10 @@ def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
             graph, feeds = single(case, (1, 2))
             types = {n: t.with_layout(layout) if t.rank == 4 and n != "x1" else t for n, t in graph.types.items()}
             yield from _each(devices, f"Quantized of {x.shape}, {layout}", graph.replace(types=types), feeds)
+        whole = Case("bytes", _standard("ConvInteger", pads=(1, 1, 1, 1)), (x, w), ())
+        graph, feeds = single(whole, (1,))
+        types = {n: t.with_layout(NHWC) if n != "x1" else t for n, t in graph.types.items()}
+        yield from _each({"GPU": devices["GPU"]}, f"ConvInteger of {x.shape}", graph.replace(types=types), feeds)
         pool = Case("pool", _standard("MaxPool", kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2)), (x,), (x,))
         graph, feeds = single(pool, ())
         types = {n: t.with_layout(NHWC) for n, t in graph.types.items()}

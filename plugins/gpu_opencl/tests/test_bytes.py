@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dovetail.device import NHWC, PLAIN, DeviceInfo, Graph, TypedNode
+from dovetail.device import NHWC, PLAIN, DeviceInfo, DType, Graph, TypedNode
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._bytes import has_matrix_units, instructions
 from dovetail_gpu_opencl.kernels._pipelined import Pipeline
@@ -134,6 +134,17 @@ def test_quantized_convolutions(case: Sequence[Any], types: Sequence[Any], devic
     assert len(np.unique(expected)) > 30
 
 
+@pytest.mark.parametrize("zero", [0, 201])
+def test_integer_convolutions(zero: int, device: Any, bench: Any, rng: Any) -> None:
+    """What surrounds the image counts as its zero point; every product is exact, as are sums of a partial tile."""
+    case = CASES[2]
+    x, w = numbers(rng, np.uint8, 2, 48, 9, 7), numbers(rng, np.int8, 13, 48, 3, 3)
+    op = bench.op("ConvInteger", strides=(2, 2), pads=case[-1])
+    graph, feeds = bench.single(op, [x, w, np.array(zero, np.uint8)], (1, 2))
+    device.forced = "conv_bytes"
+    np.testing.assert_array_equal(run_images(device, bench, graph, feeds, NHWC), sums_of(x.astype(np.int64) - zero, w, case))
+
+
 def test_nothing_is_computed_of_no_images(device: Any, bench: Any) -> None:
     x, w = np.zeros((0, 16, 4, 4), np.uint8), np.ones((8, 16, 1, 1), np.int8)
     op = Quantized(
@@ -198,8 +209,6 @@ def test_weights_beyond_int8_are_left_to_others(device: Any, bench: Any) -> None
 
 def test_instructions(device: Any) -> None:
     """Matrix units from 8.0 on, dp4a from 6.1 on, else OpenCL C."""
-    from dovetail.device import DType
-
     caps = dataclasses.replace(device.caps, ptx=True, compute_capability=(9, 0))
     assert has_matrix_units(caps)
     assert instructions(DType.UINT8, caps)["FORMAT"] == '"u8"'
