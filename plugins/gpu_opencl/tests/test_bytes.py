@@ -136,7 +136,7 @@ def test_quantized_convolutions(case: Sequence[Any], types: Sequence[Any], devic
 
 @pytest.mark.parametrize("zero", [0, 201])
 def test_integer_convolutions(zero: int, device: Any, bench: Any, rng: Any) -> None:
-    """What surrounds the image counts as its zero point; every product is exact, as are sums of a partial tile."""
+    """Elements outside the image count as its zero point; all sums are exact."""
     case = CASES[2]
     x, w = numbers(rng, np.uint8, 2, 48, 9, 7), numbers(rng, np.int8, 13, 48, 3, 3)
     op = bench.op("ConvInteger", strides=(2, 2), pads=case[-1])
