@@ -31,7 +31,7 @@ _FEW = 32
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The first factor and the number of results: `batch` images of `channels` under the windows of a convolution, or the rows of a matrix (None)."""
+    """Sizes of a product: `batch` images of `channels` under the windows of a convolution, or rows of a matrix (None)."""
 
     batch: int
     channels: int
