@@ -13,6 +13,7 @@ from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._bytes import has_matrix_units, instructions
 from dovetail_gpu_opencl.kernels._pipelined import Pipeline
 from dovetail_gpu_opencl.kernels._tuned import Tuned
+from dovetail_gpu_opencl.launch import Scratch
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
 pytestmark = pytest.mark.exhaustive(0.15)  # each test compiles programs
@@ -231,3 +232,14 @@ def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo], monk
     for tiling in tilings[:: 3 if has_matrix_units(device.caps) else 5]:
         monkeypatch.setattr(Tuned, "tiling", lambda self, problem, chosen=tiling: chosen)
         np.testing.assert_array_equal(bench.run(device, graph, feeds)[0], a.astype(np.int64) @ b.astype(np.int64), str(tiling))
+
+
+@pytest.mark.parametrize(("k", "names"), [(400, ["scratch:node:0"]), (401, ["scratch:node:0", "scratch:node:1"])])
+def test_work_buffers_are_numbered_in_order(k: int, names: Sequence[str], device: Any, bench: Any, monkeypatch: Any) -> None:
+    """The memory plan counts them: one for splits, and before that one for rows that are filled up."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: Pipeline(32, 32, 32, 16, 16, 3, 2))
+    a, b = np.zeros((8, k), np.uint8), np.ones((k, 8), np.int8)
+    graph, _ = bench.single(bench.op("MatMulInteger"), [a, b], (1,))
+    (kernel,) = (x for x in device.kernels(TypedNode.of(graph.nodes[0], graph)) if x.name == "gemm_bytes")
+    launches = kernel.launches(TypedNode.of(graph.nodes[0], graph))
+    assert list(dict.fromkeys(a.value for x in launches for a in x.arguments if isinstance(a, Scratch))) == names
