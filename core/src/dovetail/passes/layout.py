@@ -1,7 +1,6 @@
 """Layout: choose a configuration for every node so that the fewest bytes are reordered, and put `Reorder` nodes where needed."""
 
 import dataclasses
-import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dovetail.dataclass import dataclass
@@ -67,7 +66,7 @@ def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[Laye
     readers is settled at once: whatever follows, it costs a reorder or none.
     """
     last = {name: i for i, node in enumerate(graph.nodes) for name in node.reads}
-    outputs = set(graph.outputs)
+    outputs, sizes = set(graph.outputs), _Sizes(graph.types)
     alike: dict[str, frozenset[Layout]] = {name: frozenset({PLAIN}) for name in graph.inputs}
     states: dict[State, _Step] = {frozenset(): _Step((0, 0), None, None)}
     for index, node in enumerate(graph.nodes):
@@ -92,18 +91,54 @@ def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[Laye
                 key = frozenset(after.items())
                 if key not in found or cost < found[key].cost:
                     found[key] = _Step(cost, way.config, step)
-        states = _pruned(found)
+        states = _pruned(found, sizes)
         common = frozenset.intersection(*states)
         alike.update(common)
         states = {state - common: step for state, step in states.items()} if common else states
     return _way_back(min(states.values(), key=lambda step: step.cost))
 
 
-def _pruned(states: dict[State, _Step]) -> dict[State, _Step]:
-    """The cheapest states, as many as there is room for."""
-    widest = max(map(len, states))
-    room = max(LEAST, min(BEAM, ENTRIES // max(1, widest)))
-    return states if len(states) <= room else dict(heapq.nsmallest(room, states.items(), key=lambda item: item[1].cost))
+class _Sizes(dict[str, int]):
+    """Bytes by value name, computed once."""
+
+    def __init__(self, types: Mapping[str, TensorType]) -> None:
+        self._types = types
+
+    def __missing__(self, name: str) -> int:
+        self[name] = size = self._types[name].nbytes
+        return size
+
+
+def _pruned(states: dict[State, _Step], sizes: Mapping[str, int]) -> dict[State, _Step]:
+    """The cheapest states, as many as there is room for, without those that one of the `LEAST` cheapest can imitate.
+
+    A state can imitate another if, with the reorders that make all layouts of the other, it still costs no more.
+    """
+    if len(states) == 1:
+        return states
+    room = max(LEAST, min(BEAM, ENTRIES // max(1, max(map(len, states)))))
+    kept: dict[State, _Step] = {}
+    cheapest: list[tuple[tuple[int, int], dict[str, frozenset[Layout]]]] = []
+    for state, step in sorted(states.items(), key=lambda item: item[1].cost):
+        if any(_imitates(cost, layouts, state, step, sizes) for cost, layouts in cheapest):
+            continue
+        kept[state] = step
+        if len(cheapest) < LEAST:
+            cheapest.append((step.cost, dict(state)))
+        if len(kept) == room:
+            break
+    return kept
+
+
+def _imitates(
+    cost: tuple[int, int], layouts: Mapping[str, frozenset[Layout]], state: State, step: _Step, sizes: Mapping[str, int]
+) -> bool:
+    room = step.cost[0] - cost[0] - (cost[1] > step.cost[1])
+    for name, wanted in state:
+        if room < 0:
+            return False
+        room -= sizes[name] * len(wanted - layouts[name])
+    return room >= 0
 
 
 def _concrete(
