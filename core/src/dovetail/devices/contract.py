@@ -172,8 +172,16 @@ class Device(ABC):
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         """Whether the device runs this node as it is, its post-ops included. Called while planning; must not allocate.
 
-        The fusion pass grows a node's chain one post-op at a time and asks again: a refusal ends the chain there.
+        The fusion pass asks for all that may follow a node at once. Where that is refused, it grows the chain one post-op at a
+        time and asks again: a refusal ends the chain there.
         """
+
+    def accepts(self, node: TypedNode) -> Accepted | Refusal:
+        """As `supports`, for a node without post-ops of which only the acceptance matters and not the kernel.
+
+        Override it where finding out which kernel runs a node takes longer than finding out that some kernel does.
+        """
+        return self.supports(node)
 
     def lower(self, graph: Graph) -> Graph:
         """The device's own pass over its part of a model, after fusion and before layouts. The default changes nothing.

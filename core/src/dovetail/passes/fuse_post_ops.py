@@ -1,7 +1,7 @@
 """Fuse post-ops: let a node take over the elementwise nodes that follow it, as far as the device's kernels accept them."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from dovetail.dataclass import dataclass
 from dovetail.devices.refusals import Accepted, Reason, Refusal
@@ -27,7 +27,8 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
     """Merge chains of elementwise nodes into the node before them. Needs types and schedule order.
 
     A consumer is merged when it is the only reader of the value, is expressible as post-ops (`Operator.post_ops`), keeps the
-    type, its other operands exist before the merged node runs, and `supports` accepts the node with the longer chain.
+    type, its other operands exist before the merged node runs, and `supports` accepts the node with the longer chain: the
+    longest one is tried first, then from the shortest on.
     """
     position = dict.fromkeys((*graph.inputs, *graph.constants), -1)
     position |= {name: i for i, node in enumerate(graph.nodes) for name in node.writes}
@@ -37,23 +38,46 @@ def fuse_post_ops(graph: Graph, supports: Supports) -> Fused:
     for index, node in enumerate(graph.nodes):
         if node.name in merged:
             continue
-        current = node
-        while (follower := _only_reader(current, graph)) is not None:
-            longer = _extended(current, follower, graph, position, index)
-            if longer is None:
-                break
-            answer = longer if isinstance(longer, Refusal) else supports(TypedNode.of(longer, graph))
-            if isinstance(answer, Refusal):
-                stops[node.name] = (follower.name, answer)
-                break
-            assert isinstance(longer, Node)
-            merged.add(follower.name)
-            current = longer
+        chain, stop = _chain(node, graph, position, index)
+        count, refusal = _accepted([TypedNode.of(longer, graph) for _, longer in chain], supports)
+        if refusal is not None:
+            stop = chain[count][0].name, refusal
+        merged.update(follower.name for follower, _ in chain[:count])
+        current = chain[count - 1][1] if count else node
+        if stop is not None:
+            stops[node.name] = stop
         position |= dict.fromkeys(current.writes, index)  # a chain ends where its node is
         nodes.append(current)
     # What stayed outside of one node may have gone into another: a residual addition has two sides.
     stops = {name: stop for name, stop in stops.items() if stop[0] not in merged}
     return Fused(graph.replace(nodes=tuple(nodes)), stops)
+
+
+def _chain(
+    node: Node, graph: Graph, position: Mapping[str, int], index: int
+) -> tuple[list[tuple[Node, Node]], tuple[str, Refusal] | None]:
+    """Each follower that may be merged with the node that it makes, and the one that may not although it is a post-op."""
+    chain: list[tuple[Node, Node]] = []
+    while (follower := _only_reader(node, graph)) is not None:
+        longer = _extended(node, follower, graph, position, index)
+        if isinstance(longer, Refusal):
+            return chain, (follower.name, longer)
+        if longer is None:
+            break
+        chain.append((follower, longer))
+        node = longer
+    return chain, None
+
+
+def _accepted(chain: Sequence[TypedNode], supports: Supports) -> tuple[int, Refusal | None]:
+    """How many steps of a chain the device accepts, and why it refuses the next one."""
+    longest = supports(chain[-1]) if chain else None
+    if isinstance(longest, Refusal):
+        for count, node in enumerate(chain):
+            answer = longest if node is chain[-1] else supports(node)
+            if isinstance(answer, Refusal):
+                return count, answer
+    return len(chain), None
 
 
 def _only_reader(node: Node, graph: Graph) -> Node | None:

@@ -57,7 +57,8 @@ class PassContext:
     """Information for a pass besides the graph.
 
     `devices` are opened, in order of preference; `device` is the one of the part in the stages `fuse` and `layout`. `limit` is
-    the largest size of a value in bytes, None for none, `budget` that of new constants (see `type_and_fold`).
+    the largest size of a value in bytes, None for none, `budget` that of new constants (see `type_and_fold`). `memory` is where
+    a pass keeps what plans of the same model for other shapes need too, under a key of its own.
     """
 
     definitions: Definitions
@@ -66,6 +67,7 @@ class PassContext:
     budget: int = 64 << 20
     device: Device | None = None
     notes: Notes = field(default_factory=Notes)
+    memory: dict[str, Any] = field(default_factory=dict)
 
     def keeps(self, node: Node, graph: Graph) -> bool:
         """Whether the first device runs the node, whose types are in the graph, with a kernel other than the reference."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dovetail.dataclass import dataclass
+from dovetail.dataclass import dataclass, field
 from dovetail.devices.contract import Device, Executable
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
@@ -52,7 +52,7 @@ class Planner:
     """Shared by all plans of one model: definitions of operators, devices in order of preference, options, passes.
 
     `provider_of` names the distribution that defines an operator class. `placement` chooses among the targets that accept a
-    node; None takes the first.
+    node; None takes the first. `memory` is that of the passes.
     """
 
     definitions: Definitions
@@ -62,6 +62,7 @@ class Planner:
     passes: tuple[GraphPass, ...]
     budget: int = FOLD_BUDGET
     placement: Placement | None = None
+    memory: dict[str, Any] = field(default_factory=dict)
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -71,7 +72,7 @@ class Planner:
     def context(self, notes: Notes | None = None, device: Device | None = None) -> PassContext:
         """The context for passes; `device` for those that see one device's part."""
         limit = self.options.MEMORY_LIMIT
-        return PassContext(self.definitions, self.devices, limit, self.budget, device, notes or Notes())
+        return PassContext(self.definitions, self.devices, limit, self.budget, device, notes or Notes(), self.memory)
 
     def run(self, graph: Graph, stages: Sequence[str], context: PassContext, *, prepared: bool = False) -> Graph:
         """The graph after the passes of some stages; with `prepared` without those that `prepare` has run."""
@@ -217,7 +218,7 @@ def place(graph: Graph, targets: Sequence[Target], placement: Placement | None =
 def _first(node: TypedNode, targets: Sequence[Target]) -> tuple[str, Refusals]:
     refusals: list[tuple[str, Refusal]] = []
     for target in targets:
-        answer = target.device.supports(node)
+        answer = target.device.accepts(node)
         if isinstance(answer, Accepted):
             return target.name, tuple(refusals)
         refusals.append((target.name, answer))

@@ -64,6 +64,11 @@ class NumpyDevice(Device):
         choice = _choose(node)
         return choice if isinstance(choice, Refusal) else Accepted(choice.kernel.name, choice.kernel.from_operator)
 
+    def accepts(self, node: TypedNode) -> Accepted | Refusal:
+        """As `supports`, without a look at the kernels of a node that its reference would run in any case."""
+        found = _FOR_EVERY_OPERATOR[-1].supports(node)
+        return found if node.is_static and isinstance(found, Accepted) else self.supports(node)
+
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts of the kernel that runs the node: declared for host kernels, any for elementwise ones, else plain."""
         choice = _choose(node)

@@ -106,6 +106,11 @@ class OnednnDevice(Device):
             choice = self._choose(node)
         return choice if isinstance(choice, Refusal) else Accepted(choice.label, choice.kernel.from_operator)
 
+    def accepts(self, node: TypedNode) -> Accepted | Refusal:
+        """As `supports`. oneDNN is not asked about a node that its reference would run in any case."""
+        found = _FOR_EVERY_OPERATOR[-1].supports(node)
+        return found if node.is_static and isinstance(found, Accepted) else self.supports(node)
+
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts that the primitive chooses; those in which there is a fast one for kernels that take several."""
         with naming_out_of_memory(node.node):

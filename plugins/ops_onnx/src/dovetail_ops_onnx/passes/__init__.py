@@ -15,14 +15,14 @@ class Rewriting:
     """The function of a pass, for graphs that have a node of one of `operators`.
 
     `module` is imported for the first such graph: all of them, with the operators that they know, are some 50 modules. The
-    function takes the graph, and `PassContext.keeps` if it `asks` the device. With `states` it is skipped
+    function takes the graph, and the attribute `takes` of the context if that is not empty. With `states` it is skipped
     for graphs without states.
     """
 
     module: str
     name: str
     operators: frozenset[str]
-    asks: bool = True
+    takes: str = "keeps"
     states: bool = False
 
     @property
@@ -34,27 +34,27 @@ class Rewriting:
     def __call__(self, graph: Graph, context: PassContext) -> Graph:
         if (self.states and not graph.states) or not any(node.op.op_type in self.operators for node in graph.nodes):
             return graph
-        return self.__wrapped__(graph, context.keeps) if self.asks else self.__wrapped__(graph)
+        return self.__wrapped__(graph, getattr(context, self.takes)) if self.takes else self.__wrapped__(graph)
 
 
-def _pass(path: str, stage: str, *op_types: str, asks: bool = True, needs_shapes: bool = True) -> GraphPass:
+def _pass(path: str, stage: str, *op_types: str, takes: str = "keeps", needs_shapes: bool = True) -> GraphPass:
     module, _, name = path.partition(".")
-    return GraphPass(name, stage, Rewriting(module, name, frozenset(op_types), asks), needs_shapes=needs_shapes)
+    return GraphPass(name, stage, Rewriting(module, name, frozenset(op_types), takes), needs_shapes=needs_shapes)
 
 
-_HOLD_CACHES = Rewriting("hold_caches", "hold_caches", frozenset({"Concat"}), asks=False, states=True)
+_HOLD_CACHES = Rewriting("hold_caches", "hold_caches", frozenset({"Concat"}), takes="", states=True)
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 PASSES = (
-    _pass("fuse_quantized.hold_quantized", "bind", "DequantizeLinear", asks=False, needs_shapes=False),
+    _pass("fuse_quantized.hold_quantized", "bind", "DequantizeLinear", takes="", needs_shapes=False),
     GraphPass("hold_caches", "type", _HOLD_CACHES, needs_shapes=False),
     _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger"),
     _pass("expand_quantized.expand_quantized", "quantize", "QLinearConv", "QLinearMatMul"),
     _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear"),
-    _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", asks=False),
-    _pass("fold_pad.fold_pad", "simplify", "Pad", asks=False),
-    _pass("fold_affine.fold_affine", "simplify", "Conv", "ConvTranspose", "Gemm", asks=False),
-    _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, asks=False),
+    _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", takes=""),
+    _pass("fold_pad.fold_pad", "simplify", "Pad", takes=""),
+    _pass("fold_affine.fold_affine", "simplify", "Conv", "ConvTranspose", "Gemm", takes="memory"),
+    _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, takes=""),
     _pass("fuse_activations.fuse_activations", "recognise", "Clip", "Erf", "Exp", "HardSigmoid", "Sigmoid", "Tanh"),
     _pass("fuse_normalizations.fuse_normalizations", "recognise", "ReduceMean"),
     _pass("fuse_attention.fuse_attention", "recognise", "Attention", "Softmax"),

@@ -7,6 +7,7 @@ anybody else or is an output of the graph, and where the device runs the new nod
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isclose
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,10 @@ class Pattern:
         """Every way in which `value` is what the pattern says, on top of what is bound already."""
         raise TypeError(f"{type(self).__name__} is not a pattern")
 
+    def may_match(self, graph: Graph, value: str) -> bool:
+        """Whether `value` begins like the pattern. Most do not, and asking this first is much cheaper than `matches`."""
+        return True
+
     def __or__(self, other: "Pattern") -> "Or":
         return Or((self, other))
 
@@ -97,9 +102,12 @@ class Const(Pattern):
 
     number: float
 
+    def may_match(self, graph: Graph, value: str) -> bool:
+        return scalar_of(graph, value) is not None
+
     def matches(self, graph: Graph, value: str, so_far: Match) -> Iterator[Match]:
         found = scalar_of(graph, value)
-        if found is not None and np.isclose(found, _rounded(self.number, graph.types[value]), rtol=RTOL, atol=0):
+        if found is not None and isclose(found, _rounded(self.number, graph.types[value]), rel_tol=RTOL):
             yield so_far
 
 
@@ -108,6 +116,9 @@ class Scalar(Pattern):
     """Any constant of one element, under a name."""
 
     name: str
+
+    def may_match(self, graph: Graph, value: str) -> bool:
+        return scalar_of(graph, value) is not None
 
     def matches(self, graph: Graph, value: str, so_far: Match) -> Iterator[Match]:
         found = so_far.bound(self.name, value) if scalar_of(graph, value) is not None else None
@@ -120,6 +131,9 @@ class Or(Pattern):
     """One of several patterns."""
 
     choices: tuple[Pattern, ...]
+
+    def may_match(self, graph: Graph, value: str) -> bool:
+        return any(choice.may_match(graph, value) for choice in self.choices)
 
     def matches(self, graph: Graph, value: str, so_far: Match) -> Iterator[Match]:
         for choice in self.choices:
@@ -138,6 +152,10 @@ class Op(Pattern):
     def __init__(self, key: str, *inputs: Pattern, where: Attributes | None = None, more: bool = False) -> None:
         self.key, self.inputs, self.where, self.more = key, inputs, where, more
 
+    def may_match(self, graph: Graph, value: str) -> bool:
+        node = graph.producers.get(value)
+        return node is not None and node.op.key == self.key
+
     def matches(self, graph: Graph, value: str, so_far: Match) -> Iterator[Match]:
         node = graph.producers.get(value)
         if node is not None and self._fits(node):
@@ -145,7 +163,9 @@ class Op(Pattern):
             if self.key in _COMMUTATIVE and node.inputs[0] != node.inputs[1]:
                 orders.append(node.inputs[::-1])
             for order in orders:
-                yield from _all(graph, self.inputs, order, so_far.covering(node))
+                # A pattern has no more inputs than the node.
+                if all(one.may_match(graph, name) for one, name in zip(self.inputs, order, strict=False)):
+                    yield from _all(graph, self.inputs, order, so_far.covering(node))
 
     def _fits(self, node: Node) -> bool:
         standard = node.op.key == self.key and node.op.package == PACKAGE

@@ -1,6 +1,7 @@
 """Fold BatchNormalization, and scales and shifts of the channels, into the convolution, transposed convolution or Gemm before."""
 
 import dataclasses
+from collections.abc import Hashable, MutableMapping
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -15,9 +16,13 @@ from dovetail_ops_onnx.conv_transpose import ConvTranspose
 from dovetail_ops_onnx.div import Div
 from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.passes._derived import DerivedConstants
 from dovetail_ops_onnx.sub import Sub
 
 __all__ = ["fold_affine"]
+
+
+_ARITHMETIC = (Add, Sub, Mul, Div)
 
 
 @dataclass(frozen=True)
@@ -29,19 +34,21 @@ class _Affine:
     shift: NDArray[Any]
 
 
-def fold_affine(graph: Graph) -> Graph:
+def fold_affine(graph: Graph, memory: MutableMapping[str, Any] | None = None) -> Graph:
     """The graph with every foldable pair replaced by one node, again and again. Computed in float64 and rounded once.
 
     Folded are BatchNormalization with given statistics, and Mul, Div, Add and Sub with a constant that has one number or one for
     each channel. Needs types. A pair folds when weights and numbers are constants and nobody else reads the value in between.
+    Through `memory` plans for several shapes share the new weights.
     """
-    folded = _fold_once(graph)
+    derived = DerivedConstants() if memory is None else memory.setdefault("fold_affine", DerivedConstants())
+    folded = _fold_once(graph, derived)
     while folded is not graph:
-        graph, folded = folded, _fold_once(folded)
+        graph, folded = folded, _fold_once(folded, derived)
     return graph
 
 
-def _fold_once(graph: Graph) -> Graph:
+def _fold_once(graph: Graph, derived: DerivedConstants) -> Graph:
     replaced: dict[int, Node] = {}
     dropped: set[int] = set()
     constants, types = dict(graph.constants), dict(graph.types)
@@ -51,7 +58,7 @@ def _fold_once(graph: Graph) -> Graph:
         # A node folds into one that stays as it is this time.
         if affine is None or producer is None or id(producer) in dropped or id(producer) in replaced:
             continue
-        merged, added = _fold(producer, node, affine, graph)
+        merged, added = _fold(producer, node, affine, graph, derived)
         constants.update(added)
         types.update({name: TensorType.of(array, known=True) for name, array in added.items()})
         replaced[id(producer)] = merged
@@ -63,8 +70,10 @@ def _fold_once(graph: Graph) -> Graph:
 
 
 def _affine(node: Node, graph: Graph) -> _Affine | None:
-    """The factor and offset that a node applies to each channel of a value, if it does nothing else."""
-    if len(node.writes) != 1 or node.post_ops:
+    """The factor and offset that a node applies to each channel of a value that may be folded, if it does nothing else."""
+    if not (type(node.op) in _ARITHMETIC or _normalizes_channels(node.op)) or len(node.writes) != 1 or node.post_ops:
+        return None
+    if not any(_foldable_producer(name, graph) is not None for name in node.inputs[:2]):
         return None
     found = _of_norm(node, graph) if _normalizes_channels(node.op) else _of_constant(node, graph)
     return found if found is not None and np.isfinite(found.factor).all() and np.isfinite(found.shift).all() else None
@@ -81,7 +90,7 @@ def _of_norm(norm: Node, graph: Graph) -> _Affine | None:
 
 
 def _of_constant(node: Node, graph: Graph) -> _Affine | None:
-    if type(node.op) not in (Add, Sub, Mul, Div):
+    if type(node.op) not in _ARITHMETIC:
         return None
     result = graph.types[node.outputs[0]]
     for index, value in enumerate(node.inputs):
@@ -136,29 +145,44 @@ def _plain_gemm(node: Node, graph: Graph) -> bool:
     return bias is None or bias.rank <= 1
 
 
-def _fold(producer: Node, node: Node, affine: _Affine, graph: Graph) -> tuple[Node, dict[str, NDArray[Any]]]:
+def _fold(
+    producer: Node, node: Node, affine: _Affine, graph: Graph, derived: DerivedConstants
+) -> tuple[Node, dict[str, NDArray[Any]]]:
     weight_name = producer.inputs[1]
     weight = graph.constants[weight_name]
     bias_name = producer.inputs[2] if len(producer.inputs) > 2 else ""
     bias = graph.constants[bias_name].astype(np.float64) if bias_name else np.zeros(())
     beta = producer.op.beta if isinstance(producer.op, Gemm) else 1.0
     channels = graph.types[producer.outputs[0]].dims[1]
+    key = (_attributes(producer.op), _attributes(node.op), node.inputs.index(affine.value), channels)
+    sources = [graph.constants[name] for name in (*producer.inputs[1:], *node.inputs) if name in graph.constants]
     added = {}
-    if (affine.factor != 1).any():
+
+    def weights() -> NDArray[Any]:
         factor = np.broadcast_to(affine.factor, (channels,))
         # Through `out`, NumPy computes in float64 block by block and rounds each: no large temporary, a third of the time.
         new_weight = np.empty_like(weight)
         with np.errstate(over="ignore"):
             scaled = _along_output_channel(producer, factor, weight)
             np.multiply(weight, scaled, out=new_weight, casting="unsafe", dtype=np.float64)
+        return as_constant(new_weight)
+
+    def offsets() -> NDArray[Any]:
+        new_bias = np.broadcast_to(beta * bias * affine.factor + affine.shift, (channels,))
+        return as_constant(new_bias.astype(weight.dtype))
+
+    if (affine.factor != 1).any():
         weight_name = f"{producer.name}.weight*{node.name}"
-        added[weight_name] = as_constant(new_weight)
-    new_bias = np.broadcast_to(beta * bias * affine.factor + affine.shift, (channels,))
+        added[weight_name] = derived.get(("weight", *key), sources, weights)
     names = (weight_name, f"{producer.name}.bias*{node.name}")
-    added[names[1]] = as_constant(new_bias.astype(weight.dtype))
+    added[names[1]] = derived.get(("bias", *key), sources, offsets)
     op = dataclasses.replace(producer.op, beta=1.0) if isinstance(producer.op, Gemm) else producer.op
     merged = Node(producer.name, op, (producer.inputs[0], *names), node.writes, (), (*producer.origins, *node.origins))
     return merged, added
+
+
+def _attributes(op: AbstractOperator) -> Hashable:
+    return (type(op), *(getattr(op, name) for name in op.attributes))
 
 
 def _along_output_channel(node: Node, factor: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
