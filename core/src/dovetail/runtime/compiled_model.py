@@ -19,6 +19,7 @@ from dovetail.graph.types import TensorType
 from dovetail.locks import Lock
 from dovetail.lru import LruCache
 from dovetail.names import printable
+from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.plan import Plan
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport
@@ -376,7 +377,8 @@ class CompiledModel:
 
 
 def _planned(make_plan: Callable[[Shapes], Plan], source: str, device: str, shapes: Shapes) -> Plan:
-    plan = make_plan(shapes)
+    with COLLECTOR_PAUSE:
+        plan = make_plan(shapes)
     seconds = sum(plan.report.seconds.values())
     log.info("%s: planned for %s on %s in %.3f s", printable(source), shapes, device, seconds)
     return plan

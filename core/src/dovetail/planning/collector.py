@@ -1,0 +1,46 @@
+"""A pause of Python's garbage collector, which planning would otherwise start again and again for nothing."""
+
+import gc
+import os
+from types import TracebackType
+
+from dovetail.locks import Lock
+
+__all__ = ["COLLECTOR_PAUSE", "CollectorPause"]
+
+
+class CollectorPause:
+    """In a `with` statement: no automatic collection, in any thread. Pauses of several threads end with the last of them.
+
+    A plan makes ten thousand objects and keeps them. Because it makes so many, the collector runs, and at times looks at all
+    objects of the process: that took a third of the time of a plan.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._pauses, self._was_on = Lock(), 0, False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._pauses:
+                self._was_on = gc.isenabled()
+                gc.disable()
+            self._pauses += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        with self._lock:
+            self._pauses -= 1
+            if not self._pauses and self._was_on:
+                gc.enable()
+
+    def forget(self) -> None:
+        """End all pauses in a forked process, which has none of its parent's threads."""
+        if self._pauses and self._was_on:
+            gc.enable()
+        self.__init__()  # type: ignore[misc]  # the lock may be taken by a thread that is not there
+
+
+COLLECTOR_PAUSE = CollectorPause()
+"""That of this process."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=COLLECTOR_PAUSE.forget)
