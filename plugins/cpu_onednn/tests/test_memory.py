@@ -11,8 +11,8 @@ from dovetail.errors import OutOfMemory
 from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Operator
 from dovetail_cpu_onednn import executable as executables
-from dovetail_cpu_onednn import request as requests
 from dovetail_cpu_onednn.binding import Onednn
+from dovetail_cpu_onednn.memory import Arenas
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.conv import Conv
 
@@ -106,7 +106,7 @@ def test_compiling_names_the_device(bench, monkeypatch):
 def test_a_request_names_the_device(bench, monkeypatch):
     g, y = convolution()
     executable = bench.executable(g.graph([y]))
-    monkeypatch.setattr(requests, "aligned", no_memory)
+    monkeypatch.setattr(Arenas, "take", lambda self, size: no_memory(size))
     with pytest.raises(OutOfMemory, match=r"^ONEDNN: .*8\.00 TiB"):
         executable.create_request()
 

@@ -1,6 +1,6 @@
 """The device ONEDNN: chooses kernels and compiles graphs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -21,12 +21,13 @@ from dovetail.device import (
     choose,
 )
 from dovetail.errors import CompileError
+from dovetail_cpu_onednn.choices import Choices
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
 from dovetail_cpu_onednn.hosting import HostedKernel, hosted_kernels
 from dovetail_cpu_onednn.kernel import OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import default_threads, library, load
-from dovetail_cpu_onednn.memory import naming_out_of_memory
+from dovetail_cpu_onednn.memory import Arenas, naming_out_of_memory
 from dovetail_cpu_onednn.options import Options
 from dovetail_cpu_onednn.precision import lower
 from dovetail_cpu_onednn.reference import ReferenceKernel
@@ -66,7 +67,7 @@ class OnednnDevice(Device):
         _require(read.LIBRARY)
         self._threads = read.INFERENCE_NUM_THREADS or default_threads()
         self._precision = _precision(read, "f32")
-        self._constants = SharedConstants()
+        self._constants, self._arenas, self._choices = SharedConstants(), Arenas(), Choices()
 
     def configured(self, options: Mapping[str, Any]) -> "OnednnDevice":
         """The device with other threads and in another precision.
@@ -77,7 +78,7 @@ class OnednnDevice(Device):
         _require(read.LIBRARY)
         found._threads = read.INFERENCE_NUM_THREADS or self._threads
         found._precision = _precision(read, self._precision)
-        found._constants = SharedConstants()
+        found._constants, found._arenas, found._choices = SharedConstants(), Arenas(), Choices()
         return found
 
     def for_streams(self, count: int | None) -> "OnednnDevice":
@@ -130,14 +131,18 @@ class OnednnDevice(Device):
         # This also refuses, in a forked process, threads that do not exist there.
         library().set_threads(used)
         with naming_out_of_memory():
-            placements = tuple(place(node, sharers(*work, used)) for node, work in zip(nodes, works, strict=True))
-            return OnednnExecutable(graph, placements, threads, self._constants)
+            placements = tuple(place(node, sharers(*work, used), self._chosen) for node, work in zip(nodes, works, strict=True))
+            return OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
 
     def _choose(self, node: TypedNode) -> Choice[OnednnKernel] | Refusal:
         if not node.is_static:
             return Refusal(Reason.DYNAMIC)
         alone = self._threads == 1
-        return _choose(node, 1 if alone else sharers(single_thread_ns(node), _barriers(node), self._threads))
+        return self._chosen(node, 1 if alone else sharers(single_thread_ns(node), _barriers(node), self._threads))
+
+    def _chosen(self, node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
+        library().plan_threads(threads)  # what follows a choice asks oneDNN too
+        return self._choices.get(node, threads, lambda: _choose(node, threads))
 
 
 def _require(path: str) -> None:
@@ -168,8 +173,11 @@ def _barriers(node: TypedNode) -> int:
     return max((kernel.barriers(node) for kernel in _TABLE[node.op]), default=1)
 
 
-def place(node: TypedNode, threads: int) -> Placement:
-    """The node of static shapes with its kernel, for so many threads. Raises `CompileError` when the device refuses it."""
+Choose = Callable[[TypedNode, int], Choice[OnednnKernel] | Refusal]
+
+
+def place(node: TypedNode, threads: int, choose: Choose = _choose) -> Placement:
+    """The node of static shapes with its kernel, for so many threads, as `choose` decides. Raises `CompileError` when the device refuses it."""
     # The decision is made on plain types, as it was while planning; only the plan depends on layouts.
     plain = TypedNode(
         node.node,
@@ -177,7 +185,7 @@ def place(node: TypedNode, threads: int) -> Placement:
         tuple(t.with_layout(PLAIN) for t in node.outputs),
         tuple(t.with_layout(PLAIN) for t in node.operands),
     )
-    choice = _choose(plain, threads)
+    choice = choose(plain, threads)
     if isinstance(choice, Refusal):
         raise CompileError(f"ONEDNN refuses node {node.node}: {choice}")
     kernel, refusals = choice.kernel, choice.refusals

@@ -26,7 +26,7 @@ from dovetail_cpu_onednn.binding import MemoryDesc, Primitive, Unimplemented
 from dovetail_cpu_onednn.descriptors import padded_type
 from dovetail_cpu_onednn.kernel import Argument, NodePlan, OnednnKernel, PrimitiveKernel, Refused, Stage, given, value_of
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.memory import ALIGNMENT, aligned, naming_out_of_memory
+from dovetail_cpu_onednn.memory import ALIGNMENT, Arenas, aligned, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
 from dovetail_cpu_onednn.python_kernel import Array
@@ -88,10 +88,13 @@ class OnednnExecutable(Executable):
     """A graph with primitives for each node, weights in their layouts and a memory plan; shared by its requests.
 
     `threads` is how many the device may use, `shared_by` how many this plan does. `shared` has the constants of the executables
-    of the same compilation.
+    of the same compilation, `arenas` the memory of its requests.
     """
 
-    def __init__(self, graph: Graph, placements: tuple[Placement, ...], threads: int, shared: SharedConstants) -> None:
+    def __init__(
+        self, graph: Graph, placements: tuple[Placement, ...], threads: int, shared: SharedConstants, arenas: Arenas
+    ) -> None:
+        self.arenas = arenas
         self.graph = graph
         self.threads = threads
         self.shared_by = max((p.threads for p in placements), default=1)
@@ -166,6 +169,7 @@ class OnednnExecutable(Executable):
             self.prepared, self.constants = {}, {}
         for request in requests:
             request.close()
+        self.arenas.clear()
 
 
 def _notes(placements: Sequence[Placement], threads: int) -> tuple[str, ...]:

@@ -9,7 +9,22 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.device import PLAIN, Accepted, DType, Kernel, LayerConfig, Layout, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import (
+    PLAIN,
+    Accepted,
+    Binary,
+    DType,
+    Eltwise,
+    Kernel,
+    LayerConfig,
+    Layout,
+    PostOp,
+    Reason,
+    Refusal,
+    Sum,
+    TensorType,
+    TypedNode,
+)
 from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimplemented
 from dovetail_cpu_onednn.descriptors import token_of, tokens
 from dovetail_cpu_onednn.library import library
@@ -177,7 +192,7 @@ class PrimitiveKernel(OnednnKernel):
     def in_place(self, node: TypedNode) -> Sequence[str]:
         if self.overwrites and node.inputs[0] == node.outputs[0]:
             return node.node.inputs[:1]
-        if not node.operands:
+        if not any(_is_sum(p) and operand == node.outputs[0] for p, operand in _operands(node)):
             return ()
         plain = self._attempt(node, lambda n: self.plan(n, False, False))
         found = self._attempt(node, lambda n: self.plan(n, False, True))
@@ -215,6 +230,14 @@ class PrimitiveKernel(OnednnKernel):
             return answer.refusal
         except Unimplemented as error:
             return Refusal(Reason.POST_OP if node.post_ops else Reason.OPERATOR, str(error))
+
+
+def _operands(node: TypedNode) -> Iterator[tuple[PostOp, TensorType]]:
+    return zip((p for p in node.post_ops if not isinstance(p, Eltwise)), node.operands, strict=True)
+
+
+def _is_sum(post_op: PostOp) -> bool:
+    return isinstance(post_op, Sum) or (isinstance(post_op, Binary) and post_op.algorithm == "add")
 
 
 LOW = frozenset({DType.FLOAT32, DType.BFLOAT16})

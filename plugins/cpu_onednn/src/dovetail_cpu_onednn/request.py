@@ -26,7 +26,7 @@ from dovetail.errors import DovetailError, InferError
 from dovetail_cpu_onednn.binding import Arg, Launch, Memory, Stream
 from dovetail_cpu_onednn.kernel import Argument
 from dovetail_cpu_onednn.library import library
-from dovetail_cpu_onednn.memory import aligned, refused
+from dovetail_cpu_onednn.memory import refused
 from dovetail_cpu_onednn.nan.bounds import are_moderate
 from dovetail_cpu_onednn.nan.fused_steps import has_no_nan, may_make_nan
 from dovetail_cpu_onednn.python_kernel import Array, Call, PythonKernel, number
@@ -308,7 +308,7 @@ class _Binder:
         self._states = states
         self._is_strict = strict
         self._types = executable.graph.types
-        self.arena = aligned(executable.memory.peak)
+        self.arena = executable.arenas.take(executable.memory.peak)
         self._stream: Stream = library().stream()
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
