@@ -1,8 +1,8 @@
 """A node with the types of everything it touches, and the memory layouts in which a device can take it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from dovetail.dataclass import dataclass
+from dovetail.dataclass import dataclass, field
 from dovetail.graph.graph import AbstractOperator, Graph, Node
 from dovetail.graph.layout import ANY, PLAIN, Layout
 from dovetail.graph.post_ops import PostOp
@@ -66,13 +66,15 @@ class LayerConfig:
 
     An input that the node leaves out has any layout. `ANY` means that all places marked so have one and the same layout,
     whichever; then the node never costs a reorder. `cost` says how much slower the node runs so than in the
-    device's first configuration, in bytes that could be reordered meanwhile.
+    device's first configuration, in bytes that could be reordered meanwhile. `holds` is for what takes long to find out: the
+    layout pass asks it, if at all, before it settles on the configuration, and takes another one where it returns False.
     """
 
     inputs: tuple[Layout, ...]
     outputs: tuple[Layout, ...]
     operands: tuple[Layout, ...] = ()
     cost: int = 0
+    holds: Callable[[], bool] | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
     def uniform(node: TypedNode, layout: Layout) -> "LayerConfig":

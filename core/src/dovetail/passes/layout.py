@@ -13,7 +13,7 @@ from dovetail.internal.reorder import Reorder
 
 __all__ = ["BEAM", "Reorder", "assign_layouts"]
 
-BEAM = 2048
+BEAM = 64
 """States kept at once. The search is exact while it holds them all; graphs of usual width need a few dozen."""
 ENTRIES, LEAST = 4096, 8
 """Values in all states together: the wider they are, the fewer are kept, but never fewer than `LEAST`. So the work grows with
@@ -52,11 +52,17 @@ def assign_layouts(graph: Graph, configurations: Configurations) -> Graph:
     appear under a second name, in the layout that is wanted. Needs types and schedule order; the graph comes back as it was
     when every node takes everything plain.
     """
-    choices = [tuple(configurations(TypedNode.of(node, graph))) for node in graph.nodes]
+    choices: list[Sequence[LayerConfig]] = [tuple(configurations(TypedNode.of(node, graph))) for node in graph.nodes]
     plain = {PLAIN}
     if all({*c[0].inputs, *c[0].outputs, *c[0].operands} <= plain for c in choices):
         return graph
-    return _rewrite(graph, _search(graph, choices))
+    configs = _search(graph, choices)
+    while missed := {i: c for i, c in enumerate(configs) if c.holds is not None and not c.holds()}:
+        choices = [
+            [c for c in choice if c.holds is not missed[i].holds] if i in missed else choice for i, choice in enumerate(choices)
+        ]
+        configs = _search(graph, choices)
+    return _rewrite(graph, configs)
 
 
 def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[LayerConfig]:
@@ -173,7 +179,7 @@ def _resolved(config: LayerConfig, layout: Layout) -> LayerConfig:
     def fill(side: tuple[Layout, ...]) -> tuple[Layout, ...]:
         return tuple(layout if one == ANY else one for one in side)
 
-    return LayerConfig(fill(config.inputs), fill(config.outputs), fill(config.operands), config.cost)
+    return LayerConfig(fill(config.inputs), fill(config.outputs), fill(config.operands), config.cost, config.holds)
 
 
 def _way(node: Node, rank: int, config: LayerConfig, graph: Graph) -> _Way:

@@ -18,7 +18,7 @@ from dovetail.device import (
 )
 from dovetail_cpu_onednn.binding import INFERENCE, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, plain
-from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, relaid
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given, relaid, when_asked
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.post_ops import BINARY, attach, eltwise_kind, is_one_element_a_channel
 
@@ -82,7 +82,7 @@ class ElementwiseKernel(PrimitiveKernel):
         if ANY in first.outputs or self.is_guarded(node) or not _is_by_channel(node):
             return (first,)
         last = _channels_last(node)
-        return (first, last) if isinstance(self._attempt(relaid(node, last), self._checked), NodePlan) else (first,)
+        return first, when_asked(node, last, lambda: self._attempt(relaid(node, last), self._checked))
 
     def is_guarded(self, node: TypedNode) -> bool:
         return any(isinstance(p, Eltwise) and p.algorithm in LOSES_NAN for p in _chain_of(node)[1])

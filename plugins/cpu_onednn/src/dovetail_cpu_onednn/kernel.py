@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from dovetail.device import (
 from dovetail_cpu_onednn.binding import MemoryDesc, PrimitiveDesc, Stream, Unimplemented
 from dovetail_cpu_onednn.descriptors import token_of, tokens
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.memory import naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import has_clip, stays_finite
 from dovetail_cpu_onednn.nan.scan import holds_no_nan_or
 
@@ -44,6 +45,7 @@ __all__ = [
     "is_constant",
     "relaid",
     "require_data",
+    "when_asked",
 ]
 
 
@@ -290,7 +292,15 @@ class AnyLayoutKernel(PrimitiveKernel):
         return found if way is None else self._accepted(way.name, node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
-        return [config for config, _ in self._ways(node)]
+        found: list[LayerConfig] = []
+        for layout in tokens(node.outputs[0].rank) if len(node.outputs) == 1 else ():
+            config = self._config(node, layout)
+            ask = partial(self._attempt, relaid(node, config), self._checked)
+            if found:
+                found.append(when_asked(node, config, ask))
+            elif isinstance(ask(), NodePlan):
+                found.append(config)
+        return found
 
     def _ways(self, node: TypedNode) -> Iterator[tuple[LayerConfig, NodePlan]]:
         """The configurations for which there is a fast implementation, plain first, and what runs in each."""
@@ -306,6 +316,18 @@ class AnyLayoutKernel(PrimitiveKernel):
         result = node.outputs[0].dims
         operands = tuple(layout if operand.dims == result else PLAIN for operand in node.operands)
         return LayerConfig(inputs, (layout,), operands)
+
+
+def when_asked(node: TypedNode, config: LayerConfig, ask: Callable[[], Any]) -> LayerConfig:
+    """The configuration, which holds unless `ask` returns a refusal: the layout pass asks about the few that it chooses."""
+    threads = library().planned_threads
+
+    def holds() -> bool:
+        library().plan_threads(threads)
+        with naming_out_of_memory(node.node):
+            return not isinstance(ask(), Refusal)
+
+    return replace(config, holds=holds)
 
 
 def relaid(node: TypedNode, config: LayerConfig) -> TypedNode:

@@ -8,7 +8,7 @@ from math import gcd
 from dovetail.device import BYXF, PLAIN, LayerConfig, Layout, Reason, TensorType, TypedNode
 from dovetail_cpu_onednn.binding import INFERENCE, TAG_ANY, Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import BLOCKED, blocked, describe, number_of, plain_strides, undecided
-from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, given, is_constant, relaid
+from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, given, is_constant, relaid, when_asked
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import attach
@@ -114,7 +114,9 @@ class ConvKernel(PrimitiveKernel):
             answer = self._attempt(node, self._from_plain)
             found += [answer] if isinstance(answer, LayerConfig) and answer not in found else []
         rank, channels = given(node, 0).rank, gcd(given(node, 0).dims[1], node.outputs[0].dims[1])
-        for layout in (BYXF, *(blocked(rank, block) for block in BLOCKED[:2])):
+        if not any({c.inputs[0], c.outputs[0]} == {BYXF} for c in found):
+            found.append(when_asked(node, self._config(node, BYXF), lambda: self._attempt(node, partial(self._throughout, BYXF))))
+        for layout in (blocked(rank, block) for block in BLOCKED[:2]):
             taken = any({c.inputs[0], c.outputs[0]} == {layout} for c in found)
             answer = None if taken else self._attempt(node, partial(self._throughout, layout))
             if isinstance(answer, LayerConfig):
@@ -124,11 +126,14 @@ class ConvKernel(PrimitiveKernel):
                 break  # whole blocks: neighbours that take smaller ones take these
         return found
 
-    def _throughout(self, layout: Layout, node: TypedNode) -> LayerConfig:
-        """All operands in one layout, to avoid reorders between neighbours."""
+    def _config(self, node: TypedNode, layout: Layout) -> LayerConfig:
         src, dst = given(node, 0), node.outputs[0]
         operands = tuple(layout if operand.dims == dst.dims else PLAIN for operand in node.operands)
-        config = LayerConfig((layout, *(PLAIN,) * (len(node.inputs) - 1)), (layout,), operands, min(src.nbytes, dst.nbytes) // 2)
+        return LayerConfig((layout, *(PLAIN,) * (len(node.inputs) - 1)), (layout,), operands, min(src.nbytes, dst.nbytes) // 2)
+
+    def _throughout(self, layout: Layout, node: TypedNode) -> LayerConfig:
+        """All operands in one layout, to avoid reorders between neighbours."""
+        config = self._config(node, layout)
         found = self.plan(relaid(node, config), False, False)
         if "ref" in found.name or "gemm" in found.name:
             raise Refused(Reason.LAYOUT, f"only {found.name} takes {layout}")
