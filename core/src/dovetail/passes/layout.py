@@ -120,7 +120,7 @@ def _pruned(states: dict[State, _Step], sizes: Mapping[str, int]) -> dict[State,
 
     A state can imitate another if, with the reorders that make all layouts of the other, it still costs no more.
     """
-    if len(states) == 1:
+    if len(states) <= LEAST:
         return states
     room = max(LEAST, min(BEAM, ENTRIES // max(1, max(map(len, states)))))
     kept: dict[State, _Step] = {}
