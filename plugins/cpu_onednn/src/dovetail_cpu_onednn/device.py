@@ -177,7 +177,10 @@ Choose = Callable[[TypedNode, int], Choice[OnednnKernel] | Refusal]
 
 
 def place(node: TypedNode, threads: int, choose: Choose = _choose) -> Placement:
-    """The node of static shapes with its kernel, for so many threads, as `choose` decides. Raises `CompileError` when the device refuses it."""
+    """The node of static shapes with the kernel that `choose` gives, for so many threads.
+
+    Raises `CompileError` when the device refuses it.
+    """
     # The decision is made on plain types, as it was while planning; only the plan depends on layouts.
     plain = TypedNode(
         node.node,
