@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def _round(content: bytes, inputs: Sequence[Arrays], devices: Sequence[str]) -> 
             gc.collect()
             time.sleep(0.02)  # until the threads of the other runtime sleep
             run(inputs[0])
-            found[name].append((milliseconds(lambda run=run: run(one)), milliseconds(lambda run=run: run(one))))
+            found[name].append((milliseconds(partial(run, one)), milliseconds(partial(run, one))))
     return found
 
 

@@ -110,6 +110,38 @@ def test_the_device_stops_the_chain_and_the_reason_is_kept() -> None:
     assert result.stops == {"c": ("tanh", no)}
 
 
+def test_a_chain_that_is_accepted_whole_is_one_question() -> None:
+    g, x = start()
+    y = g.node(Tanh(), g.node(Tanh(), g.node(Relu(), conv(g, x, "c"))))
+    asked: list[int] = []
+
+    def counting(node: TypedNode) -> Accepted | Refusal:
+        asked.append(len(node.post_ops))
+        return Accepted("toy")
+
+    (node,) = fuse_post_ops(fold_constants(g.graph([y])), counting).graph.nodes
+    assert (len(node.post_ops), asked) == (3, [3])
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_a_chain_that_is_refused_grows_as_far_as_it_goes(most: int) -> None:
+    g, x = start()
+    y = g.node(Tanh(), g.node(Relu(), g.node(Tanh(), conv(g, x, "c"), name="t"), name="r"), name="u")
+    no = Refusal(Reason.POST_OP, f"at most {most}")
+    asked: list[int] = []
+
+    def picky(node: TypedNode) -> Accepted | Refusal:
+        if node.name != "c":
+            return no
+        asked.append(len(node.post_ops))
+        return Accepted("toy") if len(node.post_ops) <= most else no
+
+    result = fuse_post_ops(fold_constants(g.graph([y])), picky)
+    assert (result.graph.nodes[0].name, len(result.graph.nodes[0].post_ops)) == ("c", most)
+    assert result.stops["c"] == (("t", "r", "u")[most], no)
+    assert asked == [3, *range(1, most + 2)][: 1 + min(most + 1, 2)]
+
+
 def test_at_most_32_post_ops() -> None:
     g, x = start()
     y = conv(g, x, "c")

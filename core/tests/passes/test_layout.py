@@ -139,6 +139,16 @@ def test_the_least_memory_is_reordered() -> None:
         assert reordered(in_layout(graph, choices)) == least(graph, choices, kinds), seed
 
 
+def test_no_state_is_missed_that_another_imitates(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(60):
+        graph, choices = random_case(2000 + seed, 1 + seed % 9, (PLAIN, BYXF, YXFB))
+        found = []
+        for least_states in (1, 10**9):
+            monkeypatch.setattr(layout_pass, "LEAST", least_states)
+            found.append(reordered(in_layout(graph, choices)))
+        assert found[0] == found[1], seed
+
+
 def chain(*layouts: Layout) -> tuple[Graph, Choices]:
     g = GraphBuilder()
     y = g.input("x", "float32", DIMS)
@@ -325,3 +335,44 @@ def test_the_work_for_many_values_alive_is_bounded(monkeypatch: pytest.MonkeyPat
     assert work.values <= 4 * ENTRIES * len(graph.nodes)
     x = np.random.default_rng(0).standard_normal(DIMS)
     np.testing.assert_array_equal(run(found, x, choices)[0], run(graph, x, None)[0])
+
+
+def test_the_work_for_values_that_live_long_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a pyramid: each level is read again much later, and every node takes three layouts."""
+    g = GraphBuilder()
+    values, choices = [g.input("x", "float32", DIMS)], {}
+    for i in range(12):
+        values.append(g.node(Mix(), values[-1], name=f"n{i}"))
+        choices[f"n{i}"] = tuple(LayerConfig((kind,), (kind,), cost=40 * rank) for rank, kind in enumerate((BYXF, YXFB, FYXB)))
+    total = values[-1]
+    for i, value in enumerate(values[-2:0:-1]):
+        total = g.node(Mix(), total, value, name=f"a{i}")
+        choices[f"a{i}"] = (LayerConfig((ANY, ANY), (ANY,)), LayerConfig((PLAIN, PLAIN), (PLAIN,)))
+    graph = fold_constants(g.graph([total]))
+    work = Work(monkeypatch)
+    found = in_layout(graph, choices)
+    assert work.steps <= 200 * len(graph.nodes)  # all sets of layouts of the levels would be 3**11
+    assert reordered(found) == 2 * graph.types["x"].nbytes
+
+
+def test_a_configuration_that_does_not_hold_is_not_taken() -> None:
+    graph, _ = chain(PLAIN)
+    asked = []
+
+    def holds(layout: Layout, answer: bool) -> LayerConfig:
+        return LayerConfig((layout,), (layout,), holds=lambda: asked.append(layout) or answer)  # type: ignore[func-returns-value]
+
+    first = LayerConfig((BYXF,), (BYXF,), cost=10**6)
+    for others in itertools.permutations([holds(PLAIN, False), holds(FYXB, True)]):
+        asked.clear()
+        found = in_layout(graph, {"n0": (first, *others)})
+        assert asked == [PLAIN, FYXB]
+        assert {found.types[node.inputs[0]].layout for node in found.nodes if node.name == "n0"} == {FYXB}
+
+
+def test_a_configuration_that_is_not_wanted_is_not_asked_for() -> None:
+    graph, _ = chain(PLAIN)
+    never = LayerConfig((BYXF,), (BYXF,), cost=1, holds=lambda: pytest.fail("asked"))
+    wanted = LayerConfig((FYXB,), (FYXB,))
+    found = in_layout(graph, {"n0": (wanted, never)})
+    assert {found.types[node.inputs[0]].layout for node in found.nodes if node.name == "n0"} == {FYXB}

@@ -67,7 +67,8 @@ class LayerConfig:
     An input that the node leaves out has any layout. `ANY` means that all places marked so have one and the same layout,
     whichever; then the node never costs a reorder. `cost` says how much slower the node runs so than in the
     device's first configuration, in bytes that could be reordered meanwhile. `holds` is for what takes long to find out: the
-    layout pass asks it, if at all, before it settles on the configuration, and takes another one where it returns False.
+    layout pass asks it, if at all, before it settles on the configuration, and takes another one where it returns False. The
+    first configuration of a node always holds.
     """
 
     inputs: tuple[Layout, ...]

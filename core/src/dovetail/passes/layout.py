@@ -35,6 +35,12 @@ class _Way:
     wants: tuple[tuple[str, Layout, int], ...]
     writes: Mapping[str, frozenset[Layout]]
 
+    @property
+    def places(self) -> Iterator[tuple[str, Layout]]:
+        """The values that the node touches, with their layouts."""
+        yield from ((name, layout) for name, layout, _ in self.wants)
+        yield from ((name, layout) for name, layouts in self.writes.items() for layout in layouts)
+
 
 @dataclass(frozen=True, slots=True)
 class _Step:
@@ -74,20 +80,21 @@ def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[Laye
     last = {name: i for i, node in enumerate(graph.nodes) for name in node.reads}
     outputs, sizes = set(graph.outputs), _Sizes(graph.types)
     alike: dict[str, frozenset[Layout]] = {name: frozenset({PLAIN}) for name in graph.inputs}
+    known: dict[str, set[Layout]] = {}
     states: dict[State, _Step] = {frozenset(): _Step((0, 0), None, None)}
     for index, node in enumerate(graph.nodes):
         reads = dict.fromkeys(node.reads)
         touched = {name: alike.pop(name) for name in reads if name in alike}
         ended = [name for name in (*reads, *node.writes) if last.get(name, -1) <= index]
         found: dict[State, _Step] = {}
-        is_open = any(ANY in (*c.inputs, *c.outputs, *c.operands) for c in choices[index])
-        ways: dict[frozenset[Layout], Sequence[_Way]] = {}
+        # Those of all states, because a state that was dropped may be imitated.
+        seen = frozenset(layout for name in reads for layout in known.get(name, ()))
+        ways = [_way(node, *one, graph) for one in _concrete(node, choices[index], seen, graph)]
+        for name, layout in (pair for way in ways for pair in way.places):
+            known.setdefault(name, set()).add(layout)
         for state, step in states.items():
             alive = dict(state) | touched
-            seen = frozenset(layout for name in reads for layout in alive.get(name, ()) if is_open)
-            if seen not in ways:
-                ways[seen] = [_way(node, *one, graph) for one in _concrete(node, choices[index], seen, graph)]
-            for way in ways[seen]:
+            for way in ways:
                 after, nbytes = _advance(way, alive)
                 for name in ended:
                     layouts = after.pop(name, None)

@@ -1,0 +1,83 @@
+"""Planning pauses the garbage collector, and leaves it as it was."""
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.errors import ShapeError
+from dovetail.graph import GraphBuilder
+from dovetail.op import FLOATS, Operator
+from dovetail.planning.collector import CollectorPause
+
+
+SEEN: list[bool] = []
+
+
+class Watch(Operator):
+    """Notes whether the collector is on while it is planned."""
+
+    domain = "test.collector"
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types = {"T": FLOATS}
+    def infer(self, x):  # type: ignore[no-untyped-def]
+        SEEN.append(gc.isenabled())
+        if x.dims[0] == 13:
+            raise ShapeError("13 rows")
+        return x
+
+    def reference(self, x):  # type: ignore[no-untyped-def]
+        return x
+
+
+@pytest.fixture(params=[True, False])
+def collects(request: pytest.FixtureRequest) -> Iterator[bool]:
+    before = gc.isenabled()
+    (gc.enable if request.param else gc.disable)()
+    yield request.param
+    (gc.enable if before else gc.disable)()
+
+
+def test_it_is_off_while_a_shape_is_planned_and_then_as_before(collects: bool) -> None:
+    g = GraphBuilder()
+    model = g.model([g.node(Watch(), g.input("x", "float32", ("N", 2)))])
+    with dovetail.Core(config=False).compile_model(model, "NUMPY") as compiled:
+        SEEN.clear()
+        compiled({"x": np.zeros((3, 2), np.float32)})
+        with pytest.raises(ShapeError, match="13 rows"):
+            compiled({"x": np.zeros((13, 2), np.float32)})
+    assert SEEN
+    assert not any(SEEN)
+    assert gc.isenabled() is collects
+
+
+def test_pauses_of_several_threads_end_with_the_last(collects: bool) -> None:
+    pause, inside, leave = CollectorPause(), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with pause:
+            inside.set()
+            leave.wait(30)
+
+    thread = threading.Thread(target=other)
+    with pause:
+        thread.start()
+        assert inside.wait(30)
+    assert not gc.isenabled()
+    leave.set()
+    thread.join()
+    assert gc.isenabled() is collects
+
+
+def test_a_forked_process_collects(collects: bool) -> None:
+    pause = CollectorPause()
+    pause.__enter__()
+    pause.forget()  # in the child, where the thread that paused is not
+    assert gc.isenabled() is collects
+    with pause:
+        assert not gc.isenabled()
+    assert gc.isenabled() is collects
