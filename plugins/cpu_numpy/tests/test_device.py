@@ -7,7 +7,7 @@ import dovetail
 import dovetail_cpu_numpy
 from dovetail.device import Accepted, Reason, Refusal, TensorType, TypedNode
 from dovetail.errors import CompileError, UsageError
-from dovetail.graph import DType, GraphBuilder, Node
+from dovetail.graph import DType, Eltwise, GraphBuilder, Node
 from dovetail.op import FLOATS, Operator
 from dovetail_ops_onnx.relu import Relu
 
@@ -129,3 +129,12 @@ def test_the_names_of_the_kernels_of_a_stem_differ(bench):
         assert names
         assert len(set(names)) == len(names)
         assert "ref" not in names
+
+
+@pytest.mark.parametrize("dims", [(2, 3), (0, 3), ("N", 3)])
+@pytest.mark.parametrize("chain", [(), (Eltwise("tanh"),)], ids=["alone", "chain"])
+def test_what_is_accepted_is_supported(bench, dims, chain):
+    t = TensorType(DType.FLOAT32, dims)
+    node = TypedNode(Node("n", Relu(), ("x",), ("y",), chain), (t,), (t,))
+    accepted, supported = bench.device.accepts(node), bench.device.supports(node)
+    assert isinstance(accepted, Accepted) is isinstance(supported, Accepted) is (dims != ("N", 3))

@@ -1,0 +1,163 @@
+"""What plans for several shapes share: the memory of requests, and the choices of kernels."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail.device import Accepted, Choice, DType, Refusal, TensorType, TypedNode
+from dovetail.graph import Eltwise, GraphBuilder, Node
+from dovetail.op import FLOATS, Operator
+from dovetail_cpu_onednn.binding import Onednn
+from dovetail_cpu_onednn.choices import Choices
+from dovetail_cpu_onednn.kernels.conv import KERNELS
+from dovetail_cpu_onednn.memory import ALIGNMENT, Arenas
+from dovetail_ops_onnx.batch_normalization import BatchNormalization
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.identity import Identity
+from dovetail_ops_onnx.relu import Relu
+
+SIZE = Arenas.SMALLEST
+
+
+def address(array):
+    return array.ctypes.data
+
+
+def test_an_arena_comes_back_when_its_last_array_is_gone():
+    arenas = Arenas()
+    first = arenas.take(3 * SIZE)
+    where, result = address(first), first[7:9]
+    assert where % ALIGNMENT == 0
+    del first
+    other = arenas.take(3 * SIZE)
+    assert address(other) != where, "a caller holds a result"
+    del result
+    assert address(arenas.take(2 * SIZE)) == where, "near enough"
+
+
+def test_an_arena_of_quite_another_size_is_not_taken():
+    arenas = Arenas()
+    where = address(arenas.take(SIZE))
+    larger = arenas.take(64 * SIZE)
+    larger[[0, -1]] = 1
+    assert larger.size == 64 * SIZE
+    del larger
+    smaller = arenas.take(2 * SIZE)
+    assert smaller.size == 2 * SIZE
+    assert smaller.base.base.__array_interface__["shape"][0] < 64 * SIZE
+    assert where
+    arenas.clear()
+
+
+def test_a_model_that_runs_many_shapes_keeps_results_that_a_caller_holds():
+    g = GraphBuilder()
+    model = g.model([g.node(Relu(), g.input("x", "float32", ("N", 1 << 10)))])
+    rng = np.random.default_rng(0)
+    with dovetail.Core(config=False).compile_model(model, "ONEDNN") as compiled:
+        request, kept = compiled.create_infer_request(), []
+        for rows in (600, 700, 650, 600, 1200, 900):
+            x = rng.standard_normal((rows, 1 << 10)).astype(np.float32)
+            kept.append((request.infer({"x": x}, share_outputs=True)[0], np.maximum(x, 0)))
+        for found, wanted in kept:
+            np.testing.assert_array_equal(found, wanted)
+
+
+def node(op, x="x", dims=(2, 3), dtype=DType.FLOAT32, value=None, chain=(), name="n"):
+    t = TensorType(dtype, dims, value)
+    return TypedNode(Node(name, op, (x,), ("y",), chain), (t,), (t.with_shape(dims),))
+
+
+def test_a_choice_holds_for_the_same_question_only():
+    op, content = Relu(), np.ones((2, 3), np.float32)
+    questions = [
+        (node(op), 1),
+        (node(op), 2),
+        (node(op, dims=(2, 4)), 1),
+        (node(op, dtype=DType.FLOAT16), 1),
+        (node(op, chain=(Eltwise("tanh"),)), 1),
+        (node(op, x="z"), 1),
+        (node(Relu()), 1),
+        (node(op, value=content), 1),
+        (node(op, value=content.copy()), 1),
+    ]
+    for first in questions:
+        for second in questions:
+            choices, asked = Choices(), []
+            for question, threads in (first, second, second):
+                choices.get(question, threads, lambda: asked.append(1) or Choice(KERNELS[0]))
+            assert len(asked) == (1 if first is second else 2)
+
+
+def test_a_choice_keeps_no_constant_alive():
+    choices, content = Choices(), np.ones((2, 3), np.float32)
+    gone = weakref.ref(content)
+    choices.get(node(Relu(), value=content), 1, lambda: Choice(KERNELS[0]))
+    del content
+    gc.collect()
+    assert gone() is None
+    again = []
+    choices.get(node(Relu(), value=np.ones((2, 3), np.float32)), 1, lambda: again.append(1) or Choice(KERNELS[0]))
+    assert again
+
+
+class NoReference(Operator):
+    domain = "test.shapes"
+    inputs = ("X: T",)
+    outputs = ("Y: T",)
+    types = {"T": FLOATS}
+
+    def infer(self, x):
+        return x
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        node(Relu()),
+        node(Relu(), dims=(0, 3)),
+        node(Relu(), dims=("N", 3)),
+        node(Relu(), chain=(Eltwise("tanh"),)),
+        node(NoReference()),
+        node(Identity(), dtype=DType.STRING),
+    ],
+    ids=["plain", "empty", "open", "chain", "no reference", "strings"],
+)
+def test_what_is_accepted_is_supported(bench, question):
+    accepted, supported = bench.device.accepts(question), bench.device.supports(question)
+    assert isinstance(accepted, Accepted) is isinstance(supported, Accepted)
+    assert isinstance(supported, Accepted) or accepted == supported
+    assert isinstance(supported, Accepted | Refusal)
+
+
+def test_onednn_is_not_asked_what_it_need_not_answer(bench, monkeypatch):
+    monkeypatch.setattr(Onednn, "describe", lambda *args, **options: pytest.fail("asked"))
+    g = GraphBuilder()
+    y = g.node(Conv(), g.input("x", "float32", (1, 5, 11, 3)), g.constant(np.ones((7, 5, 3, 3), np.float32)))
+    graph = bench.typed(g.graph([y]))
+    assert isinstance(bench.device.accepts(TypedNode.of(graph.nodes[0], graph)), Accepted)
+
+
+def test_shapes_share_weights_into_which_a_normalization_was_folded():
+    rng, g = np.random.default_rng(3), GraphBuilder()
+    w = rng.standard_normal((48, 48, 1, 1)).astype(np.float32)
+    scale, shift, mean, variance = (np.abs(rng.standard_normal(48)).astype(np.float32) + 0.5 for _ in range(4))
+    y = g.node(Conv(), g.input("x", "float32", ("N", 48, 2, 3)), g.constant(w), name="c")
+    statistics = [g.constant(a, name=n) for a, n in ((scale, "s"), (shift, "b"), (mean, "m"), (variance, "v"))]
+    model = g.model([g.node(BatchNormalization(), y, *statistics)])
+    with dovetail.Core(config=False).compile_model(model, "ONEDNN") as compiled:
+        found = []
+        for rows in (3, 5):
+            x = rng.standard_normal((rows, 48, 2, 3)).astype(np.float32)
+            product = np.einsum("oi,nihw->nohw", w[..., 0, 0].astype(np.float64), x)
+            factor, offset = (a[:, None, None] for a in (scale / np.sqrt(variance + 1e-5), shift))
+            np.testing.assert_allclose(
+                compiled({"x": x})[0], (product - mean[:, None, None]) * factor + offset, rtol=1e-4, atol=1e-3
+            )
+            (step,) = compiled.plan(((rows, 48, 2, 3),)).steps
+            found.append([a for one in step.executable.prepared["c"] for a in one.constants.values()])
+        first, second = found
+        assert first
+        assert all(a is b for a, b in zip(first, second, strict=True))
