@@ -13,7 +13,6 @@ from dovetail.graph import GraphBuilder
 from dovetail.op import FLOATS, Operator
 from dovetail.planning.collector import CollectorPause
 
-
 SEEN: list[bool] = []
 
 

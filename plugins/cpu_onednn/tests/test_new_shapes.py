@@ -85,10 +85,11 @@ def test_a_choice_holds_for_the_same_question_only():
     ]
     for first in questions:
         for second in questions:
-            choices, asked = Choices(), []
+            choices, answers = Choices(), []
             for question, threads in (first, second, second):
-                choices.get(question, threads, lambda: asked.append(1) or Choice(KERNELS[0]))
-            assert len(asked) == (1 if first is second else 2)
+                answers.append(choices.get(question, threads, lambda: Choice(KERNELS[0])))
+            assert answers[1] is answers[2]
+            assert (answers[0] is answers[1]) is (first is second)
 
 
 def test_a_choice_keeps_no_constant_alive():

@@ -35,12 +35,6 @@ class _Way:
     wants: tuple[tuple[str, Layout, int], ...]
     writes: Mapping[str, frozenset[Layout]]
 
-    @property
-    def places(self) -> Iterator[tuple[str, Layout]]:
-        """The values that the node touches, with their layouts."""
-        yield from ((name, layout) for name, layout, _ in self.wants)
-        yield from ((name, layout) for name, layouts in self.writes.items() for layout in layouts)
-
 
 @dataclass(frozen=True, slots=True)
 class _Step:
@@ -78,7 +72,8 @@ def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[Laye
     readers is settled at once: whatever follows, it costs a reorder or none.
     """
     last = {name: i for i, node in enumerate(graph.nodes) for name in node.reads}
-    outputs, sizes = set(graph.outputs), _Sizes(graph.types)
+    outputs = set(graph.outputs)
+    sizes = {name: graph.types[name].nbytes for node in graph.nodes for name in (*node.reads, *node.writes)}
     alike: dict[str, frozenset[Layout]] = {name: frozenset({PLAIN}) for name in graph.inputs}
     known: dict[str, set[Layout]] = {}
     states: dict[State, _Step] = {frozenset(): _Step((0, 0), None, None)}
@@ -90,8 +85,9 @@ def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[Laye
         # Those of all states, because a state that was dropped may be imitated.
         seen = frozenset(layout for name in reads for layout in known.get(name, ()))
         ways = [_way(node, *one, graph) for one in _concrete(node, choices[index], seen, graph)]
-        for name, layout in (pair for way in ways for pair in way.places):
-            known.setdefault(name, set()).add(layout)
+        for way in ways:
+            for name, layouts in (*way.writes.items(), *((name, {layout}) for name, layout, _ in way.wants)):
+                known.setdefault(name, set()).update(layouts)
         for state, step in states.items():
             alive = dict(state) | touched
             for way in ways:
@@ -109,17 +105,6 @@ def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[Laye
         alike.update(common)
         states = {state - common: step for state, step in states.items()} if common else states
     return _way_back(min(states.values(), key=lambda step: step.cost))
-
-
-class _Sizes(dict[str, int]):
-    """Bytes by value name, computed once."""
-
-    def __init__(self, types: Mapping[str, TensorType]) -> None:
-        self._types = types
-
-    def __missing__(self, name: str) -> int:
-        self[name] = size = self._types[name].nbytes
-        return size
 
 
 def _pruned(states: dict[State, _Step], sizes: Mapping[str, int]) -> dict[State, _Step]:
