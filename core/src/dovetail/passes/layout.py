@@ -86,8 +86,8 @@ def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[Laye
         seen = frozenset(layout for name in reads for layout in known.get(name, ()))
         ways = [_way(node, *one, graph) for one in _concrete(node, choices[index], seen, graph)]
         for way in ways:
-            for name, layouts in (*way.writes.items(), *((name, {layout}) for name, layout, _ in way.wants)):
-                known.setdefault(name, set()).update(layouts)
+            for name, kinds in (*way.writes.items(), *((name, {layout}) for name, layout, _ in way.wants)):
+                known.setdefault(name, set()).update(kinds)
         for state, step in states.items():
             alive = dict(state) | touched
             for way in ways:
