@@ -1,4 +1,4 @@
-"""What plans for several shapes share: the memory of requests, and the choices of kernels."""
+"""Plans for several shapes share the memory of requests, and the choices of kernels."""
 
 import gc
 import weakref
