@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dovetail.errors import FormatError
 from dovetail_frontend_openvino.translations import OPERATIONS as TRANSLATED
 
 OPERATIONS = runpy.run_path(str(Path(__file__).with_name("_operations.py")))["OPERATIONS"]
@@ -61,3 +62,13 @@ def test_computed_parameters_of_activations(core: Any, saved: Any) -> None:
         parameters = [ov.opset13.parameter(v.shape, np.float32, name=f"in{i}") for i, v in enumerate((x, alpha, beta))]
         model = core.read_model(saved(ov.Model([getattr(ov.opset13, name)(*parameters)], parameters)))
         np.testing.assert_allclose(core.compile_model(model, "NUMPY")([x, alpha, beta])[0], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lstm FORWARD", "gru REVERSE True", "rnn BIDIRECTIONAL"])
+def test_lengths_that_are_no_integers(name: str, core: Any, saved: Any) -> None:
+    path = saved(OPERATIONS[name].model())
+    text = path.read_text()
+    assert text.count('element_type="i32"') == 1
+    path.write_text(text.replace('element_type="i32"', 'element_type="f16"'))
+    with pytest.raises(FormatError, match="the lengths are float16"):
+        core.read_model(path)

@@ -22,6 +22,8 @@ def _sequence(op_type: str) -> Callable[[Call], Outputs]:
 
     def translate(call: Call) -> Outputs:
         first = 1 + states
+        if not call.dtype(first).is_integer:
+            raise FormatError(f"the lengths are {call.dtype(first)}", hint="accepted: int32 and int64")
         lengths = call.name(first) if call.dtype(first) is DType.INT32 else call.cast(call.name(first), DType.INT32)
         weights = [call.name(first + i) for i in (1, 2, 3)]
         direction = call.choice_attr("direction", _DIRECTIONS, "forward")
