@@ -91,10 +91,12 @@ def test_metadata_is_that_of_the_others(folder: str) -> None:
     core, project = PROJECTS["core"], PROJECTS[folder]
     for key in ("readme", "requires-python", "classifiers", "dynamic"):
         assert project["project"].get(key) == core["project"][key], f"{key}; versions are those of core: see contrib/demo"
-    # Files of others that a package carries have their licences beside them.
-    vendored = sorted((ROOT / folder).glob("src/*/vendor/*.LICENSE.txt"))
-    assert project["project"]["license"] == core["project"]["license"] + (" AND MIT" if vendored else "")
+    # Folders of others that a package carries have their licences in them: Apache-2.0, or MIT.
+    vendored = sorted((ROOT / folder).glob("src/*/vendor/*/LICENSE"))
+    others = " AND MIT" if any("Permission is hereby granted" in path.read_text(encoding="utf-8") for path in vendored) else ""
+    assert project["project"]["license"] == core["project"]["license"] + others
     assert project["project"]["license-files"][0] == "LICENSE"
+    assert {path.relative_to(ROOT / folder).as_posix() for path in vendored} <= {*project["project"]["license-files"]}
     assert {path.relative_to(ROOT / folder).as_posix() for path in vendored} <= {*project["project"]["license-files"]}
     assert (ROOT / folder / project["tool"]["hatch"]["version"]["path"]).samefile(ROOT / "core/src/dovetail/_version.py")
     assert project["build-system"] == core["build-system"]

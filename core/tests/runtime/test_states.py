@@ -76,7 +76,7 @@ def test_states_may_be_set_and_are_those_of_runs_of_each_kind(core: Any) -> None
         request.infer(X[:1], share_outputs=True)
         assert request.query_state()["past.a"].tolist() == [103, 106, 109]
         assert compiled(X[:1])["y"].tolist() == [2, 4, 6]
-        trace, _ = compiled.traced(X[:1], 2)
+        trace = compiled.create_infer_request().trace(X[:1], 1)
         assert trace.slices
 
 
