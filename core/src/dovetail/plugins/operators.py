@@ -163,7 +163,8 @@ class Operators:
             written = domain or STANDARD_DOMAIN
             close = did_you_mean(written, {record.key for record in self._packs(None)})
             hints += [close] if close.startswith("Did") else []
-            hints.append(f"Install a package with an entry point {written!r} in the group {HOST}.ops.")
+            line = "" if domain else f": pip install '{HOST}[all]'"
+            hints.append(f"Install a package with an entry point {written!r} in the group {HOST}.ops{line}.")
         either = "Or define" if any(hints) else "Define"
         hints.append(f"{either} the operator in a file and add it: core.add_extension('my_ops.py'), on the command line by -l.")
         error = UnknownOperator(f"no operator {printable(name)} is known{self._packs_in_words(domain)}", hint=" ".join(hints))
