@@ -64,7 +64,7 @@ def check_plugin(environment: Any, folder: Path, name: str, kind: str, key: str)
 
 
 SAMPLE = pytest.mark.exhaustive(0.15)
-"""Of the packages that are installed and run about one a commit: the tutorials write, install and run a pack and a device, too."""
+"""About one of the packages a commit is installed and run: the tutorials write, install and run a pack and a device, too."""
 
 
 @SAMPLE

@@ -47,7 +47,7 @@ def test_without_the_pack_a_standard_operator_is_refused_with_what_helps(site: A
     assert manager.operator("acme", "Twist", 1).op_type == "Twist"
     with pytest.raises(UnknownOperator, match=r"ai.onnx::Conv is known; no op pack of domain 'ai.onnx' is installed") as caught:
         manager.operator("", "Conv", 13)
-    assert "Install a package with an entry point 'ai.onnx' in the group dovetail.ops: pip install 'dovetail[all]'." in caught.value.hint
+    assert "an entry point 'ai.onnx' in the group dovetail.ops: pip install 'dovetail[all]'." in caught.value.hint
 
 
 def test_a_supplement_adds_to_a_domain_and_replaces_nothing(site: Any, pack: Any) -> None:
