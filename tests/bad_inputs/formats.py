@@ -220,12 +220,22 @@ def _shrinks_masked(node: Any) -> bool:
     return any(b and s for b, s in zip(attributes["begin_mask"], attributes["shrink_axis_mask"], strict=False))
 
 
+def _mixes_channels(node: Any) -> bool:
+    """Whether it is an Interpolate as Pillow's along another axis than the last two."""
+    if node.get_type_name() != "Interpolate" or "pillow" not in str(node.get_attributes()["mode"]):
+        return False
+    axes = node.input_value(2).get_node() if node.get_input_size() > 2 else None
+    rank = node.get_input_partial_shape(0).rank.get_length()
+    return axes is None or axes.get_type_name() != "Constant" or any(axis % rank < rank - 2 for axis in axes.data.tolist())
+
+
 class Ir(Format):
     """Attributes, edges, dimensions and elements of OpenVINO IR, and bytes of its weights; openvino reads them, too.
 
     Not compared are results of a Loop that ends before its first iteration or long before its last one, which openvino 2026.4
     does not initialize, and of a StridedSlice that both masks the beginning and shrinks the axis: openvino's CPU plugin begins
-    at 0 there, its `evaluate` where `begin` says, as we do. In IR 10 openvino gives float32 for bool and float16.
+    at 0 there, its `evaluate` where `begin` says, as we do. Nor are those of an Interpolate as Pillow's along other axes than the
+    last two: openvino's CPU plugin gives elements of the input there. In IR 10 openvino gives float32 for bool and float16.
     """
 
     suffixes = (".xml", ".bin")
@@ -260,7 +270,7 @@ class Ir(Format):
         if any(f'type="{name}"'.encode() in parts[0] for name in UNLIKE_OPENVINO):
             return None
         model = self._openvino.read_model(parts[0], parts[1])
-        if any(_ends_early(one) or _shrinks_masked(one) for one in model.get_ops()):
+        if any(_ends_early(one) or _shrinks_masked(one) or _mixes_channels(one) for one in model.get_ops()):
             return None
         theirs = self._openvino.compile_model(model, "CPU")([np.array(feed) for feed in feeds.values()])
         results = [np.array(theirs[index]) for index in range(len(theirs))]

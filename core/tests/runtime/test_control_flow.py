@@ -89,6 +89,33 @@ def test_a_branch_that_is_known_takes_the_place_of_the_if(condition: bool, rng: 
     assert not any(node.op == "If" for node in report.nodes)
 
 
+def either(g: GraphBuilder, condition: str) -> Model:
+    """An If that reads nothing else from its inputs."""
+    graphs = {f"{name}_branch": branch(Relu(), "x", scope=name) for name in ("then", "else")}
+    return g.model([g.node(If(**graphs), condition)])
+
+
+def test_a_condition_of_another_type_is_refused() -> None:
+    """OpenVINO takes a float16 0.3 for false, and NumPy for true."""
+    g = GraphBuilder()
+    g.input("x", "float32", [2])
+    given = g.input("condition", "float16", [])
+    with pytest.raises(OperatorError, match=r"input 'cond' is float16; accepted: bool"):
+        CORE.compile_model(either(g, given), "NUMPY")
+    g = GraphBuilder()
+    g.input("x", "float32", [2])
+    with pytest.raises(OperatorError, match=r"input 'cond' is int64; accepted: bool"):
+        CORE.compile_model(either(g, g.constant(np.int64(1))), "NUMPY")
+
+
+def test_a_condition_of_another_type_that_depends_on_data_is_refused_at_the_run() -> None:
+    g = GraphBuilder()
+    x = g.input("x", "float32", [2])
+    compiled = CORE.compile_model(either(g, g.node(ReduceSum(keepdims=0), g.node(Positive(), x))), "NUMPY")
+    with pytest.raises(OperatorError, match=r"input 'cond' is float32; accepted: bool"):
+        compiled(np.float32([1, 2]))
+
+
 def test_branches_that_use_the_same_names_are_told_apart() -> None:
     g = GraphBuilder()
     x = g.input("x", "float32", [2])
@@ -225,6 +252,29 @@ def test_the_body_ends_a_loop_only_where_a_condition_is_given() -> None:
         results = compiled({"x": np.eye(2, dtype=np.float32), "w": 2 * np.eye(2, dtype=np.float32)})
         np.testing.assert_array_equal(results[0], 2.0**iterations * np.eye(2))
         assert len(results["i"]) == iterations
+
+
+@pytest.mark.parametrize(("limit", "condition", "port"), [("float32", "bool", "M"), ("int64", "uint8", "cond")])
+def test_inputs_of_a_loop_of_another_type_are_refused(limit: str, condition: str, port: str) -> None:
+    g = GraphBuilder()
+    n, going = g.input("n", limit, []), g.input("going", condition, [])
+    x = g.input("x", "float32", [2, 2])
+    g.input("w", "float32", [2, 2])
+    with pytest.raises(OperatorError, match=rf"input '{port}' is (float32|uint8); accepted: "):
+        CORE.compile_model(g.model(g.node(Loop(body=power_loop()), n, going, x, outputs=["y", "s", "i"])), "NUMPY")
+
+
+def test_a_condition_of_another_type_from_the_body_of_a_loop_is_refused() -> None:
+    body = inner("body")
+    body.input("i", "int64", [])
+    body.input("going", "bool", [])
+    state = body.input("state", "float32", [])
+    model_body = body.graph([body.node(Identity(), state), body.node(Add(), state, state)])
+    g = GraphBuilder()
+    n, going, x = g.input("n", "int64", []), g.input("on", "bool", []), g.input("x", "float32", [])
+    compiled = CORE.compile_model(g.model([g.node(Loop(body=model_body), n, going, x)]), "NUMPY")
+    with pytest.raises(OperatorError, match="the condition of the body is float32; accepted: bool"):
+        compiled({"n": np.int64(3), "on": np.array(True), "x": np.float32(0.5)})
 
 
 def test_a_loop_may_change_shapes() -> None:

@@ -77,6 +77,7 @@ BAD = {
         _swapped('name="image" type="Parameter"', 'name="image" type="Result"'),
         "a Result has one input port, not 0",
     ),
+    "a result in another spelling": (_swapped('type="Result"', 'type="ReSult"'), "its type is 'ReSult'"),
     # ports and edges
     "port twice": (_swapped(port(1, 1), port(0, 1)), "two ports have one id: 0, 0, 2"),
     "port id": (

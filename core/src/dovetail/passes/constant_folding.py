@@ -145,9 +145,13 @@ def _static_types(node: Node, inputs: Sequence[TensorType | None], limit: int | 
 def _late_types(node: Node, inputs: Sequence[TensorType | None]) -> dict[str, TensorType]:
     """The output types of a deferred node: containers keep their kind, the rest is open."""
     unknown = dict.fromkeys(node.writes, TensorType(DType.FLOAT32, None))
-    if not any(isinstance(t, CONTAINERS) for t in inputs) and not _is_typed(inputs):
+    contains = any(isinstance(t, CONTAINERS) for t in inputs)
+    if not contains and not _is_typed(inputs):
         return unknown
     if node.op.has_control():
+        if not contains:
+            with node_context(node, inputs):
+                node.op.check(inputs, len(node.outputs))
         return unknown
     try:
         with node_context(node, inputs):

@@ -96,6 +96,8 @@ def control(step: HostStep, values: Sequence[Any], run: Callable[[int, Sequence[
         return results
 
     with node_context(step.node):
+        if all(v is None or isinstance(v, np.ndarray) for v in values):  # containers have no types to check
+            op.check([None if v is None else TensorType.of(v) for v in values], len(step.node.outputs))
         given = op.control(run_counted, *padded(values, op.inputs))
         given = given if isinstance(given, tuple) else (given,)
         if len(given) < len(step.node.outputs):

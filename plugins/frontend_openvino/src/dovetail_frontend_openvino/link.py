@@ -165,6 +165,8 @@ class _Linking:
         return Value(name, self.emitter.types[name].dtype, array.shape)
 
     def _result(self, layer: Layer, inputs: tuple[Value, ...]) -> None:
+        if layer.type != "Result":  # OpenVINO knows other types in any spelling, and drops such an output
+            raise FormatError(f"its type is {printable(layer.type)!r}", hint="accepted for an output: 'Result'")
         if len(inputs) != 1:
             raise FormatError(f"a Result has one input port, not {len(inputs)}")
         value = inputs[0]

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from dovetail.op import Graph, Operator, OperatorError, RunGraph
 from dovetail_ops_onnx._control import check_outputs
 from dovetail_ops_onnx._types import BOOL, Array
@@ -23,7 +25,7 @@ class If(Operator):
     def chosen_graph(self, inputs: Sequence[Array | None]) -> Graph | None:
         """The branch that a constant condition selects."""
         cond = inputs[0] if inputs else None
-        if cond is None or cond.size != 1:
+        if cond is None or cond.size != 1 or cond.dtype != np.bool_:
             return None
         return self.then_branch if bool(cond.reshape(())) else self.else_branch
 

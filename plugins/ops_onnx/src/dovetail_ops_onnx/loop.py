@@ -36,9 +36,16 @@ class Loop(Operator):
             state = results[: len(carried)]
             for stack, value in zip(stacks, results[len(carried) :], strict=True):
                 stack.append(value)
-            going = cond is None or bool(_single(proceeds, "the condition of the body"))
+            going = cond is None or _condition(proceeds)
             iteration += 1
         return (*state, *(stacked(stack, 0, self.body.types.get(name)) for stack, name in zip(stacks, names, strict=True)))
+
+
+def _condition(value: Any) -> bool:
+    """The condition that the body gives. Raises `OperatorError` unless it is one boolean."""
+    if value.dtype != np.bool_:
+        raise OperatorError(f"the condition of the body is {value.dtype}; accepted: bool")
+    return bool(_single(value, "the condition of the body"))
 
 
 def _single(value: Any, name: str) -> Any:
