@@ -110,12 +110,15 @@ def test_every_standard_operator_with_a_reference_is_accepted(bench):
     """On a case of each: the kernels of the list may refuse it, the reference does not."""
     import importlib
     import pkgutil
+    from importlib.util import find_spec
 
     import dovetail_ops_onnx.cases
 
     names = [m.name for m in pkgutil.iter_modules(dovetail_ops_onnx.cases.__path__) if not m.name.startswith("_")]
     assert len(names) > 50
     for name in names:
+        if name == "regex_full_match" and find_spec("re2") is None:
+            continue  # no case without google-re2
         case = next(iter(importlib.import_module(f"dovetail_ops_onnx.cases.{name}").cases(np.random.default_rng(0))))
         graph = case.model().graph
         outputs = tuple(TensorType.of(a) for a in case.expected)
