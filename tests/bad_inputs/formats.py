@@ -214,10 +214,11 @@ def _ends_early(node: Any) -> bool:
 
 
 def _shrinks_masked(node: Any) -> bool:
+    """Whether it is a StridedSlice that shrinks an axis whose beginning it masks, or that also adds an axis."""
     if node.get_type_name() != "StridedSlice":
         return False
-    attributes = node.get_attributes()
-    return any(b and s for b, s in zip(attributes["begin_mask"], attributes["shrink_axis_mask"], strict=False))
+    begins, adds, shrinks = (node.get_attributes()[f"{name}_mask"] for name in ("begin", "new_axis", "shrink_axis"))
+    return (any(adds) and any(shrinks)) or any(b and s for b, s in zip(begins, shrinks, strict=False))
 
 
 def _mixes_channels(node: Any) -> bool:
@@ -233,9 +234,10 @@ class Ir(Format):
     """Attributes, edges, dimensions and elements of OpenVINO IR, and bytes of its weights; openvino reads them, too.
 
     Not compared are results of a Loop that ends before its first iteration or long before its last one, which openvino 2026.4
-    does not initialize, and of a StridedSlice that both masks the beginning and shrinks the axis: openvino's CPU plugin begins
-    at 0 there, its `evaluate` where `begin` says, as we do. Nor are those of an Interpolate as Pillow's along other axes than the
-    last two: openvino's CPU plugin gives elements of the input there. In IR 10 openvino gives float32 for bool and float16.
+    does not initialize, as sometimes those of a StridedSlice that both adds and shrinks axes; of a StridedSlice that both masks
+    the beginning and shrinks the axis: openvino's CPU plugin begins at 0 there, its `evaluate` where `begin` says, as we do; and
+    of an Interpolate as Pillow's along other axes than the last two, where the CPU plugin gives elements of the input. In IR 10
+    openvino gives float32 for bool and float16.
     """
 
     suffixes = (".xml", ".bin")
@@ -267,7 +269,7 @@ class Ir(Format):
         return feeds, found
 
     def wanted(self, parts: Parts, feeds: Mapping[str, Any]) -> list[Any] | None:
-        if any(f'type="{name}"'.encode() in parts[0] for name in UNLIKE_OPENVINO):
+        if any(f'type="{name}"'.lower().encode() in parts[0].lower() for name in UNLIKE_OPENVINO):  # in any spelling
             return None
         model = self._openvino.read_model(parts[0], parts[1])
         if any(_ends_early(one) or _shrinks_masked(one) or _mixes_channels(one) for one in model.get_ops()):

@@ -244,9 +244,7 @@ def test_an_interrupt_leaves_the_request_usable(compiled: dovetail.CompiledModel
 def test_a_model_is_freed_when_nobody_refers_to_it(closed: bool, overridable: bool) -> None:
     """At once: weights must not wait for a garbage collection, which counts objects and not bytes."""
     if not closed and sysconfig.get_config_var("Py_GIL_DISABLED"):
-        pytest.skip(
-            "without the GIL CPython frees what a threading.local holds, such as requests, at a later collection"
-        )
+        pytest.skip("without the GIL CPython frees what a threading.local holds, such as requests, at a later collection")
     g = dovetail.GraphBuilder()
     model = g.model([g.node(Add(), g.node(Gated(), g.input("x", "float32", [None])), g.constant(X, name="w"))])
     if overridable:
