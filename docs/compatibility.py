@@ -124,9 +124,11 @@ def last_line(text: str) -> str:
 
 
 def own_wheels(wheels: Path) -> list[str]:
-    """The wheels as requirements, with the extras that bring optional dependencies."""
+    """The wheels of `dovetail[all]` as requirements, with the extras that bring optional dependencies."""
     extras = {"dovetail_gpu_opencl": "[pocl]", "dovetail_frontend_onnx": "[upgrade,narrow]"}
-    return [f"{path}{extras.get(path.name.partition('-')[0], '')}" for path in sorted(wheels.glob("*.whl"))]
+    wanted = {name.replace("-", "_") for name in all_packages()}
+    names = {path: path.name.partition("-")[0] for path in sorted(wheels.glob("*.whl"))}
+    return [f"{path}{extras.get(name, '')}" for path, name in names.items() if name in wanted]
 
 
 def third_party(python: str) -> list[Requirement]:
@@ -319,7 +321,7 @@ HEAD = """\
 VERSIONS = """\
 ## Versions
 
-Under every Python on the machine, all packages of this repository from wheels, with the oldest versions of their direct
+Under every Python on the machine, the packages of `dovetail[all]` from wheels, with the oldest versions of their direct
 dependencies that have wheels for that Python and that the packages accept, and with the newest. Checked in each environment:
 `dovetail demo` on the devices that are named, and the conformance kit of NUMPY and of the ONNX frontend.
 `python docs/compatibility.py versions`, {date}.
