@@ -53,6 +53,16 @@ def test_values(text: str, value: int) -> None:
         "Z",
         "X,Y",
         "X^2",
+        "X//2",
+        "X**2",
+        "1_0",
+        "1.0",
+        "0b1",
+        "07",
+        "()",
+        "X if Y else B",
+        "B\0",
+        "٣",
         "+X",
         "99999999999",
         "9" * 5000,
@@ -72,8 +82,15 @@ def test_values_that_do_not_exist(text: str, said: str) -> None:
         Formula.parse(text).evaluate(VALUES)
 
 
-def test_deep_nesting_needs_no_recursion() -> None:
-    assert Formula.parse("(" * 50_000 + "X" + ")" * 50_000).evaluate(VALUES) == 11
+@pytest.mark.parametrize("text", ["(" * 50_000 + "X" + ")" * 50_000, "-" * 50_000 + "X", "(" * 240 + "X" + ")" * 240])
+def test_deep_nesting_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="formula"):
+        Formula.parse(text)
+
+
+def test_the_longest_formulas() -> None:
+    assert Formula.parse("-" * 498 + "X").evaluate(VALUES) == 11
+    assert Formula.parse("+".join("X" * 250)).evaluate(VALUES) == 250 * 11
 
 
 def test_against_c_arithmetic_on_random_formulas() -> None:
