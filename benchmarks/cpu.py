@@ -7,6 +7,10 @@ and OpenVINO compute in bfloat16, all others in float32; `--quantized` takes the
 `load` is the time from the file to a runtime that is ready, `first` the first run: the peers get the input's shape before
 they compile, dovetail specialises to it on the first run.
 
+With `--apart` each runtime has processes of its own, which take turns: threads of a runtime that has just run poll for
+work, up to some milliseconds, on the cores that the next one wants. The medians are then those of three processes, the
+best times those of all.
+
 `--threads 1,2,4,8,16` runs all of that once for each number, in a process of its own, and prints one table: `median x` is the
 median as a multiple of the best time, and the last lines are geometric means for each number of threads. Numbers above the
 CPUs that the process may use are left out. It needs numpy, the runtimes that are compared, and the model files.
@@ -20,8 +24,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from _common import (
@@ -59,7 +64,6 @@ def compare(spec: ModelSpec, size: int, batch: int, factories: dict[str, Factory
             notes[name] = {"load ms": None, "first ms": None, "error": f"{type(error).__name__}: {error}"}
     samples = interleaved({name: functools.partial(runner.run, inputs) for name, runner in runners.items()}, rounds)
     medians = {name: median(values) for name, values in samples.items()}
-    peers = [medians[name] for name in PEERS if name in medians]
     for name in factories:
         found = medians.get(name)
         yield {
@@ -72,12 +76,45 @@ def compare(spec: ModelSpec, size: int, batch: int, factories: dict[str, Factory
             "median ms": found,
             "best ms": min(samples[name]) if found else None,
             "per second": 1e3 * batch / found if found else None,
-            "x onnxruntime": found / medians["onnxruntime"] if found and "onnxruntime" in medians else None,
-            "x openvino": found / medians["openvino"] if found and "openvino" in medians else None,
-            "x best peer": found / min(peers) if found and peers else None,
+            **ratios(found, medians),
             "error": notes[name].get("error", ""),
             "plan": _plan(runners.get(name)),
         }
+
+
+def ratios(found: float | None, medians: Mapping[str, float]) -> Row:
+    """A median as a multiple of those of the peers, and of the best of them."""
+    peers = [medians[name] for name in PEERS if name in medians]
+    return {
+        "x onnxruntime": found / medians["onnxruntime"] if found and "onnxruntime" in medians else None,
+        "x openvino": found / medians["openvino"] if found and "openvino" in medians else None,
+        "x best peer": found / min(peers) if found and peers else None,
+    }
+
+
+def apart(runtimes: Sequence[str], options: Sequence[str]) -> list[Row]:
+    """The rows of three processes of each runtime in turns, those of one model and runtime as one."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for _ in range(3):
+        for name in runtimes:
+            command = [sys.executable, str(Path(__file__)), *options, "--alone", name, "--json"]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            for row in json.loads(done.stdout)["rows"]:
+                found.setdefault((row["model"], row["size"], row["batch"], name), []).append(row)
+    rows = [{**turns[0], **_together(turns)} for turns in found.values()]
+    order = {key[:3]: index for index, key in enumerate(found)}
+    rows.sort(key=lambda row: order[row["model"], row["size"], row["batch"]])
+    for row in rows:
+        same = [one for one in rows if all(one[name] == row[name] for name in ("model", "size", "batch"))]
+        row |= ratios(row["median ms"], {one["runtime"]: one["median ms"] for one in same if one["median ms"]})
+    return rows
+
+
+def _together(turns: Sequence[Row]) -> Row:
+    if any(row["median ms"] is None for row in turns):
+        return {"median ms": None, "best ms": None, "per second": None}
+    found = median([row["median ms"] for row in turns])
+    return {"median ms": found, "best ms": min(row["best ms"] for row in turns), "per second": 1e3 * turns[0]["batch"] / found}
 
 
 def _plan(runner: Runner | None) -> str:
@@ -139,6 +176,8 @@ def main() -> int:
     options.add_argument("--batch", type=int, default=1)
     options.add_argument("--threads", type=numbers, default=[2], help="a number, or several with commas between")
     options.add_argument("--rounds", type=int, default=9)
+    options.add_argument("--apart", action="store_true", help="each runtime in processes of its own")
+    options.add_argument("--alone", help=argparse.SUPPRESS)
     arguments = options.parse_args()
     peers = [name for name in arguments.peers.split(",") if name]
     if unknown := set(peers) - set(PEERS):
@@ -148,15 +187,18 @@ def main() -> int:
     (threads,) = arguments.threads
     limit_threads(threads)
     devices = arguments.device or ["NUMPY", "OPENCL"]
+    if arguments.alone:
+        peers, devices = ([one for one in given if one == arguments.alone] for given in (peers, devices))
     own = {"ONEDNN": {"INFERENCE_PRECISION_HINT": arguments.precision}}
     factories = {name: peer_factory(name, arguments.precision) for name in peers}
     factories |= {name: dovetail_factory(name, own.get(name)) for name in devices}
-    rows = [
+    together = (
         row
         for name in arguments.only or (QUANTIZED if arguments.quantized else MODELS)
         for size in every[name].sizes
         for row in compare(every[name], size, arguments.batch, factories, threads, arguments.rounds)
-    ]
+    )
+    rows = apart([*peers, *devices], sys.argv[1:]) if arguments.apart and not arguments.alone else list(together)
     means = {}
     for name in devices:
         for ratio in ("x onnxruntime", "x openvino", "x best peer"):

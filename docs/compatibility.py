@@ -326,10 +326,10 @@ dependencies that have wheels for that Python and that the packages accept, and 
 `dovetail demo` on the devices that are named, and the conformance kit of NUMPY and of the ONNX frontend.
 `python docs/compatibility.py versions`, {date}.
 
-Under 3.14t, without the GIL, 10,664 tests of `pytest -m quick` pass (2026-11-23; `PYTHON_GIL=0`, because OpenVINO, which some tests
-compare with, would switch it on). 17 are left out: 15 of RegexFullMatch, whose google-re2 has no wheel there, and 2 about when memory
-is freed; and those of dovetail-generate, dovetail-kserve and dovetail-ray, whose engines have no wheels there either. 16 threads with
-10,000 requests each on NUMPY get the right results.
+Under 3.14t, without the GIL, 10,664 tests of `pytest -m quick` pass (2026-11-23; `PYTHON_GIL=0`, because OpenVINO, which some
+tests compare with, would switch it on). 17 are left out: 15 of RegexFullMatch, whose google-re2 has no wheel there, and 2
+about when memory is freed; and those of dovetail-generate, dovetail-kserve and dovetail-ray, whose engines have no wheels
+there either. 16 threads with 10,000 requests each on NUMPY get the right results.
 
 In Python 3.14 Ctrl-C can leave a lock taken that a `with` statement was about to hold
 ([CPython's issue 148874](https://github.com/python/cpython/issues/148874), mended in 3.15). Requests, compiled models and caches
