@@ -41,8 +41,8 @@ def test_run_shows_and_stores_them(invoke: Any, invoke_json: Any, doubling: list
     assert shown == {
         "name": "y", "dtype": "map", "shape": [2], "min": None, "max": None, "mean": None, "first": [["a", 3.0], ["b", 6.0]],
     }  # fmt: skip
-    stored = np.load(tmp_path / "out.npz")
-    assert (stored["y.keys"].tolist(), stored["y.values"].tolist()) == (["a", "b"], [3.0, 6.0])
+    with np.load(tmp_path / "out.npz") as stored:
+        assert (stored["y.keys"].tolist(), stored["y.values"].tolist()) == (["a", "b"], [3.0, 6.0])
     assert "a: 3, b: 6" in invoke(*arguments).stdout
 
 

@@ -50,7 +50,7 @@ def read_inputs(
             wanted = [known_input(inputs, name)] if name else [n for n in needed if n not in found]
             values = {n: random_tensor(inputs[n], rng) for n in wanted}
         elif not name and Path(source).suffix.lower() == ".npz":
-            values = {known_input(inputs, n): array for n, array in _read_npz(Path(source)).items()}
+            values = {known_input(inputs, n): array for n, array in _load(Path(source)).items()}
         else:
             name = known_input(inputs, name or only_input(needed, f"-i {source}"))
             values = {name: _read_one(Path(source), name, inputs[name])}
@@ -117,9 +117,9 @@ def _read_one(path: Path, name: str, tensor: "TensorType") -> Any:
     if suffix == ".json":
         return _read_json(path, name, tensor)
     if suffix == ".npy":
-        return _read_npy(path)
+        return _load(path)
     if suffix == ".npz":
-        arrays = _read_npz(path)
+        arrays = _load(path)
         if len(arrays) == 1:
             return next(iter(arrays.values()))
         if name in arrays:
@@ -149,33 +149,23 @@ def _read_json(path: Path, name: str, tensor: "TensorType") -> Any:
     return maps if one is not tensor else maps[0]
 
 
-def _read_npz(path: Path) -> dict[str, Array]:
-    loaded = _load(path)
-    if isinstance(loaded, dict):
-        return loaded
-    raise InputError(f"{path} is a single array", hint="give it the suffix .npy")
-
-
-def _read_npy(path: Path) -> Array:
-    loaded = _load(path)
-    if isinstance(loaded, np.ndarray):
-        return loaded
-    raise InputError(f"{path} is an .npz archive", hint="give it the suffix .npz")
-
-
-def _load(path: Path) -> Array | dict[str, Array]:
-    """The array of an .npy file, or the arrays of an .npz file by name, whatever the suffix says."""
+def _load(path: Path) -> Any:
+    """The array of an .npy file, or the arrays of an .npz file by name."""
     # Opened here, because numpy.load leaves files open that turn out to be broken archives.
     with path.open("rb") as stream:
         try:
             loaded: Any = np.load(stream, allow_pickle=False)
-            return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+            is_array = isinstance(loaded, np.ndarray)
+            if is_array is (path.suffix.lower() == ".npy"):
+                return loaded if is_array else {name: loaded[name] for name in loaded.files}
         except (ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
             # Without NumPy's own words, which advise to unpickle what may be anything.
             raise InputError(
                 f"{path} is damaged, or not a NumPy file that holds plain arrays",
                 hint="write it by numpy.save or numpy.savez; arrays of objects are not read",
             ) from error
+    what, suffix = ("a single array", ".npy") if is_array else ("an .npz archive", ".npz")
+    raise InputError(f"{path} is {what}", hint=f"give it the suffix {suffix}")
 
 
 def _read_image(path: Path, name: str, tensor: "TensorType") -> Array:
