@@ -55,18 +55,29 @@ static float widened(const uint word, const int which) {
     for (int i = 0; i < 32; ++i) (sums)[r] += as_float(exchange[item / 32 * 32 + i]); \\
     barrier(CLK_LOCAL_MEM_FENCE);                                                     \\
   }
+#ifdef FLOATS
+#define FACTORS 8
+#define FACTOR(word, which) as_float((word) & 0xffffe000)
+#define WORD(k) ((k) % 4)
+#define HALF_OF(k) ((k) / 4)
+#else
+#define FACTORS 16
+#define FACTOR(word, which) widened(word, which)
+#define WORD(k) ((k) / 2 % 4)
+#define HALF_OF(k) ((k) / 8)
+#endif
 #define MULTIPLY(c, a, b)                                                        \\
   {                                                                              \\
     for (int w = 0; w < 4; ++w) exchange[item * 6 + w] = (a)[w];                 \\
     for (int w = 0; w < 2; ++w) exchange[item * 6 + 4 + w] = (b)[w];             \\
     barrier(CLK_LOCAL_MEM_FENCE);                                                \\
     for (int r = 0; r < 4; ++r)                                                  \\
-      for (int k = 0; k < 16; ++k) {                                             \\
-        const int t = k / 2 % 4, up = k / 8, start = item / 32 * 32;             \\
+      for (int k = 0; k < FACTORS; ++k) {                                        \\
+        const int t = WORD(k), up = HALF_OF(k), start = item / 32 * 32;          \\
         const int n = lane % 4 * 2 + r % 2;                                      \\
         const uint x = exchange[(start + lane / 4 * 4 + t) * 6 + up * 2 + r / 2]; \\
         const uint y = exchange[(start + n * 4 + t) * 6 + 4 + up];               \\
-        (c)[r] += widened(x, k % 2) * widened(y, k % 2);                         \\
+        (c)[r] += FACTOR(x, k % 2) * FACTOR(y, k % 2);                           \\
       }                                                                          \\
     barrier(CLK_LOCAL_MEM_FENCE);                                                \\
   }
@@ -75,7 +86,8 @@ static float widened(const uint word, const int which) {
 
 def emulated(source: str) -> str:
     """The source with the emulation before it, if it has these instructions."""
-    return _EMULATION + source if "cp.async" in source else source
+    floats = "#define FLOATS 1\n"
+    return (floats if floats in source else "") + _EMULATION + source if "cp.async" in source else source
 
 
 def assembled(file: str, defines: Mapping[str, object], *fragments: str) -> str:

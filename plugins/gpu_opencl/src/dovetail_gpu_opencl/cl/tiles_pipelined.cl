@@ -11,6 +11,7 @@
 // row m. The group that is the last of TILE_M rows normalizes them. Then Z is 1, and SIZE is N.
 // With FORMAT ("u8" or "s8", the format of a), factors are 8-bit numbers, two for each element of a and b here, and sums are int:
 // byte_products.cl says what is added. K, C, A_M, B_N and TILE_K still count pairs of bytes.
+// With FLOATS, factors are floats, multiplied as float_products.cl says. These sizes, and S_B, S_Y and S_X, count pairs of bytes, too.
 // NDRange: (tiles of n * tiles of m * batch * SPLITS * ITEMS), local size ITEMS = TILE_M / WORK_M * TILE_N / WORK_N * 32.
 //
 // Layout: a row of a slice has TILE_K / 8 chunks of 16 bytes, whose places are exchanged by the row's number, so that the eight
@@ -74,6 +75,7 @@
 
 #include "byte_products.cl"
 #include "matrix_instructions.cl"
+#include "float_products.cl"
 #ifdef NORMALIZE
 #include "standardize.cl"
 // Rows that a sub-group normalizes at once, in up to 128 registers an item: it waits for memory once.
@@ -230,10 +232,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #pragma unroll
       for (int j = 0; j < WORK_N / 16; ++j)
         FRAGMENTS(fb[j], base + A_BYTES + PLACE(lx + j * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2));
+#ifdef FLOATS
+      MULTIPLY_FLOATS(acc, fa, fb);
+#else
 #pragma unroll
       for (int i = 0; i < WORK_M / 16; ++i)
 #pragma unroll
         for (int j = 0; j < WORK_N / 8; ++j) MULTIPLY(acc[i][j], fa[i], fb[j / 2] + j % 2 * 2);
+#endif
     }
 #endif
   }
@@ -300,6 +306,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
       for (int c = 0; c < 8 && n + c < N; ++c) STORE_SUM(o + c, ((__local const int*)from)[c] + START(n + c), z, m, n + c);
 #elif N % 8 == 0
       float8 v = (float8)(from[0], from[1]);
+#ifdef FLOATS
+      if (any(NO_NUMBER(as_int8(v)))) v = float_sums(a, b, v, m, n);
+#endif
 #ifdef BIAS_T
       v += BIAS_V(bia + n);
 #endif
@@ -316,6 +325,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #pragma unroll
       for (int c = 0; c < 8; ++c) {
         if (n + c >= N) continue;
+#ifdef FLOATS
+        if (NO_NUMBER(as_int(v[c]))) v[c] = float_sum(a, b, m, n + c);
+#endif
 #ifdef BIAS_T
         v[c] += BIAS_1(bia, n + c);
 #endif

@@ -1,5 +1,6 @@
-"""Convolutions of halves as matrix products in a pipeline, channels innermost, for GPUs with matrix units."""
+"""Convolutions of halves or floats as matrix products in a pipeline, channels innermost, for GPUs with matrix units."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from dovetail.device import NHWC, PLAIN, DType, LayerConfig, Layout, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import round_up, spread
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, constant_weights, geometry, has_bias, problem_key, sizes
+from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._pipelined import Pipelined, operands_refusal, pack_rows, pipelined_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch, Write
@@ -32,17 +34,19 @@ class ConvPipelined(Pipelined, ConvKernel):
             return Refusal(Reason.ATTRIBUTE, f"{groups} groups")
         if node.given(1).value is None:
             return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
-        if DType.FLOAT16 not in (src.dtype, dst.dtype) or (src.dtype is DType.FLOAT32 and not channels % 8):
+        halves = DType.FLOAT16 in (src.dtype, dst.dtype) and (src.dtype is DType.FLOAT16 or channels % 8)
+        if not (halves or self.caps.float_pipeline):
             return Refusal(Reason.DTYPE, f"{src} to {dst}")
         if not channels or not maps:
             return Refusal(Reason.SHAPE, "no channels")
-        return None
+        problem = self.problem(node)
+        return None if problem is None else self.slower(problem, ConvTiled().on(self.caps), node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         result = node.outputs[0].dims
         rest = (PLAIN,) * (len(node.inputs) - 1)
         operands = tuple(NHWC if operand.dims == result else PLAIN for operand in node.operands)
-        sources: tuple[Layout, ...] = (NHWC,) if _width(node) == sizes(node)[1] else (PLAIN, NHWC)
+        sources: tuple[Layout, ...] = (NHWC,) if self._width(node) == sizes(node)[1] else (PLAIN, NHWC)
         return [LayerConfig((source, *rest), (NHWC,), operands) for source in sources]
 
     def problem(self, node: TypedNode) -> Problem | None:
@@ -50,16 +54,18 @@ class ConvPipelined(Pipelined, ConvKernel):
         if not node.outputs[0].size:
             return None
         g = geometry(node)
-        pixels, depth = sizes(node)[0] * int(np.prod(g.output)), _width(node) * int(np.prod(g.kernel))
-        return Problem(problem_key("conv_pipelined", node), 1, pixels, sizes(node)[2], depth, 2)
+        pixels, depth = sizes(node)[0] * int(np.prod(g.output)), self._width(node) * int(np.prod(g.kernel))
+        return Problem(problem_key("conv_pipelined", node), 1, pixels, sizes(node)[2], depth, self.factor.numpy.itemsize)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         problem = self.problem(node)
         if problem is None:
             return ()
-        weights, width, g = constant_weights(node), _width(node), geometry(node)
-        packed = self.packed.get(weights, ("halves", width), lambda: _packed(weights, width))
+        weights, g, factor = constant_weights(node), geometry(node), self.factor
+        channels, pairs = self._width(node), factor.numpy.itemsize // 2
+        packed = self.packed.get(weights, (factor, channels), lambda: _packed(weights, channels, factor))
         defines: dict[str, object] = {"A_BATCH(z)": 0, "B_BATCH(z)": 0}
+        width = channels * pairs
         if width > 4 and g.is_pointwise and not any((*g.pads_begin, *g.pads_end)):
             defines |= {"A_M": width}
         else:
@@ -73,17 +79,25 @@ class ConvPipelined(Pipelined, ConvKernel):
         factors, dst = (src, Constant(packed)), Write(node.node.outputs[0])
         return pipelined_launches(node, problem, self.tiling(problem), defines, factors, bias, dst, before)
 
+    def _width(self, node: TypedNode) -> int:
+        """Channels of the image that the product reads: 4, or a multiple of 8, of floats of 4."""
+        channels, once = sizes(node)[1], 16 // self.factor.numpy.itemsize
+        if channels % once == 0 and node.given(0).dtype is self.factor:
+            return channels
+        return 4 if channels <= 4 else round_up(channels, once)
+
     def _source(self, node: TypedNode) -> tuple[Read | Scratch, tuple[Launch, ...]]:
         """The image as the product reads it, and the launch that writes it where it is not so."""
-        src, width, name = node.given(0), _width(node), node.node.inputs[0]
+        src, width, name = node.given(0), self._width(node), node.node.inputs[0]
         batch, channels = src.dims[:2]
         if width == channels:
             return Read(name), ()
         plane = int(np.prod(src.dims[2:]))
-        scratch = Scratch(f"scratch:{node.name}:0", batch * plane * width * 2)
+        scratch = Scratch(f"scratch:{node.name}:0", batch * plane * width * self.factor.numpy.itemsize)
         steps = (1, plane) if src.layout == PLAIN else (channels, 1)
-        vector = min(8, width)
+        vector = math.gcd(8, width)
         defines = {**storage(src.dtype, "SOURCE_T"), "HALF_STORAGE": True, "C": channels, "WIDTH": width, "V": vector}
+        defines["FLOATS"] = self.factor is DType.FLOAT32
         defines |= {"PIXELS": batch * plane, "PLANE": plane, "S_B": channels * plane, "S_P": steps[0], "S_C": steps[1]}
         source = assemble("channels_innermost.cl", defines, load("halves.cl"))
         work, local = spread(batch * plane * (width // vector), self.caps)
@@ -91,16 +105,8 @@ class ConvPipelined(Pipelined, ConvKernel):
         return scratch, (Launch(f"{entry}.cl", source, entry, (Read(name), scratch), work, local),)
 
 
-def _packed(weights: NDArray[np.generic], width: int) -> NDArray[np.float16]:
+def _packed(weights: NDArray[np.generic], width: int, dtype: DType) -> NDArray[np.floating]:
     """[M, C, *K] as rows [M, elements of K * width], the channels filled up to `width`."""
     maps, channels = weights.shape[:2]
     filled = np.pad(weights.reshape(maps, channels, -1), ((0, 0), (0, width - channels), (0, 0)))
-    return pack_rows(filled.swapaxes(1, 2).reshape(maps, -1))
-
-
-def _width(node: TypedNode) -> int:
-    """Channels of the image that the product reads: 4, or a multiple of 8."""
-    channels, dtype = sizes(node)[1], node.given(0).dtype
-    if channels % 8 == 0 and dtype is DType.FLOAT16:
-        return channels
-    return 4 if channels <= 4 else round_up(channels, 8)
+    return pack_rows(filled.swapaxes(1, 2).reshape(maps, -1), dtype)

@@ -1,7 +1,8 @@
-"""Matrix products of halves in a pipeline, for GPUs with matrix units."""
+"""Matrix products of halves or floats in a pipeline, for GPUs with matrix units."""
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernels._gemm import GemmKernel, Product
+from dovetail_gpu_opencl.kernels._gemm_tiled import GemmTiled
 from dovetail_gpu_opencl.kernels._pipelined import Normalization, Pipelined, pack_rows, pipelined_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
@@ -18,9 +19,12 @@ class GemmPipelined(Pipelined, GemmKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         refusal = self.refusal(node)
-        if refusal is None and node.given(0).dtype is not DType.FLOAT16:
+        if refusal is None and node.given(0).dtype is not self.factor:
             refusal = Refusal(Reason.DTYPE, f"{node.given(0)}")
-        return super().check(node) if refusal is None else refusal
+        if refusal is None:
+            refusal = super().check(node)
+        problem = self.problem(node) if refusal is None else None
+        return refusal if problem is None else self.slower(problem, GemmTiled(self._product_of).on(self.caps), node)
 
     def fits(self, product: Product) -> Refusal | None:
         a, value = product.a, product.b.type.value
@@ -28,14 +32,15 @@ class GemmPipelined(Pipelined, GemmKernel):
             return Refusal(Reason.ATTRIBUTE, "a bias for each row")
         if value is None or value.size not in (product.k * product.n, product.batch * product.k * product.n):
             return Refusal(Reason.ATTRIBUTE, "the second factor is not constant")
-        if not product.k or a.column != 1 or product.k % 8 or a.row % 8 or a.matrix % 8:
-            return Refusal(Reason.LAYOUT, f"rows of {product.k} elements; accepted: dense ones of multiples of 8")
+        once = 16 // self.factor.numpy.itemsize
+        if not product.k or a.column != 1 or product.k % once or a.row % once or a.matrix % once:
+            return Refusal(Reason.LAYOUT, f"rows of {product.k} elements; accepted: dense ones of multiples of {once}")
         return None
 
     def problem(self, node: TypedNode) -> Problem | None:
         """The problem for which a tiling is chosen; None when nothing is computed."""
         product = self.product(node)
-        return None if 0 in (product.m, product.n, product.batch) else _problem(product)
+        return None if 0 in (product.m, product.n, product.batch) else _problem(product, self.factor)
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         return self.multiplied(product, node, Write(node.node.outputs[0]))
@@ -44,19 +49,21 @@ class GemmPipelined(Pipelined, GemmKernel):
         self, product: Product, node: TypedNode, dst: Argument, after: Normalization | None = None
     ) -> tuple[Launch, ...]:
         """The launches of a product into `dst`, perhaps normalized after that."""
-        problem, a = _problem(product), product.a
+        problem, a = _problem(product, self.factor), product.a
         value, b = product.b.type.value, product.b
         dense = b.dense(product.k, product.n)
         assert value is not None
         assert dense is not None
-        order = ("halves", product.k, product.n, b.row, b.column)
-        packed = self.packed.get(value, order, lambda: pack_rows(dense.swapaxes(-1, -2)))
-        step = packed[0].size if len(packed) > 1 else 0
-        defines = {"A_M": a.row, "A_BATCH(z)": f"({a.batch or f'(z) * {a.matrix}'})", "B_BATCH(z)": f"((z) * {step})"}
+        order = (self.factor, product.k, product.n, b.row, b.column)
+        packed = self.packed.get(value, order, lambda: pack_rows(dense.swapaxes(-1, -2), self.factor))
+        pairs, step = problem.itemsize // 2, packed[0].size if len(packed) > 1 else 0
+        batch = f"({a.batch or f'(z) * {a.matrix}'})"
+        defines = {"A_M": a.row * pairs, "A_BATCH(z)": f"({batch} * {pairs})", "B_BATCH(z)": f"((z) * {step * pairs})"}
         factors = (Read(a.name), Constant(packed))
         return pipelined_launches(node, problem, self.tiling(problem), defines, factors, None, dst, after=after)
 
 
-def _problem(product: Product) -> Problem:
+def _problem(product: Product, dtype: DType) -> Problem:
     key = f"gemm_pipelined {product.batch}x{product.m}x{product.n}x{product.k}"
-    return Problem(key, product.batch, product.m, product.n, product.k, 2)
+    key += " float32" if dtype is DType.FLOAT32 else ""
+    return Problem(key, product.batch, product.m, product.n, product.k, dtype.numpy.itemsize)

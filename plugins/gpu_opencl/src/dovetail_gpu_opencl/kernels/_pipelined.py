@@ -1,9 +1,10 @@
-"""Products of halves on matrix units in a pipeline, tiles_pipelined.cl: tilings as data, the choice of one, and the launch."""
+"""Products of halves and floats on matrix units in a pipeline, tiles_pipelined.cl: tilings as data, the choice of one, the launch."""
 
 import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +33,17 @@ __all__ = [
 ]
 
 HALVES = frozenset({DType.FLOAT16, DType.FLOAT32})
-"""Results are stored as one of these; factors are float16."""
+"""Results of halves are stored as one of these."""
 DEPTH = 64
-"""Rows of packed factors are filled up to a multiple of this, the largest TILE_K."""
+"""Rows of packed factors are filled up to a multiple of this, the largest TILE_K, in pairs of bytes."""
+PATIENCE = 1.0
+"""How much longer than without matrix units a product of floats may seem to take."""
 _CHUNK = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The tunables of tiles_pipelined.cl, by the names that it uses."""
+    """The tunables of tiles_pipelined.cl, by the names that it uses; `tile_k` counts pairs of bytes."""
 
     tile_m: int
     tile_n: int
@@ -106,6 +109,11 @@ _STEPS = 2
 """A part of a split works on at least so many slices."""
 
 
+def depth_of(problem: Problem) -> int:
+    """Pairs of bytes along k."""
+    return problem.k * problem.itemsize // 2
+
+
 def pipelines(problem: Problem, caps: Capabilities) -> Iterator[Pipeline]:
     """All tilings that can run the problem on a device."""
     for shape in _SHAPES:
@@ -114,7 +122,7 @@ def pipelines(problem: Problem, caps: Capabilities) -> Iterator[Pipeline]:
             continue
         if tiling.local_bytes() > caps.local_memory:
             continue
-        steps = max(1, ceil_div(problem.k, tiling.tile_k))
+        steps = max(1, ceil_div(depth_of(problem), tiling.tile_k))
         splits = {ceil_div(steps, ceil_div(steps, s)) for s in _SPLITS if s == 1 or steps >= _STEPS * s}
         yield from (dataclasses.replace(tiling, splits=s) for s in sorted(splits))
 
@@ -129,7 +137,7 @@ def default_pipeline(problem: Problem, caps: Capabilities) -> Pipeline:
 # the best, at worst 44 %.
 _LATENCY = 707.0  # of a slice that is waited for
 _RESIDENT_ITEMS = 598  # work items that a compute unit runs at once without slowing each other down
-_ARITHMETIC = 1.09  # cycles for 1024 pairs
+_ARITHMETIC = {2: 1.09, 4: 3.6}  # cycles for 1024 pairs of factors of 2 bytes, or for 512 of 4
 _COPY = 0.0147  # cycles for a byte that is copied to local memory,
 _FRAGMENT = 0.0065  # and for one that is read there
 _TURN = 188.0  # for each slice besides
@@ -144,11 +152,11 @@ def estimate(problem: Problem, tiling: Pipeline, caps: Capabilities) -> float:
     t = tiling
     share = ceil_div(t.tiles(problem) * t.splits, caps.compute_units)
     resident = max(1, min(share, _RESIDENT_ITEMS // t.items))
-    steps = ceil_div(ceil_div(problem.k, t.tile_k), t.splits)
+    steps = ceil_div(ceil_div(depth_of(problem), t.tile_k), t.splits)
     arithmetic = t.tile_m * t.tile_n * t.tile_k / 1024 / min(1.0, resident * t.sub_groups / 4)
     copied = (t.tile_m + t.tile_n) * t.tile_k * 2
     fragments = t.tile_k * 2 * t.sub_groups * (t.work_m + t.work_n)
-    busy = resident * max(_ARITHMETIC * arithmetic, _COPY * copied, _FRAGMENT * fragments)
+    busy = resident * max(_ARITHMETIC[problem.itemsize] * arithmetic, _COPY * copied, _FRAGMENT * fragments)
     step = max(_LATENCY / (t.stages - 1), busy) + _TURN
     waves = max(1.0, share / resident)
     work = waves * ((steps + 1) * step + _EPILOGUE + resident * t.tile_m * t.tile_n * _STORE)
@@ -161,11 +169,25 @@ class Pipelined(Tuned[Pipeline]):
 
     def refusal(self, node: TypedNode) -> Refusal | None:
         """Why the device, or the data types, are not for this kernel."""
-        if not self.caps.pipeline:
+        if not (self.caps.pipeline or self.caps.float_pipeline):
             return Refusal(Reason.CAPABILITY, "made for devices whose matrix units and asynchronous copies were tried")
+        if self.caps.float_pipeline and (node.given(0).dtype, node.outputs[0].dtype) != (DType.FLOAT32, DType.FLOAT32):
+            return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}; with the hint f32 accepted: float32")
         if node.outputs[0].dtype not in HALVES:
             return Refusal(Reason.DTYPE, f"{node.outputs[0].dtype}")
         return None
+
+    @property
+    def factor(self) -> DType:
+        """The data type of the factors."""
+        return DType.FLOAT32 if self.caps.float_pipeline else DType.FLOAT16
+
+    def slower(self, problem: Problem, other: Tuned[Any], node: TypedNode) -> Refusal | None:
+        """Refuses a product of floats that a kernel without matrix units is likely to compute in less time."""
+        tiled = other.problem(node) if self.caps.float_pipeline and other.supports(node) else None
+        if tiled is None or self.cost(problem, self.tiling(problem)) <= PATIENCE * other.cost(tiled, other.tiling(tiled)):
+            return None
+        return Refusal(Reason.SHAPE, f"{problem.m} x {problem.n} x {problem.k}; {other.name} is faster")
 
     def possible(self, problem: Problem) -> Iterable[Pipeline]:
         """Those whose groups and local memory fit the device."""
@@ -184,10 +206,10 @@ class Pipelined(Tuned[Pipeline]):
         return Pipeline(*numbers) if len(numbers) == len(dataclasses.fields(Pipeline)) else None
 
 
-def pack_rows(rows: NDArray[np.generic]) -> NDArray[np.float16]:
-    """[..., n, k] in float16, each row filled up with zeros to a multiple of `DEPTH`."""
+def pack_rows(rows: NDArray[np.generic], dtype: DType) -> NDArray[np.floating]:
+    """[..., n, k] in float16 or float32, each row filled up with zeros to a multiple of `DEPTH`."""
     depth = rows.shape[-1]
-    packed = np.zeros((*rows.shape[:-1], round_up(depth, DEPTH)), np.float16)
+    packed = np.zeros((*rows.shape[:-1], round_up(depth, DEPTH * 2 // dtype.numpy.itemsize)), dtype.numpy)
     with np.errstate(over="ignore"):
         packed[..., :depth] = rows
     return packed
@@ -238,11 +260,12 @@ def pipelined_launches(
 ) -> tuple[Launch, ...]:
     """The launches of a product whose result, and so what post-ops read, is dense along n, after those before it.
 
-    With `after`, `dst` is the node's first work buffer, for halves in between.
+    `defines` has the sizes and steps of the first factor in pairs of bytes. With `after`, `dst` is the node's first work buffer, for halves in between.
     """
     result = node.outputs[0].dtype
     chain = post_ops.epilogue(post_ops.in_memory_order(node), _CHUNK, aligned=True)
-    sizes = {"Z": problem.z, "M": problem.m, "N": problem.n, "K": problem.k, "B_N": factors[1].array.shape[-1]}
+    pairs = problem.itemsize // 2
+    sizes = {"Z": problem.z, "M": problem.m, "N": problem.n, "K": problem.k * pairs, "B_N": factors[1].array.shape[-1] * pairs}
     own = {**sizes, **tiling.defines(), "RESULT_T": STORED_TYPES[result], **store_defines(result)}
     passed: list[Argument] = [*factors]
     if bias is not None:
@@ -258,7 +281,10 @@ def pipelined_launches(
         own |= after.defines(problem.n)
         passed += after.arguments(ceil_div(problem.m, tiling.tile_m))
     source = assemble(
-        "tiles_pipelined.cl", {"T": "half", "HALF_STORAGE": True, **own, **defines}, load("halves.cl"), chain.source
+        "tiles_pipelined.cl",
+        {"T": "half", "HALF_STORAGE": True, "FLOATS": pairs == 2, **own, **defines},
+        load("halves.cl"),
+        chain.source,
     )
     work = (tiles * tiling.splits * tiling.items,)
     arguments = (*passed, *chain.arguments)

@@ -1,0 +1,61 @@
+// Products of floats on matrix units in tiles_pipelined.cl, as exact as by multiply-adds of floats: x is the sum of the nearest TF32
+// number `high` and of `low`, of which the matrix units take 11 bits, and x * y is high * high + high * low + low * high. What is
+// left out is 2^-24 of it, as an error of rounding. Matrix units add by truncation, so they add eight products at most; these sums
+// are added as floats.
+//
+// Infinities, NaN and numbers whose TF32 is infinite make sums that are no numbers. Those are computed again, by fma.
+// Numbers below 2^-113 lose bits: what they lose is at most 2^-137, less than where denormals are taken as zeros.
+#ifdef FLOATS
+#define NO_NUMBER(bits) (((bits) & 0x7f800000) == 0x7f800000)
+#define SEPARATE(high, low)                                                  \
+  _Pragma("unroll") for (int w = 0; w < 4; ++w) {                            \
+    const float whole = as_float((high)[w]);                                 \
+    (high)[w] = ((high)[w] + 0x1000u) & 0xffffe000u;                         \
+    (low)[w] = as_uint(whole - as_float((high)[w]));                         \
+  }
+#define ALONG_N _Pragma("unroll") for (int j = 0; j < WORK_N / 8; ++j)
+#define MULTIPLY_FLOATS(acc, fa, fb)                                                                   \
+  {                                                                                                    \
+    uint low_a[WORK_M / 16][4], low_b[WORK_N / 16][4];                                                 \
+    _Pragma("unroll") for (int i = 0; i < WORK_M / 16; ++i) SEPARATE((fa)[i], low_a[i]);               \
+    _Pragma("unroll") for (int j = 0; j < WORK_N / 16; ++j) SEPARATE((fb)[j], low_b[j]);               \
+    _Pragma("unroll") for (int i = 0; i < WORK_M / 16; ++i) {                                          \
+      float few[WORK_N / 8][4];                                                                        \
+      ALONG_N for (int r = 0; r < 4; ++r) few[j][r] = 0;                                               \
+      ALONG_N MULTIPLY(few[j], low_a[i], (fb)[j / 2] + j % 2 * 2);                                     \
+      ALONG_N MULTIPLY(few[j], (fa)[i], low_b[j / 2] + j % 2 * 2);                                     \
+      ALONG_N MULTIPLY(few[j], (fa)[i], (fb)[j / 2] + j % 2 * 2);                                      \
+      ALONG_N for (int r = 0; r < 4; ++r) (acc)[i][j][r] += few[j][r];                                 \
+    }                                                                                                  \
+  }
+// Element (m, n) of the product of the matrices, or of the image, at a by the rows at b.
+static float float_sum(__global const ushort* a, __global const ushort* b, const int m, const int n) {
+  __global const float* y = (__global const float*)b + n * (B_N / 2);
+  float sum = 0;
+#ifdef CONV
+  const int pixel = m % (OH * OW), y0 = pixel / OW * STRIDE_Y - PAD_Y, x0 = pixel % OW * STRIDE_X - PAD_X;
+  __global const float* x = (__global const float*)a + m / (OH * OW) * (S_B / 2);
+#pragma unroll 1
+  for (int k = 0; k < K / 2; ++k) {
+    const int tap = k / (C / 2), iy = y0 + tap / KW * DILATION_Y, ix = x0 + tap % KW * DILATION_X;
+    const bool there = iy >= 0 && iy < IH && ix >= 0 && ix < IW;
+    sum = fma(there ? x[iy * (S_Y / 2) + ix * (S_X / 2) + k % (C / 2)] : 0.0f, y[k], sum);
+  }
+#else
+  __global const float* x = (__global const float*)a + m * (A_M / 2);
+#pragma unroll 1
+  for (int k = 0; k < K / 2; ++k) sum = fma(x[k], y[k], sum);
+#endif
+  return sum;
+}
+// Eight neighbours along n, of which those that are numbers stay.
+static float8 float_sums(
+    __global const ushort* a, __global const ushort* b, const float8 found, const int m, const int n) {
+  float v[8] __attribute__((aligned(32)));
+  *(float8*)v = found;
+#pragma unroll 1
+  for (int c = 0; c < 8; ++c)
+    if (NO_NUMBER(as_int(v[c]))) v[c] = float_sum(a, b, m, n + c);
+  return *(float8*)v;
+}
+#endif
