@@ -10,22 +10,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.device import Binary, DeviceInfo, Eltwise, Graph, Refusal, Sum, TypedNode
+from dovetail.device import Binary, DeviceInfo, DType, Eltwise, Graph, Sum, TypedNode
+from dovetail.errors import DeviceError
 from dovetail.graph import GraphBuilder
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.layout import assign_layouts
+from dovetail_gpu_opencl import matrix_units
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._pipelined import Pipeline, Pipelined, pipelines
-from dovetail_gpu_opencl.kernels._tuned import Tuned
 
-pytestmark = pytest.mark.exhaustive(0.15)  # each test compiles programs whose emulated instructions take drivers long
+exhaustive = pytest.mark.exhaustive(0.2)  # each compiles programs whose emulated instructions take drivers long
 
 assembled = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["assembled"]
 
 TILINGS = [Pipeline(32, 32, 32, 16, 16, 3), Pipeline(32, 16, 32, 32, 16, 2, 2), Pipeline(16, 32, 64, 16, 16, 4, 3)]
-MODULES = ("_pipelined", "_conv_pipelined")
+MODULES = ("_pipelined", "layer_normalization")
 """Those of kernels/ that assemble sources with inline PTX."""
 PATIENCE = "dovetail_gpu_opencl.kernels._pipelined.PATIENCE"
+ROUNDING = 2.0**-20
+"""Of the sum of the magnitudes of what a product adds; sums of multiply-adds of floats had half of it on an H200."""
+TINY = 2.0**-126
+"""Where denormals begin: the error of a factor that is allowed, as if these were zeros."""
 
 
 @pytest.fixture
@@ -41,9 +46,10 @@ def device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -
     return device
 
 
-def bound(a: Any, b: Any) -> Any:
-    """The error that each element of a product may have: of the sum of the magnitudes of what is added."""
-    return 2.0**-22 * (np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)))
+def exact(a: Any, b: Any) -> tuple[Any, Any]:
+    """The product in float64, and that of the magnitudes."""
+    wide = a.astype(np.float64), b.astype(np.float64)
+    return wide[0] @ wide[1], np.abs(wide[0]) @ np.abs(wide[1])
 
 
 def multiplied(device: Any, bench: Any, a: Any, b: Any) -> Any:
@@ -52,6 +58,7 @@ def multiplied(device: Any, bench: Any, a: Any, b: Any) -> Any:
     return bench.run(device, graph, feeds)[0]
 
 
+@exhaustive
 @pytest.mark.parametrize("tiling", TILINGS, ids=str)
 @pytest.mark.parametrize(("batch", "m", "n", "k"), [((), 33, 40, 76), ((), 70, 37, 132), ((2,), 17, 24, 36)])
 def test_products(
@@ -73,5 +80,259 @@ def test_products(
     graph, feeds = bench.single(bench.op("MatMul"), [a, b], (1,), post_ops=chain, operands={"s": s, "c": c})
     device.forced = "gemm_pipelined"
     got = bench.run(device, graph, feeds)[0]
-    expected = np.maximum(a.astype(np.float64) @ b.astype(np.float64) * s + c, 0)
-    assert (np.abs(got - expected) <= bound(a, b) * np.abs(s) + 2.0**-23 * np.abs(c) + 1e-6).all()
+    expected, scale = exact(a, b)
+    allowed = ROUNDING * (scale * np.abs(s) + np.abs(c))
+    assert (np.abs(got - np.maximum(expected * s + c, 0)) <= allowed).all()
+
+
+def spread(rng: Any, shape: tuple[int, ...], low: float, high: float) -> Any:
+    return (rng.standard_normal(shape) * 10.0 ** rng.uniform(low, high, shape)).astype(np.float32)
+
+
+def test_numbers_of_all_magnitudes(device: Any, bench: Any, rng: Any) -> None:
+    """Each row of the product meets the bound of its own magnitudes, from 1e-30 by 1e30 to 1e-30 by 1."""
+    a, b = spread(rng, (33, 72), -30, 30), spread(rng, (72, 24), -30, 0)
+    a[::2] = spread(rng, (17, 72), -18, -16)
+    b[:, ::2] = spread(rng, (72, 12), 16, 18)
+    expected, scale = exact(a, b)
+    within = scale < 1e38
+    got = multiplied(device, bench, a, b)
+    assert within.mean() > 0.5
+    lost = TINY * (np.abs(a).astype(np.float64).sum(1, keepdims=True) + np.abs(b).astype(np.float64).sum(0))
+    assert (np.abs(got - expected) <= ROUNDING * scale + lost)[within].all()
+
+
+def test_denormals(device: Any, bench: Any, rng: Any) -> None:
+    """A factor that is denormal or little more may lose bits, as where denormals are zeros; other rows and columns lose none."""
+    a, b = rng.standard_normal((20, 40)).astype(np.float32), rng.standard_normal((40, 24)).astype(np.float32)
+    a[3] *= np.float32(1e-36)
+    a[7] *= np.float32(1e-40)
+    b[:, 5] *= np.float32(1e-39)
+    b[:, 6] *= np.float32(1e30)
+    expected, scale = exact(a, b)
+    lost = np.zeros_like(scale)
+    lost[[3, 7]] += TINY * np.abs(b).astype(np.float64).sum(0)
+    lost[:, 5] += TINY * np.abs(a).astype(np.float64).sum(1)
+    assert (np.abs(multiplied(device, bench, a, b) - expected) <= ROUNDING * scale + lost).all()
+
+
+@pytest.mark.parametrize("n", [24, 21])
+def test_infinities_nan_and_the_largest_numbers(n: int, device: Any, bench: Any, rng: Any) -> None:
+    """As multiply-adds of floats: infinity by a number is infinity, by zero NaN; 3.4e38 is not infinite in halves of it."""
+    a, b = rng.standard_normal((20, 40)).astype(np.float32), rng.standard_normal((40, n)).astype(np.float32)
+    a[3, 5], a[7, 9], a[11, 2] = np.inf, np.nan, -np.inf
+    a[13, 1] = np.array([0x7FFFFFFF], np.uint32).view(np.float32)[0]
+    a[17, 4] = np.finfo(np.float32).max
+    b[4] = np.where(np.arange(n) % 2, 1, 0.5)
+    b[5, 6], b[9, 3], b[1] = 0, 0, 0
+    b[2, 8] = np.inf
+    with np.errstate(all="ignore"):
+        expected = (a.astype(np.float64)[:, :, None] * b.astype(np.float64)).sum(1)
+        narrow = expected.astype(np.float32)
+        scale = (np.abs(a.astype(np.float64))[:, :, None] * np.abs(b.astype(np.float64))).sum(1)
+    got = multiplied(device, bench, a, b)
+    finite = np.isfinite(narrow)
+    assert np.isnan(got[3, 6])
+    assert np.isinf(got[3, 7])
+    assert np.isfinite(got[17]).sum() > n // 2
+    np.testing.assert_array_equal(got[~finite], narrow[~finite])
+    assert (np.abs(got[finite] - expected[finite]) <= ROUNDING * scale[finite]).all()
+
+
+@exhaustive
+def test_long_sums_of_one_sign(device: Any, bench: Any, rng: Any) -> None:
+    """Matrix units add by truncation, which a sum of many would show."""
+    a, b = rng.random((16, 4096), np.float32), rng.random((4096, 16), np.float32)
+    expected, scale = exact(a, b)
+    assert (np.abs(multiplied(device, bench, a, b) - expected) <= 2.0**-18 * scale).all()
+
+
+CONVOLUTIONS = [  # batch, channels, maps, side, kernel, stride, pads
+    (2, 16, 24, 6, 1, 1, 0),  # a plain product
+    (1, 8, 40, 7, 3, 1, 1),
+    (2, 12, 13, 9, 3, 2, 1),  # maps that are stored one at a time
+    (1, 4, 16, 11, 5, 2, 2),
+]
+
+
+@exhaustive
+@pytest.mark.parametrize("sizes", CONVOLUTIONS)
+def test_convolutions(sizes: tuple[int, ...], device: Any, bench: Any, rng: Any) -> None:
+    """By way of the runtime's passes, which reorder the source; one element is infinite, its windows alone are."""
+    batch, channels, maps, side, kernel, stride, pad = sizes
+    x = rng.standard_normal((batch, channels, side, side)).astype(np.float32)
+    w = rng.standard_normal((maps, channels, kernel, kernel)).astype(np.float32)
+    b, scale = rng.standard_normal(maps).astype(np.float32), rng.standard_normal((maps, 1, 1)).astype(np.float32)
+    expected = bench.convolve(x, w, stride, (pad,) * 4, 1) + b[:, None, None]
+    magnitudes = bench.convolve(np.abs(x), np.abs(w), stride, (pad,) * 4, 1) + np.abs(b)[:, None, None]
+    op = bench.op("Conv", strides=(stride,) * 2, pads=(pad,) * 4)
+    chain = [Binary("mul", "scale"), Sum("c")]
+    c = rng.standard_normal(expected.shape).astype(np.float32)
+    graph, feeds = bench.single(op, [x, w, b], (1, 2), post_ops=chain, operands={"scale": scale, "c": c})
+    got = run_lowered(device, graph, feeds, {"conv_pipelined"})
+    allowed = ROUNDING * (magnitudes * np.abs(scale) + np.abs(c))
+    assert (np.abs(got - (expected * scale + c)) <= allowed).all()
+    feeds[0][0, 1, 2, 3] = np.inf
+    touched = bench.convolve(np.isinf(feeds[0]), np.ones_like(w), stride, (pad,) * 4, 1) > 0
+    again = run_lowered(device, graph, feeds, {"conv_pipelined"})
+    np.testing.assert_array_equal(np.isfinite(again), ~touched)
+    np.testing.assert_array_equal(again[~touched], got[~touched])
+
+
+def run_lowered(device: Any, graph: Any, feeds: Any, kernels: set[str]) -> Any:
+    """The result of the graph after the device's own pass and the layout pass, in which those kernels run."""
+    lowered = assign_layouts(device.lower(graph), device.configurations)
+    executable = device.compile(lowered, {})
+    assert kernels <= {report.kernel for report in executable.reports}, [report.kernel for report in executable.reports]
+    return executable.create_request().run(feeds)[0]
+
+
+def typed(graph: Graph) -> Graph:
+    """The graph with the types of all values."""
+    return fold_constants(graph)
+
+
+def close(got: Any, expected: Any) -> None:
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+
+
+@exhaustive
+def test_an_image_stays_with_channels_innermost(device: Any, bench: Any, rng: Any) -> None:
+    """Depthwise, max pool and the mean between products, without a reorder."""
+    x = rng.standard_normal((2, 8, 9, 9)).astype(np.float32)
+    w1 = rng.standard_normal((16, 8, 1, 1)).astype(np.float32)
+    w2, b2 = rng.standard_normal((16, 1, 3, 3)).astype(np.float32), rng.standard_normal(16).astype(np.float32)
+    g = GraphBuilder()
+    first = g.node(bench.op("Conv"), g.input("x", "float32", x.shape), g.constant(w1))
+    second = g.node(bench.op("Conv", group=16, strides=(2, 2), pads=(1, 1, 1, 1)), first, g.constant(w2), g.constant(b2))
+    pooled = g.node(bench.op("MaxPool", kernel_shape=(2, 2)), second)
+    graph = typed(g.graph([g.node(bench.op("GlobalAveragePool"), pooled)]))
+    got = run_lowered(device, graph, [x], {"conv_pipelined", "conv_depthwise_channels", "max_pool_innermost", "mean_channels"})
+    wide = bench.convolve(bench.convolve(x, w1, 1, (0,) * 4, 1), w2, 2, (1,) * 4, 16) + b2[:, None, None]
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (2, 2), (2, 3))
+    close(got, windows.max((4, 5)).mean((2, 3), keepdims=True))
+
+
+@exhaustive
+@pytest.mark.parametrize("tiling", [Pipeline(16, 16, 32, 16, 16, 2), Pipeline(16, 32, 32, 16, 16, 2, 2)], ids=str)
+def test_the_rows_of_a_product_are_normalized_in_its_launch(
+    tiling: Pipeline, device: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice, because counters begin at zero again."""
+    monkeypatch.setattr(Pipelined, "tiling", lambda self, problem: tiling)
+    x, w = rng.standard_normal((17, 72)).astype(np.float32), rng.standard_normal((72, 40)).astype(np.float32)
+    residual, (scale, bias) = rng.standard_normal((17, 40)).astype(np.float32), rng.standard_normal((2, 40)).astype(np.float32)
+    g = GraphBuilder()
+    added = Binary("add", g.input("residual", "float32", residual.shape))
+    product = g.node(bench.op("MatMul"), g.input("x", "float32", x.shape), g.constant(w), post_ops=[added])
+    op = bench.op("LayerNormalization", epsilon=1e-3)
+    graph = typed(g.graph([g.node(op, product, g.constant(scale), g.constant(bias))]))
+    lowered = assign_layouts(device.lower(graph), device.configurations)
+    executable = device.compile(lowered, {})
+    assert [report.kernel for report in executable.reports] == ["gemm_normalized"]
+    request = executable.create_request()
+    for factor in (1, -2):
+        wide = (factor * x).astype(np.float64) @ w + residual
+        expected = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-3) * scale + bias
+        given = {"x": factor * x, "residual": residual}
+        close(request.run([given[name] for name in lowered.inputs])[0], expected)
+
+
+@exhaustive
+@pytest.mark.parametrize("masked", [False, True])
+def test_one_product_makes_queries_keys_and_values(masked: bool, device: Any, bench: Any, rng: Any) -> None:
+    x = rng.standard_normal((2, 9, 32)).astype(np.float32)
+    weights = [(rng.standard_normal((32, 24)) / 5).astype(np.float32) for _ in range(3)]
+    rows = [rng.standard_normal(24).astype(np.float32) for _ in range(3)]
+    mask = np.where(rng.random((2, 1, 1, 9)) < 0.3, -1e9, 0).astype(np.float32)
+    g = GraphBuilder()
+    given = g.input("x", "float32", x.shape)
+    parts = [
+        g.node(bench.op("MatMul"), given, g.constant(w), post_ops=[Binary("add", g.constant(r))])
+        for w, r in zip(weights, rows, strict=True)
+    ]
+    masks = [g.input("mask", "float32", mask.shape)] if masked else []
+    graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts, *masks)]))
+    feeds = [x, mask] if masked else [x]
+    got = run_lowered(device, graph, feeds, {"gemm_pipelined", "packed_attention_floats"})
+    q, k, v = ((x.astype(np.float64) @ w + r).reshape(2, 9, 2, 12).swapaxes(1, 2) for w, r in zip(weights, rows, strict=True))
+    scores = np.exp(q @ k.swapaxes(-1, -2) / 12**0.5 + (mask if masked else 0))
+    close(got, (scores / scores.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(2, 9, 24))
+
+
+@exhaustive
+def test_embeddings_are_normalized_in_one_launch(device: Any, bench: Any, rng: Any) -> None:
+    words, kinds, scale = (rng.standard_normal(shape).astype(np.float32) for shape in ((30, 40), (3, 40), (40,)))
+    g = GraphBuilder()
+    found = g.node(bench.op("Gather"), g.constant(words), g.input("ids", "int64", (2, 9)))
+    other = g.node(bench.op("Gather"), g.constant(kinds), g.input("kinds", "int32", (2, 9)))
+    total = g.node(bench.op("Add"), found, other)
+    graph = typed(g.graph([g.node(bench.op("LayerNormalization"), total, g.constant(scale))]))
+    lowered = assign_layouts(device.lower(graph), device.configurations)
+    assert [node.op.op_type for node in lowered.nodes] == ["NormalizedSum"]
+    feeds = {"ids": rng.integers(-30, 30, (2, 9)), "kinds": rng.integers(0, 3, (2, 9)).astype(np.int32)}
+    wide = words.astype(np.float64)[feeds["ids"]] + kinds[feeds["kinds"]]
+    wide = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+    close(device.compile(lowered, {}).create_request().run([feeds[name] for name in lowered.inputs])[0], wide * scale)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "kernel"), [(1024, 1536, 384, "gemm_pipelined"), (4096, 384, 1536, "gemm_pipelined"), (4, 8, 8, "gemm_tiled")]
+)
+def test_the_faster_kernel_is_chosen(
+    m: int, n: int, k: int, kernel: str, device: Any, bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the models of the hardware, for a device like an NVIDIA H200."""
+    monkeypatch.undo()
+    device.caps = dataclasses.replace(
+        device.caps, compute_units=132, local_memory=49152, max_work_group_size=1024, max_work_item_sizes=(1024,) * 3, family=""
+    )
+    graph, _ = bench.single(bench.op("MatMul"), [np.zeros((m, k), np.float32), np.zeros((k, n), np.float32)], (1,))
+    typed_node = TypedNode.of(graph.nodes[0], graph)
+    assert next(k.name for k in device.kernels(typed_node) if k.supports(typed_node)) == kernel
+
+
+@pytest.mark.parametrize(
+    ("reason", "capability", "expected"), [("", (8, 0), True), ("", (7, 5), False), ("a fault", (9, 0), False)]
+)
+def test_devices_have_it_where_it_was_tried(
+    reason: str, capability: tuple[int, int], expected: bool, device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it nothing is refused: the kernels without matrix units run. Other hints do not try it."""
+    monkeypatch.setattr(matrix_units, "_known", lambda caps, name, precision: reason if "float" in precision else "")
+    caps = dataclasses.replace(device.caps, float_pipeline=False, compute_capability=capability)
+    assert matrix_units.allowed(caps, "OPENCL.0", "f32").float_pipeline is expected
+    assert not matrix_units.allowed(dataclasses.replace(caps, float_pipeline=True), "OPENCL.0", "tf32").float_pipeline
+    assert not matrix_units.allowed(dataclasses.replace(caps, ptx=False), "OPENCL.0", "f32").float_pipeline
+    with pytest.raises(DeviceError, match="has no matrix units"):
+        matrix_units.allowed(dataclasses.replace(caps, ptx=False), "OPENCL.0", "f16")
+
+
+def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU whose asynchronous copies work, some tilings and all special cases; elsewhere no device claims to have them."""
+    device: Any = OpenCLDevice(infos[0])
+    assert device.caps.float_pipeline == (device.caps.ptx and device.caps.compute_capability >= (8, 0))
+    if not device.caps.float_pipeline:
+        return
+    monkeypatch.setattr(PATIENCE, np.inf)
+    a, b = rng.standard_normal((77, 200)).astype(np.float32), rng.standard_normal((200, 72)).astype(np.float32)
+    graph, feeds = bench.single(bench.op("MatMul"), [a, b], (1,))
+    node = TypedNode.of(graph.nodes[0], graph)
+    (kernel,) = (k for k in device.kernels(node) if k.name == "gemm_pipelined")
+    expected, scale = exact(a, b)
+    for tiling in list(pipelines(kernel.problem(node), device.caps))[::3]:
+        monkeypatch.setattr(Pipelined, "tiling", lambda self, problem, chosen=tiling: chosen)
+        assert (np.abs(bench.run(device, graph, feeds)[0] - expected) <= ROUNDING * scale).all()
+    monkeypatch.setattr(Pipelined, "tiling", lambda self, problem: Pipeline(64, 64, 64, 32, 32, 3))
+    test_numbers_of_all_magnitudes(device, bench, rng)
+    test_denormals(device, bench, rng)
+    test_infinities_nan_and_the_largest_numbers(24, device, bench, rng)
+    test_infinities_nan_and_the_largest_numbers(21, device, bench, rng)
+    test_long_sums_of_one_sign(device, bench, rng)
+    for sizes in CONVOLUTIONS:
+        test_convolutions(sizes, device, bench, rng)
+    test_an_image_stays_with_channels_innermost(device, bench, rng)
+    test_one_product_makes_queries_keys_and_values(True, device, bench, rng)
+    test_embeddings_are_normalized_in_one_launch(device, bench, rng)
+    assert DType.FLOAT32 is kernel.factor

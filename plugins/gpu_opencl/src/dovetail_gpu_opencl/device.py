@@ -19,6 +19,7 @@ from dovetail.device import (
     DeviceError,
     DeviceInfo,
     DeviceUnavailable,
+    DType,
     Graph,
     KernelTable,
     LayerConfig,
@@ -118,13 +119,14 @@ class OpenCLDevice(Device):
 
         With the hint f16, products and what is between them are in float16, where the device has kernels for it.
         """
-        if self.caps.pipeline and self.caps.matrix == "f16":
+        halves = self.caps.pipeline and self.caps.matrix == "f16"
+        if halves or self.caps.float_pipeline:
             if any(node.op.stem == "attention" for node in graph.nodes):
                 # The classes of standard operators are there where a graph has one of them.
                 from dovetail_gpu_opencl.kernels._packed_attention import merge_products
 
-                graph = merge_products(graph, self._runs)
-            graph = lower(graph, self._mixes)
+                graph = merge_products(graph, self._runs, DType.FLOAT16 if halves else DType.FLOAT32)
+            graph = lower(graph, self._mixes) if halves else graph
             if any(node.op.stem == "layer_normalization" for node in graph.nodes):
                 from dovetail_gpu_opencl.kernels._normalized_product import merge_normalizations
                 from dovetail_gpu_opencl.kernels._normalized_sum import merge_sums

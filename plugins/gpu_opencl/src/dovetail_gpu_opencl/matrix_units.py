@@ -67,7 +67,7 @@ def _tried(name: str, precision: str) -> str:
 
 def _multiply(name: str, precision: str) -> float:
     """The largest error of a product, relative to its largest element."""
-    from dovetail.device import Graph, TypedNode
+    from dovetail.device import Accepted, Graph, TypedNode
     from dovetail.graph import GraphBuilder
     from dovetail_gpu_opencl.device import OpenCLDevice
     from dovetail_gpu_opencl.discovery import device_infos, find_device
@@ -92,7 +92,7 @@ def _multiply(name: str, precision: str) -> float:
     types = {**graph.types, "y": graph.types["a"].with_shape((m, n))}
     graph = graph.replace(types=types)
     accepted = device.supports(TypedNode.of(graph.nodes[0], graph))
-    assert accepted
+    assert isinstance(accepted, Accepted)
     assert not copies or accepted.kernel == "gemm_pipelined"
     request = device.compile(graph, {}).create_request()
     expected = a.astype(np.float64) @ b.astype(np.float64)

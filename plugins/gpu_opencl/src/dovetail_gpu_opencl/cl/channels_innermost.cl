@@ -1,4 +1,4 @@
-// An image in any layout as halves, or with FLOATS floats, with channels innermost (NHWC), filled up with zeros from C to WIDTH channels.
+// An image in any layout as halves with channels innermost (NHWC), filled up with zeros from C to WIDTH channels.
 //
 // An item writes V channels of a pixel. NDRange: PIXELS * (WIDTH / V), rounded up to whole groups.
 //
@@ -17,15 +17,7 @@
 #define S_C 1
 #endif
 
-#ifdef FLOATS
-#define FOUR uint4
-#define PACKED(v) as_uint4((float4)((v)[0], (v)[1], (v)[2], (v)[3]))
-#else
-#define FOUR uint2
-#define PACKED(v) (uint2)(two_halves((v)[0], (v)[1]), two_halves((v)[2], (v)[3]))
-#endif
-
-__kernel void channels_innermost(__global const SOURCE_T* restrict src, __global FOUR* restrict dst) {
+__kernel void channels_innermost(__global const SOURCE_T* restrict src, __global uint2* restrict dst) {
   const int item = get_global_id(0), pixel = item / (WIDTH / V), c = item % (WIDTH / V) * V;
   if (pixel >= PIXELS) return;
   const int at = pixel / PLANE * S_B + pixel % PLANE * S_P;
@@ -34,6 +26,6 @@ __kernel void channels_innermost(__global const SOURCE_T* restrict src, __global
     float v[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) v[i] = c + e + i < C ? (float)LOAD_SOURCE_T(src, at + (c + e + i) * S_C) : 0.0f;
-    dst[(pixel * WIDTH + c + e) / 4] = PACKED(v);
+    dst[(pixel * WIDTH + c + e) / 4] = (uint2)(two_halves(v[0], v[1]), two_halves(v[2], v[3]));
   }
 }

@@ -13,20 +13,25 @@
     (high)[w] = ((high)[w] + 0x1000u) & 0xffffe000u;                         \
     (low)[w] = as_uint(whole - as_float((high)[w]));                         \
   }
-#define ALONG_N _Pragma("unroll") for (int j = 0; j < WORK_N / 8; ++j)
-#define MULTIPLY_FLOATS(acc, fa, fb)                                                                   \
-  {                                                                                                    \
-    uint low_a[WORK_M / 16][4], low_b[WORK_N / 16][4];                                                 \
-    _Pragma("unroll") for (int i = 0; i < WORK_M / 16; ++i) SEPARATE((fa)[i], low_a[i]);               \
-    _Pragma("unroll") for (int j = 0; j < WORK_N / 16; ++j) SEPARATE((fb)[j], low_b[j]);               \
-    _Pragma("unroll") for (int i = 0; i < WORK_M / 16; ++i) {                                          \
-      float few[WORK_N / 8][4];                                                                        \
-      ALONG_N for (int r = 0; r < 4; ++r) few[j][r] = 0;                                               \
-      ALONG_N MULTIPLY(few[j], low_a[i], (fb)[j / 2] + j % 2 * 2);                                     \
-      ALONG_N MULTIPLY(few[j], (fa)[i], low_b[j / 2] + j % 2 * 2);                                     \
-      ALONG_N MULTIPLY(few[j], (fa)[i], (fb)[j / 2] + j % 2 * 2);                                      \
-      ALONG_N for (int r = 0; r < 4; ++r) (acc)[i][j][r] += few[j][r];                                 \
-    }                                                                                                  \
+// So many results at once: enough to multiply without waiting, few enough for registers.
+#define AT_A_TIME (WORK_N < 32 ? WORK_N / 8 : 4)
+#define EACH _Pragma("unroll") for (int g = 0; g < AT_A_TIME; ++g)
+#define MULTIPLY_FLOATS(acc, fa, fb)                                                      \
+  {                                                                                       \
+    uint low_b[WORK_N / 16][4];                                                           \
+    _Pragma("unroll") for (int j = 0; j < WORK_N / 16; ++j) SEPARATE((fb)[j], low_b[j]);  \
+    _Pragma("unroll") for (int i = 0; i < WORK_M / 16; ++i) {                             \
+      uint low_a[4];                                                                      \
+      SEPARATE((fa)[i], low_a);                                                           \
+      _Pragma("unroll") for (int j = 0; j < WORK_N / 8; j += AT_A_TIME) {                     \
+        float few[AT_A_TIME][4];                                                              \
+        EACH for (int r = 0; r < 4; ++r) few[g][r] = 0;                                   \
+        EACH MULTIPLY(few[g], low_a, (fb)[(j + g) / 2] + g % 2 * 2);                      \
+        EACH MULTIPLY(few[g], (fa)[i], low_b[(j + g) / 2] + g % 2 * 2);                   \
+        EACH MULTIPLY(few[g], (fa)[i], (fb)[(j + g) / 2] + g % 2 * 2);                    \
+        EACH for (int r = 0; r < 4; ++r) (acc)[i][j + g][r] += few[g][r];                 \
+      }                                                                                   \
+    }                                                                                     \
   }
 // Element (m, n) of the product of the matrices, or of the image, at a by the rows at b.
 static float float_sum(__global const ushort* a, __global const ushort* b, const int m, const int n) {

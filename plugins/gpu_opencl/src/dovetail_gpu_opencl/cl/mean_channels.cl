@@ -1,4 +1,4 @@
-// The mean over the pixels of each image and channel, of halves with channels innermost (NHWC): eight channels of LINES-th parts of
+// The mean over the pixels of each image and channel, of halves or floats with channels innermost (NHWC): eight channels of LINES-th parts of
 // the pixels an item. Sums are f32.
 //
 // NDRange: (C / 8 rounded up to WIDTH, LINES, batch), local size (WIDTH, LINES, 1).
@@ -11,6 +11,8 @@
 #define WIDTH 8
 #define LINES 8
 #define RESULT_T half
+#define T half
+#define LOAD_V_T(p) load_half8(p)
 #define STORE_V(v, p) store_half8(v, p)
 #endif
 #ifndef POST_ARGS
@@ -19,13 +21,13 @@
 #endif
 
 __kernel __attribute__((reqd_work_group_size(WIDTH, LINES, 1))) void mean_channels(
-    __global const half* restrict src, __global RESULT_T* restrict dst POST_ARGS) {
+    __global const T* restrict src, __global RESULT_T* restrict dst POST_ARGS) {
   __local float8 part[LINES][WIDTH];
   const int c = get_global_id(0) * 8, lane = get_local_id(0), line = get_local_id(1), batch = get_group_id(2);
   float8 sum = (float8)(0);
   if (c < C) {
 #pragma unroll 4
-    for (int p = line; p < PLANE; p += LINES) sum += load_half8(src + (batch * PLANE + p) * C + c);
+    for (int p = line; p < PLANE; p += LINES) sum += LOAD_V_T(src + (batch * PLANE + p) * C + c);
   }
   part[line][lane] = sum;
   barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,9 +1,9 @@
-// Depthwise convolution, and with MAXIMUM max pooling, of halves with channels innermost (NHWC): eight channels of XS neighbouring
-// pixels an item. Sums are f32.
+// Depthwise convolution, and with MAXIMUM max pooling, of halves, or floats, with channels innermost (NHWC): eight channels of XS
+// neighbouring pixels an item. Sums are f32.
 //
 // NDRange: BATCH * OH * ceil(OW / XS) * (C / 8), rounded up to whole groups.
 //
-// Layout: wei is [KH][KW][C] in halves, src and dst are [BATCH][height][width][C]. C is a multiple of 8.
+// Layout: wei is [KH][KW][C], src and dst are [BATCH][height][width][C]. C is a multiple of 8.
 //
 // Tunables: XS, the pixels of an item, which share weights and overlapping columns.
 #include "halves.cl"
@@ -23,6 +23,9 @@
 #define PAD_Y 0
 #define PAD_X 0
 #define XS 1
+#define T half
+#define LOAD_V_T(p) load_half8(p)
+#define STORE_V(v, p) store_half8(v, p)
 #endif
 #ifndef POST_ARGS
 #define POST_ARGS
@@ -35,7 +38,7 @@
 #define WEIGHTS
 #else
 #define START 0
-#define WEIGHTS , __global const half* restrict wei
+#define WEIGHTS , __global const T* restrict wei
 #endif
 #ifdef BIAS_T
 #define BIAS_ARG , __global const BIAS_T* restrict bia
@@ -43,7 +46,7 @@
 #define BIAS_ARG
 #endif
 
-__kernel void windows_channels(__global const half* restrict src WEIGHTS BIAS_ARG, __global half* restrict dst POST_ARGS) {
+__kernel void windows_channels(__global const T* restrict src WEIGHTS BIAS_ARG, __global T* restrict dst POST_ARGS) {
   const int item = get_global_id(0), c = item % (C / 8) * 8, column = item / (C / 8) % COLUMNS, line = item / (C / 8) / COLUMNS;
   if (line >= BATCH * OH) return;
   const int x = column * XS, y0 = line % OH * STRIDE_Y - PAD_Y, x0 = x * STRIDE_X - PAD_X;
@@ -58,12 +61,12 @@ __kernel void windows_channels(__global const half* restrict src WEIGHTS BIAS_AR
 #ifndef MAXIMUM
     float8 w[KW];
 #pragma unroll
-    for (int kx = 0; kx < KW; ++kx) w[kx] = load_half8(wei + (ky * KW + kx) * C + c);
+    for (int kx = 0; kx < KW; ++kx) w[kx] = LOAD_V_T(wei + (ky * KW + kx) * C + c);
 #endif
 #pragma unroll
     for (int t = 0; t < TAKEN; ++t) {
       const bool there = x0 + t >= 0 && x0 + t < IW;
-      const float8 v = there ? load_half8(src + (y * IW + x0 + t) * C) : (float8)(START);
+      const float8 v = there ? LOAD_V_T(src + (y * IW + x0 + t) * C) : (float8)(START);
 #pragma unroll
       for (int i = 0; i < XS; ++i)
 #pragma unroll
@@ -84,6 +87,6 @@ __kernel void windows_channels(__global const half* restrict src WEIGHTS BIAS_AR
     v += BIAS_V(bia + c);
 #endif
     v = POST_V(v, o);
-    store_half8(v, dst + o);
+    STORE_V(v, dst + o);
   }
 }

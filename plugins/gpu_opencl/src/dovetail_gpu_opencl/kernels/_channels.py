@@ -1,4 +1,4 @@
-"""Kernels for halves with channels innermost, between convolutions that are products of halves."""
+"""Kernels for halves or floats with channels innermost, between convolutions that are products of these in a pipeline."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv import constant_weights, geometry, has_bias, sizes
 from dovetail_gpu_opencl.kernels._conv_depthwise import ConvDepthwiseWindows
-from dovetail_gpu_opencl.kernels._pipelined import bias_defines, operands_refusal, store_defines
+from dovetail_gpu_opencl.kernels._pipelined import bias_defines, factor_of, load_defines, operands_refusal, store_defines
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
 from dovetail_gpu_opencl.source import STORED_TYPES, assemble, load
@@ -23,11 +23,11 @@ _VECTOR = 8
 
 
 def innermost(kernel: CLKernel, node: TypedNode) -> Refusal | None:
-    """Why the device, the types, the channels or the post-ops are not for kernels of halves with channels innermost."""
+    """Why the device, the types, the channels or the post-ops are not for kernels with channels innermost."""
     src, dst = node.given(0), node.outputs[0]
-    if not kernel.caps.pipeline:
-        return Refusal(Reason.CAPABILITY, "made for devices that multiply halves with channels innermost")
-    if {src.dtype, dst.dtype} != {DType.FLOAT16}:
+    if not (kernel.caps.pipeline or kernel.caps.float_pipeline):
+        return Refusal(Reason.CAPABILITY, "made for devices that multiply with channels innermost")
+    if {src.dtype, dst.dtype} != {factor_of(kernel.caps)}:
         return Refusal(Reason.DTYPE, f"{src} to {dst}")
     if not 3 <= src.rank <= 4 or src.dims[1] % _VECTOR or not src.dims[1]:
         return Refusal(Reason.SHAPE, f"{src}; accepted: multiples of {_VECTOR} channels, one or two spatial axes")
@@ -56,7 +56,7 @@ def windows_launch(
     wide = (xs for xs in (4, 2) if xs <= numbers["OW"] and lines * ceil_div(numbers["OW"], xs) >= enough)
     xs = next(wide, 1)
     chain = post_ops.epilogue(post_ops.in_memory_order(node), _VECTOR, aligned=True)
-    own = {"HALF_STORAGE": True, "T": "half", **numbers, "XS": xs, **defines}
+    own = {"HALF_STORAGE": True, **load_defines("T", dst.dtype), **store_defines(dst.dtype), **numbers, "XS": xs, **defines}
     source = assemble("windows_channels.cl", own, load("halves.cl"), chain.source)
     work, local = spread(lines * ceil_div(numbers["OW"], xs), kernel.caps)
     arguments = (*values, Write(node.node.outputs[0]), *chain.arguments)
@@ -64,7 +64,7 @@ def windows_launch(
 
 
 class ConvDepthwiseChannels(ConvDepthwiseWindows):
-    """For GPUs, halves: windows_channels.cl where the channels are innermost, else as the other kernel."""
+    """For GPUs with matrix units: windows_channels.cl where the channels are innermost, else as the other kernel."""
 
     name = "conv_depthwise_channels"
 
@@ -84,7 +84,7 @@ class ConvDepthwiseChannels(ConvDepthwiseWindows):
         if node.outputs[0].layout == PLAIN:
             return super().launches(node)
         names, weights = node.node.inputs, constant_weights(node)
-        packed = np.ascontiguousarray(weights.reshape(len(weights), -1).T, np.float16)
+        packed = np.ascontiguousarray(weights.reshape(len(weights), -1).T, node.given(0).dtype.numpy)
         values: list[Argument] = [Read(names[0]), Constant(packed)]
         defines: dict[str, object] = {}
         if has_bias(node):
@@ -95,7 +95,7 @@ class ConvDepthwiseChannels(ConvDepthwiseWindows):
 
 
 class MeanChannels(CLKernel):
-    """For GPUs, halves: mean_channels.cl. The result is plain."""
+    """For GPUs with matrix units: mean_channels.cl. The result is plain."""
 
     name = "mean_channels"
     half_by_load = True
@@ -104,9 +104,9 @@ class MeanChannels(CLKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         src, dst = node.given(0), node.outputs[0]
-        if not self.caps.pipeline:
-            return Refusal(Reason.CAPABILITY, "made for devices that multiply halves with channels innermost")
-        if src.dtype is not DType.FLOAT16 or dst.dtype not in (DType.FLOAT16, DType.FLOAT32):
+        if not (self.caps.pipeline or self.caps.float_pipeline):
+            return Refusal(Reason.CAPABILITY, "made for devices that multiply with channels innermost")
+        if src.dtype is not factor_of(self.caps) or dst.dtype not in (src.dtype, DType.FLOAT32):
             return Refusal(Reason.DTYPE, f"{src} to {dst}")
         if src.rank != 4 or src.dims[1] % _VECTOR or not src.size:
             return Refusal(Reason.SHAPE, f"{src}; accepted: multiples of {_VECTOR} channels, two spatial axes")
@@ -117,11 +117,17 @@ class MeanChannels(CLKernel):
         return (LayerConfig((NHWC,), (PLAIN,), operands),)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        (batch, channels, *sides), result = node.given(0).dims, node.outputs[0].dtype
+        (batch, channels, *sides), result, source_type = node.given(0).dims, node.outputs[0].dtype, node.given(0).dtype
         chain = post_ops.epilogue(node, _VECTOR, node.outputs[0].rank, aligned=True)
         width, lines = 8, 16
-        defines = {"HALF_STORAGE": True, "T": "half", "C": channels, "PLANE": math.prod(sides), "WIDTH": width, "LINES": lines}
-        defines |= {"RESULT_T": STORED_TYPES[result], **store_defines(result)}
+        defines: dict[str, object] = {
+            "HALF_STORAGE": True,
+            "C": channels,
+            "PLANE": math.prod(sides),
+            "WIDTH": width,
+            "LINES": lines,
+        }
+        defines |= {**load_defines("T", source_type), "RESULT_T": STORED_TYPES[result], **store_defines(result)}
         source = assemble("mean_channels.cl", defines, load("halves.cl"), chain.source)
         work = (ceil_div(channels // _VECTOR, width) * width, lines, batch)
         arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)

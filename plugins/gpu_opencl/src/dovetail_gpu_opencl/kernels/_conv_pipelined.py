@@ -1,6 +1,5 @@
 """Convolutions of halves or floats as matrix products in a pipeline, channels innermost, for GPUs with matrix units."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,6 +38,8 @@ class ConvPipelined(Pipelined, ConvKernel):
             return Refusal(Reason.DTYPE, f"{src} to {dst}")
         if not channels or not maps:
             return Refusal(Reason.SHAPE, "no channels")
+        if self.caps.float_pipeline and channels % 4:
+            return Refusal(Reason.SHAPE, f"{channels} channels; accepted: multiples of 4")
         problem = self.problem(node)
         return None if problem is None else self.slower(problem, ConvTiled().on(self.caps), node)
 
@@ -80,11 +81,11 @@ class ConvPipelined(Pipelined, ConvKernel):
         return pipelined_launches(node, problem, self.tiling(problem), defines, factors, bias, dst, before)
 
     def _width(self, node: TypedNode) -> int:
-        """Channels of the image that the product reads: 4, or a multiple of 8, of floats of 4."""
-        channels, once = sizes(node)[1], 16 // self.factor.numpy.itemsize
-        if channels % once == 0 and node.given(0).dtype is self.factor:
+        """Channels of the image that the product reads: of halves 4, or a multiple of 8."""
+        channels, dtype = sizes(node)[1], node.given(0).dtype
+        if self.caps.float_pipeline or (channels % 8 == 0 and dtype is DType.FLOAT16):
             return channels
-        return 4 if channels <= 4 else round_up(channels, once)
+        return 4 if channels <= 4 else round_up(channels, 8)
 
     def _source(self, node: TypedNode) -> tuple[Read | Scratch, tuple[Launch, ...]]:
         """The image as the product reads it, and the launch that writes it where it is not so."""
@@ -93,11 +94,10 @@ class ConvPipelined(Pipelined, ConvKernel):
         if width == channels:
             return Read(name), ()
         plane = int(np.prod(src.dims[2:]))
-        scratch = Scratch(f"scratch:{node.name}:0", batch * plane * width * self.factor.numpy.itemsize)
+        scratch = Scratch(f"scratch:{node.name}:0", batch * plane * width * 2)
         steps = (1, plane) if src.layout == PLAIN else (channels, 1)
-        vector = math.gcd(8, width)
+        vector = min(8, width)
         defines = {**storage(src.dtype, "SOURCE_T"), "HALF_STORAGE": True, "C": channels, "WIDTH": width, "V": vector}
-        defines["FLOATS"] = self.factor is DType.FLOAT32
         defines |= {"PIXELS": batch * plane, "PLANE": plane, "S_B": channels * plane, "S_P": steps[0], "S_C": steps[1]}
         source = assemble("channels_innermost.cl", defines, load("halves.cl"))
         work, local = spread(batch * plane * (width // vector), self.caps)

@@ -23,7 +23,7 @@ class GemmPipelined(Pipelined, GemmKernel):
             refusal = Refusal(Reason.DTYPE, f"{node.given(0)}")
         if refusal is None:
             refusal = super().check(node)
-        problem = self.problem(node) if refusal is None else None
+        problem = GemmPipelined.problem(self, node) if refusal is None else None
         return refusal if problem is None else self.slower(problem, GemmTiled(self._product_of).on(self.caps), node)
 
     def fits(self, product: Product) -> Refusal | None:

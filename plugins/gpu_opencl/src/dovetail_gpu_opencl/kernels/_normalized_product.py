@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dovetail.device import DType, Eltwise, Graph, Node, PostOp, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import Eltwise, Graph, Node, PostOp, Reason, Refusal, TensorType, TypedNode
 from dovetail.op import AbstractOperator, Port
 from dovetail_gpu_opencl.kernels._gemm_pipelined import GemmPipelined
 from dovetail_gpu_opencl.kernels._pipelined import HALVES, Normalization
@@ -24,7 +24,7 @@ MOST_ROWS = 512
 
 @dataclass(frozen=True, eq=False)
 class NormalizedProduct(AbstractOperator):
-    """LayerNormalization, over the last axis, of a product after a chain of post-ops, which is float16 in between.
+    """LayerNormalization, over the last axis, of a product after a chain of post-ops, which has the type of A in between.
 
     Inputs are the factors A and B, Scale and B of the normalization, and the operands of `chain` in their order.
     """
@@ -46,14 +46,14 @@ class NormalizedProduct(AbstractOperator):
         chain = tuple(p if isinstance(p, Eltwise) else dataclasses.replace(p, operand=next(operands)) for p in self.chain)
         inner = Node(node.name, self.product, names[:2], node.node.outputs, post_ops=chain)
         types = tuple(t for t in node.inputs[4:] if t is not None)
-        return TypedNode(inner, node.inputs[:2], (node.outputs[0].with_dtype(DType.FLOAT16),), types)
+        return TypedNode(inner, node.inputs[:2], (node.outputs[0].with_dtype(node.given(0).dtype),), types)
 
     def flops(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> int:
         return self.product.flops(tuple(inputs[:2]), outputs) + 8 * outputs[0].size
 
 
 def merge_normalizations(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph:
-    """The graph with one node in place of each product in float16 and the LayerNormalization that alone reads it.
+    """The graph with one node in place of each product and the LayerNormalization that alone reads it.
 
     `accepts` says whether a kernel runs the new node.
     """
@@ -74,7 +74,7 @@ def _alone(graph: Graph, maker: Node, node: Node) -> bool:
     """Whether nothing but a plain normalization of the last axis, with one output, reads the product."""
     result = maker.writes[0]
     assert isinstance(node.op, LayerNormalization)
-    if not isinstance(maker.op, MatMul) or graph.types[result].dtype is not DType.FLOAT16 or node.post_ops:
+    if not isinstance(maker.op, MatMul) or graph.types[result].dtype is not graph.types[maker.inputs[0]].dtype or node.post_ops:
         return False
     last = node.op.axis in (-1, graph.types[result].rank - 1)
     return last and len(node.writes) == 1 and result not in graph.outputs and graph.consumers[result] == (node,)
@@ -123,7 +123,7 @@ class NormalizedPipelined(GemmPipelined):
         product = self.product(inner)
         if 0 in (product.m, product.n):
             return ()
-        between = Scratch(f"scratch:{node.name}:0", product.m * product.n * 2)
+        between = Scratch(f"scratch:{node.name}:0", inner.outputs[0].nbytes)
         names = node.node.inputs
         normalization = Normalization(names[2], node.given(2), names[3], op.epsilon, node.node.outputs[0], node.outputs[0])
         return self.multiplied(product, product.attach(inner), between, normalization)

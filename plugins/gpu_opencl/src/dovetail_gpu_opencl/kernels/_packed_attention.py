@@ -63,12 +63,12 @@ class PackedAttention(Operator):
         return self.head, self.head, self.v_head
 
 
-def merge_products(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph:
+def merge_products(graph: Graph, accepts: Callable[[TypedNode], bool], dtype: DType) -> Graph:
     """The graph with one product in place of the three that make the queries, keys and values of an attention.
 
-    `accepts` says whether a kernel runs the node with these types; it is asked about the new attention on float16 values.
+    `accepts` says whether a kernel runs the node with these types; it is asked about the new attention on values of `dtype`.
     """
-    merger = _Merger(graph, accepts)
+    merger = _Merger(graph, accepts, dtype)
     for node in graph.nodes:
         merger.find(node)
     return merger.result() if merger.merged else graph
@@ -79,9 +79,10 @@ def _width(s: Sizes) -> int:
 
 
 class _Merger:
-    def __init__(self, graph: Graph, accepts: Callable[[TypedNode], bool]) -> None:
+    def __init__(self, graph: Graph, accepts: Callable[[TypedNode], bool], dtype: DType) -> None:
         self._graph = graph
         self._accepts = accepts
+        self._dtype = dtype
         self._makers = {node.writes[0]: node for node in graph.nodes if len(node.writes) == 1}
         self.merged: dict[str, tuple[Node, ...]] = {}  # the nodes that take the place of one, by its name
         self._constants = dict(graph.constants)
@@ -114,14 +115,14 @@ class _Merger:
             self._merge(node, packed, s, products)
 
     def _runs(self, node: Node, packed: PackedAttention, s: Sizes) -> bool:
-        """Whether a kernel runs the new attention on float16 values, which those of the graph are or will be."""
+        """Whether a kernel runs the new attention on values of the type that those of the graph have or will have."""
         result = self._graph.types[node.writes[0]]
-        if result.dtype not in (DType.FLOAT16, DType.FLOAT32):
+        if result.dtype not in (self._dtype, DType.FLOAT32):
             return False
-        whole = TensorType(DType.FLOAT16, (s.batch, s.queries, _width(s)))
+        whole = TensorType(self._dtype, (s.batch, s.queries, _width(s)))
         masks = tuple(self._graph.type_of(name) for name in node.inputs[3:4])
         new = dataclasses.replace(node, op=packed, inputs=("", *node.inputs[3:4]))
-        return self._accepts(TypedNode(new, (whole, *masks), (result.with_dtype(DType.FLOAT16),)))
+        return self._accepts(TypedNode(new, (whole, *masks), (result.with_dtype(self._dtype),)))
 
     def _is_product(self, maker: Node) -> bool:
         """Whether it multiplies by a constant matrix, perhaps adds a constant row, and nobody else reads the result."""

@@ -1,4 +1,4 @@
-"""Products of halves and floats on matrix units in a pipeline, tiles_pipelined.cl: tilings as data, the choice of one, the launch."""
+"""Products of halves or floats on matrix units in a pipeline, tiles_pipelined.cl: tilings as data, the choice, and the launch."""
 
 import dataclasses
 import functools
@@ -25,6 +25,7 @@ __all__ = [
     "Pipeline",
     "Pipelined",
     "bias_defines",
+    "factor_of",
     "load_defines",
     "operands_refusal",
     "pack_rows",
@@ -109,6 +110,11 @@ _STEPS = 2
 """A part of a split works on at least so many slices."""
 
 
+def factor_of(caps: Capabilities) -> DType:
+    """The data type of factors that the device multiplies in a pipeline: floats where they must stay exact."""
+    return DType.FLOAT32 if caps.float_pipeline else DType.FLOAT16
+
+
 def depth_of(problem: Problem) -> int:
     """Pairs of bytes along k."""
     return problem.k * problem.itemsize // 2
@@ -180,7 +186,7 @@ class Pipelined(Tuned[Pipeline]):
     @property
     def factor(self) -> DType:
         """The data type of the factors."""
-        return DType.FLOAT32 if self.caps.float_pipeline else DType.FLOAT16
+        return factor_of(self.caps)
 
     def slower(self, problem: Problem, other: Tuned[Any], node: TypedNode) -> Refusal | None:
         """Refuses a product of floats that a kernel without matrix units is likely to compute in less time."""
@@ -227,8 +233,8 @@ class Normalization:
     dst: str
     dst_type: TensorType
 
-    def defines(self, columns: int) -> dict[str, object]:
-        """For rows of so many columns."""
+    def defines(self, columns: int, between: DType) -> dict[str, object]:
+        """For rows of so many columns, which are of the type `between` before."""
         result = self.dst_type.dtype
         return {
             "NORMALIZE": True,
@@ -236,7 +242,7 @@ class Normalization:
             "EPSILON": literal(self.epsilon, "float"),
             "HAS_SHIFT": bool(self.shift),
             **load_defines("P_T", self.scale_type.dtype),
-            "LOAD_V_T(p)": "load_half8(p)",
+            "LOAD_V_T(p)": load_defines("T", between)["LOAD_V_T(p)"],
             "NORM_T": STORED_TYPES[result],
             "STORE_V_NORM(v, p)": store_defines(result)["STORE_V(v, p)"],
         }
@@ -260,7 +266,8 @@ def pipelined_launches(
 ) -> tuple[Launch, ...]:
     """The launches of a product whose result, and so what post-ops read, is dense along n, after those before it.
 
-    `defines` has the sizes and steps of the first factor in pairs of bytes. With `after`, `dst` is the node's first work buffer, for halves in between.
+    `defines` has the sizes and steps of the first factor in pairs of bytes. With `after`,
+    `dst` is the node's first work buffer, for rows before they are normalized.
     """
     result = node.outputs[0].dtype
     chain = post_ops.epilogue(post_ops.in_memory_order(node), _CHUNK, aligned=True)
@@ -278,7 +285,7 @@ def pipelined_launches(
         scratch = Scratch(f"scratch:{node.name}:{number}", tiles * tiling.splits * tiling.tile_m * tiling.tile_n * 4)
         passed += [scratch, Counters(tiles)]
     if after is not None:
-        own |= after.defines(problem.n)
+        own |= after.defines(problem.n, result)
         passed += after.arguments(ceil_div(problem.m, tiling.tile_m))
     source = assemble(
         "tiles_pipelined.cl",

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
+from dovetail.device import Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.kernels._normalize import NormalizeSuffix
-from dovetail_gpu_opencl.kernels._pipelined import HALVES, load_defines, store_defines
+from dovetail_gpu_opencl.kernels._pipelined import HALVES, factor_of, load_defines, store_defines
 from dovetail_gpu_opencl.kernels._rows import row_defines
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, assemble, literal, load, storage
@@ -62,7 +62,7 @@ def _rows(node: TypedNode) -> Lines:
 
 
 class NormalizeHalves(CLKernel):
-    """For GPUs whose halves are multiplied in a pipeline: layer_normalization_halves.cl."""
+    """For GPUs with matrix units: layer_normalization_halves.cl."""
 
     name = "layer_normalization_halves"
     half_by_load = True
@@ -70,9 +70,9 @@ class NormalizeHalves(CLKernel):
     dtypes = HALVES
 
     def check(self, node: TypedNode) -> Refusal | None:
-        if not self.caps.pipeline:
-            return Refusal(Reason.CAPABILITY, "made for devices that multiply halves in a pipeline")
-        if DType.FLOAT16 not in (node.given(0).dtype, node.outputs[0].dtype):
+        if not (self.caps.pipeline or self.caps.float_pipeline):
+            return Refusal(Reason.CAPABILITY, "made for devices that multiply in a pipeline")
+        if factor_of(self.caps) not in (node.given(0).dtype, node.outputs[0].dtype):
             return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
         if len({t.dtype for t in node.inputs[1:] if t is not None}) > 1:
             return Refusal(Reason.DTYPE, "Scale and B of several types")

@@ -98,7 +98,7 @@ class MaxPoolChannels(MaxPoolDirect):
 
 
 class MaxPoolInnermost(MaxPoolDirect):
-    """For GPUs, halves: windows_channels.cl where the channels are innermost, else as the direct kernel."""
+    """For GPUs with matrix units: windows_channels.cl where the channels are innermost, else as the direct kernel."""
 
     name = "max_pool_innermost"
 

@@ -12,7 +12,7 @@ __all__ = ["KERNELS"]
 
 
 class NormalizedSumHalves(CLKernel):
-    """For GPUs whose halves are multiplied in a pipeline; an index out of range reads row 0 and raises the fault flag."""
+    """For GPUs with matrix units; an index out of range reads row 0 and raises the fault flag."""
 
     name = "normalized_sum"
     half_by_load = True
@@ -21,8 +21,8 @@ class NormalizedSumHalves(CLKernel):
 
     def check(self, node: TypedNode) -> Refusal | None:
         op, size = _operator(node), node.outputs[0].dims[-1]
-        if not self.caps.pipeline:
-            return Refusal(Reason.CAPABILITY, "made for devices that multiply halves in a pipeline")
+        if not (self.caps.pipeline or self.caps.float_pipeline):
+            return Refusal(Reason.CAPABILITY, "made for devices that multiply in a pipeline")
         if not 0 < size <= MOST or size % 8:
             return Refusal(Reason.SHAPE, f"rows of {size} elements; accepted: up to {MOST}, multiples of 8")
         parameters = [t for t in node.inputs[:2] if t is not None]

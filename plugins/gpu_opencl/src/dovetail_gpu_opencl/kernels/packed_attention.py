@@ -2,6 +2,7 @@
 
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
+from dovetail_gpu_opencl.kernels._heads import Heads, Mask, blocks_of, by_blocks
 from dovetail_gpu_opencl.kernels._packed_attention import PackedAttention
 from dovetail_gpu_opencl.kernels.attention import HalvesAttention, halves_launch, mask_refusal, sizes_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
@@ -29,18 +30,55 @@ class PackedHalves(CLKernel):
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         if not node.outputs[0].size:
             return ()
-        op, src, mask = _operator(node), node.given(0), _mask(node)
-        s, width = op.sizes(src), src.dims[-1]
-        keys, values = s.heads * s.head, (s.heads + s.kv_heads) * s.head
-        defines = sizes_defines(s, op, DType.FLOAT16, mask) | {"K_0": keys, "V_0": values}
-        for letter, size in (("Q", s.head), ("K", s.head), ("V", s.v_head)):
-            defines |= {f"{letter}_B": s.queries * width, f"{letter}_H": size, f"{letter}_S": width}
-        whole = s.heads * s.v_head
-        defines |= {"Y_B": s.queries * whole, "Y_H": s.v_head, "Y_S": whole}
+        op, mask = _operator(node), _mask(node)
+        s = op.sizes(node.given(0))
+        defines = sizes_defines(s, op, DType.FLOAT16, mask) | _places(node)
         packed = Read(node.node.inputs[0])
         masks = () if mask is None else (Read(node.node.inputs[1]),)
         arguments = (packed, packed, packed, *masks, Write(node.node.outputs[0]))
         return halves_launch(self.caps, s, mask, defines, arguments)
+
+
+class PackedFloats(CLKernel):
+    """For GPUs whose floats are multiplied in a pipeline: attention.cl."""
+
+    name = "packed_attention_floats"
+    dtypes = FLOATS | {DType.BOOL}
+    has_epilogue = False
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if not self.caps.float_pipeline:
+            return Refusal(Reason.CAPABILITY, "made for devices that multiply floats in a pipeline")
+        if {node.given(0).dtype, node.outputs[0].dtype} != {DType.FLOAT32}:
+            return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
+        s = _operator(node).sizes(node.given(0))
+        if s.head % 4 or s.v_head % 4 or s.queries < 2:
+            return Refusal(Reason.SHAPE, f"{s.queries} queries, heads of {s.head} and {s.v_head}; accepted: 2, multiples of 4")
+        if blocks_of(s, DType.FLOAT32, self.caps) is None:
+            return Refusal(Reason.CAPABILITY, f"heads of {s.head} elements do not fit local memory")
+        return mask_refusal(_mask(node), s)
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        if not node.outputs[0].size:
+            return ()
+        op, packed, given = _operator(node), Read(node.node.inputs[0]), _mask(node)
+        mask = None if given is None else Mask(Read(node.node.inputs[1]), given)
+        values = (packed, packed, packed, Write(node.node.outputs[0]))
+        s = op.sizes(node.given(0))
+        softcap = max(op.softcap, 0.0)
+        heads = Heads(s, DType.FLOAT32, *values, _places(node), op.factor(s), softcap, op.is_causal, mask=mask, named=node.name)
+        return (by_blocks(heads, self.caps),)
+
+
+def _places(node: TypedNode) -> dict[str, int]:
+    """Where queries, keys, values and results begin, and their steps."""
+    op, src = _operator(node), node.given(0)
+    s, width = op.sizes(src), src.dims[-1]
+    found = {"K_0": s.heads * s.head, "V_0": (s.heads + s.kv_heads) * s.head}
+    for letter, size in (("Q", s.head), ("K", s.head), ("V", s.v_head)):
+        found |= {f"{letter}_B": s.queries * width, f"{letter}_H": size, f"{letter}_S": width}
+    whole = s.heads * s.v_head
+    return found | {"Y_B": s.queries * whole, "Y_H": s.v_head, "Y_S": whole}
 
 
 def _operator(node: TypedNode) -> PackedAttention:
@@ -53,4 +91,4 @@ def _mask(node: TypedNode) -> TensorType | None:
     return node.inputs[1] if len(node.inputs) > 1 else None
 
 
-KERNELS = (PackedHalves(),)
+KERNELS = (PackedHalves(), PackedFloats())
