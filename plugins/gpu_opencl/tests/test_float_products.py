@@ -278,7 +278,8 @@ def test_embeddings_are_normalized_in_one_launch(device: Any, bench: Any, rng: A
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "k", "kernel"), [(1024, 1536, 384, "gemm_pipelined"), (4096, 384, 1536, "gemm_pipelined"), (4, 8, 8, "gemm_tiled")]
+    ("m", "n", "k", "kernel"),
+    [(1024, 1536, 384, "gemm_pipelined"), (4096, 384, 1536, "gemm_pipelined"), (100_000, 96, 16, "gemm_tiled")],
 )
 def test_the_faster_kernel_is_chosen(
     m: int, n: int, k: int, kernel: str, device: Any, bench: Any, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,6 @@
 // Products of floats on matrix units in tiles_pipelined.cl, as exact as by multiply-adds of floats: x is the sum of the nearest TF32
 // number `high` and of `low`, of which the matrix units take 11 bits, and x * y is high * high + high * low + low * high. What is
-// left out is 2^-24 of it, as an error of rounding. Matrix units add by truncation, so they add eight products at most; these sums
+// left out is 2^-24 of it, as an error of rounding. Matrix units add by truncation, so they add 16 products at most; these sums
 // are added as floats.
 //
 // Infinities, NaN and numbers whose TF32 is infinite make sums that are no numbers. Those are computed again, by fma.
@@ -13,24 +13,20 @@
     (high)[w] = ((high)[w] + 0x1000u) & 0xffffe000u;                         \
     (low)[w] = as_uint(whole - as_float((high)[w]));                         \
   }
-// So many results at once: enough to multiply without waiting, few enough for registers.
-#define AT_A_TIME (WORK_N < 32 ? WORK_N / 8 : 4)
-#define EACH _Pragma("unroll") for (int g = 0; g < AT_A_TIME; ++g)
-#define MULTIPLY_FLOATS(acc, fa, fb)                                                      \
+#define ALONG_N _Pragma("unroll") for (int j = 0; j < WORK_N / 8; ++j)
+// `few` are sums of the two slices of eight from an even number of them on, k / 2.
+#define MULTIPLY_FLOATS(acc, few, fa, fb, k)                                              \
   {                                                                                       \
     uint low_b[WORK_N / 16][4];                                                           \
     _Pragma("unroll") for (int j = 0; j < WORK_N / 16; ++j) SEPARATE((fb)[j], low_b[j]);  \
     _Pragma("unroll") for (int i = 0; i < WORK_M / 16; ++i) {                             \
       uint low_a[4];                                                                      \
       SEPARATE((fa)[i], low_a);                                                           \
-      _Pragma("unroll") for (int j = 0; j < WORK_N / 8; j += AT_A_TIME) {                     \
-        float few[AT_A_TIME][4];                                                              \
-        EACH for (int r = 0; r < 4; ++r) few[g][r] = 0;                                   \
-        EACH MULTIPLY(few[g], low_a, (fb)[(j + g) / 2] + g % 2 * 2);                      \
-        EACH MULTIPLY(few[g], (fa)[i], low_b[(j + g) / 2] + g % 2 * 2);                   \
-        EACH MULTIPLY(few[g], (fa)[i], (fb)[(j + g) / 2] + g % 2 * 2);                    \
-        EACH for (int r = 0; r < 4; ++r) (acc)[i][j + g][r] += few[g][r];                 \
-      }                                                                                   \
+      if ((k) % 4 == 0) ALONG_N for (int r = 0; r < 4; ++r) (few)[i][j][r] = 0;           \
+      ALONG_N MULTIPLY((few)[i][j], low_a, (fb)[j / 2] + j % 2 * 2);                      \
+      ALONG_N MULTIPLY((few)[i][j], (fa)[i], low_b[j / 2] + j % 2 * 2);                   \
+      ALONG_N MULTIPLY((few)[i][j], (fa)[i], (fb)[j / 2] + j % 2 * 2);                    \
+      if ((k) % 4 != 0) ALONG_N for (int r = 0; r < 4; ++r) (acc)[i][j][r] += (few)[i][j][r];\
     }                                                                                     \
   }
 // Element (m, n) of the product of the matrices, or of the image, at a by the rows at b.

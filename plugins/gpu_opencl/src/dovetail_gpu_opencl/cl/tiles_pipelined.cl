@@ -163,6 +163,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
   }
 #endif
   SUM acc[WORK_M / 16][WORK_N / 8][4];
+#ifdef FLOATS
+  float few[WORK_M / 16][WORK_N / 8][4];
+#endif
 #pragma unroll
   for (int i = 0; i < WORK_M / 16; ++i)
 #pragma unroll
@@ -233,7 +236,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
       for (int j = 0; j < WORK_N / 16; ++j)
         FRAGMENTS(fb[j], base + A_BYTES + PLACE(lx + j * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2));
 #ifdef FLOATS
-      MULTIPLY_FLOATS(acc, fa, fb);
+      MULTIPLY_FLOATS(acc, few, fa, fb, k);
 #else
 #pragma unroll
       for (int i = 0; i < WORK_M / 16; ++i)
