@@ -24,7 +24,7 @@ exhaustive = pytest.mark.exhaustive(0.2)  # each compiles programs whose emulate
 assembled = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["assembled"]
 
 TILINGS = [Pipeline(32, 32, 32, 16, 16, 3), Pipeline(32, 16, 32, 32, 16, 2, 2), Pipeline(16, 32, 64, 16, 16, 4, 3)]
-MODULES = ("_pipelined", "layer_normalization")
+MODULES = ("_pipelined", "attention", "layer_normalization")
 """Those of kernels/ that assemble sources with inline PTX."""
 PATIENCE = "dovetail_gpu_opencl.kernels._pipelined.PATIENCE"
 ROUNDING = 2.0**-20
@@ -41,6 +41,7 @@ def device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -
     device.caps = dataclasses.replace(device.caps, float_pipeline=True, ptx=True)
     for name in MODULES:
         monkeypatch.setattr(f"dovetail_gpu_opencl.kernels.{name}.assemble", assembled)
+    monkeypatch.setattr("dovetail_gpu_opencl.kernels.attention._KEYS", 16)  # drivers for CPUs take long to build more
     monkeypatch.setattr(PATIENCE, np.inf)
     monkeypatch.setattr(Pipelined, "tiling", lambda self, problem: TILINGS[0])
     return device
@@ -243,8 +244,8 @@ def test_the_rows_of_a_product_are_normalized_in_its_launch(
 @pytest.mark.parametrize("masked", [False, True])
 def test_one_product_makes_queries_keys_and_values(masked: bool, device: Any, bench: Any, rng: Any) -> None:
     x = rng.standard_normal((2, 9, 32)).astype(np.float32)
-    weights = [(rng.standard_normal((32, 24)) / 5).astype(np.float32) for _ in range(3)]
-    rows = [rng.standard_normal(24).astype(np.float32) for _ in range(3)]
+    weights = [(rng.standard_normal((32, 32)) / 5).astype(np.float32) for _ in range(3)]
+    rows = [rng.standard_normal(32).astype(np.float32) for _ in range(3)]
     mask = np.where(rng.random((2, 1, 1, 9)) < 0.3, -1e9, 0).astype(np.float32)
     g = GraphBuilder()
     given = g.input("x", "float32", x.shape)
@@ -256,9 +257,53 @@ def test_one_product_makes_queries_keys_and_values(masked: bool, device: Any, be
     graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts, *masks)]))
     feeds = [x, mask] if masked else [x]
     got = run_lowered(device, graph, feeds, {"gemm_pipelined", "packed_attention_floats"})
-    q, k, v = ((x.astype(np.float64) @ w + r).reshape(2, 9, 2, 12).swapaxes(1, 2) for w, r in zip(weights, rows, strict=True))
-    scores = np.exp(q @ k.swapaxes(-1, -2) / 12**0.5 + (mask if masked else 0))
-    close(got, (scores / scores.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(2, 9, 24))
+    q, k, v = ((x.astype(np.float64) @ w + r).reshape(2, 9, 2, 16).swapaxes(1, 2) for w, r in zip(weights, rows, strict=True))
+    scores = np.exp(q @ k.swapaxes(-1, -2) / 4 + (mask if masked else 0))
+    close(got, (scores / scores.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(2, 9, 32))
+
+
+ATTENTION = [  # batch, query heads, key heads, queries, keys, size, size of values, and what else
+    (2, 2, 2, 40, 70, 32, 16, "mask"),
+    (1, 4, 2, 33, 33, 16, 32, "causal"),
+    (1, 1, 1, 5, 100, 16, 16, "leaves out"),
+    (1, 2, 2, 18, 40, 16, 16, "infinities"),
+]
+
+
+@exhaustive
+@pytest.mark.parametrize("sizes", ATTENTION)
+def test_attention(sizes: tuple[Any, ...], device: Any, bench: Any, rng: Any) -> None:
+    """A row that sees no key is zeros. Infinite values and keys count where they are seen, and as elsewhere."""
+    batch, heads, kv_heads, queries, keys, size, v_size, kind = sizes
+    q = rng.standard_normal((batch, heads, queries, size)).astype(np.float32)
+    k = rng.standard_normal((batch, kv_heads, keys, size)).astype(np.float32)
+    v = rng.standard_normal((batch, kv_heads, keys, v_size)).astype(np.float32)
+    if kind == "infinities":
+        v[0, 0, 7, 3], k[0, 1, 5, 2] = np.inf, -np.inf
+        q[0, 1, :, 2] = np.where(np.arange(queries) % 2, 1, -1)  # rows whose score is an infinity of either sign
+    wide = [np.repeat(a, heads // a.shape[1], 1).astype(np.float64) for a in (q, k, v)]
+    given = [q, k, v]
+    with np.errstate(invalid="ignore"):
+        scores = wide[0] @ wide[1].swapaxes(-1, -2) / size**0.5
+        if kind == "mask":
+            given.append(rng.standard_normal((batch, 1, 1, keys)).astype(np.float32))
+            scores = scores + given[-1]
+        elif kind == "leaves out":
+            given.append(rng.random((queries, keys)) < 0.5)
+            given[-1][2] = False
+            scores = np.where(given[-1], scores, -np.inf)
+        elif kind == "causal":
+            scores = np.where(np.tril(np.ones((queries, keys), bool)), scores, -np.inf)
+        weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e9))
+        weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-30)
+        expected = weights @ wide[2]
+    graph, feeds = bench.single(bench.op("Attention", is_causal=int(kind == "causal")), given)
+    device.forced = "attention_floats"
+    got = bench.run(device, graph, feeds)[0]
+    finite = np.isfinite(expected)
+    assert finite.mean() > 0.5
+    np.testing.assert_array_equal(got[~finite], expected[~finite])
+    np.testing.assert_allclose(got[finite], expected[finite], rtol=0, atol=2e-6 * np.abs(expected[finite]).max())
 
 
 @exhaustive
@@ -334,6 +379,8 @@ def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo], monk
     for sizes in CONVOLUTIONS:
         test_convolutions(sizes, device, bench, rng)
     test_an_image_stays_with_channels_innermost(device, bench, rng)
+    for heads in ATTENTION:
+        test_attention(heads, device, bench, rng)
     test_one_product_makes_queries_keys_and_values(True, device, bench, rng)
     test_embeddings_are_normalized_in_one_launch(device, bench, rng)
     assert DType.FLOAT32 is kernel.factor

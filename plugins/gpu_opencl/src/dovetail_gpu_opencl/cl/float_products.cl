@@ -1,4 +1,4 @@
-// Products of floats on matrix units in tiles_pipelined.cl, as exact as by multiply-adds of floats: x is the sum of the nearest TF32
+// Products of floats on matrix units (tiles_pipelined.cl, attention_floats.cl), as exact as by multiply-adds of floats: x is the sum of the nearest TF32
 // number `high` and of `low`, of which the matrix units take 11 bits, and x * y is high * high + high * low + low * high. What is
 // left out is 2^-24 of it, as an error of rounding. Matrix units add by truncation, so they add 16 products at most; these sums
 // are added as floats.
@@ -13,6 +13,7 @@
     (high)[w] = ((high)[w] + 0x1000u) & 0xffffe000u;                         \
     (low)[w] = as_uint(whole - as_float((high)[w]));                         \
   }
+#ifdef TILE_M
 #define ALONG_N _Pragma("unroll") for (int j = 0; j < WORK_N / 8; ++j)
 // `few` are sums of the two slices of eight from an even number of them on, k / 2.
 #define MULTIPLY_FLOATS(acc, few, fa, fb, k)                                              \
@@ -59,4 +60,5 @@ static float8 float_sums(
     if (NO_NUMBER(as_int(v[c]))) v[c] = float_sum(a, b, m, n + c);
   return *(float8*)v;
 }
+#endif
 #endif

@@ -213,18 +213,68 @@ class HalvesAttention(WithoutCaches):
         return None
 
 
+class FloatsAttention(WithoutCaches):
+    """For GPUs whose floats are multiplied in a pipeline: attention_floats.cl."""
+
+    name = "attention_floats"
+    most = 64
+    """Elements of a head: registers hold those of a row of the query and of the result."""
+
+    def check(self, node: TypedNode) -> Refusal | None:
+        if not self.caps.float_pipeline:
+            return Refusal(Reason.CAPABILITY, "made for devices that multiply floats in a pipeline")
+        if (refusal := super().check(node)) is not None:
+            return refusal
+        if {node.given(0).dtype, node.outputs[0].dtype} != {DType.FLOAT32}:
+            return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
+        return self.refuse_heads(sizes_of(node))
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        if not node.outputs[0].size:
+            return ()
+        return floats_launch(self.caps, sizes_of(node), mask_of(node), self.defines(node), _arguments(node))
+
+    @classmethod
+    def refuse_heads(cls, s: Sizes) -> Refusal | None:
+        """Refuses heads that are not whole fragments of 16, and too large ones."""
+        if s.head % 16 or s.v_head % 16 or not 0 < s.head <= cls.most or not 0 < s.v_head <= cls.most or not s.total:
+            return Refusal(Reason.SHAPE, f"heads of {s.head} and {s.v_head}; accepted: multiples of 16 up to {cls.most}")
+        return None
+
+
+def floats_launch(
+    caps: Capabilities, s: Sizes, mask: TensorType | None, defines: dict[str, object], arguments: tuple[Argument, ...]
+) -> tuple[Launch, ...]:
+    """The launch of attention_floats.cl."""
+    keys = next((n for n in (_KEYS, _KEYS // 2) if 2 * n * (s.head + s.v_head + 8) * 4 <= caps.local_memory), 16)
+    return _launched("attention_floats", caps, s, mask, {**defines, "KEYS": keys}, arguments)
+
+
 def halves_launch(
     caps: Capabilities, s: Sizes, mask: TensorType | None, defines: dict[str, object], arguments: tuple[Argument, ...]
 ) -> tuple[Launch, ...]:
     """The launch of attention_halves.cl."""
+    keys = _KEYS if s.head + s.v_head <= 160 else _KEYS // 2
+    return _launched("attention_halves", caps, s, mask, {**defines, "KEYS": keys}, arguments, load("halves.cl"))
+
+
+def _launched(
+    entry: str,
+    caps: Capabilities,
+    s: Sizes,
+    mask: TensorType | None,
+    defines: dict[str, object],
+    arguments: tuple[Argument, ...],
+    fragment: str = "",
+) -> tuple[Launch, ...]:
     many = s.batch * s.heads * ceil_div(s.queries, 64) >= 2 * caps.compute_units
     sub_groups = 4 if many else 2
-    own = {**defines, "SUB_GROUPS": sub_groups, "KEYS": _KEYS if s.head + s.v_head <= 160 else _KEYS // 2}
+    own = {**defines, "SUB_GROUPS": sub_groups}
     if mask is not None:
         own["MASK_AT(o)"] = f"({_mask_index(mask, s)})"
     work = (ceil_div(s.queries, 16 * sub_groups) * 32 * sub_groups, s.heads, s.batch)
-    source, local = assemble("attention_halves.cl", own, load("halves.cl")), (32 * sub_groups, 1, 1)
-    return (Launch("attention_halves.cl", source, "attention_halves", arguments, work, local),)
+    source, local = assemble(f"{entry}.cl", own, fragment), (32 * sub_groups, 1, 1)
+    return (Launch(f"{entry}.cl", source, entry, arguments, work, local),)
 
 
 def heads_of(node: TypedNode) -> Heads:
@@ -305,4 +355,4 @@ def _mask_index(mask: TensorType, s: Sizes) -> str:
     return flat_index(s.scores, strides)
 
 
-KERNELS = (AttentionToken(), HalvesAttention(), AttentionBlocks(), AttentionRows())
+KERNELS = (AttentionToken(), HalvesAttention(), FloatsAttention(), AttentionBlocks(), AttentionRows())

@@ -1,10 +1,19 @@
 """Attention over queries, keys and values that are columns of one value: as for three values, at other places."""
 
+from collections.abc import Callable
+
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
+from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
-from dovetail_gpu_opencl.kernels._heads import Heads, Mask, blocks_of, by_blocks
 from dovetail_gpu_opencl.kernels._packed_attention import PackedAttention
-from dovetail_gpu_opencl.kernels.attention import HalvesAttention, halves_launch, mask_refusal, sizes_defines
+from dovetail_gpu_opencl.kernels.attention import (
+    FloatsAttention,
+    HalvesAttention,
+    floats_launch,
+    halves_launch,
+    mask_refusal,
+    sizes_defines,
+)
 from dovetail_gpu_opencl.launch import Launch, Read, Write
 
 __all__ = ["KERNELS"]
@@ -28,19 +37,11 @@ class PackedHalves(CLKernel):
         return mask_refusal(_mask(node), s) if refusal is None else refusal
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        if not node.outputs[0].size:
-            return ()
-        op, mask = _operator(node), _mask(node)
-        s = op.sizes(node.given(0))
-        defines = sizes_defines(s, op, DType.FLOAT16, mask) | _places(node)
-        packed = Read(node.node.inputs[0])
-        masks = () if mask is None else (Read(node.node.inputs[1]),)
-        arguments = (packed, packed, packed, *masks, Write(node.node.outputs[0]))
-        return halves_launch(self.caps, s, mask, defines, arguments)
+        return _launches(node, self.caps, halves_launch) if node.outputs[0].size else ()
 
 
 class PackedFloats(CLKernel):
-    """For GPUs whose floats are multiplied in a pipeline: attention.cl."""
+    """For GPUs whose floats are multiplied in a pipeline: attention_floats.cl."""
 
     name = "packed_attention_floats"
     dtypes = FLOATS | {DType.BOOL}
@@ -52,22 +53,19 @@ class PackedFloats(CLKernel):
         if {node.given(0).dtype, node.outputs[0].dtype} != {DType.FLOAT32}:
             return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
         s = _operator(node).sizes(node.given(0))
-        if s.head % 4 or s.v_head % 4 or s.queries < 2:
-            return Refusal(Reason.SHAPE, f"{s.queries} queries, heads of {s.head} and {s.v_head}; accepted: 2, multiples of 4")
-        if blocks_of(s, DType.FLOAT32, self.caps) is None:
-            return Refusal(Reason.CAPABILITY, f"heads of {s.head} elements do not fit local memory")
-        return mask_refusal(_mask(node), s)
+        refusal = FloatsAttention.refuse_heads(s)
+        return mask_refusal(_mask(node), s) if refusal is None else refusal
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
-        if not node.outputs[0].size:
-            return ()
-        op, packed, given = _operator(node), Read(node.node.inputs[0]), _mask(node)
-        mask = None if given is None else Mask(Read(node.node.inputs[1]), given)
-        values = (packed, packed, packed, Write(node.node.outputs[0]))
-        s = op.sizes(node.given(0))
-        softcap = max(op.softcap, 0.0)
-        heads = Heads(s, DType.FLOAT32, *values, _places(node), op.factor(s), softcap, op.is_causal, mask=mask, named=node.name)
-        return (by_blocks(heads, self.caps),)
+        return _launches(node, self.caps, floats_launch) if node.outputs[0].size else ()
+
+
+def _launches(node: TypedNode, caps: Capabilities, launch: Callable[..., tuple[Launch, ...]]) -> tuple[Launch, ...]:
+    op, mask, packed = _operator(node), _mask(node), Read(node.node.inputs[0])
+    s = op.sizes(node.given(0))
+    masks = () if mask is None else (Read(node.node.inputs[1]),)
+    defines = sizes_defines(s, op, node.given(0).dtype, mask) | _places(node)
+    return launch(caps, s, mask, defines, (packed, packed, packed, *masks, Write(node.node.outputs[0])))
 
 
 def _places(node: TypedNode) -> dict[str, int]:
