@@ -19,7 +19,7 @@ from dovetail_gpu_opencl import matrix_units
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._pipelined import Pipeline, Pipelined, pipelines
 
-exhaustive = pytest.mark.exhaustive(0.2)  # each compiles programs whose emulated instructions take drivers long
+exhaustive = pytest.mark.exhaustive(0.12)  # each compiles programs whose emulated instructions take drivers long
 
 assembled = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["assembled"]
 
@@ -38,7 +38,7 @@ def device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -
     """A device with emulated matrix units and copies, that takes products in the first tiling."""
     device = copy.copy(kind_device("GPU"))
     device._bound = {}
-    device.caps = dataclasses.replace(device.caps, float_pipeline=True, ptx=True)
+    device.caps = dataclasses.replace(device.caps, float_pipeline=True, ptx=True, compute_units=1)
     for name in MODULES:
         monkeypatch.setattr(f"dovetail_gpu_opencl.kernels.{name}.assemble", assembled)
     monkeypatch.setattr("dovetail_gpu_opencl.kernels.attention._KEYS", 16)  # drivers for CPUs take long to build more
@@ -241,8 +241,15 @@ def test_the_rows_of_a_product_are_normalized_in_its_launch(
 
 
 @exhaustive
-@pytest.mark.parametrize("masked", [False, True])
-def test_one_product_makes_queries_keys_and_values(masked: bool, device: Any, bench: Any, rng: Any) -> None:
+@pytest.mark.parametrize(
+    ("masked", "units", "kernel"),
+    [(False, 1, "packed_attention_floats"), (True, 1, "packed_attention_floats"), (True, 132, "packed_attention_blocks")],
+)
+def test_one_product_makes_queries_keys_and_values(
+    masked: bool, units: int, kernel: str, device: Any, bench: Any, rng: Any
+) -> None:
+    device.caps = dataclasses.replace(device.caps, compute_units=units)
+    device._bound = {}
     x = rng.standard_normal((2, 9, 32)).astype(np.float32)
     weights = [(rng.standard_normal((32, 32)) / 5).astype(np.float32) for _ in range(3)]
     rows = [rng.standard_normal(32).astype(np.float32) for _ in range(3)]
@@ -256,7 +263,7 @@ def test_one_product_makes_queries_keys_and_values(masked: bool, device: Any, be
     masks = [g.input("mask", "float32", mask.shape)] if masked else []
     graph = typed(g.graph([g.node(bench.op("Attention", q_num_heads=2, kv_num_heads=2), *parts, *masks)]))
     feeds = [x, mask] if masked else [x]
-    got = run_lowered(device, graph, feeds, {"gemm_pipelined", "packed_attention_floats"})
+    got = run_lowered(device, graph, feeds, {"gemm_pipelined", kernel})
     q, k, v = ((x.astype(np.float64) @ w + r).reshape(2, 9, 2, 16).swapaxes(1, 2) for w, r in zip(weights, rows, strict=True))
     scores = np.exp(q @ k.swapaxes(-1, -2) / 4 + (mask if masked else 0))
     close(got, (scores / scores.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(2, 9, 32))
@@ -379,8 +386,10 @@ def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo], monk
     for sizes in CONVOLUTIONS:
         test_convolutions(sizes, device, bench, rng)
     test_an_image_stays_with_channels_innermost(device, bench, rng)
+    device.caps = dataclasses.replace(device.caps, compute_units=1)
+    device._bound = {}
     for heads in ATTENTION:
         test_attention(heads, device, bench, rng)
-    test_one_product_makes_queries_keys_and_values(True, device, bench, rng)
+    test_one_product_makes_queries_keys_and_values(True, 1, "packed_attention_floats", device, bench, rng)
     test_embeddings_are_normalized_in_one_launch(device, bench, rng)
     assert DType.FLOAT32 is kernel.factor

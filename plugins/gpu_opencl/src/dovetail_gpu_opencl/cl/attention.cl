@@ -5,11 +5,15 @@
 // LANES-th element of the result.
 // NDRange: (ceil(QUERIES / BLOCK_Q) * LANES * LOCAL_Q, HEADS, batch), local size (LANES * LOCAL_Q, 1, 1).
 //
-// Layout: see heads.cl.
+// Layout: see heads.cl; keys begin at element K_0, values at V_0.
 //
 // Tunables: LOCAL_Q, KEYS. Local memory: BLOCK_Q * (D + LANES) + BLOCK_K * (max(D + 4, BLOCK_Q) + DV) elements of ACC, D and DV
 // rounded up to 4.
 #include "heads.cl"
+#ifndef K_0
+#define K_0 0
+#define V_0 0
+#endif
 #ifndef LOCAL_Q
 #define LOCAL_Q 4
 #define KEYS 2
@@ -43,8 +47,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
   const int item = get_local_id(0), lane = item % LANES, row = item / LANES * ROWS;
   const int first = get_group_id(0) * BLOCK_Q, head = get_group_id(1), batch = get_group_id(2);
   q += batch * Q_B + head * Q_H;
-  k += batch * K_B + head / SHARE * K_H;
-  v += batch * V_B + head / SHARE * V_H;
+  k += K_0 + batch * K_B + head / SHARE * K_H;
+  v += V_0 + batch * V_B + head / SHARE * V_H;
   const int start = FIRST(batch), used = USED(batch);
   dst += batch * Y_B + head * Y_H;
   for (int e = item; e < BLOCK_Q * WIDTH; e += ITEMS) {

@@ -17,6 +17,10 @@ from dovetail_gpu_opencl.source import assemble, load, storage
 __all__ = ["ConvPipelined"]
 
 
+_REORDER, _BYTES = 6000, 2450
+"""Cycles of an NVIDIA H200 for the launch of a reorder, and the bytes that it moves in one."""
+
+
 class ConvPipelined(Pipelined, ConvKernel):
     """For GPUs with matrix units: tiles_pipelined.cl, after channels_innermost.cl where the image is not as that reads it."""
 
@@ -41,7 +45,10 @@ class ConvPipelined(Pipelined, ConvKernel):
         if self.caps.float_pipeline and channels % 4:
             return Refusal(Reason.SHAPE, f"{channels} channels; accepted: multiples of 4")
         problem = self.problem(node)
-        return None if problem is None else self.slower(problem, ConvTiled().on(self.caps), node)
+        if problem is None:
+            return None
+        reorders = sum(_REORDER + 2 * tensor.nbytes / _BYTES for tensor in (src, dst))
+        return self.slower(problem, ConvTiled().on(self.caps), node, reorders)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         result = node.outputs[0].dims

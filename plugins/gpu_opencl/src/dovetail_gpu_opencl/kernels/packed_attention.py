@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dovetail.device import DType, Reason, Refusal, TensorType, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
+from dovetail_gpu_opencl.kernels._heads import Heads, Mask, blocks_of, by_blocks
 from dovetail_gpu_opencl.kernels._packed_attention import PackedAttention
 from dovetail_gpu_opencl.kernels.attention import (
     FloatsAttention,
@@ -15,6 +16,7 @@ from dovetail_gpu_opencl.kernels.attention import (
     sizes_defines,
 )
 from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_ops_onnx.attention import Sizes
 
 __all__ = ["KERNELS"]
 
@@ -53,11 +55,38 @@ class PackedFloats(CLKernel):
         if {node.given(0).dtype, node.outputs[0].dtype} != {DType.FLOAT32}:
             return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
         s = _operator(node).sizes(node.given(0))
-        refusal = FloatsAttention.refuse_heads(s)
+        refusal = self.refuse_heads(s)
         return mask_refusal(_mask(node), s) if refusal is None else refusal
+
+    def refuse_heads(self, s: Sizes) -> Refusal | None:
+        """Why the heads are not for this kernel."""
+        return FloatsAttention.refuse_heads(s, self.caps)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         return _launches(node, self.caps, floats_launch) if node.outputs[0].size else ()
+
+
+class PackedBlocks(PackedFloats):
+    """The same without matrix units: attention.cl."""
+
+    name = "packed_attention_blocks"
+
+    def refuse_heads(self, s: Sizes) -> Refusal | None:
+        if s.head % 4 or s.v_head % 4 or s.queries < 2:
+            return Refusal(Reason.SHAPE, f"{s.queries} queries, heads of {s.head} and {s.v_head}; accepted: 2, multiples of 4")
+        if blocks_of(s, DType.FLOAT32, self.caps) is None:
+            return Refusal(Reason.CAPABILITY, f"heads of {s.head} elements do not fit local memory")
+        return None
+
+    def launches(self, node: TypedNode) -> tuple[Launch, ...]:
+        if not node.outputs[0].size:
+            return ()
+        op, packed, given = _operator(node), Read(node.node.inputs[0]), _mask(node)
+        mask = None if given is None else Mask(Read(node.node.inputs[1]), given)
+        values, s = (packed, packed, packed, Write(node.node.outputs[0])), op.sizes(node.given(0))
+        softcap = max(op.softcap, 0.0)
+        heads = Heads(s, DType.FLOAT32, *values, _places(node), op.factor(s), softcap, op.is_causal, mask=mask, named=node.name)
+        return (by_blocks(heads, self.caps),)
 
 
 def _launches(node: TypedNode, caps: Capabilities, launch: Callable[..., tuple[Launch, ...]]) -> tuple[Launch, ...]:
@@ -89,4 +118,4 @@ def _mask(node: TypedNode) -> TensorType | None:
     return node.inputs[1] if len(node.inputs) > 1 else None
 
 
-KERNELS = (PackedHalves(), PackedFloats())
+KERNELS = (PackedHalves(), PackedFloats(), PackedBlocks())
