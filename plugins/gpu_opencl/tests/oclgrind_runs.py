@@ -36,12 +36,14 @@ from dovetail_ops_onnx.mat_mul_rows import RowFormat
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 from dovetail_ops_onnx.take_rows import TakeRows
 
-_BETWEEN = "for devices that run tiles_pipelined.cl; test_pipelined.py runs it where instructions are emulated"
+_BETWEEN = "for devices that run tiles_pipelined.cl; test_pipelined.py and test_float_products.py emulate its instructions"
 ELSEWHERE = {
     **dict.fromkeys(("tiles_matrix.cl", "tiles_pipelined.cl"), "inline PTX, which only NVIDIA's compiler takes"),
     **dict.fromkeys(("attention_halves.cl", "layer_normalization_halves.cl", "channels_innermost.cl"), _BETWEEN),
     **dict.fromkeys(("mean_channels.cl", "windows_channels.cl", "conv_pipelined", "gemm_pipelined"), _BETWEEN),
     **dict.fromkeys(("conv_depthwise_channels", "max_pool_innermost", "mean_channels", "attention_halves"), _BETWEEN),
+    **dict.fromkeys(("attention_floats.cl", "attention_floats", "packed_attention_floats", "packed_attention_blocks"), _BETWEEN),
+    **dict.fromkeys(("float_products.cl",), "a part of the files of these"),
     **dict.fromkeys(("packed_attention", "layer_normalization_halves", "gemm_normalized", "normalized_sum"), _BETWEEN),
 }
 """Kernels and files of cl/ that Oclgrind cannot run, each with the reason."""
