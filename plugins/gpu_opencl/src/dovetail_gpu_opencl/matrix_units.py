@@ -5,6 +5,7 @@
 """
 
 import dataclasses
+import functools
 import subprocess
 import sys
 
@@ -55,6 +56,7 @@ def _known(caps: Capabilities, name: str, precision: str) -> str:
     return reason.decode(errors="replace")
 
 
+@functools.cache
 def _tried(name: str, precision: str) -> str:
     """Why the trial failed; empty when it did not."""
     command = [sys.executable, "-P", "-m", "dovetail_gpu_opencl.matrix_units", name, precision]

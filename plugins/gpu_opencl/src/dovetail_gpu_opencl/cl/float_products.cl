@@ -4,7 +4,7 @@
 // are added as floats.
 //
 // Infinities, NaN and numbers whose TF32 is infinite make sums that are no numbers. Those are computed again, by fma.
-// Numbers below 2^-113 lose bits: what they lose is at most 2^-137, less than where denormals are taken as zeros.
+// Numbers below 2^-113 lose bits: what they lose is less than 2^-136, and so less than where denormals are taken as zeros.
 #ifdef FLOATS
 #define NO_NUMBER(bits) (((bits) & 0x7f800000) == 0x7f800000)
 #define SEPARATE(high, low)                                                  \

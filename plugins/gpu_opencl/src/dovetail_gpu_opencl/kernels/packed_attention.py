@@ -73,7 +73,9 @@ class PackedBlocks(PackedFloats):
 
     def refuse_heads(self, s: Sizes) -> Refusal | None:
         if s.head % 4 or s.v_head % 4 or s.queries < 2:
-            return Refusal(Reason.SHAPE, f"{s.queries} queries, heads of {s.head} and {s.v_head}; accepted: 2, multiples of 4")
+            return Refusal(
+                Reason.SHAPE, f"{s.queries} queries, heads of {s.head} and {s.v_head}; accepted: two or more, multiples of 4"
+            )
         if blocks_of(s, DType.FLOAT32, self.caps) is None:
             return Refusal(Reason.CAPABILITY, f"heads of {s.head} elements do not fit local memory")
         return None
