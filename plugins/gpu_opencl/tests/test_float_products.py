@@ -331,7 +331,7 @@ def test_embeddings_are_normalized_in_one_launch(device: Any, bench: Any, rng: A
 
 @pytest.mark.parametrize(
     ("m", "n", "k", "kernel"),
-    [(1024, 1536, 384, "gemm_pipelined"), (4096, 384, 1536, "gemm_pipelined"), (100_000, 96, 16, "gemm_tiled")],
+    [(1024, 1536, 384, "gemm_pipelined"), (4096, 384, 1536, "gemm_pipelined"), (12_544, 96, 16, "gemm_tiled")],
 )
 def test_the_faster_kernel_is_chosen(
     m: int, n: int, k: int, kernel: str, device: Any, bench: Any, monkeypatch: pytest.MonkeyPatch
@@ -342,6 +342,21 @@ def test_the_faster_kernel_is_chosen(
         device.caps, compute_units=132, local_memory=49152, max_work_group_size=1024, max_work_item_sizes=(1024,) * 3, family=""
     )
     graph, _ = bench.single(bench.op("MatMul"), [np.zeros((m, k), np.float32), np.zeros((k, n), np.float32)], (1,))
+    typed_node = TypedNode.of(graph.nodes[0], graph)
+    assert next(k.name for k in device.kernels(typed_node) if k.supports(typed_node)) == kernel
+
+
+@pytest.mark.parametrize(("channels", "kernel"), [(16, "conv_pipelined"), (3, "conv_tiled")])
+def test_reorders_count_in_the_choice_of_a_convolution(
+    channels: int, kernel: str, device: Any, bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a plain product that of 16 channels is faster without matrix units, but not by two reorders."""
+    monkeypatch.undo()
+    device.caps = dataclasses.replace(
+        device.caps, compute_units=132, local_memory=49152, max_work_group_size=1024, max_work_item_sizes=(1024,) * 3, family=""
+    )
+    given = [np.zeros((1, channels, 112, 112), np.float32), np.zeros((96, channels, 1, 1), np.float32)]
+    graph, _ = bench.single(bench.op("Conv"), given, (1,))
     typed_node = TypedNode.of(graph.nodes[0], graph)
     assert next(k.name for k in device.kernels(typed_node) if k.supports(typed_node)) == kernel
 
