@@ -10,7 +10,7 @@ import gguf
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import dovetail
 
@@ -43,15 +43,22 @@ print(json.dumps(status("VmHWM") - before))
 """
 
 
-def _saved(folder: Path, name: str, count: int, side: int) -> NDArray[np.float64]:
-    """Writes `name`.onnx, a chain of products with external weights, and `name`.npy, its input; returns the result for `ROWS`."""
+def _saved(folder: Path, name: str, count: int, side: int, *, inside: bool) -> NDArray[np.float64]:
+    """Writes `name`.onnx, a chain of products with weights `inside` it or external, and `name`.npy, its input.
+
+    Returns the result for `ROWS`.
+    """
     rng, weights = np.random.default_rng(11), []
     arrays = [rng.standard_normal((side, side), np.float32) / np.float32(side**0.5) for _ in range(count)]
     (folder / f"{name}.bin").write_bytes(b"".join(array.tobytes() for array in arrays))
     for index, array in enumerate(arrays):
-        tensor = TensorProto(name=f"w{index}", data_type=TensorProto.FLOAT, dims=array.shape, data_location=TensorProto.EXTERNAL)
-        for key, value in (("location", f"{name}.bin"), ("offset", index * array.nbytes), ("length", array.nbytes)):
-            tensor.external_data.add(key=key, value=str(value))
+        tensor = TensorProto(name=f"w{index}", data_type=TensorProto.FLOAT, dims=array.shape)
+        if inside:
+            tensor.raw_data = array.tobytes()
+        else:
+            tensor.data_location = TensorProto.EXTERNAL
+            for key, value in (("location", f"{name}.bin"), ("offset", index * array.nbytes), ("length", array.nbytes)):
+                tensor.external_data.add(key=key, value=str(value))
         weights.append(tensor)
     nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]) for i in range(count)]
     x, y = (helper.make_tensor_value_info(value, TensorProto.FLOAT, ["N", side]) for value in ("x0", f"x{count}"))
@@ -66,10 +73,11 @@ def _saved(folder: Path, name: str, count: int, side: int) -> NDArray[np.float64
     return result
 
 
-def test_weights_are_in_memory_once(device: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+def test_weights_are_in_memory_once(device: str, tmp_path: Path, inside: bool) -> None:
     """Before, ONEDNN took twice their size and OPENCL three times, and each plan of OPENCL two more."""
-    _saved(tmp_path, "small", 1, SIDE)
-    expected = _saved(tmp_path, "large", COUNT, SIDE)
+    _saved(tmp_path, "small", 1, SIDE, inside=inside)
+    expected = _saved(tmp_path, "large", COUNT, SIDE, inside=inside)
     command = [sys.executable, "-c", _GROWTH, device, str(tmp_path / "small"), str(tmp_path / "large"), str(ROWS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -100,6 +108,60 @@ def test_weights_that_a_node_reads_in_place_stay(device: str, core: dovetail.Cor
         assert "table.bin" not in Path("/proc/self/maps").read_text()  # else the next line could end the process
         os.truncate(tmp_path / "table.bin", 0)
         np.testing.assert_allclose(compiled(chosen)[0], expected, rtol=1e-4, atol=1e-3)
+
+
+_SHORTENED = """
+import os, sys
+import numpy as np
+import dovetail
+
+core = dovetail.Core(config=False)
+with core.compile_model(sys.argv[2], sys.argv[1]) as compiled:
+    given = np.load(sys.argv[2] + ".npz")
+    compiled(given)
+    os.truncate(sys.argv[2], 0)
+    for index, result in enumerate(compiled(given).values()):
+        np.save(f"{sys.argv[2]}.{index}.npy", result)
+"""
+
+
+@pytest.mark.parametrize("remainder", range(4))
+def test_weights_at_any_address_of_the_model_file(device: str, tmp_path: Path, remainder: int) -> None:
+    """Weights of a Conv with BatchNormalization, rows that a node reads in place, and a factor; the file changes afterwards."""
+    rng = np.random.default_rng(13 + remainder)
+    kernels, table, factor = (rng.standard_normal(s, np.float32) for s in ((96, 81, 3, 3), (300, 257), (96, 701)))
+    scale, shift = rng.uniform(0.5, 2, 96).astype(np.float32), rng.standard_normal(96, np.float32)
+    constants = {"table": table, "kernels": kernels, "factor": factor, "scale": scale, "shift": shift, "one": np.ones_like(scale)}
+    nodes = [
+        helper.make_node("Gather", ["table", "rows"], ["found"]),
+        helper.make_node("Conv", ["x", "kernels"], ["maps"]),
+        helper.make_node("BatchNormalization", ["maps", "scale", "shift", "shift", "one"], ["normal"], epsilon=0.0),
+        helper.make_node("Flatten", ["normal"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "factor"], ["y"]),
+    ]
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 81, 3, 3]),
+        helper.make_tensor_value_info("rows", TensorProto.INT64, ["K"]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 701]),
+        helper.make_tensor_value_info("found", TensorProto.FLOAT, ["K", 257]),
+    ]
+    tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "odd", ends[:2], ends[2:], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="p")
+    start = model.SerializeToString().find(table.tobytes())
+    model.producer_name += "p" * ((remainder - start) % 4)
+    path = tmp_path / "odd.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert path.read_bytes().find(table.tobytes()) % 4 == remainder
+    x, rows = rng.standard_normal((2, 81, 3, 3), np.float32), np.array([5, 0, 299])
+    np.savez(f"{path}.npz", x=x, rows=rows)
+    flat = np.einsum("ncij,ocij->no", x.astype(np.float64), kernels) * scale - shift.astype(np.float64) * scale + shift
+    command = [sys.executable, "-c", _SHORTENED, device, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    expected = flat @ factor
+    np.testing.assert_allclose(np.load(f"{path}.0.npy"), expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_array_equal(np.load(f"{path}.1.npy"), table[rows])
 
 
 _DECODED = """

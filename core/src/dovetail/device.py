@@ -21,7 +21,7 @@ from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, KernelSource, Node
 from dovetail.graph.layout import ANY, BFYX, BYXF, FYXB, NHWC, PLAIN, YXFB, Layout
 from dovetail.graph.post_ops import Binary, Eltwise, PostOp, PostOps, Prelu, Sum
-from dovetail.graph.reloadable import let_go
+from dovetail.graph.reloadable import aligned, let_go
 from dovetail.graph.types import Shape, TensorType
 from dovetail.internal.convert import Convert
 from dovetail.internal.copy import Copy
@@ -90,6 +90,7 @@ __all__ = [
     "TypedNode",
     "Unavailable",
     "WorkBudget",
+    "aligned",
     "by_node",
     "check_work",
     "choose",

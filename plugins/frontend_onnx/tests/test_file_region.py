@@ -1,4 +1,4 @@
-"""Memory of external data that is given back: its content stays, and comes from the file, which must not have changed."""
+"""Memory of weights that is given back: its content stays, and comes from the file, which must not have changed."""
 
 import os
 import pickle
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper
 
 import dovetail
-from dovetail.device import let_go
+from dovetail.device import aligned, let_go
 from dovetail.errors import FormatError
 from dovetail_frontend_onnx.file_region import SMALLEST
 
@@ -27,12 +27,16 @@ def _weights() -> NDArray[np.float32]:
     return np.random.default_rng(3).standard_normal((SIDE, SIDE), np.float32)
 
 
-def _saved(folder: Path, weights: NDArray[np.float32], offset: int = 0) -> Path:
-    """The path of y = x @ w, with `w` in the file `w.bin` beside it from byte `offset` on."""
-    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=weights.shape, data_location=TensorProto.EXTERNAL)
-    for key, value in (("location", "w.bin"), ("offset", str(offset)), ("length", str(weights.nbytes))):
-        tensor.external_data.add(key=key, value=value)
-    (folder / "w.bin").write_bytes(bytes(offset) + weights.tobytes() + b"behind")
+def _saved(folder: Path, weights: NDArray[np.float32], offset: int | None = 0) -> Path:
+    """The path of y = x @ w, with `w` in the file `w.bin` beside it from byte `offset` on; None: in the model itself."""
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=weights.shape)
+    if offset is None:
+        tensor.raw_data = weights.tobytes()
+    else:
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", "w.bin"), ("offset", str(offset)), ("length", str(weights.nbytes))):
+            tensor.external_data.add(key=key, value=value)
+        (folder / "w.bin").write_bytes(bytes(offset) + weights.tobytes() + b"behind")
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", SIDE]) for name in "xy")
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "product", [x], [y], [tensor])
     model: ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -52,7 +56,7 @@ def _resident(array: NDArray[Any]) -> int:
     return found
 
 
-@pytest.mark.parametrize("offset", [0, 64, PAGE, 3 * PAGE + 128])
+@pytest.mark.parametrize("offset", [0, 64, PAGE, 3 * PAGE + 128, 1, PAGE + 6, None])
 def test_the_content_stays(tmp_path: Path, offset: int) -> None:
     weights = _weights()
     model = dovetail.Core(config=False).read_model(_saved(tmp_path, weights, offset))
@@ -74,41 +78,49 @@ def test_views_count_as_the_whole(tmp_path: Path) -> None:
     np.testing.assert_array_equal(array, weights)
 
 
+@pytest.mark.parametrize("offset", [0, None])
 @pytest.mark.parametrize("change", ["written", "shorter", "replaced", "removed"])
-def test_a_file_that_changed_before_is_not_mapped(tmp_path: Path, change: str) -> None:
+def test_a_file_that_changed_before_is_not_mapped(tmp_path: Path, change: str, offset: int | None) -> None:
     weights = _weights()
-    array = dovetail.Core(config=False).read_model(_saved(tmp_path, weights)).graph.constants["w"]
-    _change(tmp_path / "w.bin", change)
+    array = dovetail.Core(config=False).read_model(_saved(tmp_path, weights, offset)).graph.constants["w"]
+    _change(tmp_path / _file(offset), change)
     let_go(array)
     np.testing.assert_array_equal(array, weights)
     assert _resident(array) >= array.nbytes
 
 
+@pytest.mark.parametrize("offset", [0, None])
 @pytest.mark.parametrize("change", ["written", "shorter"])
-def test_a_file_that_changes_afterwards_is_an_error_of_the_next_plan(tmp_path: Path, change: str) -> None:
+def test_a_file_that_changes_afterwards_is_an_error_of_the_next_plan(tmp_path: Path, change: str, offset: int | None) -> None:
     weights = _weights()
     core = dovetail.Core(config=False)
-    model = core.read_model(_saved(tmp_path, weights))
+    model = core.read_model(_saved(tmp_path, weights, offset))
     compiled = core.compile_model(model, "NUMPY")
     let_go(model.graph.constants["w"])
     compiled(np.ones((1, SIDE), np.float32))
-    _change(tmp_path / "w.bin", change)
-    with pytest.raises(FormatError, match=r"(?s)data file '.*w\.bin' was changed since the model was read.*read the model again"):
+    _change(tmp_path / _file(offset), change)
+    changed = rf"file '.*{_file(offset)}' was changed since the model was read"
+    with pytest.raises(FormatError, match=f"(?s){changed}.*read the model again"):
         compiled(np.ones((2, SIDE), np.float32))
-    with pytest.raises(FormatError, match=r"data file '.*w\.bin' was changed since the model was read"):
+    with pytest.raises(FormatError, match=changed):
         pickle.dumps(compiled)
 
 
+@pytest.mark.parametrize("offset", [0, None])
 @pytest.mark.parametrize("change", ["replaced", "removed"])
-def test_a_file_that_is_replaced_afterwards_is_still_there(tmp_path: Path, change: str) -> None:
+def test_a_file_that_is_replaced_afterwards_is_still_there(tmp_path: Path, change: str, offset: int | None) -> None:
     weights = _weights()
     core = dovetail.Core(config=False)
-    model = core.read_model(_saved(tmp_path, weights))
+    model = core.read_model(_saved(tmp_path, weights, offset))
     let_go(model.graph.constants["w"])
-    _change(tmp_path / "w.bin", change)
+    _change(tmp_path / _file(offset), change)
     x = np.ones((2, SIDE), np.float32)
     expected = x.astype(np.float64) @ weights
     np.testing.assert_allclose(core.compile_model(model, "NUMPY")(x)[0], expected, rtol=1e-4, atol=1e-3)
+
+
+def _file(offset: int | None) -> str:
+    return "m.onnx" if offset is None else "w.bin"
 
 
 def _change(path: Path, how: str) -> None:
@@ -128,11 +140,56 @@ def _change(path: Path, how: str) -> None:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))  # clocks of file systems are coarse
 
 
-@pytest.mark.parametrize(("offset", "side"), [(4, SIDE), (0, 511)])
-def test_unaligned_and_small_ones_are_read_only(tmp_path: Path, offset: int, side: int) -> None:
-    weights = _weights()[:side, :side].copy()
-    assert offset % 64 or weights.nbytes < SMALLEST
+@pytest.mark.parametrize("offset", [0, None])
+def test_small_ones_are_read_only(tmp_path: Path, offset: int | None) -> None:
+    weights = _weights()[:255, :255].copy()
+    assert weights.nbytes < SMALLEST
     array = dovetail.Core(config=False).read_model(_saved(tmp_path, weights, offset)).graph.constants["w"]
     let_go(array)
     np.testing.assert_array_equal(array, weights)
     assert not array.flags.writeable
+
+
+@pytest.mark.parametrize("offset", [3, PAGE + 4, None])
+def test_kernels_get_a_copy_at_an_aligned_address(tmp_path: Path, offset: int | None) -> None:
+    weights = _weights()
+    array = dovetail.Core(config=False).read_model(_saved(tmp_path, weights, offset)).graph.constants["w"]
+    assert array.ctypes.data % 64
+    copy, turned = aligned(array), aligned(array.T[5:, 7:])
+    assert copy.ctypes.data % 64 == 0
+    assert _resident(array) <= 4 * PAGE
+    assert np.may_share_memory(copy, turned)
+    for found, expected in ((array, weights), (copy, weights), (turned, weights.T[5:, 7:])):
+        np.testing.assert_array_equal(found, expected)
+        assert not found.flags.writeable
+
+
+@pytest.mark.parametrize("offset", [0, 64])
+def test_aligned_ones_are_not_copied(tmp_path: Path, offset: int) -> None:
+    array = dovetail.Core(config=False).read_model(_saved(tmp_path, _weights(), offset)).graph.constants["w"]
+    assert aligned(array) is array
+
+
+def test_a_copy_of_a_file_that_changed_has_what_was_read(tmp_path: Path) -> None:
+    weights = _weights()
+    array = dovetail.Core(config=False).read_model(_saved(tmp_path, weights, None)).graph.constants["w"]
+    _change(tmp_path / "m.onnx", "shorter")
+    np.testing.assert_array_equal(aligned(array), weights)
+    np.testing.assert_array_equal(array, weights)
+
+
+def test_a_model_that_is_reached_by_a_link(tmp_path: Path) -> None:
+    weights = _weights()
+    (tmp_path / "link.onnx").symlink_to(_saved(tmp_path, weights, None))
+    array = dovetail.Core(config=False).read_model(tmp_path / "link.onnx").graph.constants["w"]
+    let_go(array)
+    assert _resident(array) <= 4 * PAGE
+    np.testing.assert_array_equal(array, weights)
+
+
+@pytest.mark.parametrize("shorter", [1, SIDE * SIDE])
+def test_a_model_file_that_is_cut_off(tmp_path: Path, shorter: int) -> None:
+    path = _saved(tmp_path, _weights(), None)
+    os.truncate(path, path.stat().st_size - shorter)
+    with pytest.raises(FormatError, match="the file is cut off"):
+        dovetail.Core(config=False).read_model(path)

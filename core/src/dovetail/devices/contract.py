@@ -140,6 +140,8 @@ class Device(ABC):
     info: DeviceInfo
     streams: int = 1
     """How many requests at once the device is set up for: more of them only wait."""
+    takes_any_address: bool = False
+    """Whether `compile` takes constants at any address, as in files, and calls `aligned` for those that it reads in place."""
 
     def for_streams(self, count: int | None) -> "Device":
         """This device for `count` requests at once, among which it divides what they share, such as cores; None: as many as

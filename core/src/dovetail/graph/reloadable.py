@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Reloadable", "check_reloadable", "let_go"]
+__all__ = ["Reloadable", "aligned", "check_reloadable", "let_go"]
 
 
 class Reloadable(ABC):
@@ -21,13 +21,22 @@ class Reloadable(ABC):
     def check(self) -> None:
         """Raise `FormatError` if memory was given back and its content can no longer be read again."""
 
+    def aligned(self, array: NDArray[Any]) -> NDArray[Any]:
+        """An array in this memory, or one with its content at an address that any kernel takes; see the function `aligned`."""
+        return array
 
-def let_go(array: NDArray[Any]) -> None:
-    """Give back the memory of a constant that a device has copied into its own layout and does not read while a model runs.
 
-    Nothing happens for memory that is not `Reloadable`. The array may still be read: that takes longer.
+def aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """A constant that kernels can read in place: a shared copy, if it is `Reloadable` and not aligned to 64 bytes."""
+    return next((owner.aligned(array) for owner in _owners([array])), array)
+
+
+def let_go(*arrays: NDArray[Any], still_read: Iterable[NDArray[Any]] = ()) -> None:
+    """Give back the memory of constants that a device has copied into its own layout and does not read while a model runs.
+
+    Nothing happens for memory that is not `Reloadable`, or has some of `still_read`. They may be read: that takes longer.
     """
-    for owner in _owners([array]):
+    for owner in {*_owners(arrays)} - {*_owners(still_read)}:
         owner.let_go()
 
 

@@ -17,7 +17,7 @@ from dovetail.devices.virtual import Placement
 from dovetail.errors import CompileError, OutOfMemory, UnsupportedNode
 from dovetail.graph.dtype import DType
 from dovetail.graph.graph import AbstractOperator, Graph, Node
-from dovetail.graph.reloadable import check_reloadable
+from dovetail.graph.reloadable import aligned, check_reloadable, let_go
 from dovetail.graph.types import TensorType
 from dovetail.internal.opaque import PinnedOperator
 from dovetail.internal.reorder import Reorder
@@ -113,6 +113,8 @@ class Planner:
         if continuation is not None:
             _require_host(continuation, self.targets)
         whole = self.optimise(analyzed, notes)
+        if continuation is None:  # what passes have folded is in new arrays
+            let_go(*graph.constants.values(), still_read=whole.constants.values())
         with phase("place nodes on devices", "plan"):
             placed = place(whole, self.targets, self.placement)
         _require_homes(whole, placed)
@@ -263,13 +265,20 @@ def _compile(parts: Sequence[Part], by_name: Mapping[str, Target], limit: int) -
         for part in parts:
             target = by_name[part.device]
             with phase(f"compile {len(part.graph.nodes)} nodes for {part.device}", "compile"):
-                done.append(target.device.compile(part.graph, target.options))
+                done.append(target.device.compile(_with_constants_for(target.device, part.graph), target.options))
             _check_peak(part, done[-1].memory.peak, limit)
     except BaseException:
         for executable in done:
             executable.close()
         raise
     return done
+
+
+def _with_constants_for(device: Device, graph: Graph) -> Graph:
+    given = {} if device.takes_any_address else graph.constants
+    moved = {name: found for name, array in given.items() if (found := aligned(array)) is not array}
+    types = {**graph.types, **{name: replace(graph.types[name], value=found) for name, found in moved.items()}}
+    return graph.replace(constants={**graph.constants, **moved}, types=types) if moved else graph
 
 
 def _check_peak(part: Part, peak: int, limit: int) -> None:

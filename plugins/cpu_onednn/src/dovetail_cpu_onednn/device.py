@@ -61,6 +61,8 @@ class OnednnDevice(Device):
     These are the kernels of its stem, the host kernels that it provides, elementwise primitives, and at last its reference.
     """
 
+    takes_any_address = True
+
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any]) -> None:
         self.info = info
         read = Options.read(options)

@@ -309,7 +309,8 @@ def _brought(node: TypedNode, argument: Argument, memory: _ConstantMemory, share
     """A constant in the layout that the primitive takes."""
     wanted = _wanted(argument)
     array = _constant(node, argument) if argument.content is None else argument.content()
-    copy = moved(np.ascontiguousarray(array), argument.desc, wanted, memory.take(library().nbytes(wanted)))
+    # Constants are where the model file has them, also at odd addresses, for which compilers' code is not made.
+    copy = moved(np.require(array, requirements=("C", "ALIGNED")), argument.desc, wanted, memory.take(library().nbytes(wanted)))
     if argument.content is None:
         shared.add(array, argument.desc, wanted, copy)
     return copy

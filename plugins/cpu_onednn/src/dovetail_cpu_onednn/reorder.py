@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.device import PLAIN, DType, TensorType, read_only
+from dovetail.device import aligned as at_aligned_address
 from dovetail_cpu_onednn.binding import Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, padded_type, plain
 from dovetail_cpu_onednn.library import library
@@ -18,7 +19,7 @@ Array = NDArray[Any]
 
 def in_layout(array: Array, tensor: TensorType) -> Array:
     """A constant in the layout of its type."""
-    found = np.ascontiguousarray(array).reshape(array.shape)
+    found = np.ascontiguousarray(at_aligned_address(array)).reshape(array.shape)
     if tensor.layout == PLAIN:
         return found
     if tensor.dtype is not DType.FLOAT32 and tensor.layout.is_permutation:

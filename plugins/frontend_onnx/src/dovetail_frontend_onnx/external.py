@@ -70,7 +70,7 @@ class ExternalData:
         return self._region(file, offset, length, location)
 
     def _region(self, file: io.FileIO, offset: int, length: int, location: str) -> NDArray[np.uint8]:
-        if is_reloadable(offset, length):
+        if is_reloadable(length):
             assert isinstance(self.source.data, Path)  # else there is no file beside it
             path, status = self.source.data.parent / location, os.fstat(file.fileno())
             return np.asarray(FileRegion(path.absolute(), status, offset, length, partial(_fill, file, offset, location)))

@@ -1,15 +1,19 @@
 """A model file in two parts: a message small enough to be parsed, and the bytes of large initializers, each read once.
 
-Protobuf would copy them into the message, and hand out one more copy.
+Protobuf would copy them into the message, and hand out one more copy. The largest ones of a file are `FileRegion`s, as external
+data is: a device that copies them can give their memory back.
 """
 
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
+from dovetail_frontend_onnx.file_region import FileRegion, is_reloadable
 from dovetail_frontend_onnx.messages import GraphProto, ModelProto, TensorProto
 
 __all__ = ["LARGE", "Parts", "read_parts"]
@@ -41,12 +45,13 @@ class _Irregular(Exception):  # an answer, not an error
     """The content is cut off, or has what this module does not read."""
 
 
-def read_parts(file: BinaryIO, size: int) -> Parts | None:
+def read_parts(file: BinaryIO, size: int, path: Path | None = None) -> Parts | None:
     """The parts of a file of `size` bytes, from its begin; None for content that is cut off or has groups: protobuf may judge.
 
-    The raw data is in one array, which is as large as the file; parts that are not written take no memory.
+    Raw data that is not a `FileRegion`, as none is without the `path` of the file, is in one array, which is as large as the
+    file; parts that are not written take no memory.
     """
-    reader = _Reader(file, np.empty(size + size // LARGE * _ALIGNMENT + _ALIGNMENT, np.uint8))
+    reader = _Reader(file, np.empty(size + size // LARGE * _ALIGNMENT + _ALIGNMENT, np.uint8), path)
     try:
         message = reader.message(None, {_GRAPH: reader.graph})
     except _Irregular:
@@ -57,8 +62,10 @@ def read_parts(file: BinaryIO, size: int) -> Parts | None:
 class _Reader:
     """Copies messages field by field. `at` is the place in the file, `index` that of the initializer which is read."""
 
-    def __init__(self, file: BinaryIO, room: NDArray[np.uint8]) -> None:
+    def __init__(self, file: BinaryIO, room: NDArray[np.uint8], path: Path | None) -> None:
         self._file = file
+        # Without links, which may lead elsewhere later.
+        self._path = None if path is None else Path(os.path.realpath(path))
         self._room = room[-room.ctypes.data % _ALIGNMENT :]
         self.at = 0
         self.index = -1
@@ -98,12 +105,21 @@ class _Reader:
         self.raw_data.pop(self.index, None)
         if length < LARGE:
             return self._take(length)
-        array, rest = self._room[:length], self._room[-(-length // _ALIGNMENT) * _ALIGNMENT :]
+        if self._path is not None and is_reloadable(length):
+            status = os.fstat(self._file.fileno())
+            if self.at + length > status.st_size:  # before memory is taken for it
+                raise _Irregular
+            array = np.asarray(FileRegion(self._path, status, self.at, length, self._read_into))
+        else:
+            array, self._room = self._room[:length], self._room[-(-length // _ALIGNMENT) * _ALIGNMENT :]
+            self._read_into(array.data)
         self.at += length
-        if self._file.readinto(array.data) != length:  # type: ignore[attr-defined]  # buffered files and BytesIO have it
-            raise _Irregular
-        self.raw_data[self.index], self._room = array, rest
+        self.raw_data[self.index] = array
         return b""
+
+    def _read_into(self, view: memoryview) -> None:
+        if self._file.readinto(view) != len(view):  # type: ignore[attr-defined]  # buffered files and BytesIO have it
+            raise _Irregular
 
     def _copy(self, out: bytearray, cut: Cut | None, end: int | None) -> None:
         length, written = self._varint()

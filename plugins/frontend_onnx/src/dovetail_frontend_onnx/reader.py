@@ -1,6 +1,7 @@
 """Bytes to `Model`: the file, protobuf, the header, then templates, then the graph."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
@@ -49,7 +50,8 @@ def _parse(source: ModelSource, external: ExternalData, limit: int | None) -> tu
         if what is not None:
             raise FormatError(f"this is {what}, not an ONNX model")
         file.seek(0)
-        parts = read_parts(file, size)
+        path = source.data if isinstance(source.data, Path) else None
+        parts = read_parts(file, size, path)
         if parts is not None:
             proto = _message(parts.message, size, limit)
             if not is_old(proto):

@@ -67,6 +67,8 @@ class OpenCLDevice(Device):
     another kind of device.
     """
 
+    takes_any_address = True
+
     def __init__(self, info: DeviceInfo, options: Mapping[str, Any] | None = None, caps: Capabilities | None = None) -> None:
         self.info = info
         self._configure(options or {})

@@ -11,7 +11,7 @@ import pyopencl as cl
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
-from dovetail.device import DType, Executable, ExecutableRequest, Graph, MemoryPlan, NodeReport, OutOfMemory
+from dovetail.device import DType, Executable, ExecutableRequest, Graph, MemoryPlan, NodeReport, OutOfMemory, aligned
 from dovetail.errors import UsageError
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.dependencies import Schedule, Span, Step, dependencies, in_lanes
@@ -244,6 +244,7 @@ class CLExecutable(Executable):
         self._arrays.append(array)  # ids stay unique while the array lives
         with translated(f"node {node}: laying out a constant of {array.nbytes} bytes"):
             host = np.ascontiguousarray(array) if array.size else np.zeros(1, array.dtype)
+            host = aligned(host) if self.buffers.reads_host else host
         self._constants[id(array)] = self.buffers.holding(host, f"a constant of node {node}")
 
 

@@ -31,7 +31,7 @@ class Buffers:
     def __init__(self, context: Any, largest: int, *, on_cpu: bool, unified_memory: bool = False) -> None:
         self._context = context
         self._largest = largest
-        self._reads_host = on_cpu and unified_memory
+        self.reads_host = on_cpu and unified_memory
         self._where = cl.mem_flags.ALLOC_HOST_PTR if on_cpu else 0
 
     def empty(self, nbytes: int, what: str) -> Any:
@@ -48,7 +48,7 @@ class Buffers:
 
     def zeros(self, nbytes: int, what: str) -> Any:
         """A buffer of zeros that kernels read and write. On a CPU its memory is taken when it is first written."""
-        if not self._reads_host or nbytes < LARGE:
+        if not self.reads_host or nbytes < LARGE:
             return self.holding(np.zeros(nbytes, np.uint8), what, written=True)
         with translated(f"allocating {nbytes} bytes of {what}"):
             memory = np.frombuffer(_mapped(nbytes, at_once=False), np.uint8)
@@ -63,7 +63,7 @@ class Buffers:
         return cl.Buffer(self._context, cl.mem_flags.READ_WRITE | self._where, nbytes)
 
     def _copy_of(self, array: NDArray[Any], written: bool) -> Any:
-        if self._reads_host and not written and not array.ctypes.data % ALIGNMENT:
+        if self.reads_host and not written and not array.ctypes.data % ALIGNMENT:
             # The buffer keeps the array alive.
             return cl.Buffer(self._context, cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR, hostbuf=array)
         access = cl.mem_flags.READ_WRITE if written else cl.mem_flags.READ_ONLY
