@@ -28,6 +28,7 @@ AUTHORING = (
     "dovetail.plugins",
     "dovetail.plugins.rules",
     "dovetail.cache",
+    "dovetail.lru",
     "dovetail.testing",
 )
 """The modules for authors of packages, each name described in the first of them that has it."""

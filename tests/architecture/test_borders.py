@@ -15,7 +15,7 @@ CORE = ROOT / "core" / "src" / "dovetail"
 PACKAGES = {p.name: p for p in sorted(ROOT.glob("*/*/src/*")) if p.parts[-4] in ("plugins", "contrib") and p.is_dir()}
 
 PUBLIC = re.compile(
-    r"dovetail(\.(op|device|virtual|frontend|cache|dataclass|errors|graph|hookspecs|passes|testing|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
+    r"dovetail(\.(op|device|virtual|frontend|cache|lru|dataclass|errors|graph|hookspecs|passes|testing|testing\.[a-z]\w*(\.[a-z]\w*)?))?"
 )
 """The modules of the core that plugins may import: those for authors."""
 

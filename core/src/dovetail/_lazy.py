@@ -16,6 +16,7 @@ def lazy_names(package: str, modules: "Mapping[str, Sequence[str]]") -> "Callabl
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         import importlib
 
-        return getattr(importlib.import_module(homes[name]), name)
+        with importlib.import_module("dovetail.planning.collector").COLLECTOR_PAUSE:
+            return getattr(importlib.import_module(homes[name]), name)
 
     return load

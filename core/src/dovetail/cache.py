@@ -1,4 +1,4 @@
-"""Caches: files that may be lost at any time, with what a device compiled or measured for the next process, and `LruCache`.
+"""Caches: files that may be lost at any time, with what a device compiled or measured for the next process.
 
 One section (a folder) for each kind of content, one file for each entry, named by the digest of everything that the content
 depends on. Processes share it without locks: an entry appears whole or not at all. Nothing that is wrong with the folder,
@@ -23,9 +23,8 @@ from platformdirs import user_cache_path
 from dovetail import __version__
 from dovetail.dataclass import dataclass
 from dovetail.errors import UsageError
-from dovetail.lru import LruCache
 
-__all__ = ["LIMIT", "Entry", "FileCache", "LruCache", "cache_folder", "cache_key", "clear_cache", "list_cache"]
+__all__ = ["LIMIT", "Entry", "FileCache", "cache_folder", "cache_key", "clear_cache", "list_cache"]
 
 log = logging.getLogger(__name__)
 

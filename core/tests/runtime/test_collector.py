@@ -1,15 +1,18 @@
 """Planning pauses the garbage collector, and leaves it as it was."""
 
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import dovetail
 from dovetail.errors import ShapeError
-from dovetail.graph import GraphBuilder
+from dovetail.graph import GraphBuilder, Model
 from dovetail.op import FLOATS, Operator
 from dovetail.planning.collector import CollectorPause
 
@@ -53,6 +56,46 @@ def test_it_is_off_while_a_shape_is_planned_and_then_as_before(collects: bool) -
     assert SEEN
     assert not any(SEEN)
     assert gc.isenabled() is collects
+
+
+def test_it_is_off_while_a_model_is_read_and_opened(monkeypatch: pytest.MonkeyPatch, collects: bool) -> None:
+    core, seen = dovetail.Core(config=False), dict[str, bool]()
+    g = GraphBuilder()
+    model = g.model([g.node(Watch(), g.input("x", "float32", ("N", 2)))])
+
+    def read(*_: object) -> Model:
+        seen["read"] = gc.isenabled()
+        return model
+
+    def prepared(*given: Any) -> Any:
+        seen["open"] = gc.isenabled()
+        return prepare(*given)
+
+    prepare = core.prepare
+    monkeypatch.setattr(core.plugins, "read_model", read)
+    monkeypatch.setattr(core, "prepare", prepared)
+    core.compile_model(core.read_model(b"content", "none"), "NUMPY").close()
+    assert seen == {"read": False, "open": False}
+    assert gc.isenabled() is collects
+
+
+@pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="without the GIL there are no generations")
+def test_what_was_made_meanwhile_is_old_afterwards_and_what_was_frozen_stays() -> None:
+    """Else the next collection would look at all of it. Objects that are frozen are those of a process that forks."""
+    code = """
+import gc
+from dovetail.planning.collector import CollectorPause
+with CollectorPause():
+    made = [[] for _ in range(20_000)]
+young = len(gc.get_objects(generation=0))
+gc.freeze()
+frozen = gc.get_freeze_count()
+with CollectorPause():
+    pass
+print(young < 20_000, gc.get_freeze_count() == frozen > 20_000)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]
 
 
 def test_pauses_of_several_threads_end_with_the_last(collects: bool) -> None:

@@ -113,8 +113,7 @@ class Planner:
         if continuation is not None:
             _require_host(continuation, self.targets)
         whole = self.optimise(analyzed, notes)
-        if continuation is None:  # what passes have folded is in new arrays
-            let_go(*graph.constants.values(), still_read=whole.constants.values())
+        let_go(*graph.constants.values(), still_read=(whole if continuation is None else graph).constants.values())
         with phase("place nodes on devices", "plan"):
             placed = place(whole, self.targets, self.placement)
         _require_homes(whole, placed)

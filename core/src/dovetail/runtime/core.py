@@ -31,6 +31,7 @@ from dovetail.names import DEFAULT_DEVICE, printable, visible
 from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.pipeline import pipeline
+from dovetail.planning.collector import COLLECTOR_PAUSE
 from dovetail.planning.dispatch import Dispatch
 from dovetail.planning.options import CompileOptions
 from dovetail.planning.plan import Plan, Target
@@ -122,7 +123,7 @@ class Core:
 
         Raises `UnknownFormat` when no installed frontend reads it, `FormatError` and `GraphError` for a bad file.
         """
-        with phase("read the model", "read"):
+        with COLLECTOR_PAUSE, phase("read the model", "read"):
             return self._read(source, format, options)
 
     def _read(self, source: Any, format: str | None, options: Properties) -> Model:
@@ -246,7 +247,8 @@ class Core:
         return compiled
 
     def _compile(self, model: Model, device: str, given: Properties) -> CompiledModel:
-        return CompiledModel(model, self.prepare(model, device, given))
+        with COLLECTOR_PAUSE:
+            return CompiledModel(model, self.prepare(model, device, given))
 
     def prepare(self, model: Model, device: str, given: Properties) -> Preparation:
         """As `compile_model`, as far as opening the device and checking the properties; a virtual device compiles its parts."""

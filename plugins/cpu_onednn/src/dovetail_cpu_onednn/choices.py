@@ -4,8 +4,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from dovetail.cache import LruCache
 from dovetail.device import Choice, Refusal, TypedNode
+from dovetail.lru import LruCache
 from dovetail_cpu_onednn.kernel import OnednnKernel
 
 __all__ = ["Choices"]

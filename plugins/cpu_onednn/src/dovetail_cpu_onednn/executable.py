@@ -239,11 +239,22 @@ class _ConstantMemory:
 
     def __init__(self, size: int) -> None:
         self._free = aligned(size)
+        self._copy = aligned(0)
 
     def take(self, size: int) -> Array:
         """An aligned piece of so many bytes."""
         taken, self._free = self._free[:size], self._free[_whole(size) :]
         return taken
+
+    def contiguous(self, array: Array) -> Array:
+        """The array in C order at an address for its type, for the next step only: it is where the model file has it."""
+        if array.flags.c_contiguous and array.flags.aligned:
+            return array
+        if self._copy.nbytes < array.nbytes:
+            self._copy = aligned(array.nbytes)
+        copy = self._copy[: array.nbytes].view(array.dtype).reshape(array.shape)
+        np.copyto(copy, array)
+        return copy
 
 
 def _shared(node: TypedNode, stage: Stage, shared: SharedConstants) -> dict[int, Array]:
@@ -309,8 +320,7 @@ def _brought(node: TypedNode, argument: Argument, memory: _ConstantMemory, share
     """A constant in the layout that the primitive takes."""
     wanted = _wanted(argument)
     array = _constant(node, argument) if argument.content is None else argument.content()
-    # Constants are where the model file has them, also at odd addresses, for which compilers' code is not made.
-    copy = moved(np.require(array, requirements=("C", "ALIGNED")), argument.desc, wanted, memory.take(library().nbytes(wanted)))
+    copy = moved(memory.contiguous(array), argument.desc, wanted, memory.take(library().nbytes(wanted)))
     if argument.content is None:
         shared.add(array, argument.desc, wanted, copy)
     return copy

@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import wraps
 from typing import TypeVar
 
-from dovetail.cache import LruCache
 from dovetail.device import Eltwise, Refusal, TensorType, TypedNode
+from dovetail.lru import LruCache
 from dovetail_cpu_onednn.binding import Unimplemented
 from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel, Refused
 from dovetail_cpu_onednn.library import library

@@ -43,13 +43,17 @@ _UNKNOWN = _Field(0)
 
 
 _ATTRIBUTE = AttributeProto.DESCRIPTOR
-_LENGTHS = b"|".join(re.escape(bytes([n])) + b".{%d}" % n for n in range(0x80))
-_PLAIN_FIELDS = {
-    7 << 3 | 5: re.compile(b"(?:\\x3d.{4})++", re.DOTALL),
-    8 << 3: re.compile(b"(?:\\x40[\\x80-\\xff]{0,9}[\\x00-\\x7f])++"),
-    9 << 3 | 2: re.compile(b"(?:\\x4a(?:%s))++" % _LENGTHS, re.DOTALL),
-}
-"""Tag -> a run of `floats`, `ints` or short `strings` of an attribute, which are not packed."""
+
+
+@cache
+def _plain_fields() -> dict[int, re.Pattern[bytes]]:
+    """Tag -> a run of `floats`, `ints` or short `strings` of an attribute, which are not packed. Compiling takes 3 ms."""
+    lengths = b"|".join(re.escape(bytes([n])) + b".{%d}" % n for n in range(0x80))
+    return {
+        7 << 3 | 5: re.compile(b"(?:\\x3d.{4})++", re.DOTALL),
+        8 << 3: re.compile(b"(?:\\x40[\\x80-\\xff]{0,9}[\\x00-\\x7f])++"),
+        9 << 3 | 2: re.compile(b"(?:\\x4a(?:%s))++" % lengths, re.DOTALL),
+    }
 
 
 def check_cost(content: bytes, size: int, limit: int | None = None) -> None:
@@ -114,7 +118,7 @@ def _cost(content: bytes, limit: int) -> int:
     while waiting and total <= limit:
         at, end, descriptor = waiting.pop()
         fields = _fields(descriptor)
-        plain = _PLAIN_FIELDS if descriptor.full_name == _ATTRIBUTE.full_name else {}
+        plain = _plain_fields() if descriptor.full_name == _ATTRIBUTE.full_name else {}
         while at < end and total <= limit:
             if run := plain.get(content[at]):
                 found = run.match(content, at, end)
