@@ -104,6 +104,10 @@ def test_a_file_that_changes_afterwards_is_an_error_of_the_next_plan(tmp_path: P
         compiled(np.ones((2, SIDE), np.float32))
     with pytest.raises(FormatError, match=changed):
         pickle.dumps(compiled)
+    with pytest.raises(FormatError, match=changed):
+        core.write_model(model, tmp_path / "other.onnx")
+    with pytest.raises(FormatError, match=changed):
+        core.query_model(model.reshape({"x": (3, SIDE)}), "NUMPY")
 
 
 @pytest.mark.parametrize("offset", [0, None])

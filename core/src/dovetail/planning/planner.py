@@ -87,8 +87,9 @@ class Planner:
     def analyze(self, graph: Graph, notes: Notes | None = None) -> tuple[Graph, Continuation | None]:
         """The prepared graph typed and folded, and what can be planned only when data is there.
 
-        All inputs must have static types, or be sequences or optionals.
+        All inputs must have static types, or be sequences or optionals. Raises `FormatError` for a data file that was changed.
         """
+        check_reloadable(graph.constants.values())
         context = self.context(notes)
         known = self.run(graph, ("bind", "type"), context, prepared=True)
         return known, context.notes.deferred
@@ -106,7 +107,6 @@ class Planner:
         `OperatorError` or a subclass for a bad graph, `UnsupportedNode` for a node that no target accepts, `CompileError` for a
         failure on a device, `FormatError` for a data file that was changed.
         """
-        check_reloadable(graph.constants.values())
         started = time.perf_counter()
         notes = Notes(passes=dict(early or {}))
         analyzed, continuation = self.analyze(graph, notes)

@@ -22,6 +22,7 @@ from dovetail.devices.work_budget import limited
 from dovetail.errors import PluginError, UnknownFormat, UsageError
 from dovetail.graph.graph import Graph, Node
 from dovetail.graph.model import Model, types_with_inputs
+from dovetail.graph.reloadable import check_reloadable
 from dovetail.graph.rewriting import drop_dead_nodes
 from dovetail.graph.source import FILES_READ, FileRead
 from dovetail.graph.types import CONTAINERS, TensorType
@@ -155,7 +156,7 @@ class Core:
         Names, constants and metadata are kept. A format that holds open dimensions and operators by name gets the model as it is,
         any other one the operators of `analyze`. Nothing is written when anything is refused. Raises `UsageError` for inputs with
         open dimensions that the format cannot hold, a folder that does not exist or a target that is not a file, `UnknownFormat`
-        when no installed frontend writes the format, `FormatError` naming what it cannot hold, `OSError`.
+        when no installed frontend writes the format, `FormatError` naming what it cannot hold or a file that was changed, `OSError`.
         """
         path = Path(fspath(target))
         check_target(path)
@@ -164,6 +165,7 @@ class Core:
             hint = "add one, or give format=, on the command line --to"
             raise UnknownFormat(f"{str(path)!r} has no suffix that tells its format", hint=hint)
         self.plugins.require_writer(suffix)
+        check_reloadable(model.graph.constants.values())
         if self.plugins.writes_unbound(suffix):
             write_file(path, self.plugins.write_model(model, suffix, options))
             return
