@@ -274,9 +274,8 @@ def _compile(parts: Sequence[Part], by_name: Mapping[str, Target], limit: int) -
 
 
 def _with_constants_for(device: Device, graph: Graph) -> Graph:
-    given = {} if device.takes_any_address else graph.constants
-    moved = {name: found for name, array in given.items() if (found := aligned(array)) is not array}
-    types = {**graph.types, **{name: replace(graph.types[name], value=found) for name, found in moved.items()}}
+    moved = {n: new for n, a in graph.constants.items() if not device.takes_any_address and (new := aligned(a)) is not a}
+    types = {**graph.types, **{name: replace(graph.types[name], value=new) for name, new in moved.items()}}
     return graph.replace(constants={**graph.constants, **moved}, types=types) if moved else graph
 
 
