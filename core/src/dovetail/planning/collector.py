@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from types import TracebackType
 
 from dovetail.locks import Lock
@@ -17,12 +18,12 @@ class CollectorPause:
     """
 
     def __init__(self) -> None:
-        self._lock, self._pauses, self._was_on = Lock(), 0, False
+        self._lock, self._pauses, self._was_on, self._modules = Lock(), 0, False, 0
 
     def __enter__(self) -> None:
         with self._lock:
             if not self._pauses:
-                self._was_on = gc.isenabled()
+                self._was_on, self._modules = gc.isenabled(), len(sys.modules)
                 gc.disable()
             self._pauses += 1
 
@@ -30,7 +31,8 @@ class CollectorPause:
         with self._lock:
             self._pauses -= 1
             if not self._pauses and self._was_on:
-                if not gc.get_freeze_count():  # moves what is new to the oldest generation, as the next collection would in 15 ms
+                # Modules stay: what is new moves to the oldest generation, as the next collections would do in 15 ms.
+                if len(sys.modules) > self._modules and not gc.get_freeze_count():
                     gc.freeze()
                     gc.unfreeze()
                 gc.enable()

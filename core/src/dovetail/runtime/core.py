@@ -156,7 +156,7 @@ class Core:
         Names, constants and metadata are kept. A format that holds open dimensions and operators by name gets the model as it is,
         any other one the operators of `analyze`. Nothing is written when anything is refused. Raises `UsageError` for inputs with
         open dimensions that the format cannot hold, a folder that does not exist or a target that is not a file, `UnknownFormat`
-        when no installed frontend writes the format, `FormatError` naming what it cannot hold or a file that was changed, `OSError`.
+        when no installed frontend writes the format, `FormatError` naming what it cannot hold or a changed file, `OSError`.
         """
         path = Path(fspath(target))
         check_target(path)
