@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 import dovetail
 from dovetail.errors import UsageError
+from dovetail_generate.memory import give_back_freed_memory
 
 __all__ = ["Decoding"]
 
@@ -34,6 +35,7 @@ class Decoding:
         self._compiled = core.compile_model(_sized(model, texts, room), device, properties)
         self._request = self._compiled.create_infer_request()
         self._cached: list[list[int]] = [[] for _ in range(texts)]
+        self._ran: set[int] = set()
 
     @property
     def device(self) -> str:
@@ -108,10 +110,15 @@ class Decoding:
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> NDArray[Any]:
         try:
-            return self._request.infer(inputs, share_outputs=True)["logits"]
+            found = self._request.infer(inputs, share_outputs=True)["logits"]
         except BaseException:
             self._cached = [[] for _ in self._cached]  # after a run that failed the caches are undefined
             raise
+        size = inputs["input_ids"].shape[1]
+        if size > 1 or size not in self._ran:  # a part of a prompt, or the first run of a plan
+            self._ran.add(size)
+            give_back_freed_memory()
+        return found
 
     def _inputs(self, parts: Sequence[Sequence[int]], ends: Sequence[int], size: int) -> dict[str, NDArray[Any]]:
         ids = np.zeros((len(parts), size), np.int64)

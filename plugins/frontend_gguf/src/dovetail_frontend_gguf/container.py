@@ -124,7 +124,9 @@ class _Reader:
                 raise FormatError(f"the key '{printable(key)}' is there twice")
             metadata[key] = self._value(self._number("<I"), key, 0)
         declared = [self._declared() for _ in range(count)]
-        return Container(source, metadata, self._placed(declared, metadata))
+        found = Container(source, metadata, self._placed(declared, metadata))
+        release(self._content[: self._at])
+        return found
 
     def _check_magic(self) -> None:
         start = bytes(self._view[:32])
