@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -140,11 +139,11 @@ def interleaved(calls: Mapping[str, Callable[[], object]], rounds: int, budget_m
 
 
 def median(values: Sequence[float]) -> float:
-    return float(statistics.median(values))
+    return float(np.median(values))
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    return float(statistics.geometric_mean(values))
+    return float(np.exp(np.mean(np.log(values))))
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 _BY_NAME = {found.name: found for found in FORMATS.values()}
 
-_SINGLE, _MOST_SINGLE = itertools.count(1), 32
+_SINGLE, _MOST_SINGLE = itertools.count(1), 16
 """Single rows that were read, and how many are before their part of the file is given back: to map one again takes 45 us."""
 
 
