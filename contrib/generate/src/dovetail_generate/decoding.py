@@ -38,6 +38,7 @@ class Decoding:
         self._compiled = core.compile_model(_sized(model, texts, room), device, properties)
         self._request = self._compiled.create_infer_request()
         self._cached: list[list[int]] = [[] for _ in range(texts)]
+        self._places = np.arange(room)
         self._since = _TRIMMED  # the first run makes a plan
 
     @property
@@ -108,7 +109,9 @@ class Decoding:
         """The last tokens of each text before its end, at most `size`, which a short text is filled up to behind them."""
         last = np.array(ends)
         found = self._infer(self._inputs(parts, ends, size))
-        rows = np.minimum(last, size) - 1 if found.shape[1] == size else np.zeros(len(parts), int)
+        if found.shape[1] == 1:
+            return np.asarray(found[:, 0].astype(np.float32))
+        rows = np.minimum(last, size) - 1
         return np.asarray(found[np.arange(len(parts)), rows].astype(np.float32, copy=False))  # the indices make a copy
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> NDArray[Any]:
@@ -128,7 +131,7 @@ class Decoding:
         for row, part in zip(ids, parts, strict=True):
             row[: len(part)] = part
         last = np.array(ends)
-        inputs = {"input_ids": ids, "attention_mask": (np.arange(self.room) < last[:, None]).astype(np.int64)}
+        inputs = {"input_ids": ids, "attention_mask": (self._places < last[:, None]).astype(np.int64)}
         if "position_ids" in self._compiled.inputs:
             inputs["position_ids"] = np.maximum(last - size, 0)[:, None] + np.arange(size)
         return inputs

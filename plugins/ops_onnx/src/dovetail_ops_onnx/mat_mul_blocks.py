@@ -22,8 +22,9 @@ from dovetail.op import (
     ShapeError,
     TensorType,
 )
+from dovetail_ops_onnx._one_block import Kinds, block_of, parts_of, root_of, size_of
 
-__all__ = ["BlockMatrix", "MatMulBlocks"]
+__all__ = ["BlockMatrix", "MatMulBlocks", "block_of"]
 
 Array = NDArray[Any]
 Types = Sequence[TensorType | None]
@@ -193,6 +194,11 @@ class BlockMatrix:
     scales: Array
     offsets: Array | None = None
 
+    @property
+    def arrays(self) -> list[Array]:
+        """q, scales and, if there are any, offsets."""
+        return [array for array in (self.q, self.scales, self.offsets) if array is not None]
+
     @staticmethod
     def of_nibbles(numbers: Array, block_size: int, scales: Array, offsets: Array | None) -> "BlockMatrix":
         """From numbers [K, N] of 0 to 15, with K whole blocks."""
@@ -204,27 +210,28 @@ class BlockMatrix:
     def once(sources: Sequence[Array], key: Hashable, make: "Callable[[], BlockMatrix]") -> "BlockMatrix":
         """`make()`, or what it made before for the same key and memory of `sources`, as long as a plan uses that.
 
-        So all plans of a model, for whatever shapes, share one matrix.
+        So all plans of a model, for whatever shapes, share one matrix. Its arrays are in one block: see `block_of`.
         """
-        roots = [_root(source) for source in sources]
+        roots = [root_of(source) for source in sources]
         entry = key, *((id(root), a.ctypes.data, a.nbytes) for root, a in zip(roots, sources, strict=True))
         found = _made.get(entry)
         if found is not None and all(ref() is root for ref, root in zip(found.sources, roots, strict=True)):
-            arrays = [array for ref in found.arrays if (array := ref()) is not None]
-            if len(arrays) == len(found.arrays):
-                return BlockMatrix(found.bits, found.block_size, *arrays)
+            block = found.block()  # constants are views, which keep it alive
+            if block is not None:
+                return BlockMatrix(found.bits, found.block_size, *parts_of(block, found.kinds))
         made = make()
-        # Constants are views, which keep the array alive that owns the memory, and no view of it.
-        arrays = [_owner(a) for a in (made.q, made.scales, made.offsets) if a is not None]
-        made = BlockMatrix(made.bits, made.block_size, *arrays)
+        kinds = tuple((array.shape, array.dtype) for array in made.arrays)
+        block = np.empty(size_of(made.arrays), np.uint8)
+        parts = parts_of(block, kinds)
+        for part, array in zip(parts, made.arrays, strict=True):
+            part[...] = array
         watched = tuple(weakref.ref(root, lambda _: _made.pop(entry, None)) for root in roots)
-        _made[entry] = _Made(watched, made.bits, made.block_size, tuple(weakref.ref(array) for array in arrays))
-        return made
+        _made[entry] = _Made(watched, made.bits, made.block_size, kinds, weakref.ref(block))
+        return BlockMatrix(made.bits, made.block_size, *parts)
 
     def times(self, g: GraphBuilder, a: str) -> str:
         """Add the node of A times this matrix; A is float32."""
-        present = [array for array in (self.q, self.scales, self.offsets) if array is not None]
-        names = [g.constant(array, name=name) for array, name in zip(present, ("q", "scales", "offsets"), strict=False)]
+        names = [g.constant(array, name=name) for array, name in zip(self.arrays, ("q", "scales", "offsets"), strict=False)]
         return g.node(MatMulBlocks(self.bits, self.block_size), a, *names)
 
 
@@ -233,18 +240,8 @@ class _Made:
     sources: "tuple[weakref.ref[Array], ...]"
     bits: int
     block_size: int
-    arrays: "tuple[weakref.ref[Array], ...]"
+    kinds: Kinds
+    block: "weakref.ref[Array]"
 
 
 _made: dict[Hashable, _Made] = {}
-
-
-def _owner(array: Array) -> Array:
-    return array if array.base is None else array.copy()
-
-
-def _root(array: Array) -> Array:
-    """The array whose memory it is."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array

@@ -7,9 +7,9 @@
 #define B_COLUMN(n) min(n0 + n, (N + B_V - 1) / B_V * B_V - B_V)
 #define PARAMETERS(p, n, k) (*(__global const WIDE(float, B_V)*)((p) + (k) / SIZE * N + B_COLUMN(n)))
 #ifdef HAS_OFFSETS
-#define LOAD_B(n, k) (numbers(q, B_COLUMN(n), k) * PARAMETERS(scales, n, k) + PARAMETERS(offsets, n, k))
+#define LOAD_B(n, k) (numbers(MATRIX_Q, B_COLUMN(n), k) * PARAMETERS(MATRIX_SCALES, n, k) + PARAMETERS(MATRIX_OFFSETS, n, k))
 #else
-#define LOAD_B(n, k) (numbers(q, B_COLUMN(n), k) * PARAMETERS(scales, n, k))
+#define LOAD_B(n, k) (numbers(MATRIX_Q, B_COLUMN(n), k) * PARAMETERS(MATRIX_SCALES, n, k))
 #endif
 
 static inline WIDE(float, B_V) numbers(__global const Q* restrict q, const int n, const int k) {

@@ -1,7 +1,7 @@
 // dst[m][n] = post(sum over k of a[m][k] * (q[k][n] * scale + offset)) with a matrix in blocks, for GPUs and few rows.
 //
 // With MATRICES 2 or 3 there are as many matrices and results, or with GATED one result: post(a * first) * (a * second).
-// With NORMED, each row of a is divided by the root of the mean of its squares plus epsilon, and multiplied by norm[k]: each group
+// With NORMED, each row of a is divided by the root of the mean of its squares plus EPSILON, and multiplied by norm[k]: each group
 // adds up the squares, and its sums are divided.
 //
 // A work group computes 4 * LANES columns of ROWS rows. Its work items share k: each adds up every PARTS-th run of RUN rows of q,
@@ -56,12 +56,10 @@
 #ifdef NORMED
 #define NORM , norm
 #define NORM_POINTER , __global const float* restrict norm
-#define NORM_ARGS NORM_POINTER, const float epsilon
 #define FACTOR(k) * norm[k]
 #else
 #define NORM
 #define NORM_POINTER
-#define NORM_ARGS
 #define FACTOR(k)
 #endif
 #if K % SIZE == 0
@@ -80,15 +78,31 @@
 #define POINTERS(q, scales, offsets) , __global const Q *q, __global const float *scales
 #define TAKE_OFFSETS(from)
 #endif
+// A matrix as arguments of the kernel, and as pointers.
+#ifdef TOGETHER
+#define GIVEN(i) , __global const uchar* matrix##i
+#define TAKE(i, columns) \
+  __global const Q* q##i = Q_OF(matrix##i); \
+  __global const float* scales##i = SCALES_OF(matrix##i, columns); \
+  DECLARE_OFFSETS(offsets##i, OFFSETS_OF(matrix##i, columns))
+#ifdef HAS_OFFSETS
+#define DECLARE_OFFSETS(name, from) __global const float* name = from;
+#else
+#define DECLARE_OFFSETS(name, from)
+#endif
+#else
+#define GIVEN(i) POINTERS(q##i, scales##i, offsets##i)
+#define TAKE(i, columns)
+#endif
 #ifdef GATED
 #define SUMS 2
-#define MORE_ARGS POINTERS(q1, scales1, offsets1)
+#define MORE_ARGS GIVEN(1)
 #else
 #define SUMS 1
 #if MATRICES > 2
-#define MORE_ARGS POINTERS(q1, scales1, offsets1), __global float *dst1 POINTERS(q2, scales2, offsets2), __global float *dst2
+#define MORE_ARGS GIVEN(1), __global float *dst1 GIVEN(2), __global float *dst2
 #elif MATRICES > 1
-#define MORE_ARGS POINTERS(q1, scales1, offsets1), __global float *dst1
+#define MORE_ARGS GIVEN(1), __global float *dst1
 #else
 #define MORE_ARGS
 #endif
@@ -144,7 +158,14 @@ static inline void multiply(float4* acc, __global const float* restrict a POINTE
 }
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void mat_mul_blocks_split(
-    __global const float* restrict a POINTERS(q, scales, offsets), __global float* dst MORE_ARGS NORM_ARGS POST_ARGS) {
+    __global const float* restrict a GIVEN(), __global float* dst MORE_ARGS NORM_POINTER POST_ARGS) {
+  TAKE(, N)
+#if MATRICES > 1
+  TAKE(1, N1)
+#endif
+#if MATRICES > 2
+  TAKE(2, N2)
+#endif
   __local float4 part[SUMS * ROWS][GROUP];
   const int item = get_local_id(0), lane = item % LANES, own = item / LANES, m0 = get_group_id(1) * ROWS;
   int tile = get_group_id(0), columns = N;
@@ -213,7 +234,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void mat_mul_blocks_
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < LANES; ++i) sum += squares[m][i];
-    const float root = sqrt(sum / K + epsilon);
+    const float root = sqrt(sum / K + EPSILON);
 #define NORMALIZED(x) ((x) / root)
 #else
 #define NORMALIZED(x) (x)

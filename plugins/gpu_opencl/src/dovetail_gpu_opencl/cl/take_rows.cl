@@ -24,7 +24,7 @@ __kernel void take_rows(__global const INDEX* restrict index, MATRIX_ARGS, __glo
     faults[fault] = 1;
     n = 0;
   }
-  __global const Q* p = q + (size_t)(block * HEIGHT + row % HEIGHT) * N;
+  __global const Q* p = MATRIX_Q + (size_t)(block * HEIGHT + row % HEIGHT) * N;
 #if BITS == 4
   const float x = row < HEIGHT ? p[n] & 15 : p[n] >> 4;
 #else
@@ -32,8 +32,8 @@ __kernel void take_rows(__global const INDEX* restrict index, MATRIX_ARGS, __glo
 #endif
   const int at = block * N + (int)n;
 #ifdef HAS_OFFSETS
-  dst[o] = x * scales[at] + offsets[at];
+  dst[o] = x * MATRIX_SCALES[at] + MATRIX_OFFSETS[at];
 #else
-  dst[o] = x * scales[at];
+  dst[o] = x * MATRIX_SCALES[at];
 #endif
 }

@@ -10,10 +10,10 @@ from dovetail.device import DType, TypedNode
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.memory import aligned_empty
 from dovetail_gpu_opencl.packed import PackedConstants
-from dovetail_ops_onnx.mat_mul_blocks import MatMulBlocks
+from dovetail_ops_onnx.mat_mul_blocks import MatMulBlocks, block_of
 from dovetail_ops_onnx.mat_mul_rows import MatMulRows
 
-__all__ = ["Product", "has_offsets", "matrix_defines", "operator", "packed_matrices", "plain_defines"]
+__all__ = ["Product", "has_offsets", "matrix_defines", "operator", "packed_matrices", "plain_defines", "together"]
 
 Array = NDArray[Any]
 Product = MatMulBlocks | MatMulRows
@@ -53,6 +53,12 @@ def has_offsets(node: TypedNode) -> bool:
     """Whether numbers have offsets."""
     op = operator(node)
     return op.format.has_offsets if isinstance(op, MatMulRows) else len(node.inputs) > 3 and node.inputs[3] is not None
+
+
+def together(node: TypedNode) -> Array | None:
+    """The bytes that hold q, scales and offsets as blocks_plain.cl has them with TOGETHER; None where they are elsewhere."""
+    arrays = [t.value for t in node.inputs[1:4] if t is not None]
+    return None if any(array is None for array in arrays) else block_of([array for array in arrays if array is not None])
 
 
 def packed_matrices(parts: Sequence[TypedNode], columns: int, shared: PackedConstants) -> tuple[list[Array], np.dtype[Any]]:

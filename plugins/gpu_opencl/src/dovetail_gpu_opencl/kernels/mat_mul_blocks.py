@@ -4,8 +4,9 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
@@ -16,11 +17,12 @@ from dovetail_gpu_opencl.kernels._packed_blocks import (
     matrix_defines,
     operator,
     packed_matrices,
+    together,
 )
 from dovetail_gpu_opencl.kernels._tiles import Tiled, tiled_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
-from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scalar, Write, ints
-from dovetail_gpu_opencl.source import assemble, storage
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
+from dovetail_gpu_opencl.source import assemble, literal, storage
 from dovetail_gpu_opencl.wide_vectors import survives
 
 __all__ = ["KERNELS", "BlocksRow", "BlocksSplit", "PackedKernel"]
@@ -171,16 +173,18 @@ class BlocksSplit(ShortProduct, BlocksKernel):
             return ()
         gated, results = with_gate(node), [Write(name) for name in node.node.outputs]
         found = normalization(node)
-        norm = () if found is None else (Read(found[0]), Scalar(np.float32(found[1])))
+        norm = () if found is None else (Read(found[0]),)
         floats = (8 if gated is not node else 4) + bool(norm)
         tiling = self._tiling(sizes[0].m, [s.n for s in sizes[: len(results)]], floats)
         defines = _plain_defines(parts[0], sizes[0]) | tiling | {"MATRICES": len(parts), "GATED": gated is not node}
         defines |= {f"N{i}": s.n for i, s in enumerate(sizes) if i} | {"ALIGNED": not any(s.n % 4 for s in sizes)}
-        defines["NORMED"] = bool(norm)
+        defines |= {} if found is None else {"NORMED": True, "EPSILON": literal(found[1], "float")}
+        blocks = [together(part) for part in parts]
+        defines["TOGETHER"] = shared = all(block is not None for block in blocks)
         defines["RUN"] = math.gcd(_RUN, operator(parts[0]).packed_rows)
         arguments: list[Argument] = [Read(node.node.inputs[0])]
         for index, part in enumerate(parts):
-            arguments += [*_matrix(part), *results[index : index + 1]]
+            arguments += [*_matrix(part, blocks[index] if shared else None), *results[index : index + 1]]
         chain = post_ops.epilogue(gated)
         group, columns = tiling["LANES"] * tiling["PARTS"], 4 * tiling["LANES"]
         work = (sum(ceil_div(s.n, columns) for s in sizes[: len(results)]) * group, ceil_div(sizes[0].m, tiling["ROWS"]))
@@ -225,7 +229,9 @@ class BlocksTiled(Tiled, BlocksKernel):
         defines |= {"A_M": s.k, "A_K": 1, "A_V": math.gcd(4, s.k, tiling.tile_k), "A_BATCH(z)": 0}
         defines |= {"B_K": s.n, "B_N": 1, "B_V": math.gcd(4, s.n, tiling.tile_n)}
         chain, dst = post_ops.epilogue(node), Write(node.node.outputs[0])
-        factors = Read(node.node.inputs[0]), *_matrix(node)
+        block = together(node)
+        defines["TOGETHER"] = block is not None
+        factors = Read(node.node.inputs[0]), *_matrix(node, block)
         return tiled_launches(node, problem, tiling, defines, factors, (), dst, chain, self.caps.ptx)
 
 
@@ -233,7 +239,9 @@ def _plain_defines(node: TypedNode, s: Sizes) -> dict[str, object]:
     return matrix_defines(node) | {"HEIGHT": operator(node).packed_rows, "M": s.m, "N": s.n, "K": s.k}
 
 
-def _matrix(node: TypedNode) -> tuple[Argument, ...]:
+def _matrix(node: TypedNode, block: NDArray[Any] | None) -> tuple[Argument, ...]:
+    if block is not None:
+        return (Constant(block),)
     return tuple(Read(name) for name in node.node.inputs[1 : 4 if has_offsets(node) else 3])
 
 

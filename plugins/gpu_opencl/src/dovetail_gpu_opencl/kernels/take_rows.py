@@ -5,6 +5,7 @@ from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._packed_blocks import plain_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Fault, Launch, Read, Write
 from dovetail_gpu_opencl.source import C_TYPES, assemble
+from dovetail_ops_onnx.mat_mul_blocks import block_of
 from dovetail_ops_onnx.take_rows import TakeRows
 
 __all__ = ["KERNELS"]
@@ -37,13 +38,15 @@ class TakeRowsKernel(CLKernel):
         if not indices.size:
             return ()
         matrix = form.whole(rows)
-        arrays = [array for array in (matrix.q, matrix.scales, matrix.offsets) if array is not None]
+        block = block_of(matrix.arrays)
+        arrays = matrix.arrays if block is None else [block]
         defines: dict[str, object] = {
             **plain_defines(form.bits, form.block_size, form.dtype, form.has_offsets),
             "HEIGHT": form.block_size // 2 if form.bits == 4 else form.block_size,
             "N": len(rows),
             "K": form.columns,
             "COUNT": indices.size,
+            "TOGETHER": block is not None,
             "INDEX": C_TYPES[indices.dtype],
         }
         fault = Fault(f"an index is not that of a row; accepted: 0 to {len(rows) - 1}")
