@@ -1,6 +1,8 @@
 """Models of each architecture against the reference in float64: whole prompts, token by token, several texts at once."""
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail_frontend_gguf import operators
 from dovetail_frontend_gguf.formats import FORMATS
 
 ROOM = 12
@@ -151,3 +154,21 @@ def test_logits_of_several_tokens(core: Any, write: Any, reference: Any) -> None
             np.testing.assert_allclose(request.infer(asked)["logits"][0], want[4:], rtol=1e-4, atol=1e-4)
         found = request.infer({"input_ids": [TEXT[6:]], "attention_mask": _mask(7)})["logits"]
         np.testing.assert_allclose(found[0, 0], want[6], rtol=1e-4, atol=1e-4)
+
+
+def test_single_rows_give_their_memory_back_now_and_then(core: Any, write: Any, monkeypatch: Any) -> None:
+    released: list[int] = []
+    monkeypatch.setattr(operators, "release", lambda rows: released.append(len(rows)))
+    with _compiled(core, write("llama")) as compiled:
+        request = compiled.create_infer_request()
+        request.infer({"input_ids": [[3]], "attention_mask": _mask(1)})
+        released.clear()
+        for _ in range(32):
+            request.infer({"input_ids": [[3]], "attention_mask": _mask(1)})
+    assert released == [50, 50]
+
+
+def test_models_without_bfloat16_need_no_ml_dtypes(write: Any) -> None:
+    program = f"import sys, dovetail; dovetail.Core().read_model({str(write('llama'))!r}); print('ml_dtypes' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

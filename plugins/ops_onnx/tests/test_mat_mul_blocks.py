@@ -10,7 +10,7 @@ from ml_dtypes import bfloat16
 
 from dovetail.op import DType, HostConfig, OperatorError, ShapeError, TensorType
 from dovetail_ops_onnx import mat_mul_blocks
-from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
+from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks, block_of
 
 Array = np.ndarray[Any, Any]
 
@@ -96,3 +96,21 @@ def test_other_sizes_are_refused() -> None:
         op.infer(a.with_dtype(DType.FLOAT16), q, scales)
     with pytest.raises(ShapeError, match="offsets float32"):
         op.infer(a, q, scales, scales.with_shape((2, 4)))
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+def test_a_shared_matrix_is_one_block(rng: np.random.Generator, offsets: bool) -> None:
+    source = rng.integers(0, 16, (32, 3)).astype(np.uint8)
+    added = rng.standard_normal((1, 3)).astype(np.float32) if offsets else None
+    made = BlockMatrix.of_nibbles(source, 32, rng.standard_normal((1, 3)).astype(np.float32), added)
+    assert block_of(made.arrays) is None
+    shared = BlockMatrix.once([source], "block", lambda: made)
+    for got, want in zip(shared.arrays, made.arrays, strict=True):
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == want.dtype
+    block = block_of(shared.arrays)
+    assert block is not None
+    assert block.nbytes == 64 * (3 if offsets else 2)
+    assert [array.ctypes.data - block.ctypes.data for array in shared.arrays] == [0, 64, 128][: len(shared.arrays)]
+    assert block_of(shared.arrays[::-1]) is None
+    assert block_of(shared.arrays[:1]) is None
