@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
+from mmap import mmap
 from typing import Any
-
-import numpy as np
 
 from dovetail.devices.contract import Executable, ExecutableRequest
 from dovetail.devices.work_budget import WorkBudget, adopt, current_budget
@@ -75,9 +74,9 @@ class Call:
                 time.sleep(_LOOK)
             self._going_on.acquire()
             try:
-                np.empty(_ROOM, np.uint8)
+                mmap(-1, _ROOM).close()  # not by malloc, which would keep large blocks from then on
                 threading.Thread(target=copy_context().run, args=(self._run, budget), name="dovetail-call").start()
-            except (MemoryError, RuntimeError) as error:  # the process exits, or may have no more threads
+            except (MemoryError, OSError, RuntimeError) as error:  # the process exits, or may have no more threads
                 if isinstance(error.__context__, KeyboardInterrupt):  # in the middle of start()
                     raise error.__context__ from None
                 return self.here()
