@@ -197,11 +197,14 @@ class Onednn:
             self._declare(f"{name}_destroy", "p")
         self._size = self._declare("memory_desc_get_size", "p", c_size_t)
         self._arg_md = self._declare("primitive_desc_query_md", "pii", c_void_p)
-        # Without declared arguments, which would be converted in each call: 0.15 us of 1.0. They are objects of ctypes already.
+        # Without declared arguments, which would be converted in each call: 0.15 us of 1.0. They are converted once.
         self._execute = cdll["dnnl_primitive_execute"]
-        self._set_threads = getattr(cdll, "omp_set_num_threads", None)
+        # Calls that keep Python's lock: to release and take it again costs more than they take, and another thread may get it.
+        holding = ctypes.PyDLL(path, handle=cdll._handle)
+        self._execute_holding = holding["dnnl_primitive_execute"]
+        self._set_threads = getattr(holding, "omp_set_num_threads", None)
         if self._set_threads is not None:
-            self._set_threads.argtypes, self._set_threads.restype = [c_int], None
+            self._set_threads.restype = None
         self._parallel = self._orphan = False
         self._planned = threading.local()
         self._kept = lru_cache(DESCRIPTORS)(self._in_layout)
@@ -243,7 +246,9 @@ class Onednn:
                     hint="start processes by spawn, fork before the first run, or compile with INFERENCE_NUM_THREADS=1",
                 )
             self._parallel = True
-        self.plan_threads(count)
+        self._planned.threads = count
+        if self._set_threads is not None:
+            self._set_threads(count)
 
     def plan_threads(self, count: int) -> None:
         """The same for what this thread only asks about."""
@@ -395,11 +400,17 @@ class Onednn:
         """Move a memory object to another address; the caller keeps the memory alive."""
         self._call("memory_set_data_handle", memory.pointer, address)
 
-    def launch(self, primitive: Primitive, stream: Stream, arguments: Sequence[tuple[int, Memory]]) -> "Launch":
-        """A call that executes the primitive, its arguments ready: nothing is looked up when it is made."""
+    def launch(
+        self, primitive: Primitive, stream: Stream, arguments: Sequence[tuple[int, Memory]], is_short: bool = False
+    ) -> "Launch":
+        """A call that executes the primitive, its arguments ready: nothing is looked up when it is made.
+
+        `is_short`: other threads of Python wait meanwhile.
+        """
         array = (_ExecArg * len(arguments))(*[_ExecArg(arg, memory.pointer) for arg, memory in arguments])
-        address = c_void_p(ctypes.addressof(array))
-        call = partial(self._execute, primitive.pointer, stream.pointer, c_int(len(arguments)), address)
+        handles = [c_void_p.from_param(p) for p in (primitive.pointer.value, stream.pointer.value, ctypes.addressof(array))]
+        execute = self._execute_holding if is_short else self._execute
+        call = partial(execute, handles[0], handles[1], len(arguments), handles[2])
         return Launch(call, (array, primitive, stream, *(memory for _, memory in arguments)))
 
     def execute(self, desc: PrimitiveDesc, arguments: Sequence[tuple[int, MemoryDesc, int]]) -> None:

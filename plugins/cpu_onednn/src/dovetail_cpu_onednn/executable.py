@@ -33,6 +33,7 @@ from dovetail_cpu_onednn.python_kernel import Array
 from dovetail_cpu_onednn.reorder import in_layout, moved
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
 from dovetail_cpu_onednn.shared_constants import SharedConstants, owner
+from dovetail_cpu_onednn.threads import SHORT_NS, single_thread_ns
 
 __all__ = ["OnednnExecutable", "Placement", "Prepared"]
 
@@ -58,6 +59,11 @@ class Placement:
             zip((*self.node.node.inputs, *self.node.node.operands), (*self.node.inputs, *self.node.operands), strict=True)
         )
         return [name for name in self.kernel.in_place(self.node) if result is not None and types[name] == result]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the node takes so little time that other threads of Python may wait for it."""
+        return self.threads == 1 and single_thread_ns(self.node) < SHORT_NS
 
     @property
     def continued(self) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Context
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,8 @@ __all__ = ["CLOSED", "OnednnRequest"]
 
 COPIED = 1 << 13
 """Bytes of an input up to which copying it, 0.3 us, takes less time than telling primitives its address, 1.4 us each."""
+
+_UNLIMITED = WorkBudget()
 
 CLOSED = "ONEDNN: the compiled model or the request was closed"
 
@@ -84,9 +87,11 @@ class OnednnRequest(ExecutableRequest):
             outputs=outputs,
             borrowed=tuple((i, tuple(borrowed[n])) for i, n in enumerate(graph.inputs) if n in borrowed),
             copied=tuple((i, binder.array(n)) for i, n in enumerate(graph.inputs) if n not in borrowed and n not in states),
-            binder=binder,
-            kept=[launch for launch, _, _ in bound],
-            ends_with=ends_with,
+            large=binder.large,
+            with_nan=binder.with_nan,
+            kept=[binder, *(launch for launch, _, _ in bound)],
+            begin=_sets_threads(executable.shared_by),
+            end=None if ends_with == executable.threads else library().changes_threads(executable.threads),
         )
 
     def run(self, inputs: Sequence[Array]) -> Sequence[Array]:
@@ -94,12 +99,12 @@ class OnednnRequest(ExecutableRequest):
 
         Raises `InferError` naming the node in which something failed, or because the request is closed; `OutOfMemory`.
         """
-        bound = self._bound_to(inputs)
+        bound = self._bound_to(inputs) if self._states else self._bound
         if bound is None:
             raise InferError(CLOSED)
         try:
             self._run(bound, inputs, self._call_all)
-            return self._run_strictly(inputs) if bound.binder.with_nan else bound.outputs
+            return self._run_strictly(inputs) if bound.with_nan else bound.outputs
         except MemoryError as error:
             raise refused(error) from error
 
@@ -122,7 +127,7 @@ class OnednnRequest(ExecutableRequest):
         traced.stamp(clock())
         try:
             self._run(bound, inputs, self._call_by_node)
-            if not bound.binder.with_nan:
+            if not bound.with_nan:
                 recorder.add(traced.marks)
                 return bound.outputs
             outputs = self._run_strictly(inputs)
@@ -134,15 +139,14 @@ class OnednnRequest(ExecutableRequest):
 
     def _run(self, bound: "_Bound", inputs: Sequence[Array], call: "Callable[[_Bound], None]") -> None:
         # The number of threads belongs to the calling thread, whichever that is.
-        lib, executable = library(), self._executable
-        lib.set_threads(executable.shared_by)
-        bound.binder.large.clear()
+        bound.begin()
         for index, staging in bound.copied:
-            np.copyto(staging, inputs[index])
+            staging[...] = inputs[index]
         for index, memories in bound.borrowed:
             for memory in memories:
-                lib.set_address(memory, inputs[index].ctypes.data)
-        bound.binder.with_nan.clear()
+                library().set_address(memory, inputs[index].ctypes.data)
+        bound.large.clear()
+        bound.with_nan.clear()
         if not bound.in_python:
             call(bound)
         elif self._state is not None:
@@ -150,8 +154,8 @@ class OnednnRequest(ExecutableRequest):
         else:
             with np.errstate(all="ignore"):
                 call(bound)
-        if bound.ends_with != executable.threads:
-            lib.plan_threads(executable.threads)
+        if bound.end is not None:
+            bound.end()
 
     def _run_strictly(self, inputs: Sequence[Array]) -> Sequence[Array]:
         """Repeat the run, in other memory: the first one may have turned infinity into NaN."""
@@ -161,24 +165,23 @@ class OnednnRequest(ExecutableRequest):
         return strict.run(inputs)
 
     def _call_all(self, bound: "_Bound") -> None:
-        step, budget = 0, current_budget() or WorkBudget()
+        calls, budget = iter(bound.calls), current_budget() or _UNLIMITED
         try:
-            for step, call in enumerate(bound.calls):  # noqa: B007  # the step is what an error names
-                status = call()
-                if status:
+            for call in calls:
+                if status := call():
                     library().check(status, "primitive_execute")
                 if budget.deadline is not None and perf_counter() > budget.deadline:
                     break
         except Exception as error:
-            raise self._located(error, bound.nodes[step]) from error
-        if step + 1 < len(bound.calls):
-            budget.check(bound.nodes[step])
+            raise self._located(error, bound.nodes[-operator.length_hint(calls) - 1]) from error
+        if remaining := operator.length_hint(calls):
+            budget.check(bound.nodes[-remaining - 1])
 
     def _call_by_node(self, bound: "_Bound") -> None:
         """As `_call_all`, with a stamp before the first node and after each, where the budget is looked at."""
         traced = self._by_node
         assert traced is not None
-        calls, stamp, budget = iter(traced.calls), traced.stamp, current_budget() or WorkBudget()
+        calls, stamp, budget = iter(traced.calls), traced.stamp, current_budget() or _UNLIMITED
         stamp(clock())
         try:
             for call in calls:
@@ -226,7 +229,8 @@ class _Bound:
     """Everything that a run uses. While a thread holds it, the memory that primitives read and write stays alive.
 
     `borrowed` are inputs that only primitives read, which get the caller's address; `copied` those that have a place of their
-    own. `kept` are the launches, whose calls hold bare addresses. `ends_with` is the number of threads that the last calls set.
+    own. `large` and `with_nan` are those of the binder. `kept` are it and the launches, whose calls hold bare addresses.
+    `begin` sets the number of threads, `end` that of the device where the last calls had another one.
     """
 
     calls: tuple[Call, ...]
@@ -235,9 +239,11 @@ class _Bound:
     outputs: tuple[Array, ...]
     borrowed: tuple[tuple[int, tuple[Memory, ...]], ...]
     copied: tuple[tuple[int, Array], ...]
-    binder: "_Binder"
+    large: list[str]
+    with_nan: list[str]
     kept: Sequence[object]
-    ends_with: int
+    begin: Callable[[], object]
+    end: Callable[[], object] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +290,11 @@ def _calls(launches: Sequence[tuple[Launch | Call, int]], threads: int) -> tuple
     return tuple(calls), threads
 
 
+def _sets_threads(count: int) -> Callable[[], object]:
+    """As `set_threads`, before each run: the number belongs to the calling thread, whichever that is."""
+    return library().changes_threads(1) if count == 1 else partial(library().set_threads, count)
+
+
 def _with_threads(threads: int, call: Call) -> Call:
     change = library().changes_threads(threads)
 
@@ -323,10 +334,10 @@ class _Binder:
         if prepared is not None and self._is_strict and may_make_nan(placement.node):
             yield reference_call(placement.node, self.array)
         elif prepared is not None and (checks := self._checks(placement)):
-            yield self._guarded(placement, checks, [self._launch(placement.node, one) for one in prepared])
+            yield self._guarded(placement, checks, [self._launch(placement, one) for one in prepared])
         elif prepared is not None:
             for one in prepared:
-                yield self._number(placement.node, one) if one.stage.is_number else self._launch(placement.node, one)
+                yield self._number(placement.node, one) if one.stage.is_number else self._launch(placement, one)
         elif isinstance(placement.kernel, PythonKernel):
             yield from placement.kernel.bind(placement.node, self.array)
 
@@ -365,14 +376,14 @@ class _Binder:
             return int(outside.ctypes.data)
         return int(self.arena.ctypes.data) + self.executable.memory.offsets[root]
 
-    def _launch(self, node: TypedNode, prepared: "Prepared") -> Launch:
-        lib = library()
+    def _launch(self, placement: "Placement", prepared: "Prepared") -> Launch:
+        lib, node = library(), placement.node
         bound = [(a.arg, self._memory(node, a, prepared)) for a in prepared.stage.arguments]
         if prepared.scratchpad:
             offset = self.executable.memory.offsets[f"scratch:{node.name}:0"]
             address = int(self.arena.ctypes.data) + offset
             bound.append((Arg.SCRATCHPAD, lib.memory(lib.scratchpad_md(prepared.stage.desc), address)))
-        return lib.launch(prepared.primitive, self._stream, bound)
+        return lib.launch(prepared.primitive, self._stream, bound, placement.is_short)
 
     def _memory(self, node: TypedNode, argument: Argument, prepared: "Prepared") -> Memory:
         if argument.arg in prepared.constants:

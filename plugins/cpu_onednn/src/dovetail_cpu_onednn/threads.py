@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from dovetail.device import TypedNode
 
-__all__ = ["sharers", "single_thread_ns", "worth_sharing"]
+__all__ = ["SHORT_NS", "sharers", "single_thread_ns", "worth_sharing"]
 
 FLOPS, BYTES = 128, 32
 """The work of one thread in a nanosecond: floating-point operations of a product, bytes moved."""
@@ -20,6 +20,9 @@ spin between its nodes, and meet in a microsecond or two; one that sleeps throug
 PLAN_NS, PART, MUCH_NS = 50_000, 1 / 3, 400_000
 """The least that they must save in all nodes of a plan: below the first no thread is woken up, and below the last only for such
 a part of the work. Otherwise threads sleep most of the time, and waking them takes as long as what they save."""
+
+SHORT_NS = 5_000
+"""Estimated nanoseconds of a node up to which a call keeps Python's lock. Python gives it to a waiting thread after 5 ms only."""
 
 
 def single_thread_ns(node: TypedNode) -> float:
