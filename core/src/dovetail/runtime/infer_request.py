@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from operator import attrgetter
 from typing import Any, NoReturn, Protocol, SupportsIndex
 from weakref import ref
 
@@ -28,7 +29,7 @@ from dovetail.tracing import Trace
 __all__ = ["Background", "BoundRequest", "InferRequest", "Results"]
 
 
-_ARRAYS = (np.ndarray, DeviceArray)
+_ARRAYS, _SHAPE = (np.ndarray, DeviceArray), attrgetter("shape")
 _SPARE = 2
 """Sets of buffers of results that were freed, which wait for their next use."""
 
@@ -172,6 +173,7 @@ class InferRequest:
         self._has_states = bool(compiled.model.graph.states)
         self._time_limit = compiled.time_limit
         self._plans = compiled
+        self._plain = [np.ndarray] * len(compiled.model.graph.inputs)
         self._bound: BoundRequest | None = None
         self._shapes: tuple[tuple[int, ...] | None, ...] | None = None
         self._spare: list[BoundRequest] = []
@@ -395,7 +397,7 @@ class InferRequest:
             if self._has_states:
                 outputs = self._states.take(outputs)
             fresh = share_outputs or on_device or (self._bound is not None and self._bound.fresh)
-            self._results = Results(self._names, outputs if fresh else [owned(a) for a in outputs])
+            self._results = Results(self._names, outputs if fresh else [a.copy("K") if type(a) is np.ndarray else owned(a) for a in outputs])
         except MemoryError as error:
             source = printable(self._compiled.model.source)
             raise OutOfMemory(f"{source}: memory ran out: {error or 'the host has none left'}") from error
@@ -406,11 +408,12 @@ class InferRequest:
         return self._results
 
     def _advance(self, arrays: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
-        shapes = tuple([a.shape if isinstance(a, _ARRAYS) else None for a in arrays])
+        plain = [*map(type, arrays)] == self._plain
+        shapes = tuple(map(_SHAPE, arrays) if plain else [a.shape if isinstance(a, _ARRAYS) else None for a in arrays])
         if shapes != self._shapes or self._bound is None:
             self._rebind(shapes)
         assert self._bound is not None
-        if not on_device and not self._lent(arrays):
+        if not on_device and (plain or not self._lent(arrays)):
             return self._bound.run(arrays)
         results = self._bound.run_kept(arrays)
         kept = self._states.continued
@@ -455,7 +458,7 @@ class InferRequest:
         self._shapes, self._bound = shapes, bound
 
     def _bind(self, plan: Plan) -> PlanRequest:
-        return PlanRequest(plan)
+        return PlanRequest(plan, has_states=self._has_states)
 
     def _run_async(self, arrays: Sequence[NDArray[Any]], run: Background) -> Results:
         try:

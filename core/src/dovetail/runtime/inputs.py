@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ __all__ = ["InputReader"]
 
 log = logging.getLogger("dovetail")
 
+_TRAITS = attrgetter("shape", "dtype", "flags.num")
+
 
 class InputReader:
     """The inputs of one model. Symbols (`N`) that have several sizes in a call are warned of, once for each.
@@ -32,7 +35,8 @@ class InputReader:
         self._source = model.source
         self._known = (*self._names, *model.overridable)
         self._dtypes = [t.dtype.numpy for t in self._types]
-        self._accepted: list[Any] = [t.shape for t in self._types]
+        self._plain = [np.ndarray] * len(self._types)
+        self._accepted: list[Any] = []
         self._warned: set[str] = set()
         self._contained = any(isinstance(t, CONTAINERS) for t in self._types)
 
@@ -51,14 +55,18 @@ class InputReader:
         without inputs. An array is a NumPy array, a list, or what exports memory by DLPack (tensors of PyTorch, JAX, CuPy) or by
         the buffer protocol. Raises `InputError` naming the input, what was received and what is accepted.
         """
+        if type(inputs) is dict and len(inputs) == len(self._names):
+            arrays = [*map(inputs.get, self._names)]
+            if [*map(type, arrays)] == self._plain and [*map(_TRAITS, arrays)] == self._accepted:
+                return arrays
         given = self._in_order(inputs)
         if self._contained:
             return [self._as_value(i, value) for i, value in enumerate(given)]
         arrays = [self._as_array(i, value) for i, value in enumerate(given)]
-        shapes = [array.shape for array in arrays]
-        if shapes != self._accepted or [array.dtype for array in arrays] != self._dtypes:
+        found = [] if DeviceArray in map(type, arrays) else [*map(_TRAITS, arrays)]
+        if not found or found != self._accepted:
             self._check(self._names, self._types, arrays)
-            self._accepted = shapes
+            self._accepted = found
         return arrays
 
     def _in_order(self, inputs: Any) -> Sequence[Any]:

@@ -45,7 +45,7 @@ class PlanRecorder(Protocol):
 class PlanRequest:
     """The device requests of one plan, wired: everything that a run needs, looked up once. With a recorder, runs are recorded."""
 
-    def __init__(self, plan: Plan, recorder: PlanRecorder | None = None) -> None:
+    def __init__(self, plan: Plan, recorder: PlanRecorder | None = None, has_states: bool = False) -> None:
         self.plan = plan
         self._requests: tuple[ExecutableRequest, ...] = tuple(step.create_request() for step in plan.steps)
         runs = [r.run if recorder is None else recorder.bound(r, s) for r, s in zip(self._requests, plan.steps, strict=True)]
@@ -62,11 +62,12 @@ class PlanRequest:
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
         outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
         self._direct = step is not None and step.reads == tuple(range(plan.inputs)) and step.writes == outputs
+        self._has_states = has_states
         self.fresh = step is not None and step.writes == outputs and self._requests[0].fresh
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Run with checked inputs. The arrays returned belong to the devices until the next run."""
-        if DeviceArray in map(type, values):  # states, which another plan of the request may have kept on a device
+        if self._has_states and DeviceArray in map(type, values):  # another plan of the request may have kept them on a device
             values = [np.asarray(v) if type(v) is DeviceArray and i not in self._kept else v for i, v in enumerate(values)]
         if self._direct:
             return self._calls[0][0](values)

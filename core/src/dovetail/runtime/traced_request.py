@@ -184,4 +184,4 @@ class TracedRequest(InferRequest):
         self._began = clock()
 
     def _bind(self, plan: Plan) -> PlanRequest:
-        return PlanRequest(plan, _PlanRecorder(self._log, plan))
+        return PlanRequest(plan, _PlanRecorder(self._log, plan), self._has_states)
