@@ -8,7 +8,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from dovetail.device import TypedNode
-from dovetail_cpu_numpy.kernels import _rows
+from dovetail_cpu_numpy.kernels import _rows, _windows
 from dovetail_cpu_numpy.kernels._conv import Taps
 from dovetail_ops_onnx.average_pool import AveragePool
 from dovetail_ops_onnx.conv import Conv
@@ -128,6 +128,31 @@ def test_conv_in_blocks_of_rows(bench, monkeypatch, seed, depth):
     check_conv(bench, np.random.default_rng(100 + seed), 2, "shifted_rows", group=1 + seed % 2, constant=seed % 3 > 0)
 
 
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(("budget", "short"), [(1 << 24, 64), (200, 64), (200, 0)])
+def test_conv_over_windows_of_one_axis(bench, monkeypatch, seed, budget, short):
+    """All images at once or some at a time; one product of several images, or one for each."""
+    monkeypatch.setattr(_windows, "BUDGET", budget)
+    monkeypatch.setattr(_windows, "SHORT", short)
+    check_conv(bench, np.random.default_rng(300 + seed), 1, "windows", group=1, constant=seed % 3 > 0)
+
+
+def test_windows_beyond_an_input_of_one_axis(bench):
+    """Windows that are entirely in the padding, that skip the last elements, or are longer than the input."""
+    rng = np.random.default_rng(18)
+    for size, window, attributes in (
+        (2, 5, {"pads": (7, 9)}),
+        (1, 3, {"pads": (0, 4), "dilations": (2,)}),
+        (11, 2, {"strides": (4,)}),
+        (3, 9, {"pads": (3, 3), "strides": (2,)}),
+    ):
+        x = rng.standard_normal((3, 4, size)).astype(np.float32)
+        w = rng.standard_normal((5, 4, window)).astype(np.float32)
+        got = bench.run_one(Conv(**attributes), (x, w), bench.kernel("conv", "windows"), constants=(1,))
+        want = conv64(x, w, None, conv_geometry((size,), (window,), **attributes), 1)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
 def test_conv_infinities_stay_where_they_are(bench):
     """An infinite element reaches exactly the windows that hold it, through every kernel."""
     rng = np.random.default_rng(3)
@@ -147,7 +172,14 @@ def test_conv_with_three_axes_is_left_to_the_reference(bench):
     w = rng.standard_normal((3, 2, 3, 2, 3)).astype(np.float32)
     executable = bench.executable(bench.single(Conv(), (x, w), constants=(1,))[0])
     assert executable.reports[0].kernel == "ref"
-    assert [name for name, _ in executable.reports[0].refusals] == ["pointwise", "depthwise", "shifted_rows", "view", "post_ops"]
+    assert [name for name, _ in executable.reports[0].refusals] == [
+        "pointwise",
+        "depthwise",
+        "windows",
+        "shifted_rows",
+        "view",
+        "post_ops",
+    ]
     (got,) = bench.run_twice(executable, [x])
     np.testing.assert_allclose(got, conv64(x, w, None, conv_geometry((4, 5, 6), (3, 2, 3)), 1), rtol=1e-4, atol=1e-5)
 

@@ -28,7 +28,6 @@ from dovetail.tracing import Trace
 
 __all__ = ["Background", "BoundRequest", "InferRequest", "Results"]
 
-
 _ARRAYS, _SHAPE = (np.ndarray, DeviceArray), attrgetter("shape")
 _SPARE = 2
 """Sets of buffers of results that were freed, which wait for their next use."""
@@ -182,11 +181,9 @@ class InferRequest:
         self._callback: Callable[[Any], None] | None = None
         self._userdata: Any = None
         self._states = RequestStates(compiled.model.graph)
-        self._calling = 0
+        self._calling, self._closed, self._home = 0, False, os.getpid()
         self._results: Results | None = None
         self._budget: WorkBudget | None = None
-        self._closed = False
-        self._home = os.getpid()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "running" if self.is_running else "idle"
@@ -397,7 +394,7 @@ class InferRequest:
             if self._has_states:
                 outputs = self._states.take(outputs)
             fresh = share_outputs or on_device or (self._bound is not None and self._bound.fresh)
-            self._results = Results(self._names, outputs if fresh else [a.copy("K") if type(a) is np.ndarray else owned(a) for a in outputs])
+            self._results = Results(self._names, outputs if fresh else [*map(owned, outputs)])
         except MemoryError as error:
             source = printable(self._compiled.model.source)
             raise OutOfMemory(f"{source}: memory ran out: {error or 'the host has none left'}") from error
@@ -413,7 +410,8 @@ class InferRequest:
         if shapes != self._shapes or self._bound is None:
             self._rebind(shapes)
         assert self._bound is not None
-        if not on_device and (plain or not self._lent(arrays)):
+        lent = () if plain else (n for n, a in zip(self._plans.model.graph.inputs, arrays, strict=True) if type(a) is DeviceArray)
+        if not on_device and (plain or self._plans.model.graph.states.keys() >= {*lent}):
             return self._bound.run(arrays)
         results = self._bound.run_kept(arrays)
         kept = self._states.continued
@@ -425,14 +423,6 @@ class InferRequest:
             if isinstance(one, DeviceArray) and index not in kept and not any(one is given for given in arrays):
                 one.owners.append(lease)
         return results
-
-    def _lent(self, arrays: Sequence[Any]) -> bool:
-        """Whether some inputs besides states are on a device."""
-        if DeviceArray not in map(type, arrays):
-            return False
-        graph = self._plans.model.graph
-        pairs = zip(graph.inputs, arrays, strict=True)
-        return any(type(array) is DeviceArray and name not in graph.states for name, array in pairs)
 
     def forward(self, values: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
         """Run with values that another request has checked, under its limits; for virtual devices.

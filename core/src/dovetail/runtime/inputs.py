@@ -56,7 +56,7 @@ class InputReader:
         the buffer protocol. Raises `InputError` naming the input, what was received and what is accepted.
         """
         if type(inputs) is dict and len(inputs) == len(self._names):
-            arrays = [*map(inputs.get, self._names)]
+            arrays: list[Any] = [*map(inputs.get, self._names)]
             if [*map(type, arrays)] == self._plain and [*map(_TRAITS, arrays)] == self._accepted:
                 return arrays
         given = self._in_order(inputs)

@@ -21,7 +21,6 @@ from dovetail.planning.plan_cache import PlanCache
 
 __all__ = ["PlanRecorder", "PlanRequest"]
 
-
 _MANY, _MANY_STRINGS = 1_000_000, 5_000
 """Elements that a node on the host reads, from which on it may take long."""
 
@@ -51,7 +50,7 @@ class PlanRequest:
         runs = [r.run if recorder is None else recorder.bound(r, s) for r, s in zip(self._requests, plan.steps, strict=True)]
         self._calls = tuple((run, s.reads, s.writes) for run, s in zip(runs, plan.steps, strict=True))
         self._kept = frozenset(s.reads[i] for r, s in zip(self._requests, plan.steps, strict=True) for i in r.kept_states)
-        self._recorder = recorder
+        self._recorder, self._has_states = recorder, has_states
         self._tail = () if plan.tail is None else plan.tail.steps
         self._paces = {step.node.name: Pace(f"node {step.node}") for step in self._tail}
         rest = None if plan.tail is None else plan.tail.rest
@@ -62,7 +61,6 @@ class PlanRequest:
         step = plan.steps[0] if len(plan.steps) == 1 and plan.tail is None else None
         outputs = tuple(o if isinstance(o, int) else None for o in plan.outputs)  # None for constants, which are arrays
         self._direct = step is not None and step.reads == tuple(range(plan.inputs)) and step.writes == outputs
-        self._has_states = has_states
         self.fresh = step is not None and step.writes == outputs and self._requests[0].fresh
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""Conv: as one matrix product, as shifted multiply-adds, or as matrix products over shifted rows."""
+"""Conv: as one matrix product, as shifted multiply-adds, or as matrix products over windows or shifted rows."""
 
 import math
 from collections.abc import Iterable
@@ -11,6 +11,7 @@ from dovetail_cpu_numpy.kernel import Call
 from dovetail_cpu_numpy.kernels._conv import ConvKernel, Sizes
 from dovetail_cpu_numpy.kernels._depthwise import Depthwise
 from dovetail_cpu_numpy.kernels._rows import ShiftedRows
+from dovetail_cpu_numpy.kernels._windows import Windows
 from dovetail_cpu_numpy.launch import Launch
 
 
@@ -36,4 +37,4 @@ class Pointwise(ConvKernel):
         yield partial(np.matmul, wei, call.input(0).reshape(*lead, s.channels, pixels), dst.reshape(*lead, s.maps, pixels))
 
 
-KERNELS = (Pointwise(), Depthwise(), ShiftedRows())
+KERNELS = (Pointwise(), Depthwise(), Windows(), ShiftedRows())

@@ -46,6 +46,7 @@ _HOLD_CACHES = Rewriting("hold_caches", "hold_caches", frozenset({"Concat"}), ta
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 PASSES = (
+    _pass("capture_invariants.capture_invariants", "bind", "Loop", takes="", needs_shapes=False),
     _pass("fuse_quantized.hold_quantized", "bind", "DequantizeLinear", takes="", needs_shapes=False),
     GraphPass("hold_caches", "type", _HOLD_CACHES, needs_shapes=False),
     _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger"),
