@@ -15,7 +15,7 @@ from dovetail_cpu_numpy.reference import ReferenceKernel
 from dovetail_ops_onnx.gru import GRU
 from dovetail_ops_onnx.lstm import LSTM
 
-__all__ = ["StepsKernel", "sigmoid"]
+__all__ = ["StepsKernel", "product", "sigmoid"]
 
 T = TypeVar("T")
 
@@ -137,6 +137,11 @@ def _for_whole_sequences(launches: Sequence[Launch], others: Sequence[Launch], l
             launch()
 
     return run
+
+
+def product(x: Array, w: Array, out: Array) -> Launch:
+    """out = x @ w, of contiguous matrices. `dot` of a row takes 0.4 us less than `matmul`, but refuses what it would convert."""
+    return partial(np.dot, x, w, out) if len(x) == 1 and w.flags.c_contiguous else partial(np.matmul, x, w, out)
 
 
 def sigmoid(x: Array) -> Sequence[Launch]:

@@ -7,7 +7,7 @@ from itertools import repeat
 import numpy as np
 
 from dovetail_cpu_numpy.kernel import Call
-from dovetail_cpu_numpy.kernels._recurrent import StepsKernel, sigmoid
+from dovetail_cpu_numpy.kernels._recurrent import StepsKernel, product, sigmoid
 from dovetail_cpu_numpy.launch import Array, Launch
 
 
@@ -30,6 +30,7 @@ class Lstm(StepsKernel):
     ) -> Launch:
         h, c = state
         i, o, f, new = np.split(gates, 4, axis=1)
+        first = product(h, R, gates)
         rest: tuple[Launch, ...] = (
             *sigmoid(gates[:, : 3 * h.shape[1]]),
             partial(np.tanh, new, new),
@@ -43,7 +44,7 @@ class Lstm(StepsKernel):
         def run() -> None:
             # `repeat` has no end.
             for x, y in zip(xs, repeat(h) if ys is None else ys, strict=False):
-                np.matmul(h, R, gates)
+                first()
                 np.add(gates, x, gates)
                 for launch in rest:
                     launch()
