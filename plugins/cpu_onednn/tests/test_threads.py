@@ -17,6 +17,7 @@ from dovetail.op import Operator
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.threads import sharers, worth_sharing
 from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.tanh import Tanh
 
 
 class Counted(Operator):
@@ -145,6 +146,44 @@ def test_the_gil_is_released(bench):
         done.set()
         thread.join()
     assert counted
+
+
+def test_short_primitives_keep_the_gil(bench):
+    """Short calls would lose more by giving it back than they take: other threads get it between them."""
+    execute = {True: library()._execute_holding, False: library()._execute}
+    for size in (16, 1024):
+        arrays = [np.ones((1, size, size), np.float32)] * 2
+        request = bench.executable(bench.single(MatMul(), arrays)[0]).create_request()
+        (call,) = request._bound.calls
+        assert call.func is execute[size == 16]
+
+
+def test_tiny_networks_in_many_threads():
+    """Each thread has results of its own inputs, whoever holds the GIL when."""
+    g = dovetail.GraphBuilder()
+    value = g.input("x", "float32", (1, 16))
+    weights = np.random.default_rng(6).standard_normal((4, 16, 16)).astype(np.float32) / 4
+    for matrix in weights:
+        value = g.node(Tanh(), g.node(MatMul(), value, g.constant(matrix)))
+    rows = np.random.default_rng(7).standard_normal((8, 1, 16)).astype(np.float32)
+    expected = rows.astype(np.float64)
+    for matrix in weights:
+        expected = np.tanh(expected @ matrix)
+    wrong: list[float] = []
+
+    def work(index: int) -> None:
+        for _ in range(300):
+            (found,) = model([rows[index]]).values()
+            if not np.allclose(found, expected[index], rtol=1e-5, atol=1e-6):
+                wrong.append(index)
+
+    with dovetail.Core() as core, core.compile_model(g.model([value]), "ONEDNN") as model:
+        threads = [threading.Thread(target=work, args=(index,)) for index in range(len(rows))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
 
 
 FORK = """
