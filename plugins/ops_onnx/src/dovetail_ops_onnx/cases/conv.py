@@ -59,7 +59,8 @@ def _shapes(rng: np.random.Generator) -> Iterator[Case]:
     yield Case("patches", Conv(strides=(4, 4)), (x, w), (_conv(x, w, None, out=(8, 8), strides=(4, 4)),), atol=1e-5)
     x, w, b = _random(rng, (1, 16, 9, 11), (21, 16, 3, 3), (21,))
     yield Case("same_3x3_odd_sizes", Conv(pads=(1, 1, 1, 1)), (x, w, b), (_conv(x, w, b, out=(9, 11), begin=(1, 1)),), atol=1e-5)
-    x, w, b = _random(rng, (3, 4, 11), (5, 4, 3), (5,))
+    # With a generator of its own, so that the cases of all operators after this one keep their numbers.
+    x, w, b = _random(np.random.default_rng(7), (3, 4, 11), (5, 4, 3), (5,))
     yield Case(
         "one_dimension",
         Conv(pads=(2, 0), strides=(2,), dilations=(2,)),
