@@ -19,7 +19,7 @@ class Tagged(np.ndarray[Any, Any]):
 
 def unaligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     memory = np.zeros(array.nbytes + 1, np.uint8)
-    view = memory[1:].view(array.dtype).reshape(array.shape)
+    view: np.ndarray[Any, Any] = memory[1:].view(array.dtype).reshape(array.shape)
     view[...] = array
     return view
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,8 @@ def _taking(data: Array, indices: Array, axis: int, dst: Array) -> Call:
 def _taking_one(data: Array, indices: Array, axis: int, dst: Array) -> Call:
     """For a single index: 0.4 us, where `take` with its check takes 3."""
     slices = np.moveaxis(data, axis, 0)
-    bound, target = len(slices), dst[(*[slice(None)] * (axis % data.ndim), *[0] * indices.ndim, ...)]
+    place: tuple[Any, ...] = (*[slice(None)] * (axis % data.ndim), *[0] * indices.ndim, ...)
+    bound, target = len(slices), dst[place]
 
     def take() -> None:
         index = indices.item()
