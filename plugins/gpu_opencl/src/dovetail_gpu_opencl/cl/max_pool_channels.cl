@@ -2,9 +2,9 @@
 //
 // A work item computes one output pixel, 16 channels at once. NDRange: (OH * OW, N), local size 1. With SPREAD, for GPUs, it computes
 // 16 channels of a pixel. NDRange: (N * OH * OW * ceil(C / 16), rounded up to the local size); SIZE is the product, PIXELS is OH * OW.
+// Where C is a multiple of 16, GPUs have max_pool_words.cl.
 //
-// Layout: src [N][IH][IW][C], dst [N][OH][OW][C]. LOWEST is the least number of T. Sizes are arguments, so that all share a program. ALIGNED says that C is a
-// multiple of 16.
+// Layout: src [N][IH][IW][C], dst [N][OH][OW][C]. LOWEST is the least number of T. Sizes are arguments, so that all share a program.
 #ifndef T
 #define T uchar
 #define LOWEST 0
@@ -13,12 +13,7 @@
 #define CAT(x, y) CAT_(x, y)
 #define VT CAT(T, 16)
 // Not vload and vstore: some drivers leave them as function calls, which spill every register.
-#ifdef ALIGNED
-#define PACKING
-#else
-#define PACKING __attribute__((packed))
-#endif
-typedef struct PACKING {
+typedef struct __attribute__((packed)) {
   VT v;
 } PACKED;
 

@@ -17,6 +17,9 @@ from dovetail_ops_onnx.max_pool import MaxPool
 
 __all__ = ["KERNELS"]
 
+_WORDS = 16
+"""Channels of a vector of bytes."""
+
 
 class MaxPoolRows(CLKernel):
     """For CPUs: max_pool_rows.cl."""
@@ -89,12 +92,22 @@ class MaxPoolChannels(MaxPoolDirect):
         values = Read(node.node.inputs[0]), Write(node.node.outputs[0])
         arguments: tuple[Argument, ...] = (*values, *ints(channels), *named(sizes, names))
         defines: dict[str, object] = {"T": C_TYPES[dtype], "LOWEST": -128 if dtype is DType.INT8 else 0}
+        if self.caps.kind != "CPU" and channels % _WORDS == 0:
+            return (self._words(node, node.outputs[0].size // _WORDS),)
         if self.caps.kind != "CPU":
-            items, pixels = batch * math.prod(rest) * ceil_div(channels, 16), math.prod(rest)
-            defines |= {"SPREAD": True, "ALIGNED": channels % 16 == 0, "SIZE": items, "PIXELS": pixels}
+            items, pixels = batch * math.prod(rest) * ceil_div(channels, _WORDS), math.prod(rest)
+            defines |= {"SPREAD": True, "SIZE": items, "PIXELS": pixels}
             return (Launch(file, assemble(file, defines), self.name, arguments, *spread(items, self.caps)),)
         source = assemble(file, defines)
         return (Launch(file, source, self.name, arguments, (math.prod(rest), batch), (1, 1)),)
+
+    def _words(self, node: TypedNode, items: int) -> Launch:
+        """The launch for GPUs where the channels fill vectors of bytes."""
+        dtype, file = node.outputs[0].dtype, "max_pool_words.cl"
+        sign = "0x80808080u" if dtype is DType.INT8 else "0u"
+        sizes = {"C": node.outputs[0].dims[1], "SIZE": items, "SIGN": sign, **spatial_defines(geometry(node))}
+        values = Read(node.node.inputs[0]), Write(node.node.outputs[0])
+        return Launch(file, assemble(file, sizes), "max_pool_words", values, *spread(items, self.caps))
 
 
 class MaxPoolInnermost(MaxPoolDirect):
