@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.device import DType, LayerConfig, Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail.device import DType, LayerConfig, Reason, Refusal, TensorType, TypedNode
+from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._quantize import REAL, STORED, Runs, layouts_of
 from dovetail_gpu_opencl.kernels._quantized_steps import WHOLE
 from dovetail_gpu_opencl.launch import Argument, Launch, Null, Read, Write
@@ -58,11 +58,18 @@ class Quantize(CLKernel):
             "WHOLE(x)": WHOLE.format("(x)") if dst.dtype.is_integer else "(x)",
             "SATURATED(x)": f"({saturated(dst.dtype, saturate)})",
         }
+        fours = self._takes_fours(x, dst, precision, runs)
+        defines["FOURS"] = fours
         zero: Argument = Read(names[2]) if len(names) > 2 and names[2] else Null()
         arguments = (Read(names[0]), Read(names[1]), zero, Write(node.node.outputs[0]), *runs.arguments)
-        work, local = runs.work(self.caps)
+        work, local = spread(x.size // 4, self.caps) if fours else runs.work(self.caps)
         source = assemble("quantize_linear.cl", defines, _TO_HALF if precision is DType.FLOAT16 else "")
         return (Launch("quantize_linear.cl", source, self.name, arguments, work, local, self.caps.exact_options),)
+
+    def _takes_fours(self, x: TensorType, dst: TensorType, precision: DType, runs: Runs) -> bool:
+        """Whether a work item computes four elements, on devices that read neighbouring ones at once."""
+        types = x.dtype is precision is DType.FLOAT32 and dst.dtype in (DType.INT8, DType.UINT8)
+        return self.caps.kind != "CPU" and runs.is_one and types and x.size > 0 and x.size % 4 == 0
 
 
 def saturated(dtype: DType, saturate: bool) -> str:
