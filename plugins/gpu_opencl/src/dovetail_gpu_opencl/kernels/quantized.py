@@ -8,9 +8,10 @@ from dovetail_gpu_opencl.kernels._quantized_bytes import (
     QuantizedMatMulBytes,
     QuantizedMatMulDirect,
 )
+from dovetail_gpu_opencl.kernels._quantized_mean import QuantizedMean
 
 KERNELS: tuple[CLKernel, ...] = (
     *(QuantizedConv(), QuantizedConvBytes(), QuantizedConvDirect()),
     *(QuantizedMatMul(), QuantizedMatMulBytes(), QuantizedMatMulDirect()),
-    QuantizedElementwise(),
+    *(QuantizedMean(), QuantizedElementwise()),
 )
