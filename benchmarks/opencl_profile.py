@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-from _common import MODELS, Arrays, median, milliseconds, parser, print_table
+from _common import MODELS, QUANTIZED, Arrays, median, milliseconds, parser, print_table
 from _runners import Dovetail
 from models import as_half, halves
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from dovetail_gpu_opencl import executable
 from dovetail_gpu_opencl.discovery import find_device
 from dovetail_gpu_opencl.request import InOrderRequest
 
+SPECS = {**MODELS, **QUANTIZED}
 SOURCE = """
 __kernel void nothing(__global float4* x) {}
 __kernel void copied(__global float4* x) { x[get_global_id(0) + get_global_size(0)] = x[get_global_id(0)]; }
@@ -211,7 +212,7 @@ def collect(request: Profiled, times: Iterable[float], limits: Limits, low: bool
 def main() -> int:
     options = parser(__doc__)
     options.add_argument("-d", "--device", default="OPENCL.0", help="the dovetail device")
-    options.add_argument("--only", choices=sorted(MODELS), action="append", help="only this model (repeatable)")
+    options.add_argument("--only", choices=sorted(SPECS), action="append", help="only this model (repeatable)")
     options.add_argument("--batch", type=int, default=1)
     options.add_argument("--precision", choices=("f32", "tf32", "bf16", "f16"), default="f32")
     options.add_argument("--half", action="store_true", help="models converted to float16")
@@ -222,7 +223,7 @@ def main() -> int:
     print(f"an empty kernel {limits.launch:.2f} us, copies {limits.memory / 1e6:.2f} TB/s, {rates}\n")
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments.only or ("resnet50", "mobilenet_v2", "minilm"):
-            path, inputs = MODELS[name].path, MODELS[name].inputs(np.random.default_rng(0), arguments.batch)
+            path, inputs = SPECS[name].path, SPECS[name].inputs(np.random.default_rng(0), arguments.batch)
             if arguments.half:
                 path, inputs = as_half(path, Path(folder) / f"{name}.onnx"), halves(inputs)
             print(f"{name}, batch {arguments.batch}, {arguments.precision}{', float16 model' * arguments.half}")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dovetail.cache import FileCache
 from dovetail.dataclass import dataclass
-from dovetail.device import DType, TypedNode
+from dovetail.device import DType, TensorType, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernels._tuned import Parameters, Problem, Tuned
 from dovetail_gpu_opencl.launch import Constant, Counters, Launch, Read, Scalar, Scratch, Write
@@ -109,6 +109,15 @@ def _alike(got: NDArray[Any], expected: NDArray[Any]) -> bool:
     return bool(np.abs(wide).max(initial=0) <= _TOLERANCE.get(DType.of(expected.dtype), 0) * scale)
 
 
+def _random(rng: np.random.Generator, tensor: TensorType) -> NDArray[Any]:
+    """Random data, of 8-bit types all numbers."""
+    dtype = np.dtype(tensor.dtype.numpy)
+    if tensor.dtype not in (DType.INT8, DType.UINT8):
+        return rng.standard_normal(tensor.dims).astype(dtype)
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, tensor.dims, dtype, endpoint=True)
+
+
 class _Bench:
     """Buffers with random data for one node, and a queue that takes times."""
 
@@ -121,7 +130,7 @@ class _Bench:
         self._constants: list[Any] = []
         for name, given in names:
             if given is not None:
-                array = given.value if given.value is not None else rng.standard_normal(given.dims).astype(given.dtype.numpy)
+                array = given.value if given.value is not None else _random(rng, given)
                 self._buffers[name] = self._upload(np.ascontiguousarray(array))
         self._result = np.empty(node.outputs[0].dims, node.outputs[0].dtype.numpy)
         self._buffers[node.node.outputs[0]] = cl.Buffer(context, cl.mem_flags.READ_WRITE, max(1, self._result.nbytes))
