@@ -243,3 +243,62 @@ def test_work_buffers_are_numbered_in_order(k: int, names: Sequence[str], device
     (kernel,) = (x for x in device.kernels(TypedNode.of(graph.nodes[0], graph)) if x.name == "gemm_bytes")
     launches = kernel.launches(TypedNode.of(graph.nodes[0], graph))
     assert list(dict.fromkeys(a.value for x in launches for a in x.arguments if isinstance(a, Scratch))) == names
+
+
+@pytest.mark.parametrize("tiling", [Pipeline(32, 32, 32, 32, 32, 2), Pipeline(16, 64, 32, 16, 64, 2)], ids=str)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_neighbours_that_are_stored_at_once(
+    tiling: Pipeline, dtype: Any, device: Any, bench: Any, rng: Any, monkeypatch: Any
+) -> None:
+    """8 and 16 results an item, of sums and of a sum with an image; many quotients are halves, which go to even."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: tiling)
+    x, w = numbers(rng, np.uint8, 2, 16, 5, 5) % 16, numbers(rng, np.int8, 48, 16, 1, 1) % 8
+    sx, sw, middle = scaling(0.25, 3, np.uint8), scaling(0.5, 0, np.int8), scaling(2, 9, dtype)
+    other, last = scaling(0.5, 7, dtype), scaling(4, -5 if dtype == np.int8 else 5, dtype)
+    real = sums_of(x.astype(np.int64) - 3, w, (1, 1, (0, 0, 0, 0))) / 8
+    addend = numbers(rng, dtype, *real.shape)
+    conv, add = QuantizedStep(bench.op("Conv"), (0, 1)), QuantizedStep(bench.op("Add"), (-1, 2))
+    device.forced = "quantized_conv_bytes"
+    for op, feeds, expected in (
+        (Quantized([conv], [sx, sw], middle), [x, w], stored(real, middle)),
+        (Quantized([conv, middle, add], [sx, sw, other], last), [x, w, addend], None),
+    ):
+        graph, given = bench.single(op, feeds, (1,))
+        if expected is None:
+            summed = (stored(real, middle).astype(np.float32) - 9) * 2 + (addend.astype(np.float32) - 7) / 2
+            expected = stored(summed, last)
+        np.testing.assert_array_equal(run_images(device, bench, graph, given, NHWC), expected)
+        assert len(np.unique(expected)) > 30
+    assert (np.abs(real / 2 % 1) == 0.5).mean() > 0.04
+
+
+@pytest.mark.parametrize("dims", [(2, 13, 7, 7), (3, 32, 5)], ids=str)
+def test_means_of_channels(dims: Sequence[int], device: Any, bench: Any, rng: Any) -> None:
+    """As the operators define it: real values are added in double."""
+    x, source, result = numbers(rng, np.uint8, *dims), scaling(0.031, 120, np.uint8), scaling(0.017, 3, np.int8)
+    graph, feeds = bench.single(Quantized([QuantizedStep(bench.op("GlobalAveragePool"), (0,))], [source], result), [x])
+    real = ((x.astype(np.float32) - 120) * source.scale).astype(np.float64).reshape(*dims[:2], -1)
+    expected = stored(real.mean(2).astype(np.float32), result)
+    device.forced = "quantized_mean"
+    (plain,) = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
+    inner = np.ascontiguousarray(np.moveaxis(x, 1, -1)).reshape(dims)
+    laid = graph.replace(types={n: t.with_layout(NHWC) for n, t in graph.types.items()})
+    (last,) = bench.run(device, laid, [inner], DEBUG_BUFFERS=True)
+    for got in (plain, last):
+        np.testing.assert_array_equal(got.reshape(expected.shape), expected)
+    assert len(np.unique(expected)) > 10
+
+
+@pytest.mark.parametrize("scale", [0.25, 3e-5, 1e-39, 0.0])
+def test_numbers_quantized_four_at_a_time(scale: float, device: Any, bench: Any, rng: Any) -> None:
+    """Quotients that are halves, beyond the range, infinite and not numbers."""
+    x = np.concatenate(
+        [rng.integers(-600, 600, 2037) * np.float32(scale / 2), [0.0, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-39]]
+    )
+    x = x.astype(np.float32)
+    given, zero = np.array(scale, np.float32), np.array(-7, np.int8)
+    graph, feeds = bench.single(bench.op("QuantizeLinear"), [x, given, zero], (1, 2))
+    with np.errstate(all="ignore"):
+        whole = np.nan_to_num(np.rint(x / given) - 7, nan=0, posinf=127, neginf=-128)
+    (got,) = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
+    np.testing.assert_array_equal(got, np.clip(whole, -128, 127).astype(np.int8))

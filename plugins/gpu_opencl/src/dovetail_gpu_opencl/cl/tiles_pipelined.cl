@@ -10,7 +10,8 @@
 // With NORMALIZE, dst is between: norm[m][n] = (dst - mean) / sqrt(variance + EPSILON) * scale[n] + shift[n], with the statistics of
 // row m. The group that is the last of TILE_M rows normalizes them. Then Z is 1, and SIZE is N.
 // With FORMAT ("u8" or "s8", the format of a), factors are 8-bit numbers, two for each element of a and b here, and sums are int:
-// byte_products.cl says what is added. K, C, A_M, B_N and TILE_K still count pairs of bytes.
+// byte_products.cl says what is added. K, C, A_M, B_N and TILE_K still count pairs of bytes. With DIRECT_1 the rows of b, B_ROWS in
+// all, are in another order, and results are stored by byte_results.cl.
 // With FLOATS, factors are floats, multiplied as float_products.cl says. These sizes, and S_B, S_Y and S_X, count pairs of bytes, too.
 // NDRange: (tiles of n * tiles of m * batch * SPLITS * ITEMS), local size ITEMS = TILE_M / WORK_M * TILE_N / WORK_N * 32.
 //
@@ -87,10 +88,16 @@
 #define SHIFT_ARG
 #endif
 #endif
+#ifndef B_ROWS
+#define B_ROWS N
+#endif
 #ifndef SUM
 #define SUM float
 #define SUM2 float2
 #define SUM4 float4
+#endif
+#ifndef FIRST_SUM
+#define FIRST_SUM(c) 0
 #endif
 // Elements outside an image are zeros, or with OUTSIDE those there.
 #ifdef OUTSIDE
@@ -162,6 +169,17 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
     corner[i] = m / P * S_B + y0[i] * S_Y + x0[i] * S_X;
   }
 #endif
+#ifdef DIRECT_1
+  const int column = min(n0 + lx + lane % 4 * WIDE, N - WIDE);
+  int start[WIDE] __attribute__((aligned(16)));
+#pragma unroll
+  for (int c = 0; c < WIDE; c += 4) *(int4*)(start + c) = split == 0 ? START_4(column + c) : (int4)(0);
+#endif
+#ifdef KEPT_BYTES
+  WORDS kept[WORK_M / 16][2];
+#pragma unroll
+  for (int i = 0; i < WORK_M / 8; ++i) PREFETCH(KEPT_BYTES + min(m0 + ly + i * 8 + lane / 4, M - 1) * N + column);
+#endif
   SUM acc[WORK_M / 16][WORK_N / 8][4];
 #ifdef FLOATS
   float few[WORK_M / 16][WORK_N / 8][4];
@@ -171,7 +189,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #pragma unroll
     for (int j = 0; j < WORK_N / 8; ++j)
 #pragma unroll
-      for (int r = 0; r < 4; ++r) acc[i][j][r] = 0;
+      for (int r = 0; r < 4; ++r) acc[i][j][r] = FIRST_SUM(j * 2 + r % 2);
 
   // One turn for each slice, and STAGES - 1 before, which only copy.
   int ahead = 0, behind = 0;
@@ -216,7 +234,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #pragma unroll
       for (int i = 0; i < LOADS(TILE_N); ++i) {
         if (!WITHIN(row + i * AT_ONCE, TILE_N)) continue;
-        COPY(base + A_BYTES + PLACE(row + i * AT_ONCE, chunk), b + min(n0 + row + i * AT_ONCE, N - 1) * B_N + k, true);
+        COPY(base + A_BYTES + PLACE(row + i * AT_ONCE, chunk), b + min(n0 + row + i * AT_ONCE, B_ROWS - 1) * B_N + k, true);
       }
       ahead = ahead == STAGES - 1 ? 0 : ahead + 1;
     }
@@ -249,6 +267,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #ifdef KEPT
   uint4 kept[WORK_M / 16][WORK_N / 16];
   KEEP(0);
+#endif
+#ifdef KEPT_BYTES
+  KEEP_BYTES(0);
 #endif
   WAIT_FOR(0);
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -284,6 +305,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
     }
 #endif
 
+#ifdef DIRECT_1
+#include "byte_results.cl"
+#else
   // 16 rows at a time go through local memory; then an item has eight neighbours along n.
   __local SUM* sums = (__local SUM*)tile + sub_group * (16 * PITCH);
 #pragma unroll
@@ -340,6 +364,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
     }
     SUB_GROUP_BARRIER;
   }
+#endif
 #ifdef NORMALIZE
   FENCE;
   barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,7 +1,8 @@
 """Exact products of 8-bit numbers by constants on GPUs: tiles_pipelined.cl with int sums, on matrix units or by dot products."""
 
+import dataclasses
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +10,9 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
-from dovetail_gpu_opencl.kernel import round_up, spread
+from dovetail_gpu_opencl.kernel import ceil_div, round_up, spread
 from dovetail_gpu_opencl.kernels._integer import Result
-from dovetail_gpu_opencl.kernels._pipelined import DEPTH, Pipeline, Pipelined
+from dovetail_gpu_opencl.kernels._pipelined import DEPTH, SHAPES, Pipeline, Pipelined, pipelines
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scratch, Write
@@ -22,9 +23,22 @@ __all__ = ["ByteTiles", "Images", "Weights", "refusal_of"]
 
 VECTOR = 8
 _FILE = "tiles_pipelined.cl"
-_EIGHT = "(*(__global const int8*)({} + (n)))"
+_VECTORS = {f"START_{name}(n)": f"(*(__global const int{count}*)({{}} + (n)))" for name, count in (("V", VECTOR), (4, 4))}
 _MATRIX_UNITS, _DOT_PRODUCTS = (8, 0), (6, 1)
 """The compute capabilities from which NVIDIA's GPUs have mma.sync of 8-bit numbers with cp.async, and dp4a."""
+_WIDE_SHAPES = (
+    (128, 128, 32, 32, 64, 3),
+    (128, 64, 32, 32, 64, 4),
+    (128, 64, 64, 32, 64, 2),
+    (128, 256, 32, 64, 64, 2),
+    (256, 64, 32, 32, 64, 2),
+    (64, 256, 32, 32, 64, 2),
+    (64, 64, 32, 16, 64, 4),
+    (64, 64, 64, 16, 64, 3),
+    (32, 128, 64, 16, 64, 2),
+    (32, 64, 64, 16, 64, 4),
+)
+"""More tilings, with sub-groups that store 16 neighbours at once."""
 _FEW = 32
 """Without matrix units an item holds at most a part of 32 x 32 of a tile with its sub-group: more spills registers."""
 
@@ -77,13 +91,18 @@ class Images:
         steps = {"S_B": sides["IH"] * sides["IW"] * width, "S_Y": sides["IW"] * width, "S_X": width}
         return {"CONV": True, **sides, **steps, "C": width}
 
-    def pack(self, weights: NDArray[np.integer]) -> NDArray[np.uint16]:
-        """Rows [maps, channels, ...] in whole numbers of 8 bits as the kernel reads them, in pairs."""
+    def pack(self, weights: NDArray[np.integer], block: int = 1) -> NDArray[np.uint16]:
+        """Rows [maps, channels, ...] in whole numbers of 8 bits as the kernel reads them, in pairs.
+
+        With a `block`, a multiple of 16, there are as many rows as fill blocks, in the order of `neighbours`.
+        """
         maps = len(weights)
         filled = np.zeros((maps, self.taps, self.width), np.int8)
         filled[..., : self.channels] = weights.reshape(maps, self.channels, -1).swapaxes(1, 2)
-        rows = np.zeros((maps, round_up(self.width * self.taps, 2 * DEPTH)), np.int8)
-        rows[:, : self.width * self.taps] = filled.reshape(maps, -1)
+        rows = np.zeros((round_up(maps, block), round_up(self.width * self.taps, 2 * DEPTH)), np.int8)
+        rows[:maps, : self.width * self.taps] = filled.reshape(maps, -1)
+        if block > 1:
+            rows = np.ascontiguousarray(rows.reshape(-1, block, rows.shape[1])[:, neighbours(block)]).reshape(rows.shape)
         return rows.view(np.uint16)
 
 
@@ -103,9 +122,11 @@ class ByteTiles(Pipelined):
     """The base of the kernels: for which devices they are, and their launches."""
 
     def possible(self, problem: Problem) -> Iterable[Pipeline]:
-        """Those of matrix units; elsewhere smaller ones, whose groups do not share a tile."""
+        """Those of matrix units; elsewhere smaller ones, whose groups do not share a tile. None has more stages than slices."""
         units = has_matrix_units(self.caps)
-        for tiling in super().possible(problem):
+        for shape in pipelines(problem, self.caps, (*SHAPES, *_WIDE_SHAPES)):
+            steps = ceil_div(ceil_div(problem.k, shape.tile_k), shape.splits)
+            tiling = dataclasses.replace(shape, stages=min(shape.stages, max(2, steps + 1)))
             if units or (tiling.splits == 1 and max(tiling.work_m, tiling.work_n) <= _FEW):
                 yield tiling
 
@@ -121,17 +142,22 @@ class ByteTiles(Pipelined):
         start: NDArray[np.integer] | None,
         zero: int | str,
         result: Result,
+        direct: Callable[[int], Result | None] = lambda work_n: None,
     ) -> tuple[Launch, ...]:
         """The launches of a product of the first input, channels innermost, by constant weights.
 
         `start` is the bias in units of the sums, `zero` the zero point of the first input or the name of the value that has it;
-        a name only where windows do not reach outside.
+        a name only where windows do not reach outside. `direct` gives the result for items that store neighbours out of
+        registers, in sub-groups that are so wide, or None.
         """
         problem, dtype = images.problem(), node.given(0).dtype
         if 0 in (problem.m, problem.n):
             return ()
         tiling, (src, before) = self.tiling(problem), self._source(node, images)
-        packed = self.packed.get(weights.source, ("bytes", images.width, weights.key), lambda: images.pack(weights.whole))
+        found = direct(tiling.work_n)
+        block, result = (1, result) if found is None else (tiling.work_n, found)
+        key = ("bytes", images.width, block, weights.key)
+        packed = self.packed.get(weights.source, key, lambda: images.pack(weights.whole, block))
         columns = weights.whole.reshape(images.maps, -1).sum(1, dtype=np.int64)
         sums = np.zeros(images.maps, np.int64) if start is None else start.astype(np.int64)
         declared = ", __global const int* restrict bia"
@@ -139,16 +165,17 @@ class ByteTiles(Pipelined):
             given: list[Argument] = [Constant(_wrapped(sums)), Constant(_wrapped(columns)), Read(zero)]
             declared += f", __global const int* restrict columns, __global const {C_TYPES[dtype]}* restrict x_zero"
             starts = {"START(n)": "(bia[n] - (int)x_zero[0] * columns[n])"}
-            starts["START_V(n)"] = f"({_EIGHT.format('bia')} - (int)x_zero[0] * {_EIGHT.format('columns')})"
+            for name, vector in _VECTORS.items():
+                starts[name] = f"({vector.format('bia')} - (int)x_zero[0] * {vector.format('columns')})"
         else:
             given = [Constant(_wrapped(sums - zero * columns))]
-            starts = {"START(n)": "bia[n]", "START_V(n)": _EIGHT.format("bia")}
+            starts = {"START(n)": "bia[n]", **{name: vector.format("bia") for name, vector in _VECTORS.items()}}
         if images.pads and zero:
             given.append(Constant(np.full(16, zero, dtype.numpy)))
             declared += ", __global const ushort* restrict outside"
             starts["OUTSIDE"] = "outside"
         declared += str(result.defines["RESULT_ARGS"])
-        defines = {**images.defines(), **starts, "SUM_ARGS": declared}
+        defines = {**images.defines(), **starts, "SUM_ARGS": declared, "B_ROWS": len(packed)}
         return (*before, self._main(node, problem, tiling, defines, (src, Constant(packed), *given), result, len(before)))
 
     def _main(
@@ -221,6 +248,15 @@ def refusal_of(weights: Weights, rank: int, groups: int) -> Refusal | None:
     if least < -128 or most > 127:
         return Refusal(Reason.ATTRIBUTE, f"weights from {least} to {most} less their zero points; accepted: int8")
     return None
+
+
+def neighbours(block: int) -> NDArray[np.intp]:
+    """The columns of a block in the order that mma.sync computes them in, so that what an item then has are neighbours.
+
+    Of eight columns an item has those at 2 * (number % 4) and behind; from all eights of the block together block / 4.
+    """
+    at = np.arange(block)
+    return at % 8 // 2 * (block // 4) + at // 8 * 2 + at % 2
 
 
 def _wrapped(numbers: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -21,6 +21,7 @@ from dovetail_gpu_opencl.source import STORED_TYPES, assemble, literal, load
 __all__ = [
     "DEPTH",
     "HALVES",
+    "SHAPES",
     "Normalization",
     "Pipeline",
     "Pipelined",
@@ -30,6 +31,7 @@ __all__ = [
     "operands_refusal",
     "pack_rows",
     "pipelined_launches",
+    "pipelines",
     "store_defines",
 ]
 
@@ -87,7 +89,7 @@ class Pipeline:
         return text + (f" splits {self.splits}" if self.splits > 1 else "")
 
 
-_SHAPES = (
+SHAPES = (
     (128, 128, 32, 64, 64, 3),
     (128, 128, 32, 64, 32, 3),
     (128, 64, 64, 64, 32, 2),
@@ -123,9 +125,9 @@ def depth_of(problem: Problem) -> int:
     return problem.k * problem.itemsize // 2
 
 
-def pipelines(problem: Problem, caps: Capabilities) -> Iterator[Pipeline]:
-    """All tilings that can run the problem on a device."""
-    for shape in _SHAPES:
+def pipelines(problem: Problem, caps: Capabilities, shapes: Iterable[tuple[int, ...]] = SHAPES) -> Iterator[Pipeline]:
+    """All tilings of these shapes that can run the problem on a device."""
+    for shape in shapes:
         tiling = Pipeline(*shape)
         if problem.itemsize == 4 and tiling.work_m * tiling.work_n > _MOST_FLOATS:
             continue

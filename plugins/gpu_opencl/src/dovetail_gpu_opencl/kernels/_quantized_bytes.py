@@ -7,10 +7,11 @@ import numpy as np
 
 from dovetail.device import NHWC, PLAIN, LayerConfig, Layout, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import spread
+from dovetail_gpu_opencl.kernels._byte_results import direct_result, is_direct
 from dovetail_gpu_opencl.kernels._bytes import VECTOR, ByteTiles, Images, Weights, refusal_of
 from dovetail_gpu_opencl.kernels._integer import Result
 from dovetail_gpu_opencl.kernels._quantized import Factors, QuantizedConv, QuantizedMatMul, result_of
-from dovetail_gpu_opencl.kernels._quantized_steps import given
+from dovetail_gpu_opencl.kernels._quantized_steps import Refused, given
 from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Null, Read, Write, ints
@@ -39,7 +40,14 @@ class QuantizedTiles(ByteTiles):
         """The launches."""
         result, bias = result_of(factors, self.caps, VECTOR)
         start = bias.array if isinstance(bias, Constant) else None
-        return self.launches_of(node, images, weights_of(factors), start, factors.zero_point, result)
+
+        def direct(work_n: int) -> Result | None:
+            try:
+                return direct_result(factors, result, work_n) if is_direct(node, images.maps, work_n) else None
+            except Refused:
+                return None
+
+        return self.launches_of(node, images, weights_of(factors), start, factors.zero_point, result, direct)
 
 
 class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
