@@ -61,7 +61,9 @@ CASES = [  # batch, channels, maps, height, width, kernel, stride, dilation, pad
     (2, 16, 24, 6, 5, 1, 1, 1, (0, 0, 0, 0)),  # a plain product
     (1, 32, 40, 7, 6, 3, 1, 1, (1, 1, 1, 1)),
     (2, 48, 13, 9, 7, 3, 2, 1, (1, 0, 1, 2)),  # maps that are stored one at a time
-    (1, 3, 16, 11, 12, 5, 2, 1, (2, 2, 2, 2)),  # filled up to 8 channels
+    (1, 3, 16, 11, 12, 5, 2, 1, (2, 2, 2, 2)),  # two pixels of four channels as one of eight
+    (2, 4, 16, 10, 13, 4, 2, 1, (0, 3, 1, 0)),
+    (2, 3, 16, 6, 7, 3, 1, 1, (1, 1, 1, 1)),  # filled up to 8 channels
     (2, 21, 8, 8, 9, 2, 1, 3, (0, 1, 2, 1)),  # and to 32
     (1, 16, 8, 9, 9, 1, 2, 1, (0, 0, 0, 0)),
 ]

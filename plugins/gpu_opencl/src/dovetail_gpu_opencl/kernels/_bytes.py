@@ -22,6 +22,7 @@ from dovetail_ops_onnx.spatial import ConvGeometry
 __all__ = ["ByteTiles", "Images", "Weights", "refusal_of"]
 
 VECTOR = 8
+_FOUR = 4
 _FILE = "tiles_pipelined.cl"
 _VECTORS = {f"START_{name}(n)": f"(*(__global const int{count}*)({{}} + (n)))" for name, count in (("V", VECTOR), (4, 4))}
 _MATRIX_UNITS, _DOT_PRODUCTS = (8, 0), (6, 1)
@@ -53,8 +54,30 @@ class Images:
     geometry: ConvGeometry | None = None
 
     @property
+    def folds(self) -> bool:
+        """Whether two pixels of four channels are taken as one: where windows begin at every other column."""
+        g = self.geometry
+        return g is not None and self.channels <= _FOUR and g.rank == 2 and g.strides[1] == 2 and g.dilations[1] == 1
+
+    @property
+    def padded(self) -> tuple[int, int]:
+        """Height and width of an image that `folds`, with its padding, as far as windows reach."""
+        g = self.geometry
+        assert g is not None
+        height = (g.output[0] - 1) * g.strides[0] + (g.kernel[0] - 1) * g.dilations[0] + 1
+        return height, (g.output[1] - 1) * 2 + round_up(g.kernel[1], 2)
+
+    @property
+    def depth(self) -> int:
+        """Bytes of a row of weights."""
+        if not self.folds:
+            return self.width * self.taps
+        assert self.geometry is not None
+        return self.geometry.kernel[0] * round_up(self.geometry.kernel[1], 2) * _FOUR
+
+    @property
     def width(self) -> int:
-        """Channels as the product reads them: 8, or a multiple of 16."""
+        """Channels as the product reads them: 8, or a multiple of 16. Eight are two pixels of an image that `folds`."""
         return VECTOR if self.channels <= VECTOR and self.geometry is not None else round_up(self.channels, 16)
 
     @property
@@ -79,7 +102,7 @@ class Images:
         pixels = self.batch * (1 if g is None else int(np.prod(g.output)))
         own = () if g is None else (*g.input, "kernel", *g.kernel, "strides", *g.strides, *g.pads_begin, *g.dilations)
         key = " ".join(str(part) for part in ("bytes", self.batch, self.channels, self.maps, *own))
-        return Problem(key, 1, pixels, self.maps, self.width * self.taps // 2, 2)
+        return Problem(key, 1, pixels, self.maps, self.depth // 2, 2)
 
     def defines(self) -> dict[str, object]:
         """The sizes that tiles_pipelined.cl reads, in pairs of bytes."""
@@ -88,6 +111,10 @@ class Images:
             return {"A_M": width}
         assert self.geometry is not None
         sides = spatial_defines(self.geometry)
+        if self.folds:
+            height, pixels = self.padded
+            pairs = round_up(self.geometry.kernel[1], 2) // 2
+            sides |= {"IH": height, "IW": pixels // 2, "KW": pairs, "STRIDE_X": 1, "PAD_Y": 0, "PAD_X": 0}
         steps = {"S_B": sides["IH"] * sides["IW"] * width, "S_Y": sides["IW"] * width, "S_X": width}
         return {"CONV": True, **sides, **steps, "C": width}
 
@@ -97,10 +124,14 @@ class Images:
         With a `block`, a multiple of 16, there are as many rows as fill blocks, in the order of `neighbours`.
         """
         maps = len(weights)
-        filled = np.zeros((maps, self.taps, self.width), np.int8)
-        filled[..., : self.channels] = weights.reshape(maps, self.channels, -1).swapaxes(1, 2)
-        rows = np.zeros((round_up(maps, block), round_up(self.width * self.taps, 2 * DEPTH)), np.int8)
-        rows[:maps, : self.width * self.taps] = filled.reshape(maps, -1)
+        if self.folds:
+            filled = np.zeros((maps, weights.shape[2], round_up(weights.shape[3], 2), _FOUR), np.int8)
+            filled[:, :, : weights.shape[3], : self.channels] = weights.transpose(0, 2, 3, 1)
+        else:
+            filled = np.zeros((maps, self.taps, self.width), np.int8)
+            filled[..., : self.channels] = weights.reshape(maps, self.channels, -1).swapaxes(1, 2)
+        rows = np.zeros((round_up(maps, block), round_up(self.depth, 2 * DEPTH)), np.int8)
+        rows[:maps, : self.depth] = filled.reshape(maps, -1)
         if block > 1:
             rows = np.ascontiguousarray(rows.reshape(-1, block, rows.shape[1])[:, neighbours(block)]).reshape(rows.shape)
         return rows.view(np.uint16)
@@ -153,7 +184,7 @@ class ByteTiles(Pipelined):
         problem, dtype = images.problem(), node.given(0).dtype
         if 0 in (problem.m, problem.n):
             return ()
-        tiling, (src, before) = self.tiling(problem), self._source(node, images)
+        tiling, (src, before) = self.tiling(problem), self._source(node, images, zero)
         found = direct(tiling.work_n)
         block, result = (1, result) if found is None else (tiling.work_n, found)
         key = ("bytes", images.width, block, weights.key)
@@ -170,7 +201,7 @@ class ByteTiles(Pipelined):
         else:
             given = [Constant(_wrapped(sums - zero * columns))]
             starts = {"START(n)": "bia[n]", **{name: vector.format("bia") for name, vector in _VECTORS.items()}}
-        if images.pads and zero:
+        if images.pads and zero and not images.folds:
             given.append(Constant(np.full(16, zero, dtype.numpy)))
             declared += ", __global const ushort* restrict outside"
             starts["OUTSIDE"] = "outside"
@@ -205,8 +236,10 @@ class ByteTiles(Pipelined):
         work, local = (tiles * tiling.splits * tiling.items,), (tiling.items,)
         return Launch(_FILE, source, "tiles_pipelined", (*arguments, *chain), work, local, result.options)
 
-    def _source(self, node: TypedNode, images: Images) -> tuple[Read | Scratch, tuple[Launch, ...]]:
+    def _source(self, node: TypedNode, images: Images, zero: int | str) -> tuple[Read | Scratch, tuple[Launch, ...]]:
         """The image as the product reads it, and the launch that writes it where it is not so."""
+        if images.folds:
+            return self._padded(node, images, 0 if isinstance(zero, str) else zero)
         src, width, channels, name = node.given(0), images.width, images.channels, node.node.inputs[0]
         is_plain = images.geometry is not None and src.layout == PLAIN
         pixels = src.size // channels
@@ -220,6 +253,19 @@ class ByteTiles(Pipelined):
         entry = "bytes_innermost"
         source = assemble(f"{entry}.cl", defines)
         return scratch, (Launch(f"{entry}.cl", source, entry, (Read(name), scratch), work, local),)
+
+    def _padded(self, node: TypedNode, images: Images, zero: int) -> tuple[Scratch, tuple[Launch, ...]]:
+        """An image that folds, with its padding, and the launch that writes it."""
+        src, g, (height, width) = node.given(0), images.geometry, images.padded
+        assert g is not None
+        pixels, plane = images.batch * height * width, int(np.prod(g.input))
+        steps = {"S_P": 1, "S_C": plane} if src.layout == PLAIN else {"S_P": images.channels, "S_C": 1}
+        pads = {"PAD_Y": g.pads_begin[0], "PAD_X": g.pads_begin[1]}
+        sizes = {"C": images.channels, "SIZE": pixels, "IH": g.input[0], "IW": g.input[1], "PH": height, "PW": width, **pads}
+        source = assemble("bytes_padded.cl", {**sizes, "S_B": images.channels * plane, **steps, "FILL": zero & 255})
+        scratch, (work, local) = Scratch(f"scratch:{node.name}:0", pixels * _FOUR), spread(pixels, self.caps)
+        arguments = (Read(node.node.inputs[0]), scratch)
+        return scratch, (Launch("bytes_padded.cl", source, "bytes_padded", arguments, work, local),)
 
 
 def instructions(dtype: DType, caps: Capabilities) -> dict[str, object]:
