@@ -1,6 +1,6 @@
   // Results of 8 bits straight out of registers. Rows of b are in an order (kernels/_bytes.py) that leaves an item with WIDE
-  // neighbours along n. DIRECT_1(s, f, kept, worst) computes one in float, in the low byte, and raises `worst` to the greatest
-  // distance to a whole number; where that is beyond NEAREST, STORE_SUM computes exactly.
+  // neighbours along n. DIRECT_1(s, f, kept, distance) computes one in float, in the low byte, and the distance of the sum
+  // times f to a whole number; where that is beyond NEAREST, STORE_SUM computes exactly.
   const bool stores = n0 + lx + lane % 4 * WIDE < N;
   float by[WIDE] __attribute__((aligned(16)));
 #pragma unroll
@@ -22,8 +22,11 @@
         uint bits[4];
         worst[e / 4] = 0;
 #pragma unroll
-        for (int c = 0; c < 4; ++c)
-          bits[c] = DIRECT_1(acc[i][e / 2 + c / 2][h * 2 + c % 2], by[e + c], KEPT_FLOAT(i, h, e + c), worst + e / 4);
+        for (int c = 0; c < 4; ++c) {
+          float distance;
+          bits[c] = DIRECT_1(acc[i][e / 2 + c / 2][h * 2 + c % 2], by[e + c], KEPT_FLOAT(i, h, e + c), &distance);
+          worst[e / 4] = fmax(worst[e / 4], distance);
+        }
         words[e / 4] = packed_bytes(bits[0], bits[1], bits[2], bits[3]);
         greatest = fmax(greatest, worst[e / 4]);
       }
@@ -40,7 +43,7 @@
           uint near = 0;
 #pragma unroll
           for (int c = 0; c < 4; ++c) {
-            float distance = 0;
+            float distance;
             DIRECT_1(mine[e + c], factor[column + e + c], KEPT_AGAIN(o + e, c), &distance);
             if (distance > NEAREST) near |= 1u << c;
           }

@@ -1,7 +1,9 @@
 """The steps after sums of 8-bit numbers in float, for 8-bit results that are stored out of registers: cl/byte_results.cl.
 
-A value is rounded by adding 1.5 * 2^23. Where one is so near a half that the roundings before it may have moved it to the other
-side, the element is computed once more as `_quantized.py` defines it.
+A value is rounded by adding 1.5 * 2^23. Where a sum times its factor is so near a half that the roundings before may have moved it to
+the other side, the element is computed once more as `_quantized.py` defines it. Later quotients are exact: a product by the
+reciprocal, corrected twice by its remainder (Markstein, "Computation of elementary functions on the IBM RISC System/6000
+processor", 1990).
 """
 
 import dataclasses
@@ -24,20 +26,20 @@ _BYTE = 8388608.0
 """2^23: the float whose bits, with a byte in the lowest place, are 2^23 plus that byte."""
 _UNIT = 2.0**-24
 """The greatest relative error of a rounding to float32."""
-_RANGE = 2.0**60
-"""Scales between 1 / _RANGE and _RANGE neither overflow nor lose bits."""
-_ROUNDINGS = 2
-"""Before a value is compared with a half: of a sum and of its factor, or of the reciprocal and of the reference's quotient."""
+_RANGE = 2.0**30
+"""Values and quotients by scales between 1 / _RANGE and _RANGE neither overflow nor lose bits."""
+_EXACT = 1 << 24
+"""Whole numbers up to this are floats."""
 _WORDS = {4: "uint", 8: "uint2", 16: "uint4"}
 
 
 @dataclass
 class DirectSteps(Steps):
     """Steps of one element, whose numbers are passed by value. The function returns the bits of a float, whose low byte is the
-    result, and raises `*worst` to the greatest distance of a value to the whole number that it was rounded to."""
+    result, and sets `*distance` to the distance of the sum, times its factor, to the whole number that it was rounded to."""
 
     largest: float = 0.0
-    """The greatest number that a value may have where its rounding counts."""
+    """The greatest number that the product may be where its rounding counts."""
     kept: int = -1
     """The input that is read where the result is written."""
 
@@ -47,25 +49,33 @@ class DirectSteps(Steps):
 
     def round(self, scaling: Scaling, *, last: bool = False) -> None:
         scale = _within_range(stored_bounds(scaling)[0])
-        self._rounded(scaling, self.number(reciprocal(scale)), -np.inf, last)
+        by, inverse = self.number(scale), self.number(reciprocal(scale))
+        self.lines[1].append(f"  {{ float t = s * {inverse};\n")
+        self.lines[1] += [f"    t = fma(fma(-t, {by}, s), {inverse}, t);\n"] * 2
+        self._bounded_whole(scaling, "t + {shift}", -np.inf, last)
 
     def whole(self, scaling: Scaling, relus: int, *, last: bool) -> None:
-        _within_range(stored_bounds(scaling)[0])
-        self._rounded(scaling, "f", 0.0 if relus else -np.inf, last)
+        scale, zero, least, most = stored_bounds(scaling)
+        _within_range(scale)
+        self.largest = 1 + max(zero - least, most - zero)
+        self.lines[1].append("  {\n")
+        self._bounded_whole(scaling, "fma(s, f, {shift})", 0.0 if relus else -np.inf, last)
+        self.lines[1].insert(-1, "    *distance = fabs(fma(s, f, -r));\n")
 
-    def _rounded(self, scaling: Scaling, factor: str, bottom: float, last: bool) -> None:
-        """A value times a factor; `bottom` is the least that it may be, in units of the scale."""
+    def _bounded_whole(self, scaling: Scaling, text: str, bottom: float, last: bool) -> None:
+        """Ends a block: `text` is a value plus a shift, and `r` the whole number. `bottom` is the least value, in units of the scale."""
         scale, zero, least, most = stored_bounds(scaling)
         low, high = max(least - zero, bottom), most - zero
-        self.largest = max(self.largest, 1 - low, 1 + high)
-        shift = self.number(_SHIFT + zero * last)
-        text = f"  {{ const float w = fma(s, {factor}, {shift}), r = w - {shift};\n"
-        text += f"    *worst = fmax(*worst, fabs(fma(s, {factor}, -r)));\n"
+        added = zero if last and zero % 2 == 0 else 0.0  # an odd one would take halves to odd numbers
+        shift = self.number(_SHIFT + added)
+        self.lines[1].append(f"    const float w = {text.format(shift=shift)}, r = w - {shift};\n")
         if last:
-            text += f"    s = fmin(fmax(w, {self.number(_SHIFT + zero + low)}), {self.number(_SHIFT + zero + high)}); }}\n"
+            rest = "" if added == zero else f" + {self.number(zero)}"
+            low, high = low + _SHIFT + added, high + _SHIFT + added
+            self.lines[1].append(f"    s = fmin(fmax(w, {self.number(low)}), {self.number(high)}){rest}; }}\n")
         else:
-            text += f"    s = fmin(fmax(r, {self.number(low)}), {self.number(high)}) * {self.number(scale)}; }}\n"
-        self.lines[1].append(text)
+            bounded = f"fmin(fmax(r, {self.number(low)}), {self.number(high)})"
+            self.lines[1].append(f"    s = {bounded} * {self.number(scale)}; }}\n")
 
     def operand(self, index: int) -> dict[int, str]:
         tensor, scaling = given(self.node, index), self.op.scalings[index]
@@ -86,7 +96,7 @@ class DirectSteps(Steps):
     def source(self) -> str:
         declared = "".join(f", const float q{i}" for i in range(len(self.numbers)))
         body = "".join(self.lines[1])
-        head = f"static uint direct_1(const int sum, const float f, const float kept, float* worst{declared})"
+        head = f"static uint direct_1(const int sum, const float f, const float kept, float* distance{declared})"
         return f"#pragma OPENCL FP_CONTRACT OFF\n{head} {{\n  float s = (float)sum;\n{body}  return as_uint(s);\n}}\n"
 
 
@@ -108,9 +118,10 @@ def direct_result(factors: Factors, result: Result, work_n: int) -> Result:
         steps.round(op.result, last=True)
     with np.errstate(all="ignore"):
         greatest = float(np.abs((factors.units / stored_bounds(scaling)[0]).astype(np.float32)).max(initial=0))
-    if not greatest <= _RANGE:
+    if not greatest <= _RANGE:  # also where it is not a number
         raise Refused(f"a factor {greatest}")
-    nearest = 0.5 - 1.01 * (_ROUNDINGS * steps.largest + 1) * _UNIT
+    roundings = 1 if _greatest_sum(factors) < _EXACT else 2
+    nearest = 0.5 - 1.01 * (roundings * steps.largest + 1) * _UNIT
     numbers = [*steps.numbers, nearest]
     names = [f"q{i}" for i in range(len(steps.numbers))]
     passed = "".join(f", {name}" for name in names)
@@ -121,13 +132,22 @@ def direct_result(factors: Factors, result: Result, work_n: int) -> Result:
         "WIDE": work_n // 4,
         "WORDS_T": _WORDS[work_n // 4],
         "NEAREST": "nearest",
-        "DIRECT_1(s, f, kept, worst)": f"direct_1(s, f, kept, worst{passed})",
+        "DIRECT_1(s, f, kept, distance)": f"direct_1(s, f, kept, distance{passed})",
     }
     if steps.kept >= 0:
         signed = given(node, steps.kept).dtype is DType.INT8
         defines |= {"KEPT_BYTES": f"in{steps.kept}", "KEPT_SIGN": "0x80808080u" if signed else "0u"}
     arguments: tuple[Argument, ...] = (*result.arguments, *(Scalar(np.float32(number)) for number in numbers))
     return dataclasses.replace(result, source=result.source + steps.source, defines=defines, arguments=arguments)
+
+
+def _greatest_sum(factors: Factors) -> int:
+    """No sum is greater."""
+    source, counts = given(factors.node, 0), factors.counts
+    limits = np.iinfo(source.dtype.numpy)
+    widest = max(factors.zero_point - int(limits.min), int(limits.max) - factors.zero_point)
+    whole = np.abs(np.moveaxis(factors.weights, factors.axis, 0).reshape(len(factors.units), -1)).sum(1, dtype=np.int64)
+    return int((whole * widest + (0 if counts is None else np.abs(counts.astype(np.int64)))).max(initial=0))
 
 
 def _within_range(scale: float) -> float:

@@ -46,12 +46,16 @@ _FEW = 32
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Sizes of a product: `batch` images of `channels` under the windows of a convolution, or rows of a matrix (None)."""
+    """Sizes of a product: `batch` images of `channels` under the windows of a convolution, or rows of a matrix (None).
+
+    `adds` says that steps after it read an operand as large as the result.
+    """
 
     batch: int
     channels: int
     maps: int
     geometry: ConvGeometry | None = None
+    adds: bool = False
 
     @property
     def folds(self) -> bool:
@@ -101,7 +105,7 @@ class Images:
         g = self.geometry
         pixels = self.batch * (1 if g is None else int(np.prod(g.output)))
         own = () if g is None else (*g.input, "kernel", *g.kernel, "strides", *g.strides, *g.pads_begin, *g.dilations)
-        key = " ".join(str(part) for part in ("bytes", self.batch, self.channels, self.maps, *own))
+        key = " ".join(str(part) for part in ("bytes", self.batch, self.channels, self.maps, *own, *("adds",) * self.adds))
         return Problem(key, 1, pixels, self.maps, self.depth // 2, 2)
 
     def defines(self) -> dict[str, object]:

@@ -76,7 +76,8 @@ class QuantizedConvBytes(QuantizedTiles, QuantizedConv):
     def images(self, node: TypedNode) -> Images:
         """The sizes."""
         src, wei = node.given(0), node.given(1)
-        return Images(src.dims[0], wei.dims[1], wei.dims[0], self.conv(node).geometry(src, wei))
+        adds = any(given(node, i).dims == node.outputs[0].dims for i in self.operands(node))
+        return Images(src.dims[0], wei.dims[1], wei.dims[0], self.conv(node).geometry(src, wei), adds)
 
     def problem(self, node: TypedNode) -> Problem | None:
         return self.images(node).problem() if node.outputs[0].size else None
