@@ -1,8 +1,8 @@
 """The steps after sums of 8-bit numbers in float, for 8-bit results that are stored out of registers: cl/byte_results.cl.
 
-A value is rounded by adding 1.5 * 2^23. Where a sum times its factor is so near a half that the roundings before may have moved it to
-the other side, the element is computed once more as `_quantized.py` defines it. Later quotients are exact: a product by the
-reciprocal, corrected twice by its remainder (Markstein, "Computation of elementary functions on the IBM RISC System/6000
+A value is rounded by adding 1.5 * 2^23. Where a sum times its factor is so near a half that the roundings before may have moved
+it to the other side, the element is computed once more as `_quantized.py` defines it. Later quotients are exact: a product by
+the reciprocal, corrected twice by its remainder (Markstein, "Computation of elementary functions on the IBM RISC System/6000
 processor", 1990).
 """
 
@@ -63,7 +63,8 @@ class DirectSteps(Steps):
         self.lines[1].insert(-1, "    *distance = fabs(fma(s, f, -r));\n")
 
     def _bounded_whole(self, scaling: Scaling, text: str, bottom: float, last: bool) -> None:
-        """Ends a block: `text` is a value plus a shift, and `r` the whole number. `bottom` is the least value, in units of the scale."""
+        """Ends a block: `text` is a value plus a shift, and `r` the whole number. `bottom` is the least value, in units of the
+        scale."""
         scale, zero, least, most = stored_bounds(scaling)
         low, high = max(least - zero, bottom), most - zero
         added = zero if last and zero % 2 == 0 else 0.0  # an odd one would take halves to odd numbers
