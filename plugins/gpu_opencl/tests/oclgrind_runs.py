@@ -375,6 +375,18 @@ def quantized(devices: Mapping[str, Forced]) -> Iterator[Item]:
         graph, feeds = single(pool, ())
         types = {n: t.with_layout(NHWC) for n, t in graph.types.items()}
         yield from _each(devices, f"MaxPool of {x.shape}, {NHWC}", graph.replace(types=types), feeds)
+    gpu, innermost = {"GPU": devices["GPU"]}, bytes_of(rng, 1, 32, 5, 7)
+    pool = Case("pool", _standard("MaxPool", kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2)), (innermost,), (innermost,))
+    mean = Quantized([QuantizedStep(_standard("GlobalAveragePool"), (0,))], [unsigned], signed)
+    for label, case in (("MaxPool", pool), ("Quantized mean", Case("mean", mean, (innermost,), ()))):
+        graph, feeds = single(case, ())
+        types = {n: t.with_layout(NHWC) for n, t in graph.types.items()}
+        yield from _each(gpu, f"{label} of {innermost.shape}, {NHWC}", graph.replace(types=types), feeds)
+    strided = _standard("ConvInteger", pads=(1, 2, 0, 1), strides=(2, 2))
+    x, w = bytes_of(rng, 2, 3, 8, 9), bytes_of(rng, 17, 3, 3, 3).view(np.int8)
+    graph, feeds = single(Case("bytes", strided, (x, w), ()), (1,))
+    types = {n: t.with_layout(NHWC) if n == "y0" else t for n, t in graph.types.items()}
+    yield from _each(gpu, f"ConvInteger of {x.shape}, strides 2", graph.replace(types=types), feeds)
     for m, n, k in PRODUCTS:
         own = Scaling(np.full(n, 0.1, np.float32), np.arange(n, dtype=np.int8), axis=1)
         for result in (None, unsigned):
