@@ -15,6 +15,8 @@ __all__ = ["BEAM", "Reorder", "assign_layouts"]
 
 BEAM = 64
 """States kept at once. The search is exact while it holds them all; graphs of usual width need a few dozen."""
+FEW = 4
+"""States kept at once by a first search. What it finds, mostly the best, is the most that a second one may cost."""
 ENTRIES, LEAST = 4096, 8
 """Values in all states together: the wider they are, the fewer are kept, but never fewer than `LEAST`. So the work grows with
 the number of nodes, whatever the graph."""
@@ -56,38 +58,56 @@ def assign_layouts(graph: Graph, configurations: Configurations) -> Graph:
     plain = {PLAIN}
     if all({*c[0].inputs, *c[0].outputs, *c[0].operands} <= plain for c in choices):
         return graph
-    configs = _search(graph, choices)
+    configs = _cheapest(graph, choices)
     while missed := {i: c for i, c in enumerate(configs) if c.holds is not None and not c.holds()}:
         choices = [
             [c for c in choice if c.holds is not missed[i].holds] if i in missed else choice for i, choice in enumerate(choices)
         ]
-        configs = _search(graph, choices)
+        configs = _cheapest(graph, choices)
     return _rewrite(graph, configs)
 
 
-def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[LayerConfig]:
-    """Dynamic programming over the schedule; a state is what the values alive look like.
+def _cheapest(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[LayerConfig]:
+    """The configurations, one for each node, with the least bytes of reorders."""
+    ways = _ways(graph, choices)
+    step, dropped = _search(graph, ways, FEW)
+    return _way_back(_search(graph, ways, BEAM, step.cost)[0] if dropped else step)
+
+
+def _ways(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[list[_Way]]:
+    known: dict[str, set[Layout]] = {}
+    found = []
+    for node, configs in zip(graph.nodes, choices, strict=True):
+        # The layouts of all states, because a state that was dropped may be imitated.
+        seen = frozenset(layout for name in dict.fromkeys(node.reads) for layout in known.get(name, ()))
+        ways = [_way(node, *one, graph) for one in _concrete(node, configs, seen, graph)]
+        for way in ways:
+            for name, kinds in (*way.writes.items(), *((name, {layout}) for name, layout, _ in way.wants)):
+                known.setdefault(name, set()).update(kinds)
+        found.append(ways)
+    return found
+
+
+def _search(
+    graph: Graph, choices: Sequence[Sequence[_Way]], beam: int, most: tuple[int, int] | None = None
+) -> tuple[_Step, bool]:
+    """Dynamic programming over the schedule; a state is what the values alive look like. The last step of the cheapest way, and
+    whether states were dropped that none of those kept can imitate. No way costs more than `most`.
 
     Values with the same layouts in all states are kept apart, so that a step costs only the others. An output without further
     readers is settled at once: whatever follows, it costs a reorder or none.
     """
     last = {name: i for i, node in enumerate(graph.nodes) for name in node.reads}
-    outputs = set(graph.outputs)
+    outputs = graph.output_names
     sizes = {name: graph.types[name].nbytes for node in graph.nodes for name in (*node.reads, *node.writes)}
     alike: dict[str, frozenset[Layout]] = {name: frozenset({PLAIN}) for name in graph.inputs}
-    known: dict[str, set[Layout]] = {}
     states: dict[State, _Step] = {frozenset(): _Step((0, 0), None, None)}
-    for index, node in enumerate(graph.nodes):
+    dropped = False
+    for index, (node, ways) in enumerate(zip(graph.nodes, choices, strict=True)):
         reads = dict.fromkeys(node.reads)
         touched = {name: alike.pop(name) for name in reads if name in alike}
         ended = [name for name in (*reads, *node.writes) if last.get(name, -1) <= index]
         found: dict[State, _Step] = {}
-        # Those of all states, because a state that was dropped may be imitated.
-        seen = frozenset(layout for name in reads for layout in known.get(name, ()))
-        ways = [_way(node, *one, graph) for one in _concrete(node, choices[index], seen, graph)]
-        for way in ways:
-            for name, kinds in (*way.writes.items(), *((name, {layout}) for name, layout, _ in way.wants)):
-                known.setdefault(name, set()).update(kinds)
         for state, step in states.items():
             alive = dict(state) | touched
             for way in ways:
@@ -95,37 +115,41 @@ def _search(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[Laye
                 for name in ended:
                     layouts = after.pop(name, None)
                     if layouts is not None and name in outputs and PLAIN not in layouts:
-                        nbytes += graph.types[name].nbytes
+                        nbytes += sizes[name]
                 cost = (step.cost[0] + nbytes + way.config.cost, step.cost[1] + way.rank)
+                if most is not None and cost > most:
+                    continue
                 key = frozenset(after.items())
                 if key not in found or cost < found[key].cost:
                     found[key] = _Step(cost, way.config, step)
-        states = _pruned(found, sizes)
+        states, whole = _pruned(found, sizes, beam)
+        dropped = dropped or not whole
         common = frozenset.intersection(*states)
         alike.update(common)
         states = {state - common: step for state, step in states.items()} if common else states
-    return _way_back(min(states.values(), key=lambda step: step.cost))
+    return min(states.values(), key=lambda step: step.cost), dropped
 
 
-def _pruned(states: dict[State, _Step], sizes: Mapping[str, int]) -> dict[State, _Step]:
-    """The cheapest states, as many as there is room for, without those that one of the `LEAST` cheapest can imitate.
+def _pruned(states: dict[State, _Step], sizes: Mapping[str, int], beam: int) -> tuple[dict[State, _Step], bool]:
+    """The cheapest states, as many as there is room for, without those that one of the `LEAST` cheapest can imitate; and whether
+    these are all.
 
     A state can imitate another if, with the reorders that make all layouts of the other, it still costs no more.
     """
-    if len(states) <= LEAST:
-        return states
-    room = max(LEAST, min(BEAM, ENTRIES // max(1, max(map(len, states)))))
+    if len(states) <= min(LEAST, beam):
+        return states, True
+    room = min(beam, max(LEAST, ENTRIES // max(1, max(map(len, states)))))
     kept: dict[State, _Step] = {}
     cheapest: list[tuple[tuple[int, int], dict[str, frozenset[Layout]]]] = []
     for state, step in sorted(states.items(), key=lambda item: item[1].cost):
         if any(_imitates(cost, layouts, state, step, sizes) for cost, layouts in cheapest):
             continue
+        if len(kept) == room:
+            return kept, False
         kept[state] = step
         if len(cheapest) < LEAST:
             cheapest.append((step.cost, dict(state)))
-        if len(kept) == room:
-            break
-    return kept
+    return kept, True
 
 
 def _imitates(
