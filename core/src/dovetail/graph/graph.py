@@ -275,6 +275,7 @@ class Node:
     post_ops: tuple[PostOp, ...] = ()
     origins: tuple[str, ...] = ()
     affinity: str = ""
+    _reads: tuple[str, ...] | None = field(default=None, init=False)
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -284,10 +285,12 @@ class Node:
     @property
     def reads(self) -> tuple[str, ...]:
         """Every value this node depends on: present inputs, post-op operands, and what its sub-graphs take from outside."""
-        # Asked thousands of times for each plan, mostly of nodes that leave nothing out.
-        found = tuple(filter(None, self.inputs)) if "" in self.inputs else tuple(self.inputs)
-        captured = tuple(name for graph in self.op.subgraphs for name in graph.captures) if self.op.subgraphs else ()
-        return found + self.operands + captured if self.post_ops or captured else found
+        found = self._reads  # asked thousands of times for each plan
+        if found is None:
+            captured = (name for graph in self.op.subgraphs for name in graph.captures)
+            found = (*filter(None, self.inputs), *self.operands, *captured)
+            object.__setattr__(self, "_reads", found)
+        return found
 
     @property
     def writes(self) -> tuple[str, ...]:

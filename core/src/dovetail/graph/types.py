@@ -37,6 +37,8 @@ class TensorType:
     shape: Shape | None
     value: NDArray[Any] | None = field(default=None, compare=False, repr=False)
     layout: Layout = PLAIN
+    # Asked thousands of times for each plan.
+    _dims: tuple[int, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     @staticmethod
     def of(array: NDArray[Any], *, known: bool = False) -> "TensorType":
@@ -46,15 +48,18 @@ class TensorType:
     @property
     def is_static(self) -> bool:
         """True when every dimension is a number."""
-        # Asked thousands of times for each model: without a Python frame for each dimension.
-        return self.shape is not None and _NUMBERS.issuperset(map(type, self.shape))
+        return self._dims is not None or (self.shape is not None and _NUMBERS.issuperset(map(type, self.shape)))
 
     @property
     def dims(self) -> tuple[int, ...]:
         """The shape as numbers. Raises `ValueError` unless `is_static`."""
-        if self.shape is None or not _NUMBERS.issuperset(map(type, self.shape)):
-            raise ValueError(f"the shape of {self} is not static")
-        return self.shape  # type: ignore[return-value]  # checked just above, as mypy cannot see
+        found = self._dims
+        if found is None:
+            if not self.is_static:
+                raise ValueError(f"the shape of {self} is not static")
+            object.__setattr__(self, "_dims", self.shape)
+            return self.shape  # type: ignore[return-value]  # checked just above, as mypy cannot see
+        return found
 
     @property
     def rank(self) -> int:

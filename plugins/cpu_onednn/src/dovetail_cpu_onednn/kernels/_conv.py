@@ -34,6 +34,18 @@ def padding(g: ConvGeometry) -> tuple[int, ...]:
     return tuple((o - 1) * s + e - begin - size for o, s, e, begin, size in spans)
 
 
+def _is_in(plan: NodePlan, node: TypedNode) -> bool:
+    """Whether the layouts that the primitives chose are those of the node's types."""
+    chosen = {(a.place, a.index): a.desc for stage in plan.stages for a in stage.arguments if a.flexible}
+    for place, types in (("input", node.inputs), ("output", node.outputs), ("operand", node.operands)):
+        for index, tensor in enumerate(types):
+            desc = chosen.get((place, index))
+            plain = tensor is None or tensor.layout == PLAIN
+            if not (plain if desc is None else tensor is not None and library().equal(desc, describe(tensor))):
+                return False
+    return lying(node) is node
+
+
 def is_slow(plan: NodePlan) -> bool:
     """Whether oneDNN computes it by its reference, or by copying windows into a matrix."""
     return "ref" in plan.name or "gemm:" in plan.name
@@ -106,6 +118,14 @@ class ConvKernel(PrimitiveKernel):
         src, dst = (activation(other, place, False) for place in ("input", "output"))
         again = self._attempt(other, lambda n: self._plan(n, src, dst, False, shared))
         return again if isinstance(again, NodePlan) and not is_slow(again) else found
+
+    def final(self, node: TypedNode, shared: bool) -> NodePlan:
+        if not shared:
+            # In the layouts that the primitive chose itself it need not be asked for again.
+            first = self._attempt(relaid(node, LayerConfig.uniform(node, PLAIN)), lambda n: self.plan(n, True, False))
+            if isinstance(first, NodePlan) and not is_slow(first) and _is_in(first, node):
+                return first
+        return super().final(node, shared)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found = [*super().configurations(node)]
