@@ -7,6 +7,7 @@ anybody else or is an output of the graph, and where the device runs the new nod
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from math import isclose
 from typing import Any
 
@@ -80,6 +81,10 @@ class Pattern:
         """Whether `value` begins like the pattern. Most do not, and asking this first is much cheaper than `matches`."""
         return True
 
+    def operators(self) -> Mapping[str, int]:
+        """The keys of operators that every match has, and how many nodes the one that has it is at most before the last."""
+        return {}
+
     def __or__(self, other: "Pattern") -> "Or":
         return Or((self, other))
 
@@ -139,6 +144,10 @@ class Or(Pattern):
         for choice in self.choices:
             yield from choice.matches(graph, value, so_far)
 
+    def operators(self) -> Mapping[str, int]:
+        first, *others = (choice.operators() for choice in self.choices)
+        return {key: max(steps, *(one[key] for one in others)) for key, steps in first.items() if all(key in o for o in others)}
+
     def __or__(self, other: Pattern) -> "Or":
         return Or((*self.choices, other))
 
@@ -166,6 +175,12 @@ class Op(Pattern):
                 # A pattern has no more inputs than the node.
                 if all(one.may_match(graph, name) for one, name in zip(self.inputs, order, strict=False)):
                     yield from _all(graph, self.inputs, order, so_far.covering(node))
+
+    def operators(self) -> Mapping[str, int]:
+        found = {self.key: 0}
+        for one in self.inputs:
+            found.update({key: max(steps + 1, found.get(key, 0)) for key, steps in one.operators().items()})
+        return found
 
     def _fits(self, node: Node) -> bool:
         standard = node.op.key == self.key and node.op.package == PACKAGE
@@ -228,16 +243,22 @@ class Rule:
     def __post_init__(self) -> None:
         assert self.key, "a rule needs the key of its last operator"
 
+    @cached_property
+    def operators(self) -> Mapping[str, int]:
+        """As those of the pattern."""
+        return self.pattern.operators()
+
 
 def rewrite(graph: Graph, rules: Sequence[Rule], keeps: Keeps) -> Graph:
     """The graph with matches replaced, the largest first; nodes that only led to a result are dead afterwards. Needs types."""
     found: dict[int, tuple[Node, ...]] = {}
     taken: set[int] = set()
     constants, types = dict(graph.constants), dict(graph.types)
-    for node in reversed(graph.nodes):
-        if len(node.writes) != 1 or id(node) in taken:
+    sites = _sites(graph, rules)
+    for node in reversed(graph.nodes) if sites else ():
+        if id(node) not in sites or len(node.writes) != 1 or id(node) in taken:
             continue
-        for match, replacement in _candidates(graph, node, rules):
+        for match, replacement in _candidates(graph, node, sites[id(node)]):
             covered = {id(one) for one in match.nodes}
             added = {name: TensorType.of(array, known=True) for name, array in replacement.constants.items()}
             added |= {one.outputs[0]: tensor for one, tensor in replacement.before}
@@ -256,10 +277,35 @@ def rewrite(graph: Graph, rules: Sequence[Rule], keeps: Keeps) -> Graph:
     return graph.replace(nodes=nodes, constants=constants, types=types)
 
 
+def _sites(graph: Graph, rules: Sequence[Rule]) -> Mapping[int, Sequence[Rule]]:
+    """The rules to try for a node, by its identity: those of whose operators the rarest is as near as the pattern has it."""
+    by_key: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        by_key.setdefault(node.op.key, []).append(node)
+    near: dict[tuple[str, int], Mapping[int, Node]] = {}
+    sites: dict[int, list[Rule]] = {}
+    for rule in rules:
+        rarest = min(rule.operators.items(), key=lambda item: len(by_key.get(item[0], ())))
+        if rarest not in near:
+            near[rarest] = _following(graph, by_key.get(rarest[0], ()), rarest[1])
+        for name, node in near[rarest].items():
+            if node.op.key == rule.key:
+                sites.setdefault(name, []).append(rule)
+    return sites
+
+
+def _following(graph: Graph, nodes: Sequence[Node], steps: int) -> Mapping[int, Node]:
+    """The nodes, and those that read from them over at most so many steps, by identity."""
+    found = latest = {id(node): node for node in nodes}
+    for _ in range(steps):
+        readers = (one for node in latest.values() for name in node.writes for one in graph.consumers.get(name, ()))
+        latest = {id(one): one for one in readers if id(one) not in found}
+        found = {**found, **latest}
+    return found
+
+
 def _candidates(graph: Graph, node: Node, rules: Sequence[Rule]) -> Iterator[tuple[Match, Replacement]]:
     for rule in rules:
-        if rule.key != node.op.key:
-            continue
         for match in rule.pattern.matches(graph, node.writes[0], Match()):
             if match.nodes[:1] == (node,) and _is_closed(graph, match):
                 replacement = rule.build(graph, match)

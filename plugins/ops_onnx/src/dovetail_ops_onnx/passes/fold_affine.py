@@ -23,6 +23,7 @@ __all__ = ["fold_affine"]
 
 
 _ARITHMETIC = (Add, Sub, Mul, Div)
+_PRODUCERS = (Conv, ConvTranspose, Gemm)
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,10 @@ def _fold_once(graph: Graph, derived: DerivedConstants) -> Graph:
     replaced: dict[int, Node] = {}
     dropped: set[int] = set()
     constants, types = dict(graph.constants), dict(graph.types)
+    readers = _readers_of_producers(graph)
     for node in graph.nodes:
+        if id(node) not in readers:
+            continue
         affine = _affine(node, graph)
         producer = None if affine is None else _foldable_producer(affine.value, graph)
         # A node folds into one that stays as it is this time.
@@ -67,6 +71,12 @@ def _fold_once(graph: Graph, derived: DerivedConstants) -> Graph:
         return graph
     nodes = tuple(replaced.get(id(n), n) for n in graph.nodes if id(n) not in dropped)
     return graph.replace(nodes=nodes, constants=constants, types=types)
+
+
+def _readers_of_producers(graph: Graph) -> set[int]:
+    """The identities of the nodes that read a result of an operator that takes factors: few, and found in one walk."""
+    producers = (node for node in graph.nodes if isinstance(node.op, _PRODUCERS))
+    return {id(reader) for node in producers for name in node.writes for reader in graph.consumers.get(name, ())}
 
 
 def _affine(node: Node, graph: Graph) -> _Affine | None:
@@ -122,7 +132,7 @@ def _per_channel(name: str, result: TensorType, graph: Graph) -> NDArray[Any] | 
 
 def _foldable_producer(value: str, graph: Graph) -> Node | None:
     producer = graph.producers.get(value)
-    if producer is None or producer.post_ops or not isinstance(producer.op, Conv | ConvTranspose | Gemm):
+    if producer is None or producer.post_ops or not isinstance(producer.op, _PRODUCERS):
         return None
     if any(name and name not in graph.constants for name in producer.inputs[1:]):
         return None
