@@ -1,6 +1,8 @@
 """Memory layouts as tokens: two values have the same layout when their tokens are equal."""
 
+import functools
 import re
+from typing import Any
 
 from dovetail.dataclass import dataclass
 from dovetail.errors import UsageError
@@ -8,7 +10,7 @@ from dovetail.errors import UsageError
 __all__ = ["ANY", "BFYX", "BYXF", "FYXB", "NHWC", "PLAIN", "YXFB", "Layout"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """The order of a dense tensor in memory. Dimensions stay those of the operator; only their order in memory changes.
 
@@ -19,6 +21,13 @@ class Layout:
     """
 
     name: str
+
+    def __new__(cls, name: str) -> "Layout":
+        # One object for each name: plans compare layouts and look them up a hundred thousand times.
+        return _LAYOUTS.setdefault(name, object.__new__(cls))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Layout, (self.name,)
 
     def order(self, rank: int) -> tuple[int, ...]:
         """The dimensions from outermost to innermost in memory. Raises `UsageError` for opaque tokens and unfit ranks."""
@@ -36,8 +45,7 @@ class Layout:
     @property
     def block(self) -> int:
         """The channels of one block, 16 for `nChw16c`; 0 for layouts without blocks."""
-        found = _BLOCKED.fullmatch(self.name)
-        return int(found["size"]) if found else 0
+        return _block(self.name)
 
     def memory_dims(self, dims: tuple[int, ...]) -> tuple[int, ...]:
         """Dimensions in the order of memory, blocks innermost. Raises `UsageError` for opaque tokens and unfit ranks."""
@@ -64,6 +72,13 @@ class Layout:
         return self.name
 
 
+@functools.cache
+def _block(name: str) -> int:
+    found = _BLOCKED.fullmatch(name)
+    return int(found["size"]) if found else 0
+
+
+_LAYOUTS: dict[str, Layout] = {}
 _ORDERS = {"BYXF": (0, 2, 3, 1), "YXFB": (2, 3, 1, 0), "FYXB": (1, 2, 3, 0)}
 _BLOCKED = re.compile(r"nC(?P<axes>w|hw|dhw)(?P<size>[1-9]\d*)c")
 _SYNONYMS = {"BFYX": "PLAIN", "NCHW": "PLAIN", "PLAIN": "PLAIN", "NHWC": "BYXF", "ANY": "ANY"}

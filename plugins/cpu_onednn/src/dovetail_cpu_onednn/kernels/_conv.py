@@ -134,13 +134,12 @@ class ConvKernel(PrimitiveKernel):
             answer = self._attempt(node, self._from_plain)
             found += [answer] if isinstance(answer, LayerConfig) and answer not in found else []
         rank, channels = given(node, 0).rank, gcd(given(node, 0).dims[1], node.outputs[0].dims[1])
-        if not any({c.inputs[0], c.outputs[0]} == {BYXF} for c in found):
-            found.append(when_asked(node, self._config(node, BYXF), lambda: self._attempt(node, partial(self._throughout, BYXF))))
-        for layout in (blocked(rank, block) for block in BLOCKED[:2]):
+        for layout in (BYXF, *(blocked(rank, block) for block in BLOCKED[:2])):
             taken = any({c.inputs[0], c.outputs[0]} == {layout} for c in found)
-            answer = None if taken else self._attempt(node, partial(self._throughout, layout))
-            if isinstance(answer, LayerConfig):
-                found.append(answer)
+            ask = partial(self._attempt, node, partial(self._throughout, layout))
+            # Of a model's first layer few blocks are left. Others take all of these layouts, so that it is enough to ask later.
+            if not taken and (layout == BYXF or given(node, 0).dims[1] > FEW_CHANNELS or isinstance(ask(), LayerConfig)):
+                found.append(when_asked(node, self._config(node, layout), ask))
                 taken = True
             if taken and layout.block and channels % layout.block == 0:
                 break  # whole blocks: neighbours that take smaller ones take these

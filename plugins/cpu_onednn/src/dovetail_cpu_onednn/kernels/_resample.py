@@ -1,5 +1,6 @@
 """Resampling where oneDNN's coordinates are those that the operator asks for."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class ResamplingKernel(AnyLayoutKernel):
         for axis in axes:
             if abs(axis.scale * axis.size - axis.out) > 1e-6 * axis.out:
                 raise Refused(Reason.ATTRIBUTE, f"scale {axis.scale} for {axis.size} elements; accepted: quotients of sizes")
-            if not np.allclose(_places(axis, sampling), _places_of_onednn(axis, sampling.mode), rtol=1e-6, atol=1e-6):
+            if not _agree(axis, sampling):
                 raise Refused(Reason.ATTRIBUTE, f"{sampling} along axis {axis.axis}; accepted: the coordinates of half_pixel")
         src, dst = describe(x), describe(y)
         chain = attach(node, False, False)
@@ -59,6 +60,11 @@ def _parameters(node: TypedNode) -> list[Any]:
         raise Refused(Reason.DYNAMIC, "scales or sizes that are not constant")
     wanted = len(node.op.inputs) - 1
     return [*given, *[None] * wanted][:wanted]
+
+
+@lru_cache(256)
+def _agree(axis: Any, sampling: Any) -> bool:
+    return np.allclose(_places(axis, sampling), _places_of_onednn(axis, sampling.mode), rtol=1e-6, atol=1e-6)
 
 
 def _places(axis: Any, sampling: Any) -> NDArray[np.float64]:
