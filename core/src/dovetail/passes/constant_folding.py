@@ -171,15 +171,15 @@ def _fold(
     node: Node, outputs: Sequence[TensorType] | None, constants: Mapping[str, NDArray[Any]], room: int
 ) -> list[NDArray[Any]] | None:
     """The outputs, if inference already knows them or all inputs are constants, and if there is room for them."""
-    if outputs is not None:
-        if sum(t.nbytes for t in outputs) > room:
-            return None
-        known = [t.value for t in outputs if t.value is not None]
-        if len(known) == len(outputs):
-            return [as_constant(array) for array in known]
-    if node.op.is_random or node.op.subgraphs or not (node.op.has_reference() or node.op.has_composition()):
+    known = [t.value for t in outputs or () if t.value is not None]
+    computed = outputs is not None and len(known) == len(outputs)
+    if not computed and any(name and name not in constants for name in node.inputs):
         return None
-    if any(name and name not in constants for name in node.inputs):
+    if outputs is not None and sum(t.nbytes for t in outputs) > room:
+        return None
+    if computed:
+        return [as_constant(array) for array in known]
+    if node.op.is_random or node.op.subgraphs or not (node.op.has_reference() or node.op.has_composition()):
         return None
     values = [constants[name] if name else None for name in node.inputs]
     if outputs is not None:

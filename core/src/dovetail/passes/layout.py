@@ -52,11 +52,11 @@ def assign_layouts(graph: Graph, configurations: Configurations) -> Graph:
 
     Inputs and outputs of the graph stay plain. A value is reordered once for all its readers. Constants cost nothing: they
     appear under a second name, in the layout that is wanted. Needs types and schedule order; the graph comes back as it was
-    when every node takes everything plain.
+    when every node prefers everything plain or as it comes.
     """
     choices: list[Sequence[LayerConfig]] = [tuple(configurations(TypedNode.of(node, graph))) for node in graph.nodes]
-    plain = {PLAIN}
-    if all({*c[0].inputs, *c[0].outputs, *c[0].operands} <= plain for c in choices):
+    plain = {PLAIN, ANY}
+    if all({*c[0].inputs, *c[0].outputs, *c[0].operands} <= plain and not c[0].cost and c[0].holds is None for c in choices):
         return graph
     configs = _cheapest(graph, choices)
     while missed := {i: c for i, c in enumerate(configs) if c.holds is not None and not c.holds()}:
@@ -257,7 +257,8 @@ class _Rewriter:
         inputs = tuple(n and self.get(n, layout) for n, layout in zip(node.inputs, config.inputs, strict=True))
         wanted = iter([self.get(n, layout) for n, layout in zip(node.operands, config.operands, strict=True)])
         post_ops = tuple(p if isinstance(p, Eltwise) else dataclasses.replace(p, operand=next(wanted)) for p in node.post_ops)
-        self.nodes.append(dataclasses.replace(node, inputs=inputs, post_ops=post_ops))
+        same = inputs == node.inputs and not node.operands
+        self.nodes.append(node if same else dataclasses.replace(node, inputs=inputs, post_ops=post_ops))
         for name, layout in zip(node.writes, config.outputs, strict=True):
             self.types[name] = _in_layout(self.types[name], layout)
             self.names[name, layout] = name
