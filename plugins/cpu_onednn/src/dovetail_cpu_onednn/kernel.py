@@ -196,7 +196,7 @@ class PrimitiveKernel(OnednnKernel):
             return node.node.inputs[:1]
         if not any(_is_sum(p) and operand == node.outputs[0] for p, operand in _operands(node)):
             return ()
-        plain = self._attempt(node, lambda n: self.plan(n, False, False))
+        plain = self._attempt(node, lambda n: self.final(n, False))
         found = self._attempt(node, lambda n: self.plan(n, False, True))
         if isinstance(found, Refusal) or found.shared is None:
             return ()

@@ -1,12 +1,14 @@
 """Bounds of values, to find where a fused clip, which loses NaN, never receives any."""
 
 import math
+import weakref
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dovetail.cache import LruCache
 from dovetail.device import Binary, DType, Eltwise, PostOp, Prelu, Sum, TensorType, TypedNode
 
 __all__ = ["MODERATE", "are_moderate", "clip_checks", "has_clip", "stays_finite"]
@@ -16,6 +18,8 @@ LARGEST = 1e37
 
 MODERATE = 1e12
 """The bound that a run checks where no better one is known: products of two such matrices stay below `LARGEST`."""
+
+_KNOWN: LruCache[int, tuple[weakref.ref[Any], float]] = LruCache(1024)
 
 Bound = Callable[[str], float]
 """Value name -> bound of its absolute elements; infinity where it may hold NaN."""
@@ -47,7 +51,7 @@ def clip_checks(nodes: Sequence[TypedNode], constants: Mapping[str, NDArray[Any]
 
     def bound(name: str) -> float:
         if name not in bounds:
-            bounds[name] = _largest(constants[name]) if name in constants else math.inf
+            bounds[name] = _largest_constant(constants[name]) if name in constants else math.inf
         return bounds[name]
 
     for node in nodes:
@@ -135,6 +139,15 @@ def _is_clip(post_op: PostOp) -> bool:
 
 def _is_float(tensor: TensorType) -> bool:
     return tensor.dtype in (DType.FLOAT32, DType.BFLOAT16)
+
+
+def _largest_constant(data: NDArray[Any]) -> float:
+    """As `_largest`, kept: plans for several shapes share their weights, of which reading takes longer than all else here."""
+    reference, found = _KNOWN.get(id(data)) or (None, 0.0)
+    if reference is None or reference() is not data:  # another array may have got the id of one that was freed
+        found = _largest(data)
+        _KNOWN.put(id(data), (weakref.ref(data), found))
+    return found
 
 
 def _largest(data: NDArray[Any]) -> float:
