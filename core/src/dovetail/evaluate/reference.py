@@ -20,7 +20,7 @@ __all__ = ["node_reference", "run_reference", "run_untyped", "with_post_ops"]
 
 def run_reference(node: Node, values: Sequence[NDArray[Any] | None], outputs: Sequence[TensorType]) -> list[NDArray[Any]]:
     """Run the operator's reference and check what it gives against the inferred types. Returns the outputs that are present."""
-    with node_context(node, [None if v is None else TensorType.of(v) for v in values]), np.errstate(all="ignore"):
+    with node_context(node, (None if v is None else TensorType.of(v) for v in values)), np.errstate(all="ignore"):
         given = node.op.reference(*padded(values, node.op.inputs))
         given = given if isinstance(given, tuple) else (given,)
         _check_count(given, node)
