@@ -218,7 +218,7 @@ def test_an_input_over_the_memory_limit_is_refused(size: int) -> None:
 def test_values_that_are_too_much_together_are_refused_too() -> None:
     g = dovetail.GraphBuilder()
     x = g.input("x", "float32", [1000])
-    model = g.model([g.node(Relu(), x, name=f"r{i}") for i in range(3)])
+    model = g.model([g.node(op, x, name=f"r{i}") for i, op in enumerate((Relu(), Sigmoid(), Tanh()))])
     core = dovetail.Core(config=False)
     with pytest.raises(dovetail.errors.OutOfMemory, match=r"a request needs 16,\d+ bytes on NUMPY.* node 'r\d' .*limit is 9,000"):
         core.compile_model(model, "NUMPY", {"MEMORY_LIMIT": 9000})

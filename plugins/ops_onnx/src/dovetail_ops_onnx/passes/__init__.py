@@ -12,7 +12,7 @@ __all__ = ["PASSES", "Rewriting"]
 
 @dataclass(frozen=True)
 class Rewriting:
-    """The function of a pass, for graphs that have a node of one of `operators`.
+    """The function of a pass, for graphs that have a node of one of `operators`; for all if that is empty.
 
     `module` is imported for the first such graph: all of them, with the operators that they know, are some 50 modules. The
     function takes the graph, and the attribute `takes` of the context if that is not empty. With `states` it is skipped
@@ -32,9 +32,12 @@ class Rewriting:
         return found
 
     def __call__(self, graph: Graph, context: PassContext) -> Graph:
-        if (self.states and not graph.states) or not any(node.op.op_type in self.operators for node in graph.nodes):
+        if (self.states and not graph.states) or not self._applies(graph):
             return graph
         return self.__wrapped__(graph, getattr(context, self.takes)) if self.takes else self.__wrapped__(graph)
+
+    def _applies(self, graph: Graph) -> bool:
+        return not self.operators or any(node.op.op_type in self.operators for node in graph.nodes)
 
 
 def _pass(path: str, stage: str, *op_types: str, takes: str = "keeps", needs_shapes: bool = True) -> GraphPass:
@@ -43,12 +46,14 @@ def _pass(path: str, stage: str, *op_types: str, takes: str = "keeps", needs_sha
 
 
 _HOLD_CACHES = Rewriting("hold_caches", "hold_caches", frozenset({"Concat"}), takes="", states=True)
+_MERGE_EQUAL_NODES = Rewriting("merge_equal_nodes", "merge_equal_nodes", frozenset(), takes="devices")
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 PASSES = (
     _pass("capture_invariants.capture_invariants", "bind", "Loop", takes="", needs_shapes=False),
     _pass("fuse_quantized.hold_quantized", "bind", "DequantizeLinear", takes="", needs_shapes=False),
     GraphPass("hold_caches", "type", _HOLD_CACHES, needs_shapes=False),
+    GraphPass("merge_equal_nodes", "type", _MERGE_EQUAL_NODES, needs_shapes=False),
     _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger"),
     _pass("expand_quantized.expand_quantized", "quantize", "QLinearConv", "QLinearMatMul"),
     _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear"),

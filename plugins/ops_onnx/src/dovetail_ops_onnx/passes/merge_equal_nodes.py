@@ -1,0 +1,75 @@
+"""Compute equal things once: exporters write the same nodes again for every layer, above all those that compute sizes."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dovetail.device import Device
+from dovetail.graph import AbstractOperator, Graph, Node
+
+__all__ = ["merge_equal_nodes"]
+
+SMALL = 64
+"""Elements of a constant up to which its content is compared with that of others."""
+
+
+def merge_equal_nodes(graph: Graph, devices: Sequence[Device] = ()) -> Graph:
+    """The graph with one of all nodes that have the same operator, attributes and inputs; it represents the others.
+
+    Shapes may be open. Constants of at most `SMALL` numbers are the same input if they have the same bytes. Random operators,
+    those without a reference or composition, those for which the user gave one of the devices a kernel, and those with
+    sub-graphs stay. So do nodes that write what continues a state, or what a sub-graph reads, and graphs with operators that are
+    composed of the graph around them, which must see it as the model has it. Nodes that come before what they read may stay.
+    """
+    if any(node.op.has_compose_in() for node in graph.nodes):
+        return graph
+    held = {graph.outputs[index] for index in graph.states.values()}
+    held.update(name for node in graph.nodes for inner in node.op.subgraphs for name in inner.captures)
+    contents = {name: _content(name, array) for name, array in graph.constants.items()}
+    alike: dict[Hashable, list[Node]] = {}
+    renamed: dict[str, str] = {}
+    merged: dict[str, list[str]] = {}
+    gone: set[int] = set()
+    for node in graph.nodes:
+        op = node.op
+        if op.is_random or op.subgraphs or node.post_ops or not (op.has_reference() or op.has_composition()):
+            continue
+        if any(device.prescribes(op.domain, op.op_type) for device in devices):
+            continue
+        inputs = tuple([renamed.get(name) or contents.get(name, name) for name in node.inputs])
+        others = alike.setdefault((type(op), inputs, tuple(map(bool, node.outputs)), node.affinity), [])
+        first = next((one for one in others if _equal(one.op, op)), None)
+        if first is None:
+            others.append(node)
+        elif held.isdisjoint(node.writes):
+            gone.add(id(node))
+            renamed.update(zip(node.writes, first.writes, strict=True))
+            merged.setdefault(first.name, []).extend(node.origins or (node.name,))
+    if not gone:
+        return graph
+    nodes = tuple(_representing(node, renamed, merged.get(node.name, ())) for node in graph.nodes if id(node) not in gone)
+    return graph.replace(nodes=nodes, outputs=tuple(renamed.get(name, name) for name in graph.outputs))
+
+
+def _content(name: str, array: NDArray[Any]) -> Hashable:
+    return (array.dtype.str, array.shape, array.tobytes()) if array.size <= SMALL and array.dtype.kind in "iufb" else name
+
+
+def _equal(one: AbstractOperator, other: AbstractOperator) -> bool:
+    """Whether two operators of a class have the same attributes, by what they print: 0.0 equals -0.0."""
+    return all(_shown(getattr(one, name)) == _shown(getattr(other, name)) for name in one.attributes)
+
+
+def _shown(value: object) -> object:
+    return (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
+
+
+def _representing(node: Node, names: Mapping[str, str], others: Sequence[str]) -> Node:
+    inputs = tuple([names.get(name, name) for name in node.inputs])
+    if inputs == node.inputs and not others:
+        return node
+    origins = tuple(dict.fromkeys((*(node.origins or (node.name,)), *others))) if others else node.origins
+    return replace(node, inputs=inputs, origins=origins)
