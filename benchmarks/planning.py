@@ -1,8 +1,8 @@
 """Does planning grow with the nodes, and what does a new input shape cost? CPU seconds of reading and compiling.
 
 `python benchmarks/planning.py [-d NUMPY] [--nodes 1250 --nodes 5000] [--json]` makes graphs of small operators: a
-chain; branches from one input that are added up in pairs; as many outputs as nodes, of one input; residual blocks of two
-convolutions. Each is read and compiled once in this process, after a small one of its kind, and by onnxruntime. Further
+chain; branches from one input that are added up in pairs, equal ones, which runtimes merge, and ones of different slopes; as
+many outputs as nodes, of one input; residual blocks of two convolutions. Each is read and compiled once in this process, after a small one of its kind, and by onnxruntime. Further
 rows: the plan of MiniLM for one more length of its input, with the model read and other lengths planned already.
 """
 
@@ -34,8 +34,15 @@ def chain(count: int) -> Nodes:
 
 
 def branches(count: int) -> Nodes:
-    values = [f"b{i}" for i in range(count // 2)]
-    nodes = [helper.make_node("Sigmoid", ["x"], [name]) for name in values]
+    return added_up([helper.make_node("LeakyRelu", ["x"], [f"b{i}"], alpha=i / count) for i in range(count // 2)])
+
+
+def equal_branches(count: int) -> Nodes:
+    return added_up([helper.make_node("Sigmoid", ["x"], [f"b{i}"]) for i in range(count // 2)])
+
+
+def added_up(nodes: list[NodeProto]) -> Nodes:
+    values = [node.output[0] for node in nodes]
     while len(values) > 1:
         pairs = list(zip(values[::2], values[1::2], strict=False))
         sums = [f"{a}+" for a, _ in pairs]
@@ -46,7 +53,7 @@ def branches(count: int) -> Nodes:
 
 def outputs(count: int) -> Nodes:
     names = [f"o{i}" for i in range(count)]
-    return [helper.make_node("Sigmoid", ["x"], [name]) for name in names], names
+    return [helper.make_node("LeakyRelu", ["x"], [name], alpha=i / count) for i, name in enumerate(names)], names
 
 
 def residual(count: int) -> Nodes:
@@ -59,7 +66,7 @@ def residual(count: int) -> Nodes:
     return nodes, [value]
 
 
-KINDS: dict[str, Callable[[int], Nodes]] = {f.__name__: f for f in (chain, branches, outputs, residual)}
+KINDS: dict[str, Callable[[int], Nodes]] = {f.__name__: f for f in (chain, branches, equal_branches, outputs, residual)}
 
 
 def model(kind: str, count: int) -> bytes:

@@ -29,7 +29,8 @@ def merge_equal_nodes(graph: Graph, devices: Sequence[Device] = ()) -> Graph:
     held = {graph.outputs[index] for index in graph.states.values()}
     held.update(name for node in graph.nodes for inner in node.op.subgraphs for name in inner.captures)
     contents = {name: _content(name, array) for name, array in graph.constants.items()}
-    alike: dict[Hashable, list[Node]] = {}
+    alike: dict[Hashable, Node] = {}
+    equal: dict[Hashable, Node] = {}
     renamed: dict[str, str] = {}
     merged: dict[str, list[str]] = {}
     gone: set[int] = set()
@@ -40,11 +41,12 @@ def merge_equal_nodes(graph: Graph, devices: Sequence[Device] = ()) -> Graph:
         if any(device.prescribes(op.domain, op.op_type) for device in devices):
             continue
         inputs = tuple([renamed.get(name) or contents.get(name, name) for name in node.inputs])
-        others = alike.setdefault((type(op), inputs, tuple(map(bool, node.outputs)), node.affinity), [])
-        first = next((one for one in others if _equal(one.op, op)), None)
-        if first is None:
-            others.append(node)
-        elif held.isdisjoint(node.writes):
+        key = (type(op), inputs, tuple(map(bool, node.outputs)), node.affinity)
+        first = alike.setdefault(key, node)
+        if first is not node:  # few are, so that attributes are compared for few
+            equal.setdefault((key, _attributes(first.op)), first)
+            first = equal.setdefault((key, _attributes(op)), node)
+        if first is not node and held.isdisjoint(node.writes):
             gone.add(id(node))
             renamed.update(zip(node.writes, first.writes, strict=True))
             merged.setdefault(first.name, []).extend(node.origins or (node.name,))
@@ -58,12 +60,12 @@ def _content(name: str, array: NDArray[Any]) -> Hashable:
     return (array.dtype.str, array.shape, array.tobytes()) if array.size <= SMALL and array.dtype.kind in "iufb" else name
 
 
-def _equal(one: AbstractOperator, other: AbstractOperator) -> bool:
-    """Whether two operators of a class have the same attributes, by what they print: 0.0 equals -0.0."""
-    return all(_shown(getattr(one, name)) == _shown(getattr(other, name)) for name in one.attributes)
+def _attributes(op: AbstractOperator) -> Hashable:
+    """The attributes by what they print: 0.0 equals -0.0."""
+    return tuple([_shown(getattr(op, name)) for name in op.attributes])
 
 
-def _shown(value: object) -> object:
+def _shown(value: object) -> Hashable:
     return (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
 
 
