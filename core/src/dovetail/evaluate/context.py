@@ -1,20 +1,24 @@
 """Adds the node to errors that operators raise."""
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 
 from dovetail.errors import DovetailError, OperatorError, OutOfMemory, UsageError
 from dovetail.graph.graph import Node
 from dovetail.graph.types import TensorType
 
 
-class node_context:  # noqa: N801  # used like a function, in `with`; a generator would take three times as long
+def node_context(node: Node, inputs: Iterable[TensorType | None] = ()) -> AbstractContextManager[None]:
     """Re-raise an `OperatorError` with node, operator and input types in front, and anything that an operator's
     code raises by mistake as an `OperatorError`.
     """
+    return _NodeContext(node, inputs)
 
+
+class _NodeContext:  # a generator would take three times as long
     __slots__ = ("_inputs", "_node")
 
-    def __init__(self, node: Node, inputs: Iterable[TensorType | None] = ()) -> None:
+    def __init__(self, node: Node, inputs: Iterable[TensorType | None]) -> None:
         self._node, self._inputs = node, inputs
 
     def __enter__(self) -> None:

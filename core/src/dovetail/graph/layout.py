@@ -1,6 +1,5 @@
 """Memory layouts as tokens: two values have the same layout when their tokens are equal."""
 
-import functools
 import re
 from typing import Any
 
@@ -45,7 +44,8 @@ class Layout:
     @property
     def block(self) -> int:
         """The channels of one block, 16 for `nChw16c`; 0 for layouts without blocks."""
-        return _block(self.name)
+        found = _BLOCKED.fullmatch(self.name)
+        return int(found["size"]) if found else 0
 
     def memory_dims(self, dims: tuple[int, ...]) -> tuple[int, ...]:
         """Dimensions in the order of memory, blocks innermost. Raises `UsageError` for opaque tokens and unfit ranks."""
@@ -70,12 +70,6 @@ class Layout:
 
     def __str__(self) -> str:
         return self.name
-
-
-@functools.cache
-def _block(name: str) -> int:
-    found = _BLOCKED.fullmatch(name)
-    return int(found["size"]) if found else 0
 
 
 _LAYOUTS: dict[str, Layout] = {}
