@@ -1,8 +1,11 @@
 """Layouts: any assignment of accepted layouts gives the same result, with the least memory reordered."""
 
+import copy
 import itertools
+import pickle
 import random
 from collections.abc import Sequence
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import numpy as np
@@ -132,7 +135,10 @@ def least(graph: Graph, choices: Choices, kinds: Sequence[Layout]) -> int:
     return best
 
 
-def test_the_least_memory_is_reordered() -> None:
+@pytest.mark.parametrize("few", [1, 4])
+def test_the_least_memory_is_reordered(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the first search drops states, and bounds the second one."""
+    monkeypatch.setattr(layout_pass, "FEW", few)
     kinds = (PLAIN, BYXF, YXFB)
     for seed in range(60):
         graph, choices = random_case(1000 + seed, 1 + seed % 5, kinds)
@@ -249,6 +255,14 @@ def test_any_is_blocked_only_where_the_channels_are_as_many(channels: int, reord
     blocked = LayerConfig((Layout.of("nChw8c"),), (Layout.of("nChw8c"),))
     result = in_layout(graph, {"n0": (blocked,), "n1": (LayerConfig((ANY, ANY), (ANY,)),), "n2": (blocked,)})
     assert sum(isinstance(n.op, Reorder) for n in result.nodes) == reorders
+
+
+def test_a_layout_is_one_object_for_each_name() -> None:
+    token = Layout("token")
+    assert Layout("token") is token is not Layout("other")
+    assert pickle.loads(pickle.dumps(token)) is copy.deepcopy(token) is token
+    with pytest.raises(FrozenInstanceError):
+        token.name = "other"  # type: ignore[misc]
 
 
 def test_layout_names() -> None:

@@ -14,6 +14,7 @@ from dovetail_cpu_onednn.binding import Onednn
 from dovetail_cpu_onednn.choices import Choices
 from dovetail_cpu_onednn.kernels.conv import KERNELS
 from dovetail_cpu_onednn.memory import ALIGNMENT, Arenas
+from dovetail_cpu_onednn.nan.bounds import _largest_constant
 from dovetail_ops_onnx.batch_normalization import BatchNormalization
 from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.identity import Identity
@@ -139,6 +140,34 @@ def test_onednn_is_not_asked_what_it_need_not_answer(bench, monkeypatch):
     y = g.node(Conv(), g.input("x", "float32", (1, 5, 11, 3)), g.constant(np.ones((7, 5, 3, 3), np.float32)))
     graph = bench.typed(g.graph([y]))
     assert isinstance(bench.device.accepts(TypedNode.of(graph.nodes[0], graph)), Accepted)
+
+
+def test_onednn_is_asked_once_about_each_convolution(monkeypatch):
+    asked, chosen = [], Onednn._chosen
+    monkeypatch.setattr(Onednn, "_chosen", lambda self, name, given: asked.append(name) or chosen(self, name, given))
+    rng, g = np.random.default_rng(4), GraphBuilder()
+    y, weights = g.input("x", "float32", ("N", 16, 19, 23)), []
+    for channels, before in ((32, 16), (48, 32), (64, 48)):
+        weights.append(rng.standard_normal((channels, before, 3, 3)).astype(np.float32) / 10)
+        y = g.node(Relu(), g.node(Conv(pads=(1, 1, 1, 1)), y, g.constant(weights[-1])))
+    with dovetail.Core(config=False).compile_model(g.model([y]), "ONEDNN") as compiled:
+        compiled({"x": np.zeros((1, 16, 19, 23), np.float32)})
+        asked.clear()
+        x = rng.standard_normal((3, 16, 19, 23)).astype(np.float32)
+        found = compiled({"x": x})[0]
+    assert [name for name in asked if "convolution" in name] == ["convolution_forward"] * 3
+    want = x.astype(np.float64)
+    for w in weights:
+        windows = np.lib.stride_tricks.sliding_window_view(np.pad(want, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+        want = np.maximum(np.einsum("nchwij,ocij->nohw", windows, w.astype(np.float64), optimize=True), 0)
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+
+
+def test_the_largest_weight_is_that_of_the_array_asked_about():
+    for scale in (1.0, 3.0, 2.0):  # in memory, and under ids, that may be those of the one before
+        weights = np.full((5, 7), -scale, np.float32)
+        assert _largest_constant(weights) == _largest_constant(weights) == scale
+        del weights
 
 
 def test_shapes_share_weights_into_which_a_normalization_was_folded():
