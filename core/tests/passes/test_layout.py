@@ -262,7 +262,7 @@ def test_a_layout_is_one_object_for_each_name() -> None:
     assert Layout("token") is token is not Layout("other")
     assert pickle.loads(pickle.dumps(token)) is copy.deepcopy(token) is token
     with pytest.raises(FrozenInstanceError):
-        token.name = "other"  # type: ignore[misc]
+        token.name = "other"
 
 
 def test_layout_names() -> None:
