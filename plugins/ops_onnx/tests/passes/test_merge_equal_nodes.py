@@ -1,6 +1,7 @@
 """Equal nodes become one: results, reports, and everything that must stay apart."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -135,3 +136,12 @@ def test_what_a_sub_graph_reads_stays(condition: bool) -> None:
     found = core.compile_model(core.read_model(content, "onnx"), "NUMPY")({"x": X, "c": np.array(condition)})
     assert np.array_equal(found["a"], np.maximum(X, 0))
     assert np.array_equal(found["y"], -np.maximum(X, 0))
+
+
+def test_nodes_for_different_devices_stay() -> None:
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", 5])
+    graph = g.graph([g.node(Relu(), x) for _ in range(3)])
+    first, *others = graph.nodes
+    merged = merge_equal_nodes(graph.replace(nodes=(replace(first, affinity="A"), *others)))
+    assert [node.affinity for node in merged.nodes] == ["A", ""]
