@@ -1,10 +1,10 @@
 """Does planning grow with the nodes, and what does a new input shape cost? CPU seconds of reading and compiling.
 
-`python benchmarks/planning.py [-d NUMPY] [--nodes 1250 --nodes 5000] [--json]` makes graphs of small operators: a chain; branches
-from one input that are added up in pairs, equal ones, which runtimes merge, and ones of different slopes; as many outputs as nodes,
-of one input; residual blocks of two convolutions. Each is read and compiled once in this process, after a small one of its kind,
-and by onnxruntime. Further rows: the plan of MiniLM for one more length of its input, with the model read and other lengths planned
-already.
+`python benchmarks/planning.py [-d NUMPY] [--nodes 1250 --nodes 5000] [--json]` makes graphs of small operators: a chain;
+branches from one input that are added up in pairs, equal ones, which runtimes merge, and ones of different slopes; as many
+outputs as nodes, of one input; residual blocks of two convolutions. Each is read and compiled once in this process, after a
+small one of its kind, and by onnxruntime. Further rows: the plan of MiniLM for one more length of its input, with the model
+read and other lengths planned already.
 """
 
 from __future__ import annotations
