@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.cache import LruCache
 from dovetail.device import Binary, DType, Eltwise, PostOp, Prelu, Sum, TensorType, TypedNode
+from dovetail.lru import LruCache
 
 __all__ = ["MODERATE", "are_moderate", "clip_checks", "has_clip", "stays_finite"]
 
