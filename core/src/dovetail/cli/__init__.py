@@ -162,10 +162,7 @@ class Program(Group):
 def _built_in() -> set[str]:
     """`run`, `plugins`, and `plugins list`."""
     names = command_names(*__path__)
-    return {
-        *names,
-        *(f"{group} {name}" for folder in __path__ for group in names for name in command_names(f"{folder}/{group}")),
-    }
+    return {*names, *(f"{group} {name}" for folder in __path__ for group in names for name in command_names(f"{folder}/{group}"))}
 
 
 def _listed(record: "PluginRecord") -> dict[str, str] | None:

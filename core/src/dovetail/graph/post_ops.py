@@ -10,17 +10,7 @@ from dovetail.dataclass import dataclass
 from dovetail.errors import UsageError, did_you_mean
 from dovetail.names import printable
 
-__all__ = [
-    "BINARY_ALGORITHMS",
-    "ELTWISE_ALGORITHMS",
-    "MAX_POST_OPS",
-    "Binary",
-    "Eltwise",
-    "PostOp",
-    "PostOps",
-    "Prelu",
-    "Sum",
-]
+__all__ = ["BINARY_ALGORITHMS", "ELTWISE_ALGORITHMS", "MAX_POST_OPS", "Binary", "Eltwise", "PostOp", "PostOps", "Prelu", "Sum"]
 
 MAX_POST_OPS = 32
 """oneDNN's limit for one chain."""

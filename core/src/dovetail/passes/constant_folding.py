@@ -19,13 +19,7 @@ from dovetail.graph.schedule import schedule
 from dovetail.graph.types import CONTAINERS, TensorType, array_bytes, as_constant
 from dovetail.passes.inline import chosen_branch, inlined
 
-__all__ = [
-    "FOLD_BUDGET",
-    "Typed",
-    "fold_closed",
-    "fold_constants",
-    "type_and_fold",
-]
+__all__ = ["FOLD_BUDGET", "Typed", "fold_closed", "fold_constants", "type_and_fold"]
 
 FOLD_BUDGET = 64 << 20
 """Bytes of new constants that one graph may get on top of four times those it has: a small file must not unfold to gigabytes."""

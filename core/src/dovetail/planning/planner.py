@@ -164,11 +164,7 @@ class Planner:
         return replace(plan, slots=slots, outputs=tuple(sources[n] for n in wanted), types=(), report=report, tail=tail)
 
     def _body(
-        self,
-        graph: Graph,
-        constants: Mapping[str, NDArray[Any]],
-        sources: Mapping[str, Source],
-        outer: Mapping[str, TensorType],
+        self, graph: Graph, constants: Mapping[str, NDArray[Any]], sources: Mapping[str, Source], outer: Mapping[str, TensorType]
     ) -> Body:
         """A sub-graph as a separate graph: what it reads from outside are further inputs, or constants."""
         known = {name: constants[name] for name in graph.captures if name in constants}

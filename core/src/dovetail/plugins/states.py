@@ -182,8 +182,7 @@ def conflict(what: str, owners: Iterable[PluginRecord]) -> PluginConflict:
     choices = names if len(names) == len(owners) else [owner.id for owner in owners]
     lines = " or ".join(f"DOVETAIL_PREFER={choice}" for choice in choices)
     return PluginConflict(
-        f"{what} is provided by {' and by '.join(owner.provider for owner in owners)}",
-        hint=f"choose with prefer= or {lines}",
+        f"{what} is provided by {' and by '.join(owner.provider for owner in owners)}", hint=f"choose with prefer= or {lines}"
     )
 
 

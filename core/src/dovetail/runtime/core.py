@@ -144,13 +144,7 @@ class Core:
         hint = f"rename it, or give format= in Python; installed: {known}"
         raise UnknownFormat(f"{str(data)!r} has no suffix that tells its format", hint=hint)
 
-    def write_model(
-        self,
-        model: Model,
-        target: "str | PathLike[str]",
-        format: str | None = None,
-        **options: Any,
-    ) -> None:
+    def write_model(self, model: Model, target: "str | PathLike[str]", format: str | None = None, **options: Any) -> None:
         """Write a model as the file `target`, in the format of its suffix or in `format`. An existing file is replaced.
 
         Names, constants and metadata are kept. A format that holds open dimensions and operators by name gets the model as it is,
