@@ -19,7 +19,7 @@ from dovetail_gpu_opencl import matrix_units
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._pipelined import Pipeline, Pipelined, pipelines
 
-exhaustive = pytest.mark.exhaustive(0.12)  # each compiles programs whose emulated instructions take drivers long
+exhaustive = pytest.mark.exhaustive(0.06)  # each compiles programs whose emulated instructions take drivers long
 
 assembled = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["assembled"]
 
