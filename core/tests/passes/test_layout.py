@@ -257,6 +257,18 @@ def test_any_is_blocked_only_where_the_channels_are_as_many(channels: int, reord
     assert sum(isinstance(n.op, Reorder) for n in result.nodes) == reorders
 
 
+def test_a_second_search_that_loses_the_way_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With less room than the first one it drops that way, and all that it keeps cost more."""
+    found: list[Any] = []
+    search = layout_pass._search
+    monkeypatch.setattr(layout_pass, "_search", lambda *given: found.append(search(*given)) or found[-1])
+    for name, value in (("FEW", 4), ("BEAM", 1), ("LEAST", 1)):
+        monkeypatch.setattr(layout_pass, name, value)
+    for seed in range(300):
+        in_layout(*random_case(seed, 9, (PLAIN, BYXF, YXFB)))
+    assert any(step is None for step, _ in found)
+
+
 def test_a_layout_is_one_object_for_each_name() -> None:
     token = Layout("token")
     assert Layout("token") is token is not Layout("other")

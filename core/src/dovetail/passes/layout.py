@@ -71,7 +71,8 @@ def _cheapest(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[La
     """The configurations, one for each node, with the least bytes of reorders."""
     ways = _ways(graph, choices)
     step, dropped = _search(graph, ways, FEW)
-    return _way_back(_search(graph, ways, BEAM, step.cost)[0] if dropped else step)
+    assert step is not None
+    return _way_back((_search(graph, ways, BEAM, step.cost)[0] if dropped else None) or step)
 
 
 def _ways(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[list[_Way]]:
@@ -90,9 +91,9 @@ def _ways(graph: Graph, choices: Sequence[Sequence[LayerConfig]]) -> list[list[_
 
 def _search(
     graph: Graph, choices: Sequence[Sequence[_Way]], beam: int, most: tuple[int, int] | None = None
-) -> tuple[_Step, bool]:
+) -> tuple[_Step | None, bool]:
     """Dynamic programming over the schedule; a state is what the values alive look like. The last step of the cheapest way, and
-    whether states were dropped that none of those kept can imitate. No way costs more than `most`.
+    whether states were dropped that none of those kept can imitate. None costs more than `most`; no step if all do.
 
     Values with the same layouts in all states are kept apart, so that a step costs only the others. An output without further
     readers is settled at once: whatever follows, it costs a reorder or none.
@@ -122,6 +123,8 @@ def _search(
                 key = frozenset(after.items())
                 if key not in found or cost < found[key].cost:
                     found[key] = _Step(cost, way.config, step)
+        if not found:
+            return None, True
         states, whole = _pruned(found, sizes, beam)
         dropped = dropped or not whole
         common = frozenset.intersection(*states)
