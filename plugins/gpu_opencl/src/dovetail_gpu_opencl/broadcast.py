@@ -1,10 +1,12 @@
 """Which element of an operand belongs to an element of the result, as C expressions over the flat index of the result."""
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from dovetail.dataclass import dataclass
 from dovetail.device import TensorType
+from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import loaded, vector_at
 
 __all__ = ["Access", "access_to", "flat_index", "strides_of"]
@@ -43,8 +45,13 @@ class Access:
         return f"({acc}{vec})({parts})"
 
 
-def access_to(operand: TensorType, result: TensorType, run_axes: int = 1) -> Access | None:
-    """How to read `operand` for an element of `result`; None when it does not broadcast to it."""
+def access_to(
+    operand: TensorType, result: TensorType, run_axes: int = 1, sizes: RuntimeSizes | None = None, key: Hashable = None
+) -> Access | None:
+    """How to read `operand` for an element of `result`; None when it does not broadcast to it.
+
+    `sizes` collects the numbers of the index, as in `flat_index`; `key` names the operand there.
+    """
     dims, target = operand.dims, result.dims
     if len(dims) > len(target) and any(d != 1 for d in dims[: len(dims) - len(target)]):
         return None
@@ -52,7 +59,7 @@ def access_to(operand: TensorType, result: TensorType, run_axes: int = 1) -> Acc
     if any(d not in (1, t) for d, t in zip(aligned, target, strict=True)):
         return None
     strides = [0 if d == 1 else s for d, s in zip(aligned, strides_of(aligned), strict=True)]
-    return Access(flat_index(target, strides), _run(aligned[-run_axes:], target[-run_axes:]))
+    return Access(flat_index(target, strides, "o", sizes, key), _run(aligned[-run_axes:], target[-run_axes:]))
 
 
 def strides_of(dims: Sequence[int]) -> tuple[int, ...]:
@@ -64,34 +71,52 @@ def strides_of(dims: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def flat_index(dims: Sequence[int], strides: Sequence[int], name: str = "o") -> str:
-    """The C expression for sum(coordinate * stride), with the coordinates of the flat row-major index `name` in `dims`."""
-    inner, terms = 1, []
-    for size, stride in reversed(_merged(dims, strides)):
-        terms.append((inner, size, stride))
-        inner *= size
-    outermost = inner
-    parts = [_term(name, step, size, stride, step * size == outermost) for step, size, stride in terms if stride]
-    return " + ".join(reversed(parts)) or "0"
+def flat_index(
+    dims: Sequence[int], strides: Sequence[int], name: str = "o", sizes: RuntimeSizes | None = None, key: Hashable = None
+) -> str:
+    """The C expression for sum(coordinate * stride), with the coordinates of the flat row-major index `name` in `dims`.
+
+    With `sizes` its numbers are arguments: those of `dims` are shared by all indices of the same `name`, strides by those of
+    the same `key`.
+    """
+    groups = _merged(dims, strides)
+    parts = [_term(dims, group, name, sizes, key, outermost=group is groups[0]) for group in groups if group.stride]
+    return " + ".join(parts) or "0"
 
 
-def _merged(dims: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Axes as (size, stride), with contiguous ones joined."""
-    joined: list[tuple[int, int]] = []
-    for size, stride in zip(dims, strides, strict=True):
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The axes from `first` to `last`, which one stride goes through."""
+
+    first: int
+    last: int
+    size: int
+    stride: int
+
+
+def _merged(dims: Sequence[int], strides: Sequence[int]) -> list[_Group]:
+    """Axes longer than 1, with contiguous ones joined."""
+    joined: list[_Group] = []
+    for axis, (size, stride) in enumerate(zip(dims, strides, strict=True)):
         if size == 1:
             continue
-        if joined and joined[-1][1] == stride * size:
-            joined[-1] = (joined[-1][0] * size, stride)
+        if joined and joined[-1].stride == stride * size:
+            joined[-1] = _Group(joined[-1].first, axis, joined[-1].size * size, stride)
         else:
-            joined.append((size, stride))
+            joined.append(_Group(axis, axis, size, stride))
     return joined
 
 
-def _term(name: str, step: int, size: int, stride: int, is_outermost: bool) -> str:
-    coordinate = name if step == 1 else f"({name} / {step})"
-    coordinate = coordinate if is_outermost else f"({coordinate} % {size})"
-    return coordinate if stride == 1 else f"{coordinate} * {stride}"
+def _term(dims: Sequence[int], group: _Group, name: str, sizes: RuntimeSizes | None, key: Hashable, *, outermost: bool) -> str:
+    step = math.prod(dims[group.last + 1 :])
+    if sizes is None:
+        coordinate = name if step == 1 else f"({name} / {step})"
+        coordinate = coordinate if outermost else f"({coordinate} % {group.size})"
+        return coordinate if group.stride == 1 else f"{coordinate} * {group.stride}"
+    coordinate = name if step == 1 else f"QUOTIENT({name}, {sizes.divisor(step, (name, group.last))})"
+    if not outermost:
+        coordinate = f"REMAINDER({coordinate}, {sizes.divisor(group.size, (name, group.first, group.last))})"
+    return coordinate if group.stride == 1 else f"{coordinate} * {sizes.number(group.stride, (name, key, group.first))}"
 
 
 def _run(operand: Sequence[int], target: Sequence[int]) -> str:

@@ -18,6 +18,7 @@ from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, is_like, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Scratch, Write
 from dovetail_gpu_opencl.narrow import VALUES, is_narrow
+from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import C_TYPES, STORED_TYPES, accumulator, assemble, stored, vector_at
 
 __all__ = ["Chain", "Expression", "Load", "as_chain", "elementwise_launch", "vector_width"]
@@ -175,20 +176,22 @@ def elementwise_launch(
     result, types = node.outputs[0], [load.type for load in loads]
     vec = 1 if any(is_narrow(t.dtype) for t in (result, *types)) else vec
     run_axes = _run_axes(result.dims, vec)
-    chain = post_ops.epilogue(node, vec, run_axes)
+    chain, sizes = post_ops.epilogue(node, vec, run_axes), RuntimeSizes()
     parameters = "".join(f"__global const {STORED_TYPES[t.dtype]}* p{i}, " for i, t in enumerate(types))
-    single = _block(node, types, statements, 1, run_axes)
+    last = sizes.number(result.size, "last")
+    single = _block(node, types, statements, 1, run_axes, sizes)
     if vec == 1:
-        body = f"  const int o = get_global_id(0);\n  if (o < {result.size}) {single}"
+        body = f"  const int o = get_global_id(0);\n  if (o < {last}) {single}"
     else:
         body = (
-            f"  const int o = get_global_id(0) * {vec};\n"
-            f"  if (o + {vec} <= {result.size}) {_block(node, types, statements, vec, run_axes)}"
-            f"  else for (const int last = {result.size}; o < last; ++o) {single}"
-        ).replace("const int o", "int o", 1)
-    post_args = " POST_ARGS" if node.post_ops else ""
-    kernel = f"__kernel void elementwise({parameters}__global {STORED_TYPES[result.dtype]}* dst{post_args}) {{\n{body}}}\n"
-    arguments = (*(load.source for load in loads), written or Write(node.node.outputs[0]), *chain.arguments)
+            f"  int o = get_global_id(0) * {vec};\n"
+            f"  if (o + {vec} <= {last}) {_block(node, types, statements, vec, run_axes, sizes)}"
+            f"  else for (; o < {last}; ++o) {single}"
+        )
+    parameters += f"__global {STORED_TYPES[result.dtype]}* dst{sizes.parameters}"
+    kernel = f"__kernel void elementwise({parameters}{' POST_ARGS' if node.post_ops else ''}) {{\n{body}}}\n"
+    output = written or Write(node.node.outputs[0])
+    arguments = (*(load.source for load in loads), output, *sizes.arguments, *chain.arguments)
     work, local = spread(ceil_div(result.size, vec), caps)
     source = assemble("", {"HALF_STORAGE": "half" in kernel + chain.source}, chain.source, kernel)
     # A quotient is a result that others round: what the device can do best is right, and memory sets the time here.
@@ -196,14 +199,14 @@ def elementwise_launch(
     return Launch("elementwise (generated)", source, "elementwise", arguments, work, local, options)
 
 
-def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: int, run_axes: int) -> str:
+def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: int, run_axes: int, sizes: RuntimeSizes) -> str:
     """Loads, the statements that make `s`, the chain, and the store, for `vec` elements from `o` on."""
     result = node.outputs[0]
     out = STORED_TYPES[result.dtype]
     width = str(vec) if vec > 1 else ""
     lines = []
     for index, tensor in enumerate(types):
-        access = access_to(tensor, result, run_axes)
+        access = access_to(tensor, result, run_axes, sizes, index)
         assert access is not None
         c_type = accumulator(tensor.dtype) if tensor.dtype.is_float else VALUES.get(tensor.dtype, STORED_TYPES[tensor.dtype])
         lines.append(

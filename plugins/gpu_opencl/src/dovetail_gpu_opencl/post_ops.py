@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from dovetail.dataclass import dataclass
 from dovetail.device import PLAIN, Binary, DType, Eltwise, PostOp, Prelu, Reason, Refusal, Sum, TensorType, TypedNode
-from dovetail_gpu_opencl.broadcast import access_to
+from dovetail_gpu_opencl.broadcast import Access, access_to
 from dovetail_gpu_opencl.launch import Argument, Read
+from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, literal
 
 __all__ = ["Epilogue", "check", "epilogue", "in_memory_order", "statement", "vector_functions"]
@@ -139,20 +140,23 @@ def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1, *, aligned: bool 
     if not node.post_ops:
         return Epilogue()
     acc = accumulator(node.outputs[0].dtype)
-    parameters = "".join(f", __global const {STORED_TYPES[operand.dtype]}* po{i}" for i, operand in enumerate(node.operands))
-    passed = "".join(f", po{i}" for i in range(len(node.operands)))
+    sizes = RuntimeSizes("post_n")
+    accesses = [access_to(operand, node.outputs[0], run_axes, sizes, i) for i, operand in enumerate(node.operands)]
+    pointers = "".join(f", __global const {STORED_TYPES[operand.dtype]}* po{i}" for i, operand in enumerate(node.operands))
+    parameters = pointers + sizes.parameters
+    passed = "".join(f", po{i}" for i in range(len(node.operands))) + sizes.passed
     source = f"#define POST_ARGS {parameters}\n#define POST(s, o) post_1(s, o{passed})\n"
-    source += _function("post_1", node, acc, 1, run_axes, parameters)
+    source += _function("post_1", node, accesses, acc, 1, parameters)
     if vec > 1:
         source += f"#define POST_V(s, o) post_v(s, o{passed})\n"
         source += vector_functions(node.post_ops, acc, vec)
-        source += _function("post_v", node, acc, vec, run_axes, parameters, aligned=aligned)
+        source += _function("post_v", node, accesses, acc, vec, parameters, aligned=aligned)
     kept = _as_large(node) if aligned else -1
     if kept >= 0:
         source += f"#define KEPT po{kept}\n#define POST_KEPT(s, o, kept) post_kept(s, o, kept{passed})\n"
         parameters = f", const {acc}{vec} kept{parameters}"
-        source += _function("post_kept", node, acc, vec, run_axes, parameters, aligned=aligned, kept=kept)
-    return Epilogue(source, tuple(Read(name) for name in node.node.operands))
+        source += _function("post_kept", node, accesses, acc, vec, parameters, aligned=aligned, kept=kept)
+    return Epilogue(source, (*(Read(name) for name in node.node.operands), *sizes.arguments))
 
 
 def _as_large(node: TypedNode) -> int:
@@ -171,16 +175,15 @@ def vector_functions(chain: Sequence[PostOp], acc: str, vec: int) -> str:
 def _function(
     name: str,
     node: TypedNode,
+    accesses: Sequence[Access | None],
     acc: str,
     vec: int,
-    run_axes: int,
     parameters: str,
     *,
     aligned: bool = False,
     kept: int = -1,
 ) -> str:
     vector = acc if vec == 1 else f"{acc}{vec}"
-    accesses = [access_to(operand, node.outputs[0], run_axes) for operand in node.operands]
     types = [STORED_TYPES[operand.dtype] for operand in node.operands]
     texts = [a.load(f"po{i}", types[i], acc, vec, aligned=aligned) for i, a in enumerate(accesses) if a is not None]
     loads = iter(["kept" if i == kept else text for i, text in enumerate(texts)])

@@ -51,6 +51,7 @@ STORED_TYPES = {**C_TYPES, **NARROW}
 MOVABLE = frozenset(d for d in DType if d is not DType.STRING)
 """The data types that have bytes to move."""
 
+_QUOTIENTS = re.compile(r"\b(?:QUOTIENT|REMAINDER)\(")
 _NARROW_NAMES = frozenset(NARROW.values())
 _PRAGMAS = {
     "half": "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n",
@@ -150,5 +151,7 @@ def assemble(file: str, defines: Mapping[str, object], *fragments: str) -> str:
     generated = "".join(fragments)
     used = [c_type for c_type in _PRAGMAS if c_type in text or c_type in generated]
     pragmas = "".join(_PRAGMAS[c_type] for c_type in used if not (c_type == "half" and defines.get("HALF_STORAGE")))
-    source = f"{pragmas}{typedefs(text + generated)}{_packed_types(generated)}{text}{generated}{load(file) if file else ''}"
+    quotients = load("quotients.cl") if _QUOTIENTS.search(text + generated) else ""
+    types = typedefs(text + generated) + _packed_types(generated)
+    source = f"{pragmas}{quotients}{types}{text}{generated}{load(file) if file else ''}"
     return sys.intern(source)  # the hundreds of launches of a model share some ten texts of 7 kB

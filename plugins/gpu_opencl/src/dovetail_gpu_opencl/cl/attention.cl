@@ -29,8 +29,7 @@
 // Rows of keys are padded so that neighbouring keys start in other banks.
 #define PITCH (WIDTH + 4 > BLOCK_Q ? WIDTH + 4 : BLOCK_Q)
 #define COLS ((DV + LANES - 1) / LANES)
-// Four adjacent elements of ACC, aligned as such.
-#define ALIGNED(size, s, h, b) ((size) % 4 == 0 && (s) % 4 == 0 && (h) % 4 == 0 && (b) % 4 == 0)
+// Four adjacent elements of ACC, aligned as such, which K_ALIGNED says of keys and V_ALIGNED of values.
 #ifdef HALF_STORAGE
 #define LOAD4(p) vloada_half4(0, p)
 #else
@@ -39,7 +38,7 @@
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
     __global const T* restrict q, __global const T* restrict k, __global const T* restrict v MASK_ARG LENGTHS_ARG,
-    __global T* restrict dst) {
+    __global T* restrict dst SIZES) {
   __local ACC queries[BLOCK_Q * WIDTH] __attribute__((aligned(16)));
   __local ACC keys[BLOCK_K * PITCH] __attribute__((aligned(16)));
   __local ACC values[BLOCK_K * UP4(DV)] __attribute__((aligned(16)));
@@ -66,7 +65,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
   const int end = END(start + min(first + BLOCK_Q, QUERIES) - 1, used);
 
   for (int k0 = BEGIN(start + first) / BLOCK_K * BLOCK_K; k0 < end; k0 += BLOCK_K) {
-#if ALIGNED(D, K_S, K_H, K_B)
+#ifdef K_ALIGNED
 #pragma unroll 8
     for (int e = item * 4; e < BLOCK_K * WIDTH; e += ITEMS * 4) {
       const int j = k0 + e / WIDTH;
@@ -78,7 +77,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention(
       keys[e / WIDTH * PITCH + d] = j < used && d < D ? (ACC)LOAD_T(k, j * K_S + d) : (ACC)0;
     }
 #endif
-#if ALIGNED(DV, V_S, V_H, V_B)
+#ifdef V_ALIGNED
 #pragma unroll 8
     for (int e = item * 4; e < BLOCK_K * DV; e += ITEMS * 4) {
       const int j = k0 + e / DV;

@@ -63,7 +63,7 @@ static float dot_product(__global const float* x, __global const float* y) {
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_floats(
     __global const float* restrict q, __global const float* restrict k, __global const float* restrict v MASK_ARG,
-    __global float* restrict dst) {
+    __global float* restrict dst SIZES) {
   __local uchar tile[2 * STAGE_BYTES] __attribute__((aligned(128)));
   EXCHANGE
   const int item = get_local_id(0), lane = item % SUB_GROUP, sub_group = item / SUB_GROUP;

@@ -34,7 +34,7 @@
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halves(
     __global const ushort* restrict q, __global const ushort* restrict k, __global const ushort* restrict v MASK_ARG,
-    __global ushort* restrict dst) {
+    __global ushort* restrict dst SIZES) {
   __local uchar tile[2 * STAGE_BYTES] __attribute__((aligned(128)));
   EXCHANGE
   const int item = get_local_id(0), lane = item % SUB_GROUP, sub_group = item / SUB_GROUP;

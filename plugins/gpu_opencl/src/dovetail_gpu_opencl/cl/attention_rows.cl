@@ -46,7 +46,7 @@ static ACC exponentials(ACC* s, const ACC base) {
 }
 
 __kernel void attention_rows(__global const T* restrict q, __global const T* restrict k, __global const T* restrict v MASK_ARG
-                             LENGTHS_ARG, __global T* restrict dst) {
+                             LENGTHS_ARG, __global T* restrict dst SIZES) {
   ACC keys[D * KEYS] __attribute__((aligned(64)));
   ACC values[KEYS * WIDTH] __attribute__((aligned(64)));
   ACC scores[ROWS * KEYS] __attribute__((aligned(64)));

@@ -33,7 +33,7 @@
 #endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void conv_depthwise_windows(
-    __global const T* restrict src, __global const T* restrict wei BIAS_ARG, __global T* dst POST_ARGS) {
+    __global const T* restrict src, __global const T* restrict wei BIAS_ARG, __global T* dst SIZES POST_ARGS) {
   const int place = get_global_id(0), m = get_global_id(1), n = get_global_id(2);
   const int oy = place / (OW / VEC), ox = place % (OW / VEC) * VEC;
   if (oy >= OH) return;

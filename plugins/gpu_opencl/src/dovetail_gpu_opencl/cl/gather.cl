@@ -1,23 +1,25 @@
 // dst[a][j][i] = src[a][index[j]][i]: slices of src [OUTER][AXIS][INNER] at COUNT indices, in words of 1 to 16 bytes.
 //
 // Negative indices count from the end. For an index out of range, element 0 is read and faults[fault] set to 1.
-// NDRange: (OUTER * COUNT * INNER, rounded up to the local size).
+// SIZE = OUTER * COUNT * INNER, AXIS and the divisors COUNT and INNER are among the arguments SIZES.
+// NDRange: (SIZE, rounded up to the local size).
 //
 // Tunables: the local size.
 #ifndef T
 #define T uint
 #define INDEX long
-#define OUTER 1
+#define SIZE 1
 #define AXIS 1
-#define COUNT 1
-#define INNER 1
+#define COUNT INNER
+#define SIZES , const int INNER, const uint INNER_factor, const int INNER_shift
 #endif
+#include "quotients.cl"
 
 __kernel void gather(__global const T* restrict src, __global const INDEX* restrict index, __global T* restrict dst,
-                     __global int* faults, const int fault) {
+                     __global int* faults, const int fault SIZES) {
   const int o = get_global_id(0);
-  if (o >= OUTER * COUNT * INNER) return;
-  const int i = o % INNER, j = o / INNER % COUNT, a = o / (INNER * COUNT);
+  if (o >= SIZE) return;
+  const int line = QUOTIENT(o, INNER), i = REMAINDER(o, INNER), j = REMAINDER(line, COUNT), a = QUOTIENT(line, COUNT);
   INDEX at = index[j];
   if (at < -AXIS || at >= AXIS) {
     faults[fault] = 1;

@@ -33,8 +33,12 @@
 #define Y_H 0
 #define Y_S DV
 #endif
+// QUERIES, TOTAL, PAST, the steps and M_LAST may be the arguments SIZES.
+#ifndef SIZES
+#define SIZES
 #ifndef PAST
 #define PAST 0
+#endif
 #endif
 #ifdef LENGTH_T
 #define LENGTHS_ARG , __global const LENGTH_T* restrict lengths

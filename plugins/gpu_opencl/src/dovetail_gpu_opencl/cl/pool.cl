@@ -2,7 +2,7 @@
 //
 // A work item computes one output element. NDRange: (output elements, rounded up to the local size).
 //
-// Layout: src and dst dense NCDHW (missing axes of size 1); PLANES = N * C.
+// Layout: src and dst dense NCDHW (missing axes of size 1); PLANES = N * C. OD, OH and OW are divisors.
 //
 // MAXIMUM: the largest element, NaN wins. POWER: the POWER-th root of the sum of the magnitudes to that power. Otherwise the mean: over elements inside the input, or with COUNT_PADS over those inside
 // the input and its pads (COUNT_D, COUNT_H, COUNT_W: the end of the padded input).
@@ -20,6 +20,7 @@
 #define LOWEST -INFINITY
 #endif
 #include "windows.cl"
+#include "quotients.cl"
 #include "post.cl"
 
 // The taps of a window that starts at `at`: the first one from 0 on, and how many start before `end`.
@@ -35,10 +36,11 @@
 #define BETTER(v, acc) ((v) > (acc) || (v) != (v))
 #endif
 
-__kernel void pool(__global const T* restrict src, __global T* dst INDEX_ARG POST_ARGS) {
+__kernel void pool(__global const T* restrict src, __global T* dst INDEX_ARG SIZES POST_ARGS) {
   const int o = get_global_id(0);
   if (o >= PLANES * OD * OH * OW) return;
-  const int ox = o % OW, oy = o / OW % OH, oz = o / (OW * OH) % OD, plane = o / (OW * OH * OD);
+  const int line = QUOTIENT(o, OW), ox = REMAINDER(o, OW), slice = QUOTIENT(line, OH), oy = REMAINDER(line, OH);
+  const int plane = QUOTIENT(slice, OD), oz = REMAINDER(slice, OD);
   const int x0 = ox * STRIDE_X - PAD_X, y0 = oy * STRIDE_Y - PAD_Y, z0 = oz * STRIDE_Z - PAD_Z;
   __global const T* s = src + plane * (ID * IH * IW);
 #ifdef MAXIMUM

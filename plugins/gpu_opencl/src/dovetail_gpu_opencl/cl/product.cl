@@ -19,6 +19,8 @@
 #define B_K N
 #define B_N 1
 #define B_BATCH(z) 0
+#define RUN_V 1
+#define SIZES
 #endif
 #ifndef TILE_M
 #define TILE_M 64
@@ -63,10 +65,11 @@
 #define STORE(v, p, x) (*(__global WIDE(T, v)*)(p) = CONVERT(T, v)(x))
 #endif
 
+// What changes with batches and the sizes of images is among the arguments SIZES: for matrices Z, M, A_MATRIX and B_MATRIX, the
+// elements from one matrix to the next; for convolutions N, IH, IW, IMAGE = IH * IW, pads, and the divisors OW and P = OH * OW.
+// RUN_V is the greatest common divisor of 4 and the results that follow each other in memory.
+#include "quotients.cl"
 #ifdef CONV
-#define P (OH * OW)
-#define IMAGE (IH * IW)
-#define N (BATCH * P)
 #define K (C * KH * KW)
 #define Z GROUPS
 #define A_M 1
@@ -75,16 +78,11 @@
 #endif
 #define A_BATCH(z) ((z) * A_ROWS * A_K)
 #define MAPS (GROUPS * M)
-#define DST(z, m, n) (((n) / P * MAPS + (z) * M + (m)) * P + (n) % P)
+#define DST(z, m, n) ((QUOTIENT(n, P) * MAPS + (z) * M + (m)) * P + REMAINDER(n, P))
 #define BIAS_AT(z, m) ((z) * M + (m))
-#define RUN P
-#if KH == 1 && KW == 1 && STRIDE_Y == 1 && STRIDE_X == 1 && PAD_Y == 0 && PAD_X == 0 && IH == OH && IW == OW
-#define DENSE
-#endif
 #else
 #define DST(z, m, n) (((z) * M + (m)) * N + (n))
 #define BIAS_AT(z, m) (m)
-#define RUN N
 #endif
 
 #if defined(HAS_BIAS)

@@ -3,7 +3,7 @@
 // One work item computes an output element, or with GROUP > 1 a work group does, over local memory.
 // NDRange: (SIZE, rounded up to the local size), or (SIZE * GROUP) with local size GROUP, a power of two.
 //
-// BASE(o) and AT(r) address src. JOIN(a, b) is associative, START its neutral element. SHIFTED is the logarithm of a sum of
+// BASE(o) and AT(r) address src, by the arguments SIZES, of which SIZE and COUNT are two. JOIN(a, b) is associative, START its neutral element. SHIFTED is the logarithm of a sum of
 // exponentials: the largest element is found first and subtracted, so that nothing overflows.
 //
 // Tunables: GROUP.
@@ -21,12 +21,13 @@
 #define JOIN(a, b) (a + b)
 #define START 0
 #define END(a) (a)
+#define SIZES
 #endif
 #define PART 512
 #include "post.cl"
 #include "joins.cl"
 
-__kernel void reduce(__global const T* restrict src, __global T* dst POST_ARGS) {
+__kernel void reduce(__global const T* restrict src, __global T* dst SIZES POST_ARGS) {
 #if GROUP > 1
   __local ACC part[GROUP];
   const int o = get_group_id(0), lane = get_local_id(0);

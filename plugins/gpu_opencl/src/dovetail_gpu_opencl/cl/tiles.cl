@@ -79,12 +79,12 @@
 // The last elements of a row that is not a multiple of the vector are never loaded as one: A_V and B_V divide what lies densely.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
 #if SPLITS == 1
-    __global const T* restrict a, B_ARG BIAS_ARG, __global T* dst POST_ARGS
+    __global const T* restrict a, B_ARG BIAS_ARG, __global T* dst SIZES POST_ARGS
 #elif defined(FOLD)
     __global const T* restrict a, B_ARG BIAS_ARG, __global T* dst, __global ACC* part,
-    __global int* counters, const int counter POST_ARGS
+    __global int* counters, const int counter SIZES POST_ARGS
 #else
-    __global const T* restrict a, B_ARG, __global ACC* part
+    __global const T* restrict a, B_ARG, __global ACC* part SIZES
 #endif
 ) {
   __local ACC tile[BUFFERS * BUFFER > SUMS ? BUFFERS * BUFFER : SUMS] __attribute__((aligned(16)));
@@ -117,11 +117,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
 #define A_OFFSET(m, k) (A_ROW(m) + (k) * A_K)
   // Every work item loads one column of pixels.
   const int pixel = min(n0 + item % (TILE_N / B_V) * B_V, N - B_V);
-  const int image = (pixel / P * GROUPS + z) * (C * IMAGE);
+  const int place = REMAINDER(pixel, P), image = (QUOTIENT(pixel, P) * GROUPS + z) * (C * IMAGE);
 #ifdef DENSE
-  const int corner = image + pixel % P;
+  const int corner = image + place;
 #else
-  const int y0 = pixel % P / OW * STRIDE_Y - PAD_Y, x0 = pixel % OW * STRIDE_X - PAD_X;
+  const int y0 = QUOTIENT(place, OW) * STRIDE_Y - PAD_Y, x0 = REMAINDER(place, OW) * STRIDE_X - PAD_X;
   const int corner = image + y0 * IW + x0;
 #endif
 #else
@@ -293,7 +293,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
     if (m >= M) continue;
 #if SPLITS > 1 && !defined(FOLD)
     __global ACC* to = part + ((split * Z + z) * M + m) * N + n;
-#if N % VN == 0
+#if RUN_V % VN == 0
     ACC v[VN] __attribute__((aligned(16)));
 #pragma unroll
     for (int c = 0; c < VN; ++c) v[c] = acc[r + c];
@@ -303,7 +303,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
     for (int c = 0; c < VN; ++c)
       if (n + c < N) to[c] = acc[r + c];
 #endif
-#elif RUN % VN == 0
+#elif RUN_V % VN == 0
     // VN pixels or columns that start at a multiple of VN are adjacent and aligned.
     if (n < N) {
       const int o = DST(z, m, n);
@@ -324,7 +324,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
 }
 
 #if SPLITS > 1 && !defined(FOLD)
-__kernel void tiles_sum(__global const ACC* restrict part BIAS_ARG, __global T* dst POST_ARGS) {
+__kernel void tiles_sum(__global const ACC* restrict part BIAS_ARG, __global T* dst SIZES POST_ARGS) {
   const int e = get_global_id(0), n = e % N, m = e / N % M, z = e / N / M;
   if (e >= Z * M * N) return;
   ACC sum = 0;

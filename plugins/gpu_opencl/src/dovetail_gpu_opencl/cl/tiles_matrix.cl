@@ -192,9 +192,9 @@ static uint rounded(const float low, const float high) {
 #endif
 #define TOTAL (TILE_M * TILE_N)
 // Results that an item takes at once out of local memory: pixels or columns that are adjacent and aligned.
-#if RUN % 4 == 0 && TOTAL % (ITEMS * 4) == 0
+#if RUN_V == 4 && TOTAL % (ITEMS * 4) == 0
 #define VO 4
-#elif RUN % 2 == 0 && TOTAL % (ITEMS * 2) == 0
+#elif RUN_V >= 2 && TOTAL % (ITEMS * 2) == 0
 #define VO 2
 #else
 #define VO 1
@@ -206,7 +206,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_matrix(
 #if SPLITS > 1
     , __global float* part, __global int* counters, const int counter
 #endif
-    POST_ARGS) {
+    SIZES POST_ARGS) {
   __local uint tile[WORDS] __attribute__((aligned(16)));
   EXCHANGE
   const int item = get_local_id(0), slice = item / CELLS, cell = item % CELLS, lane = cell % SUB_GROUP;
@@ -219,11 +219,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_matrix(
 #ifdef CONV
   // Every work item loads one column of pixels.
   const int pixel = min(n0 + item % (TILE_N / B_V) * B_V, N - B_V);
-  const int image = (pixel / P * GROUPS + z) * (C * IMAGE);
+  const int place = REMAINDER(pixel, P), image = (QUOTIENT(pixel, P) * GROUPS + z) * (C * IMAGE);
 #ifdef DENSE
-  const int corner = image + pixel % P;
+  const int corner = image + place;
 #else
-  const int y0 = pixel % P / OW * STRIDE_Y - PAD_Y, x0 = pixel % OW * STRIDE_X - PAD_X;
+  const int y0 = QUOTIENT(place, OW) * STRIDE_Y - PAD_Y, x0 = REMAINDER(place, OW) * STRIDE_X - PAD_X;
   const int corner = image + y0 * IW + x0;
 #endif
 #else

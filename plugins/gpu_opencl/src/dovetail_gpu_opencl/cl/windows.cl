@@ -1,5 +1,5 @@
-// Windows in up to three dimensions: the defaults of the sizes that kernels/_spatial.py defines. Missing axes have size 1.
-#ifndef ID
+// Windows in up to three dimensions: the defaults of the sizes that kernels/_spatial.py defines. Those of images may be the arguments SIZES. Missing axes have size 1.
+#ifndef KD
 #define ID 1
 #define IH 1
 #define IW 1
@@ -18,4 +18,7 @@
 #define PAD_Z 0
 #define PAD_Y 0
 #define PAD_X 0
+#endif
+#ifndef SIZES
+#define SIZES
 #endif

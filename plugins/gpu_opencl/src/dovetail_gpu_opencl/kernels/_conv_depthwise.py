@@ -6,7 +6,9 @@ from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import spread
 from dovetail_gpu_opencl.kernels._conv import ConvKernel, geometry, sizes
+from dovetail_gpu_opencl.kernels._spatial import IMAGES
 from dovetail_gpu_opencl.launch import Launch
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import assemble, storage
 
 __all__ = ["ConvDepthwiseWindows"]
@@ -38,8 +40,9 @@ class ConvDepthwiseWindows(ConvKernel):
         vec = self._vector(node.outputs[0].size, numbers["OW"])
         work, local = spread(numbers["OH"] * (numbers["OW"] // vec), self.caps)
         defines = {**self.types(node), **storage(node.outputs[0].dtype), **numbers, "VEC": vec, "GROUP": local[0]}
-        source = assemble("conv_depthwise_windows.cl", defines, chain.source)
-        arguments = (*self.arguments(node), *chain.arguments)
+        own, passed = by_value(defines, ("BATCH", *IMAGES))
+        source = assemble("conv_depthwise_windows.cl", own, chain.source)
+        arguments = (*self.arguments(node), *passed, *chain.arguments)
         return (Launch("conv_depthwise_windows.cl", source, self.name, arguments, (*work, maps, batch), (*local, 1, 1)),)
 
     def _vector(self, size: int, width: int) -> int:

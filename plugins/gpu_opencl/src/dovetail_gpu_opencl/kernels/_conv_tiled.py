@@ -53,14 +53,17 @@ class ConvTiled(Tiled, ConvKernel):
         weights = pack_by_depth(constant_weights(node), problem.z)
         if tiling.matrix:
             weights = as_words(weights, tiling.matrix)
-        pixels = int(np.prod(geometry(node).output))
-        dense = geometry(node).is_pointwise and not any(geometry(node).pads_begin)
+        g, numbers = geometry(node), self.sizes(node)
+        pixels, dense = int(np.prod(g.output)), g.is_pointwise and not any(g.pads_begin)
+        image = {"P": pixels, "IMAGE": numbers["IH"] * numbers["IW"], "N": numbers.pop("BATCH") * pixels}
         defines = {
             **self.types(node),
             **storage(node.outputs[0].dtype),
-            **self.sizes(node),
+            **{name: value for name, value in numbers.items() if name not in ("ID", "OD", "OH", "PAD_Z")},
+            **image,
             "M": problem.m,
             "CONV": True,
+            "DENSE": dense,
             "A_K": weights.shape[-1],
             "A_ROWS": weights.shape[1],
             "A_WORDS": tiling.matrix > 0,

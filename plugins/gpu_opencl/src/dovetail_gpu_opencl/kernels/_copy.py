@@ -9,7 +9,8 @@ from dovetail.device import TypedNode
 from dovetail_gpu_opencl.broadcast import flat_index
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.launch import Constant, Launch, Read, Write
+from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import MOVABLE, assemble
 
 __all__ = ["WORDS", "Move", "MoveKernel"]
@@ -22,7 +23,7 @@ WORDS = {1: "uchar", 2: "ushort", 4: "uint", 8: "uint2", 16: "uint4"}
 class Move:
     """dst[dst_offset + sum(i * dst_stride)] = src[src_offset + sum(i * src_stride)] for all i in `dims`; in elements."""
 
-    src: str
+    src: str | Constant
     dst: str
     dims: tuple[int, ...]
     src_strides: tuple[int, ...]
@@ -34,14 +35,18 @@ class Move:
         """The launch; runs of elements that are contiguous on both sides are moved as wider words."""
         width = self._word(itemsize)
         dims, src, dst = _divided(self.dims, self.src_strides, self.dst_strides, width)
+        sizes = RuntimeSizes()
         defines = {
             "T": WORDS[itemsize * width],
-            "SIZE": math.prod(dims),
-            "SRC(o)": f"({self.src_offset // width} + {flat_index(dims, src, '(o)')})",
-            "DST(o)": f"({self.dst_offset // width} + {flat_index(dims, dst, '(o)')})",
+            "SIZE": sizes.number(math.prod(dims), "size"),
+            "SRC(o)": _place(self.src_offset // width, dims, src, sizes, "src"),
+            "DST(o)": _place(self.dst_offset // width, dims, dst, sizes, "dst"),
+            "SIZES": sizes.parameters,
         }
         work, local = spread(math.prod(dims), caps)
-        return Launch("copy.cl", assemble("copy.cl", defines), "copy", (Read(self.src), Write(self.dst)), work, local)
+        source = Read(self.src) if isinstance(self.src, str) else self.src
+        arguments = (source, Write(self.dst), *sizes.arguments)
+        return Launch("copy.cl", assemble("copy.cl", defines), "copy", arguments, work, local)
 
     def _word(self, itemsize: int) -> int:
         """How many elements can be moved as one word."""
@@ -50,6 +55,11 @@ class Move:
         steps = (*self.src_strides[:-1], *self.dst_strides[:-1], self.src_offset, self.dst_offset, self.dims[-1])
         common = math.gcd(*steps)
         return max(w for w in (1, 2, 4, 8, 16) if common % w == 0 and itemsize * w <= max(WORDS))
+
+
+def _place(offset: int, dims: Sequence[int], strides: Sequence[int], sizes: RuntimeSizes, key: str) -> str:
+    index = flat_index(dims, strides, "(o)", sizes, key)
+    return f"({sizes.number(offset, (key, 'offset'))} + {index})"
 
 
 def _divided(

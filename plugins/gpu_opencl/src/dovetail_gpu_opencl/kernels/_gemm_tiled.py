@@ -102,8 +102,9 @@ class Factor:
 
     def defines(self, letter: str, axis: str, tile: int, tile_k: int) -> dict[str, object]:
         """Its steps, its vector and its batches, for tiles of so many elements along both axes."""
-        batch = "0" if self.packed else self.matrix.batch or f"(z) * {self.matrix.matrix}"
+        batch = "0" if self.packed else self.matrix.batch or f"(z) * {letter}_MATRIX"
         return {
+            f"{letter}_MATRIX": self.matrix.matrix,
             f"{letter}_{axis}": self.across,
             f"{letter}_K": self.along,
             f"{letter}_V": min(self.vector(), tile if self.across == 1 else tile_k),

@@ -8,10 +8,12 @@ from dovetail_gpu_opencl.broadcast import strides_of
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, round_up
 from dovetail_gpu_opencl.launch import Argument, Counters, Fault, Launch, Scratch
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, accumulator_bytes, assemble, literal, storage
 from dovetail_ops_onnx.attention import Sizes
 
 __all__ = [
+    "SIZES",
     "Heads",
     "Lengths",
     "Mask",
@@ -25,6 +27,8 @@ __all__ = [
     "steps",
 ]
 
+SIZES = ("QUERIES", "TOTAL", "PAST", *(f"{letter}_{axis}" for letter in "QKVY" for axis in "BHS"), "M_B", "M_H", "M_S", "M_LAST")
+"""The numbers of heads.cl that change with batches and lengths."""
 _LANES, _ROWS = 32, 4
 _MOST_QUERIES = 128
 _PRIVATE_BYTES = 256 * 1024
@@ -166,8 +170,14 @@ def by_blocks(heads: Heads, caps: Capabilities) -> Launch:
     local_q, keys = blocks
     items = _LANES * local_q
     work = (ceil_div(s.queries, _ROWS * local_q) * items, s.heads, s.batch)
-    source = assemble("attention.cl", {**heads.defines, "LOCAL_Q": local_q, "KEYS": keys})
-    return Launch("attention.cl", source, "attention", heads.arguments, work, (items, 1, 1))
+    defines, sizes = by_value(heads.defines, SIZES)
+    aligned = {f"{letter}_ALIGNED": _aligned(heads.pitches, letter, size) for letter, size in (("K", s.head), ("V", s.v_head))}
+    source = assemble("attention.cl", {**defines, **aligned, "LOCAL_Q": local_q, "KEYS": keys})
+    return Launch("attention.cl", source, "attention", (*heads.arguments, *sizes), work, (items, 1, 1))
+
+
+def _aligned(pitches: Mapping[str, int], letter: str, size: int) -> bool:
+    return all(number % 4 == 0 for number in (size, *(pitches[f"{letter}_{axis}"] for axis in "SHB")))
 
 
 def blocks_of(s: Sizes, dtype: DType, caps: Capabilities) -> tuple[int, int] | None:
@@ -188,10 +198,11 @@ def by_rows(heads: Heads, caps: Capabilities) -> Launch:
     """attention_rows.cl, for CPUs; `keys_of` accepts it."""
     s, block = heads.sizes, _queries(heads.sizes, caps)
     lanes = caps.lanes(accumulator(heads.dtype))
-    defines = {**heads.defines, "BLOCK_Q": block, "KEYS": keys_of(s, heads.dtype, caps), "VECTORS": _vectors(caps), "VEC": lanes}
+    defines, sizes = by_value(heads.defines, SIZES)
+    defines |= {"BLOCK_Q": block, "KEYS": keys_of(s, heads.dtype, caps), "VECTORS": _vectors(caps), "VEC": lanes}
     work = (ceil_div(s.queries, block), s.heads, s.batch)
     source = assemble("attention_rows.cl", defines)
-    return Launch("attention_rows.cl", source, "attention_rows", heads.arguments, work, (1, 1, 1))
+    return Launch("attention_rows.cl", source, "attention_rows", (*heads.arguments, *sizes), work, (1, 1, 1))
 
 
 def _vectors(caps: Capabilities) -> int:
@@ -200,10 +211,12 @@ def _vectors(caps: Capabilities) -> int:
 
 
 def _queries(s: Sizes, caps: Capabilities) -> int:
-    """As many as leave work for all cores: each block copies the keys and values again."""
-    block = min(_MOST_QUERIES, round_up(s.queries, _ROWS))
+    """As many as leave work for all cores, since each block copies the keys and values again; a power of two, so that few
+    programs serve all lengths.
+    """
+    block = min(_MOST_QUERIES, max(_ROWS, 1 << (s.queries - 1).bit_length()))
     while block > 16 and s.batch * s.heads * ceil_div(s.queries, block) < 4 * caps.compute_units:
-        block = round_up(block // 2, _ROWS)
+        block //= 2
     return block
 
 

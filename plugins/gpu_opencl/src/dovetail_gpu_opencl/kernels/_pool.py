@@ -6,8 +6,9 @@ from abc import abstractmethod
 from dovetail.device import Reason, Refusal, TypedNode
 from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
-from dovetail_gpu_opencl.kernels._spatial import MAX_SPATIAL, spatial_defines
+from dovetail_gpu_opencl.kernels._spatial import IMAGES, MAX_SPATIAL, spatial_defines
 from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import accumulator, assemble, storage
 from dovetail_ops_onnx.average_pool import AveragePool
 from dovetail_ops_onnx.lp_pool import LpPool
@@ -18,6 +19,9 @@ __all__ = ["MOST_TAPS", "PoolDirect", "geometry", "refuse_taps"]
 
 MOST_TAPS = 2**33
 """Elements that one launch reads, some seconds on two cores."""
+
+_DIVISORS = ("OD", "OH", "OW")
+_SIZES = ("PLANES", *(name for name in IMAGES if name not in _DIVISORS), "COUNT_D", "COUNT_H", "COUNT_W")
 
 
 class PoolDirect(CLKernel):
@@ -42,10 +46,11 @@ class PoolDirect(CLKernel):
         acc = accumulator(dtype) if dtype.is_float else "int"
         defines = {**storage(dtype), "ACC": acc, "PLANES": dims[0] * dims[1], **spatial_defines(geometry(node))}
         chain = post_ops.epilogue(node)
-        source = assemble("pool.cl", {**defines, **self.mode(node)}, chain.source)
+        defines, sizes = by_value({**defines, **self.mode(node)}, _SIZES, _DIVISORS)
+        source = assemble("pool.cl", defines, chain.source)
         work, local = spread(node.outputs[0].size, self.caps)
         written = [Write(name) for name in node.node.outputs if name]
-        arguments = (Read(node.node.inputs[0]), *written, *chain.arguments)
+        arguments = (Read(node.node.inputs[0]), *written, *sizes, *chain.arguments)
         return (Launch("pool.cl", source, "pool", arguments, work, local),)
 
 

@@ -11,6 +11,7 @@ from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.kernel import CLKernel, group_size, spread
 from dovetail_gpu_opencl.launch import Launch, Read, Write
+from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import C_TYPES, accumulator, assemble, storage
 
 __all__ = ["GlobalPool", "Reduce"]
@@ -71,14 +72,16 @@ class Reduce(CLKernel):
         gone = [(d, s) for axis, (d, s) in enumerate(zip(src.dims, steps, strict=True)) if axis in reduced]
         count = math.prod(d for d, _ in gone)
         group = group_size(self.caps, 128) if self.caps.kind == "GPU" and count >= 64 else 1
+        sizes = RuntimeSizes()
         defines = {
             **storage(dst.dtype),
             **self._arithmetic(node),
-            "SIZE": dst.size,
-            "COUNT": count,
+            "SIZE": sizes.number(dst.size, "size"),
+            "COUNT": sizes.number(count, "count"),
             "GROUP": group,
-            "BASE(o)": f"({flat_index(*_columns(kept), '(o)')})",
-            "AT(r)": f"({flat_index(*_columns(gone), '(r)')})",
+            "BASE(o)": f"({flat_index(*_columns(kept), '(o)', sizes)})",
+            "AT(r)": f"({flat_index(*_columns(gone), '(r)', sizes)})",
+            "SIZES": sizes.parameters,
             "ELEMENT(x)": f"({self._element})",
             "JOIN(a, b)": f"({self._join})",
             "START": self.start(dst.dtype),
@@ -86,7 +89,7 @@ class Reduce(CLKernel):
         }
         chain = post_ops.epilogue(node)
         work, local = ((dst.size * group,), (group,)) if group > 1 else spread(dst.size, self.caps, 16)
-        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)
+        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *sizes.arguments, *chain.arguments)
         source = assemble("reduce.cl", defines, chain.source)
         return (Launch("reduce.cl", source, "reduce", arguments, work, local),)
 

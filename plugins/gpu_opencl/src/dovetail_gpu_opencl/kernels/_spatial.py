@@ -6,11 +6,13 @@ from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.launch import Scalar, ints
 from dovetail_ops_onnx.spatial import ConvGeometry
 
-__all__ = ["MAX_SPATIAL", "WINDOW", "interior", "named", "spatial_arguments", "spatial_defines"]
+__all__ = ["IMAGES", "MAX_SPATIAL", "WINDOW", "interior", "named", "spatial_arguments", "spatial_defines"]
 
 MAX_SPATIAL = 3
 WINDOW = ("KH", "KW", "STRIDE_Y", "STRIDE_X", "DILATION_Y", "DILATION_X")
 """The defines of kernels of rows (image_rows.cl); other sizes are arguments."""
+IMAGES = tuple(f"{what}{axis}" for what, axes in (("I", "DHW"), ("O", "DHW"), ("PAD_", "ZYX")) for axis in axes)
+"""The defines that change with the sizes of images; pads, where they are chosen for these."""
 _AXES = (("D", "Z"), ("H", "Y"), ("W", "X"))
 
 

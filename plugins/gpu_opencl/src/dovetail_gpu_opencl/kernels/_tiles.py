@@ -15,6 +15,7 @@ from dovetail_gpu_opencl.kernel import ceil_div, round_up
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.launch import Argument, Counters, Launch, Scratch
 from dovetail_gpu_opencl.post_ops import Epilogue
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import assemble
 
 __all__ = [
@@ -180,6 +181,8 @@ _MATRIX_SHAPES = (
     (16, 16, 256, 16, 16, 8),
     (16, 16, 256, 16, 16, 16),
 )
+_SIZES = ("Z", "M", "A_MATRIX", "B_MATRIX")
+_CONV_SIZES, _CONV_DIVISORS = ("N", "IH", "IW", "IMAGE", "PAD_Y", "PAD_X"), ("OW", "P")
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _STEPS = 2
 """A part of a split works on at least so many slices: one alone waits for its loads."""
@@ -335,19 +338,22 @@ def tiled_launches(
     """The launch of a product; with splits and without `fold` (see product.cl) also the one that adds up the parts."""
     entry = "tiles_matrix" if tiling.matrix else "tiles"
     file = f"{entry}.cl"
-    source = assemble(file, {**defines, **tiling.defines(), "FOLD": fold}, chain.source)
+    run = problem.n if "P" not in defines else int(str(defines["P"]))
+    sized, sizes = by_value(defines, _CONV_SIZES if "P" in defines else _SIZES, _CONV_DIVISORS)
+    source = assemble(file, {**sized, **tiling.defines(), "RUN_V": math.gcd(4, run), "FOLD": fold}, chain.source)
+    after = (*sizes, *chain.arguments)
     tiles = (ceil_div(problem.n, tiling.tile_n), ceil_div(problem.m, tiling.tile_m), problem.z * tiling.splits)
     work, local = (tiles[0] * tiling.items, tiles[1], tiles[2]), (tiling.items, 1, 1)
     scratch = f"scratch:{node.name}:0"
     if tiling.splits == 1:
-        return (Launch(file, source, entry, (*factors, *bias, dst, *chain.arguments), work, local),)
+        return (Launch(file, source, entry, (*factors, *bias, dst, *after), work, local),)
     if fold:
         part = Scratch(scratch, math.prod(tiles) * tiling.tile_m * tiling.tile_n * problem.itemsize)
         counters = Counters(math.prod(tiles) // tiling.splits)
-        return (Launch(file, source, entry, (*factors, *bias, dst, part, counters, *chain.arguments), work, local),)
+        return (Launch(file, source, entry, (*factors, *bias, dst, part, counters, *after), work, local),)
     size = math.prod((problem.z, problem.m, problem.n))
     part = Scratch(scratch, tiling.splits * size * problem.itemsize)
-    product = Launch(file, source, entry, (*factors, part), work, local)
+    product = Launch(file, source, entry, (*factors, part, *sizes), work, local)
     group = 128
-    added = Launch(file, source, "tiles_sum", (part, *bias, dst, *chain.arguments), (round_up(size, group),), (group,))
+    added = Launch(file, source, "tiles_sum", (part, *bias, dst, *after), (round_up(size, group),), (group,))
     return product, added

@@ -9,6 +9,7 @@ from dovetail_gpu_opencl.broadcast import flat_index, strides_of
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import FLOATS, CLKernel, ceil_div
 from dovetail_gpu_opencl.kernels._heads import (
+    SIZES,
     Heads,
     Lengths,
     Mask,
@@ -22,6 +23,7 @@ from dovetail_gpu_opencl.kernels._heads import (
 )
 from dovetail_gpu_opencl.kernels._rows_of_caches import copied, written
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Scratch, Write
+from dovetail_gpu_opencl.sizes import RuntimeSizes, by_value
 from dovetail_gpu_opencl.source import accumulator, assemble, literal, load, storage
 from dovetail_ops_onnx.attention import Attention_23, Sizes
 
@@ -271,12 +273,13 @@ def _launched(
 ) -> tuple[Launch, ...]:
     many = s.batch * s.heads * ceil_div(s.queries, 64) >= 2 * caps.compute_units
     sub_groups = 4 if many else 2
-    own = {**defines, "SUB_GROUPS": sub_groups}
+    mask_sizes = RuntimeSizes()
+    own, sizes = by_value({**defines, "SUB_GROUPS": sub_groups}, SIZES)
     if mask is not None:
-        own["MASK_AT(o)"] = f"({_mask_index(mask, s)})"
+        own |= {"MASK_AT(o)": f"({_mask_index(mask, s, mask_sizes)})", "SIZES": f"{own['SIZES']}{mask_sizes.parameters}"}
     work = (ceil_div(s.queries, 16 * sub_groups) * 32 * sub_groups, s.heads, s.batch)
     source, local = assemble(f"{entry}.cl", own, fragment), (32 * sub_groups, 1, 1)
-    return (Launch(f"{entry}.cl", source, entry, arguments, work, local),)
+    return (Launch(f"{entry}.cl", source, entry, (*arguments, *sizes, *mask_sizes.arguments), work, local),)
 
 
 def heads_of(node: TypedNode) -> Heads:
@@ -351,10 +354,10 @@ def mask_of(node: TypedNode) -> TensorType | None:
     return node.inputs[3] if len(node.inputs) > 3 else None
 
 
-def _mask_index(mask: TensorType, s: Sizes) -> str:
+def _mask_index(mask: TensorType, s: Sizes, sizes: RuntimeSizes) -> str:
     dims = (1,) * (4 - mask.rank) + mask.dims
     strides = [0 if d == 1 else step for d, step in zip(dims, strides_of(dims), strict=True)]
-    return flat_index(s.scores, strides)
+    return flat_index(s.scores, strides, "(o)", sizes)
 
 
 KERNELS = (AttentionToken(), HalvesAttention(), FloatsAttention(), AttentionBlocks(), AttentionRows())

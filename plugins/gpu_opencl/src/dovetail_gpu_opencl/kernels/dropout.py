@@ -5,10 +5,8 @@ import math
 import numpy as np
 
 from dovetail.device import Reason, Refusal, TypedNode
-from dovetail_gpu_opencl.kernel import spread
-from dovetail_gpu_opencl.kernels._copy import WORDS, Move, MoveKernel
-from dovetail_gpu_opencl.launch import Constant, Launch, Write
-from dovetail_gpu_opencl.source import assemble
+from dovetail_gpu_opencl.kernels._copy import Move, MoveKernel
+from dovetail_gpu_opencl.launch import Constant, Launch
 
 __all__ = ["KERNELS"]
 
@@ -27,11 +25,8 @@ class WithMask(MoveKernel):
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         mask = node.outputs[-1]
-        defines = {"T": WORDS[mask.dtype.itemsize], "SIZE": mask.size, "SRC(o)": "0", "DST(o)": "(o)"}
-        one = Constant(np.ones(1, mask.dtype.numpy))
-        work, local = spread(mask.size, self.caps)
-        ones = Launch("copy.cl", assemble("copy.cl", defines), "copy", (one, Write(node.node.outputs[1])), work, local)
-        return (*super().launches(node), ones)
+        ones = Move(Constant(np.ones(1, mask.dtype.numpy)), node.node.outputs[1], (mask.size,), (0,), (1,))
+        return (*super().launches(node), ones.launch(mask.dtype.itemsize, self.caps))
 
 
 KERNELS = (WithMask(),)

@@ -3,10 +3,10 @@
 import numpy as np
 
 from dovetail.device import TypedNode
-from dovetail_gpu_opencl.kernel import CLKernel, spread
-from dovetail_gpu_opencl.kernels._copy import WORDS
-from dovetail_gpu_opencl.launch import Constant, Launch, Write
-from dovetail_gpu_opencl.source import MOVABLE, assemble
+from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._copy import Move
+from dovetail_gpu_opencl.launch import Constant, Launch
+from dovetail_gpu_opencl.source import MOVABLE
 from dovetail_ops_onnx.eye_like import EyeLike
 
 __all__ = ["KERNELS"]
@@ -25,10 +25,7 @@ class Eye(CLKernel):
         assert isinstance(node.op, EyeLike)
         rows, columns = dst.dims
         matrix = Constant(np.eye(rows, columns, node.op.k).astype(dst.dtype.numpy))
-        defines = {"T": WORDS[dst.dtype.itemsize], "SIZE": dst.size, "SRC(o)": "(o)", "DST(o)": "(o)"}
-        work, local = spread(dst.size, self.caps)
-        arguments = (matrix, Write(node.node.outputs[0]))
-        return (Launch("copy.cl", assemble("copy.cl", defines), "copy", arguments, work, local),)
+        return (Move(matrix, node.node.outputs[0], (dst.size,), (1,), (1,)).launch(dst.dtype.itemsize, self.caps),)
 
 
 KERNELS = (Eye(),)

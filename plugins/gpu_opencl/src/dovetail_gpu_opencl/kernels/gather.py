@@ -5,7 +5,8 @@ import math
 from dovetail.device import DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.kernel import CLKernel, spread
 from dovetail_gpu_opencl.kernels._copy import WORDS
-from dovetail_gpu_opencl.launch import Fault, Launch, Read, Write
+from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Read, Write
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import C_TYPES, MOVABLE, assemble
 from dovetail_ops_onnx.gather import Gather
 
@@ -33,19 +34,14 @@ class GatherKernel(CLKernel):
         axis = self._axis(node)
         inner, itemsize = math.prod(data.dims[axis + 1 :]), data.dtype.itemsize
         width = max(w for w in (1, 2, 4, 8, 16) if inner % w == 0 and itemsize * w <= max(WORDS))
-        defines = {
-            "T": WORDS[itemsize * width],
-            "INDEX": C_TYPES[indices.dtype],
-            "OUTER": math.prod(data.dims[:axis]),
-            "AXIS": data.dims[axis],
-            "COUNT": indices.size,
-            "INNER": inner // width,
-        }
-        bound = data.dims[axis]
+        bound, size = data.dims[axis], node.outputs[0].size // width
+        numbers = {"SIZE": size, "AXIS": bound, "COUNT": indices.size, "INNER": inner // width}
+        types = {"T": WORDS[itemsize * width], "INDEX": C_TYPES[indices.dtype]}
+        defines, sizes = by_value({**types, **numbers}, ("SIZE", "AXIS"), ("COUNT", "INNER"))
         fault = Fault(f"an index is outside axis {axis} of size {bound}; accepted: {-bound} to {bound - 1}")
         names = node.node.inputs
-        arguments = (Read(names[0]), Read(names[1]), Write(node.node.outputs[0]), fault)
-        work, local = spread(node.outputs[0].size // width, self.caps)
+        arguments: tuple[Argument, ...] = (Read(names[0]), Read(names[1]), Write(node.node.outputs[0]), fault, *sizes)
+        work, local = spread(size, self.caps)
         return (Launch("gather.cl", assemble("gather.cl", defines), "gather", arguments, work, local),)
 
     def _axis(self, node: TypedNode) -> int:
