@@ -85,10 +85,13 @@ class RuntimeSizes:
 def by_value(
     defines: Mapping[str, object], names: Collection[str], divisors: Collection[str] = ()
 ) -> tuple[dict[str, object], tuple[Scalar, ...]]:
-    """Defines without those of these names, which become numbers that `SIZES` declares; `QUOTIENT` takes `divisors`."""
+    """Defines without those of these names, which become arguments; `QUOTIENT` takes `divisors`.
+
+    `SIZES` declares them and `PASSED` names them, each with a comma before it.
+    """
     sizes = RuntimeSizes()
     for name in (*names, *divisors):
         if name in defines:
             sizes.keep(name, int(str(defines[name])), divides=name in divisors)
     kept = {name: value for name, value in defines.items() if name not in (*names, *divisors)}
-    return kept | {"SIZES": sizes.parameters}, sizes.arguments
+    return kept | {"SIZES": sizes.parameters, "PASSED": sizes.passed}, sizes.arguments

@@ -31,12 +31,12 @@
     }                                                                                     \
   }
 // Element (m, n) of the product of the matrices, or of the image, at a by the rows at b.
-static float float_sum(__global const ushort* a, __global const ushort* b, const int m, const int n) {
+static float float_sum(__global const ushort* a, __global const ushort* b, const int m, const int n SIZES) {
   __global const float* y = (__global const float*)b + n * (B_N / 2);
   float sum = 0;
 #ifdef CONV
-  const int pixel = m % (OH * OW), y0 = pixel / OW * STRIDE_Y - PAD_Y, x0 = pixel % OW * STRIDE_X - PAD_X;
-  __global const float* x = (__global const float*)a + m / (OH * OW) * (S_B / 2);
+  const int pixel = REMAINDER(m, P), y0 = QUOTIENT(pixel, OW) * STRIDE_Y - PAD_Y, x0 = REMAINDER(pixel, OW) * STRIDE_X - PAD_X;
+  __global const float* x = (__global const float*)a + QUOTIENT(m, P) * (S_B / 2);
 #pragma unroll 1
   for (int k = 0; k < K / 2; ++k) {
     const int tap = k / (C / 2), iy = y0 + tap / KW * DILATION_Y, ix = x0 + tap % KW * DILATION_X;
@@ -52,12 +52,12 @@ static float float_sum(__global const ushort* a, __global const ushort* b, const
 }
 // Eight neighbours along n, of which those that are numbers stay.
 static float8 float_sums(
-    __global const ushort* a, __global const ushort* b, const float8 found, const int m, const int n) {
+    __global const ushort* a, __global const ushort* b, const float8 found, const int m, const int n SIZES) {
   float v[8] __attribute__((aligned(32)));
   *(float8*)v = found;
 #pragma unroll 1
   for (int c = 0; c < 8; ++c)
-    if (NO_NUMBER(as_int(v[c]))) v[c] = float_sum(a, b, m, n + c);
+    if (NO_NUMBER(as_int(v[c]))) v[c] = float_sum(a, b, m, n + c PASSED);
   return *(float8*)v;
 }
 #endif

@@ -9,7 +9,6 @@
 #include "halves.cl"
 #ifndef SIZE
 #define SIZE 8
-#define COUNT 1
 #define EPSILON 1e-5f
 #define ROWS 4
 #define T half
@@ -48,7 +47,7 @@ static long row_place(long index, const int rows, __global int* fault) {
 #endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void layer_normalization_halves(
-    SOURCE_ARGS, __global const P_T* restrict scale BIAS_ARG, __global RESULT_T* restrict dst POST_ARGS) {
+    SOURCE_ARGS, __global const P_T* restrict scale BIAS_ARG, __global RESULT_T* restrict dst, const int COUNT POST_ARGS) {
   __local uchar tile[16] __attribute__((aligned(16)));
   EXCHANGE
   const int item = get_local_id(0), lane = item % SUB_GROUP, row = get_group_id(0) * ROWS + item / SUB_GROUP;

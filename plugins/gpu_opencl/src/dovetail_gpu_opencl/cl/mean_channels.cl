@@ -7,7 +7,6 @@
 #include "halves.cl"
 #ifndef C
 #define C 8
-#define PLANE 1
 #define WIDTH 8
 #define LINES 8
 #define RESULT_T half
@@ -21,7 +20,7 @@
 #endif
 
 __kernel __attribute__((reqd_work_group_size(WIDTH, LINES, 1))) void mean_channels(
-    __global const T* restrict src, __global RESULT_T* restrict dst POST_ARGS) {
+    __global const T* restrict src, __global RESULT_T* restrict dst, const int PLANE POST_ARGS) {
   __local float8 part[LINES][WIDTH];
   const int c = get_global_id(0) * 8, lane = get_local_id(0), line = get_local_id(1), batch = get_group_id(2);
   float8 sum = (float8)(0);

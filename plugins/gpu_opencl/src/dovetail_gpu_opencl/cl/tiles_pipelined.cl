@@ -7,6 +7,7 @@
 // Slices of both factors of depth TILE_K are copied to local memory by cp.async, STAGES - 1 slices ahead of the one that is worked
 // on. Images have a multiple of 8 channels, or 4.
 // With SPLITS > 1 the group that is the last of its tile adds up the parts in their order.
+// M, and for images IH, IW, S_B, S_Y and pads, are among the arguments SIZES, and the divisors OW and P = OH * OW.
 // With NORMALIZE, dst is between: norm[m][n] = (dst - mean) / sqrt(variance + EPSILON) * scale[n] + shift[n], with the statistics of
 // row m. The group that is the last of TILE_M rows normalizes them. Then Z is 1, and SIZE is N.
 // With FORMAT ("u8" or "s8", the format of a), factors are 8-bit numbers, two for each element of a and b here, and sums are int:
@@ -31,6 +32,8 @@
 #define B_N 64
 #define A_BATCH(z) 0
 #define B_BATCH(z) 0
+#define SIZES
+#define PASSED
 #define RESULT_T float
 #define STORE_V(v, p) (*(__global float8*)(p) = (v))
 #define STORE_1(v, p, i) ((p)[i] = (v))
@@ -74,6 +77,7 @@
 #define STEPS ((K + TILE_K - 1) / TILE_K)
 #define SHARE ((STEPS + SPLITS - 1) / SPLITS)
 
+#include "quotients.cl"
 #include "byte_products.cl"
 #include "matrix_instructions.cl"
 #include "float_products.cl"
@@ -117,9 +121,6 @@
 #define WAIT WAIT_FOR(4)
 #endif
 
-#ifdef CONV
-#define P (OH * OW)
-#endif
 #ifdef FORMAT
 #define BIAS_ARG SUM_ARGS
 #elif defined(BIAS_T)
@@ -143,7 +144,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #ifdef NORMALIZE
     , __global const P_T* restrict scale SHIFT_ARG, __global NORM_T* restrict norm, __global int* arrivals, const int arrival
 #endif
-    POST_ARGS) {
+    SIZES POST_ARGS) {
   __local uchar tile[BYTES] __attribute__((aligned(128)));
   EXCHANGE
   const int item = get_local_id(0), lane = item % SUB_GROUP, sub_group = item / SUB_GROUP;
@@ -163,10 +164,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
   int corner[LOADS(TILE_M)], y0[LOADS(TILE_M)], x0[LOADS(TILE_M)];
 #pragma unroll
   for (int i = 0; i < LOADS(TILE_M); ++i) {
-    const int m = min(m0 + row + i * AT_ONCE, M - 1), pixel = m % P;
-    y0[i] = pixel / OW * STRIDE_Y - PAD_Y;
-    x0[i] = pixel % OW * STRIDE_X - PAD_X;
-    corner[i] = m / P * S_B + y0[i] * S_Y + x0[i] * S_X;
+    const int m = min(m0 + row + i * AT_ONCE, M - 1), pixel = REMAINDER(m, P);
+    y0[i] = QUOTIENT(pixel, OW) * STRIDE_Y - PAD_Y;
+    x0[i] = REMAINDER(pixel, OW) * STRIDE_X - PAD_X;
+    corner[i] = QUOTIENT(m, P) * S_B + y0[i] * S_Y + x0[i] * S_X;
   }
 #endif
 #ifdef DIRECT_1
@@ -334,7 +335,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #elif N % 8 == 0
       float8 v = (float8)(from[0], from[1]);
 #ifdef FLOATS
-      if (any(NO_NUMBER(as_int8(v)))) v = float_sums(a, b, v, m, n);
+      if (any(NO_NUMBER(as_int8(v)))) v = float_sums(a, b, v, m, n PASSED);
 #endif
 #ifdef BIAS_T
       v += BIAS_V(bia + n);
@@ -353,7 +354,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
       for (int c = 0; c < 8; ++c) {
         if (n + c >= N) continue;
 #ifdef FLOATS
-        if (NO_NUMBER(as_int(v[c]))) v[c] = float_sum(a, b, m, n + c);
+        if (NO_NUMBER(as_int(v[c]))) v[c] = float_sum(a, b, m, n + c PASSED);
 #endif
 #ifdef BIAS_T
         v[c] += BIAS_1(bia, n + c);

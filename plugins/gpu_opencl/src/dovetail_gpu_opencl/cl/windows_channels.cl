@@ -3,6 +3,7 @@
 //
 // NDRange: BATCH * OH * ceil(OW / XS) * (C / 8), rounded up to whole groups.
 //
+// BATCH, IH, IW, OW and pads may be among the arguments SIZES; the divisors OH and COLUMNS = ceil(OW / XS) are.
 // Layout: wei is [KH][KW][C], src and dst are [BATCH][height][width][C]. C is a multiple of 8.
 //
 // Tunables: XS, the pixels of an item, which share weights and overlapping columns.
@@ -12,7 +13,7 @@
 #define BATCH 1
 #define IH 1
 #define IW 1
-#define OH 1
+#define OH COLUMNS
 #define OW 1
 #define KH 1
 #define KW 1
@@ -22,6 +23,7 @@
 #define DILATION_X 1
 #define PAD_Y 0
 #define PAD_X 0
+#define SIZES , const int COLUMNS, const uint COLUMNS_factor, const int COLUMNS_shift
 #define XS 1
 #define T half
 #define LOAD_V_T(p) load_half8(p)
@@ -31,7 +33,7 @@
 #define POST_ARGS
 #define POST_V(s, o) (s)
 #endif
-#define COLUMNS ((OW + XS - 1) / XS)
+#include "quotients.cl"
 #define TAKEN ((XS - 1) * STRIDE_X + (KW - 1) * DILATION_X + 1)
 #ifdef MAXIMUM
 #define START -INFINITY
@@ -46,11 +48,12 @@
 #define BIAS_ARG
 #endif
 
-__kernel void windows_channels(__global const T* restrict src WEIGHTS BIAS_ARG, __global T* restrict dst POST_ARGS) {
-  const int item = get_global_id(0), c = item % (C / 8) * 8, column = item / (C / 8) % COLUMNS, line = item / (C / 8) / COLUMNS;
+__kernel void windows_channels(__global const T* restrict src WEIGHTS BIAS_ARG, __global T* restrict dst SIZES POST_ARGS) {
+  const int item = get_global_id(0), c = item % (C / 8) * 8, place = item / (C / 8);
+  const int column = REMAINDER(place, COLUMNS), line = QUOTIENT(place, COLUMNS);
   if (line >= BATCH * OH) return;
-  const int x = column * XS, y0 = line % OH * STRIDE_Y - PAD_Y, x0 = x * STRIDE_X - PAD_X;
-  src += line / OH * (IH * IW * C) + c;
+  const int x = column * XS, y0 = REMAINDER(line, OH) * STRIDE_Y - PAD_Y, x0 = x * STRIDE_X - PAD_X;
+  src += QUOTIENT(line, OH) * (IH * IW * C) + c;
   float8 acc[XS];
 #pragma unroll
   for (int i = 0; i < XS; ++i) acc[i] = (float8)(START);

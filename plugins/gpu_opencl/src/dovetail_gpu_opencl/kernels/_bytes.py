@@ -12,7 +12,7 @@ from dovetail.device import PLAIN, DType, Reason, Refusal, TypedNode
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, round_up, spread
 from dovetail_gpu_opencl.kernels._integer import Result
-from dovetail_gpu_opencl.kernels._pipelined import DEPTH, SHAPES, Pipeline, Pipelined, pipelines
+from dovetail_gpu_opencl.kernels._pipelined import DEPTH, SHAPES, Pipeline, Pipelined, pipelines, runtime_sizes
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scratch, Write
@@ -120,6 +120,7 @@ class Images:
             pairs = round_up(self.geometry.kernel[1], 2) // 2
             sides |= {"IH": height, "IW": pixels // 2, "KW": pairs, "STRIDE_X": 1, "PAD_Y": 0, "PAD_X": 0}
         steps = {"S_B": sides["IH"] * sides["IW"] * width, "S_Y": sides["IW"] * width, "S_X": width}
+        sides["P"] = sides.pop("OH") * sides["OW"]
         return {"CONV": True, **sides, **steps, "C": width}
 
     def pack(self, weights: NDArray[np.integer], block: int = 1) -> NDArray[np.uint16]:
@@ -236,9 +237,10 @@ class ByteTiles(Pipelined):
         if problem.n % VECTOR == 0:
             text = _aligned(text)
         units = instructions(node.given(0).dtype, self.caps)
-        source = assemble(_FILE, {**result.defines, **own, **units, **defines, "HALF_STORAGE": True}, text)
+        sized, numbers = runtime_sizes({**result.defines, **own, **units, **defines, "HALF_STORAGE": True})
+        source = assemble(_FILE, sized, text)
         work, local = (tiles * tiling.splits * tiling.items,), (tiling.items,)
-        return Launch(_FILE, source, "tiles_pipelined", (*arguments, *chain), work, local, result.options)
+        return Launch(_FILE, source, "tiles_pipelined", (*arguments, *numbers, *chain), work, local, result.options)
 
     def _source(self, node: TypedNode, images: Images, zero: int | str) -> tuple[Read | Scratch, tuple[Launch, ...]]:
         """The image as the product reads it, and the launch that writes it where it is not so."""

@@ -13,12 +13,14 @@ from dovetail_gpu_opencl.kernels._conv import constant_weights, geometry, has_bi
 from dovetail_gpu_opencl.kernels._conv_depthwise import ConvDepthwiseWindows
 from dovetail_gpu_opencl.kernels._pipelined import bias_defines, factor_of, load_defines, operands_refusal, store_defines
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
-from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import STORED_TYPES, assemble, load
 
 __all__ = ["ConvDepthwiseChannels", "MeanChannels", "innermost", "layouts", "windows_launch"]
 
 _ITEMS_A_UNIT = 512
+_SIZES = ("BATCH", "IH", "IW", "OW", "PAD_Y", "PAD_X")
 _VECTOR = 8
 
 
@@ -57,9 +59,10 @@ def windows_launch(
     xs = next(wide, 1)
     chain = post_ops.epilogue(post_ops.in_memory_order(node), _VECTOR, aligned=True)
     own = {"HALF_STORAGE": True, **load_defines("T", dst.dtype), **store_defines(dst.dtype), **numbers, "XS": xs, **defines}
-    source = assemble("windows_channels.cl", own, load("halves.cl"), chain.source)
+    sized, sizes = by_value({**own, "COLUMNS": ceil_div(numbers["OW"], xs)}, _SIZES, ("OH", "COLUMNS"))
+    source = assemble("windows_channels.cl", sized, load("halves.cl"), chain.source)
     work, local = spread(lines * ceil_div(numbers["OW"], xs), kernel.caps)
-    arguments = (*values, Write(node.node.outputs[0]), *chain.arguments)
+    arguments = (*values, Write(node.node.outputs[0]), *sizes, *chain.arguments)
     return (Launch("windows_channels.cl", source, "windows_channels", arguments, work, local),)
 
 
@@ -123,12 +126,11 @@ class MeanChannels(CLKernel):
         defines: dict[str, object] = {
             "HALF_STORAGE": True,
             "C": channels,
-            "PLANE": math.prod(sides),
             "WIDTH": width,
             "LINES": lines,
         }
         defines |= {**load_defines("T", source_type), "RESULT_T": STORED_TYPES[result], **store_defines(result)}
         source = assemble("mean_channels.cl", defines, load("halves.cl"), chain.source)
         work = (ceil_div(channels // _VECTOR, width) * width, lines, batch)
-        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *chain.arguments)
+        arguments = (Read(node.node.inputs[0]), Write(node.node.outputs[0]), *ints(math.prod(sides)), *chain.arguments)
         return (Launch("mean_channels.cl", source, "mean_channels", arguments, work, (width, lines, 1)),)

@@ -12,6 +12,7 @@ from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
 from dovetail_gpu_opencl.kernels._pipelined import Pipelined, operands_refusal, pack_rows, pipelined_launches
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch, Write
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import assemble, load, storage
 
 __all__ = ["ConvPipelined"]
@@ -79,8 +80,8 @@ class ConvPipelined(Pipelined, ConvKernel):
         else:
             sides = dict(self.sizes(node))
             steps = {"S_B": sides["IH"] * sides["IW"] * width, "S_Y": sides["IW"] * width, "S_X": width}
-            defines |= {"CONV": True, **sides, **steps, "C": width}
-            del defines["M"]
+            windows = {name: number for name, number in sides.items() if name not in ("BATCH", "OH", "M")}
+            defines |= {"CONV": True, **windows, **steps, "C": width, "P": sides["OH"] * sides["OW"]}
         names = node.node.inputs
         bias = (Read(names[2]), node.given(2)) if has_bias(node) else None
         src, before = self._source(node)
@@ -106,10 +107,11 @@ class ConvPipelined(Pipelined, ConvKernel):
         vector = min(8, width)
         defines = {**storage(src.dtype, "SOURCE_T"), "HALF_STORAGE": True, "C": channels, "WIDTH": width, "V": vector}
         defines |= {"PIXELS": batch * plane, "PLANE": plane, "S_B": channels * plane, "S_P": steps[0], "S_C": steps[1]}
-        source = assemble("channels_innermost.cl", defines, load("halves.cl"))
+        sized, numbers = by_value(defines, ("PIXELS", "S_B", *(["S_C"] if src.layout == PLAIN else [])), ("PLANE",))
+        source = assemble("channels_innermost.cl", sized, load("halves.cl"))
         work, local = spread(batch * plane * (width // vector), self.caps)
         entry = "channels_innermost"
-        return scratch, (Launch(f"{entry}.cl", source, entry, (Read(name), scratch), work, local),)
+        return scratch, (Launch(f"{entry}.cl", source, entry, (Read(name), scratch, *numbers), work, local),)
 
 
 def _packed(weights: NDArray[np.generic], width: int, dtype: DType) -> NDArray[np.floating]:

@@ -57,8 +57,9 @@ class GemmPipelined(Pipelined, GemmKernel):
         order = (self.factor, product.k, product.n, b.row, b.column)
         packed = self.packed.get(value, order, lambda: pack_rows(dense.swapaxes(-1, -2), self.factor))
         pairs, step = problem.itemsize // 2, packed[0].size if len(packed) > 1 else 0
-        batch = f"({a.batch or f'(z) * {a.matrix}'})"
-        defines = {"A_M": a.row * pairs, "A_BATCH(z)": f"({batch} * {pairs})", "B_BATCH(z)": f"((z) * {step * pairs})"}
+        batch = "0" if product.batch == 1 else a.batch or "(z) * A_MATRIX"
+        defines: dict[str, object] = {"A_M": a.row * pairs, "A_MATRIX": a.matrix}
+        defines |= {"A_BATCH(z)": f"(({batch}) * {pairs})", "B_BATCH(z)": f"((z) * {step * pairs})"}
         factors = (Read(a.name), Constant(packed))
         return pipelined_launches(node, problem, self.tiling(problem), defines, factors, None, dst, after=after)
 

@@ -15,7 +15,8 @@ from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.kernel import ceil_div, round_up
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
-from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scratch, Write
+from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scalar, Scratch, Write
+from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import STORED_TYPES, assemble, literal, load
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "pack_rows",
     "pipelined_launches",
     "pipelines",
+    "runtime_sizes",
     "store_defines",
 ]
 
@@ -309,15 +311,21 @@ def pipelined_launches(
     if after is not None:
         own |= after.defines(problem.n, result)
         passed += after.arguments(ceil_div(problem.m, tiling.tile_m))
+    sized, numbers = runtime_sizes({"T": "half", "HALF_STORAGE": True, "FLOATS": pairs == 2, **own, **defines})
     source = assemble(
         "tiles_pipelined.cl",
-        {"T": "half", "HALF_STORAGE": True, "FLOATS": pairs == 2, **own, **defines},
+        sized,
         load("halves.cl"),
         chain.source,
     )
     work = (tiles * tiling.splits * tiling.items,)
-    arguments = (*passed, *chain.arguments)
+    arguments = (*passed, *numbers, *chain.arguments)
     return (*before, Launch("tiles_pipelined.cl", source, "tiles_pipelined", arguments, work, (tiling.items,)))
+
+
+def runtime_sizes(defines: Mapping[str, object]) -> tuple[dict[str, object], tuple[Scalar, ...]]:
+    """The defines of tiles_pipelined.cl without the numbers that change with batches, lengths and images, and these."""
+    return by_value(defines, ("M", "A_MATRIX", "IH", "IW", "S_B", "S_Y", "PAD_Y", "PAD_X"), ("OW", "P"))
 
 
 def store_defines(dtype: DType) -> dict[str, object]:

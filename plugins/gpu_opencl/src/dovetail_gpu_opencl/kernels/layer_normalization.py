@@ -9,7 +9,7 @@ from dovetail_gpu_opencl.kernels._axis import Lines
 from dovetail_gpu_opencl.kernels._normalize import NormalizeSuffix
 from dovetail_gpu_opencl.kernels._pipelined import HALVES, factor_of, load_defines, store_defines
 from dovetail_gpu_opencl.kernels._rows import row_defines
-from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write
+from dovetail_gpu_opencl.launch import Argument, Launch, Read, Write, ints
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, assemble, literal, load, storage
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
 
@@ -108,12 +108,12 @@ def halves_launch(
     assert scale is not None
     size = scale.size
     has_bias = parameters[1] is not None
-    own: dict[str, object] = {"HALF_STORAGE": True, "SIZE": size, "COUNT": result.size // size, "ROWS": 4, "HAS_BIAS": has_bias}
+    own: dict[str, object] = {"HALF_STORAGE": True, "SIZE": size, "ROWS": 4, "HAS_BIAS": has_bias}
     own |= {"EPSILON": literal(epsilon, "float"), "RESULT_T": STORED_TYPES[result.dtype], **store_defines(result.dtype)}
     own |= load_defines("P_T", scale.dtype)
     chain = post_ops.epilogue(node, 8, aligned=True)
     given = [Read(name) for name in names[: 2 if has_bias else 1]]
-    arguments = (*sources, *given, Write(node.node.outputs[0]), *chain.arguments)
+    arguments = (*sources, *given, Write(node.node.outputs[0]), *ints(result.size // size), *chain.arguments)
     file, entry = "layer_normalization_halves.cl", "layer_normalization_halves"
     source = assemble(file, {**own, **defines}, load("halves.cl"), chain.source, fragment)
     return Launch(file, source, entry, arguments, (ceil_div(result.size // size, 4) * 128,), (128,))

@@ -5,7 +5,7 @@ from dovetail_gpu_opencl.kernel import FLOATS, CLKernel
 from dovetail_gpu_opencl.kernels._normalized_sum import NormalizedSum
 from dovetail_gpu_opencl.kernels._pipelined import HALVES, load_defines
 from dovetail_gpu_opencl.kernels.layer_normalization import MOST, halves_launch
-from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Read
+from dovetail_gpu_opencl.launch import Argument, Fault, Launch, Read, ints
 from dovetail_gpu_opencl.source import C_TYPES
 
 __all__ = ["KERNELS"]
@@ -62,9 +62,9 @@ def _sources(op: NormalizedSum, node: TypedNode) -> tuple[dict[str, object], str
     for position in op.others(node):
         addend = node.given(position)
         defines |= load_defines(f"T{position}", addend.dtype)
-        parameters.append(f"__global const T{position}* restrict t{position}")
-        terms.append(f"LOAD_V_T{position}(t{position} + at % {addend.size // size} * SIZE + (c))")
-        arguments.append(Read(names[position]))
+        parameters += [f"__global const T{position}* restrict t{position}", f"const int repeated{position}"]
+        terms.append(f"LOAD_V_T{position}(t{position} + at % repeated{position} * SIZE + (c))")
+        arguments += [Read(names[position]), *ints(addend.size // size)]
     defines |= {"SOURCE_ARGS": ", ".join(parameters), "SOURCE(c)": f"({' + '.join(terms)})"}
     return defines, f"#define PLACES \\\n{places}\n", arguments
 
