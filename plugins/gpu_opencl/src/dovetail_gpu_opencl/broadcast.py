@@ -17,11 +17,13 @@ class Access:
     """How to read an operand.
 
     `index` is the C expression of its element for the result's element `o`. `run` says what `VEC` consecutive elements of
-    the result meet: `same` (one element for all), `next` (as many consecutive ones) or `any`.
+    the result meet: `same` (one element for all), `next` (as many consecutive ones) or `any`. Where `length` is not empty, they
+    do so in runs of that many elements, a C expression, which a vector may leave.
     """
 
     index: str
     run: str
+    length: str = ""
 
     def load(self, pointer: str, c_type: str, acc: str, vec: int, *, aligned: bool = False) -> str:
         """The operand, whose elements are of `c_type`, as an expression of C type `acc`, or `acc<vec>` for a vector.
@@ -32,6 +34,12 @@ class Access:
         at = self.index
         if vec == 1:
             return f"({acc}){loaded(c_type, pointer, at)}"
+        parts = ", ".join(f"({acc}){loaded(c_type, pointer, _shifted(at, i))}" for i in range(vec))
+        if self.length and self.run != "any":
+            # A vector is no longer than a run, and so leaves one at most once: its ends are as far apart as in a run only there.
+            apart = f"{_shifted(at, vec - 1)} - ({at}) == {0 if self.run == 'same' else vec - 1}"
+            within = Access(at, self.run).load(pointer, c_type, acc, vec)
+            return f"({self.length} >= {vec} && {apart} ? {within} : ({acc}{vec})({parts}))"
         if self.run == "same":
             return f"({acc}{vec})(({acc}){loaded(c_type, pointer, at)})"
         if self.run == "next" and aligned and c_type in ("half", "float"):
@@ -41,7 +49,6 @@ class Access:
             return f"convert_{acc}{vec}(vload_half{vec}(0, {pointer} + ({at})))"
         if self.run == "next" and not c_type.startswith("bfloat"):
             return f"convert_{acc}{vec}({vector_at(c_type, vec, f'{pointer} + ({at})')})"
-        parts = ", ".join(f"({acc}){loaded(c_type, pointer, _shifted(at, i))}" for i in range(vec))
         return f"({acc}{vec})({parts})"
 
 
@@ -50,7 +57,8 @@ def access_to(
 ) -> Access | None:
     """How to read `operand` for an element of `result`; None when it does not broadcast to it.
 
-    `sizes` collects the numbers of the index, as in `flat_index`; `key` names the operand there.
+    Vectors do not leave the last `run_axes` axes, taken as one; with 0 they may. `sizes` collects the numbers of the index, as
+    in `flat_index`; `key` names the operand there.
     """
     dims, target = operand.dims, result.dims
     if len(dims) > len(target) and any(d != 1 for d in dims[: len(dims) - len(target)]):
@@ -59,7 +67,12 @@ def access_to(
     if any(d not in (1, t) for d, t in zip(aligned, target, strict=True)):
         return None
     strides = [0 if d == 1 else s for d, s in zip(aligned, strides_of(aligned), strict=True)]
-    return Access(flat_index(target, strides, "o", sizes, key), _run(aligned[-run_axes:], target[-run_axes:]))
+    index = flat_index(target, strides, "o", sizes, key)
+    if run_axes or sizes is None or aligned == target or all(d == 1 for d in aligned):
+        return Access(index, _run(aligned[-run_axes:], target[-run_axes:]))
+    last = _merged(target, strides)[-1]
+    length = sizes.number(last.size, ("o", "length", last.first, last.last))
+    return Access(index, {0: "same", 1: "next"}.get(last.stride, "any"), length)
 
 
 def strides_of(dims: Sequence[int]) -> tuple[int, ...]:

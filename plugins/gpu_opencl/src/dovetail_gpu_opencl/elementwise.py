@@ -5,7 +5,6 @@ floating-point results on CPUs; GPUs read one element a work item, which is coal
 """
 
 import dataclasses
-import math
 import re
 from collections.abc import Sequence
 from typing import ClassVar
@@ -175,17 +174,16 @@ def elementwise_launch(
     """
     result, types = node.outputs[0], [load.type for load in loads]
     vec = 1 if any(is_narrow(t.dtype) for t in (result, *types)) else vec
-    run_axes = _run_axes(result.dims, vec)
-    chain, sizes = post_ops.epilogue(node, vec, run_axes), RuntimeSizes()
+    chain, sizes = post_ops.epilogue(node, vec, 0), RuntimeSizes()
     parameters = "".join(f"__global const {STORED_TYPES[t.dtype]}* p{i}, " for i, t in enumerate(types))
     last = sizes.number(result.size, "last")
-    single = _block(node, types, statements, 1, run_axes, sizes)
+    single = _block(node, types, statements, 1, sizes)
     if vec == 1:
         body = f"  const int o = get_global_id(0);\n  if (o < {last}) {single}"
     else:
         body = (
             f"  int o = get_global_id(0) * {vec};\n"
-            f"  if (o + {vec} <= {last}) {_block(node, types, statements, vec, run_axes, sizes)}"
+            f"  if (o + {vec} <= {last}) {_block(node, types, statements, vec, sizes)}"
             f"  else for (; o < {last}; ++o) {single}"
         )
     parameters += f"__global {STORED_TYPES[result.dtype]}* dst{sizes.parameters}"
@@ -199,14 +197,14 @@ def elementwise_launch(
     return Launch("elementwise (generated)", source, "elementwise", arguments, work, local, options)
 
 
-def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: int, run_axes: int, sizes: RuntimeSizes) -> str:
+def _block(node: TypedNode, types: Sequence[TensorType], statements: str, vec: int, sizes: RuntimeSizes) -> str:
     """Loads, the statements that make `s`, the chain, and the store, for `vec` elements from `o` on."""
     result = node.outputs[0]
     out = STORED_TYPES[result.dtype]
     width = str(vec) if vec > 1 else ""
     lines = []
     for index, tensor in enumerate(types):
-        access = access_to(tensor, result, run_axes, sizes, index)
+        access = access_to(tensor, result, 0, sizes, index)
         assert access is not None
         c_type = accumulator(tensor.dtype) if tensor.dtype.is_float else VALUES.get(tensor.dtype, STORED_TYPES[tensor.dtype])
         lines.append(
@@ -240,11 +238,3 @@ def _store(c_type: str, vec: int, value: str) -> str:
     if c_type == "half":
         return f"vstore_half{vec}_rte({value}, 0, dst + o);"
     return f"{vector_at(c_type, vec, 'dst + o', written=True)} = convert_{c_type}{vec}({value});"
-
-
-def _run_axes(dims: Sequence[int], vec: int) -> int:
-    """The fewest trailing axes that hold a whole number of vectors; all when there are none."""
-    for count in range(1, len(dims)):
-        if math.prod(dims[-count:]) % vec == 0:
-            return count
-    return max(1, len(dims))

@@ -134,7 +134,7 @@ def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1, *, aligned: bool 
     """The epilogue of a node that `check` accepted.
 
     `vec` is VEC. `run_axes` is the number of trailing axes of the output, taken as one, that the elements of `POST_V` never
-    leave. `aligned` says that they begin at multiples of VEC, and that halves.cl is in the
+    leave; 0 when they may leave any. `aligned` says that they begin at multiples of VEC, and that halves.cl is in the
     program.
     """
     if not node.post_ops:
