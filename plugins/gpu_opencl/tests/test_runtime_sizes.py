@@ -1,0 +1,158 @@
+"""Programs serve every shape: sizes of batches, lengths and images are arguments, so that a new shape compiles nothing."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from dovetail.device import Eltwise
+from dovetail_gpu_opencl.device import OpenCLDevice
+from dovetail_gpu_opencl.kernels._tuned import Tuned
+from dovetail_gpu_opencl.program import Programs
+from dovetail_gpu_opencl.sizes import RuntimeSizes, by_value
+from dovetail_gpu_opencl.source import load
+
+Build = Callable[[Any, int, int], Sequence[Any]]
+"""Makes the inputs for a batch and a size."""
+
+
+def image(rng: Any, batch: int, size: int, channels: int = 16) -> Any:
+    return rng.standard_normal((batch, channels, size, size + 8)).astype(np.float32)
+
+
+def images(rng: Any, batch: int, size: int) -> Sequence[Any]:
+    return [image(rng, batch, size)]
+
+
+def convolution(maps: int, channels: int, side: int) -> Build:
+    weights = np.linspace(-1, 1, maps * channels * side * side, dtype=np.float32).reshape(maps, channels, side, side)
+    return lambda rng, batch, size: [image(rng, batch, size), weights, np.linspace(-1, 1, maps, dtype=np.float32)]
+
+
+def rows(*others: Any) -> Build:
+    return lambda rng, batch, size: [rng.standard_normal((batch, size, 24)).astype(np.float32), *others]
+
+
+def broadcast(*dims: int | None) -> Build:
+    """An image, and an operand of these dimensions; None stands for those of the image."""
+
+    def build(rng: Any, batch: int, size: int) -> Sequence[Any]:
+        x = image(rng, batch, size)
+        own = [x.shape[4 - len(dims) + axis] if d is None else d for axis, d in enumerate(dims)]
+        return [x, rng.standard_normal(own).astype(np.float32)]
+
+    return build
+
+
+def heads(rng: Any, batch: int, size: int) -> Sequence[Any]:
+    qkv = [rng.standard_normal((batch, 4, size, 16)).astype(np.float32) for _ in range(3)]
+    return [*qkv, rng.standard_normal((batch, 1, size, size)).astype(np.float32)]
+
+
+def lookups(rng: Any, batch: int, size: int) -> Sequence[Any]:
+    return [np.arange(50 * 24, dtype=np.float32).reshape(50, 24), rng.integers(-50, 50, (batch, size))]
+
+
+def two_images(rng: Any, batch: int, size: int) -> Sequence[Any]:
+    return [image(rng, batch, size), image(rng, batch, size, 8)]
+
+
+ONES = np.ones(24, np.float32)
+CASES: dict[str, tuple[str, dict[str, Any], Build]] = {
+    "convolution": ("Conv", {"strides": (2, 2), "pads": (1, 1, 1, 1)}, convolution(24, 16, 3)),
+    "pointwise": ("Conv", {}, convolution(24, 16, 1)),
+    "depthwise": ("Conv", {"group": 16, "pads": (1, 1, 1, 1)}, convolution(16, 1, 3)),
+    "max_pool": ("MaxPool", {"kernel_shape": (3, 3), "strides": (2, 2)}, images),
+    "average_pool": ("AveragePool", {"kernel_shape": (3, 2), "pads": (1, 0, 1, 1), "count_include_pad": 1}, images),
+    "global_average_pool": ("GlobalAveragePool", {}, images),
+    "reduce_mean": ("ReduceMean", {"keepdims": 0}, rows(np.array([1]))),
+    "transpose": ("Transpose", {"perm": (0, 2, 3, 1)}, images),
+    "mat_mul": ("MatMul", {}, rows(np.linspace(-1, 1, 24 * 40, dtype=np.float32).reshape(24, 40))),
+    "layer_normalization": ("LayerNormalization", {}, rows(ONES, ONES)),
+    "softmax": ("Softmax", {}, rows()),
+    "relu": ("Relu", {}, images),
+    "channels": ("Add", {}, broadcast(16, 1, 1)),
+    "lines": ("Mul", {}, broadcast(None, 1)),
+    "columns": ("Sub", {}, broadcast(1, None)),
+    "attention": ("Attention", {}, heads),
+    "gather": ("Gather", {}, lookups),
+    "concat": ("Concat", {"axis": 1}, two_images),
+}
+CONSTANT = {"Conv": (1, 2), "MatMul": (1,), "LayerNormalization": (1, 2), "ReduceMean": (1,)}
+"""The positions of the inputs that are constant."""
+
+
+@pytest.fixture
+def sources(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The sources of all programs that are asked for."""
+    found: set[str] = set()
+    inner = Programs.get
+
+    def get(self: Programs, launch: Any, node: str) -> Any:
+        found.add(launch.source)
+        return inner(self, launch, node)
+
+    monkeypatch.setattr(Programs, "get", get)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_new_shape_takes_the_same_programs(
+    case: str, kind: str, kind_device: Callable[[str], Any], bench: Any, sources: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both shapes are computed right, too, one after the other. Tilings, which depend on sizes, are the same here."""
+    monkeypatch.setattr(Tuned, "tiling", lambda self, problem: self.default(replace(problem, key="", m=64, n=64)))
+    device, rng, (name, attributes, build) = kind_device(kind), np.random.default_rng(9), CASES[case]
+    device.forced = ""
+    chained = name in ("Conv", "MatMul", "Relu", "Add")
+    made = []
+    for sizes in ((2, 17), (3, 25)):
+        inputs, known = build(rng, *sizes), set(sources)
+        op, options = bench.op(name, **attributes), {"post_ops": [Eltwise("relu")]} if chained else {}
+        graph, feeds = bench.single(op, inputs, CONSTANT.get(name, ()), **options)
+        made.append((device.compile(graph, {}).create_request(), feeds, op.reference(*inputs)))
+        assert not known or sources == known, f"{len(sources - known)} programs of their own"
+    assert sources
+    for request, feeds, reference in made:
+        expected = np.asarray(reference[0] if isinstance(reference, tuple) else reference)
+        np.testing.assert_allclose(request.run(feeds)[0], np.maximum(expected, 0) if chained else expected, rtol=1e-4, atol=1e-5)
+
+
+def test_quotients_are_exact_on_the_device(device: OpenCLDevice) -> None:
+    rng = np.random.default_rng(5)
+    divisors = [1, 2, 3, 5, 7, 641, 2**16 + 1, 2**30, 2**30 + 1, 2**31 - 1, *map(int, rng.integers(1, 2**31, 40))]
+    near = np.concatenate([[d - 1, d, d + 1, 2 * d - 1, 2**31 - 1 - 2**31 % d] for d in divisors])
+    x = np.clip(np.concatenate([[0, 1, 2**31 - 2, 2**31 - 1], near, rng.integers(0, 2**31, 500)]), 0, 2**31 - 1).astype(np.int32)
+    _, (d, factor, shift) = by_value({"D": 3}, (), ("D",))
+    assert [int(n.value) for n in (d, factor)] == [3, -(-(2**33) // 3)]
+    assert int(shift.value) == 2
+    text = (
+        load("quotients.cl")
+        + "__kernel void divide(__global const int* x, __global int2* y, const int D, const uint D_factor, const int D_shift) {"
+        " const int i = get_global_id(0); y[i] = (int2)(QUOTIENT(x[i], D), REMAINDER(x[i], D)); }"
+    )
+    context = device._context
+    divide, queue = cl.Program(context, text).build().divide, cl.CommandQueue(context)
+    flags = cl.mem_flags.COPY_HOST_PTR
+    source, result = cl.Buffer(context, flags, hostbuf=x), np.empty((x.size, 2), np.int32)
+    target = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, result.nbytes)
+    for divisor in divisors:
+        sizes = RuntimeSizes()
+        sizes.divisor(divisor, "D")
+        divide(queue, x.shape, None, source, target, *(s.value for s in sizes.arguments))
+        cl.enqueue_copy(queue, result, target)
+        np.testing.assert_array_equal(result[:, 0], x // divisor)
+        np.testing.assert_array_equal(result[:, 1], x % divisor)
+
+
+def test_numbers_of_the_same_key_are_one_argument() -> None:
+    sizes = RuntimeSizes("p")
+    assert [sizes.number(4, "a"), sizes.number(4, "b"), sizes.number(4, "a")] == ["p0", "p1", "p0"]
+    assert sizes.divisor(4, "a") == "p2"
+    assert sizes.parameters == ", const int p0, const int p1, const int p2, const uint p2_factor, const int p2_shift"
+    assert sizes.passed == ", p0, p1, p2, p2_factor, p2_shift"
+    assert len(sizes.arguments) == 5
