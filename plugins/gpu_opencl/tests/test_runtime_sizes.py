@@ -8,9 +8,11 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from dovetail.device import Eltwise
+from dovetail.device import Eltwise, TypedNode
 from dovetail_gpu_opencl.device import OpenCLDevice
-from dovetail_gpu_opencl.kernels._tuned import Tuned
+from dovetail_gpu_opencl.kernels._gemm_tiled import GemmTiled
+from dovetail_gpu_opencl.kernels._tiles import Tiling
+from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.program import Programs
 from dovetail_gpu_opencl.sizes import RuntimeSizes, by_value
 from dovetail_gpu_opencl.source import load
@@ -120,6 +122,35 @@ def test_a_new_shape_takes_the_same_programs(
     for request, feeds, reference in made:
         expected = np.asarray(reference[0] if isinstance(reference, tuple) else reference)
         np.testing.assert_allclose(request.run(feeds)[0], np.maximum(expected, 0) if chained else expected, rtol=1e-4, atol=1e-5)
+
+
+class Chosen(GemmTiled):
+    """Takes 16 and 64 rows a tile for these or more rows; another one takes longer by what the numbers differ."""
+
+    def possible(self, problem: Problem) -> list[Tiling]:
+        return [Tiling(rows, 16, 16, 4, 4) for rows in (16, 64)]
+
+    def cost(self, problem: Problem, parameters: Tiling) -> float:
+        return 1 + abs(problem.m - parameters.tile_m) / 100
+
+    def default(self, problem: Problem) -> Tiling:
+        return min(self.possible(problem), key=lambda tiling: self.cost(problem, tiling))
+
+
+def test_a_tiling_that_is_built_is_taken_where_it_is_almost_as_fast(
+    device: OpenCLDevice, bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows_of(kernel: Chosen, rows: int, name: str = "a") -> int:
+        graph, _ = bench.single(bench.op("MatMul"), [np.ones((rows, 8), np.float32), np.ones((8, 8), np.float32)], (1,))
+        node = TypedNode.of(replace(graph.nodes[0], name=name), graph)
+        return kernel.settled(Problem(f"{rows}", 1, rows, 8, 8, 4), node).tile_m
+
+    kernel = Chosen(lambda node: None).on(device.caps)
+    assert [rows_of(kernel, 16), rows_of(kernel, 44), rows_of(kernel, 60), rows_of(kernel, 38)] == [16, 16, 64, 16]
+    assert rows_of(kernel, 44, "b") == 64  # another node has built nothing
+    assert rows_of(Chosen(lambda node: None).on(device.caps), 44) == 64  # nor has another compilation
+    monkeypatch.setattr("dovetail_gpu_opencl.kernels._tuned.tunings_of", lambda caps: {"24": Tiling(64, 16, 16, 4, 4).numbers()})
+    assert rows_of(Chosen(lambda node: None).on(device.caps, kernel.packed), 24) == 64  # the tuned one
 
 
 def test_quotients_are_exact_on_the_device(device: OpenCLDevice) -> None:

@@ -1,4 +1,7 @@
-"""Weights in the order of kernels, shared by the plans of one compilation: a plan for another shape needs mostly the same."""
+"""What the plans of one compilation share, because a plan for another shape needs mostly the same.
+
+These are weights in the order of kernels, and the parameters that kernels were built with.
+"""
 
 import weakref
 from collections.abc import Callable, Hashable
@@ -13,12 +16,14 @@ Array = NDArray[Any]
 
 
 class PackedConstants:
-    """Arrays made of constants, as long as an executable uses them. Threads may share it.
+    """Arrays made of constants, as long as an executable uses them, and parameters of kernels. Threads may share it.
 
     Not for more than one compilation: between two of them a caller may write to the arrays that a model took its constants from.
     """
 
     def __init__(self) -> None:
+        self.built_with: dict[tuple[str, str], list[Any]] = {}
+        """For a kernel and a node, by their names, the parameters that their programs were built with so far."""
         self._known: dict[Hashable, tuple[weakref.ref[Array], weakref.ref[Array]]] = {}
 
     def get(self, source: Array, order: Hashable, make: Callable[[], Array]) -> Array:

@@ -189,7 +189,7 @@ class ByteTiles(Pipelined):
         problem, dtype = images.problem(), node.given(0).dtype
         if 0 in (problem.m, problem.n):
             return ()
-        tiling, (src, before) = self.tiling(problem), self._source(node, images, zero)
+        tiling, (src, before) = self.settled(problem, node), self._source(node, images, zero)
         found = direct(tiling.work_n)
         block, result = (1, result) if found is None else (tiling.work_n, found)
         key = ("bytes", images.width, block, weights.key)

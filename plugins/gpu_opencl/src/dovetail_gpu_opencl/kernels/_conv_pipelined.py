@@ -86,7 +86,7 @@ class ConvPipelined(Pipelined, ConvKernel):
         bias = (Read(names[2]), node.given(2)) if has_bias(node) else None
         src, before = self._source(node)
         factors, dst = (src, Constant(packed)), Write(node.node.outputs[0])
-        return pipelined_launches(node, problem, self.tiling(problem), defines, factors, bias, dst, before)
+        return pipelined_launches(node, problem, self.settled(problem, node), defines, factors, bias, dst, before)
 
     def _width(self, node: TypedNode) -> int:
         """Channels of the image that the product reads: of halves 4, or a multiple of 8."""

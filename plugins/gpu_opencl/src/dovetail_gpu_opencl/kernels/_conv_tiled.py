@@ -49,7 +49,7 @@ class ConvTiled(Tiled, ConvKernel):
         problem = self.problem(node)
         if problem is None:
             return ()
-        tiling, names = self.tiling(problem), node.node.inputs
+        tiling, names = self.settled(problem, node), node.node.inputs
         weights = pack_by_depth(constant_weights(node), problem.z)
         if tiling.matrix:
             weights = as_words(weights, tiling.matrix)

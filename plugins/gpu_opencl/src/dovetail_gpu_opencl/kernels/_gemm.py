@@ -138,7 +138,7 @@ class GemmRows(RegisterTiled, GemmKernel):
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         problem, dtype = _problem(product), node.outputs[0].dtype
-        tiling, lanes = self.tiling(problem), lanes_of(problem, self.caps)
+        tiling, lanes = self.settled(problem, node), lanes_of(problem, self.caps)
         columns = tiling.vectors * lanes
         chain = post_ops.epilogue(node, lanes, product.plane_axes)
         b_z = product.b.matrix

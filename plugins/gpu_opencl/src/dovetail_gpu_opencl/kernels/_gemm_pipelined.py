@@ -61,7 +61,7 @@ class GemmPipelined(Pipelined, GemmKernel):
         defines: dict[str, object] = {"A_M": a.row * pairs, "A_MATRIX": a.matrix}
         defines |= {"A_BATCH(z)": f"(({batch}) * {pairs})", "B_BATCH(z)": f"((z) * {step * pairs})"}
         factors = (Read(a.name), Constant(packed))
-        return pipelined_launches(node, problem, self.tiling(problem), defines, factors, None, dst, after=after)
+        return pipelined_launches(node, problem, self.settled(problem, node), defines, factors, None, dst, after=after)
 
 
 def _problem(product: Product, dtype: DType) -> Problem:

@@ -36,7 +36,7 @@ class GemmTiled(Tiled, GemmKernel):
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         problem, dtype = _problem(product, self.caps), node.outputs[0].dtype
-        tiling = self.tiling(problem)
+        tiling = self.settled(problem, node)
         a, b = _factors(product, tiling.matrix)
         defines = {**storage(dtype), "ACC": accumulator(dtype), "HAS_BIAS": bool(product.bias)}
         defines |= {"Z": product.batch, "M": product.m, "N": product.n, "K": product.k}

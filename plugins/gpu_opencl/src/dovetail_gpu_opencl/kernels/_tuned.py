@@ -40,6 +40,7 @@ class Parameters(Protocol):
 
 
 P = TypeVar("P", bound=Parameters)
+_ALMOST = 1.15
 
 
 class Tuned(CLKernel, Generic[P]):
@@ -73,11 +74,30 @@ class Tuned(CLKernel, Generic[P]):
 
     def tiling(self, problem: Problem) -> P:
         """The parameters for a problem: those that `using` was given, the tuned ones if they are possible, or the default."""
+        return self._prescribed(problem) or self.default(problem)
+
+    def _prescribed(self, problem: Problem) -> P | None:
         if self._forced is not None:
             return self._forced
         numbers = tunings_of(self.caps).get(problem.key)
         tuned = None if numbers is None else self.read(numbers)
-        return tuned if tuned is not None and tuned in self.possible(problem) else self.default(problem)
+        return tuned if tuned is not None and tuned in self.possible(problem) else None
+
+    def settled(self, problem: Problem, node: TypedNode) -> P:
+        """The parameters for a launch: those of `tiling`, or for a problem that nobody has tuned others that the node was built
+        with for another shape, where the cost model finds them almost as fast. A program takes a driver 0.1 to 1 s.
+        """
+        best = self.tiling(problem)
+        built_with: list[P] = self.packed.built_with.setdefault((self.name, node.name), [])
+        if best in built_with:
+            return best
+        if built_with and self._prescribed(problem) is None:
+            possible = set(self.possible(problem))
+            near = min((p for p in built_with if p in possible), key=lambda p: self.cost(problem, p), default=None)
+            if near is not None and self.cost(problem, near) <= _ALMOST * self.cost(problem, best):
+                return near
+        built_with.append(best)
+        return best
 
     def using(self, parameters: P) -> Self:
         """This kernel with the same parameters for all problems."""

@@ -49,7 +49,7 @@ class ConvRows(RegisterTiled, ConvKernel):
         problem = self.problem(node)
         if problem is None:
             return ()
-        tiling, lanes = self.tiling(problem), lanes_of(problem, self.caps)
+        tiling, lanes = self.settled(problem, node), lanes_of(problem, self.caps)
         batch, _, _, groups = sizes(node)
         columns = tiling.vectors * lanes
         weights, acc = constant_weights(node), accumulator(node.outputs[0].dtype)

@@ -224,7 +224,7 @@ class BlocksTiled(Tiled, BlocksKernel):
         s, problem = Sizes.of(node), self.problem(node)
         if problem is None:
             return ()
-        tiling = self.tiling(problem)
+        tiling = self.settled(problem, node)
         defines = storage(DType.FLOAT32) | _plain_defines(node, s) | {"ACC": "float", "Z": 1, "BLOCKS": True}
         defines |= {"A_M": s.k, "A_K": 1, "A_V": math.gcd(4, s.k, tiling.tile_k), "A_BATCH(z)": 0}
         defines |= {"B_K": s.n, "B_N": 1, "B_V": math.gcd(4, s.n, tiling.tile_n)}
