@@ -118,6 +118,17 @@ def kind_device(info: DeviceInfo) -> Callable[[str], ForcedDevice]:
     return open_as
 
 
+@pytest.fixture(scope="session")
+def without_matrix_units(info: DeviceInfo) -> Callable[[str], ForcedDevice]:
+    """Each device of this machine, made to choose kernels as a device of another kind that has no matrix units would."""
+
+    def open_as(kind: str) -> ForcedDevice:
+        own = OpenCLDevice(info).caps
+        return ForcedDevice(info, caps=dataclasses.replace(own, kind=kind, compute_capability=(0, 0)))
+
+    return open_as
+
+
 @pytest.fixture
 def type_of() -> Callable[[NDArray[Any]], TensorType]:
     return TensorType.of

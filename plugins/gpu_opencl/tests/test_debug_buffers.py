@@ -12,7 +12,8 @@ from dovetail.graph import GraphBuilder
 from dovetail.op import OpenCLKernel, Operator
 from dovetail_gpu_opencl.device import OpenCLDevice
 
-X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
+X = (np.arange(12, dtype=np.float32).reshape(3, 4) - 6) / 4
+"""Numbers of few bits: matrix units multiply them exactly, too."""
 
 
 class Stray(Operator):

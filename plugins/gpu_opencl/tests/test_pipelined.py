@@ -35,7 +35,7 @@ def device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -
     """A device with emulated matrix units and copies, that takes products in the first tiling."""
     device = copy.copy(kind_device("GPU"))
     device._bound = {}
-    device.caps = dataclasses.replace(device.caps, matrix="f16", pipeline=True, ptx=True)
+    device.caps = dataclasses.replace(device.caps, matrix="f16", pipeline=True, float_pipeline=False, ptx=True)
     for name in MODULES:
         monkeypatch.setattr(f"dovetail_gpu_opencl.kernels.{name}.assemble", assembled)
     monkeypatch.setattr("dovetail_gpu_opencl.kernels.attention._KEYS", 32)  # drivers for CPUs take long to build more

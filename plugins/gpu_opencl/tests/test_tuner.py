@@ -48,9 +48,9 @@ def fixed_times(monkeypatch: pytest.MonkeyPatch, *times: float) -> None:
 
 @pytest.mark.usefixtures("two")
 def test_the_fastest_is_kept_used_and_not_tuned_again(
-    kept: Path, kind_device: Callable[[str], Any], bench: Any, product: Any, monkeypatch: pytest.MonkeyPatch
+    kept: Path, without_matrix_units: Callable[[str], Any], bench: Any, product: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device, (graph, feeds, expected) = kind_device("GPU"), product
+    device, (graph, feeds, expected) = without_matrix_units("GPU"), product
     fixed_times(monkeypatch, 5.0, 3.0)
     np.testing.assert_allclose(bench.run(device, graph, feeds, TUNE=True)[0], expected, rtol=0, atol=1e-5)
     (key,) = tunings_of(device.caps).table()
@@ -67,9 +67,9 @@ def test_the_fastest_is_kept_used_and_not_tuned_again(
 
 @pytest.mark.usefixtures("two", "kept")
 def test_a_candidate_whose_result_is_wrong_is_not_kept(
-    kind_device: Callable[[str], Any], bench: Any, product: Any, monkeypatch: pytest.MonkeyPatch
+    without_matrix_units: Callable[[str], Any], bench: Any, product: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device, (graph, feeds, _) = kind_device("GPU"), product
+    device, (graph, feeds, _) = without_matrix_units("GPU"), product
     inner = tuner._Bench.result
     calls: list[int] = []
 
