@@ -187,7 +187,7 @@ def elementwise_launch(
             f"  else for (; o < {last}; ++o) {single}"
         )
     parameters += f"__global {STORED_TYPES[result.dtype]}* dst{sizes.parameters}"
-    kernel = f"__kernel void elementwise({parameters}{' POST_ARGS' if node.post_ops else ''}) {{\n{body}}}\n"
+    kernel = f"__kernel void elementwise({parameters}{' POST_ARGS' if node.post_ops else ''}) {{\n{post_ops.SEPARATE}{body}}}\n"
     output = written or Write(node.node.outputs[0])
     arguments = (*(load.source for load in loads), output, *sizes.arguments, *chain.arguments)
     work, local = spread(ceil_div(result.size, vec), caps)

@@ -16,7 +16,7 @@ from dovetail_gpu_opencl.launch import Argument, Read
 from dovetail_gpu_opencl.sizes import RuntimeSizes
 from dovetail_gpu_opencl.source import STORED_TYPES, accumulator, literal
 
-__all__ = ["Epilogue", "check", "epilogue", "in_memory_order", "statement", "vector_functions"]
+__all__ = ["SEPARATE", "Epilogue", "check", "epilogue", "in_memory_order", "statement", "vector_functions"]
 
 # `s` is the value, `V` its C type (float, float8, double ...), `a` and `b` are alpha and beta, numbers in braces are
 # written in the precision of V. Comparisons are such that NaN stays NaN and infinities do not meet zeros.
@@ -82,6 +82,8 @@ _BINARY = {
 }
 
 
+SEPARATE = "#pragma OPENCL FP_CONTRACT OFF\n"
+"""Rounds products before sums take them, as references do: what is quantized later must be equal to the last bit."""
 _MOST_OPERANDS = 64
 """512 of the 1024 bytes of arguments that a kernel may have on every device of the full profile."""
 
@@ -188,7 +190,7 @@ def _function(
     texts = [a.load(f"po{i}", types[i], acc, vec, aligned=aligned) for i, a in enumerate(accesses) if a is not None]
     loads = iter(["kept" if i == kept else text for i, text in enumerate(texts)])
     lines = [statement(post_op, vector, acc, loads) for post_op in node.post_ops]
-    return f"static {vector} {name}({vector} s, int o{parameters}) {{\n{''.join(lines)}  return s;\n}}\n"
+    return f"static {vector} {name}({vector} s, int o{parameters}) {{\n{SEPARATE}{''.join(lines)}  return s;\n}}\n"
 
 
 def statement(post_op: PostOp, vector: str, acc: str, loads: Iterator[str]) -> str:

@@ -26,6 +26,9 @@
 #define POST(s, o) (s)
 #endif
 
+// A residual is added to the rounded product.
+#pragma OPENCL FP_CONTRACT OFF
+
 __kernel void dequantize_linear(__global const Q* restrict src, __global const S* restrict scale, __global const Q* zero,
                                 __global T* dst, const int size, const int length, const int inner, const int axis,
                                 const int block, const int outer_stride, const int block_stride, const int inner_stride POST_ARGS) {
