@@ -51,7 +51,7 @@ def test_chains_round_each_step(kind: str, kind_device: Callable[[str], Any], be
 def test_quantized_values_at_ties(scale: float, device: Any, bench: Any) -> None:
     """Every quantum, the tie above it, and the floats beside both."""
     divisor, zero = np.float32(scale), np.array(7, np.uint8)
-    middle = (np.arange(-20, 300, dtype=np.float32)[:, None] + np.float32([0, 0.5])) * divisor
+    middle = (np.arange(-20, 300, dtype=np.float32)[:, None] + np.array([0, 0.5], np.float32)) * divisor
     x = np.stack([np.nextafter(middle, np.float32(-np.inf)), middle, np.nextafter(middle, np.float32(np.inf))])
     graph, feeds = bench.single(bench.op("QuantizeLinear"), [x, divisor, zero], (1, 2))
     expected = np.clip(np.rint(x / divisor) + 7, 0, 255).astype(np.uint8)
