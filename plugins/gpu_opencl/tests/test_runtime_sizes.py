@@ -104,12 +104,19 @@ def sources(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 @pytest.mark.parametrize("kind", ["CPU", "GPU"])
 @pytest.mark.parametrize("case", CASES)
 def test_a_new_shape_takes_the_same_programs(
-    case: str, kind: str, kind_device: Callable[[str], Any], bench: Any, sources: set[str], monkeypatch: pytest.MonkeyPatch
+    case: str,
+    kind: str,
+    without_matrix_units: Callable[[str], Any],
+    bench: Any,
+    sources: set[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both shapes are computed right, too, one after the other. Tilings, which depend on sizes, are the same here."""
+    """Both shapes are computed right, too, one after the other. Tilings, which depend on sizes and compute units, are the same
+    here, and so are layouts.
+    """
     monkeypatch.setattr(Tuned, "tiling", lambda self, problem: self.default(replace(problem, key="", m=64, n=64)))
-    device, rng, (name, attributes, build) = kind_device(kind), np.random.default_rng(9), CASES[case]
-    device.forced = ""
+    device, rng, (name, attributes, build) = without_matrix_units(kind), np.random.default_rng(9), CASES[case]
+    device.caps = replace(device.caps, compute_units=2)
     chained = name in ("Conv", "MatMul", "Relu", "Add")
     made = []
     for sizes in ((2, 17), (3, 25)):
