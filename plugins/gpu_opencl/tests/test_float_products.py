@@ -198,6 +198,15 @@ def close(got: Any, expected: Any) -> None:
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
+def test_a_depthwise_convolution_of_a_plain_image(device: Any, bench: Any, rng: Any) -> None:
+    """The kernel for channels innermost takes plain images, too, where a reorder would take longer."""
+    x, w = rng.standard_normal((2, 8, 5, 9)).astype(np.float32), rng.standard_normal((8, 1, 3, 3)).astype(np.float32)
+    graph, feeds = bench.single(bench.op("Conv", group=8, pads=(1, 1, 1, 1)), [x, w], (1,))
+    device.forced = "conv_depthwise_channels"
+    expected = bench.convolve(x, w, 1, (1,) * 4, 8)
+    np.testing.assert_allclose(bench.run(device, graph, feeds)[0], expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+
+
 @exhaustive
 def test_an_image_stays_with_channels_innermost(device: Any, bench: Any, rng: Any) -> None:
     """Depthwise, max pool and the mean between products, without a reorder."""

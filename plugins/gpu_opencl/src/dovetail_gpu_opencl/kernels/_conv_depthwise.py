@@ -43,7 +43,11 @@ class ConvDepthwiseWindows(ConvKernel):
         own, passed = by_value(defines, ("BATCH", *IMAGES))
         source = assemble("conv_depthwise_windows.cl", own, chain.source)
         arguments = (*self.arguments(node), *passed, *chain.arguments)
-        return (Launch("conv_depthwise_windows.cl", source, self.name, arguments, (*work, maps, batch), (*local, 1, 1)),)
+        return (
+            Launch(
+                "conv_depthwise_windows.cl", source, "conv_depthwise_windows", arguments, (*work, maps, batch), (*local, 1, 1)
+            ),
+        )
 
     def _vector(self, size: int, width: int) -> int:
         """Elements of an item: as many as leave enough items for the device."""
