@@ -1,14 +1,23 @@
-"""Writes a file whole or not at all."""
+"""Writes a file whole or not at all, and finds the user's folders."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from dovetail.errors import UsageError
 
-__all__ = ["check_target", "write_file", "written_whole"]
+__all__ = ["check_target", "user_folder", "write_file", "written_whole"]
+
+
+def user_folder(path_of: Callable[..., Path], **options: bool) -> Path | None:
+    """The folder for dovetail by a function of platformdirs; None for a user without a home."""
+    try:
+        found = path_of("dovetail", appauthor=False, **options)
+    except RuntimeError:
+        return None
+    return found if found.is_absolute() else None  # older versions of platformdirs leave "~" for a user without a home
 
 
 def check_target(path: Path) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from dovetail import __version__
+from dovetail._files import user_folder
 from dovetail.dataclass import dataclass
 from dovetail.errors import UsageError
 
@@ -54,11 +55,7 @@ def cache_folder() -> Path | None:
     chosen = os.environ.get("DOVETAIL_CACHE_DIR")
     if chosen:
         return Path(chosen)
-    try:
-        found = user_cache_path("dovetail", appauthor=False, opinion=False)
-    except RuntimeError:
-        return None
-    return found if found.is_absolute() else None  # older versions of platformdirs leave "~" for a user without a home
+    return user_folder(user_cache_path, opinion=False)
 
 
 def cache_key(*parts: str) -> str:

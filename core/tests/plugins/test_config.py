@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import dovetail
 from dovetail.cli import program
-from dovetail.config import FILE_NAME, Config, user_folder
+from dovetail.config import FILE_NAME, Config
 from dovetail.errors import DeviceNotFound, PluginNotFound, UnknownOption, UsageError
 from dovetail.plugins import PluginManager
 from dovetail_ops_onnx.relu import Relu
@@ -59,9 +59,10 @@ def test_everything_that_a_file_may_say(folder: Path) -> None:
         "prefer": ("tim.vx::HSwish=fast-pack", "Conv=dovetail"),
         "devices": {"OPENCL": {"QUEUE": "IN_ORDER", "FUSION": False}, "ACME": {"LEVELS": (1, 2.5, "x")}},
     }
-    assert config.source == FILE_NAME
-    assert config.place("prefer", "Conv=dovetail") == "dovetail.yaml:5"
-    assert config.place("devices", "ACME") == "dovetail.yaml:10"
+    assert config.places["plugins", "-slow"] == "dovetail.yaml:2"
+    assert config.places["prefer", "Conv=dovetail"] == "dovetail.yaml:5"
+    assert config.places["devices", "ACME"] == "dovetail.yaml:10"
+    assert config.places["devices", "OPENCL", "FUSION"] == "dovetail.yaml:9"
     with pytest.raises(TypeError):
         config.values["devices"]["ACME"]["LEVELS"] = ()
 
@@ -73,7 +74,7 @@ def test_a_file_may_say_nothing(folder: Path, content: str) -> None:
     write(folder, content)
     config = Config.load()
     assert not any(config.values.values())
-    assert config.source == FILE_NAME
+    assert config.devices == {}
 
 
 def test_a_mapping_says_the_same_as_a_file(folder: Path) -> None:
@@ -95,7 +96,7 @@ def test_the_working_folder_goes_before_the_users_and_both_after_what_is_named(
     assert Config.load().values == {}
     write(tmp_path / "user" / "dovetail", "plugins: [-user]")
     assert Config.load().values == {"plugins": ("-user",)}
-    assert Config.load().source == str(tmp_path / "user" / "dovetail" / FILE_NAME)
+    assert Config.load().places["plugins",] == f"{tmp_path / 'user' / 'dovetail' / FILE_NAME}:1"
     write(folder, "plugins: [-folder]")
     assert Config.load().values == {"plugins": ("-folder",)}
     monkeypatch.setenv("DOVETAIL_CONFIG", str(write(tmp_path, "plugins: [-environment]", "e.yaml")))
@@ -106,26 +107,31 @@ def test_the_working_folder_goes_before_the_users_and_both_after_what_is_named(
     assert Config.load().values == {"plugins": ("-folder",)}
 
 
-def test_the_users_folder_is_the_platforms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_folder_is_the_platforms(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CONFIG_HOME")
-    assert user_folder() == platformdirs.user_config_path("dovetail", appauthor=False, roaming=True)
+    for variable in ("HOME", "APPDATA", "USERPROFILE"):
+        monkeypatch.setenv(variable, str(folder))
+    write(platformdirs.user_config_path("dovetail", appauthor=False, roaming=True), "plugins: [-platform]")
+    assert Config.load().values == {"plugins": ("-platform",)}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the folders of Linux")
-def test_the_users_folder_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/etc/mine")
-    assert user_folder() == Path("/etc/mine/dovetail")
+def test_the_users_folder_on_linux(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder / "me"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "mine"))
+    write(folder / "mine" / "dovetail", "plugins: [-mine]")
+    write(folder / "me" / ".config" / "dovetail", "plugins: [-home]")
+    assert Config.load().values == {"plugins": ("-mine",)}
     for unset in ("", "relative"):
         monkeypatch.setenv("XDG_CONFIG_HOME", unset)
-        assert user_folder() == Path("/home/me/.config/dovetail")
+        assert Config.load().values == {"plugins": ("-home",)}
 
 
-def test_without_a_home_there_is_no_file_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_there_is_no_file_of_the_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_CONFIG_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as for a user without an entry in the password database
-    assert user_folder() is None
+    write(folder / "~" / ".config" / "dovetail", "plugins: [-planted]")
     assert Config.load() == Config()
 
 
@@ -144,7 +150,7 @@ def test_a_path_that_is_no_file_is_an_error_that_says_who_named_it(
 
 def test_a_file_of_the_right_name_that_cannot_be_read_is_not_passed_over(folder: Path) -> None:
     (folder / FILE_NAME).mkdir()
-    with pytest.raises(UsageError, match=r"dovetail.yaml' is not a file"):
+    with pytest.raises(UsageError, match=r"dovetail.yaml' cannot be read: it is not a file"):
         Config.load()
 
 
@@ -163,26 +169,29 @@ def test_yaml_is_imported_only_for_a_file(site: Any, tmp_path: Path) -> None:
 
 
 def test_text_for_devices_counts_only_in_a_file_that_somebody_named(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Text could name a library to load. Numbers, true and false cannot."""
-    content = "plugins: [-a]\ndevices:\n  ACME: {LIBRARY: evil, FILES: [1, [x]], SPEED: 3, FUSION: no, LEVELS: [1, 2]}\n"
-    file = write(folder, content)
-    whole = {"LIBRARY": "evil", "FILES": (1, ("x",)), "SPEED": 3, "FUSION": False, "LEVELS": (1, 2)}
-    assert Config.load().devices == {"ACME": whole}
-    monkeypatch.delenv("DOVETAIL_TRUST_CONFIG")
-    assert Config.load(FILE_NAME).devices == {"ACME": whole}
-    monkeypatch.setenv("DOVETAIL_CONFIG", FILE_NAME)
-    assert Config.load().devices == {"ACME": whole}
-    monkeypatch.delenv("DOVETAIL_CONFIG")
-    assert not caplog.records
-    assert Config.load().values == {"plugins": ("-a",), "devices": {"ACME": {"SPEED": 3, "FUSION": False, "LEVELS": (1, 2)}}}
-    (record,) = caplog.records
-    assert record.getMessage().startswith("dovetail.yaml: ignored")
-    assert "'ACME LIBRARY', 'ACME FILES'; name it" in record.getMessage()
-    file.unlink()
-    write(tmp_path / "user" / "dovetail", content)
-    assert Config.load().devices == {"ACME": whole}, "the user's own folder is trusted"
+    content = "plugins: [-a]\ndevices:\n  ACME: {{FUSION: no, LEVELS: [1, 2.5],\n    {}}}\n"
+    harmless = {"FUSION": False, "LEVELS": (1, 2.5)}
+    for more, whole in (("LIBRARY: evil", {"LIBRARY": "evil"}), ("FILES: [1, [x]]", {"FILES": (1, ("x",))})):
+        monkeypatch.setenv("DOVETAIL_TRUST_CONFIG", "1")
+        file = write(folder, content.format(more))
+        assert Config.load().devices == {"ACME": harmless | whole}
+        monkeypatch.delenv("DOVETAIL_TRUST_CONFIG")
+        assert Config.load(FILE_NAME).devices == {"ACME": harmless | whole}
+        monkeypatch.setenv("DOVETAIL_CONFIG", FILE_NAME)
+        assert Config.load().devices == {"ACME": harmless | whole}
+        monkeypatch.delenv("DOVETAIL_CONFIG")
+        with pytest.raises(UsageError, match=r"^dovetail.yaml:4: devices > ACME > .* is text, which could name a file") as caught:
+            Config.load()
+        assert "set DOVETAIL_TRUST_CONFIG=1" in caught.value.hint
+        file.unlink()
+        user = write(tmp_path / "user" / "dovetail", content.format(more))
+        assert Config.load().devices == {"ACME": harmless | whole}, "the user's own folder is trusted"
+        user.unlink()
+    write(folder, content.format(""))
+    assert Config.load().values == {"plugins": ("-a",), "devices": {"ACME": harmless}}
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -192,24 +201,22 @@ REFUSED: dict[str, tuple[str | bytes, int, str, str]] = {
     "not a mapping": ("- a\n- b", 1, "the configuration is a list; accepted: a mapping", ""),
     "just text": ("plugins", 1, "the configuration is text", ""),
     "number as key": ("devices: {}\n1: 2", 2, "a key is a number; accepted: text", "quotes"),
-    "list as key": ("? [a]\n: 2", 1, "a key is a list", ""),
-    "plugins a mapping": ("plugins:\n  a: b", 2, "'plugins' is a mapping; accepted: a list of names", ""),
-    "plugins a boolean": ("plugins: no", 1, "'plugins' is true or false", ""),
-    "a number in plugins": ("plugins:\n- a\n- 3", 3, "a name under 'plugins' is a number; accepted: text", ""),
-    "a list in prefer": ("prefer:\n- a\n- [b]", 3, "a name under 'prefer' is a list; accepted: text", ""),
-    "prefer a number": ("prefer: 1", 1, "'prefer' is a number; accepted: a list of names, or a mapping", ""),
-    "a pin to a list": ("prefer:\n  Conv: [a]", 2, "'Conv' under 'prefer' is a list; accepted: text", ""),
-    "devices a list": ("devices: [ACME]", 1, "'devices' is a list; accepted: a mapping", ""),
-    "devices false": ("devices: no", 1, "'devices' is true or false; accepted: a mapping", ""),
-    "properties a text": ("devices:\n  ACME: fast", 2, "the properties of ACME is text; accepted: a mapping", ""),
-    "one device": ("devices:\n  ACME.1: {A: 1}", 2, "'ACME.1' is one device", "for a type: ACME"),
+    "list as key": ("? [a]\n: 2", 1, "a key is a list; accepted: text", "quotes"),
+    "plugins a mapping": ("plugins:\n  a: b", 2, "plugins is a mapping; accepted: a list, text, nothing", ""),
+    "plugins a boolean": ("plugins: no", 1, "plugins is true or false; accepted: a list, text", "quotes"),
+    "a number in plugins": ("plugins:\n- a\n- 3", 3, "plugins > item 2 is a number; accepted: text", "quotes"),
+    "a list in prefer": ("prefer:\n- a\n- [b]", 3, "prefer > item 2 is a list; accepted: text", ""),
+    "prefer a number": ("prefer: 1", 1, "prefer is a number; accepted: a list, text, nothing, a mapping", ""),
+    "a pin to a list": ("prefer:\n  Conv: [a]", 2, "prefer > Conv is a list; accepted: text", ""),
+    "devices a list": ("devices: [ACME]", 1, "devices is a list; accepted: a mapping", ""),
+    "devices false": ("devices: no", 1, "devices is true or false; accepted: a mapping", ""),
+    "properties a text": ("devices:\n  ACME: fast", 2, "devices > ACME is text; accepted: a mapping", ""),
+    "one device": ("devices:\n  ACME.1: {A: 1}", 2, "'ACME.1' is one device", "the type of devices: ACME"),
     "device twice": ("devices:\n  acme: {A: 1}\n  ACME: {B: 1}", 3, "'ACME' is given twice", "dovetail.yaml:2"),
-    "property a mapping": ("devices:\n  ACME:\n    A: {b: 1}", 3, "a property is a mapping; accepted: text, a number", ""),
-    "property null": ("devices:\n  ACME:\n    A:", 3, "a property is nothing", ""),
-    "a list with and without minus": ("plugins:\n- a\n- -b", 3, "names with and without a minus are mixed", "only a"),
-    "a text with and without minus": ("plugins: -a,b", 1, "names with and without a minus are mixed", "only a"),
-    "property a date": ("devices:\n  ACME:\n    A: 2026-01-02", 3, "the tag 'timestamp' is not accepted", "quotes"),
-    "base 60": ("devices:\n  ACME:\n    A: 12:30", 3, "'12:30' is a number to base 60", "quotes"),
+    "property a mapping": ("devices:\n  ACME:\n    A: {b: 1}", 3, "A is a mapping; accepted: text, a number, true or false", ""),
+    "property null": ("devices:\n  ACME:\n    A:", 3, "devices > ACME > A is nothing; accepted: text", ""),
+    "property a date": ("devices:\n  ACME:\n    A: 2026-01-02", 3, "A is of type 'timestamp'; accepted: text", "quotes"),
+    "base 60": ("devices:\n  ACME:\n    A: 12:30", 3, "'12:30' is not a value: a number to base 60", "quotes"),
     "huge number": ("devices:\n  ACME:\n    A: " + "9" * 9000, 3, "is not a value", ""),
     "key twice": ("plugins: a\nprefer: b\nplugins: c", 3, "'plugins' is given twice", "dovetail.yaml:1"),
     "property twice": ("devices:\n  ACME:\n    A: 1\n    A: 2", 4, "'A' is given twice", "dovetail.yaml:3"),
@@ -218,16 +225,18 @@ REFUSED: dict[str, tuple[str | bytes, int, str, str]] = {
     "bad indentation": ("plugins: a\n  prefer: b", 2, "not YAML", ""),
     "two documents": ("plugins: a\n---\nplugins: b", 2, "not YAML: but found another document", ""),
     "control character": ("plugins: a\nprefer: \x07", 2, "not YAML", ""),
-    "not UTF-8": (b"plugins: a\n# \xe9\n", 2, "not YAML in UTF-8", ""),
-    "UTF-16": ("plugins: a".encode("utf-16"), 1, "not YAML in UTF-8", ""),
+    "not UTF-8": (b"plugins: a\n# \xe9\n", 2, "not YAML: unacceptable character", "UTF-8"),
+    "UTF-16": ("plugins: a".encode("utf-16"), 1, "not YAML: unacceptable character", "UTF-8"),
     "alias": ("plugins: &a [x]\nprefer: *a", 1, "an alias (*) is not accepted", "write the value out"),
-    "bomb": ("a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]", 1, "an alias (*) is not accepted", ""),
-    "merge key": ("devices:\n  <<: {A: 1}", 2, "the tag 'merge' is not accepted", ""),
-    "python object": ("plugins: !!python/object/apply:os.system ['exit 3']", 1, "the tag", ""),
-    "own tag": ("plugins: !mine x", 1, "the tag '!mine' is not accepted", ""),
-    "a set": ("plugins: !!set {a}", 1, "is not accepted", ""),
+    "bomb": ("devices: {A: {a: &a [1, 1], b: &b [*a, *a],\n  c: [*b, *b]}}", 1, "an alias (*) is not accepted", ""),
+    "merge key": ("devices:\n  <<: {A: 1}", 2, "a key is of type 'merge'; accepted: text", ""),
+    "python object": ("plugins: !!python/object/apply:os.system ['exit 3']", 1, "plugins is of type 'python/object", ""),
+    "own tag": ("plugins: !mine x", 1, "plugins is of type '!mine'; accepted: a list, text", ""),
+    "a set": ("plugins: !!set {a}", 1, "plugins is of type 'set'", ""),
+    "a key that is an alias": ("devices: {A: {&a x: 1, *a : 2}}", 1, "an alias (*) is not accepted", ""),
+    "deep list": ("devices:\n  A:\n    B: " + "[" * 7 + "]" * 7, 3, "nested more than 8 deep", ""),
     "deep": ("plugins: " + "[" * 20_000, 1, "nested more than 8 deep", ""),
-    "large": ("#" * 70_000, 0, "has 70,000 bytes; accepted: up to 32,768", ""),
+    "large": ("#" * 70_000, 0, "it has more than 32,768 bytes", ""),
 }  # fmt: skip
 
 
@@ -237,7 +246,7 @@ def test_what_is_refused_with_file_and_line(folder: Path, case: str) -> None:
     write(folder, content)
     with pytest.raises(UsageError) as caught:
         Config.load()
-    place = f"dovetail.yaml:{line}: " if line else "dovetail.yaml "
+    place = f"dovetail.yaml:{line}: " if line else "the configuration 'dovetail.yaml' cannot be read: "
     assert caught.value.message.startswith(place), caught.value.message
     assert message in caught.value.message
     assert hint in caught.value.hint
@@ -253,8 +262,8 @@ def test_the_largest_file_is_read_or_refused_without_hanging(folder: Path) -> No
     [
         ({"plugin": "all"}, "config=: unknown key 'plugin'"),
         ({1: 2}, "config=: a key is a number"),
-        ({"devices": {"ACME": {"A": object}}}, "config=: a property is type"),
-        ({"prefer": {"Conv": 1}}, "config=: 'Conv' under 'prefer' is a number"),
+        ({"devices": {"ACME": {"A": object}}}, "config=: devices > ACME > A is of type 'type'; accepted: text"),
+        ({"prefer": {"Conv": 1}}, "config=: prefer > Conv is a number; accepted: text"),
     ],
 )
 def test_a_mapping_is_checked_too(mapping: Any, message: str) -> None:
@@ -266,7 +275,7 @@ def test_a_mapping_is_checked_too(mapping: Any, message: str) -> None:
 def test_a_mapping_that_contains_itself() -> None:
     endless: dict[str, Any] = {}
     endless["devices"] = endless
-    with pytest.raises(UsageError, match="a property is a mapping"):
+    with pytest.raises(UsageError, match="devices > DEVICES > devices is a mapping"):
         Config.load(endless)
     levels: list[Any] = []
     levels.append(levels)
@@ -289,6 +298,14 @@ def test_names_that_are_not_installed_are_errors_with_the_line(site: Any, device
     with pytest.raises(DeviceNotFound, match=r"dovetail.yaml:2: no installed plugin provides the device 'ACNE'") as caught:
         PluginManager()
     assert caught.value.hint == "Did you mean 'ACME'?"
+
+
+@pytest.mark.parametrize("content", ["plugins:\n- a\n- -b", "plugins: -a,b"])
+def test_a_list_with_and_without_minus_names_the_line(site: Any, folder: Path, content: str) -> None:
+    write(folder, content)
+    with pytest.raises(UsageError, match=r"^'plugins' at dovetail\.yaml:1 is '.*', which is neither a list nor") as caught:
+        PluginManager()
+    assert "only these" in caught.value.hint
 
 
 def test_a_blocked_plugin_names_the_line(site: Any, device: Any, folder: Path) -> None:

@@ -48,7 +48,7 @@ class PluginManager:
         *,
         plugins: str | Sequence[str] | None = None,
         prefer: Sequence[str] | Mapping[str, str] = (),
-        config: ConfigSource | Config = None,
+        config: ConfigSource = None,
     ) -> None:
         self.config = Config.load(config)
         preferences = Preferences.read(prefer, self.config)
@@ -64,7 +64,7 @@ class PluginManager:
             try:
                 self.device_type(name)
             except DeviceNotFound as error:
-                raise DeviceNotFound(f"{self.config.place('devices', name)}: {error.message}", hint=error.hint) from None
+                raise DeviceNotFound(f"{self.config.places['devices', name]}: {error.message}", hint=error.hint) from None
 
     # --- what there is: imports nothing -------------------------------------------------------------------------------
 

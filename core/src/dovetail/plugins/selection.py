@@ -135,12 +135,8 @@ def _first_given(
         return variable, _names(text, variable), {}
     if word in config.values:
         names = config.values[word]
-        return _in_file(word, config.place(word)), names, {name: _in_file(word, config.place(word, name)) for name in names}
+        return f"{word!r} at {config.places[word,]}", names, {name: f"{word!r} at {config.places[word, name]}" for name in names}
     return "", (), {}
-
-
-def _in_file(word: str, place: str) -> str:
-    return f"{word!r} at {place}"
 
 
 def _names(given: object, source: str) -> tuple[str, ...]:

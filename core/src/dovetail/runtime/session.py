@@ -57,7 +57,7 @@ class DeviceSession:
                 try:
                     read(device, {name: value})
                 except UsageError as error:
-                    place = config.place("devices", f"{device} {name}")
+                    place = config.places["devices", device, name]
                     raise type(error)(f"{place}: {error.message}", hint=error.hint) from error
 
     @property
