@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from dovetail.device import DType, Reason, Refusal, TypedNode
-from dovetail.errors import InferError
 from dovetail_cpu_numpy.kernel import Call, NumpyKernel
-from dovetail_cpu_numpy.launch import Array, Launch, Spec, copy
-from dovetail_ops_onnx.gather import Gather
+from dovetail_cpu_numpy.launch import Launch, Spec, copy
+from dovetail_ops_onnx.gather import Gather, check_gathered, taking_one
 
 _INDEX = np.dtype(np.intp)
 
@@ -38,37 +36,14 @@ class Take(NumpyKernel):
         if not indices.size:
             return
         if indices.size == 1 and call.outputs[0].size:
-            yield _one(data, indices, op.axis, call.outputs[0])
+            yield taking_one(data, indices, op.axis, call.outputs[0])
             return
         if call.scratch:
             yield copy(call.scratch[0], indices)
             indices = call.scratch[0]
-        yield partial(_check, indices, data.shape[op.axis], op.axis)
+        yield partial(check_gathered, indices, data.shape[op.axis], op.axis)
         if call.outputs[0].size:
             yield partial(np.take, data, indices, op.axis, call.outputs[0], "wrap")
-
-
-def _one(data: Array, indices: Array, axis: int, dst: Array) -> Launch:
-    """For a single index: 0.4 us, where `take` with its check takes 3."""
-    slices = np.moveaxis(data, axis, 0)
-    place: tuple[Any, ...] = (*[slice(None)] * (axis % data.ndim), *[0] * indices.ndim, ...)
-    bound, target = len(slices), dst[place]
-
-    def run() -> None:
-        index = indices.item()
-        if not -bound <= index < bound:
-            _check(indices, bound, axis)
-        target[...] = slices[index]
-
-    return run
-
-
-def _check(indices: Array, bound: int, axis: int) -> None:
-    low, high = int(indices.min()), int(indices.max())
-    if low < -bound or high >= bound:
-        wrong = high if high >= bound else low
-        accepted = f"{-bound} to {bound - 1}" if bound else "none, because the axis has size 0"
-        raise InferError(f"index {wrong} is outside axis {axis} of size {bound}", hint=f"accepted: {accepted}")
 
 
 KERNELS = (Take(),)
