@@ -11,14 +11,11 @@ from dovetail.errors import InferError
 from dovetail_gpu_opencl.kernels import _heads
 from dovetail_ops_onnx.cached_attention import CachedAttention
 
+pytestmark = pytest.mark.exhaustive(0.15)  # each test compiles programs
+
 Array = np.ndarray[Any, Any]
 KINDS = ["GPU", "CPU"]
 """The kinds of device whose kernels run here, on every device."""
-
-
-def sampled(value: Any) -> Any:
-    """A parameter of which CI runs a sample."""
-    return pytest.param(value, marks=pytest.mark.exhaustive(0.2))
 
 
 def turned(x: Array, cos: Array, sin: Array, position: int, interleaved: bool) -> Array:
@@ -109,14 +106,13 @@ def test_lengths(kind: str, counts: list[int], kind_device: Callable[[str], Any]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [20, sampled(32), 64, sampled(80), sampled(128)])
-@pytest.mark.parametrize("share", [sampled(1), 3, sampled(8)])
+@pytest.mark.parametrize("size", [20, 32, 64, 80, 128])
+@pytest.mark.parametrize("share", [1, 3, 8])
 def test_heads(kind: str, size: int, share: int, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     how = angles(rng, 90, size // 2)
     check(kind_device(kind), bench, rng, [70], 1, (share, 1, size, 80), how)
 
 
-@pytest.mark.exhaustive(0.4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("sequence", "counts"), [(3, [3, 41]), (5, [2, 290]), (70, [70, 300])], ids=str)
 def test_prompts(kind: str, sequence: int, counts: list[int], kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
@@ -133,7 +129,6 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.exhaustive(0.4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sequence", [1, 4])
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -144,7 +139,6 @@ def test_ways(kind: str, sequence: int, way: dict[str, Any], kind_device: Callab
     check(kind_device(kind), bench, rng, counts, sequence, (4, 2, 16, 20), how, **way)
 
 
-@pytest.mark.exhaustive(0.5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sequence", [1, 4])
 @pytest.mark.parametrize("lead", [(2, 3), (1, 1)])
@@ -156,7 +150,6 @@ def test_bias_and_positions(
     check(kind_device(kind), bench, rng, [sequence, 19], sequence, (3, 1, 16, 20), how)
 
 
-@pytest.mark.exhaustive(0.4)
 @pytest.mark.parametrize("counts", [[1], [130], [128, 700, 5]], ids=str)
 def test_splits_of_the_keys(
     counts: list[int], kind_device: Callable[[str], Any], bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
@@ -165,7 +158,6 @@ def test_splits_of_the_keys(
     check(kind_device("GPU"), bench, rng, counts, 1, (6, 2, 16, 700), angles(rng, 700, 8))
 
 
-@pytest.mark.exhaustive(0.5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("sequence", "counts", "ids"), [(1, [3, 10], 0), (4, [0, 4], 0), (1, [3, 3], 12)], ids=str)
 def test_what_the_caches_cannot_hold_is_refused(

@@ -7,9 +7,12 @@ import pytest
 
 from dovetail.device import Eltwise
 
+SAMPLED = pytest.mark.exhaustive(0.4)  # each compiles programs
+
 SIZES = [(1, 1, 1, 4, 3), (10, 3, 4, 33, 4), (5, 2, 3, 19, 1), (12, 3, 5, 40, 2)]  # maps, channels, kernel, width, stride
 
 
+@SAMPLED
 @pytest.mark.parametrize(("maps", "channels", "kernel", "width", "stride"), SIZES)
 @pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 0, 2, 1)])
 def test_few_maps_by_columns(
@@ -28,6 +31,7 @@ def test_few_maps_by_columns(
     np.testing.assert_allclose(got, expected, rtol=0, atol=2e-6 * max(1.0, float(expected.max())))
 
 
+@SAMPLED
 @pytest.mark.parametrize("forced", ["conv_columns", "conv_depthwise", "conv_direct", "conv_rows"])
 @pytest.mark.parametrize("weight", [np.inf, np.nan])
 def test_weights_that_are_not_finite_meet_the_padding(forced: str, weight: float, kind_device: Any, bench: Any, rng: Any) -> None:
@@ -47,6 +51,7 @@ def test_weights_that_are_not_finite_meet_the_padding(forced: str, weight: float
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
 
 
+@SAMPLED
 @pytest.mark.parametrize(("kernel", "width", "stride"), [(1, 1, 1), (2, 34, 2), (3, 17, 1), (3, 35, 3)])
 def test_max_pool_by_rows(kernel: int, width: int, stride: int, kind_device: Any, bench: Any, rng: Any) -> None:
     """With NaN, which wins, and windows that leave the input on all sides."""

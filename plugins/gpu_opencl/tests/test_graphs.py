@@ -20,6 +20,8 @@ from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.discovery import find_device
 from dovetail_gpu_opencl.enqueue import calls
 
+SAMPLED = pytest.mark.exhaustive(0.4)  # each compiles programs
+
 Floats = NDArray[np.float32]
 QUEUES = ("IN_ORDER", "MULTI", "OUT_OF_ORDER")
 
@@ -62,6 +64,7 @@ def random_graph(rng: np.random.Generator, bench: Any, nodes: int) -> tuple[Grap
     return bench.typed(g.graph(outputs)), feeds, [values[name] for name in outputs]
 
 
+@SAMPLED
 @pytest.mark.parametrize("queue", QUEUES)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_graphs(seed: int, queue: str, device: OpenCLDevice, bench: Any) -> None:
@@ -187,6 +190,7 @@ def test_batch_0(device: OpenCLDevice, bench: Any, rng: np.random.Generator) -> 
         assert zero == 0
 
 
+@SAMPLED
 @pytest.mark.parametrize("queue", QUEUES)
 @pytest.mark.parametrize("dtype", [np.int64, np.int32])
 def test_gather_out_of_range_names_the_node(dtype: type, queue: str, device: OpenCLDevice, bench: Any) -> None:

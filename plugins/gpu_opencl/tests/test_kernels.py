@@ -12,7 +12,7 @@ from dovetail.device import DType, TypedNode
 from dovetail.testing import Case, KernelBench, passed
 from dovetail_gpu_opencl.device import OpenCLDevice
 
-pytestmark = pytest.mark.exhaustive(0.2)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.12)  # each test compiles programs
 
 emulated = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["emulated"]
 pipelined = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["emulated"]

@@ -18,6 +18,8 @@ from dovetail_gpu_opencl.kernels import mat_mul_blocks
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
 from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
+SAMPLED = pytest.mark.exhaustive(0.4)  # each compiles programs
+
 Array = NDArray[Any]
 
 FORMATS = [  # bits, type, rows of a block, whether there are offsets, whether halves hold the parameters
@@ -81,6 +83,7 @@ def run(device: Any, bench: Any, name: str, product: Product) -> None:
         device.forced = ""
 
 
+@SAMPLED
 @FORMAT
 def test_packed_again_for_cpus(kind: tuple[Any, ...], kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     """Columns around those of a tile, the last block not full; one row, and numbers of rows around those taken at once."""
@@ -91,6 +94,7 @@ def test_packed_again_for_cpus(kind: tuple[Any, ...], kind_device: Callable[[str
         run(device, bench, "mat_mul_blocks_rows", Product(rng, kind, rows, k, n))
 
 
+@SAMPLED
 @FORMAT
 def test_unpacked_in_registers_for_gpus(kind: tuple[Any, ...], kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     """Columns that are and are not whole vectors."""
@@ -190,6 +194,7 @@ class Decoder:
             np.testing.assert_allclose(y, want, rtol=0, atol=1e-5 * float(np.abs(want).max()))
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("kind", "rows", "launches"), [("CPU", 1, 2), ("CPU", 2, 5), ("GPU", 1, 2), ("GPU", 6, 2)], ids=lambda x: str(x)
 )
@@ -263,6 +268,7 @@ def _close(got: Array, want: Array) -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * float(np.abs(want).max()))
 
 
+@SAMPLED
 @pytest.mark.parametrize("columns", [(65, 7, 36), (8, 32, 36)], ids=["odd", "fours"])
 @pytest.mark.parametrize("rows", [1, 3, 6])
 def test_a_normalization_before_products_is_a_part_of_their_launch(kind_device: Any, rng: Any, columns: Any, rows: int) -> None:

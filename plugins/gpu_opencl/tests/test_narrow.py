@@ -11,7 +11,7 @@ from dovetail.device import DeviceInfo, DType
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.narrow import NARROW, is_narrow
 
-pytestmark = pytest.mark.exhaustive(0.3)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.2)  # each test compiles programs
 
 FLOATS = sorted((dtype for dtype in NARROW if dtype.is_float), key=str)
 

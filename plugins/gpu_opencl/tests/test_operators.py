@@ -11,6 +11,8 @@ from dovetail.device import DType, TypedNode
 from dovetail.errors import InferError
 from dovetail_gpu_opencl.device import OpenCLDevice
 
+SAMPLED = pytest.mark.exhaustive(0.4)  # each compiles programs
+
 KINDS = pytest.mark.parametrize("kind", ["CPU", "GPU"])
 SIZES = pytest.mark.parametrize("dims", [(1, 1), (0, 3), (17, 3), (3, 130)], ids=str)
 Floats = NDArray[np.float32]
@@ -26,6 +28,7 @@ def run(bench: Any, device: Any, op: Any, *inputs: Any, constants: tuple[int, ..
     return results
 
 
+@SAMPLED
 @KINDS
 @SIZES
 def test_extremes(dims: tuple[int, ...], kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
@@ -55,6 +58,7 @@ def test_nan_is_extreme(kind: str, kind_device: Callable[[str], Any], bench: Any
     np.testing.assert_array_equal(places, [[70, 90, 30]])
 
 
+@SAMPLED
 @KINDS
 @SIZES
 def test_normalizations(dims: tuple[int, ...], kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
@@ -72,6 +76,7 @@ def test_normalizations(dims: tuple[int, ...], kind: str, kind_device: Callable[
     np.testing.assert_allclose(y, wide / np.abs(wide).sum(-1, keepdims=True), rtol=1e-5)
 
 
+@SAMPLED
 @KINDS
 @pytest.mark.parametrize(("time", "batch", "width", "hidden"), [(1, 1, 1, 1), (5, 3, 17, 9), (3, 2, 8, 33), (2, 0, 3, 4)])
 def test_gated_units(
@@ -153,6 +158,7 @@ def test_float16_everywhere(device: OpenCLDevice, bench: Any, rng: Any) -> None:
         np.testing.assert_allclose(got.astype(np.float64), want, rtol=2**-10.9, atol=1e-6, err_msg=name)
 
 
+@SAMPLED
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
 def test_products_of_integers(dtype: str, device: OpenCLDevice, bench: Any, rng: Any) -> None:
     a, b = (rng.integers(0, 2**31 - 1, dims).astype(dtype) for dims in ((3, 17), (17, 5)))
@@ -179,6 +185,7 @@ def test_updates_are_added_in_their_order(device: OpenCLDevice, bench: Any, rng:
         np.testing.assert_array_equal(run(bench, device, bench.op(name, reduction="add"), data, given, updates)[0], expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize("name", ["GatherElements", "GatherND", "ScatterElements", "ScatterND"])
 @pytest.mark.parametrize("wrong", [5, -6, 2**40])
 def test_indices_out_of_range(name: str, wrong: int, device: OpenCLDevice, bench: Any) -> None:

@@ -64,6 +64,7 @@ class Affine(Operator):
         return (X.with_shape(X.shape),) * 3
 
 
+@pytest.mark.exhaustive(0.3)  # each compiles programs
 @pytest.mark.parametrize("outputs", [("y",), ("y", "s"), ("y", "", "f"), ("", "s", "f")])
 @pytest.mark.parametrize("given", [(), (1,), (2,), (1, 2)])
 def test_what_is_left_out_is_null(device: OpenCLDevice, bench: Any, given: Sequence[int], outputs: Sequence[str]) -> None:

@@ -16,6 +16,8 @@ from dovetail_gpu_opencl.kernels._register_tiles import SHAPES, RegisterTiled, R
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.tuning import tunings_of
 
+SAMPLED = pytest.mark.exhaustive(0.3)  # each compiles programs
+
 
 @pytest.fixture(scope="session")
 def info(infos: Sequence[DeviceInfo]) -> DeviceInfo:
@@ -40,6 +42,7 @@ def check(got: NDArray[Any], expected: NDArray[np.float64], tolerance: float = 2
     np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * max(1.0, float(np.abs(expected).max(initial=0))))
 
 
+@SAMPLED
 @pytest.mark.parametrize(("shape", "constant"), [*((shape, True) for shape in SHAPES), ((4, 3), False), ((8, 1), False)])
 def test_products_in_every_tiling(
     shape: tuple[int, int], constant: bool, device: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch
@@ -57,6 +60,7 @@ def test_products_in_every_tiling(
         check(got, np.maximum(a.astype(np.float64) @ b + c, 0))
 
 
+@SAMPLED
 @pytest.mark.parametrize("shape", SHAPES)
 def test_convolutions_in_every_tiling(
     shape: tuple[int, int], device: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,8 @@ from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
 from dovetail_ops_onnx.mat_mul_rows import MatMulRows, RowFormat
 from dovetail_ops_onnx.take_rows import TakeRows
 
+SAMPLED = pytest.mark.exhaustive(0.5)  # each compiles programs
+
 Array = NDArray[Any]
 
 SIZE = 18
@@ -57,6 +59,7 @@ class Rows:
         self.format = RowFormat(f"test {id(self)}", columns, bits, SIZE, DType.of(np.dtype(dtype)), True, matrix, floats)
 
 
+@SAMPLED
 @pytest.mark.parametrize("halves", [True, False])
 @pytest.mark.parametrize(("bits", "dtype"), [(4, np.uint8), (8, np.int8), (16, bfloat16)], ids=lambda x: str(x)[:12])
 def test_products_pack_rows_part_by_part(
@@ -84,6 +87,7 @@ def test_plans_share_the_packed_rows(kind_device: Callable[[str], Any], rng: Any
     assert {id(a) for a in first._arrays} == {id(a) for a in second._arrays}
 
 
+@SAMPLED
 @pytest.mark.parametrize(("bits", "dtype"), [(4, np.uint8), (8, np.int8), (16, np.float16)], ids=lambda x: str(x)[:12])
 def test_rows_are_taken_from_the_matrix_of_products(
     bits: int, dtype: Any, kind_device: Callable[[str], Any], bench: Any, rng: Any
