@@ -16,7 +16,7 @@ import dovetail
 from dovetail import GraphBuilder
 from dovetail_ops_onnx.conv import Conv
 
-pytestmark = pytest.mark.exhaustive(0.125, device="OPENCL")  # compiles programs
+pytestmark = pytest.mark.exhaustive(0.06, device="OPENCL")  # compiles programs
 
 Array = NDArray[np.float32]
 

@@ -226,7 +226,7 @@ def feeds(net: Net) -> dict[str, NDArray[Any]]:
     return found
 
 
-@pytest.mark.exhaustive(0.4, device="OPENCL")  # compiles programs
+@pytest.mark.exhaustive(0.25, device="OPENCL")  # compiles programs
 @pytest.mark.parametrize("family", FAMILIES)
 def test_family(family: str, device: str, core: dovetail.Core) -> None:
     net = Net(seed=sorted(FAMILIES).index(family))
