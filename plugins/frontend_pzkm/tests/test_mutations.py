@@ -15,7 +15,7 @@ import dovetail
 from dovetail.errors import DovetailError
 from dovetail_frontend_pzkm.wire import write_tables
 
-MUTATIONS = int(os.environ.get("DOVETAIL_MUTATIONS", "2000"))
+MUTATIONS = int(os.environ.get("DOVETAIL_MUTATIONS", "800"))
 """In all, over four kinds of change and two files."""
 
 SEED = int(os.environ.get("DOVETAIL_SEED", "2026"))
