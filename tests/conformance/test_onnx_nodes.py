@@ -216,7 +216,7 @@ def chosen(kind: str, device: str, sampled: Callable[[Sequence[Any], int], Seque
     found = listed(kind)
     if kind == "light" and os.environ.get("DOVETAIL_EXHAUSTIVE") != "1":
         on_opencl = device.startswith("OPENCL")
-        return read(kind, (c for c in found if (c.name in COMPILED if on_opencl else c.name not in excluded())))
+        found = [c for c in found if (c.name in COMPILED if on_opencl else c.name not in excluded())]
     return read(kind, sampled(found, SAMPLES.get((device.partition(".")[0], kind), len(found))))
 
 

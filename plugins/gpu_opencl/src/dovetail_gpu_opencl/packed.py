@@ -1,6 +1,6 @@
-"""What the plans of one compilation share, because a plan for another shape needs mostly the same.
+"""Weights in the order of kernels, and parameters that kernels were built with, shared by the plans of one compilation.
 
-These are weights in the order of kernels, and the parameters that kernels were built with.
+A plan for another shape needs mostly the same.
 """
 
 import weakref

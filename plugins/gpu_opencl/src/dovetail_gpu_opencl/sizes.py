@@ -67,7 +67,7 @@ class RuntimeSizes:
 
     @property
     def parameters(self) -> str:
-        """What a function that uses the numbers declares, each with a comma before it."""
+        """The declarations of the numbers, each with a comma before it."""
         kinds = {name: "uint" if isinstance(value, np.uint32) else "int" for name, value in self._scalars.items()}
         return "".join(f", const {kind} {name}" for name, kind in kinds.items())
 
