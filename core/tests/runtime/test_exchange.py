@@ -44,7 +44,7 @@ def compiled(toy_core: Any) -> Any:
 
 def test_memory_that_is_exported_is_read_where_it_is(compiled: Any) -> None:
     exported = Exporter(X)
-    (read,) = compiled.reader.read([exported])
+    (read,), _ = compiled.reader.read([exported])
     assert np.shares_memory(read, X)
     np.testing.assert_array_equal(compiled({"x": exported})[0], np.maximum(X, 0))
     np.testing.assert_array_equal(X, [[-1, 0.5, 2]])
@@ -78,7 +78,7 @@ def test_types_and_shapes_are_checked_as_ever(compiled: Any) -> None:
 
 def test_the_buffer_protocol(compiled: Any) -> None:
     memory = memoryview(X)
-    (read,) = compiled.reader.read({"x": memory})
+    (read,), _ = compiled.reader.read({"x": memory})
     assert np.shares_memory(read, X)
     np.testing.assert_array_equal(compiled(memory)[0], np.maximum(X, 0))
     plain = array.array("f", [-1, 0.5, 2])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dovetail
-from dovetail.devices.work_budget import WorkBudget
+from dovetail.devices.work_budget import WorkBudget, current_budget
 from dovetail.errors import RunCancelled, TimeLimitExceeded, UsageError
 from dovetail.graph import Graph, Model
 from dovetail.op import FLOATS, Operator
@@ -116,13 +116,18 @@ def test_a_run_in_the_background_is_cancelled(compile_with: Any) -> None:
     assert _usable(request)
 
 
-def test_another_thread_cancels_a_blocking_run(compile_with: Any) -> None:
+@pytest.mark.parametrize("runs_before", [0, 2])
+def test_another_thread_cancels_a_blocking_run(compile_with: Any, runs_before: int) -> None:
+    """Also one with inputs of the same types as the last run, which takes fewer steps."""
     request = compile_with().create_infer_request()
+    for _ in range(runs_before):
+        assert _usable(request)
     cancelling = threading.Thread(target=lambda: ENTERED.wait() and request.cancel())
     cancelling.start()
     with pytest.raises(RunCancelled):
         request.infer(_feeds(True))
     cancelling.join()
+    assert current_budget() is None
     assert _usable(request)
 
 

@@ -1,6 +1,6 @@
 """Checks the inputs of a run in onnxruntime's words, and converts them to what a compiled model takes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from dovetail_onnxruntime.arguments import type_text
 from dovetail_onnxruntime.exceptions import InvalidArgument, coded
 from dovetail_onnxruntime.values import plain
 
-__all__ = ["FeedReader", "results"]
+__all__ = ["FeedReader", "result"]
 
 _FIX = "Please fix either the inputs/outputs or the model."
 
@@ -28,7 +28,7 @@ class FeedReader:
         self._optional = [name for name, declared in inputs.items() if isinstance(declared, OptionalType)]
         self._required = [name for name in inputs if name not in self._optional]
         self._shapes = {name: tuple(d if isinstance(d, int) else None for d in t.shape or ()) for name, t in self._inputs.items()}
-        self._accepted: dict[str, Any] | None = None
+        self._accepted: tuple[tuple[str, Any, tuple[int, ...]], ...] = ()
 
     def read(self, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         """Values by name for a compiled model.
@@ -36,9 +36,13 @@ class FeedReader:
         Raises `ValueError` for missing inputs, `InvalidArgument` for unknown names, other element types, ranks and sizes,
         `RuntimeError` for objects other than arrays, as onnxruntime does.
         """
-        kinds = {name: (v.dtype, v.shape) if type(v) is np.ndarray else None for name, v in feed.items()}
-        if kinds == self._accepted:
-            return feed
+        if type(feed) is dict and len(feed) == len(self._accepted) > 0:
+            for name, dtype, shape in self._accepted:
+                value = feed.get(name)
+                if type(value) is not np.ndarray or value.dtype != dtype or value.shape != shape:
+                    break
+            else:
+                return feed
         missing = [name for name in self._required if name not in feed]
         if missing:
             raise ValueError(f"Required inputs ({missing}) are missing from input feed ({list(feed.keys())}).")
@@ -48,8 +52,8 @@ class FeedReader:
             if declared is None:
                 raise coded(InvalidArgument, f"Invalid input name: {name}")
             found[name] = self._value(name, declared, plain(value))
-        if all(found[name] is value and kinds[name] is not None for name, value in feed.items()) and not self._optional:
-            self._accepted = kinds
+        if all(type(value) is np.ndarray and found[name] is value for name, value in feed.items()) and not self._optional:
+            self._accepted = tuple((name, value.dtype, value.shape) for name, value in feed.items())
         for name in self._optional:
             found.setdefault(name, None)
         return found
@@ -128,14 +132,10 @@ def _container(name: str, declared: TensorType, value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 
-def results(values: Sequence[Any]) -> list[Any]:
-    """Outputs as onnxruntime gives them: maps with plain numbers."""
-    return [value if type(value) is np.ndarray else _result(value) for value in values]
-
-
-def _result(value: Any) -> Any:
+def result(value: Any) -> Any:
+    """An output as onnxruntime gives it: maps with plain numbers."""
     if isinstance(value, list):
-        return [_result(item) for item in value]
+        return [result(item) for item in value]
     if isinstance(value, dict):
         return {key: item.item() if isinstance(item, np.generic) else item for key, item in value.items()}
     return value

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
+import numpy as np
+
 from dovetail import CompiledModel, Graph, Model, TensorType
 from dovetail.errors import DovetailError, UnknownOption
 from dovetail.op import UnboundOperator
@@ -14,7 +16,7 @@ from dovetail_onnxruntime.arguments import ModelMetadata, NodeArg, metadata_of
 from dovetail_onnxruntime.binding import IOBinding
 from dovetail_onnxruntime.enums import GraphOptimizationLevel
 from dovetail_onnxruntime.exceptions import Fail, InvalidArgument, coded, failed_run, loading
-from dovetail_onnxruntime.feeds import FeedReader, results
+from dovetail_onnxruntime.feeds import FeedReader, result
 from dovetail_onnxruntime.noted import without_effect
 from dovetail_onnxruntime.options import RunOptions, SessionOptions
 from dovetail_onnxruntime.profiling import Profile
@@ -121,7 +123,7 @@ class Session:
                     found = self._compiled(feed, on_device=on_device)
         except DovetailError as error:
             raise failed_run(error) from error
-        return results([found[i] for i in indices])
+        return [value if type(value := found[i]) is np.ndarray else result(value) for i in indices]
 
     def _indices(self, names: Sequence[str] | None) -> Sequence[int]:
         known = self._output_indices

@@ -15,7 +15,7 @@ from mmap import mmap
 from typing import Any
 
 from dovetail.devices.contract import Executable, ExecutableRequest
-from dovetail.devices.work_budget import WorkBudget, adopt, current_budget
+from dovetail.devices.work_budget import RUNNING, WorkBudget, current_budget
 from dovetail.errors import InferError
 from dovetail.locks import Lock
 from dovetail.tracing import PartRecorder
@@ -107,7 +107,7 @@ class Call:
                 return
             self.state = "running"
         try:
-            adopt(budget)
+            RUNNING.budget = budget
             _THREAD.inside = True
             self._result = self._work()
         except BaseException as error:

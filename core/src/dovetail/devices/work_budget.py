@@ -9,14 +9,15 @@ from typing import Any
 from dovetail.errors import RunCancelled, TimeLimitExceeded
 from dovetail.graph.graph import Node
 
-__all__ = ["WorkBudget", "adopt", "check_work", "current_budget", "limited"]
+__all__ = ["RUNNING", "WorkBudget", "check_work", "current_budget", "limited"]
 
 
 class _Running(threading.local):
     budget: "WorkBudget | None" = None
 
 
-_RUNNING = _Running()
+RUNNING = _Running()
+"""The budget for which counts what the calling thread does."""
 
 
 class WorkBudget:
@@ -40,11 +41,11 @@ class WorkBudget:
             self.deadline = time.perf_counter() + self._seconds
         if self._cancelled:  # after the line above, because another thread may cancel between the two
             self.deadline = -math.inf
-        self._outer, _RUNNING.budget = _RUNNING.budget, self
+        self._outer, RUNNING.budget = RUNNING.budget, self
         return self
 
     def __exit__(self, *_: object) -> None:
-        _RUNNING.budget, self._outer = self._outer, None
+        RUNNING.budget, self._outer = self._outer, None
 
     def cancel(self) -> None:
         """Let the next `check` raise `RunCancelled`."""
@@ -53,35 +54,26 @@ class WorkBudget:
 
     def check(self, place: Node | str) -> None:
         """Raise `RunCancelled` or `TimeLimitExceeded`, which names the node or another place, when the run has to end."""
+        if not self._cancelled and (self.deadline is None or time.perf_counter() <= self.deadline):
+            return
+        where = place if isinstance(place, str) else f"node {place}"
         if self._cancelled:
-            raise RunCancelled(f"the run was cancelled at {_named(place)}", hint="start it again")
-        if self.deadline is not None and time.perf_counter() > self.deadline:
-            raise TimeLimitExceeded(
-                f"{_named(place)}: the time limit of {self._seconds:g} seconds has passed",
-                hint="raise the property TIME_LIMIT (seconds), or look for a loop that does not end",
-            )
-
-
-def _named(place: Node | str) -> str:
-    return place if isinstance(place, str) else f"node {place}"
+            raise RunCancelled(f"the run was cancelled at {where}", hint="start it again")
+        hint = "raise the property TIME_LIMIT (seconds), or look for a loop that does not end"
+        raise TimeLimitExceeded(f"{where}: the time limit of {self._seconds:g} seconds has passed", hint=hint)
 
 
 def current_budget() -> WorkBudget | None:
     """The budget of the calling thread's run; None outside a run."""
-    return _RUNNING.budget
-
-
-def adopt(budget: WorkBudget) -> None:
-    """Count what the calling thread does from now on for a budget that another thread has entered."""
-    _RUNNING.budget = budget
+    return RUNNING.budget
 
 
 def limited(seconds: float | None) -> AbstractContextManager[Any]:
     """A budget of so many seconds for the `with` statement, unless the calling thread's run has one already."""
-    return WorkBudget(seconds) if _RUNNING.budget is None else nullcontext()
+    return WorkBudget(seconds) if RUNNING.budget is None else nullcontext()
 
 
 def check_work(node: Node) -> None:
     """As `WorkBudget.check` of the current budget; nothing outside a run. For whatever takes long inside one node."""
-    if (budget := _RUNNING.budget) is not None:
+    if (budget := RUNNING.budget) is not None:
         budget.check(node)

@@ -24,7 +24,7 @@ from dovetail.planning.plan import Plan
 from dovetail.planning.plan_cache import PlanCache
 from dovetail.planning.report import NodePlacement, PlanReport
 from dovetail.runtime.infer_request import BoundRequest, InferRequest, Results
-from dovetail.runtime.inputs import InputReader
+from dovetail.runtime.inputs import InputReader, Shapes
 from dovetail.runtime.plan_request import PlanRequest
 from dovetail.runtime.recipe import Recipe
 from dovetail.runtime.traced_request import TracedRequest
@@ -33,9 +33,6 @@ from dovetail.tracing import Trace, current_trace
 __all__ = ["CompiledModel", "Preparation", "Shapes", "finish_elsewhere"]
 
 log = logging.getLogger("dovetail")
-
-Shapes = tuple[tuple[int, ...] | None, ...]
-"""One shape for each input, in order; None for a sequence or an optional."""
 
 _VARIANTS = 8
 """How many sets of overridden constants a model is kept compiled for."""
@@ -225,8 +222,7 @@ class CompiledModel:
         `PlanReport.deferred` and `NodePlacement.holder`.
         Raises `UsageError` when the model has open dimensions and no run has ended yet.
         """
-        composite = self._prepared().composite
-        if composite is not None:
+        if (composite := self._prepared().composite) is not None:
             self.check_open()
             found: PlanReport = composite.report(shapes)
             return found

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,12 @@ from dovetail.graph.model import Model
 from dovetail.graph.types import ANONYMOUS, CONTAINERS, MapType, OptionalType, SequenceType, TensorType
 from dovetail.names import printable, visible
 
-__all__ = ["InputReader"]
+__all__ = ["InputReader", "Shapes"]
 
 log = logging.getLogger("dovetail")
 
-_TRAITS = attrgetter("shape", "dtype", "flags.num")
+Shapes = tuple[tuple[int, ...] | None, ...]
+"""One shape for each input, in order; None for a sequence or an optional."""
 
 
 class InputReader:
@@ -35,8 +35,7 @@ class InputReader:
         self._source = model.source
         self._known = (*self._names, *model.overridable)
         self._dtypes = [t.dtype.numpy for t in self._types]
-        self._plain = [np.ndarray] * len(self._types)
-        self._accepted: list[Any] = []
+        self._accepted: tuple[tuple[Any, ...], Shapes] = ((), ())
         self._warned: set[str] = set()
         self._contained = any(isinstance(t, CONTAINERS) for t in self._types)
 
@@ -45,8 +44,9 @@ class InputReader:
         """The shapes of all inputs, states too, when the model leaves none open, else None."""
         return tuple(t.dims for t in self._all) if all(t.is_static for t in self._all) else None
 
-    def read(self, inputs: Any) -> list[Any]:
-        """Native, aligned, C-contiguous arrays in the order of the model's inputs; copies only where they have to be.
+    def read(self, inputs: Any) -> tuple[list[Any], Shapes | None]:
+        """Native, aligned, C-contiguous arrays in the order of the model's inputs, copies only where they have to be; and their
+        shapes, None where there are other values than arrays.
 
         A sequence becomes a list of such arrays, a map a dictionary of plain values, an optional may be None.
         A `DeviceArray` stays as it is.
@@ -55,19 +55,27 @@ class InputReader:
         without inputs. An array is a NumPy array, a list, or what exports memory by DLPack (tensors of PyTorch, JAX, CuPy) or by
         the buffer protocol. Raises `InputError` naming the input, what was received and what is accepted.
         """
-        if type(inputs) is dict and len(inputs) == len(self._names):
-            arrays: list[Any] = [*map(inputs.get, self._names)]
-            if [*map(type, arrays)] == self._plain and [*map(_TRAITS, arrays)] == self._accepted:
-                return arrays
+        accepted, shapes = self._accepted
+        if type(inputs) is dict and len(inputs) == len(accepted) > 0:
+            same: list[Any] = []
+            for name, shape, dtype, flags in accepted:
+                one = inputs.get(name)
+                if type(one) is not np.ndarray or one.shape != shape or one.dtype != dtype or one.flags.num != flags:
+                    break
+                same.append(one)
+            else:
+                return same, shapes
         given = self._in_order(inputs)
         if self._contained:
-            return [self._as_value(i, value) for i, value in enumerate(given)]
+            return [self._as_value(i, value) for i, value in enumerate(given)], None
         arrays = [self._as_array(i, value) for i, value in enumerate(given)]
-        found = [] if DeviceArray in map(type, arrays) else [*map(_TRAITS, arrays)]
-        if not found or found != self._accepted:
+        on_device = DeviceArray in map(type, arrays)
+        found = () if on_device else tuple((n, a.shape, a.dtype, a.flags.num) for n, a in zip(self._names, arrays, strict=True))
+        if not found or found != accepted:
             self._check(self._names, self._types, arrays)
-            self._accepted = found
-        return arrays
+            shapes = tuple(array.shape for array in arrays)
+            self._accepted = found, shapes
+        return arrays, None if on_device else shapes
 
     def _in_order(self, inputs: Any) -> Sequence[Any]:
         if type(inputs) is dict or isinstance(inputs, Mapping):
@@ -133,8 +141,7 @@ class InputReader:
         return items
 
     def _check_one(self, index: int, array: NDArray[Any]) -> None:
-        one = TensorType(self._types[index].dtype, self._types[index].shape)
-        self._check((self._names[index],), (one,), (array,))
+        self._check((self._names[index],), (TensorType(self._types[index].dtype, self._types[index].shape),), (array,))
 
     def _converted(self, index: int, value: Any) -> NDArray[Any]:
         if isinstance(value, np.ndarray):
@@ -225,12 +232,10 @@ def _as_map(name: str, expected: MapType, value: Any) -> dict[Any, Any]:
 
 def _plain(name: str, expected: MapType, values: list[Any]) -> list[Any]:
     if expected.dtype is DType.STRING:
-        wrong = next((v for v in values if not isinstance(v, str)), None)
+        others = (v for v in values if not isinstance(v, str))
     else:
-        wrong = next(
-            (v for v in values if np.ndim(v) or not np.can_cast(np.asarray(v).dtype, expected.dtype.numpy, "same_kind")), None
-        )
-    if wrong is not None:
+        others = (v for v in values if np.ndim(v) or not np.can_cast(np.asarray(v).dtype, expected.dtype.numpy, "same_kind"))
+    if (wrong := next(others, None)) is not None:
         raise InputError(f"input {name!r} has the value {wrong!r:.60} ({type(wrong).__name__}); accepted: {expected}")
     # Numbers keep their type, from which readers know the data type.
     return values if expected.dtype is DType.STRING else list(np.array(values, expected.dtype.numpy))

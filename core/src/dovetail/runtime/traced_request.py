@@ -153,7 +153,7 @@ class TracedRequest(InferRequest):
         with self._trace.slice("check and copy the inputs", "transfer"):
             super()._start(inputs, userdata, run)
 
-    def _run(self, arrays: Sequence[Any], share_outputs: bool, on_device: bool = False) -> Results:
+    def _run(self, arrays: Sequence[Any], share_outputs: bool, on_device: bool = False, shapes: Any = None) -> Results:
         self._budget = self._given or self._budget
         if not self._log.in_detail:
             return InferRequest._run(self, arrays, share_outputs, on_device)

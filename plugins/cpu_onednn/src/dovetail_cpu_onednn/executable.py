@@ -127,6 +127,7 @@ class OnednnExecutable(Executable):
         nodes = [p.node for p in placements]
         self.clip_checks = clip_checks(nodes, graph.constants)
         self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
+        self.checks_values = bool(self.clip_checks or self.nan_checks or self.final_nan_checks)
         continued = {p.node.name: p.continued for p in placements} if graph.states else {}
         self.memory = plan_graph(
             sized, lambda n: takes[n.name], scratch, ALIGNMENT, continues=lambda n: continued.get(n.name, {})

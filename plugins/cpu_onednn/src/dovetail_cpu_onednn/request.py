@@ -80,10 +80,12 @@ class OnednnRequest(ExecutableRequest):
         # What only primitives read need not be copied: they get the caller's address at every run.
         large = [name for name in graph.inputs if name not in states and graph.types[name].nbytes > COPIED]
         borrowed = {name: binder.readers.get(name, []) for name in large if name not in binder.arrays}
+        in_python = any(not isinstance(launch, Launch) for launch, _, _ in bound)
         return _Bound(
             calls=calls,
             nodes=tuple(node for _, node, _ in bound),
-            in_python=any(not isinstance(launch, Launch) for launch, _, _ in bound),
+            in_python=in_python,
+            is_plain=not (in_python or borrowed or executable.checks_values),
             outputs=outputs,
             borrowed=tuple((i, tuple(borrowed[n])) for i, n in enumerate(graph.inputs) if n in borrowed),
             copied=tuple((i, binder.array(n)) for i, n in enumerate(graph.inputs) if n not in borrowed and n not in states),
@@ -103,6 +105,14 @@ class OnednnRequest(ExecutableRequest):
         if bound is None:
             raise InferError(CLOSED)
         try:
+            if bound.is_plain:  # as `_run`, in fewer steps: they count where nodes take less than a microsecond
+                bound.begin()
+                for index, staging in bound.copied:
+                    staging[...] = inputs[index]
+                self._call_all(bound)
+                if bound.end is not None:
+                    bound.end()
+                return bound.outputs
             self._run(bound, inputs, self._call_all)
             return self._run_strictly(inputs) if bound.with_nan else bound.outputs
         except MemoryError as error:
@@ -168,10 +178,13 @@ class OnednnRequest(ExecutableRequest):
         calls, budget = iter(bound.calls), current_budget() or _UNLIMITED
         try:
             for call in calls:
-                if status := call():
-                    library().check(status, "primitive_execute")
-                if budget.deadline is not None and perf_counter() > budget.deadline:
-                    break
+                if (status := call()) or budget.deadline is not None:
+                    if status:
+                        library().check(status, "primitive_execute")
+                    if budget.deadline is not None and perf_counter() > budget.deadline:
+                        break
+            else:
+                return
         except Exception as error:
             raise self._located(error, bound.nodes[-operator.length_hint(calls) - 1]) from error
         if remaining := operator.length_hint(calls):
@@ -228,14 +241,16 @@ def _quiet_state() -> Context | None:
 class _Bound:
     """Everything that a run uses. While a thread holds it, the memory that primitives read and write stays alive.
 
-    `borrowed` are inputs that only primitives read, which get the caller's address; `copied` those that have a place of their
-    own. `large` and `with_nan` are those of the binder. `kept` are it and the launches, whose calls hold bare addresses.
-    `begin` sets the number of threads, `end` that of the device where the last calls had another one.
+    `is_plain`: calls of primitives are all, besides copying inputs. `borrowed` are inputs that only primitives read, which get
+    the caller's address; `copied` those that have a place of their own. `large` and `with_nan` are those of the binder. `kept`
+    are it and the launches, whose calls hold bare addresses. `begin` sets the number of threads, `end` that of the device where
+    the last calls had another one.
     """
 
     calls: tuple[Call, ...]
     nodes: tuple[Node, ...]
     in_python: bool
+    is_plain: bool
     outputs: tuple[Array, ...]
     borrowed: tuple[tuple[int, tuple[Memory, ...]], ...]
     copied: tuple[tuple[int, Array], ...]
