@@ -1,15 +1,21 @@
 """Layouts end to end: what oneDNN numbers, chains of convolutions in the layouts that it chooses, and results in place."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 
-from dovetail.device import PLAIN, DType, Layout, TensorType
-from dovetail.graph import GraphBuilder
+from dovetail.device import PLAIN, DType, Layout, Reorder, TensorType
+from dovetail.graph import Graph, GraphBuilder, Node
 from dovetail_cpu_onednn.descriptors import describe, padded_type, token_of, tokens
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.reorder import ViewedReorder, with_views
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.flatten import Flatten
+from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.relu import Relu
@@ -43,6 +49,44 @@ def _in_layout(data, layout, dims):
     whole[:, : data.shape[1]] = data
     split = whole.reshape(dims[0], dims[1] // block, block, *dims[2:])
     return np.moveaxis(split, 2, -1)
+
+
+SINGLE = [(1, 1, 5, 6), (3, 1, 5, 6), (1, 32, 1, 1), (2, 32, 1, 1), (2, 11, 1, 1), (2, 24, 1, 1), (2, 16, 1, 4), (1, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("dims", [*SINGLE, (2, 48, 1), (1, 4, 3), (1, 1, 2, 3, 4)])
+def test_a_reorder_that_moves_nothing_is_a_view(dims):
+    """Between each two layouts: it is a view exactly where oneDNN's reorder gives the bytes that it takes, without filling."""
+    data, lib = np.arange(1, np.prod(dims) + 1, dtype=np.float32), library()
+    for layout, other in itertools.permutations([PLAIN, *tokens(len(dims))], 2):
+        src, dst = (TensorType(DType.FLOAT32, dims, None, one) for one in (layout, other))
+        held = np.zeros((2, dims[0] * (dims[1] + 16) * math.prod(dims[2:])), np.float32)
+        for row, tensor in zip(held, (src, dst), strict=True):
+            plain, desc = describe(tensor.with_layout(PLAIN)), describe(tensor)
+            lib.execute(lib.describe_reorder(plain, desc), [(1, plain, data.ctypes.data), (17, desc, row.ctypes.data)])
+        g = Graph((Node("n", Reorder(), ("x",), ("y",)),), ("x",), ("y",), types={"x": src, "y": dst})
+        (node,) = with_views(g).nodes
+        is_filled = any(one.block and dims[1] % one.block for one in (layout, other))
+        assert isinstance(node.op, ViewedReorder) == bool((held[0] == held[1]).all() and not is_filled), (layout, other)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_networks_with_reorders_that_move_nothing(bench, batch):
+    """Images of one channel come in as channels-last ones, and channels of one pixel go out of blocks."""
+    rng = np.random.default_rng(batch)
+    g = GraphBuilder()
+    x = g.input("x", "float32", (batch, 1, 9, 7))
+    wei = g.constant(rng.standard_normal((32, 1, 3, 3)).astype(np.float32), name="w")
+    last = g.constant(rng.standard_normal((5, 32)).astype(np.float32), name="l")
+    pooled = g.node(GlobalAveragePool(), g.node(Conv(), x, wei, name="c"), name="p")
+    graph = g.graph([g.node(Gemm(transB=1), g.node(Flatten(), pooled, name="f"), last, outputs=["y"], name="m")])
+    data = rng.standard_normal((batch, 1, 9, 7)).astype(np.float32)
+    executable = bench.executable(graph)
+    reorders = [p.label for p in executable.placements if isinstance(p.node.op, Reorder)]
+    assert reorders
+    assert {*reorders} == {"view"}
+    (found,) = executable.create_request().run([data])
+    np.testing.assert_allclose(found, reference(bench, graph, data), rtol=1e-4, atol=1e-5)
 
 
 def network(rng, channels, rank, *, dense=False):

@@ -31,6 +31,7 @@ from dovetail_cpu_onednn.memory import Arenas, naming_out_of_memory
 from dovetail_cpu_onednn.options import Options
 from dovetail_cpu_onednn.precision import lower
 from dovetail_cpu_onednn.reference import ReferenceKernel
+from dovetail_cpu_onednn.reorder import with_views
 from dovetail_cpu_onednn.shared_constants import SharedConstants
 from dovetail_cpu_onednn.threads import sharers, single_thread_ns, worth_sharing
 from dovetail_cpu_onednn.view import ViewKernel
@@ -127,6 +128,7 @@ class OnednnDevice(Device):
         """
         asked = Options.read(options).INFERENCE_NUM_THREADS
         threads = asked if asked is not None and self.streams == 1 else self._threads
+        graph = with_views(graph)
         nodes = [TypedNode.of(node, graph) for node in graph.nodes]
         works = [(single_thread_ns(node), _barriers(node)) for node in nodes]
         used = worth_sharing(works, threads)
