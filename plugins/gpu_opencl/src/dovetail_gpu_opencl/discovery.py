@@ -11,7 +11,7 @@ from typing import Any
 import pyopencl as cl
 
 from dovetail.device import DeviceInfo, Unavailable
-from dovetail_gpu_opencl import fork, linker
+from dovetail_gpu_opencl import driver_pages, fork, linker
 from dovetail_gpu_opencl.capabilities import identity_of, kind_of, needs_linker, refused_cpu
 
 __all__ = ["TYPE", "device_infos", "find_device"]
@@ -63,12 +63,24 @@ def find_device(name: str) -> Any:
 
 def _devices() -> list[Any]:
     fork.enter()
+    _load_drivers()
+    found = [device for platform in _platforms() for device in _platform_devices(platform)]
+    return sorted(found, key=lambda device: _RANK[kind_of(device)])
+
+
+@functools.cache
+def _load_drivers() -> None:
+    """Let the loader load all drivers, which it does when it is first asked for devices."""
+    with driver_pages.giving_back():
+        for platform in _platforms():
+            _platform_devices(platform)
+
+
+def _platforms() -> list[Any]:
     try:
-        platforms = cl.get_platforms()
+        return list(cl.get_platforms())
     except cl.Error:  # the loader reports "no platform" as an error
         return []
-    found = [device for platform in platforms for device in _platform_devices(platform)]
-    return sorted(found, key=lambda device: _RANK[kind_of(device)])
 
 
 def _platform_devices(platform: Any) -> list[Any]:
