@@ -17,7 +17,7 @@ class _Running(threading.local):
 
 
 RUNNING = _Running()
-"""The budget for which counts what the calling thread does."""
+"""`RUNNING.budget` is that of the calling thread's run."""
 
 
 class WorkBudget:

@@ -413,7 +413,7 @@ class InferRequest:
 
     def _advance(self, arrays: Sequence[Any], on_device: bool = False) -> Sequence[Any]:
         plain = {*map(type, arrays)} <= {np.ndarray}
-        shapes = tuple([a.shape if isinstance(a, np.ndarray | DeviceArray) else None for a in arrays])
+        shapes = tuple([a.shape if isinstance(a, (np.ndarray, DeviceArray)) else None for a in arrays])
         if shapes != self._shapes or self._bound is None:
             self._rebind(shapes)
         assert self._bound is not None
