@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from dovetail.device import (
@@ -31,7 +32,6 @@ from dovetail_cpu_onednn.memory import Arenas, naming_out_of_memory
 from dovetail_cpu_onednn.options import Options
 from dovetail_cpu_onednn.precision import lower
 from dovetail_cpu_onednn.reference import ReferenceKernel
-from dovetail_cpu_onednn.reorder import with_views
 from dovetail_cpu_onednn.shared_constants import SharedConstants
 from dovetail_cpu_onednn.threads import sharers, single_thread_ns, worth_sharing
 from dovetail_cpu_onednn.view import ViewKernel
@@ -128,8 +128,8 @@ class OnednnDevice(Device):
         """
         asked = Options.read(options).INFERENCE_NUM_THREADS
         threads = asked if asked is not None and self.streams == 1 else self._threads
-        graph = with_views(graph)
-        nodes = [TypedNode.of(node, graph) for node in graph.nodes]
+        nodes = [_viewed(TypedNode.of(node, graph)) for node in graph.nodes]
+        graph = graph.replace(nodes=tuple(one.node for one in nodes))
         works = [(single_thread_ns(node), _barriers(node)) for node in nodes]
         used = worth_sharing(works, threads)
         # This also refuses, in a forked process, threads that do not exist there.
@@ -170,6 +170,12 @@ def _choose(node: TypedNode, threads: int) -> Choice[OnednnKernel] | Refusal:
     # Implementations are chosen for the number of threads that the asking thread may use.
     library().plan_threads(threads)
     return choose((*_TABLE[node.op], *hosted_kernels(node.op), *_FOR_EVERY_OPERATOR), node)
+
+
+def _viewed(node: TypedNode) -> TypedNode:
+    """The node as a view, if one of its kernels sees that it moves nothing."""
+    found = next((op for kernel in _TABLE[node.op] if (op := kernel.as_view(node)) is not None), None)
+    return node if found is None else replace(node, node=replace(node.node, op=found))
 
 
 def _barriers(node: TypedNode) -> int:

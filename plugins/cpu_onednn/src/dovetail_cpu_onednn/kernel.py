@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dovetail.dataclass import dataclass
 from dovetail.device import (
     PLAIN,
+    AbstractOperator,
     Accepted,
     Binary,
     DType,
@@ -132,6 +133,10 @@ class OnednnKernel(Kernel):
     def barriers(self, node: TypedNode) -> int:
         """How often threads that share the node wait for each other: once for each step of a recurrence."""
         return 1
+
+    def as_view(self, node: TypedNode) -> AbstractOperator | None:
+        """The operator to put in place of the node's, a view, where the node moves nothing in the layouts of its types."""
+        return None
 
     def in_place(self, node: TypedNode) -> Sequence[str]:
         """The values in whose memory output 0 may be written, if no later node reads them."""

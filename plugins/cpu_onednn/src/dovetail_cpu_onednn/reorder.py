@@ -1,7 +1,6 @@
-"""Moves values between memory layouts: constants and arrays of the host; reorders that move nothing."""
+"""Moves values between memory layouts: constants and arrays of the host."""
 
 import math
-from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -9,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import PLAIN, DType, Graph, Node, Reorder, TensorType, read_only
+from dovetail.device import PLAIN, DType, TensorType, read_only
 from dovetail.device import aligned as at_aligned_address
 from dovetail_cpu_onednn.binding import Arg, MemoryDesc
 from dovetail_cpu_onednn.descriptors import describe, number_of, padded_type, plain
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import aligned
 
-__all__ = ["ViewedReorder", "in_layout", "in_whole_blocks", "logical", "moved", "pack", "unpacked", "with_views"]
+__all__ = ["in_layout", "in_whole_blocks", "logical", "moved", "pack", "same_bytes", "unpacked"]
 
 Array = NDArray[Any]
 
@@ -51,27 +50,11 @@ def in_whole_blocks(src: TensorType, dst: TensorType) -> tuple[TensorType, Tenso
     return filled, TensorType(dst.dtype, filled.dims)
 
 
-class ViewedReorder(Reorder):
-    """A reorder between layouts in which the bytes are the same: a view, for which no kernels are listed."""
+def same_bytes(one: TensorType, other: TensorType) -> bool:
+    """Whether the bytes of a value are the same in two layouts.
 
-    stem = "viewed_reorder"
-    is_view = True
-
-
-def with_views(graph: Graph) -> Graph:
-    """The graph with views in place of reorders between layouts in which the bytes are the same.
-
-    They are images of one channel, and channels of one pixel, such as those after a global pooling. A primitive takes 0.3 us.
+    They are for images of one channel, and for channels of one pixel, such as those after a global pooling.
     """
-
-    def view(node: Node) -> Node:
-        is_view = isinstance(node.op, Reorder) and _same_bytes(*(graph.types[name] for name in (*node.reads, *node.writes)))
-        return replace(node, op=ViewedReorder()) if is_view else node
-
-    return graph.replace(nodes=tuple(map(view, graph.nodes)))
-
-
-def _same_bytes(one: TensorType, other: TensorType) -> bool:
     are_whole = all(not tensor.layout.block or tensor.dims[1] % tensor.layout.block == 0 for tensor in (one, other))
     return are_whole and _axes(one) == _axes(other)
 
