@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from dovetail.device import PLAIN, DType, Layout, Reorder, TensorType, TypedNode
+from dovetail.device import PLAIN, DType, KernelTable, Layout, Reorder, TensorType, TypedNode
 from dovetail.graph import Graph, GraphBuilder, Node
 from dovetail_cpu_onednn.descriptors import describe, padded_type, token_of, tokens
 from dovetail_cpu_onednn.kernels.reorder import ReorderKernel
@@ -17,6 +17,7 @@ from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.flatten import Flatten
 from dovetail_ops_onnx.gemm import Gemm
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.global_max_pool import GlobalMaxPool
 from dovetail_ops_onnx.max_pool import MaxPool
 from dovetail_ops_onnx.relu import Relu
 
@@ -87,6 +88,24 @@ def test_networks_with_reorders_that_move_nothing(bench, batch):
     assert {*reorders} == {"view"}
     (found,) = executable.create_request().run([data])
     np.testing.assert_allclose(found, reference(bench, graph, data), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", [PLAIN, Layout("BYXF")])
+@pytest.mark.parametrize("dims", [(1, 7, 13), (3, 16, 1), (2, 1, 30)])
+def test_largest_numbers_of_sequences(layout, dims):
+    """By NumPy, whatever there is: oneDNN passes over NaN, and starts from the lowest number."""
+    rng = np.random.default_rng(sum(dims))
+    x = rng.standard_normal(dims).astype(np.float32)
+    x[0, 0] = -np.inf
+    x[-1, -1, 0] = np.nan
+    kernel = KernelTable("dovetail_cpu_onednn.kernels", ("dovetail_ops_onnx",))[GlobalMaxPool()][0]
+    src, dst = (TensorType(DType.FLOAT32, shape, None, layout) for shape in (dims, (*dims[:2], 1)))
+    node = TypedNode(Node("n", GlobalMaxPool(), ("x",), ("y",)), (src,), (dst,))
+    assert layout in [config.inputs[0] for config in kernel.configurations(node)]
+    held = {"x": np.ascontiguousarray(x.transpose(src.order)), "y": np.zeros(dst.memory_dims, np.float32)}
+    for call in kernel.bind(node, held.__getitem__):
+        assert call() is None
+    np.testing.assert_array_equal(held["y"].reshape(dims[:2]), x.max(2))
 
 
 def network(rng, channels, rank, *, dense=False):
