@@ -2,6 +2,9 @@
 
 Tunes an OPENCL device for the benchmark models at some batch sizes (what this machine's cache already holds is taken as it
 is), and writes `<family>.json` with every problem found. Export the models first: `python benchmarks/models.py export`.
+
+`--unseen 50` writes no table: it compares the tile that the model of the hardware chooses with the best of its candidates, for
+50 random products and convolutions in float32, float16 and int8. `--processes` build candidates at once; one runs at a time.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from _common import MODELS
+from _unseen import report
 
 import dovetail
 from dovetail_gpu_opencl.capabilities import Capabilities, target_of
@@ -29,7 +33,13 @@ def main() -> int:
     options.add_argument("--only", choices=sorted(MODELS), action="append", help="only this model (repeatable)")
     options.add_argument("--batch", type=int, action="append", help="repeatable; 1, 8 and 32 by default")
     options.add_argument("--out", type=Path, default=TUNED, help="the folder to write to")
+    options.add_argument("--unseen", type=int, metavar="N", help="measure the choices for N random problems instead")
+    options.add_argument("--seed", type=int, default=0, help="of the random problems")
+    options.add_argument("--processes", type=int, default=1)
+    options.add_argument("--json", type=Path, help="a file for the times of all candidates of the random problems")
     arguments = options.parse_args()
+    if arguments.unseen:
+        return min(1, report(arguments.device, arguments.unseen, arguments.seed, arguments.processes, arguments.json))
     core = dovetail.Core()
     for name in arguments.only or MODELS:
         model = core.read_model(str(MODELS[name].path))

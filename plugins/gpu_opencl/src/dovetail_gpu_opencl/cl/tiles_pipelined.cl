@@ -83,9 +83,11 @@
 #include "float_products.cl"
 #ifdef NORMALIZE
 #include "standardize.cl"
-// Rows that a sub-group normalizes at once, in up to 128 registers an item: it waits for memory once.
+// Rows that a sub-group normalizes at once, in MOST_VECTORS * 8 registers an item where they are short: more would leave a compute
+// unit with fewer groups that multiply.
+#define MOST_VECTORS 8
 #define OWN_ROWS ((TILE_M + SUB_GROUPS - 1) / SUB_GROUPS)
-#define ROWS (OWN_ROWS * TURNS > 16 ? 16 / TURNS : OWN_ROWS)
+#define ROWS (OWN_ROWS * TURNS <= MOST_VECTORS ? OWN_ROWS : TURNS >= MOST_VECTORS ? 1 : MOST_VECTORS / TURNS)
 #ifdef HAS_SHIFT
 #define SHIFT_ARG , __global const P_T* restrict shift
 #else

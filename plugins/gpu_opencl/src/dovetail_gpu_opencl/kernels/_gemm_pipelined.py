@@ -40,7 +40,13 @@ class GemmPipelined(Pipelined, GemmKernel):
     def problem(self, node: TypedNode) -> Problem | None:
         """The problem for which a tiling is chosen; None when nothing is computed."""
         product = self.product(node)
-        return None if 0 in (product.m, product.n, product.batch) else _problem(product, self.factor)
+        return None if 0 in (product.m, product.n, product.batch) else self.problem_of(product)
+
+    def problem_of(self, product: Product) -> Problem:
+        """The problem of a product that is not empty."""
+        key = f"gemm_pipelined {product.batch}x{product.m}x{product.n}x{product.k}"
+        key += " float32" if self.factor is DType.FLOAT32 else ""
+        return Problem(key, product.batch, product.m, product.n, product.k, self.factor.numpy.itemsize)
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         return self.multiplied(product, node, Write(node.node.outputs[0]))
@@ -49,7 +55,7 @@ class GemmPipelined(Pipelined, GemmKernel):
         self, product: Product, node: TypedNode, dst: Argument, after: Normalization | None = None
     ) -> tuple[Launch, ...]:
         """The launches of a product into `dst`, perhaps normalized after that."""
-        problem, a = _problem(product, self.factor), product.a
+        problem, a = self.problem_of(product), product.a
         value, b = product.b.type.value, product.b
         dense = b.dense(product.k, product.n)
         assert value is not None
@@ -62,9 +68,3 @@ class GemmPipelined(Pipelined, GemmKernel):
         defines |= {"A_BATCH(z)": f"(({batch}) * {pairs})", "B_BATCH(z)": f"((z) * {step * pairs})"}
         factors = (Read(a.name), Constant(packed))
         return pipelined_launches(node, problem, self.settled(problem, node), defines, factors, None, dst, after=after)
-
-
-def _problem(product: Product, dtype: DType) -> Problem:
-    key = f"gemm_pipelined {product.batch}x{product.m}x{product.n}x{product.k}"
-    key += " float32" if dtype is DType.FLOAT32 else ""
-    return Problem(key, product.batch, product.m, product.n, product.k, dtype.numpy.itemsize)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from dovetail.device import Eltwise, Graph, Node, PostOp, Reason, Refusal, TensorType, TypedNode
 from dovetail.op import AbstractOperator, Port
+from dovetail_gpu_opencl.kernels._gemm import Product
 from dovetail_gpu_opencl.kernels._gemm_pipelined import GemmPipelined
 from dovetail_gpu_opencl.kernels._pipelined import HALVES, Normalization
 from dovetail_gpu_opencl.kernels._tuned import Problem
@@ -116,6 +117,10 @@ class NormalizedPipelined(GemmPipelined):
 
     def problem(self, node: TypedNode) -> Problem | None:
         return super().problem(_operator(node).multiplied(node))
+
+    def problem_of(self, product: Product) -> Problem:
+        problem = super().problem_of(product)
+        return dataclasses.replace(problem, key=f"{problem.key} normalized")
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         op = _operator(node)
