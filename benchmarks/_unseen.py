@@ -57,7 +57,7 @@ def tasks(count: int, seed: int) -> list[Task]:
     rng = random.Random(seed)
 
     def drawn(low: int, high: int, step: int) -> int:
-        return int(max(step, round(low * (high / low) ** rng.random() / step) * step)
+        return max(step, int(round(low * (high / low) ** rng.random() / step)) * step)
 
     found = []
     for number in range(count):

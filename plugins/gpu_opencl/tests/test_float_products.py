@@ -417,3 +417,17 @@ def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo], monk
     test_one_product_makes_queries_keys_and_values(True, 1, "packed_attention_floats", device, bench, rng)
     test_embeddings_are_normalized_in_one_launch(device, bench, rng)
     assert DType.FLOAT32 is kernel.factor
+
+
+@pytest.mark.parametrize("depth", [384, 1536])
+def test_few_rows_of_floats_are_normalized_in_the_launch_of_their_product(
+    depth: int, device: Any, bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cycles that groups take to normalize are set against the launch that is spared: two of MiniLM's products."""
+    monkeypatch.undo()
+    device.caps = dataclasses.replace(device.caps, compute_units=132, family="without a table")
+    device._bound = {}
+    g = GraphBuilder()
+    product = g.node(bench.op("MatMul"), g.input("x", "float32", (128, depth)), g.constant(np.ones((depth, 384), np.float32)))
+    graph = typed(g.graph([g.node(bench.op("LayerNormalization"), product, g.constant(np.ones(384, np.float32)))]))
+    assert [node.op.op_type for node in device.lower(graph).nodes] == ["NormalizedProduct"]

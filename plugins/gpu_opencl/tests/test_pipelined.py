@@ -347,3 +347,21 @@ def test_on_matrix_units(bench: Any, rng: Any, infos: Sequence[DeviceInfo]) -> N
             patch.setattr(Tuned, "tiling", lambda self, problem, chosen=tiling: chosen)
             compare(bench.run(device, graph, feeds)[0], wide)
             compare(bench.run(device, normalized, feeds[:1])[0], rows)
+
+
+def test_products_whose_rows_are_normalized_are_tuned_apart(device: Any, bench: Any) -> None:
+    """Their fastest tiling has few rows for each sub-group that normalizes; that of the product alone may have many."""
+    device.caps = dataclasses.replace(device.caps, float_pipeline=False, family="without a table", compute_units=132)
+    device._bound = {}
+    g = GraphBuilder()
+    product = g.node(bench.op("MatMul"), g.input("x", "float16", (128, 1536)), g.constant(np.ones((1536, 384), np.float16)))
+    alone = typed(g.graph([product]))
+    graph = typed(g.graph([g.node(bench.op("LayerNormalization"), product, g.constant(np.ones(384, np.float16)))]))
+    chosen = []
+    for node in (TypedNode.of(alone.nodes[0], alone), TypedNode.of(device.lower(graph).nodes[0], device.lower(graph))):
+        kernel = next(k for k in device.kernels(node) if k.supports(node))
+        problem = kernel.problem(node)
+        chosen.append((problem.key, kernel.default(problem)))
+    (key, plain), (normalized_key, normalized) = chosen
+    assert normalized_key == f"{key} normalized"
+    assert normalized.tile_m // normalized.sub_groups < plain.tile_m // plain.sub_groups

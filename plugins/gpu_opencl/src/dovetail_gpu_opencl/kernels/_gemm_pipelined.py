@@ -16,6 +16,8 @@ class GemmPipelined(Pipelined, GemmKernel):
     name = "gemm_pipelined"
     half_by_load = True
     mixes = True
+    spared = 0.0
+    """Cycles of another launch that this one spares."""
 
     def check(self, node: TypedNode) -> Refusal | None:
         refusal = self.refusal(node)
@@ -24,7 +26,7 @@ class GemmPipelined(Pipelined, GemmKernel):
         if refusal is None:
             refusal = super().check(node)
         problem = GemmPipelined.problem(self, node) if refusal is None else None
-        return refusal if problem is None else self.slower(problem, GemmTiled(self._product_of).on(self.caps), node)
+        return refusal if problem is None else self.slower(problem, GemmTiled(self._product_of).on(self.caps), node, self.spared)
 
     def fits(self, product: Product) -> Refusal | None:
         a, value = product.a, product.b.type.value
