@@ -57,7 +57,8 @@ def tasks(count: int, seed: int) -> list[Task]:
     rng = random.Random(seed)
 
     def drawn(low: int, high: int, step: int) -> int:
-        return max(step, int(round(low * (high / low) ** rng.random() / step)) * step)
+        size: float = low * (high / low) ** rng.random()
+        return max(step, round(size / step) * step)
 
     found = []
     for number in range(count):
