@@ -17,7 +17,7 @@ from dovetail.operators.operator import Operator
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.tracing import phase
 
-__all__ = ["STAGES", "GraphPass", "Notes", "PassContext", "PassReport", "run_passes"]
+__all__ = ["STAGES", "GraphPass", "Notes", "PassContext", "PassReport", "Planned", "run_passes"]
 
 STAGES = ("bind", "type", "quantize", "expand", "simplify", "recognise", "place", "fuse", "layout")
 """The stages in which passes run. Those of `fuse` and `layout` run on each device's part of the model."""
@@ -44,12 +44,29 @@ class Notes:
 
     `rules` has, by node name, the number of the rule that chose a node's definition among several, `stops` for a node whose
     post-op chain the device ended the node that stayed outside and the refusal, `deferred` what `type_and_fold` left for later.
+    A pass that sets `planned` ends the passes: `when_refused` is called if a device refuses that. `when_planned` is called with
+    what was planned, if its passes have `any_sizes` or changed nothing.
     """
 
     rules: dict[str, int] = field(default_factory=dict)
     stops: dict[str, tuple[str, Refusal]] = field(default_factory=dict)
     deferred: Any = None
+    planned: "Planned | None" = None
+    when_planned: "Callable[[Planned], object]" = id
+    when_refused: Callable[[], object] = dict
     passes: "dict[str, PassReport]" = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The input of compilation: the whole graph, its parts (each `graph` for a device), and by node name where it runs, with the
+    refusals of other devices. `analyzed` is the graph as stage `type` left it.
+    """
+
+    whole: Graph
+    parts: Sequence[Any]
+    placed: Mapping[str, Any]
+    analyzed: Graph
 
 
 @dataclass(frozen=True)
@@ -84,7 +101,9 @@ class GraphPass:
     `run` must be a pure function: it returns the graph that it was given where it changes nothing, and keeps inputs and outputs
     in order. `needs_shapes` is False for a pass that works on any graph: it runs once for a model instead of once for each set
     of input shapes; such passes come first. An `essential` pass cannot be left out. `origin` is the package that brings the
-    pass; the core fills it in for passes of plugins.
+    pass; the core fills it in for passes of plugins. `any_sizes` is True for a pass whose result may be taken over for other
+    input sizes: it decides by data types, ranks, constants, and whether sizes are equal, 0 or 1, and gives new nodes the
+    origins of those that they replace.
 
     Graphs are bound from stage `type` on; from stage `quantize` on all values have static types and nodes are in schedule order.
     """
@@ -95,6 +114,7 @@ class GraphPass:
     needs_shapes: bool = True
     essential: bool = False
     origin: str = ""
+    any_sizes: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.replace("-", "_").isidentifier():
@@ -139,6 +159,8 @@ def run_passes(graph: Graph, passes: Sequence[GraphPass], context: PassContext) 
     raises otherwise, returns something other than a graph, changes inputs or outputs, or makes a graph that is not valid.
     """
     for one in passes:
+        if context.notes.planned is not None:
+            break
         started = time.perf_counter()
         with phase(one.name, "pass", stage=one.stage, package=one.origin or "dovetail", before=len(graph.nodes)) as details:
             after = _guarded(graph, one, context) if one.origin else one.run(graph, context)

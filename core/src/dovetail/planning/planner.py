@@ -24,7 +24,17 @@ from dovetail.internal.reorder import Reorder
 from dovetail.names import printable
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.defer import Continuation
-from dovetail.passes.graph_pass import PER_DEVICE, STAGES, Definitions, GraphPass, Notes, PassContext, PassReport, run_passes
+from dovetail.passes.graph_pass import (
+    PER_DEVICE,
+    STAGES,
+    Definitions,
+    GraphPass,
+    Notes,
+    PassContext,
+    PassReport,
+    Planned,
+    run_passes,
+)
 from dovetail.planning.deferred import declared_signature, kernel_on_host, typed_inputs, why_on_host
 from dovetail.planning.options import REFERENCE_DEVICE, CompileOptions
 from dovetail.planning.partition import Part, partition
@@ -110,6 +120,12 @@ class Planner:
         started = time.perf_counter()
         notes = Notes(passes=dict(early or {}))
         analyzed, continuation = self.analyze(graph, notes)
+        if notes.planned is not None:
+            try:
+                return self._compiled(notes.planned, notes, started)
+            except CompileError:  # a device refuses what it took in other sizes
+                notes.when_refused()
+                return self.plan(graph, early)
         if continuation is not None:
             _require_host(continuation, self.targets)
         whole = self.optimise(analyzed, notes)
@@ -120,18 +136,30 @@ class Planner:
         by_name = {target.name: target for target in self.targets}
         homes = {name: home for name, (home, _) in placed.items()}
         parts = [self._on_device(part, by_name[part.device].device, notes) for part in partition(whole, homes)]
+        planned = Planned(whole, parts, placed, analyzed)
+        plan = self._compiled(planned, notes, started)
+        if continuation is not None:
+            return self._with_tail(plan, continuation, whole)
+        by_sizes = {one.name for one in self.passes if one.needs_shapes and not one.any_sizes}
+        if self.placement is None and not any(
+            one.origin or one.changed for name, one in notes.passes.items() if name in by_sizes
+        ):
+            notes.when_planned(planned)
+        return plan
+
+    def _compiled(self, planned: Planned, notes: Notes, started: float) -> Plan:
+        by_name, parts = {target.name: target for target in self.targets}, planned.parts
         passed = time.perf_counter()
         executables = _compile(parts, by_name, self.options.MEMORY_LIMIT)
         seconds = {"passes": passed - started, "compile": time.perf_counter() - passed}
-        nodes = tuple(_placements(parts, executables, by_name, placed, notes, self.provider_of))
+        nodes = tuple(_placements(parts, executables, by_name, planned.placed, notes, self.provider_of))
         memory: dict[str, int] = {}
         for part, executable in zip(parts, executables, strict=True):
             memory[part.device] = memory.get(part.device, 0) + executable.memory.peak
         reorders = sum(isinstance(node.op, Reorder) for part in parts for node in part.graph.nodes)
         passes, remarks = tuple(notes.passes.values()), tuple(note for executable in executables for note in executable.notes)
         report = PlanReport(nodes, len(parts), memory, seconds, reorders, passes=passes, notes=remarks)
-        plan = _wire(whole, parts, executables, report)
-        return plan if continuation is None else self._with_tail(plan, continuation, whole)
+        return _wire(planned.whole, parts, executables, report)
 
     def _on_device(self, part: Part, device: Device, notes: Notes) -> Part:
         stages = PER_DEVICE if self.options.FUSION else [stage for stage in PER_DEVICE if stage != "fuse"]

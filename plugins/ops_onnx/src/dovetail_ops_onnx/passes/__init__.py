@@ -1,5 +1,6 @@
 """The graph passes that know the operators of the standard: folding, quantized forms, and recognisers of exported forms."""
 
+from collections import deque
 from collections.abc import Callable
 from importlib import import_module
 
@@ -9,14 +10,17 @@ from dovetail.passes import GraphPass, PassContext
 
 __all__ = ["PASSES", "Rewriting"]
 
+KEPT_PLANS = 4
+"""Plans of a model whose decisions are kept for other input sizes."""
+
 
 @dataclass(frozen=True)
 class Rewriting:
     """The function of a pass, for graphs that have a node of one of `operators`; for all if that is empty.
 
     `module` is imported for the first such graph: all of them, with the operators that they know, are some 50 modules. The
-    function takes the graph, and the attribute `takes` of the context if that is not empty. With `states` it is skipped
-    for graphs without states.
+    function takes the graph, and the attribute `takes` of the context if that is not empty ("context": all of it). With `states`
+    it is skipped for graphs without states, with `memory` where the passes' memory lacks that.
     """
 
     module: str
@@ -24,6 +28,7 @@ class Rewriting:
     operators: frozenset[str]
     takes: str = "keeps"
     states: bool = False
+    memory: str = ""
 
     @property
     def __wrapped__(self) -> Callable[..., Graph]:
@@ -32,38 +37,55 @@ class Rewriting:
         return found
 
     def __call__(self, graph: Graph, context: PassContext) -> Graph:
-        if (self.states and not graph.states) or not self._applies(graph):
+        if (self.states and not graph.states) or (self.memory and self.memory not in context.memory) or not self._applies(graph):
             return graph
-        return self.__wrapped__(graph, getattr(context, self.takes)) if self.takes else self.__wrapped__(graph)
+        if not self.takes:
+            return self.__wrapped__(graph)
+        return self.__wrapped__(graph, context if self.takes == "context" else getattr(context, self.takes))
 
     def _applies(self, graph: Graph) -> bool:
         return not self.operators or any(node.op.op_type in self.operators for node in graph.nodes)
 
 
-def _pass(path: str, stage: str, *op_types: str, takes: str = "keeps", needs_shapes: bool = True) -> GraphPass:
+def _pass(
+    path: str, stage: str, *op_types: str, takes: str = "keeps", needs_shapes: bool = True, any_sizes: bool = False
+) -> GraphPass:
     module, _, name = path.partition(".")
-    return GraphPass(name, stage, Rewriting(module, name, frozenset(op_types), takes), needs_shapes=needs_shapes)
+    run = Rewriting(module, name, frozenset(op_types), takes)
+    return GraphPass(name, stage, run, needs_shapes=needs_shapes, any_sizes=any_sizes)
+
+
+def _keep_plans(graph: Graph, context: PassContext) -> Graph:
+    """Note for take_over that a model is planned for several input sizes."""
+    if not all((tensor := graph.types.get(name)) is not None and tensor.is_static for name in graph.inputs):
+        context.memory.setdefault("plans", deque(maxlen=KEPT_PLANS))
+    return graph
 
 
 _HOLD_CACHES = Rewriting("hold_caches", "hold_caches", frozenset({"Concat"}), takes="", states=True)
 _MERGE_EQUAL_NODES = Rewriting("merge_equal_nodes", "merge_equal_nodes", frozenset(), takes="devices")
+_TAKE_OVER = Rewriting("take_over", "take_over", frozenset(), takes="context", memory="plans")
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 PASSES = (
     _pass("capture_invariants.capture_invariants", "bind", "Loop", takes="", needs_shapes=False),
     _pass("fuse_quantized.hold_quantized", "bind", "DequantizeLinear", takes="", needs_shapes=False),
+    GraphPass("keep_plans", "bind", _keep_plans, needs_shapes=False),
+    GraphPass("take_over", "bind", _TAKE_OVER, any_sizes=True),
     GraphPass("hold_caches", "type", _HOLD_CACHES, needs_shapes=False),
     GraphPass("merge_equal_nodes", "type", _MERGE_EQUAL_NODES, needs_shapes=False),
-    _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger"),
-    _pass("expand_quantized.expand_quantized", "quantize", "QLinearConv", "QLinearMatMul"),
-    _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear"),
-    _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", takes=""),
-    _pass("fold_pad.fold_pad", "simplify", "Pad", takes=""),
-    _pass("fold_affine.fold_affine", "simplify", "Conv", "ConvTranspose", "Gemm", takes="memory"),
-    _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, takes=""),
-    _pass("fuse_activations.fuse_activations", "recognise", "Clip", "Erf", "Exp", "HardSigmoid", "Sigmoid", "Tanh"),
-    _pass("fuse_normalizations.fuse_normalizations", "recognise", "ReduceMean"),
-    _pass("fuse_attention.fuse_attention", "recognise", "Attention", "Softmax"),
-    _pass("simplify_transposes.simplify_transposes", "recognise", "Transpose"),
+    _pass("fuse_integer_product.fuse_integer_products", "quantize", "MatMulInteger", any_sizes=True),
+    _pass("expand_quantized.expand_quantized", "quantize", "QLinearConv", "QLinearMatMul", any_sizes=True),
+    _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear", any_sizes=True),
+    _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", takes="", any_sizes=True),
+    _pass("fold_pad.fold_pad", "simplify", "Pad", takes="", any_sizes=True),
+    _pass("fold_affine.fold_affine", "simplify", "Conv", "ConvTranspose", "Gemm", takes="memory", any_sizes=True),
+    _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, takes="", any_sizes=True),
+    _pass(
+        "fuse_activations.fuse_activations", "recognise", "Clip", "Erf", "Exp", "HardSigmoid", "Sigmoid", "Tanh", any_sizes=True
+    ),
+    _pass("fuse_normalizations.fuse_normalizations", "recognise", "ReduceMean", any_sizes=True),
+    _pass("fuse_attention.fuse_attention", "recognise", "Attention", "Softmax", any_sizes=True),
+    _pass("simplify_transposes.simplify_transposes", "recognise", "Transpose", any_sizes=True),
 )
 """In the order in which they run. Each applies only where the device has a kernel for the result."""

@@ -1,0 +1,165 @@
+"""Types and folds a graph for other input sizes in the order of an earlier time, without the questions answered then."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.dataclass import dataclass
+from dovetail.graph import Graph, Node, TensorType, as_constant
+from dovetail.passes import drop_dead_nodes, schedule
+
+__all__ = ["TypedAgain"]
+
+LARGE = 64
+"""Elements from which on the content of a constant is not compared; one of floating-point numbers says nothing about types."""
+
+PACKAGE = __name__.partition(".")[0]
+
+Types = dict[str, TensorType]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A node with what is asked of its operator; `missing` inputs at the end were left out. It was folded, or left out because
+    its result was equal to its input, or neither.
+
+    `reads` has for each input its name and, for a constant, the identity of its type; it is that of a constant of the same type
+    where the content does not matter. Steps of the same `kind` do the same with the same types.
+    """
+
+    node: Node
+    infer: Callable[..., Any]
+    missing: tuple[None, ...]
+    is_folded: bool
+    is_identity: bool
+    kind: int
+    reads: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class TypedAgain:
+    """The nodes of a prepared graph, as stage `type` left them for some sizes. `kept` are the types whose identity steps have."""
+
+    steps: tuple[_Step, ...]
+    kept: Sequence[object]
+
+    @staticmethod
+    def of(graph: Graph, analyzed: Graph) -> "TypedAgain | None":
+        """`analyzed` is what became of `graph`. None where there is more to do than to infer, fold and leave out."""
+        nodes = drop_dead_nodes(schedule(graph)).nodes
+        before, types, left = {node.name: node for node in nodes}, analyzed.types, {node.name for node in analyzed.nodes}
+        own = all(n.name in before and before[n.name].op is n.op and not n.post_ops for n in analyzed.nodes)
+        if not own or any(node.op.has_control() or node.op.subgraphs or node.post_ops for node in nodes):
+            return None
+        if not all(name in types and types[name].is_static for node in nodes for name in node.writes):
+            return None
+        kinds: dict[Hashable, int] = {}
+        alike: dict[Hashable, TensorType] = {}
+        return TypedAgain(tuple(_step(node, graph, types, node.name in left, kinds, alike) for node in nodes), [*alike.values()])
+
+    def types(self, graph: Graph, limit: int | None, budget: int) -> Types | None:
+        """The types of all values; None where more or less is folded or left out now, and for a graph that is not valid.
+
+        Models repeat their layers: what has the same inputs as before is not asked again.
+        """
+        types, known, equal = dict(graph.types), dict[Hashable, tuple[Sequence[TensorType], int]](), dict[Hashable, TensorType]()
+        try:
+            with np.errstate(all="ignore"):
+                for step in self.steps:
+                    key = (step.kind, *[fixed or id(types.get(name)) for name, fixed in step.reads])
+                    found = known.get(key)
+                    if found is None:
+                        outputs, nbytes = _typed(step, types, limit)
+                        found = known[key] = [equal.setdefault(_content(t), t) for t in outputs], nbytes
+                    budget -= found[1]
+                    if budget < 0:
+                        return None
+                    types.update(zip(step.node.writes, found[0], strict=True))
+        except Exception:  # found again, and named, when everything is planned
+            return None
+        return types
+
+
+def _content(tensor: TensorType) -> Hashable:
+    """Equal for types that are equal and have equal contents."""
+    value = tensor.value
+    return (tensor.dtype, tensor.dims, None if value is None else value.tobytes() if value.size < LARGE else id(value))
+
+
+class _Misfit(Exception):
+    """Raised for a node that is typed in another way than before."""
+
+
+def _step(
+    node: Node,
+    graph: Graph,
+    types: Mapping[str, TensorType],
+    is_left: bool,
+    kinds: dict[Hashable, int],
+    alike: dict[Hashable, Any],
+) -> _Step:
+    is_folded = all(types[name].value is not None for name in node.writes)
+    missing = (None,) * (sum(not port.variadic for port in node.op.inputs) - len(node.inputs))
+    is_identity = not (is_folded or is_left) and _is_identity(node, [types[name] for name in node.writes], types)
+    kind = (_operator(node), *map(bool, node.inputs), None, *map(bool, node.outputs), is_folded, is_identity)
+    number = kinds.setdefault(kind, len(kinds))
+    reads = []
+    for name in node.inputs:
+        fixed = types[name] if name in graph.constants else None
+        if fixed is not None:
+            is_large = not is_folded and fixed.dtype.is_float and fixed.size >= LARGE and node.op.package == PACKAGE
+            fixed = alike.setdefault((fixed.dtype, fixed.dims) if is_large else _content(fixed), fixed)
+        reads.append((name, 0 if fixed is None else id(fixed)))
+    return _Step(node, node.op.infer, missing, is_folded, is_identity, number, tuple(reads))
+
+
+def _operator(node: Node) -> Hashable:
+    """Equal for operators that give equal types for equal inputs."""
+    op = node.op
+    key = (type(op), *(getattr(op, name) for name in op.attributes))
+    try:
+        return key if op.package == PACKAGE and hash(key) is not None else id(op)
+    except TypeError:  # an attribute is an array
+        return id(op)
+
+
+def _is_identity(node: Node, outputs: Sequence[TensorType], types: Mapping[str, TensorType]) -> bool:
+    inputs = [types[name] if name else None for name in node.inputs]
+    return bool(node.inputs) and node.op.is_identity(inputs, outputs)
+
+
+def _typed(step: _Step, types: Types, limit: int | None) -> tuple[Sequence[TensorType], int]:
+    """The types of the outputs that are present, and the bytes of what was folded."""
+    node = step.node
+    inputs = [types[name] if name else None for name in node.inputs]
+    given = step.infer(*inputs, *step.missing)
+    outputs: Sequence[TensorType] = given if isinstance(given, tuple) else (given,)
+    if step.is_folded and any(t.value is None for t in outputs):
+        outputs = _computed(step, inputs, outputs)
+    elif not step.is_folded and all(t.value is not None for t in outputs):
+        raise _Misfit
+    if len(outputs) < len(node.outputs):
+        raise _Misfit
+    found = [t for name, t in zip(node.outputs, outputs, strict=False) if name]  # trailing ones may be left out
+    sizes = [t.nbytes for t in found]
+    if limit is not None and max(sizes, default=0) > limit:
+        raise _Misfit
+    if step.is_folded:
+        return [TensorType.of(as_constant(t.value), known=True) for t in found], sum(sizes)
+    if step.is_identity and not _is_identity(node, found, types):
+        raise _Misfit
+    return found, 0
+
+
+def _computed(step: _Step, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Sequence[TensorType]:
+    """The outputs with their content, by the operator's reference."""
+    values = [None if t is None else t.value for t in inputs]
+    if any(t is not None and t.value is None for t in inputs):
+        raise _Misfit
+    given = step.node.op.reference(*values, *step.missing)
+    arrays = [np.asarray(array) for array in (given if isinstance(given, tuple) else (given,))]
+    found = [TensorType.of(array, known=True) for array in arrays]
+    if any(a.dtype is not b.dtype or a.shape != b.shape for a, b in zip(found, outputs, strict=False)):
+        raise _Misfit
+    return found

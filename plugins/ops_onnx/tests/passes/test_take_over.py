@@ -1,0 +1,196 @@
+"""Decisions of an earlier plan are taken over for other input sizes, and are not where sizes change them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dovetail
+from dovetail.errors import CompileError, DovetailError
+from dovetail.testing.random_graphs import evaluate
+from dovetail_cpu_numpy.device import NumpyDevice
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.cast import Cast
+from dovetail_ops_onnx.concat import Concat
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.div import Div
+from dovetail_ops_onnx.gather import Gather
+from dovetail_ops_onnx.mat_mul import MatMul
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.reshape import Reshape
+from dovetail_ops_onnx.shape import Shape
+from dovetail_ops_onnx.slice import Slice
+from dovetail_ops_onnx.softmax import Softmax
+from dovetail_ops_onnx.transpose import Transpose
+
+RNG = np.random.default_rng(0)
+DEVICES = ["NUMPY", "ONEDNN"]
+
+Feeds = Mapping[str, NDArray[Any]]
+
+
+def numbers(*shape: int) -> NDArray[Any]:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def convolutions() -> dovetail.Model:
+    """Two convolutions, the first with a factor for each channel that folds into it, both with activations that fuse."""
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", 4, "H", "W"])
+    first = g.node(Mul(), g.node(Conv(pads=(1, 1, 1, 1)), x, g.constant(numbers(6, 4, 3, 3))), g.constant(numbers(6, 1, 1)))
+    second = g.node(Conv(), g.node(Relu(), first), g.constant(numbers(6, 6, 1, 1)))
+    return g.model([g.node(Relu(), g.node(Add(), second, first))])
+
+
+def sizes(g: dovetail.GraphBuilder, x: str, axis: int) -> str:
+    return g.node(Gather(), g.node(Shape(), x), g.constant(np.array([axis])))
+
+
+def was_taken_over(compiled: dovetail.CompiledModel) -> bool:
+    return "type_and_fold" not in {one.name for one in compiled.report().passes}
+
+
+def run(compiled: dovetail.CompiledModel, model: dovetail.Model, **feeds: NDArray[Any]) -> bool:
+    """Whether a plan took over decisions, after its results were compared with float64."""
+    for found, wanted in zip(compiled(feeds).values(), evaluate(model, feeds), strict=True):
+        assert found.shape == wanted.shape
+        assert np.allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    return was_taken_over(compiled)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_other_sizes_get_the_same_nodes(device: str) -> None:
+    model = convolutions()
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    assert not run(compiled, model, x=numbers(2, 4, 9, 7))
+    first = compiled.report()
+    assert run(compiled, model, x=numbers(5, 4, 16, 11))
+    again = compiled.report()
+    assert [(n.name, n.op, n.post_ops, n.origins, n.provider) for n in again.nodes] == [
+        (n.name, n.op, n.post_ops, n.origins, n.provider) for n in first.nodes
+    ]
+    assert len(first.nodes) < len(model.graph.nodes)
+    assert [one.name for one in again.passes][-1] == "take_over"
+    assert all(x.type.shape[:1] == (5,) for n in again.nodes for x in n.outputs if x.type.shape)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shape", [(1, 4, 9, 7), (0, 4, 9, 7), (2, 4, 1, 7)])
+def test_sizes_of_0_and_1_are_planned(device: str, shape: tuple[int, ...]) -> None:
+    model = convolutions()
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    assert [run(compiled, model, x=numbers(2, 4, 9, 7)), run(compiled, model, x=numbers(*shape))] == [False, False]
+    assert run(compiled, model, x=numbers(3, 4, 5, 8))
+    assert [run(compiled, model, x=numbers(*shape[:3], 13))] == [True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_sizes_that_were_equal_by_chance(device: str) -> None:
+    """Queries as long as keys, then not: attention becomes one node anew."""
+    g = dovetail.GraphBuilder()
+    q, k, v = (g.input(name, "float32", ["B", 3, name, 8]) for name in ("q", "k", "v"))
+    scores = g.node(Mul(), g.node(MatMul(), q, g.node(Transpose(perm=(0, 1, 3, 2)), k)), g.constant(np.float32(0.5)))
+    model = g.model([g.node(MatMul(), g.node(Softmax(axis=-1), scores), v)])
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    taken = [
+        run(compiled, model, q=numbers(2, 3, n, 8), k=numbers(2, 3, m, 8), v=numbers(2, 3, m, 8))
+        for n, m in ((10, 10), (11, 11), (10, 14), (7, 12), (9, 9))
+    ]
+    assert [node.op for node in compiled.report().nodes] == ["Attention"]
+    assert taken == [False, True, False, True, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_number_of_heads_that_depends_on_sizes(device: str) -> None:
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["B", "L", "E"])
+    shape = g.node(Concat(axis=0), sizes(g, x, 0), sizes(g, x, 1), g.constant(np.array([-1])), g.constant(np.array([4])))
+    q, v = (g.node(Transpose(perm=(0, 2, 1, 3)), g.node(Reshape(), x, shape)) for _ in range(2))
+    k = g.node(Transpose(perm=(0, 2, 3, 1)), g.node(Reshape(), x, shape))
+    summed = g.node(MatMul(), g.node(Softmax(axis=-1), g.node(MatMul(), q, k)), v)
+    model = g.model([g.node(Reshape(), g.node(Transpose(perm=(0, 2, 1, 3)), summed), g.node(Shape(), x))])
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    assert not run(compiled, model, x=numbers(2, 5, 12))
+    assert [node.op for node in compiled.report().nodes] == ["Attention"]
+    assert not run(compiled, model, x=numbers(2, 5, 24))
+    assert run(compiled, model, x=numbers(2, 9, 24))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_sizes_that_fold_into_weights(device: str) -> None:
+    g = dovetail.GraphBuilder()
+    x, weights = g.input("x", "float32", ["N", 4, "H", "W"]), numbers(5, 4, 1, 1)
+    width = g.node(Cast(to=dovetail.DType.FLOAT32), sizes(g, x, 3))
+    model = g.model([g.node(Div(), g.node(Conv(), x, g.constant(weights)), width)])
+    compiled, taken = dovetail.Core(config=False).compile_model(model, device), []
+    for shape in ((2, 4, 9, 7), (2, 4, 9, 8), (2, 4, 12, 8)):
+        image = numbers(*shape)
+        (found,) = compiled(image).values()
+        product = np.einsum("nchw,mc->nmhw", image.astype(np.float64), weights[:, :, 0, 0])
+        assert np.allclose(found, product / shape[3], rtol=1e-5, atol=1e-5)
+        taken.append(was_taken_over(compiled))
+    assert "Div" not in [node.op for node in compiled.report().nodes]
+    assert taken == [False, False, True]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_parts_of_different_constants_of_one_shape(device: str) -> None:
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", "L", 8])
+    zero, one = g.constant(np.array([0])), g.constant(np.array([1]))
+    for _ in range(2):
+        x = g.node(Add(), x, g.node(Slice(), g.constant(numbers(1, 40, 8)), zero, sizes(g, x, 1), one))
+    model = g.model([x])
+    compiled = dovetail.Core(config=False).compile_model(model, device)
+    assert [run(compiled, model, x=numbers(2, n, 8)) for n in (10, 14, 31)] == [False, True, True]
+
+
+def test_what_a_device_refuses_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, refused, compile_ = convolutions(), list[int](), NumpyDevice.compile
+
+    def refusing(self: NumpyDevice, graph: Any, options: Any) -> Any:
+        if graph.types[graph.inputs[0]].dims[0] == 3 and not refused:
+            refused.append(len(graph.nodes))
+            raise CompileError("not in these sizes")
+        return compile_(self, graph, options)
+
+    monkeypatch.setattr(NumpyDevice, "compile", refusing)
+    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY")
+    taken = [run(compiled, model, x=numbers(n, 4, 9, 7)) for n in (2, 3, 5)]
+    assert (taken, len(refused)) == ([False, False, True], 1)
+
+
+@pytest.mark.parametrize("properties", [{"PASSES": "-take_over"}, {"PASSES": "-keep_plans"}])
+def test_it_can_be_left_out(properties: Mapping[str, str]) -> None:
+    model = convolutions()
+    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY", properties)
+    assert not any(run(compiled, model, x=numbers(n, 4, 9, 7)) for n in (2, 3, 5))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_dropped_plans(device: str) -> None:
+    """Weights of plans that were dropped are computed again."""
+    model = convolutions()
+    compiled = dovetail.Core(config=False).compile_model(model, device, {"PLAN_CACHE": 1})
+    for n in (2, 3, 5, 2, 3):
+        run(compiled, model, x=numbers(n, 4, 9, 7))
+
+
+@pytest.mark.parametrize("properties", [{}, {"MEMORY_LIMIT": 50_000}])
+def test_errors_are_those_of_a_first_plan(properties: Mapping[str, int]) -> None:
+    g = dovetail.GraphBuilder()
+    x, y = g.input("x", "float32", ["N", "K"]), g.input("y", "float32", ["L", "M"])
+    model = g.model([g.node(Relu(), g.node(MatMul(), x, y))])
+    core = dovetail.Core(config=False)
+    compiled = core.compile_model(model, "NUMPY", properties)
+    assert [run(compiled, model, x=numbers(2, n), y=numbers(n, 5)) for n in (6, 7)] == [False, True]
+    for a, b in ((numbers(2, 8), numbers(7, 5)), (numbers(200, 3), numbers(3, 300)))[: 1 + len(properties)]:
+        messages = []
+        for one in (compiled, core.compile_model(model, "NUMPY", properties)):
+            with pytest.raises(DovetailError) as raised:
+                one({"x": a, "y": b})
+            messages.append(str(raised.value))
+        assert messages[0] == messages[1]
