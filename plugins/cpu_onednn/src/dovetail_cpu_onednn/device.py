@@ -15,6 +15,7 @@ from dovetail.device import (
     Graph,
     KernelTable,
     LayerConfig,
+    Node,
     Reason,
     Refusal,
     TypedNode,
@@ -22,9 +23,10 @@ from dovetail.device import (
     choose,
 )
 from dovetail.errors import CompileError
+from dovetail.lru import LruCache
 from dovetail_cpu_onednn.choices import Choices
 from dovetail_cpu_onednn.elementwise import ElementwiseKernel
-from dovetail_cpu_onednn.executable import OnednnExecutable, Placement
+from dovetail_cpu_onednn.executable import Decided, OnednnExecutable, Placement
 from dovetail_cpu_onednn.hosting import HostedKernel, hosted_kernels
 from dovetail_cpu_onednn.kernel import OnednnKernel, PrimitiveKernel
 from dovetail_cpu_onednn.library import default_threads, library, load
@@ -44,6 +46,9 @@ _TABLE: KernelTable[OnednnKernel] = KernelTable(
 
 _FOR_EVERY_OPERATOR: tuple[OnednnKernel, ...] = (ViewKernel(), ElementwiseKernel(), ReferenceKernel())
 """The kernels that are tried after those of an operator's stem."""
+
+ROOM = 256
+"""Compiled graphs whose choices are kept for the same nodes in other sizes."""
 
 
 def infos() -> Sequence[DeviceInfo] | Unavailable:
@@ -71,6 +76,7 @@ class OnednnDevice(Device):
         self._threads = read.INFERENCE_NUM_THREADS or default_threads()
         self._precision = _precision(read, "f32")
         self._constants, self._arenas, self._choices = SharedConstants(), Arenas(), Choices()
+        self._earlier: LruCache[tuple[Node, ...], Mapping[str, Decided]] = LruCache(ROOM)
 
     def configured(self, options: Mapping[str, Any]) -> "OnednnDevice":
         """The device with other threads and in another precision.
@@ -82,6 +88,7 @@ class OnednnDevice(Device):
         found._threads = read.INFERENCE_NUM_THREADS or self._threads
         found._precision = _precision(read, self._precision)
         found._constants, found._arenas, found._choices = SharedConstants(), Arenas(), Choices()
+        found._earlier = LruCache(ROOM)
         return found
 
     def for_streams(self, count: int | None) -> "OnednnDevice":
@@ -94,6 +101,7 @@ class OnednnDevice(Device):
         found = copy(self)
         found.streams = count or self._threads
         found._threads = max(1, self._threads // found.streams)
+        found._earlier = LruCache(ROOM)
         return found
 
     def lower(self, graph: Graph) -> Graph:
@@ -134,9 +142,32 @@ class OnednnDevice(Device):
         used = worth_sharing(works, threads)
         # This also refuses, in a forked process, threads that do not exist there.
         library().set_threads(used)
+        threads_of = [sharers(*work, used) for work in works]
         with naming_out_of_memory():
-            placements = tuple(place(node, sharers(*work, used), self._chosen) for node, work in zip(nodes, works, strict=True))
+            executable = self._again(graph, nodes, threads_of, threads)
+            if executable is None:
+                placements = tuple(place(node, count, self._chosen) for node, count in zip(nodes, threads_of, strict=True))
+                executable = OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
+        self._earlier.put(graph.nodes, executable.decided)
+        return executable
+
+    def _again(self, graph: Graph, nodes: Sequence[TypedNode], counts: Sequence[int], threads: int) -> OnednnExecutable | None:
+        """The graph by what was decided for these nodes in other sizes; None where nothing was, or other kernels are needed.
+
+        Raises `CompileError` where no kernel, chosen anew, takes a node in the layouts of its types.
+        """
+        earlier = self._earlier.get(graph.nodes)
+        if earlier is None:
+            return None
+        try:
+            placements = tuple(place_again(node, n, earlier[node.name]) for node, n in zip(nodes, counts, strict=True))
             return OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
+        except CompileError:
+            for node in nodes:
+                configs = (c for c in self.configurations(_plain(node)) if c.fits(node))
+                if not any(c.holds is None or c.holds() for c in configs):
+                    raise
+        return None
 
     def _choose(self, node: TypedNode) -> Choice[OnednnKernel] | Refusal:
         if not node.is_static:
@@ -192,12 +223,7 @@ def place(node: TypedNode, threads: int, choose: Choose = _choose) -> Placement:
     Raises `CompileError` when the device refuses it.
     """
     # The decision is made on plain types, as it was while planning; only the plan depends on layouts.
-    plain = TypedNode(
-        node.node,
-        tuple(t and t.with_layout(PLAIN) for t in node.inputs),
-        tuple(t.with_layout(PLAIN) for t in node.outputs),
-        tuple(t.with_layout(PLAIN) for t in node.operands),
-    )
+    plain = _plain(node)
     choice = choose(plain, threads)
     if isinstance(choice, Refusal):
         raise CompileError(f"ONEDNN refuses node {node.node}: {choice}")
@@ -206,3 +232,22 @@ def place(node: TypedNode, threads: int, choose: Choose = _choose) -> Placement:
     if reservation is not None:
         refusals = (*refusals, (kernel.name, reservation))
     return Placement(node, kernel, choice.label, refusals, threads)
+
+
+def place_again(node: TypedNode, threads: int, earlier: Decided) -> Placement:
+    """The node with the kernel that took it in other sizes. Raises `CompileError` when that refuses it."""
+    library().plan_threads(threads)
+    if not earlier.kernel.takes_again(_plain(node)):
+        raise CompileError(f"ONEDNN: the kernel {earlier.kernel.name!r} does not take node {node.node} in these sizes")
+    return Placement(node, earlier.kernel, earlier.label, earlier.refusals, threads, earlier)
+
+
+def _plain(node: TypedNode) -> TypedNode:
+    if all(t is None or t.layout == PLAIN for t in (*node.inputs, *node.outputs, *node.operands)):
+        return node
+    return TypedNode(
+        node.node,
+        tuple(t and t.with_layout(PLAIN) for t in node.inputs),
+        tuple(t.with_layout(PLAIN) for t in node.outputs),
+        tuple(t.with_layout(PLAIN) for t in node.operands),
+    )

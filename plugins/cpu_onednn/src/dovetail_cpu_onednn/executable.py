@@ -4,6 +4,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,20 +30,35 @@ from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import ALIGNMENT, Arenas, aligned, naming_out_of_memory
 from dovetail_cpu_onednn.nan.bounds import clip_checks
 from dovetail_cpu_onednn.nan.fused_steps import nan_checks
+from dovetail_cpu_onednn.pair import for_each
 from dovetail_cpu_onednn.python_kernel import Array
 from dovetail_cpu_onednn.reorder import in_layout, moved
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
 from dovetail_cpu_onednn.shared_constants import SharedConstants, owner
 from dovetail_cpu_onednn.threads import SHORT_NS, single_thread_ns
 
-__all__ = ["OnednnExecutable", "Placement", "Prepared"]
+__all__ = ["Decided", "OnednnExecutable", "Placement", "Prepared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What was decided about a node, for compiling it in other sizes: the fields of `Placement`, oneDNN's implementations, and
+    the values in whose memory the result may be written. `implementation` is "" for other kernels than primitives.
+    """
+
+    kernel: OnednnKernel
+    label: str
+    refusals: tuple[tuple[str, Refusal], ...]
+    implementation: str
+    is_reference: bool
+    in_place: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A node with the kernel that runs it, the kernel's label, and the refusals of the kernels before it in the list.
 
-    `threads` is how many threads share the node.
+    `threads` is how many threads share the node; `earlier` is what was decided about it in other sizes.
     """
 
     node: TypedNode
@@ -50,6 +66,7 @@ class Placement:
     label: str
     refusals: tuple[tuple[str, Refusal], ...]
     threads: int = 1
+    earlier: Decided | None = None
 
     @property
     def in_place(self) -> Sequence[str]:
@@ -58,7 +75,9 @@ class Placement:
         types = dict(
             zip((*self.node.node.inputs, *self.node.node.operands), (*self.node.inputs, *self.node.operands), strict=True)
         )
-        return [name for name in self.kernel.in_place(self.node) if result is not None and types[name] == result]
+        known = self.earlier.in_place if self.earlier is not None and self.earlier.implementation else None
+        names = self.kernel.in_place(self.node) if known is None else known
+        return [name for name in names if result is not None and types[name] == result]
 
     @property
     def is_short(self) -> bool:
@@ -104,9 +123,7 @@ class OnednnExecutable(Executable):
         self.graph = graph
         self.threads = threads
         self.shared_by = max((p.threads for p in placements), default=1)
-        self.placements = placements
         self.notes = _notes(placements, threads)
-        self.reports = tuple(p.report for p in placements)
         sized = graph.replace(types=_sized(graph, placements))
         takes = {p.node.name: _taken(p) for p in placements}
         plans: dict[str, NodePlan] = {}
@@ -120,10 +137,15 @@ class OnednnExecutable(Executable):
 
         # The memory of a result decides between a sum in place and a binary post-op, so storage is planned before.
         storage = share_storage(sized, lambda n: takes[n.name])
-        for p in placements:
-            if isinstance(p.kernel, PrimitiveKernel):
-                with naming_out_of_memory(p.node.node), phase(p.node.name, "prepare", kernel=p.label):
-                    plans[p.node.name] = _plan(p, storage)
+        for_each([p for p in placements if isinstance(p.kernel, PrimitiveKernel)], lambda p: _asked(p, storage, plans), threads)
+        stages = {
+            p.node.name: tuple(s for s in plans[p.node.name].stages if _needed(p.node, s, storage))
+            for p in placements
+            if p.node.name in plans
+        }
+        self.placements = placements = tuple(_relabelled(p, plans.get(p.node.name)) for p in placements)
+        self.reports = tuple(p.report for p in placements)
+        self.decided = {p.node.name: _decided(p, plans.get(p.node.name), takes[p.node.name]) for p in placements}
         nodes = [p.node for p in placements]
         self.clip_checks = clip_checks(nodes, graph.constants)
         self.nan_checks, self.final_nan_checks = nan_checks(nodes, graph.outputs)
@@ -133,11 +155,6 @@ class OnednnExecutable(Executable):
             sized, lambda n: takes[n.name], scratch, ALIGNMENT, continues=lambda n: continued.get(n.name, {})
         )
         self.constants: Mapping[str, Array] = _LaidOut(graph)
-        stages = {
-            p.node.name: tuple(s for s in plans[p.node.name].stages if _needed(p.node, s, storage))
-            for p in placements
-            if p.node.name in plans
-        }
         places = {p.node.name: p for p in placements if p.node.name in stages}
         found = {(name, i): _shared(places[name].node, s, shared) for name in stages for i, s in enumerate(stages[name])}
         memory = _ConstantMemory(sum(_missing_bytes(s, found[name, i]) for name in stages for i, s in enumerate(stages[name])))
@@ -199,6 +216,15 @@ def _taken(placement: Placement) -> Sequence[str]:
     return placement.in_place
 
 
+def _asked(placement: Placement, storage: Mapping[str, str], plans: dict[str, NodePlan]) -> None:
+    """Adds the plan of a node, and makes its primitives."""
+    with naming_out_of_memory(placement.node.node), phase(placement.node.name, "prepare", kernel=placement.label):
+        plan = plans[placement.node.name] = _plan(placement, storage)
+        for stage in plan.stages:
+            if _needed(placement.node, stage, storage):
+                library().primitive(stage.desc)
+
+
 def _plan(placement: Placement, storage: Mapping[str, str]) -> NodePlan:
     node, kernel = placement.node, placement.kernel
     assert isinstance(kernel, PrimitiveKernel)
@@ -206,11 +232,31 @@ def _plan(placement: Placement, storage: Mapping[str, str]) -> NodePlan:
     taken = storage.get(node.node.outputs[0])
     shared = bool(node.operands) and taken in [storage[name] for name in node.node.operands]
     try:
-        return kernel.final(node, shared)
+        # In layouts that it took, a kernel need not be asked which it would choose.
+        return kernel.final(node, shared) if placement.earlier is None else kernel.plan(node, False, shared)
     except Refused as answer:
         raise CompileError(f"ONEDNN, node {node.node}: {answer.refusal}") from None
     except Unimplemented as error:
         raise CompileError(f"ONEDNN, node {node.node}: {error.message}") from error
+
+
+def _decided(placement: Placement, plan: NodePlan | None, in_place: Sequence[str]) -> Decided:
+    found = ("", False) if plan is None else (plan.name, plan.is_reference)
+    return Decided(placement.kernel, placement.label, placement.refusals, *found, in_place)
+
+
+def _relabelled(placement: Placement, plan: NodePlan | None) -> Placement:
+    """The placement with the name of the implementation that oneDNN has for these sizes.
+
+    Raises `CompileError` where it has only a slow one, unlike before.
+    """
+    earlier = placement.earlier
+    if plan is None or earlier is None or plan.name == earlier.implementation:
+        return placement
+    if (plan.is_reference and not earlier.is_reference) or ("gemm" in plan.name and "gemm" not in earlier.implementation):
+        raise CompileError(f"ONEDNN has only {plan.name} for node {placement.node.node} in these sizes")
+    assert isinstance(placement.kernel, PrimitiveKernel)
+    return replace(placement, label=placement.kernel.accepted(plan.name, placement.node).kernel)
 
 
 def _needed(node: TypedNode, stage: Stage, storage: Mapping[str, str]) -> bool:

@@ -106,6 +106,11 @@ class NodePlan:
         telling = [s for s in self.stages if s.unless_shared is None and not s.is_number]
         return " + ".join(dict.fromkeys(s.desc.implementation for s in telling))
 
+    @property
+    def is_reference(self) -> bool:
+        """Whether oneDNN runs a part of it by its slow reference."""
+        return self.name.startswith("ref") or "+ ref" in self.name
+
     def config(self, node: TypedNode) -> LayerConfig:
         """The layouts that the primitives take. Raises `Refused` for layouts without a token."""
         found: dict[tuple[str, int], Layout] = {}
@@ -129,6 +134,10 @@ class OnednnKernel(Kernel):
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         """The layouts in which the kernel takes a node that it accepted, the best first."""
         return (LayerConfig.uniform(node, PLAIN),)
+
+    def takes_again(self, node: TypedNode) -> bool:
+        """Whether the kernel takes a node that it took in other sizes, as far as that shows without its primitives."""
+        return isinstance(self.supports(node), Accepted)
 
     def barriers(self, node: TypedNode) -> int:
         """How often threads that share the node wait for each other: once for each step of a recurrence."""
@@ -186,7 +195,7 @@ class PrimitiveKernel(OnednnKernel):
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         found = self._attempt(node, self._checked)
-        return found if isinstance(found, Refusal) else self._accepted(found.name, node)
+        return found if isinstance(found, Refusal) else self.accepted(found.name, node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found = self._attempt(node, lambda n: self.plan(n, True, False).config(n))
@@ -209,7 +218,10 @@ class PrimitiveKernel(OnednnKernel):
             return ()
         return (node.node.operands[found.shared],)
 
-    def _accepted(self, name: str, node: TypedNode) -> Accepted:
+    def takes_again(self, node: TypedNode) -> bool:
+        return not isinstance(self._attempt(node, self._require), Refusal)
+
+    def accepted(self, name: str, node: TypedNode) -> Accepted:
         """The name of an implementation in reports: not all names of oneDNN include the data type."""
         dtypes = {t.dtype for t in (*node.inputs, *node.outputs) if t is not None}
         if DType.BFLOAT16 in dtypes and "bf16" not in name:
@@ -218,17 +230,20 @@ class PrimitiveKernel(OnednnKernel):
 
     def _checked(self, node: TypedNode) -> NodePlan:
         """The plan, if it is worth it: not by a slow implementation, nor by a slower one because of the post-ops."""
-        require_data(node, self.dtypes, self.parameters)
-        if has_clip(node) and not stays_finite(node):
-            raise Refused(Reason.POST_OP, "oneDNN's clip loses NaN, and what comes before it may make NaN of any numbers")
+        self._require(node)
         found = self.plan(node, True, False)
-        if found.name.startswith("ref") or "+ ref" in found.name:
+        if found.is_reference:
             raise Refused(Reason.POST_OP if node.post_ops else Reason.OPERATOR, "oneDNN has only its slow reference for it")
         if node.post_ops and "gemm" in found.name:
             bare = self.plan(replace(node, node=replace(node.node, post_ops=()), operands=()), True, False)
             if "gemm" not in bare.name:
                 raise Refused(Reason.POST_OP, f"only {found.name} takes the chain, not {bare.name}")
         return found
+
+    def _require(self, node: TypedNode) -> None:
+        require_data(node, self.dtypes, self.parameters)
+        if has_clip(node) and not stays_finite(node):
+            raise Refused(Reason.POST_OP, "oneDNN's clip loses NaN, and what comes before it may make NaN of any numbers")
 
     def _attempt(self, node: TypedNode, ask: Callable[[TypedNode], Any]) -> Any:
         try:
@@ -294,7 +309,7 @@ class AnyLayoutKernel(PrimitiveKernel):
         if isinstance(found, Accepted):
             return found
         way = next((plan for _, plan in self._ways(node)), None)
-        return found if way is None else self._accepted(way.name, node)
+        return found if way is None else self.accepted(way.name, node)
 
     def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
         found: list[LayerConfig] = []

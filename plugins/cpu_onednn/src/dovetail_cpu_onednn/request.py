@@ -24,7 +24,7 @@ from dovetail.device import (
     current_budget,
 )
 from dovetail.errors import DovetailError, InferError
-from dovetail_cpu_onednn.binding import Arg, Launch, Memory, Stream
+from dovetail_cpu_onednn.binding import Arg, Launch, Memory, Onednn, Stream
 from dovetail_cpu_onednn.kernel import Argument
 from dovetail_cpu_onednn.library import library
 from dovetail_cpu_onednn.memory import refused
@@ -335,6 +335,7 @@ class _Binder:
         self._is_strict = strict
         self._types = executable.graph.types
         self.arena = executable.arenas.take(executable.memory.peak)
+        self._start = int(self.arena.ctypes.data)
         self._stream: Stream = library().stream()
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
@@ -383,33 +384,35 @@ class _Binder:
         """The array of a state or a constant; None for a block of the arena."""
         if root in self._states:
             return self._states[root]
-        return self._constants.get(root)
+        if root in self._constants:  # not `get`, which raises and catches a KeyError for most
+            return self._constants[root]
+        return None
 
-    def _address(self, name: str) -> int:
-        root = self.executable.memory.storage[name]
+    def _address(self, root: str) -> int:
+        """Where a block of memory begins."""
         if (outside := self._outside(root)) is not None:
             return int(outside.ctypes.data)
-        return int(self.arena.ctypes.data) + self.executable.memory.offsets[root]
+        return self._start + self.executable.memory.offsets[root]
 
     def _launch(self, placement: "Placement", prepared: "Prepared") -> Launch:
         lib, node = library(), placement.node
-        bound = [(a.arg, self._memory(node, a, prepared)) for a in prepared.stage.arguments]
+        bound = [(a.arg, self._memory(lib, node.node, a, prepared)) for a in prepared.stage.arguments]
         if prepared.scratchpad:
-            offset = self.executable.memory.offsets[f"scratch:{node.name}:0"]
-            address = int(self.arena.ctypes.data) + offset
+            address = self._start + self.executable.memory.offsets[f"scratch:{node.name}:0"]
             bound.append((Arg.SCRATCHPAD, lib.memory(lib.scratchpad_md(prepared.stage.desc), address)))
         return lib.launch(prepared.primitive, self._stream, bound, placement.is_short)
 
-    def _memory(self, node: TypedNode, argument: Argument, prepared: "Prepared") -> Memory:
+    def _memory(self, lib: Onednn, node: Node, argument: Argument, prepared: "Prepared") -> Memory:
         if argument.arg in prepared.constants:
-            return library().memory(argument.wanted or argument.desc, int(prepared.constants[argument.arg].ctypes.data))
+            return lib.memory(argument.wanted or argument.desc, int(prepared.constants[argument.arg].ctypes.data))
         if argument.place == "scratch":
-            offset = self.executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
-            return library().memory(argument.desc, int(self.arena.ctypes.data) + offset)
-        names = {"input": node.node.inputs, "output": node.node.outputs, "operand": node.node.operands}[argument.place]
-        name = names[argument.index]
-        memory = library().memory(argument.desc, self._address(name))
-        self.readers.setdefault(self.executable.memory.storage[name], []).append(memory)
+            return lib.memory(
+                argument.desc, self._start + self.executable.memory.offsets[f"scratch:{node.name}:{argument.index + 1}"]
+            )
+        names = node.inputs if argument.place == "input" else node.outputs if argument.place == "output" else node.operands
+        root = self.executable.memory.storage[names[argument.index]]
+        memory = lib.memory(argument.desc, self._address(root))
+        self.readers.setdefault(root, []).append(memory)
         return memory
 
     def _number(self, node: TypedNode, prepared: "Prepared") -> Call:

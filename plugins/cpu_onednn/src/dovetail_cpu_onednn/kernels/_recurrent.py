@@ -80,12 +80,15 @@ class RecurrentKernel(PrimitiveKernel):
         return Accepted(f"{self.name}:{answer.kernel}") if isinstance(answer, Accepted) else answer
 
     def _checked(self, node: TypedNode) -> NodePlan:
+        self._require(node)
+        return self.plan(node, True, False)
+
+    def _require(self, node: TypedNode) -> None:
         for tensor in (*node.inputs, *node.outputs):
             if tensor is not None and tensor.dtype is not DType.FLOAT32 and tensor is not self._optional(node, LENGTHS):
                 raise Refused(Reason.DTYPE, f"{tensor.dtype}; accepted: float32")
             if tensor is not None and not tensor.size:
                 raise Refused(Reason.SHAPE, "no elements")
-        return self.plan(node, True, False)
 
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op

@@ -33,7 +33,7 @@ class ReorderKernel(PrimitiveKernel):
         if dtype not in DATA_TYPES:
             return Refusal(Reason.DTYPE, f"{dtype}; accepted: {', '.join(sorted(d.value for d in DATA_TYPES))}")
         found = super().supports(node)
-        return found if isinstance(found, Accepted) else self._accepted(self.name, node)
+        return found if isinstance(found, Accepted) else self.accepted(self.name, node)
 
     def as_view(self, node: TypedNode) -> AbstractOperator | None:
         # A primitive takes 0.3 us for nothing.
@@ -59,6 +59,9 @@ class MoveKernel(PythonKernel):
 
     def supports(self, node: TypedNode) -> Accepted | Refusal:
         return Accepted(self.name)
+
+    def configurations(self, node: TypedNode) -> Sequence[LayerConfig]:
+        return (LayerConfig(tuple(t.layout for t in node.inputs if t), tuple(t.layout for t in node.outputs)),)
 
     def bind(self, node: TypedNode, array: Callable[[str], Array]) -> Iterable[Call]:
         src, dst = node.inputs[0], node.outputs[0]

@@ -1,0 +1,101 @@
+"""Graphs of the same nodes in other sizes: kernels are not chosen again, unless they do not take the sizes."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import dovetail
+import dovetail_cpu_onednn.device as device_module
+from dovetail.testing.random_graphs import evaluate
+from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel
+from dovetail_cpu_onednn.pair import for_each
+from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.conv import Conv
+from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
+from dovetail_ops_onnx.mul import Mul
+from dovetail_ops_onnx.relu import Relu
+
+RNG = np.random.default_rng(0)
+SIZES = ((2, 8, 12, 9), (5, 8, 6, 22), (4, 8, 17, 11))
+
+
+def numbers(*shape: int) -> NDArray[Any]:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture
+def model() -> dovetail.Model:
+    g = dovetail.GraphBuilder()
+    x = g.input("x", "float32", ["N", 8, "H", "W"])
+    y = g.node(Relu(), g.node(Conv(pads=(1, 1, 1, 1)), x, g.constant(numbers(8, 8, 3, 3))))
+    z = g.node(Add(), g.node(Conv(), y, g.constant(numbers(8, 8, 1, 1))), y)
+    return g.model([g.node(Mul(), z, g.node(GlobalAveragePool(), z))])
+
+
+def agrees(compiled: dovetail.CompiledModel, model: dovetail.Model, shape: tuple[int, ...]) -> bool:
+    feeds: Mapping[str, NDArray[Any]] = {"x": numbers(*shape)}
+    (found,), (wanted,) = compiled(feeds).values(), evaluate(model, feeds)
+    return found.shape == wanted.shape and np.allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_kernels_are_not_chosen_again(model: dovetail.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    choose = device_module.choose
+
+    def counting(kernels: Any, node: Any) -> Any:
+        asked.append(node.name)
+        return choose(kernels, node)
+
+    monkeypatch.setattr(device_module, "choose", counting)
+    compiled = dovetail.Core(config=False).compile_model(model, "ONEDNN")
+    assert agrees(compiled, model, SIZES[0])
+    labels = [(node.name, node.post_ops) for node in compiled.report().nodes]
+    assert asked
+    asked.clear()
+    assert all(agrees(compiled, model, shape) for shape in SIZES[1:])
+    assert asked == []
+    assert [(node.name, node.post_ops) for node in compiled.report().nodes] == labels
+
+
+@pytest.mark.parametrize("why", ["kernel", "reference"])
+def test_kernels_that_do_not_take_the_sizes(model: dovetail.Model, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """One that refuses a node, and one that would run it by oneDNN's reference, which it did not before."""
+    compiled = dovetail.Core(config=False).compile_model(model, "ONEDNN")
+    assert agrees(compiled, model, SIZES[0])
+    with monkeypatch.context() as patch:
+        if why == "kernel":
+            patch.setattr(PrimitiveKernel, "takes_again", lambda self, node: False)
+        else:
+            patch.setattr(NodePlan, "is_reference", property(lambda self: True))
+            patch.setattr(NodePlan, "name", property(lambda self: "ref:any"))
+        assert agrees(compiled, model, SIZES[1])
+        assert "type_and_fold" in {one.name for one in compiled.report().passes}
+    assert agrees(compiled, model, SIZES[2])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("count", [0, 1, 5, 300])
+def test_every_item_is_worked_on_once(threads: int, count: int) -> None:
+    done: list[int] = []
+    for_each(range(count), done.append, threads)
+    assert sorted(done) == [*range(count)]
+    assert done == sorted(done) or threads == 2
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_error_ends_the_work(threads: int) -> None:
+    done: list[int] = []
+
+    def work(item: int) -> None:
+        if item == 20:
+            raise ValueError("item 20")
+        done.append(item)
+
+    with pytest.raises(ValueError, match="item 20"):
+        for_each(range(100), work, threads)
+    assert set(range(20)) <= {*done}
+    assert "dovetail-onednn" not in {thread.name for thread in threading.enumerate()}
