@@ -8,10 +8,11 @@ import pytest
 from numpy.typing import NDArray
 
 import dovetail
-from dovetail.errors import CompileError, DovetailError
+from dovetail.errors import CompileError, DovetailError, OperatorError
 from dovetail.testing.random_graphs import evaluate
 from dovetail_cpu_numpy.device import NumpyDevice
 from dovetail_ops_onnx.add import Add
+from dovetail_ops_onnx.attention import Attention
 from dovetail_ops_onnx.cast import Cast
 from dovetail_ops_onnx.concat import Concat
 from dovetail_ops_onnx.conv import Conv
@@ -161,6 +162,26 @@ def test_what_a_device_refuses_is_planned(monkeypatch: pytest.MonkeyPatch) -> No
     compiled = dovetail.Core(config=False).compile_model(model, "NUMPY")
     taken = [run(compiled, model, x=numbers(n, 4, 9, 7)) for n in (2, 3, 5)]
     assert (taken, len(refused)) == ([False, False, True], 1)
+
+
+def test_a_new_node_that_refuses_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator that a pass made raises for a size; the plan is made without what was decided."""
+    g = dovetail.GraphBuilder()
+    q, k, v = (g.input(name, "float32", ["B", 3, "L", 8]) for name in ("q", "k", "v"))
+    scores = g.node(MatMul(), q, g.node(Transpose(perm=(0, 1, 3, 2)), k))
+    model = g.model([g.node(MatMul(), g.node(Softmax(axis=-1), scores), v)])
+    infer = Attention.infer
+
+    def refusing(self: Attention, *inputs: Any, **others: Any) -> Any:
+        if inputs[0].dims[2] == 7:
+            raise OperatorError("not in this size")
+        return infer(self, *inputs, **others)
+
+    compiled = dovetail.Core(config=False).compile_model(model, "NUMPY", {"PASSES": "-fuse_post_ops"})
+    assert not run(compiled, model, **{name: numbers(2, 3, 10, 8) for name in "qkv"})
+    assert [node.op for node in compiled.report().nodes] == ["Attention"]
+    monkeypatch.setattr(Attention, "infer", refusing)
+    assert not run(compiled, model, **{name: numbers(2, 3, 7, 8) for name in "qkv"})
 
 
 @pytest.mark.parametrize("properties", [{"PASSES": "-take_over"}, {"PASSES": "-keep_plans"}])

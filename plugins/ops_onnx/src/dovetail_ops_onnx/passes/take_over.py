@@ -102,7 +102,10 @@ class _Earlier:
         pairs = None if types is None else self._pairs(types)
         if types is None or pairs is None or not all(group.fits(pairs) for group in self._groups) or not self._reads(types):
             return None
-        parts = [one.resized(types, context.limit) for one in self._parts]
+        try:
+            parts = [one.resized(types, context.limit) for one in self._parts]
+        except Exception:  # a new node refuses the sizes: all is planned, with errors that name nodes of the model
+            return None
         if None in parts:
             return None
         constants = {name: array for name in self._constants if (array := types[name].value) is not None}
@@ -117,7 +120,7 @@ class _Earlier:
             (dtype, before), now = self._types.get(name, _NOTHING), types[name]
             if dtype is None:  # an input that is not read
                 continue
-            if now.dtype is not dtype or len(now.dims) != len(before):
+            if now.dtype is not dtype or not now.is_static or len(now.dims) != len(before):
                 return None
             pairs = known.get((before, now.dims))
             if pairs is None:
