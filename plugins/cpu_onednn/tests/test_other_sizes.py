@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 import dovetail
 import dovetail_cpu_onednn.device as device_module
+from dovetail.device import Accepted, Reason, Refusal, TypedNode
 from dovetail.testing.random_graphs import evaluate
+from dovetail_cpu_onednn.elementwise import ElementwiseKernel
 from dovetail_cpu_onednn.kernel import NodePlan, PrimitiveKernel
 from dovetail_cpu_onednn.pair import for_each
 from dovetail_ops_onnx.add import Add
@@ -18,6 +20,7 @@ from dovetail_ops_onnx.conv import Conv
 from dovetail_ops_onnx.global_average_pool import GlobalAveragePool
 from dovetail_ops_onnx.mul import Mul
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.sigmoid import Sigmoid
 
 RNG = np.random.default_rng(0)
 SIZES = ((2, 8, 12, 9), (5, 8, 6, 22), (4, 8, 17, 11))
@@ -75,6 +78,23 @@ def test_kernels_that_do_not_take_the_sizes(model: dovetail.Model, monkeypatch: 
         assert agrees(compiled, model, SIZES[1])
         assert "type_and_fold" in {one.name for one in compiled.report().passes}
     assert agrees(compiled, model, SIZES[2])
+
+
+def test_a_reference_is_not_kept_where_a_kernel_takes_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = dovetail.GraphBuilder()
+    model = g.model([g.node(Sigmoid(), g.input("x", "float32", ["N", 8]))])
+    supports = ElementwiseKernel.supports
+
+    def refusing(self: ElementwiseKernel, node: TypedNode) -> Accepted | Refusal:
+        return Refusal(Reason.SHAPE) if node.outputs[0].dims[0] == 2 else supports(self, node)
+
+    monkeypatch.setattr(ElementwiseKernel, "supports", refusing)
+    compiled, kernels = dovetail.Core(config=False).compile_model(model, "ONEDNN"), []
+    for size in (2, 5, 7):
+        assert agrees(compiled, model, (size, 8))
+        kernels.append(compiled.report().nodes[0].kernel)
+    assert kernels[0] == "ref"
+    assert "ref" not in kernels[1:]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

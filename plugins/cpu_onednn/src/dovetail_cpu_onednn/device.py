@@ -160,7 +160,9 @@ class OnednnDevice(Device):
         if earlier is None:
             return None
         try:
-            placements = tuple(place_again(node, n, earlier[node.name]) for node, n in zip(nodes, counts, strict=True))
+            placements = tuple(
+                place_again(node, count, self._chosen, earlier[node.name]) for node, count in zip(nodes, counts, strict=True)
+            )
             return OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
         except CompileError:
             for node in nodes:
@@ -234,11 +236,16 @@ def place(node: TypedNode, threads: int, choose: Choose = _choose) -> Placement:
     return Placement(node, kernel, choice.label, refusals, threads)
 
 
-def place_again(node: TypedNode, threads: int, earlier: Decided) -> Placement:
-    """The node with the kernel that took it in other sizes. Raises `CompileError` when that refuses it."""
+def place_again(node: TypedNode, threads: int, choose: Choose, earlier: Decided) -> Placement:
+    """The node with the kernel that took it in other sizes. Raises `CompileError` when that refuses it.
+
+    So it does where a reference was the last choice, and there is a better one in these sizes.
+    """
+    plain, is_last = _plain(node), earlier.kernel is _FOR_EVERY_OPERATOR[-1]
     library().plan_threads(threads)
-    if not earlier.kernel.takes_again(_plain(node)):
-        raise CompileError(f"ONEDNN: the kernel {earlier.kernel.name!r} does not take node {node.node} in these sizes")
+    again = choose(plain, threads) if is_last else None
+    if not earlier.kernel.takes_again(plain) or (isinstance(again, Choice) and again.kernel is not earlier.kernel):
+        raise CompileError(f"ONEDNN: the kernel {earlier.kernel.name!r} is not for node {node.node} in these sizes")
     return Placement(node, earlier.kernel, earlier.label, earlier.refusals, threads, earlier)
 
 
