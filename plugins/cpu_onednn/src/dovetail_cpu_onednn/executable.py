@@ -42,8 +42,8 @@ __all__ = ["Decided", "OnednnExecutable", "Placement", "Prepared"]
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What was decided about a node, for compiling it in other sizes: the fields of `Placement`, oneDNN's implementations, and
-    the values in whose memory the result may be written. `implementation` is "" for other kernels than primitives.
+    """Decisions about a node, for compiling it in other sizes: the fields of `Placement`, oneDNN's implementations, and the
+    values in whose memory the result may be written. `implementation` is "" for other kernels than primitives.
     """
 
     kernel: OnednnKernel
