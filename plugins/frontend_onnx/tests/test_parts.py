@@ -11,6 +11,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from dovetail.errors import FormatError, UsageError
 from dovetail_frontend_onnx import dovetail_read_model
+from dovetail_frontend_onnx.context import KEY_BYTES
 from dovetail_frontend_onnx.cost import _cost, _upper_bound, check_cost
 from dovetail_frontend_onnx.parts import LARGE, Parts, read_parts
 
@@ -59,11 +60,32 @@ def test_large_ones_are_not_parsed(build: Any, rng: np.random.Generator) -> None
     content = _with(build, weights).SerializeToString()
     parts = _parts(content)
     assert parts is not None
-    assert sorted(parts.raw_data) == [i for i, size in enumerate(SIZES) if 4 * size >= LARGE]
-    assert len(parts.message) < len(content) - sum(array.size for array in parts.raw_data.values())
+    assert [a.size for a in parts.raw_data.values()] == [4 * size for size in SIZES if 4 * size >= LARGE]
+    assert len(parts.message) < len(content) - sum(array.size - 2 * KEY_BYTES for array in parts.raw_data.values())
     assert all(array.ctypes.data % 64 == 0 for array in parts.raw_data.values())
     proto = ModelProto.FromString(parts.message)
     assert [t.HasField("raw_data") for t in proto.graph.initializer] == [True] * len(SIZES)
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_large_attributes_are_not_parsed(read: Any, build: Any, rng: np.random.Generator, tmp_path: Any, is_file: bool) -> None:
+    """Weights as Constant nodes, as some exporters write them; above the size of a `FileRegion` too."""
+    weights = _weights(rng, (FEW, FEW + 1, 3 * FEW, 2**18 + 1))
+    nodes = [helper.make_node("Constant", [], [n], name=n, value=numpy_helper.from_array(a)) for n, a in weights.items()]
+    model = build([*nodes, helper.make_node("Concat", ["x", *weights], ["y"], axis=0)])
+    content = model.SerializeToString()
+    parts = _parts(content)
+    assert parts is not None
+    assert len(parts.message) < 2 * LARGE < len(content)
+    assert [a.tobytes() for a in parts.raw_data.values()] == [a.tobytes() for a in weights.values() if a.nbytes >= LARGE]
+    (tmp_path / "model.onnx").write_bytes(content)
+    graph = read(tmp_path / "model.onnx" if is_file else content).graph
+    _same({node.name: node.op.raw["value"] for node in graph.nodes if node.name in weights}, weights)
+
+
+def test_bytes_like_a_key_are_raw_data(read: Any, build: Any, rng: np.random.Generator) -> None:
+    weights = _weights(rng, (KEY_BYTES // 4, 3 * FEW))
+    _same(read(_with(build, weights)).graph.constants, weights)
 
 
 def test_graphs_that_protobuf_merges(build: Any, rng: np.random.Generator) -> None:
@@ -74,9 +96,7 @@ def test_graphs_that_protobuf_merges(build: Any, rng: np.random.Generator) -> No
     arrays = [array for one in (first, second) for array in one.values()]
     names = [t.name for t in ModelProto.FromString(parts.message).graph.initializer]
     assert names == [*first, *second]
-    assert {i: a.tobytes() for i, a in parts.raw_data.items()} == {
-        i: a.tobytes() for i, a in enumerate(arrays) if a.nbytes >= LARGE
-    }
+    assert [a.tobytes() for a in parts.raw_data.values()] == [a.tobytes() for a in arrays if a.nbytes >= LARGE]
 
 
 @pytest.mark.parametrize("order", [(3 * FEW, 2), (2, 3 * FEW), (3 * FEW, 2 * FEW)])

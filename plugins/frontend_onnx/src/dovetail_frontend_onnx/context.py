@@ -9,7 +9,10 @@ from dovetail.dataclass import dataclass, field
 from dovetail.frontend import FormatError, GraphError, ModelSource, OutOfMemory, printable
 from dovetail_frontend_onnx.external import ExternalData
 
-__all__ = ["Context", "label", "located"]
+__all__ = ["KEY_BYTES", "Context", "label", "located"]
+
+KEY_BYTES = 24
+"""The length of a key in `Context.raw_data`."""
 
 _GROWTH = 4
 _GROWTH_OF_SMALL = 80 * 2**20
@@ -23,13 +26,13 @@ _LONG = 2000
 class Context:
     """The state of one reading.
 
-    `size` is that of the model file in bytes. `raw_data` has what was kept out of the initializers of the main graph, by index.
+    `size` is that of the model file in bytes. `raw_data` has what was kept out of tensors, by the key in them.
     """
 
     source: ModelSource
     external: ExternalData
     size: int
-    raw_data: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict)
+    raw_data: Mapping[bytes, NDArray[np.uint8]] = field(default_factory=dict)
     _grown: int = 0
 
     def spend(self, size: int, what: str) -> None:

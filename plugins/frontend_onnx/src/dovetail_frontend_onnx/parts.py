@@ -1,4 +1,6 @@
-"""A model file in two parts: a message small enough to be parsed, and the bytes of large initializers, each read once.
+"""A model file in two parts: a message small enough to be parsed, and the bytes of large tensors, each read once.
+
+Tensors are the initializers of the main graph and the attributes of its nodes: some exporters write all weights as Constant.
 
 Protobuf would copy them into the message, and hand out one more copy. The largest ones of a file are `FileRegion`s, as external
 data is: a device that copies them can give their memory back.
@@ -13,20 +15,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
+from dovetail_frontend_onnx.context import KEY_BYTES
 from dovetail_frontend_onnx.file_region import FileRegion, is_reloadable
-from dovetail_frontend_onnx.messages import GraphProto, ModelProto, TensorProto
+from dovetail_frontend_onnx.messages import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 __all__ = ["LARGE", "Parts", "read_parts"]
 
 LARGE = 4096
-"""Bytes from which on the raw data of an initializer is kept apart."""
+"""Bytes from which on the raw data of a tensor is kept apart."""
 _ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector of current CPUs."""
 
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
-_GRAPH, _INITIALIZER, _RAW_DATA = (
+_GRAPH, _INITIALIZER, _NODE, _ATTRIBUTE, _TENSOR, _RAW_DATA = (
     number << 3 | _LENGTH_DELIMITED
-    for number in (ModelProto.GRAPH_FIELD_NUMBER, GraphProto.INITIALIZER_FIELD_NUMBER, TensorProto.RAW_DATA_FIELD_NUMBER)
+    for number in (
+        ModelProto.GRAPH_FIELD_NUMBER,
+        GraphProto.INITIALIZER_FIELD_NUMBER,
+        GraphProto.NODE_FIELD_NUMBER,
+        NodeProto.ATTRIBUTE_FIELD_NUMBER,
+        AttributeProto.T_FIELD_NUMBER,
+        TensorProto.RAW_DATA_FIELD_NUMBER,
+    )
 )
 
 Cut = Callable[[int], bytes | bytearray]
@@ -35,10 +45,13 @@ Cut = Callable[[int], bytes | bytearray]
 
 @dataclass(frozen=True)
 class Parts:
-    """`message` is the ModelProto with the raw data of some initializers empty; `raw_data` has it by the initializer's index."""
+    """`message` is the ModelProto with keys for the raw data of some tensors, `raw_data` the content by key.
+
+    Keys have random bytes, so that no file can have one of them in it.
+    """
 
     message: bytes
-    raw_data: Mapping[int, NDArray[np.uint8]]
+    raw_data: Mapping[bytes, NDArray[np.uint8]]
 
 
 class _Irregular(Exception):  # an answer, not an error
@@ -60,16 +73,16 @@ def read_parts(file: BinaryIO, size: int, path: Path | None = None) -> Parts | N
 
 
 class _Reader:
-    """Copies messages field by field. `at` is the place in the file, `index` that of the initializer which is read."""
+    """Copies messages field by field. `at` is the place in the file."""
 
     def __init__(self, file: BinaryIO, room: NDArray[np.uint8], path: Path | None) -> None:
         self._file = file
         # Without links, which may lead elsewhere later.
         self._path = None if path is None else Path(os.path.realpath(path))
         self._room = room[-room.ctypes.data % _ALIGNMENT :]
+        self._secret = os.urandom(KEY_BYTES - 8)
         self.at = 0
-        self.index = -1
-        self.raw_data: dict[int, NDArray[np.uint8]] = {}
+        self.raw_data: dict[bytes, NDArray[np.uint8]] = {}
 
     def message(self, length: int | None, cuts: Mapping[int, Cut]) -> bytearray:
         """A message of `length` bytes (None: up to the end of the file) with the fields in `cuts` (by their tags) changed."""
@@ -93,16 +106,19 @@ class _Reader:
         return out
 
     def graph(self, length: int) -> bytearray:
-        """A GraphProto. Several in one file are merged by protobuf, so that initializers are counted on."""
-        return self.message(length, {_INITIALIZER: self._initializer})
+        """A GraphProto."""
+        return self.message(length, {_INITIALIZER: self._tensor, _NODE: self._node})
 
-    def _initializer(self, length: int) -> bytes | bytearray:
-        self.index += 1
+    def _node(self, length: int) -> bytes | bytearray:
+        return self._take(length) if length < LARGE else self.message(length, {_ATTRIBUTE: self._attribute})
+
+    def _attribute(self, length: int) -> bytes | bytearray:
+        return self._take(length) if length < LARGE else self.message(length, {_TENSOR: self._tensor})
+
+    def _tensor(self, length: int) -> bytes | bytearray:
         return self._take(length) if length < LARGE else self.message(length, {_RAW_DATA: self._raw_data})
 
     def _raw_data(self, length: int) -> bytes:
-        # Of a field that is there twice, the last one counts.
-        self.raw_data.pop(self.index, None)
         if length < LARGE:
             return self._take(length)
         if self._path is not None and is_reloadable(length):
@@ -114,8 +130,9 @@ class _Reader:
             array, self._room = self._room[:length], self._room[-(-length // _ALIGNMENT) * _ALIGNMENT :]
             self._read_into(array.data)
         self.at += length
-        self.raw_data[self.index] = array
-        return b""
+        key = self._secret + len(self.raw_data).to_bytes(8, "little")
+        self.raw_data[key] = array
+        return key
 
     def _read_into(self, view: memoryview) -> None:
         if self._file.readinto(view) != len(view):  # type: ignore[attr-defined]  # buffered files and BytesIO have it

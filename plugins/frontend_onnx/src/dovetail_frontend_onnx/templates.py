@@ -6,10 +6,8 @@ is called.
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass
@@ -150,7 +148,7 @@ def read_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
 
 def read_graph(proto: GraphProto, context: Context, *, main: bool = False) -> GraphTemplate:
     """A graph and its sub-graphs. The nodes of the main graph are read when they are iterated over, once."""
-    constants = _constants(proto, context, context.raw_data if main else {})
+    constants = _constants(proto, context)
     types = {}
     for item in proto.input:
         name = _text(item.name, "a graph input's name")
@@ -210,9 +208,9 @@ def _names(nodes: Iterable[NodeProto]) -> frozenset[str]:
     return frozenset(names) if "" in names else frozenset()
 
 
-def _constants(proto: GraphProto, context: Context, raw_data: Mapping[int, NDArray[np.uint8]]) -> dict[str, NDArray[Any]]:
+def _constants(proto: GraphProto, context: Context) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
-    for name, read, tensor in _initializers(proto, raw_data):
+    for name, read, tensor in _initializers(proto):
         where = f"initializer '{printable(name)}'"
         if not isinstance(name, str) or not name:
             raise FormatError(f"{where}: the name is empty or not UTF-8")
@@ -225,9 +223,9 @@ def _constants(proto: GraphProto, context: Context, raw_data: Mapping[int, NDArr
     return found
 
 
-def _initializers(proto: GraphProto, raw_data: Mapping[int, NDArray[np.uint8]]) -> Iterator[tuple[str, Any, Any]]:
-    for index, tensor in enumerate(proto.initializer):
-        yield tensor.name, partial(read_tensor, raw=raw_data.get(index)), tensor
+def _initializers(proto: GraphProto) -> Iterator[tuple[str, Any, Any]]:
+    for tensor in proto.initializer:
+        yield tensor.name, read_tensor, tensor
     for sparse in proto.sparse_initializer:
         yield sparse.values.name, read_sparse, sparse
 

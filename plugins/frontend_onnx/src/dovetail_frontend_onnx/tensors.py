@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dovetail.frontend import DType, FormatError, UsageError, as_constant, printable
-from dovetail_frontend_onnx.context import Context
+from dovetail_frontend_onnx.context import KEY_BYTES, Context
 from dovetail_frontend_onnx.messages import SparseTensorProto, TensorProto
 
 __all__ = ["data_type", "read_sparse", "read_tensor"]
@@ -40,10 +40,10 @@ def data_type(number: int) -> DType:
         raise FormatError(f"the data type has the unknown number {number}", hint=error.hint) from None
 
 
-def read_tensor(tensor: TensorProto, context: Context, raw: NDArray[np.uint8] | None = None) -> NDArray[Any]:
+def read_tensor(tensor: TensorProto, context: Context) -> NDArray[Any]:
     """The tensor as a read-only array, sharing memory with the bytes that protobuf hands out. Raises `FormatError`.
 
-    `raw` is its raw data where that was kept out of the message. Elements of 2, 4 and 6 bits take one byte each in the array;
+    Raw data may have been kept out of the message: see `parts`. Elements of 2, 4 and 6 bits take one byte each in the array;
     strings are `str` objects.
     """
     dtype = data_type(tensor.data_type)
@@ -52,16 +52,15 @@ def read_tensor(tensor: TensorProto, context: Context, raw: NDArray[np.uint8] | 
         raise FormatError("the tensor is stored in segments", hint="accepted: whole tensors")
     given = [field for field in _TYPED_FIELDS if len(getattr(tensor, field))]
     if tensor.data_location == TensorProto.EXTERNAL:
-        if raw is not None:
-            given.append("raw_data")
         array = _read_external(tensor, dtype, count, given, context)
     elif tensor.HasField("raw_data"):
         if given or dtype is DType.STRING:
             raise FormatError(
                 f"the {dtype} tensor has raw_data" + (f" and {given[0]}" if given else ""), hint="accepted: one of them"
             )
-        stored = np.frombuffer(tensor.raw_data, np.uint8) if raw is None else raw
-        array = _from_bytes(stored, dtype, count, "raw_data")
+        raw = tensor.raw_data
+        stored = context.raw_data.get(raw) if len(raw) == KEY_BYTES else None
+        array = _from_bytes(np.frombuffer(raw, np.uint8) if stored is None else stored, dtype, count, "raw_data")
     else:
         array = _from_typed(tensor, dtype, count, given)
     return as_constant(array.reshape(dims))
