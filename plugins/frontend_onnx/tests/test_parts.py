@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from dovetail.errors import FormatError, UsageError
-from dovetail_frontend_onnx import dovetail_read_model
+from dovetail_frontend_onnx import cost, dovetail_read_model
 from dovetail_frontend_onnx.context import KEY_BYTES
 from dovetail_frontend_onnx.cost import _cost, _upper_bound, check_cost
 from dovetail_frontend_onnx.parts import LARGE, Parts, read_parts
@@ -170,6 +170,15 @@ def test_usual_content_is_not_refused(build: Any) -> None:
     numbers = TensorProto(data_type=TensorProto.FLOAT16, dims=[10**7], int32_data=np.full(10**7, 15000, np.int32))
     typed = build([helper.make_node("Relu", ["x"], ["y"])], initializer=[numbers]).SerializeToString()
     check_cost(typed, len(typed))
+
+
+def test_small_content_is_not_counted(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    monkeypatch.setattr(cost, "_upper_bound", lambda content: counted.append(len(content)) or 0)
+    check_cost(build([helper.make_node("Relu", ["x"], ["y"])]).SerializeToString(), 100)
+    assert counted == []
+    check_cost(bytes(2_000_000), 100)
+    assert counted == [2_000_000]
 
 
 @pytest.mark.parametrize("field", [b"\x40\xff\x01", b"\x3d\x00\x00\x80\x3f", b"\x4a\x04LEAF", b"\x4a\x00"])

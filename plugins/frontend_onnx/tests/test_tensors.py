@@ -50,7 +50,7 @@ def test_raw_data(dtype: DType, shape: tuple[int, ...]) -> None:
     _assert_same(_read(tensor), numpy_helper.to_array(tensor))
 
 
-@pytest.mark.parametrize("shape", [(), (7,), (2, 3), (0,)])
+@pytest.mark.parametrize("shape", [(), (7,), (2, 3), (0,), (13, 5, 3)])
 @pytest.mark.parametrize("dtype", NUMERIC, ids=str)
 def test_typed_data(dtype: DType, shape: tuple[int, ...]) -> None:
     count = int(np.prod(shape))
@@ -59,6 +59,18 @@ def test_typed_data(dtype: DType, shape: tuple[int, ...]) -> None:
     tensor = helper.make_tensor("t", dtype.onnx, shape, values.ravel())
     assert not tensor.HasField("raw_data")
     _assert_same(_read(tensor), numpy_helper.to_array(tensor))
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT64, DType.COMPLEX64, DType.COMPLEX128], ids=str)
+def test_typed_data_beside_other_fields(dtype: DType) -> None:
+    """Unknown fields too, which protobuf keeps behind the known ones; the array has a usual address."""
+    values = np.random.default_rng(7).standard_normal(201).astype(dtype.numpy)
+    tensor = helper.make_tensor("t", dtype.onnx, [201], values)
+    tensor.doc_string, tensor.name = "d" * 131, "weights"
+    tensor.MergeFromString(b"\xfa\x3f\x05later")
+    found = _read(tensor)
+    _assert_same(found, values)
+    assert found.flags.aligned
 
 
 def test_strings() -> None:

@@ -62,7 +62,8 @@ def check_cost(content: bytes, size: int, limit: int | None = None) -> None:
     `limit` replaces the bytes that are accepted.
     """
     limit = _GROWTH_OF_SMALL + _GROWTH * size if limit is None else limit
-    if _upper_bound(content) > limit and _cost(content, limit) > limit:
+    at_most = len(content) * (1 + int(_costs_by_byte().max()))  # without a look at them
+    if at_most > limit and _upper_bound(content) > limit and _cost(content, limit) > limit:
         raise FormatError(
             f"parsing the {size} bytes would take more than {limit} bytes of memory, so many small messages are in them",
             hint="is this an ONNX model? One that you trust is read with read_model(..., parse_limit=BYTES)",

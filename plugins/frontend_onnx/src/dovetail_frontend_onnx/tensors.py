@@ -28,6 +28,9 @@ _FIELD_OF = {
 }
 """The typed field of each data type; `int32_data` for all others."""
 
+_MANY = 64
+"""Numbers of a typed field that are read as the bytes of a message."""
+
 _PART_OF: dict[DType, type] = {DType.COMPLEX64: np.float32, DType.COMPLEX128: np.float64}
 _PACKED_BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
 
@@ -143,7 +146,21 @@ def _from_typed(tensor: TensorProto, dtype: DType, count: int, given: list[str])
         _check_range(wide, 0, 2**32 - 1, dtype)
         return wide.astype(np.uint32)
     part: np.dtype[Any] = np.dtype(_PART_OF.get(dtype, dtype.numpy))
+    if field in ("float_data", "double_data") and expected >= _MANY:
+        stored = _packed(tensor, field)[-expected * part.itemsize :].copy()  # at an aligned address
+        return stored.view(part.newbyteorder("<")).astype(part, copy=False).view(dtype.numpy)
     return np.fromiter(values, part, expected).view(dtype.numpy)
+
+
+def _packed(tensor: TensorProto, field: str) -> NDArray[np.uint8]:
+    """A message with this field alone, which ends in its numbers: a tenth of the time that going through them takes."""
+    alone = type(tensor)()
+    alone.CopyFrom(tensor)
+    alone.DiscardUnknownFields()
+    for other, _ in tensor.ListFields():
+        if other.name != field:
+            alone.ClearField(other.name)
+    return np.frombuffer(alone.SerializeToString(), np.uint8)
 
 
 def _typed_length(dtype: DType, count: int) -> int:
