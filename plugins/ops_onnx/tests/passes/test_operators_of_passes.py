@@ -14,20 +14,22 @@ REWRITINGS = [one.run for one in PASSES if isinstance(one.run, Rewriting)]
 RECOGNISERS = [one for one in REWRITINGS if one.name in ("fuse_activations", "fuse_attention", "fuse_normalizations")]
 
 
-def fits_without(pattern: Pattern, operators: frozenset[str]) -> bool:
-    """Whether a graph that has none of the operators could match the pattern."""
+def fits_without(pattern: Pattern, operators: frozenset[str], pairs: frozenset[tuple[str, str]]) -> bool:
+    """Whether a graph that has none of the operators, and of each pair none that reads from the other, could match."""
     if isinstance(pattern, Or):
-        return any(fits_without(choice, operators) for choice in pattern.choices)
+        return any(fits_without(choice, operators, pairs) for choice in pattern.choices)
     if isinstance(pattern, Op):
-        return pattern.key not in operators and all(fits_without(one, operators) for one in pattern.inputs)
+        read = {(one.key, pattern.key) for one in pattern.inputs if isinstance(one, Op)}
+        fit = all(fits_without(one, operators, pairs) for one in pattern.inputs)
+        return pattern.key not in operators and read.isdisjoint(pairs) and fit
     return True
 
 
 @pytest.mark.parametrize("recogniser", RECOGNISERS, ids=lambda one: one.name)
 def test_every_rule_needs_one_of_the_operators(recogniser: Rewriting) -> None:
     rules: Iterable[Rule] = import_module(f"dovetail_ops_onnx.passes.{recogniser.module}")._rules()
-    assert [rule for rule in rules if fits_without(rule.pattern, recogniser.operators)] == []
-    assert all(fits_without(rule.pattern, frozenset()) for rule in rules)
+    assert [rule for rule in rules if fits_without(rule.pattern, recogniser.operators, recogniser.pairs)] == []
+    assert all(fits_without(rule.pattern, frozenset(), frozenset()) for rule in rules)
 
 
 def test_every_pass_names_operators_that_exist_and_a_function() -> None:
@@ -35,8 +37,8 @@ def test_every_pass_names_operators_that_exist_and_a_function() -> None:
 
     assert len(REWRITINGS) == len(PASSES) - 1  # keep_plans
     assert all(one.__wrapped__.__name__ == one.name for one in REWRITINGS)
-    assert [one.name for one in REWRITINGS if not one.operators] == ["take_over", "merge_equal_nodes"]
-    assert [name for one in REWRITINGS for name in one.operators if not versions(name)] == []
+    assert [one.name for one in REWRITINGS if not one.operators and not one.pairs] == ["take_over", "merge_equal_nodes"]
+    assert [name for one in REWRITINGS for name in (*one.operators, *sum(one.pairs, ())) if not versions(name)] == []
 
 
 def test_a_model_without_them_imports_only_the_pass_for_all_graphs() -> None:
@@ -45,8 +47,9 @@ import sys
 import numpy as np
 import dovetail
 from dovetail_ops_onnx.relu import Relu
+from dovetail_ops_onnx.softmax import Softmax
 g = dovetail.GraphBuilder()
-model = g.model([g.node(Relu(), g.input("x", "float32", [2, 3]), outputs=["y"])])
+model = g.model([g.node(Softmax(), g.node(Relu(), g.input("x", "float32", [2, 3])), outputs=["y"])])
 dovetail.Core(config=False).compile_model(model, "NUMPY")(np.ones((2, 3), np.float32))
 print(*[m for m in sys.modules if m.startswith("dovetail_ops_onnx.passes")])
 """

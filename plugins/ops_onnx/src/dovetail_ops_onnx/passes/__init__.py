@@ -1,8 +1,9 @@
 """The graph passes that know the operators of the standard: folding, quantized forms, and recognisers of exported forms."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
+from itertools import product
 
 from dovetail.dataclass import dataclass
 from dovetail.graph import Graph
@@ -16,8 +17,9 @@ KEPT_PLANS = 4
 
 @dataclass(frozen=True)
 class Rewriting:
-    """The function of a pass, for graphs that have a node of one of `operators`; for all if that is empty.
+    """The function of a pass, for graphs that have a node of one of `operators`, or one of `pairs`; for all if both are empty.
 
+    `pairs` are operators, each with one that must read its result directly: a Softmax alone is the end of many models.
     `module` is imported for the first such graph: all of them, with the operators that they know, are some 50 modules. The
     function takes the graph, and the attribute `takes` of the context if that is not empty ("context": all of it). With `states`
     it is skipped for graphs without states, with `memory` where the passes' memory lacks that.
@@ -29,6 +31,7 @@ class Rewriting:
     takes: str = "keeps"
     states: bool = False
     memory: str = ""
+    pairs: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def __wrapped__(self) -> Callable[..., Graph]:
@@ -44,14 +47,30 @@ class Rewriting:
         return self.__wrapped__(graph, context if self.takes == "context" else getattr(context, self.takes))
 
     def _applies(self, graph: Graph) -> bool:
-        return not self.operators or any(node.op.op_type in self.operators for node in graph.nodes)
+        kinds = {node.op.op_type for node in graph.nodes}
+        if not kinds.isdisjoint(self.operators) or not (self.operators or self.pairs):
+            return True
+        pairs = {pair for pair in self.pairs if kinds.issuperset(pair)}
+        first = {one for one, _ in pairs}
+        for node in graph.nodes if pairs else ():
+            if node.op.op_type in first:
+                readers = (one for name in node.writes for one in graph.consumers.get(name, ()))
+                if any((node.op.op_type, one.op.op_type) in pairs for one in readers):
+                    return True
+        return False
 
 
 def _pass(
-    path: str, stage: str, *op_types: str, takes: str = "keeps", needs_shapes: bool = True, any_sizes: bool = False
+    path: str,
+    stage: str,
+    *op_types: str,
+    takes: str = "keeps",
+    needs_shapes: bool = True,
+    any_sizes: bool = False,
+    pairs: Iterable[tuple[str, str]] = (),
 ) -> GraphPass:
     module, _, name = path.partition(".")
-    run = Rewriting(module, name, frozenset(op_types), takes)
+    run = Rewriting(module, name, frozenset(op_types), takes, pairs=frozenset(pairs))
     return GraphPass(name, stage, run, needs_shapes=needs_shapes, any_sizes=any_sizes)
 
 
@@ -65,6 +84,8 @@ def _keep_plans(graph: Graph, context: PassContext) -> Graph:
 _HOLD_CACHES = Rewriting("hold_caches", "hold_caches", frozenset({"Concat"}), takes="", states=True)
 _MERGE_EQUAL_NODES = Rewriting("merge_equal_nodes", "merge_equal_nodes", frozenset(), takes="devices")
 _TAKE_OVER = Rewriting("take_over", "take_over", frozenset(), takes="context", memory="plans")
+_PADDED = ("AveragePool", "Conv", "MaxPool")
+_PRODUCERS, _AFFINE = ("Conv", "ConvTranspose", "Gemm"), ("Add", "BatchNormalization", "Div", "Mul", "Sub")
 _REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 PASSES = (
@@ -78,14 +99,14 @@ PASSES = (
     _pass("expand_quantized.expand_quantized", "quantize", "QLinearConv", "QLinearMatMul", any_sizes=True),
     _pass("fuse_quantized.fuse_quantized", "quantize", "DequantizeLinear", any_sizes=True),
     _pass("fuse_quantized.release_quantized", "quantize", "DequantizeLinear", takes="", any_sizes=True),
-    _pass("fold_pad.fold_pad", "simplify", "Pad", takes="", any_sizes=True),
-    _pass("fold_affine.fold_affine", "simplify", "Conv", "ConvTranspose", "Gemm", takes="memory", any_sizes=True),
+    _pass("fold_pad.fold_pad", "simplify", takes="", any_sizes=True, pairs=product(["Pad"], _PADDED)),
+    _pass("fold_affine.fold_affine", "simplify", takes="memory", any_sizes=True, pairs=product(_PRODUCERS, _AFFINE)),
     _pass("simplify_reductions.simplify_reductions", "simplify", *_REDUCTIONS, takes="", any_sizes=True),
     _pass(
         "fuse_activations.fuse_activations", "recognise", "Clip", "Erf", "Exp", "HardSigmoid", "Sigmoid", "Tanh", any_sizes=True
     ),
     _pass("fuse_normalizations.fuse_normalizations", "recognise", "ReduceMean", any_sizes=True),
-    _pass("fuse_attention.fuse_attention", "recognise", "Attention", "Softmax", any_sizes=True),
+    _pass("fuse_attention.fuse_attention", "recognise", "Attention", any_sizes=True, pairs=[("Softmax", "MatMul")]),
     _pass("simplify_transposes.simplify_transposes", "recognise", "Transpose", any_sizes=True),
 )
 """In the order in which they run. Each applies only where the device has a kernel for the result."""
