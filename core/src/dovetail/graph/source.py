@@ -131,9 +131,7 @@ def _relative_parts(location: str) -> list[str]:
         )
     windows = PureWindowsPath(location)
     if location.startswith("/") or windows.drive or windows.root or "\\" in location:
-        raise FormatError(
-            f"the location '{shown}' is not a relative POSIX path", hint="accepted: a path below the model's folder"
-        )
+        raise FormatError(f"the location '{shown}' is not a relative POSIX path", hint="accepted: paths below the model's folder")
     parts = [part for part in location.split("/") if part not in ("", ".")]
     if ".." in parts or not parts:
         raise FormatError(f"the location '{shown}' leaves the model's folder", hint="accepted: a path below the model's folder")

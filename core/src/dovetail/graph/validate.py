@@ -84,9 +84,8 @@ def _check_reads(graph: Graph) -> None:
                 reader = f"node {node}" if name in node.inputs else f"node {node}, in {_inner_reader(node, name)},"
                 raise GraphError(f"{reader} reads '{printable(name)}', which nothing defines")
     name = next(name for name in graph.outputs if name in missing)
-    raise GraphError(
-        f"the graph output '{printable(name)}' is not produced by any node", hint="it is not an input or constant either"
-    )
+    hint = "it is not an input or constant either"
+    raise GraphError(f"the graph output '{printable(name)}' is not produced by any node", hint=hint)
 
 
 def _inner_reader(node: Node, name: str) -> str:

@@ -65,9 +65,8 @@ class OpenCLKernel(KernelSource):
     def __post_init__(self) -> None:
         for attribute, c_type in self.scalars:
             if c_type not in SCALAR_TYPES:
-                raise OperatorError(
-                    f"{self.origin}: scalar {attribute!r} has type {c_type!r}; accepted: {', '.join(SCALAR_TYPES)}"
-                )
+                accepted = ", ".join(SCALAR_TYPES)
+                raise OperatorError(f"{self.origin}: scalar {attribute!r} has type {c_type!r}; accepted: {accepted}")
         for port, kind in self.images.items():
             if kind not in IMAGE_KINDS:
                 raise OperatorError(f"{self.origin}: image {port!r} is {kind!r}; accepted: {', '.join(IMAGE_KINDS)}")

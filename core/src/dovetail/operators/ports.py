@@ -41,9 +41,8 @@ _DTYPE_NAMES = frozenset(d.value for d in DType)
 def _parse_port(cls: Any, text: str) -> Port:
     match = _PORT.fullmatch(text)
     if match is None:
-        raise OperatorError(
-            f"operator {cls.__qualname__}: {text!r} is not a port", hint="write 'X', 'X: T', 'B?: T' or 'inputs*: T'"
-        )
+        hint = "write 'X', 'X: T', 'B?: T' or 'inputs*: T'"
+        raise OperatorError(f"operator {cls.__qualname__}: {text!r} is not a port", hint=hint)
     return Port(match["name"], match["mark"] == "?", match["mark"] == "*", match["type"] or "")
 
 

@@ -166,9 +166,8 @@ def run_passes(graph: Graph, passes: Sequence[GraphPass], context: PassContext) 
             after = _guarded(graph, one, context) if one.origin else one.run(graph, context)
             details["after"] = len(after.nodes)
         seconds = time.perf_counter() - started
-        report = PassReport(
-            one.name, one.stage, one.origin, len(graph.nodes), len(after.nodes), seconds, one.essential, _differ(graph, after)
-        )
+        counts = len(graph.nodes), len(after.nodes)
+        report = PassReport(one.name, one.stage, one.origin, *counts, seconds, one.essential, _differ(graph, after))
         earlier = context.notes.passes.get(one.name)
         context.notes.passes[one.name] = report if earlier is None else earlier.and_also(report)
         graph = after

@@ -37,15 +37,13 @@ def inlined(node: Node, body: Graph, taken: Collection[str]) -> Graph:
     names = {name: prefix + name for name in own}
     copies = []
     # A node may leave out trailing outputs of its body.
-    for inner, name in zip(body.outputs, node.outputs, strict=False):
-        if name and inner in body.producers and names[inner] == prefix + inner:
-            names[inner] = name
+    for old, name in zip(body.outputs, node.outputs, strict=False):
+        if name and old in body.producers and names[old] == prefix + old:
+            names[old] = name
         elif name:
-            copies.append((inner, name))
+            copies.append((old, name))
     nodes = [_renamed(n, names, prefix, node) for n in body.nodes]
-    nodes += [
-        Node(f"{prefix}copy:{name}", Copy(), (names.get(inner, inner),), (name,), (), (node.name,)) for inner, name in copies
-    ]
+    nodes += [Node(f"{prefix}copy:{name}", Copy(), (names.get(old, old),), (name,), (), (node.name,)) for old, name in copies]
     return body.replace(
         nodes=tuple(nodes),
         inputs=tuple(dict.fromkeys((*body.captures, *(names[n] for n in body.inputs)))),

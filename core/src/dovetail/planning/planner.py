@@ -171,11 +171,8 @@ class Planner:
     def _with_tail(self, plan: Plan, continuation: Continuation, whole: Graph) -> Plan:
         """The plan of `whole`, whose outputs are the values that live on, with what follows."""
         types = {live: whole.types[name] for live, name in zip(continuation.live, whole.outputs, strict=True)}
-        sources: dict[str, Source] = {
-            **continuation.constants,
-            **dict(zip(continuation.live, plan.outputs, strict=True)),
-            "": None,
-        }
+        sources: dict[str, Source] = {"": None, **continuation.constants}
+        sources.update(zip(continuation.live, plan.outputs, strict=True))
         slots, steps = plan.slots, []
         for node in continuation.ready:
             writes = tuple(range(slots, slots + len(node.writes)))

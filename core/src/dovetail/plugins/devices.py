@@ -130,9 +130,8 @@ def _check_infos(answer: object, key: str) -> None:
             f"dovetail_device_info returned {answer!r}", hint="return a list of DeviceInfo, or Unavailable(reason, hint)"
         )
     if not answer:
-        raise PluginFailed(
-            "dovetail_device_info returned no device", hint="return Unavailable(reason, hint) instead of an empty list"
-        )
+        hint = "return Unavailable(reason, hint) instead of an empty list"
+        raise PluginFailed("dovetail_device_info returned no device", hint=hint)
     names = [info.name for info in answer]
     for info in answer:
         type_, dot, number = info.name.partition(".")

@@ -100,7 +100,6 @@ def _checked_passes(answer: object) -> "tuple[GraphPass, ...]":
     from dovetail.passes.graph_pass import GraphPass
 
     if not isinstance(answer, list | tuple) or not all(isinstance(one, GraphPass) for one in answer):
-        raise PluginFailed(
-            f"dovetail_graph_passes returned {answer!r}", hint="return a list of dovetail.passes.GraphPass objects"
-        )
+        hint = "return a list of dovetail.passes.GraphPass objects"
+        raise PluginFailed(f"dovetail_graph_passes returned {answer!r}", hint=hint)
     return tuple(answer)

@@ -21,9 +21,8 @@ def check_operator(operator: object) -> type[Operator]:
     Raises `PluginError` for anything else, `OperatorError` for a class that no node could use.
     """
     if not (isinstance(operator, type) and issubclass(operator, Operator)) or operator is Operator:
-        raise PluginError(
-            f"{operator!r} is not an operator class", hint="pass a subclass of dovetail.op.Operator, not an instance"
-        )
+        hint = "pass a subclass of dovetail.op.Operator, not an instance"
+        raise PluginError(f"{operator!r} is not an operator class", hint=hint)
     check_definition(operator)
     return operator
 

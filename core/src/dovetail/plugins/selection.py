@@ -115,9 +115,8 @@ def _pin(text: str, source: str) -> tuple[Pin, str]:
     operator, _, name = text.partition("=")
     key = parsed_operator(operator)
     if key is None or not name.strip():
-        raise UsageError(
-            f"{source}: {text!r} pins no operator", hint="write domain::Operator=name, or Operator=name for a standard one"
-        )
+        hint = "write domain::Operator=name, or Operator=name for a standard one"
+        raise UsageError(f"{source}: {text!r} pins no operator", hint=hint)
     return key, name.strip()
 
 

@@ -20,14 +20,7 @@ _ONLY_WITH_EXTRA = re.compile(r".*;\s*extra\s*==\s*(['\"])[\w.-]+\1\s*")
 _PLAIN_REQUIREMENT = re.compile(rf"{HOST}\s*\(?([\d\s.,<>=!]+)\)?", re.IGNORECASE)
 _PLAIN_CLAUSE = re.compile(r"(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d+)*)")
 _RELEASE = re.compile(r"\d+(\.\d+)*")
-_COMPARE: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
-    ">=": ge,
-    "<=": le,
-    "==": eq,
-    "!=": ne,
-    ">": gt,
-    "<": lt,
-}
+_COMPARE: dict[str, Callable[..., bool]] = {">=": ge, "<=": le, "==": eq, "!=": ne, ">": gt, "<": lt}
 _API = re.compile(r"(\d+)\.(\d+)")
 
 

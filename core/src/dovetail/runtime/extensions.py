@@ -62,7 +62,6 @@ def _from_module(module: ModuleType, origin: str) -> list[tuple[type[Operator], 
     own = [c for c in values if isinstance(c, type) and issubclass(c, Operator) and c.__module__ == module.__name__]
     own += [translated_class(value) for value in values if isinstance(value, Translation)]
     if not own:
-        raise UsageError(
-            f"extension {origin} defines no operator", hint="define a subclass of dovetail.op.Operator, or a Translation"
-        )
+        hint = "define a subclass of dovetail.op.Operator, or a Translation"
+        raise UsageError(f"extension {origin} defines no operator", hint=hint)
     return [(cls, origin) for cls in own]

@@ -134,9 +134,8 @@ class AsyncInferQueue:
         Raises `UsageError` in a callback, because its own run is still going on.
         """
         if self._in_callback:
-            raise UsageError(
-                "wait_all() in a callback of the queue would wait for itself", hint="call it where the runs are started"
-            )
+            hint = "call it where the runs are started"
+            raise UsageError("wait_all() in a callback of the queue would wait for itself", hint=hint)
         with self._lock:
             self._lock.wait_for(lambda: len(self._idle) == len(self._requests))
             errors, self._errors = self._errors, []

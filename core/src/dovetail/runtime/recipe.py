@@ -80,10 +80,7 @@ class Recipe:
                 wrong = "has changed since the model was compiled" if path.exists() else "is missing"
                 hint = "bring it back, or name the folder that has it: dataclasses.replace(recipe, folder=...)"
                 raise FormatError(f"the file {path} of {self.source} {wrong}", hint=hint)
-        made: Model = (
-            read_file(Path(self.folder, next(iter(self.files))), self.format) if self.files else pickle.loads(self.content)
-        )
-        return made
+        return read_file(Path(self.folder, next(iter(self.files))), self.format) if self.files else pickle.loads(self.content)
 
 
 def _installed() -> dict[str, str]:

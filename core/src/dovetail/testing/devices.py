@@ -334,13 +334,10 @@ class DeviceChecks(Kit):
 
 def check_refusal(refusal: Refusal) -> None:
     """Raise `ConformanceFailure` unless the refusal has a reason of the closed vocabulary and a detail."""
-    require(
-        isinstance(refusal.reason, Reason), f"the reason of a refusal is {refusal.reason!r}; accepted: dovetail.device.Reason"
-    )
-    detail = refusal.detail
-    require(
-        isinstance(detail, str) and detail.strip(), f"a refusal for {refusal.reason.name} has no detail: say what is accepted"
-    )
+    reason, detail = refusal.reason, refusal.detail
+    require(isinstance(reason, Reason), f"the reason of a refusal is {reason!r}; accepted: dovetail.device.Reason")
+    has_detail = isinstance(detail, str) and detail.strip()
+    require(has_detail, f"a refusal for {reason.name} has no detail: say what is accepted")
 
 
 def _run_twice(case: Case, compiled: CompiledModel) -> None:

@@ -170,12 +170,7 @@ def cases_of(cls: type[Operator], seed: int = 7) -> tuple[Case, ...]:
 
 def _is_replaced(base: type[Operator], cls: type[Operator]) -> bool:
     """Whether `cls` is derived from a definition of the same operator."""
-    return (
-        base is not cls
-        and issubclass(cls, base)
-        and issubclass(base, Operator)
-        and (base.domain, base.op_type) == (cls.domain, cls.op_type)
-    )
+    return base is not cls and issubclass(cls, base) and issubclass(base, Operator) and base.key == cls.key
 
 
 def label(cls: type[Operator]) -> str:
@@ -210,19 +205,15 @@ def _check_definition(cls: type[Operator]) -> Verdict:
     require(cls.outputs, "it has no output")
     for port in (*cls.inputs, *cls.outputs):
         # The values of a variadic port may differ in type, which no variable says.
-        require(
-            port.type or port.variadic,
-            f"port {port.name!r} has no data type: write '{port.name}: T' and name the types of T in `types`",
-        )
+        hint = f"write '{port.name}: T' and name the types of T in `types`"
+        require(port.type or port.variadic, f"port {port.name!r} has no data type: {hint}")
     names = [port.name for port in cls.inputs]
     for attribute, name in cls.legacy_attributes.items():
         require(name in names, f"legacy_attributes maps {attribute!r} to {name!r}, which is not an input")
     if not any(spec.required for spec in cls.attributes.values()):
         op = cls.from_attributes({})
-        require(
-            all(spec.is_default(getattr(op, name)) or spec.default is None for name, spec in cls.attributes.items()),
-            "defaults change",
-        )
+        specs = cls.attributes.items()
+        require(all(s.is_default(getattr(op, name)) or s.default is None for name, s in specs), "defaults change")
     return PASSED
 
 

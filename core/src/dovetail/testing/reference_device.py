@@ -86,8 +86,7 @@ def register_device(core: Core, info: DeviceInfo, make: Callable[[DeviceInfo], D
     def dovetail_device_open(info: DeviceInfo, options: Mapping[str, Any]) -> Device:
         return make(info)
 
-    plugin = SimpleNamespace(
-        dovetail_api="1.0", dovetail_device_info=dovetail_device_info, dovetail_device_open=dovetail_device_open
-    )
+    hooks = {"dovetail_device_info": dovetail_device_info, "dovetail_device_open": dovetail_device_open}
+    plugin = SimpleNamespace(dovetail_api="1.0", **hooks)
     key = info.type.lower()
     core.plugins.register(plugin, name=name or key, kind="devices", key=key)
