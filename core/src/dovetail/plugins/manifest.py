@@ -6,7 +6,6 @@ editable installation and in a source tree alike, and needs no build step. It is
     {"format": 1, "plugins": {"ops/tim.vx": ["tim.vx::HSwish-1"], "hooks/tim": ["tim: Convert a graph of TIM-VX"]}}
 """
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
@@ -61,6 +60,8 @@ def read_manifest(record: PluginRecord) -> tuple[str, ...] | None:
     path = manifest_path(record) if record.kind in LISTED else ""
     if not os.path.isfile(path):
         return None
+    import json  # 2 ms at start-up
+
     try:
         with open(path, "rb") as file:
             text = file.read(_SIZE_LIMIT + 1)
@@ -95,6 +96,8 @@ def check_manifest(record: PluginRecord) -> list[str]:
 
 def manifest_text(records: Iterable[PluginRecord]) -> str:
     """The manifest of loaded plugins that share a package."""
+    import json  # as above
+
     plugins = {f"{record.kind}/{record.key}": list(record.provides) for record in sorted(records, key=lambda r: r.id)}
     return json.dumps({"format": _FORMAT, "plugins": plugins}, indent=2) + "\n"
 

@@ -248,7 +248,7 @@ class Core:
 
     def prepare(self, model: Model, device: str, given: Properties) -> Preparation:
         """As `compile_model`, as far as opening the device and checking the properties; a virtual device compiles its parts."""
-        again = partial(self.prepare, device=device, given=given), partial(self._describe, device, given)
+        ways = partial(self.prepare, device=device, given=given), partial(self._describe, device, given)
         virtual = self._session.virtual(device)
         if virtual is not None:
             name, found, arguments = virtual
@@ -257,7 +257,7 @@ class Core:
             if composite is not None:
                 own = {name: value for name, value in properties.items() if name == "TIME_LIMIT"}
                 limit = CompileOptions.read(own).TIME_LIMIT
-                return Preparation(composite.device, (), *again, time_limit=limit, composite=composite)
+                return Preparation(composite.device, (), *ways, time_limit=limit, composite=composite)
         targets, *others = self._session.targets(device, given)
         if others:
             raise PluginError(f"{device!r} means several targets, and its plugin compiles no model for them")
@@ -276,9 +276,7 @@ class Core:
 
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
         streams = targets.requests or opened[0].device.streams
-        return Preparation(
-            name, targets.devices, *again, plan, options.PLAN_CACHE, limit, streams=streams, trace=trace, save=save
-        )
+        return Preparation(name, targets.devices, *ways, plan, options.PLAN_CACHE, limit, streams=streams, trace=trace, save=save)
 
     def _describe(self, device: str, given: Properties, compiled: CompiledModel) -> Recipe:
         properties = self._session.properties_of(compiled.device, given)
