@@ -1,0 +1,45 @@
+"""The modules that a new process imports until the first result of a small model: each costs time, and is easily added."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+from google.protobuf.internal import api_implementation
+from onnx import TensorProto, helper
+
+SCRIPT = """
+import sys
+import numpy as np
+before = set(sys.modules)
+import dovetail
+model = dovetail.Core(config=None).compile_model(sys.argv[1], "NUMPY")
+assert model(np.zeros((2, 3), np.float32))["y"].shape == (4, 5)
+print(*(set(sys.modules) - before))
+"""
+NEEDLESS = {
+    "dovetail_ops_onnx.attention": "no Softmax is read by a product",
+    "dovetail_ops_onnx.cases": "cases are for tests",
+    "dovetail_ops_onnx.conv": "no Pad is read by a convolution",
+    "google.protobuf.text_format": "protobuf's implementation in Python, which comes with it, is for nobody",
+    "onnx": "its message classes are made from the descriptor",
+    "platformdirs": "the folders on Linux are known",
+    "tempfile": "nothing is written",
+}
+
+
+def test_a_small_model_imports_what_it_needs(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Pad", ["x", "pads"], ["padded"]), helper.make_node("Softmax", ["padded"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", [2, 3]), ("y", [4, 5]))]
+    pads = helper.make_tensor("pads", TensorProto.INT64, [4], [1, 1, 1, 1])
+    graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], [pads])
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    command = [sys.executable, "-W", "ignore:Selected implementation upb", "-c", SCRIPT, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    imported = set(done.stdout.split())
+    assert {"dovetail_ops_onnx.pad", "dovetail_ops_onnx.softmax", "dovetail_frontend_onnx.reader"} <= imported
+    elsewhere = set() if sys.platform == "linux" else {"platformdirs", "tempfile"}
+    elsewhere |= set() if api_implementation.Type() == "upb" else {"google.protobuf.text_format"}
+    assert {name: reason for name, reason in NEEDLESS.items() if name in imported - elsewhere} == {}
