@@ -69,7 +69,7 @@ def _reproduced(compiled: "CompiledModel", inputs: Any, node: str, folder: Path)
     `UsageError` for an unknown node, for a device that writes none, and for a folder that has files in it.
     """
     compiled = compiled.taking(inputs)
-    arrays = compiled.reader.read(inputs)
+    arrays, _ = compiled.reader.read(inputs)
     plan = compiled.plan(tuple(array.shape for array in arrays))
     name, last = _step_of(plan, node)
     try:
