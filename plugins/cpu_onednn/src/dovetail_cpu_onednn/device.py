@@ -136,7 +136,7 @@ class OnednnDevice(Device):
         """
         asked = Options.read(options).INFERENCE_NUM_THREADS
         threads = asked if asked is not None and self.streams == 1 else self._threads
-        nodes = [_viewed(TypedNode.of(node, graph)) for node in graph.nodes]
+        own, nodes = graph.nodes, [_viewed(TypedNode.of(node, graph)) for node in graph.nodes]
         graph = graph.replace(nodes=tuple(one.node for one in nodes))
         works = [(single_thread_ns(node), _barriers(node)) for node in nodes]
         used = worth_sharing(works, threads)
@@ -144,19 +144,25 @@ class OnednnDevice(Device):
         library().set_threads(used)
         threads_of = [sharers(*work, used) for work in works]
         with naming_out_of_memory():
-            executable = self._again(graph, nodes, threads_of, threads)
+            executable = self._again(self._earlier.get(own), graph, nodes, threads_of, threads)
             if executable is None:
                 placements = tuple(place(node, count, self._chosen) for node, count in zip(nodes, threads_of, strict=True))
                 executable = OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
-        self._earlier.put(graph.nodes, executable.decided)
+        self._earlier.put(own, executable.decided)
         return executable
 
-    def _again(self, graph: Graph, nodes: Sequence[TypedNode], counts: Sequence[int], threads: int) -> OnednnExecutable | None:
-        """The graph by what was decided for these nodes in other sizes; None where nothing was, or other kernels are needed.
+    def _again(
+        self,
+        earlier: Mapping[str, Decided] | None,
+        graph: Graph,
+        nodes: Sequence[TypedNode],
+        counts: Sequence[int],
+        threads: int,
+    ) -> OnednnExecutable | None:
+        """The graph by what was decided for its nodes in other sizes; None where nothing was, or other kernels are needed.
 
         Raises `CompileError` where no kernel, chosen anew, takes a node in the layouts of its types.
         """
-        earlier = self._earlier.get(graph.nodes)
         if earlier is None:
             return None
         try:
@@ -239,14 +245,15 @@ def place(node: TypedNode, threads: int, choose: Choose = _choose) -> Placement:
 def place_again(node: TypedNode, threads: int, choose: Choose, earlier: Decided) -> Placement:
     """The node with the kernel that took it in other sizes. Raises `CompileError` when that refuses it.
 
-    So it does where a reference was the last choice, and there is a better one in these sizes.
+    All kernels are asked again where some refused the node then: one of them may take these sizes, and reasons name sizes.
     """
-    plain, is_last = _plain(node), earlier.kernel is _FOR_EVERY_OPERATOR[-1]
     library().plan_threads(threads)
-    again = choose(plain, threads) if is_last else None
-    if not earlier.kernel.takes_again(plain) or (isinstance(again, Choice) and again.kernel is not earlier.kernel):
+    if not earlier.refusals and earlier.kernel.takes_again(_plain(node)):
+        return Placement(node, earlier.kernel, earlier.label, (), threads, earlier)
+    found = place(node, threads, choose) if earlier.refusals else None
+    if found is None or found.kernel is not earlier.kernel:
         raise CompileError(f"ONEDNN: the kernel {earlier.kernel.name!r} is not for node {node.node} in these sizes")
-    return Placement(node, earlier.kernel, earlier.label, earlier.refusals, threads, earlier)
+    return replace(found, earlier=earlier)
 
 
 def _plain(node: TypedNode) -> TypedNode:
