@@ -1,9 +1,7 @@
 """Every kernel of every list against the cases of its operator: as the device chooses, and each one forced, on both kinds."""
 
-import runpy
 from collections.abc import Callable, Sequence
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +12,6 @@ from dovetail_gpu_opencl.device import OpenCLDevice
 
 pytestmark = pytest.mark.exhaustive(0.12)  # each test compiles programs
 
-emulated = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["emulated"]
-pipelined = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["emulated"]
 _FOLDER = resources.files("dovetail_gpu_opencl") / "kernels"
 _INTERNAL = {
     *("cached_attention", "convert", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
@@ -97,13 +93,3 @@ EXPECTED = {
     **{("layer_normalization", kind): ["layer_normalization"] for kind in ("CPU", "GPU")},
     **{(stem, kind): ["reduce"] for stem in ("reduce_max", "reduce_log_sum_exp") for kind in ("CPU", "GPU")},
 }
-
-
-@pytest.mark.parametrize("file", sorted(p.name for p in (resources.files("dovetail_gpu_opencl") / "cl").iterdir()))
-def test_each_file_compiles_alone(file: str, device: OpenCLDevice) -> None:
-    """With the defaults that it defines itself."""
-    from dovetail_gpu_opencl.launch import Launch
-    from dovetail_gpu_opencl.source import load
-
-    source = load(file) if device.caps.ptx else pipelined(emulated(load(file)))
-    device.programs.get(Launch(file, source, file.removesuffix(".cl"), (), (1,)), file)

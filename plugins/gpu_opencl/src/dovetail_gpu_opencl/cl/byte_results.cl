@@ -1,3 +1,4 @@
+#ifdef DIRECT_1
   // Results of 8 bits straight out of registers. Rows of b are in an order (kernels/_bytes.py) that leaves an item with WIDE
   // neighbours along n. DIRECT_1(s, f, kept, distance) computes one in float, in the low byte, and the distance of the sum
   // times f to a whole number; where that is beyond NEAREST, STORE_SUM computes exactly.
@@ -55,3 +56,4 @@
       }
     }
   }
+#endif

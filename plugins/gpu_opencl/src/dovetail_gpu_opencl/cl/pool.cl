@@ -18,6 +18,8 @@
 #define MAXIMUM
 #define PLANES 1
 #define LOWEST -INFINITY
+#define SIZES , const int out, const uint out_factor, const int out_shift
+#define OUT out
 #endif
 #include "windows.cl"
 #include "quotients.cl"

@@ -308,9 +308,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
     }
 #endif
 
-#ifdef DIRECT_1
 #include "byte_results.cl"
-#else
+#ifndef DIRECT_1
   // 16 rows at a time go through local memory; then an item has eight neighbours along n.
   __local SUM* sums = (__local SUM*)tile + sub_group * (16 * PITCH);
 #pragma unroll

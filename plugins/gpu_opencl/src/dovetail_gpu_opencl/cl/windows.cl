@@ -1,11 +1,14 @@
 // Windows in up to three dimensions: the defaults of the sizes that kernels/_spatial.py defines. Those of images may be the arguments SIZES. Missing axes have size 1.
 #ifndef KD
+#ifndef OUT
+#define OUT 1
+#endif
 #define ID 1
 #define IH 1
 #define IW 1
-#define OD 1
-#define OH 1
-#define OW 1
+#define OD OUT
+#define OH OUT
+#define OW OUT
 #define KD 1
 #define KH 1
 #define KW 1
