@@ -9,7 +9,11 @@ __all__ = ["assembled", "emulated"]
 _EMULATION = """
 static float widened(const uint word, const int which) {
   const ushort bits = word >> 16 * which;
+#ifdef BFLOATS
+  return as_float((uint)bits << 16);
+#else
   return vload_half(0, (const half*)&bits);
+#endif
 }
 #define EXCHANGE __local uint exchange[ITEMS * 6];
 #define FENCE mem_fence(CLK_GLOBAL_MEM_FENCE)
@@ -86,8 +90,8 @@ static float widened(const uint word, const int which) {
 
 def emulated(source: str) -> str:
     """The source with the emulation before it, if it has these instructions."""
-    floats = "#define FLOATS 1\n"
-    return (floats if floats in source else "") + _EMULATION + source if "cp.async" in source else source
+    formats = "".join(line for line in ("#define FLOATS 1\n", "#define BFLOATS 1\n") if line in source)
+    return formats + _EMULATION + source if "cp.async" in source else source
 
 
 def assembled(file: str, defines: Mapping[str, object], *fragments: str) -> str:

@@ -32,9 +32,9 @@ class Capabilities:
     kept; `family` the name of the table of tuned parameters that may come with this package; `image_size` the greatest width,
     height and number of slices of an image, zeros where there are none; `needs_linker` says that the driver calls the program
     `ld` for every build; `ptx` that it takes inline PTX. `matrix` is what the user allowed factors to be rounded to (tf32, bf16
-    or f16) for matrix units that were tried and work; empty without them. `pipeline` says that products of halves that copy
-    asynchronously (tiles_pipelined.cl) were tried, too, and work; `float_pipeline` says so of exact products of floats, and is
-    False where factors may be rounded. `exact_division` says that the driver can round float
+    or f16) for matrix units that were tried and work; empty without them. `pipeline` says that products of float16 that copy
+    asynchronously (tiles_pipelined.cl) were tried, too, and work; `bfloat_pipeline` says so of bfloat16, and `float_pipeline` of
+    exact products of floats; that is False where factors may be rounded. `exact_division` says that the driver can round float
     quotients correctly where a program asks for it. `vector_registers` is how many vectors a CPU holds, as far as is known, and
     `native_lanes` how many floats one holds; `vector_width` is at most 8, which every driver survives.
     `unified_memory` says that kernels can read the memory of the host. `compute_capability` is that of NVIDIA's GPUs, (0, 0) of
@@ -58,6 +58,7 @@ class Capabilities:
     ptx: bool = False
     matrix: str = ""
     pipeline: bool = False
+    bfloat_pipeline: bool = False
     float_pipeline: bool = False
     exact_division: bool = False
     vector_registers: int = 16

@@ -1,7 +1,8 @@
 """Whether the device's matrix units work through inline PTX: tried in a separate process, because a fault breaks the process.
 
 `python -m dovetail_gpu_opencl.matrix_units OPENCL.0 f16` multiplies two matrices and exits with 0 when the product is right;
-`pipeline` in place of `f16` multiplies halves with asynchronous copies (tiles_pipelined.cl), `float_pipeline` floats.
+`pipeline` in place of `f16` multiplies float16 with asynchronous copies (tiles_pipelined.cl), `bfloat_pipeline` bfloat16,
+`float_pipeline` floats.
 """
 
 import dataclasses
@@ -12,15 +13,16 @@ import sys
 import numpy as np
 
 from dovetail.cache import FileCache, cache_key
-from dovetail.device import DeviceError
+from dovetail.device import DeviceError, DType
 from dovetail_gpu_opencl.capabilities import Capabilities
 
 __all__ = ["allowed"]
 
 _SECTION = "capabilities"
 _SECONDS = 120
-PIPELINE, FLOAT_PIPELINE = "pipeline", "float_pipeline"
-"""The names of the trials of asynchronous copies, with halves and with floats."""
+PIPELINE, BFLOAT_PIPELINE, FLOAT_PIPELINE = "pipeline", "bfloat_pipeline", "float_pipeline"
+"""The names of the trials of asynchronous copies, with float16, bfloat16 and float32."""
+_DTYPES = {PIPELINE: DType.FLOAT16, BFLOAT_PIPELINE: DType.BFLOAT16}
 _COPIES = (8, 0)
 """The compute capability from which GPUs copy asynchronously and multiply TF32."""
 _ERRORS = {FLOAT_PIPELINE: 1e-6}
@@ -35,7 +37,7 @@ def allowed(caps: Capabilities, name: str, precision: str) -> Capabilities:
     """
     if precision == "f32":
         works = caps.compute_capability >= _COPIES and caps.ptx and not _known(caps, name, FLOAT_PIPELINE)
-        return dataclasses.replace(caps, matrix="", pipeline=False, float_pipeline=works)
+        return dataclasses.replace(caps, matrix="", pipeline=False, bfloat_pipeline=False, float_pipeline=works)
     if not caps.ptx:
         raise DeviceError(f"{name} has no matrix units that OpenCL reaches", hint="leave out INFERENCE_PRECISION_HINT")
     if reason := _known(caps, name, precision):
@@ -43,7 +45,8 @@ def allowed(caps: Capabilities, name: str, precision: str) -> Capabilities:
             f"{name}: matrix units do not work with {precision}: {reason}", hint="leave out INFERENCE_PRECISION_HINT"
         )
     copies = not _known(caps, name, PIPELINE)
-    return dataclasses.replace(caps, matrix=precision, pipeline=copies, float_pipeline=False)
+    bfloats = precision == "bf16" and caps.compute_capability >= _COPIES and not _known(caps, name, BFLOAT_PIPELINE)
+    return dataclasses.replace(caps, matrix=precision, pipeline=copies, bfloat_pipeline=bfloats, float_pipeline=False)
 
 
 def _known(caps: Capabilities, name: str, precision: str) -> str:
@@ -80,13 +83,17 @@ def _multiply(name: str, precision: str) -> float:
     assert info is not None
     caps = Capabilities.query(find_device(name))
     device = OpenCLDevice(info, caps=dataclasses.replace(caps, compute_capability=(0, 0)))  # which tries nothing itself
-    pipeline, floats = precision == PIPELINE, precision == FLOAT_PIPELINE
-    matrix = "" if floats else "f16" if pipeline else precision
-    device.caps = dataclasses.replace(device.caps, matrix=matrix, pipeline=pipeline, float_pipeline=floats)
-    rng, dtype = np.random.default_rng(0), np.float16 if pipeline else np.float32
+    copies, floats = precision in (*_DTYPES, FLOAT_PIPELINE), precision == FLOAT_PIPELINE
+    device.caps = dataclasses.replace(
+        device.caps,
+        matrix="" if copies else precision,
+        pipeline=precision == PIPELINE,
+        bfloat_pipeline=precision == BFLOAT_PIPELINE,
+        float_pipeline=floats,
+    )
+    rng, dtype = np.random.default_rng(0), _DTYPES.get(precision, DType.FLOAT32).numpy
     m, k, n = (520, 1032, 520) if floats else (40, 72, 56)  # smaller ones are faster without matrix units
     a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
-    copies = pipeline or floats
     g = GraphBuilder()
     names = g.input("a", str(a.dtype), a.shape), g.constant(b) if copies else g.input("b", "float32", b.shape)
     g.node(MatMul(), *names, outputs=["y"], name="product")

@@ -1,4 +1,4 @@
-// An image in any layout as halves with channels innermost (NHWC), filled up with zeros from C to WIDTH channels.
+// An image in any layout as halves, of which TWO makes two, with channels innermost (NHWC), filled up with zeros from C to WIDTH channels.
 //
 // An item writes V channels of a pixel. NDRange: PIXELS * (WIDTH / V), rounded up to whole groups.
 //
@@ -17,6 +17,9 @@
 #define S_P 1
 #define S_C 1
 #endif
+#ifndef TWO
+#define TWO(low, high) two_halves(low, high)
+#endif
 #include "quotients.cl"
 
 __kernel void channels_innermost(__global const SOURCE_T* restrict src, __global uint2* restrict dst SIZES) {
@@ -28,6 +31,6 @@ __kernel void channels_innermost(__global const SOURCE_T* restrict src, __global
     float v[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) v[i] = c + e + i < C ? (float)LOAD_SOURCE_T(src, at + (c + e + i) * S_C) : 0.0f;
-    dst[(pixel * WIDTH + c + e) / 4] = (uint2)(two_halves(v[0], v[1]), two_halves(v[2], v[3]));
+    dst[(pixel * WIDTH + c + e) / 4] = (uint2)(TWO(v[0], v[1]), TWO(v[2], v[3]));
   }
 }

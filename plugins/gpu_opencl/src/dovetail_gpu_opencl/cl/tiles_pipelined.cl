@@ -1,4 +1,4 @@
-// Products of halves on matrix units of NVIDIA GPUs from sm_80 on: dst[z][m][n] = post(bia[n] + sum over k of a[z][m][k] * b[z][n][k]).
+// Products of halves, or with BFLOATS of bfloat16, on matrix units of NVIDIA GPUs from sm_80 on: dst[z][m][n] = post(bia[n] + sum over k of a[z][m][k] * b[z][n][k]).
 //
 // a is dense along k, or with CONV an image: then m counts the output pixels of all images, and k (ky, kx, c). b is dense along k,
 // in rows of B_N elements, of zeros from K on. Sums are f32. dst is dense along n: for convolutions channels are innermost (NHWC).

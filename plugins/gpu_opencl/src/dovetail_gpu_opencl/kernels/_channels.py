@@ -11,7 +11,14 @@ from dovetail_gpu_opencl import post_ops
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div, spread
 from dovetail_gpu_opencl.kernels._conv import constant_weights, geometry, has_bias, sizes
 from dovetail_gpu_opencl.kernels._conv_depthwise import ConvDepthwiseWindows
-from dovetail_gpu_opencl.kernels._pipelined import bias_defines, factor_of, load_defines, operands_refusal, store_defines
+from dovetail_gpu_opencl.kernels._pipelined import (
+    bias_defines,
+    factor_of,
+    load_defines,
+    multiplies,
+    operands_refusal,
+    store_defines,
+)
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Write, ints
 from dovetail_gpu_opencl.sizes import by_value
@@ -27,9 +34,10 @@ _VECTOR = 8
 def innermost(kernel: CLKernel, node: TypedNode) -> Refusal | None:
     """Why the device, the types, the channels or the post-ops are not for kernels with channels innermost."""
     src, dst = node.given(0), node.outputs[0]
-    if not (kernel.caps.pipeline or kernel.caps.float_pipeline):
-        return Refusal(Reason.CAPABILITY, "made for devices that multiply with channels innermost")
-    if {src.dtype, dst.dtype} != {factor_of(kernel.caps)}:
+    factor = factor_of(kernel.caps, node)
+    if not multiplies(kernel.caps, factor):
+        return Refusal(Reason.CAPABILITY, f"made for devices that multiply {factor} with channels innermost")
+    if {src.dtype, dst.dtype} != {factor}:
         return Refusal(Reason.DTYPE, f"{src} to {dst}")
     if not 3 <= src.rank <= 4 or src.dims[1] % _VECTOR or not src.dims[1]:
         return Refusal(Reason.SHAPE, f"{src}; accepted: multiples of {_VECTOR} channels, one or two spatial axes")
@@ -102,14 +110,16 @@ class MeanChannels(CLKernel):
 
     name = "mean_channels"
     half_by_load = True
+    bfloat16_by_load = True
     dtypes = frozenset({DType.FLOAT16, DType.FLOAT32})
     mixes = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         src, dst = node.given(0), node.outputs[0]
-        if not (self.caps.pipeline or self.caps.float_pipeline):
-            return Refusal(Reason.CAPABILITY, "made for devices that multiply with channels innermost")
-        if src.dtype is not factor_of(self.caps) or dst.dtype not in (src.dtype, DType.FLOAT32):
+        factor = factor_of(self.caps, node)
+        if not multiplies(self.caps, factor):
+            return Refusal(Reason.CAPABILITY, f"made for devices that multiply {factor} with channels innermost")
+        if src.dtype is not factor or dst.dtype not in (src.dtype, DType.FLOAT32):
             return Refusal(Reason.DTYPE, f"{src} to {dst}")
         if src.rank != 4 or src.dims[1] % _VECTOR or not src.size:
             return Refusal(Reason.SHAPE, f"{src}; accepted: multiples of {_VECTOR} channels, two spatial axes")

@@ -19,6 +19,7 @@ class ConvDepthwiseWindows(ConvKernel):
 
     name = "conv_depthwise_windows"
     half_by_load = True
+    bfloat16_by_load = True
     taps = 64
     """At most so many weights a channel: registers hold them and their inputs."""
 

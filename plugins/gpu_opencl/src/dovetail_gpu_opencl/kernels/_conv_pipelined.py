@@ -27,6 +27,7 @@ class ConvPipelined(Pipelined, ConvKernel):
 
     name = "conv_pipelined"
     half_by_load = True
+    bfloat16_by_load = True
     mixes = True
 
     def check(self, node: TypedNode) -> Refusal | None:
@@ -38,7 +39,8 @@ class ConvPipelined(Pipelined, ConvKernel):
             return Refusal(Reason.ATTRIBUTE, f"{groups} groups")
         if node.given(1).value is None:
             return Refusal(Reason.ATTRIBUTE, "the weights are not constant")
-        halves = DType.FLOAT16 in (src.dtype, dst.dtype) and (src.dtype is DType.FLOAT16 or channels % 8)
+        factor = self.factor(node)
+        halves = factor in (src.dtype, dst.dtype) and (src.dtype is factor or channels % 8)
         if not (halves or self.caps.float_pipeline):
             return Refusal(Reason.DTYPE, f"{src} to {dst}")
         if not channels or not maps:
@@ -64,13 +66,14 @@ class ConvPipelined(Pipelined, ConvKernel):
             return None
         g = geometry(node)
         pixels, depth = sizes(node)[0] * int(np.prod(g.output)), self._width(node) * int(np.prod(g.kernel))
-        return Problem(problem_key("conv_pipelined", node), 1, pixels, sizes(node)[2], depth, self.factor.numpy.itemsize)
+        key = problem_key("conv_pipelined", node).replace("bfloat16", "float16")  # one takes as long as the other
+        return Problem(key, 1, pixels, sizes(node)[2], depth, self.factor(node).numpy.itemsize)
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         problem = self.problem(node)
         if problem is None:
             return ()
-        weights, g, factor = constant_weights(node), geometry(node), self.factor
+        weights, g, factor = constant_weights(node), geometry(node), self.factor(node)
         channels, pairs = self._width(node), factor.numpy.itemsize // 2
         packed = self.packed.get(weights, (factor, channels), lambda: _packed(weights, channels, factor))
         defines: dict[str, object] = {"A_BATCH(z)": 0, "B_BATCH(z)": 0}
@@ -86,12 +89,12 @@ class ConvPipelined(Pipelined, ConvKernel):
         bias = (Read(names[2]), node.given(2)) if has_bias(node) else None
         src, before = self._source(node)
         factors, dst = (src, Constant(packed)), Write(node.node.outputs[0])
-        return pipelined_launches(node, problem, self.settled(problem, node), defines, factors, bias, dst, before)
+        return pipelined_launches(node, problem, self.settled(problem, node), defines, factor, factors, bias, dst, before)
 
     def _width(self, node: TypedNode) -> int:
         """Channels of the image that the product reads: of halves 4, or a multiple of 8."""
         channels, dtype = sizes(node)[1], node.given(0).dtype
-        if self.caps.float_pipeline or (channels % 8 == 0 and dtype is DType.FLOAT16):
+        if self.caps.float_pipeline or (channels % 8 == 0 and dtype is self.factor(node)):
             return channels
         return 4 if channels <= 4 else round_up(channels, 8)
 
@@ -106,6 +109,8 @@ class ConvPipelined(Pipelined, ConvKernel):
         steps = (1, plane) if src.layout == PLAIN else (channels, 1)
         vector = min(8, width)
         defines = {**storage(src.dtype, "SOURCE_T"), "HALF_STORAGE": True, "C": channels, "WIDTH": width, "V": vector}
+        if self.factor(node) is DType.BFLOAT16:
+            defines["TWO(low, high)"] = "two_bfloat16(low, high)"
         defines |= {"PIXELS": batch * plane, "PLANE": plane, "S_B": channels * plane, "S_P": steps[0], "S_C": steps[1]}
         sized, numbers = by_value(defines, ("PIXELS", "S_B", *(["S_C"] if src.layout == PLAIN else [])), ("PLANE",))
         source = assemble("channels_innermost.cl", sized, load("halves.cl"))

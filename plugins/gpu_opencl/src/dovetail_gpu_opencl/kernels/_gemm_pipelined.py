@@ -15,13 +15,14 @@ class GemmPipelined(Pipelined, GemmKernel):
 
     name = "gemm_pipelined"
     half_by_load = True
+    bfloat16_by_load = True
     mixes = True
     spared = 0.0
     """Cycles of another launch that this one spares."""
 
     def check(self, node: TypedNode) -> Refusal | None:
         refusal = self.refusal(node)
-        if refusal is None and node.given(0).dtype is not self.factor:
+        if refusal is None and node.given(0).dtype is not self.factor(node):
             refusal = Refusal(Reason.DTYPE, f"{node.given(0)}")
         if refusal is None:
             refusal = super().check(node)
@@ -34,7 +35,7 @@ class GemmPipelined(Pipelined, GemmKernel):
             return Refusal(Reason.ATTRIBUTE, "a bias for each row")
         if value is None or value.size not in (product.k * product.n, product.batch * product.k * product.n):
             return Refusal(Reason.ATTRIBUTE, "the second factor is not constant")
-        once = 16 // self.factor.numpy.itemsize
+        once = 16 // a.type.dtype.numpy.itemsize
         if not product.k or a.column != 1 or product.k % once or a.row % once or a.matrix % once:
             return Refusal(Reason.LAYOUT, f"rows of {product.k} elements; accepted: dense ones of multiples of {once}")
         return None
@@ -47,8 +48,9 @@ class GemmPipelined(Pipelined, GemmKernel):
     def problem_of(self, product: Product) -> Problem:
         """The problem of a product that is not empty."""
         key = f"gemm_pipelined {product.batch}x{product.m}x{product.n}x{product.k}"
-        key += " float32" if self.factor is DType.FLOAT32 else ""
-        return Problem(key, product.batch, product.m, product.n, product.k, self.factor.numpy.itemsize)
+        factor = product.a.type.dtype
+        key += " float32" if factor is DType.FLOAT32 else ""
+        return Problem(key, product.batch, product.m, product.n, product.k, factor.numpy.itemsize)
 
     def launches_of(self, product: Product, node: TypedNode) -> tuple[Launch, ...]:
         return self.multiplied(product, node, Write(node.node.outputs[0]))
@@ -62,11 +64,12 @@ class GemmPipelined(Pipelined, GemmKernel):
         dense = b.dense(product.k, product.n)
         assert value is not None
         assert dense is not None
-        order = (self.factor, product.k, product.n, b.row, b.column)
-        packed = self.packed.get(value, order, lambda: pack_rows(dense.swapaxes(-1, -2), self.factor))
+        factor = a.type.dtype
+        order = (factor, product.k, product.n, b.row, b.column)
+        packed = self.packed.get(value, order, lambda: pack_rows(dense.swapaxes(-1, -2), factor))
         pairs, step = problem.itemsize // 2, packed[0].size if len(packed) > 1 else 0
         batch = "0" if product.batch == 1 else a.batch or "(z) * A_MATRIX"
         defines: dict[str, object] = {"A_M": a.row * pairs, "A_MATRIX": a.matrix}
         defines |= {"A_BATCH(z)": f"(({batch}) * {pairs})", "B_BATCH(z)": f"((z) * {step * pairs})"}
         factors = (Read(a.name), Constant(packed))
-        return pipelined_launches(node, problem, self.settled(problem, node), defines, factors, None, dst, after=after)
+        return pipelined_launches(node, problem, self.settled(problem, node), defines, factor, factors, None, dst, after=after)

@@ -1,4 +1,7 @@
-"""Products of halves or floats on matrix units in a pipeline, tiles_pipelined.cl: tilings as data, the choice, and the launch."""
+"""Products of halves or floats on matrix units in a pipeline, tiles_pipelined.cl: tilings as data, the choice, and the launch.
+
+Halves are float16 or bfloat16.
+"""
 
 import dataclasses
 import functools
@@ -17,7 +20,7 @@ from dovetail_gpu_opencl.kernel import ceil_div, round_up
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scalar, Scratch, Write
 from dovetail_gpu_opencl.sizes import by_value
-from dovetail_gpu_opencl.source import STORED_TYPES, assemble, literal, load
+from dovetail_gpu_opencl.source import STORED_TYPES, assemble, literal, load, loaded, stored
 
 __all__ = [
     "DEPTH",
@@ -29,6 +32,7 @@ __all__ = [
     "bias_defines",
     "factor_of",
     "load_defines",
+    "multiplies",
     "operands_refusal",
     "pack_rows",
     "pipelined_launches",
@@ -38,7 +42,7 @@ __all__ = [
 ]
 
 HALVES = frozenset({DType.FLOAT16, DType.FLOAT32})
-"""Results of halves are stored as one of these."""
+"""Results of float16 are stored as one of these; those of bfloat16 as bfloat16 or float32."""
 DEPTH = 64
 """Rows of packed factors are filled up to a multiple of this, the largest TILE_K, in pairs of bytes."""
 PATIENCE = 1.25
@@ -117,9 +121,17 @@ _STEPS = 2
 """A part of a split works on at least so many slices."""
 
 
-def factor_of(caps: Capabilities) -> DType:
-    """The data type of factors that the device multiplies in a pipeline: floats where they must stay exact."""
-    return DType.FLOAT32 if caps.float_pipeline else DType.FLOAT16
+def factor_of(caps: Capabilities, node: TypedNode) -> DType:
+    """The data type of factors in a pipeline: floats where products must stay exact, else the halves of the node."""
+    if caps.float_pipeline:
+        return DType.FLOAT32
+    return DType.BFLOAT16 if DType.BFLOAT16 in (node.given(0).dtype, node.outputs[0].dtype) else DType.FLOAT16
+
+
+def multiplies(caps: Capabilities, factor: DType) -> bool:
+    """Whether the device multiplies factors of this data type in a pipeline."""
+    units = {DType.FLOAT32: caps.float_pipeline, DType.FLOAT16: caps.pipeline, DType.BFLOAT16: caps.bfloat_pipeline}
+    return units.get(factor, False)
 
 
 def depth_of(problem: Problem) -> int:
@@ -194,18 +206,19 @@ class Pipelined(Tuned[Pipeline]):
 
     def refusal(self, node: TypedNode) -> Refusal | None:
         """Why the device, or the data types, are not for this kernel."""
-        if not (self.caps.pipeline or self.caps.float_pipeline):
-            return Refusal(Reason.CAPABILITY, "made for devices whose matrix units and asynchronous copies were tried")
+        factor = self.factor(node)
+        if not multiplies(self.caps, factor):
+            tried = f"made for devices whose matrix units and asynchronous copies were tried with {factor}"
+            return Refusal(Reason.CAPABILITY, tried)
         if self.caps.float_pipeline and (node.given(0).dtype, node.outputs[0].dtype) != (DType.FLOAT32, DType.FLOAT32):
             return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}; with the hint f32 accepted: float32")
-        if node.outputs[0].dtype not in HALVES:
+        if node.outputs[0].dtype not in (factor, DType.FLOAT32):
             return Refusal(Reason.DTYPE, f"{node.outputs[0].dtype}")
         return None
 
-    @property
-    def factor(self) -> DType:
+    def factor(self, node: TypedNode) -> DType:
         """The data type of the factors."""
-        return factor_of(self.caps)
+        return factor_of(self.caps, node)
 
     def slower(self, problem: Problem, other: Tuned[Any], node: TypedNode, spared: float = 0.0) -> Refusal | None:
         """Refuses a product of floats that a kernel without matrix units is likely to compute in less time.
@@ -282,6 +295,7 @@ def pipelined_launches(
     problem: Problem,
     tiling: Pipeline,
     defines: Mapping[str, object],
+    factor: DType,
     factors: tuple[Read | Scratch, Constant],
     bias: tuple[Argument, TensorType] | None,
     dst: Argument,
@@ -311,7 +325,7 @@ def pipelined_launches(
     if after is not None:
         own |= after.defines(problem.n, result)
         passed += after.arguments(ceil_div(problem.m, tiling.tile_m))
-    sized, numbers = runtime_sizes({"T": "half", "HALF_STORAGE": True, "FLOATS": pairs == 2, **own, **defines})
+    sized, numbers = runtime_sizes({**_TYPES[factor], **own, **defines})
     source = assemble(
         "tiles_pipelined.cl",
         sized,
@@ -328,24 +342,38 @@ def runtime_sizes(defines: Mapping[str, object]) -> tuple[dict[str, object], tup
     return by_value(defines, ("M", "A_MATRIX", "IH", "IW", "S_B", "S_Y", "PAD_Y", "PAD_X"), ("OW", "P"))
 
 
+_TYPES: Mapping[DType, dict[str, object]] = {
+    DType.FLOAT16: {"T": "half", "HALF_STORAGE": True},
+    DType.BFLOAT16: {"T": "bfloat16", "BFLOATS": True},
+    DType.FLOAT32: {"T": "half", "HALF_STORAGE": True, "FLOATS": True},
+}
+"""The defines of tiles_pipelined.cl for factors of a data type."""
+_LOAD_V = {
+    DType.FLOAT16: "load_half8(p)",
+    DType.BFLOAT16: "load_bfloat16x8(p)",
+    DType.FLOAT32: "(*(__global const float8*)(p))",
+}
+_STORE_V = {
+    DType.FLOAT16: "store_half8(v, p)",
+    DType.BFLOAT16: "store_bfloat16x8(v, p)",
+    DType.FLOAT32: "(*(__global float8*)(p) = (v))",
+}
+
+
 def store_defines(dtype: DType) -> dict[str, object]:
     """Defines that store a result, eight or one at a time; with halves.cl."""
-    if dtype is DType.FLOAT16:
-        return {"STORE_V(v, p)": "store_half8(v, p)", "STORE_1(v, p, i)": "vstore_half_rte(v, i, p)"}
-    return {"STORE_V(v, p)": "(*(__global float8*)(p) = (v))", "STORE_1(v, p, i)": "((p)[i] = (v))"}
+    return {"STORE_V(v, p)": _STORE_V[dtype], "STORE_1(v, p, i)": stored(STORED_TYPES[dtype], "(p)", "(i)", "v")}
 
 
 def load_defines(name: str, dtype: DType) -> dict[str, object]:
     """Defines of the type `name`, and of `LOAD_V_<name>(p)`, which loads eight elements; with halves.cl."""
-    loaded = "load_half8(p)" if dtype is DType.FLOAT16 else "(*(__global const float8*)(p))"
-    return {name: STORED_TYPES[dtype], f"LOAD_V_{name}(p)": loaded}
+    return {name: STORED_TYPES[dtype], f"LOAD_V_{name}(p)": _LOAD_V[dtype]}
 
 
 def bias_defines(dtype: DType) -> dict[str, object]:
     """Defines that load a bias, eight or one at a time; with halves.cl."""
-    if dtype is DType.FLOAT16:
-        return {"BIAS_T": "half", "BIAS_V(p)": "load_half8(p)", "BIAS_1(p, i)": "vload_half(i, p)"}
-    return {"BIAS_T": "float", "BIAS_V(p)": "(*(__global const float8*)(p))", "BIAS_1(p, i)": "((p)[i])"}
+    c_type = STORED_TYPES[dtype]
+    return {"BIAS_T": c_type, "BIAS_V(p)": _LOAD_V[dtype], "BIAS_1(p, i)": loaded(c_type, "(p)", "(i)")}
 
 
 def operands_refusal(node: TypedNode) -> Refusal | None:

@@ -72,7 +72,7 @@ class NormalizeHalves(CLKernel):
     def check(self, node: TypedNode) -> Refusal | None:
         if not (self.caps.pipeline or self.caps.float_pipeline):
             return Refusal(Reason.CAPABILITY, "made for devices that multiply in a pipeline")
-        if factor_of(self.caps) not in (node.given(0).dtype, node.outputs[0].dtype):
+        if factor_of(self.caps, node) not in (node.given(0).dtype, node.outputs[0].dtype):
             return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
         if len({t.dtype for t in node.inputs[1:] if t is not None}) > 1:
             return Refusal(Reason.DTYPE, "Scale and B of several types")
