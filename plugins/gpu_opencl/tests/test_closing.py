@@ -1,5 +1,6 @@
 """Models on OPENCL that are closed, while others run them or before they run; what is tried in another process has a limit."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -189,3 +190,19 @@ if __name__ == "__main__":
         assert "start processes by spawn or forkserver" in done.stdout
         assert "exit code 1" in done.stdout
         assert "OpenCL was used before this process was forked" in done.stderr
+
+
+def test_kernel_objects_serve_later_requests(device: Any, bench: Any) -> None:
+    """Those of requests that are gone, with all of their arguments set anew; requests that live share none."""
+    x, two = np.arange(6, dtype=np.float32), np.full(6, 2, np.float32)
+    graph, _ = bench.single(bench.op("Mul"), [x, two])
+    executable = device.compile(graph, {})
+    held, gone = executable.create_request(), executable.create_request()
+    (kernel, *_), (ours, *_) = gone._launches[0], held._launches[0]
+    np.testing.assert_array_equal(gone.run([x, two])[0], x * 2)
+    del gone
+    gc.collect()
+    later = executable.create_request()
+    assert later._launches[0][0] is kernel is not ours
+    np.testing.assert_array_equal(later.run([x + 1, two])[0], (x + 1) * 2)
+    np.testing.assert_array_equal(held.run([x, x])[0], x**2)

@@ -201,7 +201,9 @@ class OpenCLDevice(Device):
         commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in needed[name]]
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
         reports = [dataclasses.replace(r, kernel="stub", from_operator=False) if r.name in stubs else r for r in reports]
-        return CLExecutable(self._context, self._device, self.caps, graph, commands, reports, memory, chosen_options)
+        return CLExecutable(
+            self._context, self._device, self.caps, graph, commands, reports, memory, chosen_options, self.programs
+        )
 
     def _launches(self, kernel: CLKernel, node: TypedNode) -> tuple[Launch, ...]:
         with translated(f"{self.info.name}, node {node.node}: preparing the kernel {kernel.name!r}"):

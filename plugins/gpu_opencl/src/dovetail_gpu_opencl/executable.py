@@ -21,6 +21,7 @@ from dovetail_gpu_opencl.lifetime import IN_USE
 from dovetail_gpu_opencl.memory import Buffers, GuardedBuffers, pinned
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.profiled import ProfiledRequest
+from dovetail_gpu_opencl.program import Programs
 from dovetail_gpu_opencl.reorder import in_layout
 from dovetail_gpu_opencl.request import DebugRequest, EventRequest, InOrderRequest
 
@@ -56,6 +57,7 @@ class CLExecutable(Executable):
         reports: Sequence[NodeReport],
         memory: MemoryPlan,
         options: Options,
+        programs: Programs,
     ) -> None:
         self.context, self.device, self.caps, self.graph = context, device, caps, graph
         self.commands, self.reports = tuple(commands), tuple(reports)
@@ -70,7 +72,7 @@ class CLExecutable(Executable):
         pairs = [(name, self.root(graph.outputs[index])) for name, index in graph.states.items()]
         self.moved_states = tuple((name, root) for name, root in pairs if root != name)
         """States that are not continued where they are, each with the block that continues it."""
-        self._options = options
+        self._options, self.programs = options, programs
         self.buffers = self.new_buffers()
         self._constants: dict[int, Any] = {}
         self._arrays: list[NDArray[Any]] = []
@@ -272,7 +274,7 @@ class Flags:
 
 def bind(executable: CLExecutable, command: Command, buffers: Mapping[str, Any], flags: Flags, readers: Readers) -> Any:
     """A kernel object with its arguments set; those that are values go into `readers`."""
-    kernel = cl.Kernel(command.program, command.launch.entry)
+    kernel = executable.programs.kernel(command.program, command.launch.entry)
     position = 0
     for argument in command.launch.arguments:
         root = executable.root(argument.value) if isinstance(argument, Read | Write) else ""

@@ -4,7 +4,9 @@ import contextlib
 import re
 import threading
 import warnings
-from collections.abc import Sequence
+import weakref
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyopencl as cl
@@ -23,6 +25,8 @@ BUILD_OPTIONS = ("-cl-std=CL1.2", "-cl-mad-enable")
 CACHE_SECTION = "opencl"
 ARGUMENT_INFO = "-cl-kernel-arg-info"
 """The option that `check_signature` needs to see what kind each argument is."""
+SPARE = 64
+"""Kernel objects of an entry that are kept for later requests. The equal layers of a model launch the same entry."""
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MAY_HAVE_KERNELS = re.compile(r"(?<!-)\b(?:__)?kernel\b|#\s*include\b")
 _ABOUT, _PLACE = cl.kernel_arg_info, cl.kernel_arg_address_qualifier
@@ -44,6 +48,7 @@ class Programs:
     def __init__(self, context: Any, device: Any, caps: Capabilities, cache: FileCache) -> None:
         self._context, self._device, self._caps, self._cache = context, device, caps, cache
         self._built: dict[str, Any] = {}
+        self._spare: dict[tuple[int, str], deque[Any]] = {}
         self._lock = threading.Lock()
         self.builds = 0
         self.hits = 0
@@ -59,6 +64,20 @@ class Programs:
                 details["cache"] = "none" if found is None else "disk"
                 self._built[key] = found or self._from_source(key, launch, options, node)
             return self._built[key]
+
+    def kernel(self, program: Any, entry: str) -> Any:
+        """A kernel object of one of these programs, whose arguments may be set: pyopencl takes 0.1 ms to make a new one."""
+        try:
+            return self._spare[id(program), entry].pop()
+        except (KeyError, IndexError):
+            return cl.Kernel(program, entry)
+
+    def lend(self, owner: object, kernels: Iterable[tuple[Any, str, Any]]) -> None:
+        """Take these kernel objects, each after its program and entry, back when `owner`, which alone launches them, is gone."""
+        places = [
+            (self._spare.setdefault((id(program), entry), deque(maxlen=SPARE)), kernel) for program, entry, kernel in kernels
+        ]
+        weakref.finalize(owner, _give_back, places).atexit = False
 
     def _from_disk(self, key: str, options: list[str]) -> Any:
         binary = self._cache.get(key)
@@ -93,6 +112,11 @@ class Programs:
             if len(binaries) == 1 and binaries[0]:
                 self._cache.put(key, bytes(binaries[0]))
         return program
+
+
+def _give_back(places: Iterable[tuple[deque[Any], Any]]) -> None:
+    for spare, kernel in places:
+        spare.append(kernel)
 
 
 def check_source(launch: Launch, node: str) -> None:

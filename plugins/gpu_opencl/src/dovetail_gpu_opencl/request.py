@@ -226,6 +226,8 @@ class CLRequest(ExecutableRequest):
             with translated(f"node {command.node}: setting the arguments of {command.launch.entry!r} ({command.launch.file})"):
                 kernel = bind(self._executable, command, self._buffers, flags, self._readers)
             found.append((kernel, command.launch.global_size, command.launch.local_size))
+        pairs = zip(self._executable.commands, found, strict=True)
+        self._executable.programs.lend(self, [(c.program, c.launch.entry, launch[0]) for c, launch in pairs])
         return found
 
     def _host_array(self, index: int) -> Any:
