@@ -1,11 +1,13 @@
 """The memory plan: no two living blocks overlap, and sharing never loses a value that is still needed."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.devices import memory
 from dovetail.devices.memory import Lifetime, plan_graph, plan_memory, plan_regions, share_storage
 from dovetail.graph import Graph, GraphBuilder, Node
 from dovetail.op import Operator
@@ -31,11 +33,29 @@ def typed(g: GraphBuilder, *outputs: str) -> Graph:
 blocks = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 12), st.integers(0, 6)), max_size=40)
 
 
+few = pytest.mark.parametrize("few", [memory.FEW, 0], ids=["few", "many"])
+"""Small lists of blocks, planned as they are and as long lists are."""
+
+
+def planned(lives: list[Lifetime], few: int) -> tuple[Mapping[str, int], int]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "FEW", few)
+        return plan_memory(lives)
+
+
+def largest_sum(lives: list[Lifetime]) -> int:
+    """The bytes, each block aligned, of the step at which most live: no arena is smaller."""
+    steps = {block.first for block in lives}
+    return max((sum(-(-max(b.nbytes, 1) // 64) * 64 for b in lives if b.first <= s <= b.last) for s in steps), default=0)
+
+
+@few
 @settings(max_examples=300, deadline=None)
-@given(blocks)
-def test_blocks_that_live_together_never_overlap(spans: list[tuple[int, int, int]]) -> None:
+@given(spans=blocks)
+def test_blocks_that_live_together_never_overlap(few: int, spans: list[tuple[int, int, int]]) -> None:
     lives = [Lifetime(f"b{i}", size, first, first + length) for i, (size, first, length) in enumerate(spans)]
-    offsets, peak = plan_memory(lives)
+    offsets, peak = planned(lives, few)
+    assert peak >= largest_sum(lives)
     for i, a in enumerate(lives):
         assert offsets[a.name] % 64 == 0
         assert offsets[a.name] + max(a.nbytes, 1) <= peak
@@ -59,6 +79,29 @@ def test_regions_are_shared_whole_or_not_at_all(spans: list[tuple[int, int, int]
     for i, a in enumerate(lives):
         for b in lives[:i]:
             assert offsets[a.name] != offsets[b.name] or a.last < b.first or b.last < a.first
+
+
+@settings(max_examples=300, deadline=None)
+@given(blocks)
+def test_many_blocks_take_no_larger_arena_than_few(spans: list[tuple[int, int, int]]) -> None:
+    lives = [Lifetime(f"b{i}", size, first, first + length) for i, (size, first, length) in enumerate(spans)]
+    assert planned(lives, 0)[1] <= planned(lives, 100)[1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000)), min_size=1, max_size=40))
+def test_many_blocks_that_live_to_the_end_are_side_by_side(sizes: list[tuple[int, int]]) -> None:
+    # As many outputs as nodes, each with scratch: the arena has no byte that is never needed.
+    outputs = [Lifetime(f"o{i}", size, i, len(sizes)) for i, (size, _) in enumerate(sizes)]
+    scratch = [Lifetime(f"s{i}", size, i, i) for i, (_, size) in enumerate(sizes)]
+    _, peak = planned(outputs + scratch, 0)
+    assert peak == largest_sum(outputs + scratch)
+
+
+def test_many_blocks_in_fewer_bytes_than_the_order_of_time_takes() -> None:
+    # By time c, of 2 units, finds free only b's one unit below a, and goes above a; by size it is at the bottom.
+    lives = [Lifetime("a", 64, 1, 2), Lifetime("b", 64, 2, 3), Lifetime("c", 128, 0, 1)]
+    assert planned(lives, 0)[1] == planned(lives, 100)[1] == largest_sum(lives) == 192
 
 
 def test_a_chain_of_three_needs_two_blocks() -> None:

@@ -1,7 +1,8 @@
 """Memory plan: which values share memory, how long each lives, and where it is in one arena."""
 
-from bisect import insort
+from bisect import bisect, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from types import MappingProxyType
 
 import numpy as np
@@ -12,8 +13,10 @@ from dovetail.graph.graph import Graph, Node
 
 __all__ = ["Lifetime", "MemoryPlan", "plan_graph", "plan_memory", "plan_regions", "share_storage"]
 
-FEW = 256
+FEW = 768
 """Blocks up to which they are looked at one by one."""
+GAPS = 256
+"""Free ranges from which on a layout in the order of time is given up."""
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector of current CPUs."""
 
@@ -45,9 +48,12 @@ class MemoryPlan:
 def plan_memory(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple[Mapping[str, int], int]:
     """Byte offsets for blocks such that no two that live at the same time overlap, and the arena's size.
 
-    Greedy by size, best fit: the largest block first, each into the smallest gap among those that live with it.
+    Greedy by size, best fit: the largest block first, each into the smallest gap among those that live with it. Many blocks
+    are first laid out in the order of time, which is quick and mostly needs no more than what lives at one step.
     """
     ordered = sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.name))
+    if len(ordered) > FEW and (found := _by_time(ordered, alignment)) is not None:
+        return found
     placed = _Placed(len(ordered))
     offsets: dict[str, int] = {}
     few: list[tuple[int, int, int, int]] | None = [] if len(ordered) <= FEW else None
@@ -62,6 +68,34 @@ def plan_memory(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple
             insort(few, (offset, offset + size, block.first, block.last))
         peak = max(peak, offset + size)
     return MappingProxyType(offsets), peak
+
+
+def _by_time(blocks: Iterable[Lifetime], alignment: int) -> tuple[Mapping[str, int], int] | None:
+    """As `plan_memory`, but first fit from the last step to the first; None where that takes more than what lives at one step.
+
+    Backwards, because outputs live to the end: so they are side by side, and what is free is behind them.
+    """
+    gaps = [(0, 1 << 62)]
+    living: list[tuple[int, int, int]] = []
+    offsets: dict[str, int] = {}
+    used = most = peak = 0
+    for block in sorted(blocks, key=lambda b: (-b.last, b.first)):
+        while living and -living[0][0] > block.last:
+            _, start, end = heappop(living)
+            used -= end - start
+            at = bisect(gaps, (start,))
+            before, after = at and gaps[at - 1][1] == start, gaps[at][0] == end
+            gaps[at - before : at + after] = [(gaps[at - before][0] if before else start, gaps[at][1] if after else end)]
+        size = _aligned(block.nbytes, alignment)
+        at, start, end = next((i, a, b) for i, (a, b) in enumerate(gaps) if b - a >= size)
+        gaps[at : at + 1] = [(start + size, end)] if end - start > size else []
+        heappush(living, (-block.first, start, start + size))
+        offsets[block.name] = start
+        used += size
+        most, peak = max(most, used), max(peak, start + size)
+        if len(gaps) > GAPS:
+            return None
+    return (MappingProxyType(offsets), peak) if peak == most else None
 
 
 def _best_gap_of_few(placed: Sequence[tuple[int, int, int, int]], block: Lifetime, size: int) -> int:
@@ -159,7 +193,7 @@ def share_storage(
             if _may_take(graph, node, root, storage, alive_until, step):
                 storage[node.outputs[0]] = root
                 break
-        for name, source in (continues(node) if continues else {}).items():
+        for name, source in (continues(node) if states and continues else {}).items():
             root = storage[source]
             if states.get(root) == name and alive_until[root] <= step and [storage[n] for n in node.reads].count(root) == 1:
                 storage[name] = root
@@ -212,22 +246,16 @@ def plan_graph(
     """
     storage = share_storage(graph, in_place, continues)
     outside = {*graph.constants, *(graph.states if continues else ())}
-    end = len(graph.nodes)
-    spans: dict[str, list[int]] = {name: [-1, -1] for name in graph.inputs}
-    for step, node in enumerate(graph.nodes):
-        for name in (*node.reads, *node.writes):
-            _extend(spans, storage[name], step)
-    for name in graph.outputs:
-        _extend(spans, storage[name], end)
-    blocks = [Lifetime(n, graph.types[n].nbytes, a, b) for n, (a, b) in spans.items() if n not in outside]
+    first = dict.fromkeys(graph.inputs, -1)
+    last = dict(first)
+    for step, names in enumerate((*((*node.reads, *node.writes) for node in graph.nodes), graph.outputs)):
+        for root in map(storage.__getitem__, names):
+            first.setdefault(root, step)
+            last[root] = step
+    blocks = [Lifetime(n, graph.types[n].nbytes, first[n], end) for n, end in last.items() if n not in outside]
     if scratch is not None:
         for step, node in enumerate(graph.nodes):
             blocks += [Lifetime(f"scratch:{node.name}:{i}", size, step, step) for i, size in enumerate(scratch(node))]
     offsets, peak = plan(blocks, alignment)
     unshared = sum(_aligned(graph.types[n].nbytes, alignment) for n in storage if n not in outside)
     return MemoryPlan(storage, offsets, peak, unshared)
-
-
-def _extend(spans: dict[str, list[int]], name: str, step: int) -> None:
-    span = spans.setdefault(name, [step, step])
-    span[0], span[1] = min(span[0], step), max(span[1], step)
