@@ -2,7 +2,6 @@
 
 from bisect import bisect, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heappop, heappush
 from types import MappingProxyType
 
 import numpy as np
@@ -51,9 +50,10 @@ def plan_memory(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple
     Greedy by size, best fit: the largest block first, each into the smallest gap among those that live with it. Many blocks
     are first laid out in the order of time, which is quick and mostly needs no more than what lives at one step.
     """
-    ordered = sorted(blocks, key=lambda b: (-b.nbytes, b.first, b.name))
-    if len(ordered) > FEW and (found := _by_time(ordered, alignment)) is not None:
+    given = [*blocks]
+    if len(given) > FEW and (found := _by_time(given, alignment)) is not None:
         return found
+    ordered = sorted(given, key=lambda b: (-b.nbytes, b.first, b.name))
     placed = _Placed(len(ordered))
     offsets: dict[str, int] = {}
     few: list[tuple[int, int, int, int]] | None = [] if len(ordered) <= FEW else None
@@ -70,26 +70,25 @@ def plan_memory(blocks: Iterable[Lifetime], alignment: int = ALIGNMENT) -> tuple
     return MappingProxyType(offsets), peak
 
 
-def _by_time(blocks: Iterable[Lifetime], alignment: int) -> tuple[Mapping[str, int], int] | None:
+def _by_time(blocks: Sequence[Lifetime], alignment: int) -> tuple[Mapping[str, int], int] | None:
     """As `plan_memory`, but first fit from the last step to the first; None where that takes more than what lives at one step.
 
     Backwards, because outputs live to the end: so they are side by side, and what is free is behind them.
     """
     gaps = [(0, 1 << 62)]
-    living: list[tuple[int, int, int]] = []
+    leaving = sorted(blocks, key=lambda b: b.first)
     offsets: dict[str, int] = {}
     used = most = peak = 0
     for block in sorted(blocks, key=lambda b: (-b.last, b.first)):
-        while living and -living[0][0] > block.last:
-            _, start, end = heappop(living)
-            used -= end - start
-            at = bisect(gaps, (start,))
+        while leaving[-1].first > block.last:
+            left = leaving.pop()
+            start, size = offsets[left.name], _aligned(left.nbytes, alignment)
+            used, end, at = used - size, start + size, bisect(gaps, (start,))
             before, after = at and gaps[at - 1][1] == start, gaps[at][0] == end
             gaps[at - before : at + after] = [(gaps[at - before][0] if before else start, gaps[at][1] if after else end)]
         size = _aligned(block.nbytes, alignment)
         at, start, end = next((i, a, b) for i, (a, b) in enumerate(gaps) if b - a >= size)
         gaps[at : at + 1] = [(start + size, end)] if end - start > size else []
-        heappush(living, (-block.first, start, start + size))
         offsets[block.name] = start
         used += size
         most, peak = max(most, used), max(peak, start + size)
@@ -183,19 +182,22 @@ def share_storage(
     """
     states = {name: graph.outputs[index] for name, index in graph.states.items()}
     storage = {name: name for name in (*graph.inputs, *graph.constants)}
-    last = _last_reads(graph) | dict.fromkeys(graph.outputs, len(graph.nodes))
+    kept = frozenset(storage)
+    last = {name: step for step, node in enumerate(graph.nodes) for name in node.reads}
+    last |= dict.fromkeys(graph.outputs, len(graph.nodes))
     alive_until = {name: last.get(name, -1) for name in storage}
     for step, node in enumerate(graph.nodes):
-        for name in node.writes:
-            storage[name] = name
-        for source in _candidates(node, in_place):
-            root = storage[source]
-            if _may_take(graph, node, root, storage, alive_until, step):
-                storage[node.outputs[0]] = root
+        reads = [storage[name] for name in node.reads]
+        storage.update((name, name) for name in node.writes)
+        dying = [root for root in reads if alive_until[root] <= step and root not in kept]
+        is_view = node.op.is_view and not node.post_ops
+        for source in node.inputs[:1] if is_view else in_place(node) if dying else ():
+            if source and _may_take(graph, node, storage[source], storage, None if is_view else dying):
+                storage[node.outputs[0]] = storage[source]
                 break
         for name, source in (continues(node) if states and continues else {}).items():
             root = storage[source]
-            if states.get(root) == name and alive_until[root] <= step and [storage[n] for n in node.reads].count(root) == 1:
+            if states.get(root) == name and alive_until[root] <= step and reads.count(root) == 1:
                 storage[name] = root
         for name in node.writes:
             root, until = storage[name], last.get(name, step)
@@ -203,30 +205,16 @@ def share_storage(
     return MappingProxyType(storage)
 
 
-def _candidates(node: Node, in_place: Callable[[Node], Sequence[str]]) -> Sequence[str]:
-    if node.op.is_view and not node.post_ops:
-        return node.inputs[:1]
-    return [name for name in in_place(node) if name]
-
-
-def _may_take(graph: Graph, node: Node, root: str, storage: Mapping[str, str], alive_until: Mapping[str, int], step: int) -> bool:
+def _may_take(graph: Graph, node: Node, root: str, storage: Mapping[str, str], dying: Sequence[str] | None) -> bool:
+    """`dying` are the blocks that only this node still reads; None for a view, which writes nothing."""
     if not node.outputs[0]:
         return False
-    if node.op.is_view and not node.post_ops:
+    if dying is None:
         # A view with further outputs, such as the mask of Dropout, is run, and what runs writes no constant.
         return root not in graph.constants or node.writes == node.outputs[:1]
-    if root in graph.inputs or root in graph.constants or alive_until[root] > step:
-        return False
-    others = [storage[name] for name in node.reads]
     result = graph.types[node.outputs[0]]
-    fits = graph.types[root].nbytes == result.nbytes and all(
-        graph.types[name].layout == result.layout for name in node.reads if storage[name] == root
-    )
-    return fits and others.count(root) == 1
-
-
-def _last_reads(graph: Graph) -> dict[str, int]:
-    return {name: step for step, node in enumerate(graph.nodes) for name in node.reads}
+    layouts = {graph.types[name].layout for name in node.reads if storage[name] == root}
+    return dying.count(root) == 1 and graph.types[root].nbytes == result.nbytes and layouts == {result.layout}
 
 
 def plan_graph(
