@@ -64,7 +64,9 @@ def _constructor(cls: Any) -> Any:
             given.append(f"{f.name}=_NEW" if is_new else f.name if f.default is MISSING else f"{f.name}={default}")
             value = f"{value} if {f.name} is _NEW else {f.name}" if is_new else f.name
         if f.init or scope[default] is not MISSING:
-            lines.append(f"_SET(self, {f.name!r}, {value})" if cls.__dataclass_params__.frozen else f"self.{f.name} = {value}")
+            scope[f"_SET_{f.name}"] = getattr(vars(cls).get(f.name), "__set__", None)  # of a slot, in half the time
+            put = f"_SET_{f.name}(self, " if scope[f"_SET_{f.name}"] else f"_SET(self, {f.name!r}, "
+            lines.append(f"{put}{value})" if cls.__dataclass_params__.frozen else f"self.{f.name} = {value}")
     lines.append("self.__post_init__()" if hasattr(cls, "__post_init__") else "pass")
     exec(f"def __init__({', '.join(given)}):\n " + "\n ".join(lines), scope)
     made: Any = scope["__init__"]
