@@ -255,10 +255,12 @@ def _declared_types(proto: GraphProto) -> dict[str, TensorType]:
     """
     foreign = {name for node in proto.node if node.domain not in _OWN for name in (*node.input, *node.output)}
     found = {}
+    types: dict[bytes, TensorType] = {}  # most values have one of a few
     for item in (*(item for item in proto.value_info if item.name in foreign), *proto.output):
         with contextlib.suppress(FormatError):
             if item.name and item.HasField("type"):
-                found[_text(item.name, "a value's name")] = _value_type(item.type)
+                content = item.type.SerializeToString()
+                types[content] = found[_text(item.name, "a value's name")] = types.get(content) or _value_type(item.type)
     return found
 
 
@@ -300,16 +302,19 @@ def _is(proto: TypeProto, kind: str) -> bool:
 
 def _tensor_type(proto: TypeProto) -> TensorType:
     tensor = proto.tensor_type
-    shape = tuple(_dim(dim) for dim in tensor.shape.dim) if tensor.HasField("shape") else None
+    shape = tuple([_dim(dim) for dim in tensor.shape.dim]) if tensor.HasField("shape") else None
     read_dims([d for d in shape or () if isinstance(d, int)])
     return TensorType(data_type(tensor.elem_type), shape)
 
 
 def _dim(dim: Any) -> Dim:
+    size: int = dim.dim_value
+    if size > 0:
+        return size
     kind = dim.WhichOneof("value")
     if kind == "dim_value":
         # Exporters write -1 for a dimension that is open.
-        return int(dim.dim_value) if dim.dim_value >= 0 else None
+        return size if size == 0 else None
     return _text(dim.dim_param, "a dimension's name") or None if kind else None
 
 

@@ -74,9 +74,9 @@ def read_dims(raw: Any) -> tuple[tuple[int, ...], int]:
     if len(raw) > MAX_RANK:
         raise FormatError(f"the tensor has rank {len(raw)}; accepted: at most {MAX_RANK}")
     dims = tuple(raw)
-    if any(d < 0 for d in dims):
+    if dims and min(dims) < 0:
         raise FormatError(f"the shape {dims} has a negative dimension")
-    if math.prod(d for d in dims if d) > 2**63 - 1:
+    if math.prod([d for d in dims if d]) > 2**63 - 1:
         raise FormatError(f"the shape {dims} has more than 2^63 - 1 elements")
     return dims, math.prod(dims)
 
