@@ -30,21 +30,19 @@ class ChainKernel(NumpyKernel):
         chain = _chain_of(node)
         if chain is None:
             return Refusal(Reason.OPERATOR, "not a chain of post-ops over an input of the result's type")
-        return next((r for p in chain.post_ops if (r := refuse_result(p, node.outputs[0])) is not None), None)
+        return next((r for p in chain[1] if (r := refuse_result(p, node.outputs[0])) is not None), None)
 
     def in_place(self, node: TypedNode) -> Sequence[int]:
-        chain = self.prepare(node)
+        chained, post_ops = _accepted(node)
         # The first step may overwrite its operand; a later one would find it overwritten.
-        first = chain.operands[:1] if chain.post_ops and not isinstance(chain.post_ops[0], Eltwise) else ()
-        return (chain.chained, *first)
+        return (chained, *_operands(node, post_ops[:1]))
 
     def scratch(self, node: TypedNode) -> Sequence[Spec]:
-        return chain_scratch(self.prepare(node).post_ops, node.outputs[0])
+        return chain_scratch(_accepted(node)[1], node.outputs[0])
 
     def prepare(self, node: TypedNode) -> _Chain:
-        chain = _chain_of(node)
-        assert chain is not None
-        return chain
+        chained, post_ops = _accepted(node)
+        return _Chain(chained, post_ops, _operands(node, post_ops))
 
     def bind(self, call: Call) -> Iterable[Launch]:
         chain: _Chain = call.state
@@ -53,13 +51,23 @@ class ChainKernel(NumpyKernel):
         return bind_chain(steps, call.input(chain.chained), call.outputs[0], call.scratch)
 
 
-def _chain_of(node: TypedNode) -> _Chain | None:
+def _chain_of(node: TypedNode) -> tuple[int, tuple[PostOp, ...]] | None:
+    """The input that is chained, and the post-ops."""
     if len(node.outputs) != 1 or not node.node.outputs[0]:
         return None
     for index, given in enumerate(node.inputs):
         if given == node.outputs[0]:
             post_ops = node.op.post_ops(node.inputs, node.node.inputs, index)
             if post_ops:
-                names = [p.operand for p in post_ops if not isinstance(p, Eltwise)]
-                return _Chain(index, post_ops, tuple(node.node.inputs.index(name) for name in names))
+                return index, post_ops
     return None
+
+
+def _accepted(node: TypedNode) -> tuple[int, tuple[PostOp, ...]]:
+    chain = _chain_of(node)
+    assert chain is not None
+    return chain
+
+
+def _operands(node: TypedNode, post_ops: Iterable[PostOp]) -> tuple[int, ...]:
+    return tuple([node.node.inputs.index(p.operand) for p in post_ops if not isinstance(p, Eltwise)])

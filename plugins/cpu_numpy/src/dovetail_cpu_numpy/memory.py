@@ -1,11 +1,12 @@
 """Host memory for the values of a request, and the bytes that arrays take in it."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dovetail.device import DType, OutOfMemory, TensorType
+from dovetail.device import DType, OutOfMemory
 from dovetail_cpu_numpy.launch import Spec
 
 __all__ = ["ALIGNMENT", "arena", "nbytes", "packed"]
@@ -27,7 +28,7 @@ def arena(size: int) -> NDArray[np.uint8]:
 def nbytes(spec: Spec) -> int:
     """The bytes of an array."""
     shape, dtype = spec
-    return TensorType(DType.of(dtype), shape).nbytes
+    return math.prod(shape) * DType.of(dtype).itemsize
 
 
 def packed(specs: Sequence[Spec]) -> int:

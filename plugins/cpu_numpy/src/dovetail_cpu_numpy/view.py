@@ -8,6 +8,8 @@ from dovetail_cpu_numpy.launch import Launch
 
 __all__ = ["ViewKernel"]
 
+_COMPUTES = Refusal(Reason.OPERATOR, "moves or computes data")
+
 
 class ViewKernel(NumpyKernel):
     """An operator whose output is its input under another shape: the memory plan gives both the same bytes."""
@@ -16,7 +18,7 @@ class ViewKernel(NumpyKernel):
 
     def refuse(self, node: TypedNode) -> Refusal | None:
         if not node.op.is_view:
-            return Refusal(Reason.OPERATOR, "moves or computes data")
+            return _COMPUTES
         # With post-ops the output needs separate memory; further outputs have to be written.
         if node.post_ops or node.node.writes != node.node.outputs[:1]:
             return Refusal(Reason.OPERATOR, "has more to do than a view")
