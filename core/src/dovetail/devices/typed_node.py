@@ -26,12 +26,9 @@ class TypedNode:
     @staticmethod
     def of(node: Node, graph: Graph) -> "TypedNode":
         """The node with its types in `graph`. Raises `KeyError` when one has not been inferred."""
-        return TypedNode(
-            node,
-            tuple(graph.type_of(name) for name in node.inputs),
-            tuple(graph.types[name] for name in node.writes),
-            tuple(graph.types[name] for name in node.operands),
-        )
+        types = graph.types
+        inputs, outputs = tuple([types[n] if n else None for n in node.inputs]), tuple([types[n] for n in node.writes])
+        return TypedNode(node, inputs, outputs, tuple([types[n] for n in node.operands]) if node.post_ops else ())
 
     @property
     def op(self) -> AbstractOperator:
@@ -89,8 +86,10 @@ class LayerConfig:
         Where something broadcasts along some of the dimensions, everything is plain.
         """
         result = node.outputs[0].dims
-        touched = [t for t in (*node.inputs, *node.outputs, *node.operands) if t is not None]
-        if not all(t.dims == result or t.size == 1 for t in touched):
+        others = [t for t in (*node.inputs, *node.outputs, *node.operands) if t is None or t.dims != result]
+        if not others:
+            return LayerConfig.uniform(node, ANY)
+        if not all(t is None or t.size == 1 for t in others):
             return LayerConfig.uniform(node, PLAIN)
 
         def side(types: Sequence[TensorType | None]) -> tuple[Layout, ...]:
@@ -100,6 +99,6 @@ class LayerConfig:
 
     def fits(self, node: TypedNode) -> bool:
         """True when the types of the node have these layouts."""
-        given = [t and t.layout for t in (*node.inputs, *node.outputs, *node.operands)]
-        pairs = [(w, g) for w, g in zip((*self.inputs, *self.outputs, *self.operands), given, strict=True) if g is not None]
+        types, wanted = (*node.inputs, *node.outputs, *node.operands), (*self.inputs, *self.outputs, *self.operands)
+        pairs = [(w, t.layout) for w, t in zip(wanted, types, strict=True) if t is not None]
         return all(w in (ANY, g) for w, g in pairs) and len({g for w, g in pairs if w == ANY}) <= 1

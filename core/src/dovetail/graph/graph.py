@@ -204,7 +204,7 @@ class AbstractOperator:
 
     def flops(self, inputs: Types, outputs: Sequence[TensorType]) -> int:
         """Floating-point operations of one run, a multiply-add counted as two. Default: one for each output element."""
-        return sum(t.size for t in outputs)
+        return sum([t.size for t in outputs])
 
     def check(self, inputs: Types, outputs: int) -> None:
         """Check the input count and data types against the ports. Raises `OperatorError`."""
@@ -295,7 +295,7 @@ class Node:
     @property
     def writes(self) -> tuple[str, ...]:
         """The outputs that are present."""
-        return tuple(filter(None, self.outputs)) if "" in self.outputs else tuple(self.outputs)
+        return tuple(filter(None, self.outputs)) if "" in self.outputs else self.outputs
 
     def __str__(self) -> str:
         return f"'{printable(self.name)}' ({printable(self.op.key)})"

@@ -76,7 +76,7 @@ class TensorType:
     @property
     def nbytes(self) -> int:
         """Bytes of the dense tensor. Raises `ValueError` unless `is_static`."""
-        return self.size * self.dtype.itemsize
+        return math.prod(self.dims) * self.dtype.itemsize
 
     def with_shape(self, shape: Shape | None) -> "TensorType":
         """The same element type with another shape and no known value."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dovetail.dataclass import dataclass, field
 from dovetail.devices.contract import Device, Executable
+from dovetail.devices.memory import MemoryPlan
 from dovetail.devices.refusals import Accepted, Reason, Refusal
 from dovetail.devices.typed_node import TypedNode
 from dovetail.devices.virtual import Placement
@@ -320,7 +321,7 @@ def _placements(
 ) -> Sequence[NodePlacement]:
     found = []
     for part, executable in zip(parts, executables, strict=True):
-        nodes = {node.name: node for node in part.graph.nodes}
+        nodes, memory = {node.name: node for node in part.graph.nodes}, executable.memory
         for said in executable.reports:
             node = nodes.get(said.name)
             if node is None:
@@ -340,8 +341,8 @@ def _placements(
                     notes.stops.get(said.name),
                     # A node of a composition counts as the node that was chosen.
                     next((notes.rules[name] for name in (said.name, *node.origins[:1]) if name in notes.rules), 0),
-                    tuple(_value(name, part.graph, executable) for name in node.reads),
-                    tuple(_value(name, part.graph, executable) for name in node.writes),
+                    tuple([_value(name, part.graph, memory) for name in node.reads]),
+                    tuple([_value(name, part.graph, memory) for name in node.writes]),
                     flops=_flops(node, part.graph),
                 )
             )
@@ -349,8 +350,8 @@ def _placements(
 
 
 def _flops(node: Node, graph: Graph) -> int | None:
-    typed = TypedNode.of(node, graph)
-    return int(node.op.flops(typed.inputs, typed.outputs)) if typed.is_static else None
+    inputs, outputs = [graph.type_of(name) for name in node.inputs], [graph.types[name] for name in node.writes]
+    return int(node.op.flops(inputs, outputs)) if all(t is None or t.is_static for t in (*inputs, *outputs)) else None
 
 
 def _longest(nodes: Sequence[NodePlacement]) -> tuple[str, float] | None:
@@ -369,8 +370,7 @@ def _most_seconds(node: NodePlacement) -> float:
     return 1e-9 * (node.flops or 0) + sum(t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types)
 
 
-def _value(name: str, graph: Graph, executable: Executable) -> ValuePlacement:
-    plan = executable.memory
+def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:
     return ValuePlacement(name, graph.types[name], plan.offsets.get(plan.storage.get(name, name)))
 
 

@@ -26,7 +26,7 @@ class ValuePlacement:
     offset: int | None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class NodePlacement:
     """Where one node runs and why.
 

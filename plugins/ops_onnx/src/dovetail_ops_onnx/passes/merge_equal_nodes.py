@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ def merge_equal_nodes(graph: Graph, devices: Sequence[Device] = ()) -> Graph:
         return graph
     held = {graph.outputs[index] for index in graph.states.values()}
     held.update(name for node in graph.nodes for inner in node.op.subgraphs for name in inner.captures)
+    prescribed = cache(lambda domain, op_type: any(device.prescribes(domain, op_type) for device in devices))
     contents = {name: _content(name, array) for name, array in graph.constants.items()}
     alike: dict[Hashable, Node] = {}
     equal: dict[Hashable, Node] = {}
@@ -38,7 +40,7 @@ def merge_equal_nodes(graph: Graph, devices: Sequence[Device] = ()) -> Graph:
         op = node.op
         if op.is_random or op.subgraphs or node.post_ops or not (op.has_reference() or op.has_composition()):
             continue
-        if any(device.prescribes(op.domain, op.op_type) for device in devices):
+        if prescribed(op.domain, op.op_type):
             continue
         inputs = tuple([renamed.get(name) or contents.get(name, name) for name in node.inputs])
         key = (type(op), inputs, tuple(map(bool, node.outputs)), node.affinity)
