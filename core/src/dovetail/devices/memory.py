@@ -79,7 +79,7 @@ def _by_time(blocks: Sequence[Lifetime], alignment: int) -> tuple[Mapping[str, i
     leaving = sorted(blocks, key=lambda b: b.first)
     offsets: dict[str, int] = {}
     used = most = peak = 0
-    for block in sorted(blocks, key=lambda b: (-b.last, b.first)):
+    for block in sorted(leaving, key=lambda b: -b.last):  # of those with one last step the one that leaves last comes first
         while leaving[-1].first > block.last:
             left = leaving.pop()
             start, size = offsets[left.name], _aligned(left.nbytes, alignment)

@@ -174,7 +174,8 @@ class Operator(AbstractOperator):
     @classmethod
     def translation(cls, domain: str, op_type: str) -> Translation | None:
         """How nodes of this name become the operator; None for its own name and for names that are not its."""
-        return next((t for t in cls.translations if (t.domain, t.op_type) == (domain, op_type)), None)
+        found = [t for t in cls.translations if (t.domain, t.op_type) == (domain, op_type)]
+        return found[0] if found else None
 
     @classmethod
     def has_reference(cls) -> bool:

@@ -25,5 +25,7 @@ def drop_identities(graph: Graph) -> Graph:
 def _is_identity(node: Node, graph: Graph) -> bool:
     if node.post_ops or not node.inputs or not node.inputs[0] or not node.outputs[0]:
         return False
-    unread = all(name not in graph.consumers and name not in graph.output_names for name in node.outputs[1:])
-    return unread and node.op.is_identity([graph.type_of(n) for n in node.inputs], [graph.types[n] for n in node.writes])
+    others = node.outputs[1:]
+    if others and any(name in graph.consumers or name in graph.output_names for name in others):
+        return False
+    return node.op.is_identity([graph.type_of(n) for n in node.inputs], [graph.types[n] for n in node.writes])

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 from dovetail.dataclass import dataclass
@@ -58,7 +59,11 @@ class NumpyKernel(Kernel):
         refusal = refuse_chain(node)
         if refusal is None:
             refusal = self.refuse(node)
-        return Accepted(self.name) if refusal is None else refusal
+        return self._accepted if refusal is None else refusal
+
+    @cached_property
+    def _accepted(self) -> Accepted:
+        return Accepted(self.name)
 
     @abstractmethod
     def refuse(self, node: TypedNode) -> Refusal | None:

@@ -110,7 +110,9 @@ class Linker:
     def _node_name(self, template: NodeTemplate, index: int, given: frozenset[str], scope: _Scope, unnamed: str) -> str:
         wanted = scope.prefix + template.name if template.name else f"{unnamed}{template.op_type}_{index}"
         own = frozenset() if template.name else given
-        name = free_name(wanted, lambda found: found in self._node_names or found in own, self._counts)
+        name = wanted
+        if wanted in self._node_names or wanted in own:
+            name = free_name(wanted, lambda found: found in self._node_names or found in own, self._counts)
         if template.name and name != wanted:
             self._renamed.append(name)
         self._node_names.add(name)
