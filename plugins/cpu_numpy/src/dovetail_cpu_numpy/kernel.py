@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, ClassVar
 
 from dovetail.dataclass import dataclass
@@ -59,11 +58,7 @@ class NumpyKernel(Kernel):
         refusal = refuse_chain(node)
         if refusal is None:
             refusal = self.refuse(node)
-        return self._accepted if refusal is None else refusal
-
-    @cached_property
-    def _accepted(self) -> Accepted:
-        return Accepted(self.name)
+        return Accepted(self.name) if refusal is None else refusal
 
     @abstractmethod
     def refuse(self, node: TypedNode) -> Refusal | None:
