@@ -441,7 +441,8 @@ def items(devices: Mapping[str, Forced]) -> Iterator[Item]:
     """All runs; none does what another does: the same launches on the same values."""
     seen = set()
     kinds = (operators, tiles, quantized, packed, caches, windows, others)
-    for item in (item for kind in kinds for item in kind(devices)):
+    # All before any runs: a run forces kernels of the devices.
+    for item in [item for kind in kinds for item in kind(devices)]:
         values = {**dict(zip(item.graph.inputs, item.feeds, strict=True)), **item.graph.constants}
         contents = tuple((name, array.shape, hash(array.tobytes())) for name, array in sorted(values.items()))
         key = (contents, item.kernel.name, tuple(map(_described, item.launches())))

@@ -19,7 +19,7 @@ from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._pipelined import Pipeline, pipelines
 from dovetail_gpu_opencl.kernels._tuned import Tuned
 
-pytestmark = pytest.mark.exhaustive(0.1)  # each test compiles programs whose emulated instructions take drivers long
+pytestmark = pytest.mark.exhaustive(0.07)  # each test compiles programs whose emulated instructions take drivers long
 
 assembled = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["assembled"]
 
