@@ -73,6 +73,32 @@ def test_memory_that_cannot_be_locked_is_not(
     np.testing.assert_array_equal(request_of(device, bench).run(numbers(3))[0], numbers(3)[0] ** 2)
 
 
+@pytest.mark.parametrize(("unified", "lockable"), [(False, True), (False, False), (True, True)])
+def test_flags_of_faults_are_in_locked_memory(
+    unified: bool, lockable: bool, kind_device: Callable[[str], Any], bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU with memory of its own; a fault is reported once, wherever they are."""
+    lock, locked = executable.pinned, []
+
+    def counted(*arguments: Any) -> Any:
+        if not lockable:
+            raise dovetail.errors.OutOfMemory("no more memory can be locked")
+        locked.append(arguments)
+        return lock(*arguments)
+
+    device = kind_device("GPU")
+    monkeypatch.setattr(device, "caps", dataclasses.replace(device.caps, unified_memory=unified))
+    monkeypatch.setattr(executable, "pinned", counted)
+    data, indices = numbers(0)[0], np.array([0, 1])
+    graph, _ = bench.single(bench.op("Gather"), [data, indices])
+    request = device.compile(graph, {}).create_request()
+    assert len(locked) == (lockable and not unified)
+    for _ in range(2):
+        np.testing.assert_array_equal(request.run([data, indices])[0], data[indices])
+        with pytest.raises(dovetail.errors.InferError, match="an index is outside axis 0"):
+            request.run([data, indices + 1])
+
+
 @pytest.mark.parametrize("first", ["a", "b"])
 def test_inputs_in_any_order_cost_no_copy(info: DeviceInfo, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that reads the second input first hands the arrays of its device to the caller, as any other does."""

@@ -180,6 +180,19 @@ class CLExecutable(Executable):
             )
         return tuple(np.empty(t.dims, t.dtype.numpy) for t in types)
 
+    def fault_flags(self, queue: Any) -> NDArray[np.int32]:
+        """A zero for each fault, in locked memory if `has_own_memory`.
+
+        Elsewhere a download waits until the device is done, and costs what follows it: 55 us of MiniLM's 434 on an H200.
+        """
+        count = max(1, len(self.faults))
+        if self.faults and self.has_own_memory:
+            with contextlib.suppress(OutOfMemory):  # the system may lock less memory than it has
+                flags = pinned(self.context, queue, (count,), np.dtype(np.int32))
+                flags[:] = 0
+                return flags
+        return np.zeros(count, np.int32)
+
     @property
     def has_own_memory(self) -> bool:
         """True when the device is a GPU that does not share the memory of the host."""

@@ -51,7 +51,8 @@ class CLRequest(ExecutableRequest):
         self._memory = executable.new_buffers()
         self._constants = executable.constants()
         self._buffers = executable.allocate(self._memory)
-        self._faults = np.zeros(max(1, len(executable.faults)), np.int32)
+        with translated("allocating the fault flags"):
+            self._faults = executable.fault_flags(self._queue)
         self._fault_buffer: Any = self._memory.holding(self._faults, "fault flags", written=True)
         self._counters = np.zeros(max(1, executable.counters), np.int32)
         self._counter_buffer: Any = self._memory.holding(self._counters, "counters", written=True)
@@ -101,6 +102,7 @@ class CLRequest(ExecutableRequest):
         self._buffers = {}
         self._constants = {}
         self._fault_buffer = self._counter_buffer = None
+        self._faults = np.zeros_like(self._faults)
         self._memory = self._executable.new_buffers()
 
     def _downloaded(self) -> tuple[tuple[NDArray[Any], str], ...]:
