@@ -93,6 +93,19 @@ def test_attention_by_rows_in_other_types(
     np.testing.assert_allclose(got, attend(q, k, v, 0.0, 0.0, False), rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("queries", [1, 7])
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_a_mask_of_halves_beside_other_values(
+    queries: int, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """The type of the mask is its own."""
+    q, k, v = (rng.standard_normal((1, 2, n, 16)).astype(np.float32) for n in (queries, 35, 35))
+    mask = rng.standard_normal((queries, 35)).astype(np.float16)
+    graph, feeds = bench.single(bench.op("Attention"), [q, k, v, mask])
+    got = bench.run(kind_device(kind), graph, feeds)[0]
+    np.testing.assert_allclose(got, attend(q, k, v, mask, 0.0, False), rtol=0, atol=2e-6)
+
+
 def test_heads_that_do_not_fit_the_stack_of_a_work_item_are_refused(kind_device: Callable[[str], Any], bench: Any) -> None:
     device = kind_device("CPU")
     for size, taken in ((128, True), (1024, False)):

@@ -16,7 +16,7 @@
 #define VACC CAT(ACC, VEC)
 #define WHOLE (D / VEC * VEC)
 #define V_WHOLE (DV / VEC * VEC)
-#ifdef HALF_STORAGE
+#ifdef T_IS_HALF
 #define LOADV(p) CAT(vload_half, VEC)(0, p)
 #else
 // Not vload: some drivers leave it as a function call, which spills every register.

@@ -26,7 +26,7 @@
 #define CAT(x, y) CAT_(x, y)
 #if VEC == 1
 #define STORE(v, p) STORE_T(p, 0, (v)[0])
-#elif defined(HALF_STORAGE)
+#elif defined(T_IS_HALF)
 #define STORE(v, p) CAT(CAT(vstorea_half, VEC), _rte)(*(CAT(float, VEC)*)(v), 0, p)
 #else
 #define STORE(v, p) (*(__global CAT(T, VEC)*)(p) = CAT(convert_, CAT(T, VEC))(*(CAT(ACC, VEC)*)(v)))

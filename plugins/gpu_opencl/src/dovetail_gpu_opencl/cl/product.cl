@@ -51,7 +51,7 @@
 #define WIDE(t, v) CAT(WIDE_, v)(t)
 #define CONVERT(t, v) CAT(convert_, WIDE(t, v))
 // Vectors of v elements of T that are aligned as such, as ACC.
-#ifdef HALF_STORAGE
+#ifdef T_IS_HALF
 #define LOAD_1(p) vload_half(0, p)
 #define LOAD_2(p) vloada_half2(0, p)
 #define LOAD_4(p) vloada_half4(0, p)

@@ -57,7 +57,7 @@ static uint rounded(const float low, const float high) {
       : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b)[0]), "r"((b)[1]))
 #endif
 // Values in registers between global and local memory: halves as they are, other elements as float.
-#if defined(HALF_STORAGE) && MATRIX == 3
+#if defined(T_IS_HALF) && MATRIX == 3
 #define REG ushort
 #define LOAD_REG(v, p) (*(__global const WIDE(ushort, v)*)(p))
 #define WORD_OF(low, high) ((uint)(low) | (uint)(high) << 16)
