@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dovetail.graph import GraphBuilder
+from dovetail.passes.constant_folding import fold_constants
+
 Floats = NDArray[np.float32]
 
 
@@ -178,3 +181,22 @@ def test_caches_and_windows(
     tolerance = 1e-5 if dtype == np.float32 else 4e-3
     for found, expected in zip(results, [want, keys, values] if past else [want], strict=True):
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("kind", "queries"), [("GPU", 1), ("GPU", 6), ("CPU", 1), ("CPU", 6)])
+@pytest.mark.parametrize("present", [(), ("key",), ("value",)], ids=str)
+def test_past_keys_without_all_present_ones(
+    kind: str, queries: int, present: tuple[str, ...], kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """The outputs present_key and present_value are optional; work buffers of other sizes take their place."""
+    q, k, v = (rng.standard_normal((2, 2, n, size)).astype(np.float32) for n, size in ((queries, 16), (40, 16), (40, 4)))
+    g = GraphBuilder()
+    given = [g.input(name, "float32", a.shape) for name, a in (("q", q), ("k", k[:, :, 37:]), ("v", v[:, :, 37:]))]
+    pasts = [g.input(name, "float32", a.shape) for name, a in (("past_k", k[:, :, :37]), ("past_v", v[:, :, :37]))]
+    outputs = ["y", *("present_key" if "key" in present else "", "present_value" if "value" in present else "")]
+    g.node(bench.op("Attention"), *given, "", *pasts, outputs=outputs)
+    graph = fold_constants(g.graph([name for name in outputs if name]))
+    results = bench.run(kind_device(kind), graph, [q, k[:, :, 37:], v[:, :, 37:], k[:, :, :37], v[:, :, :37]])
+    np.testing.assert_allclose(results[0], attend(q, k, v, 0.0, 0.0, False), rtol=0, atol=2e-6)
+    for name, found in zip(present, results[1:], strict=True):
+        np.testing.assert_array_equal(found, k if name == "key" else v)

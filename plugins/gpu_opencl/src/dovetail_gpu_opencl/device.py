@@ -188,7 +188,8 @@ class OpenCLDevice(Device):
         wanted: dict[str, tuple[Launch, ...]] = {}
         for name in _giving_back(graph, wanted):
             wanted[name] = () if name in stubs else self._launches(chosen[name].kernel, typed[name])
-        launches = {name: [self._exact(x, typed[name]) for x in found if not x.is_empty] for name, found in wanted.items()}
+        exact = {name: [self._exact(x, typed[name]) for x in found if not x.is_empty] for name, found in wanted.items()}
+        launches = {name: _numbered(found, name) for name, found in exact.items()}
         graph = graph.replace(states=_kept_states(graph))
         memory = plan_graph(
             graph,
@@ -294,6 +295,18 @@ def _is_done(launch: Launch, memory: MemoryPlan) -> bool:
     """Whether it copies a value to where it is."""
     roots = [memory.storage.get(value, value) for value in launch.copies or ()]
     return len(roots) == 2 and roots[0] == roots[1]
+
+
+def _numbered(launches: Sequence[Launch], node: str) -> list[Launch]:
+    """The launches with the node's work buffers named as the memory plan does, in the order in which they are first used."""
+    used = dict.fromkeys(a.value for launch in launches for a in launch.arguments if isinstance(a, Scratch))
+    names = {value: f"scratch:{node}:{number}" for number, value in enumerate(used)}
+
+    def renamed(launch: Launch) -> Launch:
+        arguments = (dataclasses.replace(a, value=names[a.value]) if isinstance(a, Scratch) else a for a in launch.arguments)
+        return dataclasses.replace(launch, arguments=tuple(arguments))
+
+    return list(launches) if all(value == name for value, name in names.items()) else [renamed(launch) for launch in launches]
 
 
 def _scratch(launches: Sequence[Launch]) -> list[int]:
