@@ -60,6 +60,13 @@
 #define STORE_4(p, x) vstorea_half4_rte(x, 0, p)
 #define LOAD(v, p) CAT(LOAD_, v)(p)
 #define STORE(v, p, x) CAT(STORE_, v)(p, x)
+#elif defined(T_IS_BFLOAT16)
+#define STORE_1(p, f) (*(p) = to_bfloat16(f))
+#define STORE_2(p, f) (*(__global ushort2*)(p) = (ushort2)(to_bfloat16((f).x), to_bfloat16((f).y)))
+#define STORE_4(p, f) \
+  (*(__global ushort4*)(p) = (ushort4)(to_bfloat16((f).x), to_bfloat16((f).y), to_bfloat16((f).z), to_bfloat16((f).w)))
+#define LOAD(v, p) CAT(as_, WIDE(float, v))(CONVERT(uint, v)(*(__global const WIDE(ushort, v)*)(p)) << 16)
+#define STORE(v, p, x) CAT(STORE_, v)(p, x)
 #else
 #define LOAD(v, p) CONVERT(ACC, v)(*(__global const WIDE(T, v)*)(p))
 #define STORE(v, p, x) (*(__global WIDE(T, v)*)(p) = CONVERT(T, v)(x))

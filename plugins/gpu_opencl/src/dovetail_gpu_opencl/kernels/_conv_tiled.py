@@ -21,6 +21,7 @@ class ConvTiled(Tiled, ConvKernel):
 
     name = "conv_tiled"
     half_by_load = True
+    bfloat16_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "GPU":

@@ -23,6 +23,7 @@ class GemmTiled(Tiled, GemmKernel):
 
     name = "gemm_tiled"
     half_by_load = True
+    bfloat16_by_load = True
 
     def fits(self, product: Product) -> Refusal | None:
         if self.caps.kind != "GPU":

@@ -37,8 +37,11 @@ MATRIX_FORMATS = ("f32", "tf32", "bf16", "f16")
 
 
 def matrix_of(dtype: DType, caps: Capabilities) -> int:
-    """The format for products of a data type on a device: halves stay halves."""
-    if not caps.matrix or dtype is DType.FLOAT64:
+    """The format for products of a data type on a device: halves stay halves.
+
+    bfloat16 stays bfloat16, or becomes TF32, which holds it; float16 does not.
+    """
+    if not caps.matrix or dtype is DType.FLOAT64 or (dtype is DType.BFLOAT16 and caps.matrix == "f16"):
         return 0
     return MATRIX_FORMATS.index("f16" if dtype is DType.FLOAT16 else caps.matrix)
 
