@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
 from dovetail.graph import GraphBuilder
@@ -94,6 +95,34 @@ def test_attention_by_rows_in_other_types(
     device.forced = ""
     assert got.dtype == dtype
     np.testing.assert_allclose(got, attend(q, k, v, 0.0, 0.0, False), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("kind", "kernel", "queries", "past"),
+    [
+        ("CPU", "attention_rows", 7, 0),
+        ("GPU", "attention", 7, 3),
+        ("CPU", "attention_token", 1, 3),
+        ("GPU", "attention_token", 1, 0),
+    ],
+)
+def test_attention_in_bfloat16(
+    kind: str, kernel: str, queries: int, past: int, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """Scores and sums are float32, results are rounded once; values of 1e6, and a mask in float32."""
+    device = kind_device(kind)
+    keys = 35 + past
+    q, k, v = (rng.standard_normal((1, 2, n, 20)).astype(bfloat16) for n in (queries, keys, keys))
+    v = (v.astype(np.float32) * 1e6).astype(bfloat16)
+    mask = rng.standard_normal((queries, keys)).astype(np.float32)
+    caches = [k[:, :, :past], v[:, :, :past]] if past else []
+    graph, feeds = bench.single(bench.op("Attention"), [q, k[:, :, past:], v[:, :, past:], mask, *caches])
+    device.forced = kernel
+    got = bench.run(device, graph, feeds)[0]
+    device.forced = ""
+    assert got.dtype == bfloat16
+    expected = attend(q, k, v, mask, 0.0, False)
+    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=0, atol=2.0**-8 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("queries", [1, 7])
