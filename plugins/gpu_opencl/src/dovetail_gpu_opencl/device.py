@@ -119,16 +119,16 @@ class OpenCLDevice(Device):
     def lower(self, graph: Graph) -> Graph:
         """The graph with nodes joined that a kernel runs in one launch.
 
-        With the hint f16, products and what is between them are in float16, where the device has kernels for it.
+        With the hints f16 and bf16, products and what is between them are in that type, where the device has kernels for it.
         """
-        halves = self.caps.pipeline and self.caps.matrix == "f16"
+        halves = _halves(self.caps)
         if halves or self.caps.float_pipeline:
             if any(node.op.stem == "attention" for node in graph.nodes):
                 # The classes of standard operators are there where a graph has one of them.
                 from dovetail_gpu_opencl.kernels._packed_attention import merge_products
 
-                graph = merge_products(graph, self._runs, DType.FLOAT16 if halves else DType.FLOAT32)
-            graph = lower(graph, self._mixes) if halves else graph
+                graph = merge_products(graph, self._runs, halves or DType.FLOAT32)
+            graph = lower(graph, self._mixes, halves) if halves else graph
             if any(node.op.stem == "layer_normalization" for node in graph.nodes):
                 from dovetail_gpu_opencl.kernels._normalized_product import merge_normalizations
                 from dovetail_gpu_opencl.kernels._normalized_sum import merge_sums
@@ -261,6 +261,13 @@ class OpenCLDevice(Device):
         if isinstance(choice, Refusal):
             raise UsageError(f"node {node.node} was not accepted by {self.info.name}: {choice}")
         return choice
+
+
+def _halves(caps: Capabilities) -> DType | None:
+    """The data type of values between products of a float32 model; None where they stay float32."""
+    if caps.matrix == "f16" and caps.pipeline:
+        return DType.FLOAT16
+    return DType.BFLOAT16 if caps.matrix == "bf16" and caps.bfloat_pipeline else None
 
 
 def _giving_back(graph: Graph, launches: Mapping[str, Sequence[Launch]]) -> Iterator[str]:
