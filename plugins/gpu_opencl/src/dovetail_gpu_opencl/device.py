@@ -47,7 +47,7 @@ from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._tiles import Tuned
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch
 from dovetail_gpu_opencl.lifetime import IN_USE
-from dovetail_gpu_opencl.matrix_units import allowed
+from dovetail_gpu_opencl.matrix_units import allowed, halves_of, remarks
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.packed import PackedConstants, owner
 from dovetail_gpu_opencl.precision import lower
@@ -121,7 +121,7 @@ class OpenCLDevice(Device):
 
         With the hints f16 and bf16, products and what is between them are in that type, where the device has kernels for it.
         """
-        halves = _halves(self.caps)
+        halves = halves_of(self.caps)
         if halves or self.caps.float_pipeline:
             if any(node.op.stem == "attention" for node in graph.nodes):
                 # The classes of standard operators are there where a graph has one of them.
@@ -202,9 +202,11 @@ class OpenCLDevice(Device):
         commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in needed[name]]
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
         reports = [dataclasses.replace(r, kernel="stub", from_operator=False) if r.name in stubs else r for r in reports]
-        return CLExecutable(
+        executable = CLExecutable(
             self._context, self._device, self.caps, graph, commands, reports, memory, chosen_options, self.programs
         )
+        executable.notes = remarks(self.caps, self.info.name)
+        return executable
 
     def _launches(self, kernel: CLKernel, node: TypedNode) -> tuple[Launch, ...]:
         with translated(f"{self.info.name}, node {node.node}: preparing the kernel {kernel.name!r}"):
@@ -261,13 +263,6 @@ class OpenCLDevice(Device):
         if isinstance(choice, Refusal):
             raise UsageError(f"node {node.node} was not accepted by {self.info.name}: {choice}")
         return choice
-
-
-def _halves(caps: Capabilities) -> DType | None:
-    """The data type of values between products of a float32 model; None where they stay float32."""
-    if caps.matrix == "f16" and caps.pipeline:
-        return DType.FLOAT16
-    return DType.BFLOAT16 if caps.matrix == "bf16" and caps.bfloat_pipeline else None
 
 
 def _giving_back(graph: Graph, launches: Mapping[str, Sequence[Launch]]) -> Iterator[str]:
