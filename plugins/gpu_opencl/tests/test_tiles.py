@@ -229,3 +229,22 @@ def test_matrix_units_take_halves_without_another_rounding(dtype: DType, hint: s
     """float16 does not hold bfloat16."""
     caps = dataclasses.replace(kind_device("GPU").caps, matrix=hint)
     assert MATRIX_FORMATS[matrix_of(dtype, caps)] == expected
+
+
+@pytest.mark.parametrize(
+    ("hint", "number", "expected"), [("f16", 7e4, "f32"), ("f16", 6e4, "f16"), ("bf16", 7e4, "bf16"), ("bf16", 3.4e38, "f32")]
+)
+def test_constants_that_the_format_does_not_hold_are_not_rounded_to_it(
+    hint: str, number: float, expected: str, kind_device: Any, bench: Any, rng: Any
+) -> None:
+    """They would be infinite: the product and the convolution by them run without matrix units."""
+    device = copy.copy(kind_device("GPU"))
+    device._bound, device.caps = {}, dataclasses.replace(device.caps, matrix=hint)
+    weights = rng.standard_normal((16, 16, 1, 1)).astype(np.float32)
+    weights[3, 5] = -number
+    x = rng.standard_normal((2, 16, 5, 5)).astype(np.float32)
+    for op, given in (("Conv", [x, weights]), ("Gemm", [x[0, :, 0], weights[:5, :, 0, 0]])):
+        graph, _ = bench.single(bench.op(op), given, (1,))
+        node = TypedNode.of(graph.nodes[0], graph)
+        (kernel,) = (k for k in device.kernels(node) if isinstance(k, Tiled))
+        assert MATRIX_FORMATS[kernel.problem(node).matrix] == expected

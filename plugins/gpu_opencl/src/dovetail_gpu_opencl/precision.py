@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.device import Convert, DType, Eltwise, Graph, Node, TensorType, TypedNode
 
-__all__ = ["lower"]
+__all__ = ["holds", "lower"]
 
 Accepts = Callable[[TypedNode], bool | None]
 """None when no kernel runs the node with these types; else whether its kernel takes inputs and results of several types."""
@@ -45,6 +47,13 @@ as Exp, Pow and ReduceSum, stay float32: their results often pass 65504, and bfl
 _SEEDS = frozenset(("attention", "packed_attention"))
 _VALUES = {"attention": 3, "packed_attention": 1}
 """The first inputs that are converted, where others may stay: a mask often has numbers beyond 16 bits."""
+
+
+def holds(dtype: DType, array: NDArray[Any]) -> bool:
+    """Whether float16 or bfloat16 holds all numbers of an array, if that is float32."""
+    if array.dtype != np.float32 or not array.size:
+        return True
+    return not max(float(array.max()), -float(array.min())) > _LARGEST[dtype]
 
 
 def lower(graph: Graph, accepts: Accepts, to: DType) -> Graph:
@@ -104,10 +113,7 @@ class _Lowering:
     def _fits(self, name: str) -> bool:
         """Whether halves hold all numbers of the constant."""
         if name not in self._finite:
-            array = self._graph.constants[name]
-            most = _LARGEST[self._to]
-            is_large = array.dtype == np.float32 and array.size and max(float(array.max()), -float(array.min())) > most
-            self._finite[name] = not is_large
+            self._finite[name] = holds(self._to, self._graph.constants[name])
         return self._finite[name]
 
     def _is_data(self, name: str) -> bool:
