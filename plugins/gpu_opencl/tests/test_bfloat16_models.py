@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dovetail
-from dovetail.device import DeviceInfo, DType, Refusal, TypedNode
+from dovetail.device import DeviceError, DeviceInfo, DType, Refusal, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.testing import KernelBench
 from dovetail_gpu_opencl import matrix_units, precision
@@ -339,6 +339,26 @@ def test_other_hints_have_no_remark(infos: Any) -> None:
     caps = OpenCLDevice(infos[0]).caps
     assert not matrix_units.remarks(dataclasses.replace(caps, matrix=""), "OPENCL.0")
     assert not matrix_units.remarks(dataclasses.replace(caps, matrix="tf32", pipeline=True), "OPENCL.0")
+
+
+def test_on_matrix_units(infos: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The networks on a GPU whose matrix units take bfloat16, without emulation; elsewhere the hint is refused."""
+    monkeypatch.setattr("dovetail_gpu_opencl.precision.WORTH", 0)
+    info, caps = infos[0], OpenCLDevice(infos[0]).caps
+    network, transformer = Network(bench, rng, 16), Transformer(bench, rng, 2, 16, 1e6)
+    with dovetail.Core(config=False) as core:
+        if not caps.ptx:
+            with pytest.raises(DeviceError, match="has no matrix units that OpenCL reaches"):
+                compiled(core, info, network.model(2))
+            return
+        model, x = compiled(core, info, network.model("N")), floats(rng, 2, 3, 13, 15, scale=1e6)
+        network.expected(x).check(next(iter(model({"x": x}).values())))
+        if caps.compute_capability >= (8, 0):
+            check_report(model.report(), info)
+        for is_attention in (True, False):
+            ids = rng.integers(0, 30, (3, 5))
+            got = next(iter(compiled(core, info, transformer.model(is_attention))({"ids": ids}).values()))
+            transformer.expected(ids).check(got)
 
 
 LOWERED = sorted(stem for stem in precision._FOLLOWERS if find_spec(f"dovetail_ops_onnx.cases.{stem}"))
