@@ -138,6 +138,7 @@ def _computed(model: bytes, image: Any, output: str | None = None) -> Any:
 
 
 @pytest.mark.exhaustive(0.15, device="OPENCL")  # compiles kernels for minutes
+@pytest.mark.exhaustive(0.5, device="ONEDNN")
 @pytest.mark.exhaustive(0.25, device="NUMPY")  # test_onnx_nodes.py has others with constant weights
 def test_random_weights(core: dovetail.Core, device: str, copy: Copy) -> None:
     with core.compile_model(core.read_model(copy.model, format="onnx"), device, {"FALLBACK": False}) as compiled:

@@ -220,6 +220,7 @@ def _decoder(path: Path, hidden: int, wide: int) -> int:
     return nbytes
 
 
+@pytest.mark.exhaustive(0.5, device="OPENCL")  # compiles programs
 def test_packed_weights_of_a_mapped_file_are_in_memory_once(device: str, tmp_path: Path) -> None:
     """Before, OPENCL took 2.3 times their size: the blocks of the host, and those in the order of kernels."""
     _decoder(tmp_path / "small.gguf", 128, 256)

@@ -54,7 +54,7 @@ def test_chains_as_nodes(core: dovetail.Core, device: str) -> None:
     assert not any(node.post_ops for node in placed.values())
 
 
-@pytest.mark.exhaustive(0.3, device="OPENCL")
+@pytest.mark.exhaustive(0.2, device="OPENCL")
 @pytest.mark.parametrize("head", HEADS)
 def test_heads(core: dovetail.Core, device: str, head: str) -> None:
     """Each with chains of its own, because every program costs an OpenCL device a compilation."""
@@ -70,7 +70,7 @@ def test_heads(core: dovetail.Core, device: str, head: str) -> None:
 FOUND = ("conv blocked", "conv_transpose", "mat_mul", "gemm", "max_pool", "binary", "softmax", "layer_normalization")
 
 
-@pytest.mark.exhaustive(0.3, device="OPENCL")
+@pytest.mark.exhaustive(0.2, device="OPENCL")
 @pytest.mark.parametrize("head", FOUND)
 def test_followers_are_merged(core: dovetail.Core, device: str, head: str) -> None:
     """Bias, activation, residual addition and scale as nodes of a model: part of the head, or the report says why not."""

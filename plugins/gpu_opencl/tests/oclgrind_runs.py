@@ -24,8 +24,9 @@ from dovetail.testing import Case
 from dovetail_gpu_opencl.capabilities import Capabilities
 from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernel import CLKernel, ceil_div
-from dovetail_gpu_opencl.kernels import _conv_winograd
+from dovetail_gpu_opencl.kernels import _conv_winograd, _pointwise_depthwise
 from dovetail_gpu_opencl.kernels._joined import JoinedProducts
+from dovetail_gpu_opencl.kernels._pointwise_depthwise import PointwiseDepthwise
 from dovetail_gpu_opencl.kernels._tiles import Tiling
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.kernels.quantized import KERNELS as QUANTIZED
@@ -54,7 +55,7 @@ ELSEWHERE = {
 }
 """Kernels and files of cl/ that Oclgrind cannot run, each with the reason."""
 
-CHANGED = ((_conv_winograd, "_BETTER", 1e9),)
+CHANGED = ((_conv_winograd, "_BETTER", 1e9), (_pointwise_depthwise, "_ENQUEUE", 1e9), (_pointwise_depthwise, "_SHORT", 1e9))
 """Modules, names and values: kernels are to run at small sizes too, where they do not pay."""
 
 CHAINS = ("elu", "erf", "gelu", "hard_swish", "leaky_relu", "mish", "sigmoid", "softplus", "tanh")
@@ -95,7 +96,8 @@ def as_kinds(info: DeviceInfo, caps: Capabilities) -> dict[str, Forced]:
 WITHOUT_CASES = frozenset(
     {
         *("cached_attention", "convert", "joined_products", "mat_mul_blocks", "mat_mul_integer_to_float"),
-        *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "quantized", "reorder", "take_rows"),
+        *("mat_mul_rows", "normalized_product", "normalized_sum", "packed_attention", "pointwise_depthwise", "quantized"),
+        *("reorder", "take_rows"),
     }
 )
 """Kernels of operators that passes and compositions insert, so that no pack has cases: the functions below run them, or
@@ -394,6 +396,25 @@ def caches(devices: Mapping[str, Forced]) -> Iterator[Item]:
         yield from _each(devices, f"Attention of {queries} queries, past", *single(after, ()))
 
 
+def windows(devices: Mapping[str, Forced]) -> Iterator[Item]:
+    """A pointwise and a depthwise convolution in one: channels and tiles past the result, in both layouts."""
+    rng = np.random.default_rng(11)
+    for channels, maps, side, stride in ((3, 13, 9, 2), (33, 8, 7, 1)):
+        deep = _standard("Conv", group=maps, pads=(1, 1, 1, 1), strides=(stride, stride))
+        op = PointwiseDepthwise(_standard("Conv"), (Eltwise("clip", 0.0, 6.0),), deep)
+        x, w, deep_w = floats(rng, 2, channels, side, side), floats(rng, maps, channels, 1, 1), floats(rng, maps, 1, 3, 3)
+        given = (x, w, floats(rng, maps), deep_w, None)
+        names = [name for name, array in zip(("x", "w", "b", "d", ""), given, strict=True)]
+        out = (side - 1) // stride + 1
+        for layout in (PLAIN, NHWC):
+            types = {name: TensorType(DType.FLOAT32, a.shape, value=a) for name, a in zip("wbd", given[1:4], strict=True)}
+            types |= {"x": TensorType(DType.FLOAT32, x.shape, layout=layout)}
+            types |= {"y": TensorType(DType.FLOAT32, (2, maps, out, out), layout=layout)}
+            constants = dict(zip("wbd", given[1:4], strict=True))
+            graph = Graph((Node("node", op, tuple(names), ("y",)),), ("x",), ("y",), constants, types)
+            yield from _each(devices, f"PointwiseDepthwise of {x.shape}, {layout}", graph, [x])
+
+
 def others(devices: Mapping[str, Forced]) -> Iterator[Item]:
     """Reorders at sizes round their tiles, and copies between buffers and images."""
     rng = np.random.default_rng(8)
@@ -419,7 +440,9 @@ def _each(devices: Mapping[str, Forced], label: str, graph: Graph, feeds: Sequen
 def items(devices: Mapping[str, Forced]) -> Iterator[Item]:
     """All runs; none does what another does: the same launches on the same values."""
     seen = set()
-    for item in (*operators(devices), *tiles(devices), *quantized(devices), *packed(devices), *caches(devices), *others(devices)):
+    kinds = (operators, tiles, quantized, packed, caches, windows, others)
+    # All before any runs: a run forces kernels of the devices.
+    for item in [item for kind in kinds for item in kind(devices)]:
         values = {**dict(zip(item.graph.inputs, item.feeds, strict=True)), **item.graph.constants}
         contents = tuple((name, array.shape, hash(array.tobytes())) for name, array in sorted(values.items()))
         key = (contents, item.kernel.name, tuple(map(_described, item.launches())))

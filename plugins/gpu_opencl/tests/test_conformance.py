@@ -10,7 +10,7 @@ class TestConformance(DeviceConformance):
 
     device = "OPENCL"
 
-    @pytest.mark.exhaustive(0.04)  # each case compiles programs
+    @pytest.mark.exhaustive(0.03)  # each case compiles programs
     def test_operators(self, check: Check) -> None:
         """A case of a standard operator."""
         super().test_operators(check)

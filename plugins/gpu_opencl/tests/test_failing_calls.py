@@ -192,7 +192,7 @@ SAMPLE = 12
 Sampled = Callable[[Sequence[Any], int], Sequence[Any]]
 
 
-@pytest.mark.exhaustive(0.4)  # a run of the model for each call of the driver
+@pytest.mark.exhaustive(0.25)  # a run of the model for each call of the driver
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_call(kind: str, driver: Driver, info: DeviceInfo, model: Model, sampled: Sampled) -> None:
     if kind not in ("memory", "lost") and info.name != "OPENCL.0":

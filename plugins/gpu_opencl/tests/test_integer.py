@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dovetail.device import Binary, Eltwise
 from dovetail_ops_onnx.mat_mul_integer_to_float import MatMulIntegerToFloat
 
-pytestmark = pytest.mark.exhaustive(0.3)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.2)  # each test compiles programs
 
 Sampled = Callable[[Sequence[Any], int], Sequence[Any]]
 

@@ -24,7 +24,7 @@ from dovetail_ops_onnx.sigmoid import Sigmoid
 from dovetail_ops_onnx.sub import Sub
 from dovetail_ops_onnx.where import Where
 
-pytestmark = pytest.mark.exhaustive(0.2)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.13)  # each test compiles programs
 
 DIMS = (2, 3, 4, 5)
 KINDS = {"PLAIN": PLAIN, "NHWC": NHWC, "YXFB": YXFB, "FYXB": FYXB}

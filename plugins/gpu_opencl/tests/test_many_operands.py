@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.device import Binary, Reason, TypedNode
 
-pytestmark = pytest.mark.exhaustive(0.1)  # each test compiles programs
+pytestmark = pytest.mark.exhaustive(0.06)  # each test compiles programs
 
 KINDS = pytest.mark.parametrize("kind", ["CPU", "GPU"])
 COUNTS = pytest.mark.parametrize("count", [1, 14, 15, 16, 24, 25, 47, 48, 130])

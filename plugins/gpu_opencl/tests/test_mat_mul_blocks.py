@@ -18,7 +18,7 @@ from dovetail_gpu_opencl.kernels import mat_mul_blocks
 from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix, MatMulBlocks
 from dovetail_ops_onnx.rms_normalization import RMSNormalization
 
-SAMPLED = pytest.mark.exhaustive(0.4)  # each compiles programs
+SAMPLED = pytest.mark.exhaustive(0.25)  # each compiles programs
 
 Array = NDArray[Any]
 
@@ -103,7 +103,7 @@ def test_unpacked_in_registers_for_gpus(kind: tuple[Any, ...], kind_device: Call
         run(device, bench, "mat_mul_blocks_split", Product(rng, kind, rows, k, n, together=at == odd))
 
 
-@pytest.mark.exhaustive(0.3)
+@pytest.mark.exhaustive(0.2)
 @FORMAT
 def test_unpacked_into_tiles_for_gpus(kind: tuple[Any, ...], kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
     device, odd = kind_device("GPU"), FORMATS.index(kind) % 2

@@ -16,7 +16,7 @@ from dovetail_gpu_opencl.kernels._register_tiles import SHAPES, RegisterTiled, R
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.tuning import tunings_of
 
-SAMPLED = pytest.mark.exhaustive(0.3)  # each compiles programs
+SAMPLED = pytest.mark.exhaustive(0.2)  # each compiles programs
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from dovetail_ops_onnx.mat_mul_blocks import BlockMatrix
 from dovetail_ops_onnx.mat_mul_rows import MatMulRows, RowFormat
 from dovetail_ops_onnx.take_rows import TakeRows
 
-SAMPLED = pytest.mark.exhaustive(0.5)  # each compiles programs
+SAMPLED = pytest.mark.exhaustive(0.3)  # each compiles programs
 
 Array = NDArray[Any]
 

@@ -37,7 +37,7 @@ SIZES = [  # batch, channels, maps, height, width, pads
 ]
 
 
-@pytest.mark.exhaustive(0.4)  # each compiles programs
+@pytest.mark.exhaustive(0.25)  # each compiles programs
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("bias", [True, False])
 def test_convolutions(sizes: tuple[Any, ...], bias: bool, device: Any, bench: Any, rng: Any) -> None:

@@ -134,6 +134,10 @@ class OpenCLDevice(Device):
                 from dovetail_gpu_opencl.kernels._normalized_sum import merge_sums
 
                 graph = merge_sums(merge_normalizations(graph, self._runs), self._runs)
+        if self.caps.kind == "GPU" and any(node.op.stem == "conv" for node in graph.nodes):
+            from dovetail_gpu_opencl.kernels._pointwise_depthwise import merge_pointwise
+
+            graph = merge_pointwise(graph, self._runs)
         return self._joined(graph)
 
     def _runs(self, node: TypedNode) -> bool:

@@ -1,0 +1,159 @@
+// A pointwise convolution and the depthwise convolution of its result, for GPUs: wid[n][h] = INNER(wide_bia[h] + sum over c of
+// wide[c][h] * src[n][c]), dst[n][h] = POST(deep_bia[h] + wid[n][h] convolved with deep[h]).
+//
+// A work group computes a tile of TILE_Y x TILE_X elements of SLICE channels of dst. It makes SLICE channels of wid in the window
+// that the tile sees, in float: STEP channels of src and their weights at a time come to local memory, and an item adds up four
+// channels by four pixels, BLOCKS times. Then it convolves what was made. A window lies within its image: WINDOW_Y <= IH, WINDOW_X <= IW.
+// NDRange: (tiles of all images * ITEMS, H / SLICE rounded up), local size (ITEMS, 1).
+//
+// Layout: src [N][C][IH][IW] and dst [N][H][OH][OW] dense, or with INNERMOST [N][IH][IW][C] and [N][OH][OW][H]; in float, where HS is
+// H rounded up to SLICE: wide [C][HS], wide_bia [HS], deep [KH][KW][HS], deep_bia [HS].
+//
+// Tunables: TILE_Y, TILE_X, ITEMS, and SLICE, which like STEP is a multiple of 4. Local memory: as Windows.floats has it.
+#ifndef T
+#define T float
+#define LOAD_T(p, i) ((p)[i])
+#define STORE_T(p, i, v) ((p)[i] = (v))
+#define INNER(s) (s)
+#define C 8
+#define H 16
+#define HS 16
+#define KH 3
+#define KW 3
+#define STRIDE_Y 1
+#define STRIDE_X 1
+#define DILATION_Y 1
+#define DILATION_X 1
+#define PAD_Y 1
+#define PAD_X 1
+#define SIZES , const int IH, const int IW, const int OH, const int OW
+#define TILE_Y 4
+#define TILE_X 4
+#define WINDOW_Y 6
+#define WINDOW_X 6
+#define SLICE 16
+#define STEP 8
+#define ITEMS 64
+#endif
+#ifndef POST_ARGS
+#define POST_ARGS
+#define POST(s, o) (s)
+#endif
+
+#define PIXELS (WINDOW_Y * WINDOW_X)
+#define WINDOW ((PIXELS + 3) / 4 * 4)
+#define TILE (TILE_Y * TILE_X)
+#define PARTS (SLICE / 4 * (WINDOW / 4))
+#define BLOCKS ((PARTS + ITEMS - 1) / ITEMS)
+// A row of floats as local memory holds it: an odd number of vectors, so that neighbouring rows begin in different banks.
+#define ROW(n) ((n) / 4 % 2 ? (n) : (n) + 4)
+#define AHEAD 8
+#define UNROLL _Pragma("unroll")
+
+// TO = FROM, expressions of i, for 0 <= i < COUNT, where an item has AHEAD loads under way at a time.
+#define FILL(TO, FROM, TYPE, COUNT)                                     \
+  for (int begin = item; begin < (COUNT); begin += AHEAD * ITEMS) {     \
+    TYPE ahead[AHEAD];                                                  \
+    UNROLL for (int a = 0; a < AHEAD; ++a) {                            \
+      const int i = min(begin + a * ITEMS, (COUNT) - 1);                \
+      ahead[a] = FROM;                                                  \
+    }                                                                   \
+    UNROLL for (int a = 0; a < AHEAD; ++a) {                            \
+      const int i = begin + a * ITEMS;                                  \
+      if (i < (COUNT)) TO = ahead[a];                                   \
+    }                                                                   \
+  }
+
+// Of the i-th value of a window of STEP channels, in the order of src: its channel, its pixel, and its place in src.
+#ifdef INNERMOST
+#define CHANNEL(i) ((i) % STEP)
+#define PIXEL(i) ((i) / STEP)
+#define PLACE(c, y, x) (((n * IH + (y)) * IW + (x)) * C + (c))
+#else
+#define CHANNEL(i) ((i) / WINDOW)
+#define PIXEL(i) ((i) % WINDOW)
+#define PLACE(c, y, x) (((n * C + (c)) * IH + (y)) * IW + (x))
+#endif
+#define SEEN(i) min(PIXEL(i), PIXELS - 1)
+// Of the last STEP channels some may be missing: these count as zero.
+#define EXISTS(c) (C % STEP == 0 || (c) < C)
+// The i-th vector of SLICE columns of a matrix with HS columns.
+#define COLUMNS(matrix, row, i) (*(__global const float4*)((matrix) + ((row) + (i) / (SLICE / 4)) * HS + h0 + (i) % (SLICE / 4) * 4))
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pointwise_depthwise(
+    __global const T* restrict src, __global const float* restrict wide, __global const float* restrict wide_bia,
+    __global const float* restrict deep, __global const float* restrict deep_bia, __global T* dst SIZES POST_ARGS) {
+  __local float image[WINDOW * ROW(STEP)] __attribute__((aligned(16)));
+  __local float4 weights[STEP * (SLICE / 4)];
+  __local float wid[WINDOW * ROW(SLICE)] __attribute__((aligned(16)));
+  __local float4 taps[KH * KW * (SLICE / 4)];
+  const int item = get_local_id(0), h0 = get_group_id(1) * SLICE;
+  const int tiles_x = (OW + TILE_X - 1) / TILE_X, tiles = (OH + TILE_Y - 1) / TILE_Y * tiles_x;
+  const int tile = get_group_id(0) % tiles, n = get_group_id(0) / tiles;
+  const int oy0 = tile / tiles_x * TILE_Y, ox0 = tile % tiles_x * TILE_X;
+  const int y0 = clamp(oy0 * STRIDE_Y - PAD_Y, 0, IH - WINDOW_Y), x0 = clamp(ox0 * STRIDE_X - PAD_X, 0, IW - WINDOW_X);
+
+  float4 sum[BLOCKS][4];
+  UNROLL for (int b = 0; b < BLOCKS; ++b) {
+    const int h = h0 + min(item + b * ITEMS, PARTS - 1) / (WINDOW / 4) * 4;
+    UNROLL for (int r = 0; r < 4; ++r) sum[b][r] = *(__global const float4*)(wide_bia + h);
+  }
+  FILL(taps[i], COLUMNS(deep, 0, i), float4, KH * KW * (SLICE / 4))
+  for (int c0 = 0; c0 < C; c0 += STEP) {
+    if (c0 > 0) barrier(CLK_LOCAL_MEM_FENCE);
+    FILL(image[PIXEL(i) * ROW(STEP) + CHANNEL(i)],
+         EXISTS(c0 + CHANNEL(i)) ? LOAD_T(src, PLACE(c0 + CHANNEL(i), y0 + SEEN(i) / WINDOW_X, x0 + SEEN(i) % WINDOW_X)) : 0.0f,
+         float, STEP * WINDOW)
+    FILL(weights[i], EXISTS(c0 + i / (SLICE / 4)) ? COLUMNS(wide, c0, i) : (float4)(0.0f), float4, STEP * (SLICE / 4))
+    barrier(CLK_LOCAL_MEM_FENCE);
+    UNROLL for (int b = 0; b < BLOCKS; ++b) {
+      const int i = min(item + b * ITEMS, PARTS - 1), h = i / (WINDOW / 4), p = i % (WINDOW / 4);
+#pragma unroll 2
+      for (int c = 0; c < STEP; c += 4) {
+        float4 w[4];
+        UNROLL for (int d = 0; d < 4; ++d) w[d] = weights[(c + d) * (SLICE / 4) + h];
+        UNROLL for (int r = 0; r < 4; ++r) {
+          const float4 x = *(__local const float4*)(image + (p + r * (WINDOW / 4)) * ROW(STEP) + c);
+          sum[b][r] = fma((float4)(x.x), w[0], sum[b][r]);
+          sum[b][r] = fma((float4)(x.y), w[1], sum[b][r]);
+          sum[b][r] = fma((float4)(x.z), w[2], sum[b][r]);
+          sum[b][r] = fma((float4)(x.w), w[3], sum[b][r]);
+        }
+      }
+    }
+  }
+  UNROLL for (int b = 0; b < BLOCKS; ++b) {
+    const int i = item + b * ITEMS, h = i / (WINDOW / 4) * 4, p = i % (WINDOW / 4);
+    if (i < PARTS) UNROLL for (int r = 0; r < 4; ++r) *(__local float4*)(wid + (p + r * (WINDOW / 4)) * ROW(SLICE) + h) = INNER(sum[b][r]);
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+  for (int i = item; i < SLICE / 4 * TILE; i += ITEMS) {
+#ifdef INNERMOST
+    const int h = i % (SLICE / 4), p = i / (SLICE / 4);
+#else
+    const int h = i / TILE, p = i % TILE;
+#endif
+    const int oy = oy0 + p / TILE_X, ox = ox0 + p % TILE_X;
+    if (oy >= OH || ox >= OW) continue;
+    float4 made = *(__global const float4*)(deep_bia + h0 + h * 4);
+    UNROLL for (int ky = 0; ky < KH; ++ky)
+      UNROLL for (int kx = 0; kx < KW; ++kx) {
+        const int y = oy * STRIDE_Y - PAD_Y + ky * DILATION_Y, x = ox * STRIDE_X - PAD_X + kx * DILATION_X;
+        const int at = clamp(y - y0, 0, WINDOW_Y - 1) * WINDOW_X + clamp(x - x0, 0, WINDOW_X - 1);
+        const float4 seen = *(__local const float4*)(wid + at * ROW(SLICE) + h * 4);
+        const bool inside = y >= 0 && y < IH && x >= 0 && x < IW;
+        made = fma(inside ? seen : (float4)(0.0f), taps[(ky * KW + kx) * (SLICE / 4) + h], made);
+      }
+    const float results[4] = {made.x, made.y, made.z, made.w};
+    UNROLL for (int r = 0; r < 4; ++r) {
+      const int channel = h0 + h * 4 + r;
+#ifdef INNERMOST
+      const int o = ((n * OH + oy) * OW + ox) * H + channel;
+#else
+      const int o = ((n * H + channel) * OH + oy) * OW + ox;
+#endif
+      if (channel < H) STORE_T(dst, o, POST(results[r], o));
+    }
+  }
+}

@@ -1,0 +1,238 @@
+"""Pointwise and depthwise convolutions in one launch: which nodes become one, the results, and the choice of a tile."""
+
+import copy
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.device import NHWC, Accepted, Binary, DType, Eltwise, Graph, Node, Refusal, TypedNode
+from dovetail.graph import GraphBuilder
+from dovetail.passes.constant_folding import fold_constants
+from dovetail.passes.layout import assign_layouts
+from dovetail_gpu_opencl.kernels._pointwise_depthwise import PointwiseDepthwise, PointwiseDepthwiseTiles, Tile
+
+TOLERANCE = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 2.0**-8}
+"""Of the largest result: sums are float32, results are rounded once."""
+CLIP = Eltwise("clip", alpha=0.0, beta=6.0)
+
+
+@pytest.fixture
+def device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A device for which two launches are never faster."""
+    device = copy.copy(kind_device("GPU"))
+    device._bound = {}
+    monkeypatch.setattr(PointwiseDepthwiseTiles, "_slower", lambda self, problem, first: None)
+    return device
+
+
+def pair(
+    bench: Any,
+    arrays: Sequence[Any],
+    *,
+    chains: tuple[Sequence[Eltwise], Sequence[Any]] = ((), ()),
+    operands: dict[str, Any] | None = None,
+    also: Sequence[str] = (),
+    **window: Any,
+) -> Graph:
+    """X through Conv of W and B, and Conv of DeepW and DeepB for each channel; B and DeepB may be None."""
+    x, w, b, deep_w, deep_b = arrays
+    g = GraphBuilder()
+    given = g.input("x", str(DType.of(x.dtype)), x.shape)
+    names = [given, *(g.constant(a) for a in (w, b) if a is not None)]
+    first = g.node(bench.op("Conv"), *names, outputs=["first"])
+    second = [first, *(g.constant(a) for a in (deep_w, deep_b) if a is not None)]
+    for name, array in (operands or {}).items():
+        g.input(name, str(DType.of(array.dtype)), array.shape)
+    g.node(bench.op("Conv", group=len(w), **window), *second, outputs=["y"])
+    graph: Graph = fold_constants(g.graph(["y", *also]))
+    nodes = [dataclasses.replace(n, post_ops=tuple(c)) for n, c in zip(graph.nodes, chains, strict=True)]
+    return graph.replace(nodes=tuple(nodes))
+
+
+def run(device: Any, graph: Graph, feeds: Sequence[Any]) -> Any:
+    lowered = device.lower(graph)
+    assert [node.op.op_type for node in lowered.nodes] == ["PointwiseDepthwise"]
+    executable = device.compile(assign_layouts(lowered, device.configurations), {})
+    assert next(r.kernel for r in executable.reports if r.kernel != "reorder") == "pointwise_depthwise"
+    request = executable.create_request()
+    first = request.run(feeds)[0].copy()
+    assert np.array_equal(first, request.run(feeds)[0], equal_nan=True)
+    return first
+
+
+def expected(
+    bench: Any, arrays: Sequence[Any], chain: Callable[[Any], Any], stride: int, pads: Sequence[int], dilation: int
+) -> Any:
+    x, w, b, deep_w, deep_b = (None if a is None else a.astype(np.float64) for a in arrays)
+    wide = bench.convolve(x, w, 1, (0,) * 4, 1) + (0 if b is None else b[:, None, None])
+    spread = np.zeros((*deep_w.shape[:2], *((k - 1) * dilation + 1 for k in deep_w.shape[2:])))
+    spread[:, :, ::dilation, ::dilation] = deep_w
+    return bench.convolve(chain(wide), spread, stride, pads, len(deep_w)) + (0 if deep_b is None else deep_b[:, None, None])
+
+
+def numbers(rng: Any, dtype: str, sizes: tuple[int, int, int, tuple[int, int]], kernel: tuple[int, int]) -> list[Any]:
+    batch, channels, hidden, image = sizes
+    shapes = [(batch, channels, *image), (hidden, channels, 1, 1), (hidden,), (hidden, 1, *kernel), (hidden,)]
+    return [rng.standard_normal(shape).astype(DType(dtype).numpy) for shape in shapes]
+
+
+def compare(got: Any, wanted: Any, dtype: str) -> None:
+    assert (str(DType.of(got.dtype)), got.shape) == (dtype, wanted.shape)
+    np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=0, atol=TOLERANCE[dtype] * np.abs(wanted).max())
+
+
+CASES = [  # batch, channels, channels of the result, image, kernel, stride, pads, dilation, tile
+    ((1, 16, 24, (14, 14)), (3, 3), 1, (1, 1, 1, 1), 1, Tile(7, 7, 16, 64)),
+    ((2, 5, 13, (9, 12)), (3, 3), 2, (1, 1, 1, 1), 1, Tile(3, 4, 8, 32)),  # less than a slice, tiles past the result
+    ((1, 7, 32, (7, 7)), (5, 5), 1, (2, 2, 2, 2), 1, Tile(7, 7, 32, 256)),  # a window as large as the image
+    ((3, 4, 8, (11, 8)), (3, 2), 1, (0, 2, 3, 0), 1, Tile(5, 3, 8, 64)),  # pads on some sides
+    ((1, 3, 12, (10, 10)), (3, 3), 1, (2, 2, 2, 2), 2, Tile(4, 5, 8, 64)),
+    ((1, 3, 12, (5, 1)), (3, 1), 3, (1, 0, 1, 0), 1, Tile(2, 1, 8, 64)),
+]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_results(case: Any, dtype: str, device: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, kernel, stride, pads, dilation, tile = case
+    monkeypatch.setattr(PointwiseDepthwiseTiles, "tiling", lambda self, problem: tile)
+    arrays = numbers(rng, dtype, sizes, kernel)
+    window = {"strides": (stride,) * 2, "pads": pads, "dilations": (dilation,) * 2}
+    graph = pair(bench, arrays, chains=([CLIP], [CLIP]), **window)
+    wanted = expected(bench, arrays, lambda s: np.clip(s, 0, 6), stride, pads, dilation)
+    compare(run(device, graph, [arrays[0]]), np.clip(wanted, 0, 6), dtype)
+
+
+@pytest.mark.parametrize("layout", ["plain", "channels innermost"])
+def test_operands_and_no_biases(layout: str, device: Any, bench: Any, rng: Any) -> None:
+    """A chain of functions between both, and operands of the result behind; in both layouts."""
+    arrays = numbers(rng, "float32", (2, 8, 24, (6, 5)), (3, 3))
+    arrays[2] = arrays[4] = None
+    c, s = rng.standard_normal((2, 24, 6, 5)).astype(np.float32), rng.standard_normal((24, 1, 1)).astype(np.float32)
+    chains = (
+        [Eltwise("linear", alpha=2.0, beta=0.5), Eltwise("hardswish", alpha=1 / 6, beta=0.5)],
+        [Binary("mul", "s"), Binary("add", "c")],
+    )
+    graph = pair(bench, arrays, chains=chains, operands={"c": c, "s": s}, pads=(1,) * 4)
+    if layout != "plain":
+        own = device.lower(graph)
+        (node,) = own.nodes
+        config = device.configurations(TypedNode.of(node, own))[1]
+        assert config.inputs[0] == config.outputs[0] == NHWC
+        monkey = copy.copy(device)
+        monkey.configurations = lambda n: (config,) if n.op.stem == "pointwise_depthwise" else device.configurations(n)
+        device = monkey
+    wanted = expected(bench, arrays, lambda v: (2 * v + 0.5) * np.clip((2 * v + 0.5) / 6 + 0.5, 0, 1), 1, (1,) * 4, 1)
+    compare(run(device, graph, [arrays[0], c, s]), wanted * s + c, "float32")
+
+
+@pytest.mark.parametrize("kib", [4, 6])
+def test_several_steps(kib: int, device: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Channels that do not fit into local memory at once, the last of them fewer than the others."""
+    device.caps = dataclasses.replace(device.caps, local_memory=kib << 10)
+    tile = Tile(3, 4, 8, 64)
+    monkeypatch.setattr(PointwiseDepthwiseTiles, "tiling", lambda self, problem: tile)
+    arrays = numbers(rng, "float32", (1, 47, 20, (9, 8)), (3, 3))
+    lowered = device.lower(pair(bench, arrays, pads=(1,) * 4))
+    problem = PointwiseDepthwiseTiles().on(device.caps).problem(TypedNode.of(lowered.nodes[0], lowered))
+    assert problem is not None
+    step = problem.step(tile, kib << 10)
+    assert 1 < step < 47
+    assert 47 % step
+    assert 4 * problem.floats(tile, step) <= kib << 10
+    compare(
+        run(device, pair(bench, arrays, pads=(1,) * 4), [arrays[0]]),
+        expected(bench, arrays, lambda s: s, 1, (1,) * 4, 1),
+        "float32",
+    )
+
+
+def test_a_batch_of_none(device: Any, bench: Any, rng: Any) -> None:
+    arrays = numbers(rng, "float32", (0, 8, 16, (6, 5)), (3, 3))
+    assert run(device, pair(bench, arrays, pads=(1,) * 4), [arrays[0]]).shape == (0, 16, 6, 5)
+
+
+def test_what_lies_outside_counts_as_zero(device: Any, bench: Any, rng: Any) -> None:
+    """And not as what the pointwise convolution makes of zero, which is its bias; infinities inside stay where they are seen."""
+    arrays = numbers(rng, "float32", (1, 4, 8, (8, 8)), (3, 3))
+    arrays[2] = np.full(8, 100, np.float32)
+    graph = pair(bench, arrays, pads=(1,) * 4)
+    wanted = expected(bench, arrays, lambda s: s, 1, (1,) * 4, 1)
+    compare(run(device, graph, [arrays[0]]), wanted, "float32")
+    arrays[0][0, 0, 0, 0] = np.inf
+    got = run(device, graph, [arrays[0]])
+    assert not np.isfinite(got[..., :2, :2]).any()
+    np.testing.assert_allclose(got[..., 2:, :], wanted[..., 2:, :], rtol=0, atol=2e-6 * np.abs(wanted).max())
+
+
+OTHERS: dict[str, Callable[[Any, list[Any]], Graph]] = {
+    "another reader": lambda bench, arrays: pair(bench, arrays, also=["first"], pads=(1,) * 4),
+    "not depthwise": lambda bench, arrays: pair(bench, [*arrays[:3], np.repeat(arrays[3], 2, 0), None], pads=(1,) * 4),
+    "not pointwise": lambda bench, arrays: pair(bench, [arrays[0], np.repeat(arrays[1], 3, 2), *arrays[2:]], pads=(1,) * 4),
+    "too large a window": lambda bench, arrays: pair(
+        bench, [*arrays[:3], np.ones((16, 1, 9, 9), np.float32), None], pads=(4,) * 4
+    ),
+}
+
+
+@pytest.mark.parametrize("which", OTHERS)
+def test_other_convolutions_stay_two(which: str, device: Any, bench: Any, rng: Any) -> None:
+    graph = OTHERS[which](bench, numbers(rng, "float32", (1, 8, 16, (6, 6)), (3, 3)))
+    assert [node.op.op_type for node in device.lower(graph).nodes] == ["Conv", "Conv"]
+
+
+def test_weights_that_are_inputs(device: Any, bench: Any, rng: Any) -> None:
+    x, w, deep_w = rng.standard_normal((1, 8, 6, 6)), rng.standard_normal((16, 8, 1, 1)), rng.standard_normal((16, 1, 3, 3))
+    g = GraphBuilder()
+    names = [g.input(n, "float32", a.shape) for n, a in zip("xwd", (x, w, deep_w), strict=True)]
+    first = g.node(bench.op("Conv"), *names[:2])
+    graph = fold_constants(g.graph([g.node(bench.op("Conv", group=16), first, names[2])]))
+    assert [node.op.op_type for node in device.lower(graph).nodes] == ["Conv", "Conv"]
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_devices(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """One launch for small images on GPUs; two for large batches, and on CPUs."""
+    device = copy.copy(kind_device(kind))
+    device.caps = dataclasses.replace(device.caps, compute_units=132, local_memory=48 << 10, max_work_group_size=1024)
+    device._bound = {}
+    small, large = (numbers(rng, "float32", (batch, 64, 384, (14, 14)), (3, 3)) for batch in (1, 64))
+    made = [[node.op.op_type for node in device.lower(pair(bench, a, pads=(1,) * 4)).nodes] for a in (small, large)]
+    assert made == [["PointwiseDepthwise"] if kind == "GPU" else ["Conv", "Conv"], ["Conv", "Conv"]]
+
+
+def test_reports_name_both_nodes(device: Any, bench: Any, rng: Any) -> None:
+    graph = pair(bench, numbers(rng, "float32", (1, 8, 16, (6, 6)), (3, 3)), chains=([CLIP], []), pads=(1,) * 4)
+    lowered = device.lower(graph)
+    (node,) = lowered.nodes
+    assert set(node.origins) == {n.name for n in graph.nodes}
+    typed = TypedNode.of(node, lowered)
+    assert isinstance(node.op, PointwiseDepthwise)
+    assert node.op.flops(typed.inputs, typed.outputs) == sum(n.op.flops(t.inputs, t.outputs) for n, t in _typed(graph))
+    accepted = device.supports(typed)
+    assert isinstance(accepted, Accepted)
+    assert accepted.kernel == "pointwise_depthwise"
+
+
+def _typed(graph: Graph) -> list[tuple[Node, TypedNode]]:
+    return [(node, TypedNode.of(node, graph)) for node in graph.nodes]
+
+
+def test_tiles_fit_the_device(device: Any, bench: Any, rng: Any) -> None:
+    """Local memory and work items bound them; where none fits, two launches remain."""
+    lowered = device.lower(pair(bench, numbers(rng, "float32", (1, 96, 576, (14, 14)), (3, 3)), pads=(1,) * 4, strides=(2, 2)))
+    node = TypedNode.of(lowered.nodes[0], lowered)
+    caps = dataclasses.replace(device.caps, local_memory=48 << 10, max_work_group_size=128)
+    kernel = PointwiseDepthwiseTiles().on(caps)
+    problem = kernel.problem(node)
+    assert problem is not None
+    found = list(kernel.possible(problem))
+    assert found
+    assert all(tile.items <= 128 and 4 * problem.floats(tile, problem.step(tile, 48 << 10)) <= 48 << 10 for tile in found)
+    assert kernel.tiling(problem) in found
+    refusal = PointwiseDepthwiseTiles().on(dataclasses.replace(caps, local_memory=256)).supports(node)
+    assert isinstance(refusal, Refusal)
+    assert "local memory" in str(refusal)
