@@ -1,4 +1,4 @@
-"""The gain of lower precision on a GPU, in one run: dovetail's OPENCL device in f32, tf32, f16 and int8, PyTorch's CUDA graphs.
+"""The gain of lower precision on a GPU, in one run: OPENCL in f32, tf32, bf16, f16 and int8, PyTorch's CUDA graphs.
 
 `python benchmarks/gpu_precision.py [--batch N] [--only MODEL]` takes the float32 model with each `INFERENCE_PRECISION_HINT`, the
 model converted to float16 with the hint f16, and as `int8` the QDQ model without a hint, where `python benchmarks/models.py
@@ -25,6 +25,7 @@ from torch import nn
 VARIANTS = {
     "f32": ("f32", ""),
     "tf32": ("tf32", ""),
+    "bf16": ("bf16", ""),
     "f16": ("f16", ""),
     "float16 model": ("f16", "half"),
     "int8": ("f32", "qdq"),
@@ -34,7 +35,7 @@ VARIANTS = {
 
 def graph_milliseconds(module: nn.Module, inputs: Arrays, variant: str) -> float | None:
     """A CUDA graph of the module with that arithmetic; None where it is that of another variant, or without CUDA."""
-    if not torch.cuda.is_available() or variant in ("f16", "int8"):
+    if not torch.cuda.is_available() or variant in ("bf16", "f16", "int8"):
         return None
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = variant == "tf32"
     if variant == "float16 model":

@@ -26,6 +26,8 @@ import torch
 from _common import MODELS, MODELS_DIR, QUANTIZED, Arrays, ModelSpec, error_figures, print_table
 from _quantize import quantize
 from _runners import OnnxRuntime
+from ml_dtypes import finfo
+from numpy.typing import DTypeLike
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
@@ -304,36 +306,38 @@ def _check(name: str, path: Path, module: nn.Module | None) -> list[str]:
     ]
 
 
-def as_half(source: Path, target: Path) -> Path:
-    """Write the model with float16 in place of float32, everywhere, to `target`; larger numbers become the largest float16."""
+def as_half(source: Path, target: Path, dtype: DTypeLike = np.float16) -> Path:
+    """Write the model with float16 or bfloat16 in place of float32, everywhere; larger numbers become the largest."""
     model = onnx.load(source)
-    graph = model.graph
+    graph, element = model.graph, helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     for tensor in graph.initializer:
-        tensor.CopyFrom(_half(tensor))
+        tensor.CopyFrom(_half(tensor, dtype))
     for node in graph.node:
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
-                attribute.i = TensorProto.FLOAT16
+                attribute.i = element
             elif attribute.HasField("t"):
-                attribute.t.CopyFrom(_half(attribute.t))
+                attribute.t.CopyFrom(_half(attribute.t, dtype))
     for value in (*graph.input, *graph.output):
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
-            value.type.tensor_type.elem_type = TensorProto.FLOAT16
+            value.type.tensor_type.elem_type = element
     del graph.value_info[:]
     onnx.save(model, target)
     return target
 
 
-def halves(inputs: Arrays) -> Arrays:
-    """Inputs with float16 in place of float32."""
-    return {name: array.astype(np.float16) if array.dtype == np.float32 else array for name, array in inputs.items()}
+def halves(inputs: Arrays, dtype: DTypeLike = np.float16) -> Arrays:
+    """Inputs with float16 or bfloat16 in place of float32."""
+    return {name: array.astype(dtype) if array.dtype == np.float32 else array for name, array in inputs.items()}
 
 
-def _half(tensor: TensorProto) -> TensorProto:
+def _half(tensor: TensorProto, dtype: DTypeLike) -> TensorProto:
     if tensor.data_type != TensorProto.FLOAT:
         return tensor
-    largest = float(np.finfo(np.float16).max)
-    return numpy_helper.from_array(numpy_helper.to_array(tensor).clip(-largest, largest).astype(np.float16), tensor.name)
+    largest = float(finfo(dtype).max)
+    array = numpy_helper.to_array(tensor).clip(-largest, largest).astype(dtype)
+    element = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return helper.make_tensor(tensor.name, element, array.shape, array.tobytes(), raw=True)
 
 
 def histogram(path: Path) -> str:

@@ -5,7 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 from numpy.typing import NDArray
+
+from dovetail.graph import GraphBuilder
+from dovetail.passes.constant_folding import fold_constants
 
 Floats = NDArray[np.float32]
 
@@ -93,6 +97,47 @@ def test_attention_by_rows_in_other_types(
     np.testing.assert_allclose(got, attend(q, k, v, 0.0, 0.0, False), rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize(
+    ("kind", "kernel", "queries", "past"),
+    [
+        ("CPU", "attention_rows", 7, 0),
+        ("GPU", "attention", 7, 3),
+        ("CPU", "attention_token", 1, 3),
+        ("GPU", "attention_token", 1, 0),
+    ],
+)
+def test_attention_in_bfloat16(
+    kind: str, kernel: str, queries: int, past: int, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """Scores and sums are float32, results are rounded once; values of 1e6, and a mask in float32."""
+    device = kind_device(kind)
+    keys = 35 + past
+    q, k, v = (rng.standard_normal((1, 2, n, 20)).astype(bfloat16) for n in (queries, keys, keys))
+    v = (v.astype(np.float32) * 1e6).astype(bfloat16)
+    mask = rng.standard_normal((queries, keys)).astype(np.float32)
+    caches = [k[:, :, :past], v[:, :, :past]] if past else []
+    graph, feeds = bench.single(bench.op("Attention"), [q, k[:, :, past:], v[:, :, past:], mask, *caches])
+    device.forced = kernel
+    got = bench.run(device, graph, feeds)[0]
+    device.forced = ""
+    assert got.dtype == bfloat16
+    expected = attend(q, k, v, mask, 0.0, False)
+    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=0, atol=2.0**-8 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("queries", [1, 7])
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_a_mask_of_halves_beside_other_values(
+    queries: int, kind: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """The type of the mask is its own."""
+    q, k, v = (rng.standard_normal((1, 2, n, 16)).astype(np.float32) for n in (queries, 35, 35))
+    mask = rng.standard_normal((queries, 35)).astype(np.float16)
+    graph, feeds = bench.single(bench.op("Attention"), [q, k, v, mask])
+    got = bench.run(kind_device(kind), graph, feeds)[0]
+    np.testing.assert_allclose(got, attend(q, k, v, mask, 0.0, False), rtol=0, atol=2e-6)
+
+
 def test_heads_that_do_not_fit_the_stack_of_a_work_item_are_refused(kind_device: Callable[[str], Any], bench: Any) -> None:
     device = kind_device("CPU")
     for size, taken in ((128, True), (1024, False)):
@@ -165,3 +210,22 @@ def test_caches_and_windows(
     tolerance = 1e-5 if dtype == np.float32 else 4e-3
     for found, expected in zip(results, [want, keys, values] if past else [want], strict=True):
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("kind", "queries"), [("GPU", 1), ("GPU", 6), ("CPU", 1), ("CPU", 6)])
+@pytest.mark.parametrize("present", [(), ("key",), ("value",)], ids=str)
+def test_past_keys_without_all_present_ones(
+    kind: str, queries: int, present: tuple[str, ...], kind_device: Callable[[str], Any], bench: Any, rng: Any
+) -> None:
+    """The outputs present_key and present_value are optional; work buffers of other sizes take their place."""
+    q, k, v = (rng.standard_normal((2, 2, n, size)).astype(np.float32) for n, size in ((queries, 16), (40, 16), (40, 4)))
+    g = GraphBuilder()
+    given = [g.input(name, "float32", a.shape) for name, a in (("q", q), ("k", k[:, :, 37:]), ("v", v[:, :, 37:]))]
+    pasts = [g.input(name, "float32", a.shape) for name, a in (("past_k", k[:, :, :37]), ("past_v", v[:, :, :37]))]
+    outputs = ["y", *("present_key" if "key" in present else "", "present_value" if "value" in present else "")]
+    g.node(bench.op("Attention"), *given, "", *pasts, outputs=outputs)
+    graph = fold_constants(g.graph([name for name in outputs if name]))
+    results = bench.run(kind_device(kind), graph, [q, k[:, :, 37:], v[:, :, 37:], k[:, :, :37], v[:, :, :37]])
+    np.testing.assert_allclose(results[0], attend(q, k, v, 0.0, 0.0, False), rtol=0, atol=2e-6)
+    for name, found in zip(present, results[1:], strict=True):
+        np.testing.assert_array_equal(found, k if name == "key" else v)

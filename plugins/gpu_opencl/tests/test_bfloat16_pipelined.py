@@ -33,7 +33,9 @@ def device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -
     device.caps = dataclasses.replace(
         device.caps, matrix="bf16", pipeline=True, bfloat_pipeline=True, float_pipeline=False, ptx=True
     )
-    monkeypatch.setattr("dovetail_gpu_opencl.kernels._pipelined.assemble", assembled)
+    for name in ("_pipelined", "attention", "layer_normalization"):
+        monkeypatch.setattr(f"dovetail_gpu_opencl.kernels.{name}.assemble", assembled)
+    monkeypatch.setattr("dovetail_gpu_opencl.kernels.attention._KEYS", 32)  # drivers for CPUs take long to build more
     monkeypatch.setattr(Tuned, "tiling", lambda self, problem: Pipeline(16, 32, 64, 16, 16, 3, 2))
     return device
 
@@ -79,6 +81,39 @@ def test_convolutions(channels: int, maps: int, device: Any, bench: Any, rng: An
     assert "conv_pipelined" in {report.kernel for report in executable.reports}
     expected = bench.convolve(x.astype(np.float64), w.astype(np.float64), 2, (1,) * 4, 1) + b.astype(np.float64)[:, None, None]
     compare(executable.create_request().run(feeds)[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "kv_heads", "queries", "keys", "size", "v_size"), [(2, 2, 1, 35, 70, 16, 32), (1, 1, 1, 3, 9, 128, 16)]
+)
+def test_attention(
+    batch: int, heads: int, kv_heads: int, queries: int, keys: int, size: int, v_size: int, device: Any, bench: Any, rng: Any
+) -> None:
+    """Weights are rounded to bfloat16, too; values of 1e6, which float16 does not hold."""
+    q, k = bfloat16(rng, batch, heads, queries, size), bfloat16(rng, batch, kv_heads, keys, size)
+    v = (bfloat16(rng, batch, kv_heads, keys, v_size).astype(np.float64) * 1e6).astype(q.dtype)
+    mask = rng.standard_normal((batch, 1, 1, keys)).astype(np.float32)
+    wide = [np.repeat(a, heads // a.shape[1], 1).astype(np.float64) for a in (q, k, v)]
+    scores = wide[0] @ wide[1].swapaxes(-1, -2) / size**0.5 + mask
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    graph, feeds = bench.single(bench.op("Attention"), [q, k, v, mask])
+    device.forced = "attention_halves"
+    got = bench.run(device, graph, feeds)[0]
+    compare(got, weights / weights.sum(-1, keepdims=True) @ wide[2], 2 * TOLERANCE)
+
+
+@pytest.mark.parametrize(("rows", "size", "source", "result"), [(5, 40, "bfloat16", "float32"), (3, 520, "float32", "bfloat16")])
+def test_layer_normalization(rows: int, size: int, source: str, result: str, device: Any, bench: Any, rng: Any) -> None:
+    x = (rng.standard_normal((rows, size)) * 1e6 + 3e6).astype(DType.of(source).numpy)
+    scale, bias = rng.standard_normal((2, size)).astype(np.float32)
+    wide = x.astype(np.float64)
+    expected = (wide - wide.mean(-1, keepdims=True)) / wide.std(-1, keepdims=True) * scale + bias
+    graph, feeds = bench.single(bench.op("LayerNormalization"), [x, scale, bias], (1, 2))
+    types = {**graph.types, graph.outputs[0]: graph.types[graph.outputs[0]].with_dtype(DType.of(result))}
+    device.forced = "layer_normalization_halves"
+    (got,) = bench.run(device, graph.replace(types=types), feeds)
+    assert got.dtype == DType.of(result).numpy
+    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
 
 
 def test_an_image_stays_with_channels_innermost(device: Any, bench: Any, rng: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
 from dovetail.device import Binary, Eltwise, Prelu, Sum
@@ -107,10 +108,17 @@ def test_spatial_convolutions(
     device.forced = ""
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-6), ("float16", 2e-3), (bfloat16, 2.0**-8)])
 @pytest.mark.parametrize(("width", "stride", "dilation"), [(16, 1, 1), (14, 1, 2), (17, 2, 1), (9, 1, 1), (1, 1, 1)])
 def test_depthwise_windows_of_several_elements(
-    width: int, stride: int, dilation: int, dtype: str, kind_device: Callable[[str], Any], bench: Any, rng: Any
+    width: int,
+    stride: int,
+    dilation: int,
+    dtype: Any,
+    tolerance: float,
+    kind_device: Callable[[str], Any],
+    bench: Any,
+    rng: Any,
 ) -> None:
     """Four, two and one element an item: as on a device with few compute units."""
     device = copy.copy(kind_device("GPU"))
@@ -123,7 +131,7 @@ def test_depthwise_windows_of_several_elements(
     device.forced = "conv_depthwise_windows"
     (got,) = bench.run(device, graph, feeds)
     device.forced = ""
-    np.testing.assert_allclose(got, expected, rtol=0, atol=(2e-3 if dtype == "float16" else 2e-6) * np.abs(expected).max())
+    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=0, atol=tolerance * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(

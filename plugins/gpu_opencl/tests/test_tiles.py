@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 
-from dovetail.device import Binary, DeviceError, DeviceInfo, Eltwise, Sum, TypedNode
+from dovetail.device import Binary, DeviceError, DeviceInfo, DType, Eltwise, Sum, TypedNode
 from dovetail_gpu_opencl.device import OpenCLDevice
-from dovetail_gpu_opencl.kernels._tiles import Tiled, Tiling, as_words, estimate, tilings
+from dovetail_gpu_opencl.kernels._tiles import MATRIX_FORMATS, Tiled, Tiling, as_words, estimate, matrix_of, tilings
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 
 pytestmark = pytest.mark.exhaustive(0.13)  # each test compiles programs
@@ -41,7 +42,7 @@ def check(device: Any, bench: Any, name: str, graph: Any, feeds: Any, expected: 
     got = bench.run(device, graph, feeds)[0]
     device.forced = ""
     assert got.shape == expected.shape
-    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * max(1.0, float(np.abs(expected).max())))
+    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=0, atol=tolerance * max(1.0, float(np.abs(expected).max())))
 
 
 @pytest.mark.parametrize(
@@ -58,14 +59,15 @@ def test_products(m: int, n: int, k: int, left: bool, right: bool, constant: boo
     check(device, bench, "gemm_tiled", graph, feeds, expected, 2e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16"])
-def test_batches_in_other_types(dtype: str, device: Any, bench: Any, rng: Any) -> None:
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-14), ("float16", 1e-3), (bfloat16, 2.0**-8)])
+def test_batches_in_other_types(dtype: Any, tolerance: float, device: Any, bench: Any, rng: Any) -> None:
+    """Sums of halves are float32 and rounded once."""
     if dtype == "float16" and not device.caps.fp16:
         dtype = "float64"
     a, b = rng.standard_normal((2, 1, 5, 20)).astype(dtype), rng.standard_normal((3, 20, 12)).astype(dtype)
     graph, feeds = bench.single(bench.op("MatMul"), [a, b])
     expected = a.astype(np.float64) @ b.astype(np.float64)
-    check(device, bench, "gemm_tiled", graph, feeds, expected, 1e-3 if dtype == "float16" else 1e-14)
+    check(device, bench, "gemm_tiled", graph, feeds, expected, tolerance)
 
 
 CONVOLUTIONS = [  # batch, groups, channels and maps of a group, height, width, kernel, stride, pads
@@ -93,6 +95,7 @@ EMULATED = {  # format, data type, tolerance, and a tiling: with slices and spli
     "tf32": (1, np.float32, 2e-3, (16, 16, 16, 16, 8, 2, 3, 2)),
     "bf16": (2, np.float32, 1.5e-2, (16, 32, 16, 16, 16, 1, 1, 1)),
     "f16": (3, np.float16, 2e-3, (16, 16, 32, 16, 8, 2, 3, 2)),
+    "bfloat16": (2, bfloat16, 2.0**-8, (16, 16, 32, 16, 8, 2, 3, 2)),
 }
 
 
@@ -102,7 +105,7 @@ def nvidia(request: pytest.FixtureRequest, kind_device: Callable[[str], Any], mo
     matrix, dtype, tolerance, numbers = EMULATED[request.param]
     device = copy.copy(kind_device("GPU"))
     device._bound = {}
-    device.caps = dataclasses.replace(device.caps, matrix=request.param if matrix else "", ptx=True)
+    device.caps = dataclasses.replace(device.caps, matrix=MATRIX_FORMATS[matrix] if matrix else "", ptx=True)
     monkeypatch.setattr("dovetail_gpu_opencl.kernels._tiles.assemble", assembled)
     monkeypatch.setattr(Tuned, "tiling", lambda self, problem: Tiling(*numbers, matrix=matrix))
     return device, dtype, tolerance
@@ -210,3 +213,38 @@ def test_every_problem_has_tilings_that_fit_small_devices(m: int, n: int, k: int
         assert tiling.splits == 1 or tiling.splits * tiling.tile_k <= k
         assert not columns or tiling.items % tiling.tile_n == 0
         assert estimate(problem, tiling, caps) > 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "hint", "expected"),
+    [
+        (DType.FLOAT16, "tf32", "f16"),
+        (DType.BFLOAT16, "bf16", "bf16"),
+        (DType.BFLOAT16, "tf32", "tf32"),
+        (DType.BFLOAT16, "f16", "f32"),
+        (DType.BFLOAT16, "", "f32"),
+    ],
+)
+def test_matrix_units_take_halves_without_another_rounding(dtype: DType, hint: str, expected: str, kind_device: Any) -> None:
+    """float16 does not hold bfloat16."""
+    caps = dataclasses.replace(kind_device("GPU").caps, matrix=hint)
+    assert MATRIX_FORMATS[matrix_of(dtype, caps)] == expected
+
+
+@pytest.mark.parametrize(
+    ("hint", "number", "expected"), [("f16", 7e4, "f32"), ("f16", 6e4, "f16"), ("bf16", 7e4, "bf16"), ("bf16", 3.4e38, "f32")]
+)
+def test_constants_that_the_format_does_not_hold_are_not_rounded_to_it(
+    hint: str, number: float, expected: str, kind_device: Any, bench: Any, rng: Any
+) -> None:
+    """They would be infinite: the product and the convolution by them run without matrix units."""
+    device = copy.copy(kind_device("GPU"))
+    device._bound, device.caps = {}, dataclasses.replace(device.caps, matrix=hint)
+    weights = rng.standard_normal((16, 16, 1, 1)).astype(np.float32)
+    weights[3, 5] = -number
+    x = rng.standard_normal((2, 16, 5, 5)).astype(np.float32)
+    for op, given in (("Conv", [x, weights]), ("Gemm", [x[0, :, 0], weights[:5, :, 0, 0]])):
+        graph, _ = bench.single(bench.op(op), given, (1,))
+        node = TypedNode.of(graph.nodes[0], graph)
+        (kernel,) = (k for k in device.kernels(node) if isinstance(k, Tiled))
+        assert MATRIX_FORMATS[kernel.problem(node).matrix] == expected

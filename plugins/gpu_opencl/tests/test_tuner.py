@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
 from dovetail.cache import FileCache, list_cache
 from dovetail.errors import UsageError
@@ -128,6 +129,14 @@ def test_times_are_positive_and_a_result_that_no_launch_wrote_is_wrong(
     assert np.isnan(marker).all()
     assert not tuner._alike(marker, np.zeros_like(marker))
     assert tuner._alike(marker, marker)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, bfloat16])
+def test_results_in_halves_may_differ_by_a_rounding(dtype: Any) -> None:
+    """Candidates add in other orders; a result of another problem is wrong."""
+    found = np.linspace(1, 2, 7).astype(dtype)
+    assert tuner._alike(np.nextafter(found, np.array(3, dtype)), found)
+    assert not tuner._alike(found[::-1], found)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"p": "x", "q": [1.5], "r": []}', b"\xff"])

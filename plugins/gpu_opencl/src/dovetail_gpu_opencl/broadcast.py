@@ -11,6 +11,13 @@ from dovetail_gpu_opencl.source import loaded, vector_at
 
 __all__ = ["Access", "access_to", "flat_index", "strides_of"]
 
+_ALIGNED = {
+    "half": "load_half{vec}({at})",
+    "bfloat16": "load_bfloat{vec}({at})",
+    "float": "(*(__global const float{vec}*)({at}))",
+}
+"""Aligned vectors, with halves.cl."""
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -42,9 +49,8 @@ class Access:
             return f"({self.length} >= {vec} && {apart} ? {within} : ({acc}{vec})({parts}))"
         if self.run == "same":
             return f"({acc}{vec})(({acc}){loaded(c_type, pointer, at)})"
-        if self.run == "next" and aligned and c_type in ("half", "float"):
-            at = f"{pointer} + ({at})"
-            return f"load_half{vec}({at})" if c_type == "half" else f"(*(__global const float{vec}*)({at}))"
+        if self.run == "next" and aligned and c_type in _ALIGNED:
+            return _ALIGNED[c_type].format(at=f"{pointer} + ({at})", vec=vec)
         if self.run == "next" and c_type == "half":
             return f"convert_{acc}{vec}(vload_half{vec}(0, {pointer} + ({at})))"
         if self.run == "next" and not c_type.startswith("bfloat"):

@@ -47,7 +47,7 @@ from dovetail_gpu_opencl.kernel import CLKernel
 from dovetail_gpu_opencl.kernels._tiles import Tuned
 from dovetail_gpu_opencl.launch import Constant, Launch, Read, Scratch
 from dovetail_gpu_opencl.lifetime import IN_USE
-from dovetail_gpu_opencl.matrix_units import allowed
+from dovetail_gpu_opencl.matrix_units import allowed, halves_of, remarks
 from dovetail_gpu_opencl.options import Options
 from dovetail_gpu_opencl.packed import PackedConstants, owner
 from dovetail_gpu_opencl.precision import lower
@@ -119,16 +119,16 @@ class OpenCLDevice(Device):
     def lower(self, graph: Graph) -> Graph:
         """The graph with nodes joined that a kernel runs in one launch.
 
-        With the hint f16, products and what is between them are in float16, where the device has kernels for it.
+        With the hints f16 and bf16, products and what is between them are in that type, where the device has kernels for it.
         """
-        halves = self.caps.pipeline and self.caps.matrix == "f16"
+        halves = halves_of(self.caps)
         if halves or self.caps.float_pipeline:
             if any(node.op.stem == "attention" for node in graph.nodes):
                 # The classes of standard operators are there where a graph has one of them.
                 from dovetail_gpu_opencl.kernels._packed_attention import merge_products
 
-                graph = merge_products(graph, self._runs, DType.FLOAT16 if halves else DType.FLOAT32)
-            graph = lower(graph, self._mixes) if halves else graph
+                graph = merge_products(graph, self._runs, halves or DType.FLOAT32)
+            graph = lower(graph, self._mixes, halves) if halves else graph
             if any(node.op.stem == "layer_normalization" for node in graph.nodes):
                 from dovetail_gpu_opencl.kernels._normalized_product import merge_normalizations
                 from dovetail_gpu_opencl.kernels._normalized_sum import merge_sums
@@ -192,7 +192,8 @@ class OpenCLDevice(Device):
         wanted: dict[str, tuple[Launch, ...]] = {}
         for name in _giving_back(graph, wanted):
             wanted[name] = () if name in stubs else self._launches(chosen[name].kernel, typed[name])
-        launches = {name: [self._exact(x, typed[name]) for x in found if not x.is_empty] for name, found in wanted.items()}
+        exact = {name: [self._exact(x, typed[name]) for x in found if not x.is_empty] for name, found in wanted.items()}
+        launches = {name: _numbered(found, name) for name, found in exact.items()}
         graph = graph.replace(states=_kept_states(graph))
         memory = plan_graph(
             graph,
@@ -205,9 +206,11 @@ class OpenCLDevice(Device):
         commands = [self._command(n, launch, chosen[name].kernel, dump) for name, n in typed.items() for launch in needed[name]]
         reports = [_report(typed[name], choice) for name, choice in chosen.items()]
         reports = [dataclasses.replace(r, kernel="stub", from_operator=False) if r.name in stubs else r for r in reports]
-        return CLExecutable(
+        executable = CLExecutable(
             self._context, self._device, self.caps, graph, commands, reports, memory, chosen_options, self.programs
         )
+        executable.notes = remarks(self.caps, self.info.name)
+        return executable
 
     def _launches(self, kernel: CLKernel, node: TypedNode) -> tuple[Launch, ...]:
         with translated(f"{self.info.name}, node {node.node}: preparing the kernel {kernel.name!r}"):
@@ -298,6 +301,18 @@ def _is_done(launch: Launch, memory: MemoryPlan) -> bool:
     """Whether it copies a value to where it is."""
     roots = [memory.storage.get(value, value) for value in launch.copies or ()]
     return len(roots) == 2 and roots[0] == roots[1]
+
+
+def _numbered(launches: Sequence[Launch], node: str) -> list[Launch]:
+    """The launches with the node's work buffers named as the memory plan does, in the order in which they are first used."""
+    used = dict.fromkeys(a.value for launch in launches for a in launch.arguments if isinstance(a, Scratch))
+    names = {value: f"scratch:{node}:{number}" for number, value in enumerate(used)}
+
+    def renamed(launch: Launch) -> Launch:
+        arguments = (dataclasses.replace(a, value=names[a.value]) if isinstance(a, Scratch) else a for a in launch.arguments)
+        return dataclasses.replace(launch, arguments=tuple(arguments))
+
+    return list(launches) if all(value == name for value, name in names.items()) else [renamed(launch) for launch in launches]
 
 
 def _scratch(launches: Sequence[Launch]) -> list[int]:

@@ -16,7 +16,7 @@ from dovetail.cache import FileCache, cache_key
 from dovetail.device import DeviceError, DType
 from dovetail_gpu_opencl.capabilities import Capabilities
 
-__all__ = ["allowed"]
+__all__ = ["allowed", "halves_of", "remarks"]
 
 _SECTION = "capabilities"
 _SECONDS = 120
@@ -47,6 +47,25 @@ def allowed(caps: Capabilities, name: str, precision: str) -> Capabilities:
     copies = not _known(caps, name, PIPELINE)
     bfloats = precision == "bf16" and caps.compute_capability >= _COPIES and not _known(caps, name, BFLOAT_PIPELINE)
     return dataclasses.replace(caps, matrix=precision, pipeline=copies, bfloat_pipeline=bfloats, float_pipeline=False)
+
+
+def halves_of(caps: Capabilities) -> DType | None:
+    """The data type of values between products of float32 models; None where they stay float32."""
+    if caps.matrix == "f16" and caps.pipeline:
+        return DType.FLOAT16
+    return DType.BFLOAT16 if caps.matrix == "bf16" and caps.bfloat_pipeline else None
+
+
+def remarks(caps: Capabilities, name: str) -> tuple[str, ...]:
+    """For reports: which values a hint that asks for 16 bits changes on the device called `name`; none with other hints."""
+    wanted = {"f16": DType.FLOAT16, "bf16": DType.BFLOAT16}.get(caps.matrix)
+    if wanted is None:
+        return ()
+    if halves_of(caps):
+        what = f"values of float32 products, and between these, are {wanted} where kernels take it"
+    else:
+        what = f"factors of float32 products are {wanted}, values are not: the device has no asynchronous copies of {wanted}"
+    return (f"{name}, INFERENCE_PRECISION_HINT {caps.matrix}: {what}",)
 
 
 def _known(caps: Capabilities, name: str, precision: str) -> str:

@@ -2,8 +2,7 @@
 
 Each has a C name, a typedef of what holds it, and two functions: `from_<name>` to float (or char, uchar) and `to_<name>`, which
 rounds to the nearest, halves to even. Numbers that are too large become the infinity, without one NaN, without both the largest
-number, and without NaN that is a zero, all as in ml_dtypes. Whole numbers keep their low bits. bfloat16 has functions for eight
-elements at an address that is a multiple of 16, too.
+number, and without NaN that is a zero, all as in ml_dtypes. Whole numbers keep their low bits.
 """
 
 from dovetail.dataclass import dataclass
@@ -84,14 +83,6 @@ static float from_bfloat16(ushort b) { return as_float((uint)b << 16); }
 static ushort to_bfloat16(float x) {
   const uint bits = as_uint(x);
   return x != x ? (ushort)(bits >> 16 | 64) : (ushort)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-static uint two_bfloat16(const float low, const float high) { return (uint)to_bfloat16(low) | (uint)to_bfloat16(high) << 16; }
-static float8 load_bfloat16x8(__global const bfloat16* p) {
-  return as_float8(convert_uint8(*(__global const ushort8*)p) << 16);
-}
-static void store_bfloat16x8(const float8 v, __global bfloat16* p) {
-  const uint8 bits = as_uint8(v);
-  *(__global ushort8*)p = convert_ushort8(select((bits + 0x7fff + (bits >> 16 & 1)) >> 16, bits >> 16 | 64, v != v));
 }
 """
 

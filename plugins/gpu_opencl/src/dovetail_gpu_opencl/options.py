@@ -24,8 +24,7 @@ class Options:
 
     `INFERENCE_PRECISION_HINT`: `f32`, or the format (`tf32`, `bf16`, `f16`) that factors of products may be rounded to for
     matrix units; sums stay f32. Products of float16 values are exact either way, so for them each of the three means the same.
-    With `bf16`, products of bfloat16 values run there, too, where the device copies asynchronously.
-    With `f16`, values between products are float16, too, where the device copies asynchronously (`precision.py`).
+    With `bf16` and `f16`, values between products have that type, too, where it is copied asynchronously (`precision.py`).
 
     `TUNE`: before compiling, time the candidates of every problem that this machine has not tuned, and keep the fastest.
 

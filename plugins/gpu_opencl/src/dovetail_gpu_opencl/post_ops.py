@@ -84,6 +84,8 @@ _BINARY = {
 
 SEPARATE = "#pragma OPENCL FP_CONTRACT OFF\n"
 """Rounds products before sums take them, as references do: what is quantized later must be equal to the last bit."""
+_KEPT = {DType.FLOAT16: "floats_of", DType.BFLOAT16: "floats_of_bfloats"}
+"""The functions of halves.cl."""
 _MOST_OPERANDS = 64
 """512 of the 1024 bytes of arguments that a kernel may have on every device of the full profile."""
 
@@ -92,7 +94,8 @@ _MOST_OPERANDS = 64
 class Epilogue:
     """Source to put before a kernel file, and the arguments to append to the kernel's own.
 
-    An operand of halves as large as the result is `KEPT` where vectors are aligned; `POST_KEPT(s, o, kept)` takes its elements.
+    An operand of halves or bfloat16 as large as the result is `KEPT` where vectors are aligned; `POST_KEPT(s, o, kept)` takes
+    its elements as KEPT_FLOATS makes them of their bits.
     """
 
     source: str = ""
@@ -155,16 +158,18 @@ def epilogue(node: TypedNode, vec: int = 1, run_axes: int = 1, *, aligned: bool 
         source += _function("post_v", node, accesses, acc, vec, parameters, aligned=aligned)
     kept = _as_large(node) if aligned else -1
     if kept >= 0:
-        source += f"#define KEPT po{kept}\n#define POST_KEPT(s, o, kept) post_kept(s, o, kept{passed})\n"
+        widened = _KEPT[node.operands[kept].dtype]
+        source += f"#define KEPT po{kept}\n#define KEPT_FLOATS(bits) {widened}(bits)\n"
+        source += f"#define POST_KEPT(s, o, kept) post_kept(s, o, kept{passed})\n"
         parameters = f", const {acc}{vec} kept{parameters}"
         source += _function("post_kept", node, accesses, acc, vec, parameters, aligned=aligned, kept=kept)
     return Epilogue(source, (*(Read(name) for name in node.node.operands), *sizes.arguments))
 
 
 def _as_large(node: TypedNode) -> int:
-    """The first operand of halves that has the result's shape; -1 without one."""
+    """The first operand of halves or bfloat16 that has the result's shape; -1 without one."""
     result = node.outputs[0]
-    found = (i for i, o in enumerate(node.operands) if o.dtype is DType.FLOAT16 and o.dims == result.dims)
+    found = (i for i, o in enumerate(node.operands) if o.dtype in _KEPT and o.dims == result.dims)
     return next(found, -1)
 
 

@@ -1,20 +1,22 @@
-"""Half precision: which nodes of a float32 graph compute with float16 values, and the conversions at their borders."""
+"""Half precision: which nodes of a float32 graph compute with values of 16 bits, and the conversions at their borders."""
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dovetail.device import Convert, DType, Eltwise, Graph, Node, TensorType, TypedNode
 
-__all__ = ["lower"]
+__all__ = ["holds", "lower"]
 
 Accepts = Callable[[TypedNode], bool | None]
 """None when no kernel runs the node with these types; else whether its kernel takes inputs and results of several types."""
 
 WORTH = 64
 """So many operations for each element of an input make up for converting it."""
-_LARGEST = float(np.finfo(np.float16).max)
+_LARGEST = {DType.FLOAT16: 65504.0, DType.BFLOAT16: float.fromhex("0x1.fep127")}
 _FOLLOWERS = frozenset(
     {
         *(
@@ -41,19 +43,26 @@ _FOLLOWERS = frozenset(
     }
 )
 """Operators, by stem, whose results are not much larger than what they read, or sums that float32 holds in between. Others, such
-as Exp, Pow and ReduceSum, stay float32: their results often pass 65504."""
+as Exp, Pow and ReduceSum, stay float32: their results often pass 65504, and bfloat16 has only 8 bits for those of sums."""
 _SEEDS = frozenset(("attention", "packed_attention"))
 _VALUES = {"attention": 3, "packed_attention": 1}
-"""The first inputs that are converted, where others may stay: a mask often has numbers beyond float16."""
+"""The first inputs that are converted, where others may stay: a mask often has numbers beyond 16 bits."""
 
 
-def lower(graph: Graph, accepts: Accepts) -> Graph:
-    """The graph with products, and the nodes between them, in float16. Inputs and outputs keep their types.
+def holds(dtype: DType, array: NDArray[Any]) -> bool:
+    """Whether float16 or bfloat16 holds all numbers of an array, if that is float32."""
+    if array.dtype != np.float32 or not array.size:
+        return True
+    return not max(float(array.max()), -float(array.min())) > _LARGEST[dtype]
+
+
+def lower(graph: Graph, accepts: Accepts, to: DType) -> Graph:
+    """The graph with products, and the nodes between them, in float16 or bfloat16. Inputs and outputs keep their types.
 
     Half are convolutions and matrix products that are worth the conversion of their inputs, and some operators that read a value
     that is half, each if `accepts` it so. Sums are float32 within a kernel.
     """
-    pass_ = _Lowering(graph, accepts)
+    pass_ = _Lowering(graph, accepts, to)
     for node in graph.nodes:
         pass_.decide(node)
     for node in graph.nodes:
@@ -65,9 +74,10 @@ def lower(graph: Graph, accepts: Accepts) -> Graph:
 class _Lowering:
     """First `decide` for all nodes, then `add` all: the nodes, types and constants of the new graph."""
 
-    def __init__(self, graph: Graph, accepts: Accepts) -> None:
+    def __init__(self, graph: Graph, accepts: Accepts, to: DType) -> None:
         self._graph = graph
         self._accepts = accepts
+        self._to = to
         self._half: dict[str, bool] = {}  # value -> whether its node keeps float32 constants
         self._finite: dict[str, bool] = {}
         self.nodes: list[Node] = []
@@ -75,7 +85,7 @@ class _Lowering:
         self.constants = dict(graph.constants)
 
     def decide(self, node: Node) -> None:
-        """Whether the node computes with halves; then what it writes is float16."""
+        """Whether the node computes with halves, of the type that is asked for; then what it writes is half."""
         if len(node.writes) != 1 or self._graph.types[node.writes[0]].dtype is not DType.FLOAT32:
             return
         if node.op.is_view and not node.post_ops:
@@ -88,10 +98,10 @@ class _Lowering:
         read = node.inputs[: _VALUES.get(node.op.stem)]
         if not all(self._fits(name) for name in read if name in self._graph.constants):
             return
-        mixed = self._accepts(self._typed(node, DType.FLOAT16, constants=False))
+        mixed = self._accepts(self._typed(node, self._to, constants=False))
         if mixed:
             self._half[node.writes[0]] = True
-        elif self._accepts(self._typed(node, DType.FLOAT16, constants=True)) is not None:
+        elif self._accepts(self._typed(node, self._to, constants=True)) is not None:
             self._half[node.writes[0]] = False
 
     def _pays(self, node: Node) -> bool:
@@ -101,30 +111,28 @@ class _Lowering:
         return node.op.flops(typed.inputs, typed.outputs) >= WORTH * converted
 
     def _fits(self, name: str) -> bool:
-        """Whether float16 holds all numbers of the constant."""
+        """Whether halves hold all numbers of the constant."""
         if name not in self._finite:
-            array = self._graph.constants[name]
-            is_large = array.dtype == np.float32 and array.size and max(float(array.max()), -float(array.min())) > _LARGEST
-            self._finite[name] = not is_large
+            self._finite[name] = holds(self._to, self._graph.constants[name])
         return self._finite[name]
 
     def _is_data(self, name: str) -> bool:
         return name not in self._graph.constants and self._graph.types[name].dtype is DType.FLOAT32
 
     def _converts(self, node: Node, name: str, constants: bool) -> bool:
-        """Whether the node, if it computes with halves, reads this value as float16."""
+        """Whether the node, if it computes with halves, reads this value as one."""
         if self._is_data(name):
             return name in node.inputs[: _VALUES.get(node.op.stem)] or name in node.operands
         return constants and name in node.inputs[: _VALUES.get(node.op.stem)] and self._graph.types[name].dtype is DType.FLOAT32
 
-    def _typed(self, node: Node, result: DType, *, constants: bool, source: DType = DType.FLOAT16) -> TypedNode:
-        """The node with its inputs in `source`, and its result in `result`."""
+    def _typed(self, node: Node, result: DType, *, constants: bool, source: DType | None = None) -> TypedNode:
+        """The node with its inputs in `source`, else as halves, and its result in `result`."""
 
         def converted(name: str) -> TensorType | None:
             tensor = self._graph.type_of(name)
             if tensor is None or not self._converts(node, name, constants):
                 return tensor
-            return dataclasses.replace(tensor, dtype=source)
+            return dataclasses.replace(tensor, dtype=source or self._to)
 
         operands = tuple(t for name in node.operands if (t := converted(name)) is not None)
         outputs = tuple(self._graph.types[name].with_dtype(result) for name in node.writes)
@@ -135,7 +143,7 @@ class _Lowering:
         half = len(node.writes) == 1 and node.writes[0] in self._half
         if not half and self._narrows(node):
             self._half[node.writes[0]] = True
-            self.types[node.writes[0]] = self.types[node.writes[0]].with_dtype(DType.FLOAT16)
+            self.types[node.writes[0]] = self.types[node.writes[0]].with_dtype(self._to)
             self._append(node, {name: self.get(name, half=False) for name in node.reads if self._is_data(name)})
             return
         constants = half and not self._half[node.writes[0]]
@@ -150,10 +158,10 @@ class _Lowering:
         if not half:
             return
         result = node.writes[0]
-        if self._ends_here(node, DType.FLOAT32 if wide else DType.FLOAT16):
+        if self._ends_here(node, DType.FLOAT32 if wide else self._to):
             del self._half[result]
         else:
-            self.types[result] = self.types[result].with_dtype(DType.FLOAT16)
+            self.types[result] = self.types[result].with_dtype(self._to)
 
     def _append(self, node: Node, names: dict[str, str]) -> None:
         post_ops = tuple(
@@ -164,38 +172,38 @@ class _Lowering:
         self.nodes.append(dataclasses.replace(node, inputs=inputs, post_ops=post_ops))
 
     def _readers(self, name: str) -> list[bool]:
-        """For each reader of the value, whether it reads float16."""
+        """For each reader of the value, whether it reads halves."""
         readers = self._graph.consumers.get(name, ())
         return [len(r.writes) == 1 and r.writes[0] in self._half and self._converts(r, name, constants=False) for r in readers]
 
     def _narrows(self, node: Node) -> bool:
-        """Whether all want the result of a float32 node in float16, and the node can write it so."""
+        """Whether all want the result of a float32 node as halves, and the node can write it so."""
         if len(node.writes) != 1 or not self._is_data(node.writes[0]) or node.op.is_view:
             return False
         result, readers = node.writes[0], self._readers(node.writes[0])
         if not readers or not all(readers) or result in self._graph.outputs:
             return False
-        return bool(self._accepts(self._typed(node, DType.FLOAT16, constants=False, source=DType.FLOAT32)))
+        return bool(self._accepts(self._typed(node, self._to, constants=False, source=DType.FLOAT32)))
 
     def _widens_source(self, node: Node) -> bool:
         """Whether the node reads nothing that is half, and can take it as float32."""
         if node.op.is_view or any(name in self._half for name in node.reads):
             return False
-        return bool(self._accepts(self._typed(node, DType.FLOAT16, constants=False, source=DType.FLOAT32)))
+        return bool(self._accepts(self._typed(node, self._to, constants=False, source=DType.FLOAT32)))
 
     def _ends_here(self, node: Node, source: DType) -> bool:
-        """Whether nobody wants the result in float16, and the node, which reads `source`, can write it in float32 itself."""
+        """Whether nobody wants the result as halves, and the node, which reads `source`, can write it in float32 itself."""
         if node.op.is_view or any(self._readers(node.writes[0])):
             return False
         return bool(self._accepts(self._typed(node, DType.FLOAT32, constants=False, source=source)))
 
     def get(self, name: str, *, half: bool) -> str:
-        """The value in float16 or float32, converted if it is not there yet."""
+        """The value as halves or in float32, converted if it is not there yet."""
         if name in self._graph.constants:
             return self._constant(name) if half else name
         if (name in self._half) is half or not self._is_data(name):
             return name
-        to = DType.FLOAT16 if half else DType.FLOAT32
+        to = self._to if half else DType.FLOAT32
         converted = f"{name}@{to}"
         if converted not in self.types:
             self.types[converted] = self._graph.types[name].with_dtype(to)
@@ -203,9 +211,9 @@ class _Lowering:
         return converted
 
     def _constant(self, name: str) -> str:
-        converted = f"{name}@{DType.FLOAT16}"
+        converted = f"{name}@{self._to}"
         if converted not in self.constants:
-            array = self._graph.constants[name].astype(np.float16)
+            array = self._graph.constants[name].astype(self._to.numpy)
             array.setflags(write=False)
             self.constants[converted] = array
             self.types[converted] = TensorType.of(array, known=True)

@@ -96,7 +96,8 @@ def stored(c_type: str, pointer: str, index: str, value: str) -> str:
 def storage(dtype: DType, name: str = "T") -> dict[str, object]:
     """Defines for elements of a data type in memory: `T` its C type, `LOAD_T(p, i)` and `STORE_T(p, i, value)`.
 
-    Kernels that touch their elements through these alone run in float16 on every device.
+    Kernels that touch their elements through these alone run in float16 on every device. `T_IS_HALF` and `T_IS_BFLOAT16` are
+    for those that load vectors.
     """
     c_type = STORED_TYPES[dtype]
     defines: dict[str, object] = {
@@ -104,7 +105,9 @@ def storage(dtype: DType, name: str = "T") -> dict[str, object]:
         f"LOAD_{name}(p, i)": loaded(c_type, "(p)", "(i)"),
         f"STORE_{name}(p, i, v)": stored(c_type, "(p)", "(i)", "v"),
     }
-    return {**defines, "HALF_STORAGE": True} if c_type == "half" else defines
+    if dtype is DType.BFLOAT16:
+        return {**defines, f"{name}_IS_BFLOAT16": True}
+    return {**defines, f"{name}_IS_HALF": True, "HALF_STORAGE": True} if c_type == "half" else defines
 
 
 def literal(value: float, c_type: str) -> str:

@@ -26,7 +26,7 @@ CANDIDATES = 24
 _REPEATS = 9
 _FINALISTS, _ROUNDS = 4, 3
 _MARGIN = 0.97
-_TOLERANCE = {DType.FLOAT16: 4e-3, DType.FLOAT32: 2e-5, DType.FLOAT64: 1e-12}
+_TOLERANCE = {DType.FLOAT16: 4e-3, DType.BFLOAT16: 3e-2, DType.FLOAT32: 2e-5, DType.FLOAT64: 1e-12}
 """Of the largest value: candidates add in other orders. Whole numbers are equal."""
 
 

@@ -30,8 +30,10 @@
 #define PITCH (WIDTH + 4 > BLOCK_Q ? WIDTH + 4 : BLOCK_Q)
 #define COLS ((DV + LANES - 1) / LANES)
 // Four adjacent elements of ACC, aligned as such, which K_ALIGNED says of keys and V_ALIGNED of values.
-#ifdef HALF_STORAGE
+#ifdef T_IS_HALF
 #define LOAD4(p) vloada_half4(0, p)
+#elif defined(T_IS_BFLOAT16)
+#define LOAD4(p) as_float4(convert_uint4(*(__global const ushort4*)(p)) << 16)
 #else
 #define LOAD4(p) CAT(convert_, ACC4)(*(__global const CAT(T, 4)*)(p))
 #endif

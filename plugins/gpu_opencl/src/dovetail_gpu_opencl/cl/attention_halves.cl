@@ -1,5 +1,5 @@
-// Attention in halves for NVIDIA GPUs from sm_80 on: dst = softmax(SCALE * q k' + mask) v for each head, in one pass over the keys
-// (Dao, FlashAttention-2, 2023). Scores and sums are f32, weights halves.
+// Attention in halves, or with BFLOATS in bfloat16, for NVIDIA GPUs from sm_80 on: dst = softmax(SCALE * q k' + mask) v for each head, in one
+// pass over the keys (Dao, FlashAttention-2, 2023). Scores and sums are f32, weights halves or bfloat16.
 //
 // A work group computes ROWS = 16 * SUB_GROUPS queries of one head, each sub-group 16. Blocks of KEYS keys and their values are
 // copied to local memory while the block before is worked on.
@@ -30,6 +30,11 @@
 #define V_PITCH ((DV + 8) * 2)
 #define STAGE_BYTES (KEYS * (K_PITCH + V_PITCH))
 #define LOG2_E 1.4426950408889634f
+#ifdef BFLOATS
+#define TWO(low, high) two_bfloats(low, high)
+#else
+#define TWO(low, high) two_halves(low, high)
+#endif
 #include "matrix_instructions.cl"
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halves(
@@ -149,7 +154,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halve
     for (int j = 0; j < KEYS / 16; ++j) {
       uint weights[4];
 #pragma unroll
-      for (int r = 0; r < 4; ++r) weights[r] = two_halves(score[2 * j + r / 2][r % 2 * 2], score[2 * j + r / 2][r % 2 * 2 + 1]);
+      for (int r = 0; r < 4; ++r) weights[r] = TWO(score[2 * j + r / 2][r % 2 * 2], score[2 * j + r / 2][r % 2 * 2 + 1]);
 #pragma unroll
       for (int d = 0; d < DV / 16; ++d) {
         uint values[4];
@@ -171,6 +176,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_halve
     if (low + h * 8 >= QUERIES) continue;
 #pragma unroll
     for (int j = 0; j < DV / 8; ++j)
-      *(__global uint*)(dst + (low + h * 8) * Y_S + j * 8 + pair) = two_halves(out[j][2 * h] * share, out[j][2 * h + 1] * share);
+      *(__global uint*)(dst + (low + h * 8) * Y_S + j * 8 + pair) = TWO(out[j][2 * h] * share, out[j][2 * h + 1] * share);
   }
 }

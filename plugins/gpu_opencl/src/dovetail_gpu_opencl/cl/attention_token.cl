@@ -36,8 +36,10 @@
 #define VALUE(at) (ACC) LOAD_T(v, (at)*V_S + d)
 #endif
 #define IS_ALIGNED (D % 4 == 0 && K_S % 4 == 0 && K_H % 4 == 0 && K_B % 4 == 0)
-#ifdef HALF_STORAGE
+#ifdef T_IS_HALF
 #define LOAD4(p) vloada_half4(0, p)
+#elif defined(T_IS_BFLOAT16)
+#define LOAD4(p) as_float4(convert_uint4(*(__global const ushort4*)(p)) << 16)
 #else
 #define LOAD4(p) CAT(convert_, ACC4)(*(__global const CAT(T, 4)*)(p))
 #endif

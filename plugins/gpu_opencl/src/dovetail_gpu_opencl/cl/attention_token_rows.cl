@@ -16,14 +16,21 @@
 #define VACC CAT(ACC, VEC)
 #define WHOLE (D / VEC * VEC)
 #define V_WHOLE (DV / VEC * VEC)
-#ifdef HALF_STORAGE
+#ifdef T_IS_HALF
 #define LOADV(p) CAT(vload_half, VEC)(0, p)
 #else
+#ifdef T_IS_BFLOAT16
+#define STORED ushort
+#define WIDENED(v) CAT(as_, VACC)(CAT(convert_uint, VEC)(v) << 16)
+#else
+#define STORED T
+#define WIDENED(v) CAT(convert_, VACC)(v)
+#endif
 // Not vload: some drivers leave it as a function call, which spills every register.
 typedef struct __attribute__((packed)) {
-  CAT(T, VEC) v;
+  CAT(STORED, VEC) v;
 } PACKED;
-#define LOADV(p) CAT(convert_, VACC)(((__global const PACKED*)(p))->v)
+#define LOADV(p) WIDENED(((__global const PACKED*)(p))->v)
 #endif
 
 static ACC across(const VACC v) {

@@ -26,8 +26,15 @@
 #define CAT(x, y) CAT_(x, y)
 #if VEC == 1
 #define STORE(v, p) STORE_T(p, 0, (v)[0])
-#elif defined(HALF_STORAGE)
+#elif defined(T_IS_HALF)
 #define STORE(v, p) CAT(CAT(vstorea_half, VEC), _rte)(*(CAT(float, VEC)*)(v), 0, p)
+#elif defined(T_IS_BFLOAT16)
+#define STORE(v, p)                                                        \
+  {                                                                        \
+    ushort bits[VEC] __attribute__((aligned(8)));                          \
+    _Pragma("unroll") for (int e = 0; e < VEC; ++e) bits[e] = to_bfloat16((v)[e]); \
+    *(__global CAT(ushort, VEC)*)(p) = *(CAT(ushort, VEC)*)bits;           \
+  }
 #else
 #define STORE(v, p) (*(__global CAT(T, VEC)*)(p) = CAT(convert_, CAT(T, VEC))(*(CAT(ACC, VEC)*)(v)))
 #endif

@@ -51,7 +51,7 @@
 #define WIDE(t, v) CAT(WIDE_, v)(t)
 #define CONVERT(t, v) CAT(convert_, WIDE(t, v))
 // Vectors of v elements of T that are aligned as such, as ACC.
-#ifdef HALF_STORAGE
+#ifdef T_IS_HALF
 #define LOAD_1(p) vload_half(0, p)
 #define LOAD_2(p) vloada_half2(0, p)
 #define LOAD_4(p) vloada_half4(0, p)
@@ -59,6 +59,13 @@
 #define STORE_2(p, x) vstorea_half2_rte(x, 0, p)
 #define STORE_4(p, x) vstorea_half4_rte(x, 0, p)
 #define LOAD(v, p) CAT(LOAD_, v)(p)
+#define STORE(v, p, x) CAT(STORE_, v)(p, x)
+#elif defined(T_IS_BFLOAT16)
+#define STORE_1(p, f) (*(p) = to_bfloat16(f))
+#define STORE_2(p, f) (*(__global ushort2*)(p) = (ushort2)(to_bfloat16((f).x), to_bfloat16((f).y)))
+#define STORE_4(p, f) \
+  (*(__global ushort4*)(p) = (ushort4)(to_bfloat16((f).x), to_bfloat16((f).y), to_bfloat16((f).z), to_bfloat16((f).w)))
+#define LOAD(v, p) CAT(as_, WIDE(float, v))(CONVERT(uint, v)(*(__global const WIDE(ushort, v)*)(p)) << 16)
 #define STORE(v, p, x) CAT(STORE_, v)(p, x)
 #else
 #define LOAD(v, p) CONVERT(ACC, v)(*(__global const WIDE(T, v)*)(p))

@@ -1,6 +1,6 @@
 // Products of matrices as in tiles.cl on matrix units of NVIDIA GPUs, by mma.sync (PTX ISA, "Matrix multiply-accumulate").
 //
-// Factors are rounded to TF32 (MATRIX 1), BF16 (2) or FP16 (3, exact where T is half); sums are f32. Local memory holds words of
+// Factors are rounded to TF32 (MATRIX 1), BF16 (2, exact where T is bfloat16) or FP16 (3, exact where T is half); sums are f32. Local memory holds words of
 // 32 bits: a rounded element, or PACK = 2 neighbours along k in 16 bits, the lower in the low half. A factor with A_WORDS or
 // B_WORDS is in global memory as such words, dense along x, element k at row k / PACK, of zeros where k is odd and ends.
 //
@@ -56,8 +56,8 @@ static uint rounded(const float low, const float high) {
       : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                                      \
       : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b)[0]), "r"((b)[1]))
 #endif
-// Values in registers between global and local memory: halves as they are, other elements as float.
-#if defined(HALF_STORAGE) && MATRIX == 3
+// Values in registers between global and local memory: halves and bfloat16 as they are, other elements as float.
+#if (defined(T_IS_HALF) && MATRIX == 3) || (defined(T_IS_BFLOAT16) && MATRIX == 2)
 #define REG ushort
 #define LOAD_REG(v, p) (*(__global const WIDE(ushort, v)*)(p))
 #define WORD_OF(low, high) ((uint)(low) | (uint)(high) << 16)

@@ -342,7 +342,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
       v += BIAS_V(bia + n);
 #endif
 #ifdef KEPT
-      v = POST_KEPT(v, o, floats_of(kept[i][t]));
+      v = POST_KEPT(v, o, KEPT_FLOATS(kept[i][t]));
 #else
       v = POST_V(v, o);
 #endif

@@ -110,7 +110,7 @@ class ConvPipelined(Pipelined, ConvKernel):
         vector = min(8, width)
         defines = {**storage(src.dtype, "SOURCE_T"), "HALF_STORAGE": True, "C": channels, "WIDTH": width, "V": vector}
         if self.factor(node) is DType.BFLOAT16:
-            defines["TWO(low, high)"] = "two_bfloat16(low, high)"
+            defines["TWO(low, high)"] = "two_bfloats(low, high)"
         defines |= {"PIXELS": batch * plane, "PLANE": plane, "S_B": channels * plane, "S_P": steps[0], "S_C": steps[1]}
         sized, numbers = by_value(defines, ("PIXELS", "S_B", *(["S_C"] if src.layout == PLAIN else [])), ("PLANE",))
         source = assemble("channels_innermost.cl", sized, load("halves.cl"))

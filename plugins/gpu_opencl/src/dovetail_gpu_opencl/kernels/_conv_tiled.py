@@ -21,6 +21,7 @@ class ConvTiled(Tiled, ConvKernel):
 
     name = "conv_tiled"
     half_by_load = True
+    bfloat16_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         if self.caps.kind != "GPU":
@@ -40,7 +41,7 @@ class ConvTiled(Tiled, ConvKernel):
     def _problem(self, node: TypedNode) -> Problem:
         batch, channels, maps, groups = sizes(node)
         g, dtype = geometry(node), node.outputs[0].dtype
-        matrix = matrix_of(dtype, self.caps)
+        matrix = matrix_of(dtype, self.caps, constant_weights(node))
         key = problem_key("conv", node) + suffix(matrix)
         pixels, depth = batch * int(np.prod(g.output)), channels * int(np.prod(g.kernel))
         return Problem(key, groups, maps // groups, pixels, depth, accumulator_bytes(dtype), True, matrix)

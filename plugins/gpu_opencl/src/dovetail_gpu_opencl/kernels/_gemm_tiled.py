@@ -23,6 +23,7 @@ class GemmTiled(Tiled, GemmKernel):
 
     name = "gemm_tiled"
     half_by_load = True
+    bfloat16_by_load = True
 
     def fits(self, product: Product) -> Refusal | None:
         if self.caps.kind != "GPU":
@@ -58,7 +59,7 @@ class GemmTiled(Tiled, GemmKernel):
 
 def _problem(product: Product, caps: Capabilities) -> Problem:
     dtype = product.a.type.dtype
-    matrix = matrix_of(dtype, caps)
+    matrix = matrix_of(dtype, caps, product.a.type.value, product.b.type.value)
     orders = " ".join(factor.order() for factor in _factors(product, matrix))
     key = f"gemm {dtype} {product.batch}x{product.m}x{product.n}x{product.k} {orders}" + suffix(matrix)
     return Problem(key, product.batch, product.m, product.n, product.k, accumulator_bytes(dtype), matrix=matrix)

@@ -118,7 +118,8 @@ class NormalizedPipelined(GemmPipelined):
             return Refusal(Reason.SHAPE, f"Scale and B are {', '.join(map(str, parameters))}; accepted: {size} elements")
         dtypes = {t.dtype for t in parameters}
         if node.outputs[0].dtype not in HALVES or not dtypes <= HALVES or len(dtypes) > 1:
-            return Refusal(Reason.DTYPE, f"Scale and B {', '.join(map(str, parameters))}; accepted: one of float16 and float32")
+            accepted = ", ".join(sorted(map(str, HALVES)))
+            return Refusal(Reason.DTYPE, f"Scale and B {', '.join(map(str, parameters))}; accepted: one of {accepted}")
         refusal = super().check(inner)
         if refusal is None and self.product(inner).batch != 1:
             return Refusal(Reason.ATTRIBUTE, "several second factors")

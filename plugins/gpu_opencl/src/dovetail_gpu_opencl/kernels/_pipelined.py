@@ -41,8 +41,8 @@ __all__ = [
     "store_defines",
 ]
 
-HALVES = frozenset({DType.FLOAT16, DType.FLOAT32})
-"""Results of float16 are stored as one of these; those of bfloat16 as bfloat16 or float32."""
+HALVES = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32})
+"""The data types of values beside products in a pipeline, and of those that are normalized there."""
 DEPTH = 64
 """Rows of packed factors are filled up to a multiple of this, the largest TILE_K, in pairs of bytes."""
 PATIENCE = 1.25
@@ -350,12 +350,12 @@ _TYPES: Mapping[DType, dict[str, object]] = {
 """The defines of tiles_pipelined.cl for factors of a data type."""
 _LOAD_V = {
     DType.FLOAT16: "load_half8(p)",
-    DType.BFLOAT16: "load_bfloat16x8(p)",
+    DType.BFLOAT16: "load_bfloat8(p)",
     DType.FLOAT32: "(*(__global const float8*)(p))",
 }
 _STORE_V = {
     DType.FLOAT16: "store_half8(v, p)",
-    DType.BFLOAT16: "store_bfloat16x8(v, p)",
+    DType.BFLOAT16: "store_bfloat8(v, p)",
     DType.FLOAT32: "(*(__global float8*)(p) = (v))",
 }
 

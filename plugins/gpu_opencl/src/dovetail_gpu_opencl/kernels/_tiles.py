@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from dovetail_gpu_opencl.kernel import ceil_div, round_up
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
 from dovetail_gpu_opencl.launch import Argument, Counters, Launch, Scratch
 from dovetail_gpu_opencl.post_ops import Epilogue
+from dovetail_gpu_opencl.precision import holds
 from dovetail_gpu_opencl.sizes import by_value
 from dovetail_gpu_opencl.source import assemble
 
@@ -36,9 +38,15 @@ MATRIX_FORMATS = ("f32", "tf32", "bf16", "f16")
 """The formats of factors on matrix units, in the order of their numbers in tiles.cl; the first is without matrix units."""
 
 
-def matrix_of(dtype: DType, caps: Capabilities) -> int:
-    """The format for products of a data type on a device: halves stay halves."""
-    if not caps.matrix or dtype is DType.FLOAT64:
+def matrix_of(dtype: DType, caps: Capabilities, *constants: NDArray[Any] | None) -> int:
+    """The format for products of a data type, by these constants, on a device: halves stay halves.
+
+    bfloat16 stays bfloat16, or becomes TF32, which holds it; float16 does not. Nor do constants become infinite.
+    """
+    if not caps.matrix or dtype is DType.FLOAT64 or (dtype is DType.BFLOAT16 and caps.matrix == "f16"):
+        return 0
+    narrow = {"f16": DType.FLOAT16, "bf16": DType.BFLOAT16}.get(caps.matrix)
+    if narrow is not None and not all(holds(narrow, array) for array in constants if array is not None):
         return 0
     return MATRIX_FORMATS.index("f16" if dtype is DType.FLOAT16 else caps.matrix)
 

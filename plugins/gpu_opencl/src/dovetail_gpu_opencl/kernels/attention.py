@@ -21,6 +21,7 @@ from dovetail_gpu_opencl.kernels._heads import (
     one_query,
     steps,
 )
+from dovetail_gpu_opencl.kernels._pipelined import HALVES, multiplies
 from dovetail_gpu_opencl.kernels._rows_of_caches import copied, written
 from dovetail_gpu_opencl.launch import Argument, Launch, Read, Scratch, Write
 from dovetail_gpu_opencl.sizes import RuntimeSizes, by_value
@@ -41,6 +42,7 @@ class AttentionKernel(CLKernel):
     dtypes = FLOATS | {DType.BOOL, DType.INT64}
     has_epilogue = False
     half_by_load = True
+    bfloat16_by_load = True
     kind = ""
 
     def check(self, node: TypedNode) -> Refusal | None:
@@ -161,6 +163,7 @@ class WithoutCaches(CLKernel):
     dtypes = FLOATS | {DType.BOOL}
     has_epilogue = False
     half_by_load = True
+    bfloat16_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
         op = operator(node)
@@ -186,21 +189,17 @@ class WithoutCaches(CLKernel):
 
 
 class HalvesAttention(WithoutCaches):
-    """For GPUs whose halves are multiplied in a pipeline: attention_halves.cl."""
+    """For GPUs whose halves or bfloat16 are multiplied in a pipeline: attention_halves.cl."""
 
     name = "attention_halves"
     most = 128
     """Elements of a head: registers hold those of a row of the result."""
 
     def check(self, node: TypedNode) -> Refusal | None:
-        if not self.caps.pipeline:
-            return Refusal(Reason.CAPABILITY, "made for devices that multiply halves in a pipeline")
         if (refusal := super().check(node)) is not None:
             return refusal
-        s = sizes_of(node)
-        if {node.given(0).dtype, node.outputs[0].dtype} != {DType.FLOAT16}:
-            return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
-        return self.refuse_heads(s)
+        refusal = refuse_halves(node, self.caps)
+        return self.refuse_heads(sizes_of(node)) if refusal is None else refusal
 
     def launches(self, node: TypedNode) -> tuple[Launch, ...]:
         if not node.outputs[0].size:
@@ -213,6 +212,16 @@ class HalvesAttention(WithoutCaches):
         if s.head % 16 or s.v_head % 16 or not 0 < s.head <= cls.most or not 0 < s.v_head <= cls.most or not s.total:
             return Refusal(Reason.SHAPE, f"heads of {s.head} and {s.v_head}; accepted: multiples of 16 up to {cls.most}")
         return None
+
+
+def refuse_halves(node: TypedNode, caps: Capabilities) -> Refusal | None:
+    """Refuses values that are not halves or bfloat16, and those of the two that the device does not multiply in a pipeline."""
+    dtype = node.given(0).dtype
+    if dtype not in HALVES - {DType.FLOAT32} or node.outputs[0].dtype is not dtype:
+        return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
+    if not multiplies(caps, dtype):
+        return Refusal(Reason.CAPABILITY, f"made for devices that multiply {dtype} in a pipeline")
+    return None
 
 
 class FloatsAttention(WithoutCaches):
@@ -259,7 +268,10 @@ def halves_launch(
 ) -> tuple[Launch, ...]:
     """The launch of attention_halves.cl."""
     keys = _KEYS if s.head + s.v_head <= 160 else _KEYS // 2
-    return _launched("attention_halves", caps, s, mask, {**defines, "KEYS": keys}, arguments, load("halves.cl"))
+    bfloats = "T_IS_BFLOAT16" in defines
+    return _launched(
+        "attention_halves", caps, s, mask, {**defines, "KEYS": keys, "BFLOATS": bfloats}, arguments, load("halves.cl")
+    )
 
 
 def _launched(

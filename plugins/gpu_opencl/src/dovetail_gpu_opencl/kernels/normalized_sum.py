@@ -16,6 +16,7 @@ class NormalizedSumHalves(CLKernel):
 
     name = "normalized_sum"
     half_by_load = True
+    bfloat16_by_load = True
     has_epilogue = False
     dtypes = FLOATS | {DType.INT32, DType.INT64}
 

@@ -13,6 +13,7 @@ from dovetail_gpu_opencl.kernels.attention import (
     floats_launch,
     halves_launch,
     mask_refusal,
+    refuse_halves,
     sizes_defines,
 )
 from dovetail_gpu_opencl.launch import Launch, Read, Write
@@ -22,18 +23,17 @@ __all__ = ["KERNELS"]
 
 
 class PackedHalves(CLKernel):
-    """For GPUs whose halves are multiplied in a pipeline: attention_halves.cl."""
+    """For GPUs whose halves or bfloat16 are multiplied in a pipeline: attention_halves.cl."""
 
     name = "packed_attention"
     dtypes = FLOATS | {DType.BOOL}
     has_epilogue = False
     half_by_load = True
+    bfloat16_by_load = True
 
     def check(self, node: TypedNode) -> Refusal | None:
-        if not self.caps.pipeline:
-            return Refusal(Reason.CAPABILITY, "made for devices that multiply halves in a pipeline")
-        if {node.given(0).dtype, node.outputs[0].dtype} != {DType.FLOAT16}:
-            return Refusal(Reason.DTYPE, f"{node.given(0)} to {node.outputs[0]}")
+        if (refusal := refuse_halves(node, self.caps)) is not None:
+            return refusal
         s = _operator(node).sizes(node.given(0))
         refusal = HalvesAttention.refuse_heads(s)
         return mask_refusal(_mask(node), s) if refusal is None else refusal
