@@ -11,14 +11,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dovetail.device import NHWC, Binary, Eltwise, Graph, Sum, TypedNode
+from dovetail.device import NHWC, Binary, Eltwise, Sum
 from dovetail.graph import GraphBuilder
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.layout import assign_layouts
-from dovetail_gpu_opencl.kernels._pipelined import Pipeline
-from dovetail_gpu_opencl.kernels._tuned import Tuned
-from dovetail_gpu_opencl.launch import Counters, Scratch
+from dovetail_gpu_opencl.kernels._pipelined import Pipeline, Pipelined
 from dovetail_gpu_opencl.source import assemble
+from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
 exhaustive = pytest.mark.exhaustive(0.15)  # each compiles programs whose emulated instructions take drivers long
 
@@ -43,23 +42,31 @@ def device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr("dovetail_gpu_opencl.kernels._pipelined.assemble", assembled)
         monkeypatch.setattr("dovetail_gpu_opencl.kernels._pipelined.PATIENCE", np.inf)
         monkeypatch.setattr("dovetail_gpu_opencl.precision.WORTH", 0)  # small images are worth it, too
-        monkeypatch.setattr(Tuned, "tiling", lambda self, problem: tiling)
+        monkeypatch.setattr(Pipelined, "tiling", lambda self, problem: tiling)
         return found
 
     return opened
 
 
 @pytest.fixture
-def byte_device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A device of kind GPU whose products of 8-bit numbers, in OpenCL C, have the fence that PTX gives them elsewhere."""
+def byte_device(kind_device: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> Callable[[Pipeline], Any]:
+    """`byte_device(tiling)`: one whose products of 8-bit numbers, in OpenCL C, have a fence in place of PTX's."""
 
     def fenced(file: str, defines: Mapping[str, object], *fragments: str) -> str:
         return "#define FENCE mem_fence(CLK_GLOBAL_MEM_FENCE)\n" + assemble(file, defines, *fragments)
 
-    monkeypatch.setattr("dovetail_gpu_opencl.kernels._bytes.assemble", fenced)
-    found = kind_device("GPU")
-    yield found
-    found.forced = ""
+    def opened(tiling: Pipeline) -> Any:
+        monkeypatch.setattr("dovetail_gpu_opencl.kernels._bytes.assemble", fenced)
+        monkeypatch.setattr(Pipelined, "tiling", lambda self, problem: tiling)
+        found = copy.copy(kind_device("GPU"))
+        found._bound = {}
+        return found
+
+    return opened
+
+
+def scaling(scale: float, zero: int, dtype: Any) -> Scaling:
+    return Scaling(np.asarray(scale, np.float32), np.asarray(zero, dtype), 1)
 
 
 def compare(got: Any, expected: Any, tolerance: float) -> None:
@@ -97,3 +104,136 @@ def test_products(
     wide = a.astype(np.float64) @ b.astype(np.float64)
     compare(first, np.maximum(wide * s + c.astype(np.float64), 0), TOLERANCES[dtype])
     np.testing.assert_array_equal(again, first)
+
+
+CONVOLUTIONS = [  # batch, channels, maps, side, kernel, stride, pads, streams
+    (2, 16, 24, 6, 3, 1, 1, 7),  # 3 tiles of 5 slices (of floats 9)
+    (1, 24, 13, 9, 3, 2, 1, 3),  # maps that are stored one at a time
+    (2, 4, 40, 7, 5, 2, 2, 5),
+]
+
+
+@exhaustive
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("sizes", CONVOLUTIONS)
+def test_convolutions(sizes: tuple[int, ...], dtype: str, device: Any, bench: Any, rng: Any) -> None:
+    """With a bias, a chain and a residual; windows reach outside the image, and a slice has several of their elements."""
+    batch, channels, maps, side, kernel, stride, pad, streams = sizes
+    x, w = (
+        rng.standard_normal(d).astype(TYPES[dtype]) for d in ((batch, channels, side, side), (maps, channels, kernel, kernel))
+    )
+    b, scale = rng.standard_normal(maps).astype(np.float32), rng.standard_normal((maps, 1, 1)).astype(np.float32)
+    expected = bench.convolve(x, w, stride, (pad,) * 4, 1) + b[:, None, None]
+    c = rng.standard_normal(expected.shape).astype(TYPES[dtype])
+    op = bench.op("Conv", strides=(stride,) * 2, pads=(pad,) * 4)
+    chain = [Binary("mul", "scale"), Eltwise("relu"), Sum("c")]
+    graph, feeds = bench.single(op, [x, w, b.astype(TYPES[dtype])], (1, 2), post_ops=chain, operands={"scale": scale, "c": c})
+    opened = device(dtype, Pipeline(32, 32, 32, 16, 16, 3, streams=streams))
+    executable = opened.compile(assign_layouts(graph, opened.configurations), {})
+    assert "conv_pipelined" in {report.kernel for report in executable.reports}
+    expected = np.maximum((expected + (b.astype(TYPES[dtype]).astype(np.float64) - b)[:, None, None]) * scale, 0)
+    compare(executable.create_request().run(feeds)[0], expected + c.astype(np.float64), TOLERANCES[dtype])
+
+
+@exhaustive
+def test_infinities_are_found_after_parts_are_added(device: Any, bench: Any, rng: Any) -> None:
+    """As multiply-adds of floats: one infinite factor, in a slice that another group computes, reaches its row alone."""
+    a, b = rng.standard_normal((20, 136)).astype(np.float32), rng.standard_normal((136, 24)).astype(np.float32)
+    a[3, 130], a[7, 2] = np.inf, -np.inf
+    b[[2, 130]] = np.abs(b[[2, 130]])
+    graph, feeds = bench.single(bench.op("MatMul"), [a, b], (1,))
+    opened = device("float32", Pipeline(32, 32, 32, 16, 16, 3, streams=4))
+    opened.forced = "gemm_pipelined"
+    (got,) = bench.run(opened, graph, feeds)
+    assert (got[3] == np.inf).all()
+    assert (got[7] == -np.inf).all()
+    rest = np.delete(np.arange(20), [3, 7])
+    compare(got[rest], a[rest].astype(np.float64) @ b.astype(np.float64), TOLERANCES["float32"])
+
+
+@exhaustive
+@pytest.mark.parametrize(
+    ("tiling", "rows", "size"),
+    [(Pipeline(16, 16, 32, 16, 16, 2, streams=7), 17, 40), (Pipeline(16, 32, 32, 16, 16, 2, streams=3), 9, 264)],
+    ids=str,
+)
+def test_rows_are_normalized_once_all_their_tiles_are_there(
+    tiling: Pipeline, rows: int, size: int, device: Any, bench: Any, rng: Any
+) -> None:
+    """A group may add up several tiles and normalize their rows after any of them. Twice: counters begin at zero again."""
+    x, residual = (rng.standard_normal((2, rows, n)).astype(np.float16) for n in (72, size))
+    w, scale = (rng.standard_normal((72, size)) / 8).astype(np.float32), rng.standard_normal(size).astype(np.float32)
+    g = GraphBuilder()
+    names = g.input("x", "float32", x.shape), g.constant(w)
+    added = Binary("add", g.input("residual", "float32", residual.shape))
+    product = g.node(bench.op("MatMul"), *names, post_ops=[added])
+    graph = fold_constants(g.graph([g.node(bench.op("LayerNormalization", epsilon=1e-3), product, g.constant(scale))]))
+    opened = device("float16", tiling)
+    lowered = assign_layouts(opened.lower(graph), opened.configurations)
+    executable = opened.compile(lowered, {})
+    assert "gemm_normalized" in {report.kernel for report in executable.reports}
+    request = executable.create_request()
+    for factor in (1, -2):
+        wide = (factor * x).astype(np.float64) @ w.astype(np.float16) + residual
+        expected = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-3) * scale
+        given = {"x": (factor * x).astype(np.float32), "residual": residual.astype(np.float32)}
+        compare(request.run([given[name] for name in lowered.inputs])[0], expected, TOLERANCES["float16"])
+
+
+@pytest.mark.parametrize(("batch", "rows"), [((), 0), ((0,), 5)])
+def test_nothing_is_launched_for_no_rows(batch: tuple[int, ...], rows: int, device: Any, bench: Any) -> None:
+    a, b = np.zeros((*batch, rows, 64), np.float16), np.zeros((*batch, 64, 24), np.float16)
+    graph, feeds = bench.single(bench.op("MatMul"), [a, b], (1,))
+    opened = device("float16", Pipeline(32, 32, 32, 16, 16, 3, streams=4))
+    opened.forced = "gemm_pipelined"
+    assert bench.run(opened, graph, feeds)[0].shape == (*batch, rows, 24)
+
+
+BYTES = [  # m, n, k, and a tiling; slices have 64 or 128 bytes
+    (33, 40, 300, Pipeline(32, 32, 32, 16, 16, 3, streams=7)),
+    (70, 37, 1030, Pipeline(32, 16, 64, 32, 16, 2, streams=4)),  # sums that are stored one at a time
+    (5, 8, 520, Pipeline(32, 32, 32, 16, 16, 4, streams=20)),  # more groups than slices
+    (40, 64, 400, Pipeline(16, 64, 32, 16, 64, 2, streams=5)),  # results straight out of registers in the quantized product
+]
+
+
+@exhaustive
+@pytest.mark.parametrize(("m", "n", "k", "tiling"), BYTES, ids=str)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_whole_numbers(m: int, n: int, k: int, tiling: Pipeline, dtype: Any, byte_device: Any, bench: Any, rng: Any) -> None:
+    """Sums with a zero point, bit for bit, from the same buffers twice; START is added once however many groups share a tile."""
+    limits = np.iinfo(dtype)
+    a, b = rng.integers(limits.min, limits.max, (m, k), dtype, endpoint=True), rng.integers(-127, 127, (k, n)).astype(np.int8)
+    graph, feeds = bench.single(bench.op("MatMulInteger"), [a, b, np.array(9, dtype)], (1, 2))
+    device = byte_device(tiling)
+    device.forced = "gemm_bytes"
+    (got,) = bench.run(device, graph, feeds, DEBUG_BUFFERS=True)
+    np.testing.assert_array_equal(got, (a.astype(np.int64) - 9) @ b.astype(np.int64))
+
+
+@exhaustive
+@pytest.mark.parametrize("tiling", [case[-1] for case in BYTES], ids=str)
+def test_quantized_convolutions(tiling: Pipeline, byte_device: Any, bench: Any, rng: Any) -> None:
+    """With a bias in the sums and an image that is added to them; elements outside count as the zero point."""
+    x, w = rng.integers(0, 255, (2, 32, 7, 5), np.uint8, endpoint=True), rng.integers(-90, 90, (48, 32, 3, 3)).astype(np.int8)
+    counts, addend = rng.integers(-999, 999, 48), rng.integers(-128, 127, (2, 48, 7, 5), np.int8, endpoint=True)
+    sx, sw, other = scaling(0.25, 3, np.uint8), scaling(0.5, 0, np.int8), scaling(4, -3, np.int8)
+    middle, last = scaling(64, 9, np.int8), scaling(32, 7, np.int8)
+    wide = bench.convolve(x.astype(np.float64) - 3, w, 1, (1,) * 4, 1) + counts[:, None, None]
+    steps = [QuantizedStep(bench.op("Conv", pads=(1,) * 4), (0, 1, 2)), middle, QuantizedStep(bench.op("Add"), (-1, 3))]
+    op = Quantized(steps, [sx, sw, None, other], last)
+    graph, feeds = bench.single(op, [x, w, (counts / 8).astype(np.float32), addend], (1, 2))
+    whole = np.clip(np.rint(wide / 8 / 64) + 9, -128, 127) - 9
+    expected = np.clip(np.rint((whole * 64 + (addend.astype(np.float64) + 3) * 4) / 32) + 7, -128, 127).astype(np.int8)
+    laid = graph.replace(
+        types={
+            name: t.with_layout(NHWC) if t.rank == 4 and name != graph.nodes[0].inputs[1] else t
+            for name, t in graph.types.items()
+        }
+    )
+    device = byte_device(tiling)
+    device.forced = "quantized_conv_bytes"
+    given = [np.ascontiguousarray(a.transpose(0, 2, 3, 1)).reshape(a.shape) for a in feeds]
+    (got,) = bench.run(device, laid, given, DEBUG_BUFFERS=True)
+    np.testing.assert_array_equal(got.reshape(2, 7, 5, 48).transpose(0, 3, 1, 2), expected)
+    assert len(np.unique(expected)) > 30
