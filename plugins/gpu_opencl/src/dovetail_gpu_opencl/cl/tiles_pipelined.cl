@@ -145,6 +145,12 @@
 #else
 #define BIAS_ARG
 #endif
+// How many of these groups were there before; the counter is zero again after the last.
+static int counted(__global int* counter, const int groups) {
+  const int before = atomic_inc(counter);
+  if (before == groups - 1) *counter = 0;
+  return before;
+}
 // KEPT is an operand of post-ops that is as large as the result. KEEP loads it for 16 rows, long before they are needed.
 #define KEEP(i)                                                                                             \
   for (int t = 0; t < WORK_N / 16; ++t) {                                                                   \
@@ -323,13 +329,12 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
       own[mine + (i * (WORK_N / 8) + j) * ITEMS] = (SUM4)(acc[i][j][0], acc[i][j][1], acc[i][j][2], acc[i][j][3]);
   FENCE;
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (item == 0) *(__local int*)tile = atomic_inc(counters + counter + number);
+  if (item == 0) *(__local int*)tile = counted(counters + counter + number, parts);
   barrier(CLK_LOCAL_MEM_FENCE);
   const int before = *(__local int*)tile;
   barrier(CLK_LOCAL_MEM_FENCE);
   if (before < parts - 1) LEAVE;
   FENCE;
-  if (item == 0) counters[counter + number] = 0;
 #if STREAMS > 0
 #pragma unroll
   for (int i = 0; i < WORK_M / 16; ++i)
@@ -430,11 +435,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #ifdef NORMALIZE
   FENCE;
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (item == 0) *(__local int*)tile = atomic_inc(arrivals + arrival + m0 / TILE_M);
+  if (item == 0) *(__local int*)tile = counted(arrivals + arrival + m0 / TILE_M, TILES_N);
   barrier(CLK_LOCAL_MEM_FENCE);
   if (*(__local int*)tile < TILES_N - 1) LEAVE;
   FENCE;
-  if (item == 0) arrivals[arrival + m0 / TILE_M] = 0;
   for (int y = sub_group; y < TILE_M; y += SUB_GROUPS * ROWS) {
     float8 x[ROWS][TURNS];
 #pragma unroll
