@@ -11,11 +11,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dovetail.device import NHWC, Binary, Eltwise, Sum
+from dovetail.device import NHWC, Binary, Eltwise, Sum, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.layout import assign_layouts
-from dovetail_gpu_opencl.kernels._pipelined import Pipeline, Pipelined
+from dovetail_gpu_opencl.kernels._bytes import ByteTiles, Images
+from dovetail_gpu_opencl.kernels._gemm_pipelined import GemmPipelined
+from dovetail_gpu_opencl.kernels._pipelined import Pipeline, Pipelined, estimate, pipelines, weighed
+from dovetail_gpu_opencl.kernels._tuned import Problem
+from dovetail_gpu_opencl.launch import Counters, Scratch
 from dovetail_gpu_opencl.source import assemble
 from dovetail_ops_onnx.quantized import Quantized, QuantizedStep, Scaling
 
@@ -237,3 +241,101 @@ def test_quantized_convolutions(tiling: Pipeline, byte_device: Any, bench: Any, 
     (got,) = bench.run(device, laid, given, DEBUG_BUFFERS=True)
     np.testing.assert_array_equal(got.reshape(2, 7, 5, 48).transpose(0, 3, 1, 2), expected)
     assert len(np.unique(expected)) > 30
+
+
+SHAPE = (128, 128, 32, 64, 32, 3)
+
+
+def chosen(caps: Any, tiles: tuple[int, int], k: int) -> Pipeline:
+    """What the cost model chooses for a product of halves of so many tiles of `SHAPE`, among the tilings with this shape."""
+    problem = Problem("product", 1, tiles[0] * SHAPE[0], tiles[1] * SHAPE[1], k, 2)
+    return min(pipelines(problem, caps, [SHAPE]), key=lambda t: weighed(problem, t, caps))
+
+
+@pytest.fixture
+def caps(kind_device: Callable[[str], Any]) -> Any:
+    """Those of a GPU with 132 compute units."""
+    own = kind_device("GPU").caps
+    limits: dict[str, Any] = {"max_work_group_size": 1024, "max_work_item_sizes": (1024, 1024, 64), "local_memory": 48 * 1024}
+    return dataclasses.replace(own, compute_units=132, pipeline=True, ptx=True, compute_capability=(9, 0), **limits)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "k", "shared"),
+    [
+        ((7, 19), 4096, True),  # one tile more than compute units
+        ((12, 12), 4096, True),
+        ((11, 12), 4096, False),  # as many
+        ((7, 19), 256, False),  # parts would be short
+        ((40, 19), 4096, False),  # the last of six waves is a small share
+    ],
+)
+def test_the_cost_model_shares_slices_where_the_last_wave_is_poor(
+    tiles: tuple[int, int], k: int, shared: bool, caps: Any
+) -> None:
+    assert (chosen(caps, tiles, k).streams > 0) == shared
+
+
+def test_the_cost_model_wants_a_tenth_less(caps: Any, rng: Any) -> None:
+    """Of the time of the best tiling without streams; both sides of the condition are among these problems."""
+    seen = set()
+    for tiles, k in zip(rng.integers(1, 24, (80, 2)), rng.integers(4, 128, 80), strict=True):
+        problem = Problem("product", 1, int(tiles[0]) * SHAPE[0], int(tiles[1]) * SHAPE[1], int(k) * 64, 2)
+        costs = {t: estimate(problem, t, caps) for t in pipelines(problem, caps, [SHAPE])}
+        plain = min(cost for t, cost in costs.items() if not t.streams)
+        shared = min((cost for t, cost in costs.items() if t.streams), default=np.inf)
+        found = chosen(caps, (int(tiles[0]), int(tiles[1])), int(k) * 64)
+        assert (found.streams > 0) == (shared < 0.9 * plain)
+        seen.add((found.streams > 0, shared < plain))
+    assert seen == {(True, True), (False, True), (False, False)}
+
+
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_groups_that_share_slices_are_there_at_once(itemsize: int, caps: Any) -> None:
+    """Multiples of the compute units, in groups whose items and local memory fit; each with slices enough, and no splits."""
+    found = [t for t in pipelines(Problem("product", 1, 1500, 1536, 8192, itemsize), caps) if t.streams]
+    assert found
+    for tiling in found:
+        share, rest = divmod(tiling.streams, caps.compute_units)
+        assert rest == 0
+        assert share * tiling.items <= 667
+        assert share * tiling.local_bytes() <= 4 * caps.local_memory
+        assert tiling.splits == 1
+    assert not [t for t in pipelines(Problem("product", 1, 1500, 1536, 128 // itemsize, itemsize), caps) if t.streams]
+
+
+def test_tables_with_and_without_the_number_of_streams(caps: Any) -> None:
+    """Tables that were written before have seven numbers."""
+    kernel = GemmPipelined(lambda node: None).on(caps)
+    shared = Pipeline(*SHAPE, streams=264)
+    assert shared.numbers() == [*SHAPE, 1, 264]
+    assert kernel.read(shared.numbers()) == shared
+    assert kernel.read([*SHAPE, 3]) == Pipeline(*SHAPE, splits=3, streams=0)
+    assert kernel.read([*SHAPE]) is None
+    assert kernel.read([*SHAPE, 1, 264, 0]) is None
+
+
+def test_without_matrix_units_groups_do_not_share_tiles_of_bytes(caps: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenCL 1.2 has no fence between groups; PTX has."""
+    monkeypatch.setattr("dovetail_gpu_opencl.kernels._bytes.ByteTiles.__abstractmethods__", frozenset())
+    problem = Images(1500, 16384, 1536).problem()
+    for units in (True, False):
+        other = dataclasses.replace(caps, ptx=units)
+        found = list(ByteTiles().on(other).possible(problem))
+        assert found
+        assert any(t.streams for t in found) == units
+
+
+@pytest.mark.parametrize(
+    ("tiling", "parts"), [(Pipeline(32, 32, 32, 16, 16, 3, streams=5), 10), (Pipeline(32, 32, 32, 16, 16, 3), 0)]
+)
+def test_a_group_has_two_places_in_the_work_buffer(tiling: Pipeline, parts: int, device: Any, bench: Any) -> None:
+    graph, _ = bench.single(bench.op("MatMul"), [np.zeros((33, 72), np.float16), np.ones((72, 40), np.float16)], (1,))
+    node = TypedNode.of(graph.nodes[0], graph)
+    opened = device("float16", tiling)
+    opened.forced = "gemm_pipelined"
+    (kernel,) = opened.kernels(node)
+    (launch,) = kernel.launches(node)
+    assert sum(a.nbytes for a in launch.arguments if isinstance(a, Scratch)) == parts * 32 * 32 * 4
+    assert [a.count for a in launch.arguments if isinstance(a, Counters)] == ([4] if parts else [])
+    assert launch.global_size == ((tiling.streams or 4) * tiling.items,)

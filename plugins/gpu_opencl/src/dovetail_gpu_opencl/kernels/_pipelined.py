@@ -41,6 +41,7 @@ __all__ = [
     "runtime_sizes",
     "store_defines",
     "streamed",
+    "weighed",
 ]
 
 HALVES = frozenset({DType.FLOAT16, DType.FLOAT32})
@@ -221,7 +222,7 @@ class _Cycles:
     store: float  # cycles for an element of the result
     fold: float  # what splits cost,
     sum: float  # and cycles for an element that is added
-    stream_sum: float  # and, where groups share slices evenly, for an element that one stores and another adds
+    stream_sum: float  # and, where groups share slices evenly, for an element that one stores and another adds, part by part
 
 
 # Fitted to 1,500 runs of 45 products of halves on an NVIDIA H200; there the choice is on average 7 % slower than the best, at
@@ -256,7 +257,8 @@ def estimate(problem: Problem, tiling: Pipeline, caps: Capabilities) -> float:
         tiles = t.tiles(problem)
         begun = tiles / t.streams + 1  # the group fills its pipeline for each of these
         work = waves * ((ceil_div(tiles * slices, t.streams) + begun) * step + ceil_div(tiles, t.streams) * end)
-        return work + cycles.fold + cycles.stream_sum * 2 * share * t.tile_m * t.tile_n
+        added = cycles.stream_sum * 2 * share * t.tile_m * t.tile_n + cycles.latency * (ceil_div(t.streams, tiles) + 1)
+        return work + cycles.fold + added
     work = waves * ((ceil_div(slices, t.splits) + 1) * step + end)
     sums = problem.z * problem.m * problem.n * t.splits / caps.compute_units
     return work + (cycles.fold + cycles.sum * sums if t.splits > 1 else 0)
