@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import itertools
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -104,13 +103,11 @@ def report(name: str, precisions: Sequence[str], batches: Sequence[int], process
 
     After so many seconds the rest of the problems is left out.
     """
-    begin, chosen, found = time.monotonic(), tasks(precisions, batches), []
-    for line in all_measured(name, chosen, processes, measured):
+    chosen, found = tasks(precisions, batches), []
+    for line in all_measured(name, chosen, processes, measured, seconds):
         found.append(line)
         if to is not None:
             to.write_text(json.dumps(found), encoding="utf-8")
-        if time.monotonic() - begin > seconds:
-            break
     rows = []
     for line in found:
         plain, shared = _best(line, False), _best(line, True)
