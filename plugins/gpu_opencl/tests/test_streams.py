@@ -2,8 +2,9 @@
 
 import copy
 import dataclasses
+import itertools
 import runpy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dovetail.device import NHWC, Binary, Eltwise, Sum, TypedNode
+from dovetail.device import NHWC, Binary, DeviceInfo, Eltwise, Sum, TypedNode
 from dovetail.graph import GraphBuilder
 from dovetail.passes.constant_folding import fold_constants
 from dovetail.passes.layout import assign_layouts
+from dovetail_gpu_opencl.device import OpenCLDevice
 from dovetail_gpu_opencl.kernels._bytes import ByteTiles, Images
 from dovetail_gpu_opencl.kernels._gemm_pipelined import GemmPipelined
-from dovetail_gpu_opencl.kernels._pipelined import Pipeline, Pipelined, estimate, pipelines, weighed
+from dovetail_gpu_opencl.kernels._pipelined import SHAPES, Pipeline, Pipelined, estimate, pipelines, weighed
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Counters, Scratch
 from dovetail_gpu_opencl.source import assemble
@@ -339,3 +341,36 @@ def test_a_group_has_two_places_in_the_work_buffer(tiling: Pipeline, parts: int,
     assert sum(a.nbytes for a in launch.arguments if isinstance(a, Scratch)) == parts * 32 * 32 * 4
     assert [a.count for a in launch.arguments if isinstance(a, Counters)] == ([4] if parts else [])
     assert launch.global_size == ((tiling.streams or 4) * tiling.items,)
+
+
+@pytest.mark.parametrize(("hint", "dtype"), [("f16", "float16"), ("bf16", "bfloat16"), ("f32", "float32"), ("f32", "int8")])
+def test_on_matrix_units(hint: str, dtype: str, bench: Any, rng: Any, infos: Sequence[DeviceInfo], monkeypatch: Any) -> None:
+    """On an NVIDIA GPU from sm_80 on, many runs with the same buffers; elsewhere no kernel offers such tilings."""
+    plain = OpenCLDevice(infos[0])
+    on_units = plain.caps.compute_capability >= (8, 0)
+    opened = plain.configured({"INFERENCE_PRECISION_HINT": hint}) if on_units else plain
+    if dtype == "int8":
+        a, b = (rng.integers(-127, 127, dims).astype(np.int8) for dims in ((300, 2000), (2000, 328)))
+    else:
+        a, b = (rng.standard_normal(dims).astype(TYPES[dtype]) for dims in ((300, 2000), (2000, 328)))
+    graph, feeds = bench.single(bench.op("MatMulInteger" if dtype == "int8" else "MatMul"), [a, b], (1,))
+    node = TypedNode.of(graph.nodes[0], graph)
+    kernels = [k for k in opened.kernels(node) if isinstance(k, Pipelined) and (on_units or k.supports(node))]
+    assert bool(kernels) == on_units or dtype == "int8"
+    problems = [(kernel, kernel.problem(node)) for kernel in kernels]
+    if not on_units:
+        assert not any(t.streams for kernel, problem in problems for t in kernel.possible(problem))
+        return
+    expected = a.astype(np.float64) @ b.astype(np.float64)
+    monkeypatch.setattr("dovetail_gpu_opencl.kernels._pipelined.PATIENCE", np.inf)
+    for shape, streams in itertools.product(SHAPES[1::3], (7, 132, 264, 1000)):
+        tiling = Pipeline(*shape, streams=streams)
+        monkeypatch.setattr(Pipelined, "tiling", lambda self, problem, chosen=tiling: chosen)
+        monkeypatch.setattr(Pipelined, "settled", lambda self, problem, node, chosen=tiling: chosen)
+        executable = opened.compile(graph, {})
+        assert [report.kernel for report in executable.reports] == [kernels[0].name]
+        request = executable.create_request()
+        first = request.run(feeds)[0].copy()
+        compare(first, expected, TOLERANCES.get(dtype, 0))
+        for _ in range(20):
+            np.testing.assert_array_equal(request.run(feeds)[0], first, str(tiling))

@@ -40,7 +40,6 @@ __all__ = [
     "pipelines",
     "runtime_sizes",
     "store_defines",
-    "streamed",
     "weighed",
 ]
 
@@ -186,19 +185,20 @@ def pipelines(problem: Problem, caps: Capabilities, shapes: Iterable[tuple[int, 
             continue
         steps = max(1, ceil_div(depth_of(problem), tiling.tile_k))
         splits = {ceil_div(steps, ceil_div(steps, s)) for s in _SPLITS if s == 1 or steps >= _STEPS * s}
-        yield from (dataclasses.replace(tiling, splits=s) for s in sorted(splits))
-        yield from streamed(problem, tiling, caps)
+        yield from (Pipeline(*shape, splits=s) for s in sorted(splits))
+        yield from _streamed(problem, tiling, caps)
 
 
-def streamed(problem: Problem, tiling: Pipeline, caps: Capabilities) -> Iterator[Pipeline]:
+def _streamed(problem: Problem, tiling: Pipeline, caps: Capabilities) -> Iterator[Pipeline]:
     """The tiling with the slices of all tiles shared among as many groups as a device runs at once, where that may gain time."""
     steps, tiles = ceil_div(depth_of(problem), tiling.tile_k), tiling.tiles(problem)
+    if steps < _STREAM_STEPS or tiles * steps < _STREAM_STEPS * caps.compute_units:
+        return
     held = _LOCAL_MEMORIES * caps.local_memory // tiling.local_bytes()
     most = min(held, _CYCLES[problem.itemsize].resident_items // tiling.items)
     for share in _STREAMS:
         streams = share * caps.compute_units
-        enough = steps >= _STREAM_STEPS and tiles * steps >= _STREAM_STEPS * streams
-        if share <= most and enough and tiles % streams and tiles < _STREAM_TILES * streams:
+        if share <= most and tiles * steps >= _STREAM_STEPS * streams and tiles % streams and tiles < _STREAM_TILES * streams:
             yield dataclasses.replace(tiling, streams=streams)
 
 
