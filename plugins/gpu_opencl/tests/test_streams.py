@@ -249,7 +249,7 @@ SHAPE = (128, 128, 32, 64, 32, 3)
 
 
 def chosen(caps: Any, tiles: tuple[int, int], k: int) -> Pipeline:
-    """What the cost model chooses for a product of halves of so many tiles of `SHAPE`, among the tilings with this shape."""
+    """The choice of the cost model for a product of halves of so many tiles of `SHAPE`, among the tilings with this shape."""
     problem = Problem("product", 1, tiles[0] * SHAPE[0], tiles[1] * SHAPE[1], k, 2)
     return min(pipelines(problem, caps, [SHAPE]), key=lambda t: weighed(problem, t, caps))
 

@@ -185,7 +185,7 @@ def pipelines(problem: Problem, caps: Capabilities, shapes: Iterable[tuple[int, 
             continue
         steps = max(1, ceil_div(depth_of(problem), tiling.tile_k))
         splits = {ceil_div(steps, ceil_div(steps, s)) for s in _SPLITS if s == 1 or steps >= _STEPS * s}
-        yield from (Pipeline(*shape, splits=s) for s in sorted(splits))
+        yield from (Pipeline(*[*shape, s]) for s in sorted(splits))
         yield from _streamed(problem, tiling, caps)
 
 
