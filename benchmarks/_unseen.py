@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import multiprocessing
+import queue
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,25 +134,38 @@ def measured(name: str, task: Task, lock: Any) -> dict[str, Any]:
     return {"task": str(task), "kernel": kernel.name, "problem": dataclasses.asdict(problem), "times": times}
 
 
-def _work(name: str, queue: Any, results: Any, lock: Any) -> None:
-    while (task := queue.get()) is not None:
+Measure = Callable[[str, Task, Any], dict[str, Any]]
+"""Measures a task on the device of this name, while the lock is held: `measured`, or another function of a module."""
+
+
+def _work(name: str, waiting: Any, results: Any, lock: Any, measure: Measure) -> None:
+    while (task := waiting.get()) is not None:
         try:
-            results.put(measured(name, task, lock))
+            results.put(measure(name, task, lock))
         except Exception as error:  # one that fails is a line of the table
             results.put({"task": str(task), "error": repr(error), "times": []})
 
 
-def all_measured(name: str, chosen: list[Task], processes: int) -> Iterator[dict[str, Any]]:
-    """The measurements of all tasks, as they end."""
+def all_measured(
+    name: str, chosen: list[Task], processes: int, measure: Measure = measured, seconds: float = math.inf
+) -> Iterator[dict[str, Any]]:
+    """The measurements of all tasks, as they end. Those that have not ended after so many seconds are given up."""
+    end = time.monotonic() + seconds
     context = multiprocessing.get_context("spawn")
-    queue, results, lock = context.Queue(), context.Queue(), context.Lock()
+    waiting, results, lock = context.Queue(), context.Queue(), context.Lock()
     for task in (*chosen, *(None,) * processes):
-        queue.put(task)
-    workers = [context.Process(target=_work, args=(name, queue, results, lock), daemon=True) for _ in range(processes)]
+        waiting.put(task)
+    workers = [context.Process(target=_work, args=(name, waiting, results, lock, measure), daemon=True) for _ in range(processes)]
     for worker in workers:
         worker.start()
-    for _ in chosen:
-        yield results.get()
+    try:
+        for _ in chosen:
+            yield results.get(timeout=None if seconds == math.inf else max(0.0, end - time.monotonic()))
+    except queue.Empty:
+        return
+    finally:
+        for worker in workers:
+            worker.terminate()
 
 
 def report(name: str, count: int, seed: int, processes: int, to: Path | None) -> int:

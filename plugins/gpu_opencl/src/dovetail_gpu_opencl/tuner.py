@@ -1,7 +1,9 @@
 """The tuner: runs the candidates of a problem on the device, checks each against the default's result, and keeps the fastest."""
 
+import contextlib
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ CANDIDATES = 24
 _REPEATS = 9
 _FINALISTS, _ROUNDS = 4, 3
 _MARGIN = 0.97
+_ALONE: AbstractContextManager[Any] = contextlib.nullcontext()
+"""One process measures."""
 _TOLERANCE = {DType.FLOAT16: 4e-3, DType.BFLOAT16: 3e-2, DType.FLOAT32: 2e-5, DType.FLOAT64: 1e-12}
 """Of the largest value: candidates add in other orders. Whole numbers are equal."""
 
@@ -74,11 +78,18 @@ def candidates(problem: Problem, kernel: Tuned[Any], limit: int = CANDIDATES) ->
 
 
 def measure(
-    context: Any, device: Any, programs: Programs, kernel: Tuned[Any], node: TypedNode, tried: Sequence[Parameters]
+    context: Any,
+    device: Any,
+    programs: Programs,
+    kernel: Tuned[Any],
+    node: TypedNode,
+    tried: Sequence[Parameters],
+    alone: AbstractContextManager[Any] = _ALONE,
 ) -> list[Timing]:
     """Run the tilings on random data. The result of the first is what the others are compared with.
 
     Those that were fastest, and the first, run again in turn: what disturbs the device for a while then disturbs all of them.
+    `alone` is held whenever kernels run: a lock, where several processes measure.
     """
     bench = _Bench(context, device, node)
     expected: NDArray[Any] | None = None
@@ -88,14 +99,18 @@ def measure(
         launches = kernel.using(tiling).launches(node)
         bound = [bench.bound(programs.get(launch, node.name), launch) for launch in launches]
         launched.append(bound)
-        result = bench.result(bound)
+        with alone:
+            result = bench.result(bound)
         expected = result if expected is None else expected
         fastest = min((t for t in times if t is not None), default=np.inf)
-        times.append(bench.time(bound, fastest) if _alike(result, expected) else None)
-    right = sorted((i for i, t in enumerate(times) if t is not None), key=lambda i: times[i] or 0.0)
-    for _ in range(_ROUNDS if len(right) > 1 else 0):
-        for i in {0, *right[:_FINALISTS]}:
-            times[i] = min(times[i] or np.inf, bench.time(launched[i], np.inf))
+        right = _alike(result, expected)
+        with alone:
+            times.append(bench.time(bound, fastest) if right else None)
+    ranked = sorted((i for i, t in enumerate(times) if t is not None), key=lambda i: times[i] or 0.0)
+    for _ in range(_ROUNDS if len(ranked) > 1 else 0):
+        with alone:
+            for i in {0, *ranked[:_FINALISTS]}:
+                times[i] = min(times[i] or np.inf, bench.time(launched[i], np.inf))
     return [Timing(tiling, time) for tiling, time in zip(tried, times, strict=True)]
 
 

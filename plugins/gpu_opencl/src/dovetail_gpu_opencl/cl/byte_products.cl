@@ -3,7 +3,7 @@
 // of eight. All read SUM_ARGS (kernels/_bytes.py).
 //
 // Without MATRIX_UNITS, plain OpenCL C in place of matrix_instructions.cl: an item has the same elements of a tile that it has there, and
-// adds products of four bytes at once where the device can. There the groups of a tile do not share it: SPLITS is 1.
+// adds products of four bytes at once where the device can. There groups do not share a tile: SPLITS is 1, STREAMS 0.
 #ifdef FORMAT
 #define SUM int
 #define SUM2 int2

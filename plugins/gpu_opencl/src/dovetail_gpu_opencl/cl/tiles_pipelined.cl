@@ -7,6 +7,8 @@
 // Slices of both factors of depth TILE_K are copied to local memory by cp.async, STAGES - 1 slices ahead of the one that is worked
 // on. Images have a multiple of 8 channels, or 4.
 // With SPLITS > 1 the group that is the last of its tile adds up the parts in their order.
+// With STREAMS > 0 (stream-k; SPLITS is 1) there are so many groups. They share the slices of all tiles evenly: each works on a
+// contiguous range of (tile, slice), one tile after the other. Of a tile that several groups share, the last to arrive adds up the parts.
 // M, and for images IH, IW, S_B, S_Y and pads, are among the arguments SIZES, and the divisors OW and P = OH * OW.
 // With NORMALIZE, dst is between: norm[m][n] = (dst - mean) / sqrt(variance + EPSILON) * scale[n] + shift[n], with the statistics of
 // row m. The group that is the last of TILE_M rows normalizes them. Then Z is 1, and SIZE is N.
@@ -14,12 +16,14 @@
 // byte_products.cl says what is added. K, C, A_M, B_N and TILE_K still count pairs of bytes. With DIRECT_1 the rows of b, B_ROWS in
 // all, are in another order, and results are stored by byte_results.cl.
 // With FLOATS, factors are floats, multiplied as float_products.cl says. These sizes, and S_B, S_Y and S_X, count pairs of bytes, too.
-// NDRange: (tiles of n * tiles of m * batch * SPLITS * ITEMS), local size ITEMS = TILE_M / WORK_M * TILE_N / WORK_N * 32.
+// NDRange: (tiles of n * tiles of m * batch * SPLITS * ITEMS), or (STREAMS * ITEMS), local size ITEMS = TILE_M / WORK_M * TILE_N / WORK_N * 32.
 //
 // Layout: a row of a slice has TILE_K / 8 chunks of 16 bytes, whose places are exchanged by the row's number, so that the eight
-// rows which ldmatrix reads at once are in 32 banks. part is [SPLITS][tiles][WORK_M / 16 * WORK_N / 8][ITEMS][4].
+// rows which ldmatrix reads at once are in 32 banks. part is [SPLITS][tiles][WORK_M / 16 * WORK_N / 8][ITEMS][4],
+// or [STREAMS][2][WORK_M / 16 * WORK_N / 8][ITEMS][4]: a group shares at most two tiles, the one that it begins with, first, and the
+// one that it ends with.
 //
-// Tunables: TILE_M, TILE_N, TILE_K (32 or 64), WORK_M, WORK_N (multiples of 16), STAGES (2 to 6), SPLITS. Local memory, in bytes:
+// Tunables: TILE_M, TILE_N, TILE_K (32 or 64), WORK_M, WORK_N (multiples of 16), STAGES (2 to 6), SPLITS, STREAMS. Local memory, in bytes:
 // STAGES * (TILE_M + TILE_N) * TILE_K * 2 or, if that is more, ITEMS / 32 * 16 * (WORK_N + 8) * 4.
 #include "halves.cl"
 #ifndef T
@@ -46,6 +50,7 @@
 #define WORK_N 32
 #define STAGES 4
 #define SPLITS 1
+#define STREAMS 0
 #endif
 #ifndef POST_ARGS
 #define POST_ARGS
@@ -76,6 +81,16 @@
 #define TILES (TILES_M * TILES_N * Z)
 #define STEPS ((K + TILE_K - 1) / TILE_K)
 #define SHARE ((STEPS + SPLITS - 1) / SPLITS)
+#define CELLS (WORK_M / 16 * (WORK_N / 8))
+#if STREAMS > 0
+// Slices of all tiles, in their order: the first `longer` groups have one more than `least`.
+#define BEGIN_OF(group) ((group) * least + min(group, longer))
+#define GROUP_OF(slice) \
+  ((slice) < longer * (least + 1) ? (slice) / (least + 1) : longer + ((slice) - longer * (least + 1)) / max(least, 1))
+#define LEAVE continue
+#else
+#define LEAVE return
+#endif
 
 #include "quotients.cl"
 #include "byte_products.cl"
@@ -130,6 +145,12 @@
 #else
 #define BIAS_ARG
 #endif
+// How many of these groups were there before; the counter is zero again after the last.
+static int counted(__global int* counter, const int groups) {
+  const int before = atomic_inc(counter);
+  if (before == groups - 1) *counter = 0;
+  return before;
+}
 // KEPT is an operand of post-ops that is as large as the result. KEEP loads it for 16 rows, long before they are needed.
 #define KEEP(i)                                                                                             \
   for (int t = 0; t < WORK_N / 16; ++t) {                                                                   \
@@ -140,7 +161,7 @@
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined(
     __global const ushort* restrict a, __global const ushort* restrict b BIAS_ARG, __global RESULT_T* dst
-#if SPLITS > 1
+#if SPLITS > 1 || STREAMS > 0
     , __global float4* part, __global int* counters, const int counter
 #endif
 #ifdef NORMALIZE
@@ -151,17 +172,31 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
   EXCHANGE
   const int item = get_local_id(0), lane = item % SUB_GROUP, sub_group = item / SUB_GROUP;
   const int ly = sub_group / LOCAL_N * WORK_M, lx = sub_group % LOCAL_N * WORK_N;
-  const int group = get_group_id(0), number = group % TILES, split = group / TILES;
+  const int row = item / CHUNKS, chunk = item % CHUNKS, group = get_group_id(0);
+#if STREAMS > 0
+  __global const ushort *const all_a = a, *const all_b = b;
+  const int least = TILES * STEPS / STREAMS, longer = TILES * STEPS % STREAMS, end = BEGIN_OF(group + 1);
+  for (int at = BEGIN_OF(group), steps; at < end; at += steps) {
+  const int number = at / STEPS, first = at % STEPS;
+  steps = min(STEPS - first, end - at);
+  barrier(CLK_LOCAL_MEM_FENCE);  // other sub-groups may read the local memory for the tile before
+#else
+  const int number = group % TILES, split = group / TILES;
+  const int first = split * SHARE, steps = min(STEPS, first + SHARE) - first;
+#endif
   const int n0 = number % TILES_N * TILE_N, m0 = number / TILES_N % TILES_M * TILE_M;
 #if Z > 1
   const int z = number / (TILES_N * TILES_M);
 #else
   const int z = 0;
 #endif
-  const int first = split * SHARE, steps = min(STEPS, first + SHARE) - first;
-  const int row = item / CHUNKS, chunk = item % CHUNKS;
+#if STREAMS > 0
+  a = all_a + A_BATCH(z);
+  b = all_b + B_BATCH(z);
+#else
   a += A_BATCH(z);
   b += B_BATCH(z);
+#endif
 #ifdef CONV
   int corner[LOADS(TILE_M)], y0[LOADS(TILE_M)], x0[LOADS(TILE_M)];
 #pragma unroll
@@ -176,7 +211,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
   const int column = min(n0 + lx + lane % 4 * WIDE, N - WIDE);
   int start[WIDE] __attribute__((aligned(16)));
 #pragma unroll
-  for (int c = 0; c < WIDE; c += 4) *(int4*)(start + c) = split == 0 ? START_4(column + c) : (int4)(0);
+  for (int c = 0; c < WIDE; c += 4) *(int4*)(start + c) = first == 0 ? START_4(column + c) : (int4)(0);
 #endif
 #ifdef KEPT_BYTES
   WORDS kept[WORK_M / 16][2];
@@ -276,36 +311,66 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #endif
   WAIT_FOR(0);
   barrier(CLK_LOCAL_MEM_FENCE);
-#if SPLITS > 1
-  __global SUM4* own = (__global SUM4*)part + (number * (WORK_M / 16 * (WORK_N / 8))) * ITEMS + item;
+#if SPLITS > 1 || STREAMS > 0
+  __global SUM4* own = (__global SUM4*)part + item;
+#if STREAMS > 0
+  // The groups from `leader` on share the tile; all but the leader begin with it.
+  const int leader = GROUP_OF(number * STEPS), parts = GROUP_OF(number * STEPS + STEPS - 1) - leader + 1;
+#define PART_OF(sharer) (((sharer) * 2 + (BEGIN_OF(sharer) < number * STEPS)) * (CELLS * ITEMS))
+  if (parts > 1) {
+  const int mine = PART_OF(group);
+#else
+  const int parts = SPLITS, mine = (split * TILES + number) * (CELLS * ITEMS);
+#endif
 #pragma unroll
   for (int i = 0; i < WORK_M / 16; ++i)
 #pragma unroll
     for (int j = 0; j < WORK_N / 8; ++j)
-      own[(split * (TILES * (WORK_M / 16 * (WORK_N / 8))) + i * (WORK_N / 8) + j) * ITEMS] =
-          (SUM4)(acc[i][j][0], acc[i][j][1], acc[i][j][2], acc[i][j][3]);
+      own[mine + (i * (WORK_N / 8) + j) * ITEMS] = (SUM4)(acc[i][j][0], acc[i][j][1], acc[i][j][2], acc[i][j][3]);
   FENCE;
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (item == 0) *(__local int*)tile = atomic_inc(counters + counter + number);
+  if (item == 0) *(__local int*)tile = counted(counters + counter + number, parts);
   barrier(CLK_LOCAL_MEM_FENCE);
   const int before = *(__local int*)tile;
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (before < SPLITS - 1) return;
+  if (before < parts - 1) LEAVE;
   FENCE;
-  if (item == 0) counters[counter + number] = 0;
+#if STREAMS > 0
+#pragma unroll
+  for (int i = 0; i < WORK_M / 16; ++i)
+#pragma unroll
+    for (int j = 0; j < WORK_N / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) acc[i][j][r] = 0;
+#pragma unroll 1
+  for (int s = leader; s < leader + parts; ++s) {
+    __global const SUM4* from = own + PART_OF(s);
+#pragma unroll
+    for (int i = 0; i < WORK_M / 16; ++i)
+#pragma unroll
+      for (int j = 0; j < WORK_N / 8; ++j) {
+        const SUM4 sum = from[(i * (WORK_N / 8) + j) * ITEMS];
+        acc[i][j][0] += sum.x;
+        acc[i][j][1] += sum.y;
+        acc[i][j][2] += sum.z;
+        acc[i][j][3] += sum.w;
+      }
+  }
+  }
+#else
 #pragma unroll
   for (int i = 0; i < WORK_M / 16; ++i)
 #pragma unroll
     for (int j = 0; j < WORK_N / 8; ++j) {
       SUM4 sum = (SUM4)(0);
 #pragma unroll
-      for (int s = 0; s < SPLITS; ++s)
-        sum += own[(s * (TILES * (WORK_M / 16 * (WORK_N / 8))) + i * (WORK_N / 8) + j) * ITEMS];
+      for (int s = 0; s < SPLITS; ++s) sum += own[((s * TILES + number) * CELLS + i * (WORK_N / 8) + j) * ITEMS];
       acc[i][j][0] = sum.x;
       acc[i][j][1] = sum.y;
       acc[i][j][2] = sum.z;
       acc[i][j][3] = sum.w;
     }
+#endif
 #endif
 
 #include "byte_results.cl"
@@ -370,11 +435,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
 #ifdef NORMALIZE
   FENCE;
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (item == 0) *(__local int*)tile = atomic_inc(arrivals + arrival + m0 / TILE_M);
+  if (item == 0) *(__local int*)tile = counted(arrivals + arrival + m0 / TILE_M, TILES_N);
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (*(__local int*)tile < TILES_N - 1) return;
+  if (*(__local int*)tile < TILES_N - 1) LEAVE;
   FENCE;
-  if (item == 0) arrivals[arrival + m0 / TILE_M] = 0;
   for (int y = sub_group; y < TILE_M; y += SUB_GROUPS * ROWS) {
     float8 x[ROWS][TURNS];
 #pragma unroll
@@ -403,6 +467,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles_pipelined
         if (from < TILE_M && m < M) STORE_V_NORM(v, norm + m * N + n);
       }
     }
+  }
+#endif
+#if STREAMS > 0
   }
 #endif
 }

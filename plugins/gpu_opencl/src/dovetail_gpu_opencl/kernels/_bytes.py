@@ -15,7 +15,7 @@ from dovetail_gpu_opencl.kernels._integer import Result
 from dovetail_gpu_opencl.kernels._pipelined import DEPTH, SHAPES, Pipeline, Pipelined, pipelines, runtime_sizes
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem
-from dovetail_gpu_opencl.launch import Argument, Constant, Counters, Launch, Read, Scratch, Write
+from dovetail_gpu_opencl.launch import Argument, Constant, Launch, Read, Scratch, Write
 from dovetail_gpu_opencl.source import C_TYPES, assemble
 from dovetail_ops_onnx.spatial import ConvGeometry
 
@@ -163,7 +163,7 @@ class ByteTiles(Pipelined):
         for shape in pipelines(problem, self.caps, (*SHAPES, *_WIDE_SHAPES)):
             steps = ceil_div(ceil_div(problem.k, shape.tile_k), shape.splits)
             tiling = dataclasses.replace(shape, stages=min(shape.stages, max(2, steps + 1)))
-            if units or (tiling.splits == 1 and max(tiling.work_m, tiling.work_n) <= _FEW):
+            if units or (not tiling.parts(problem) and max(tiling.work_m, tiling.work_n) <= _FEW):
                 yield tiling
 
     def default(self, problem: Problem) -> Pipeline:
@@ -229,17 +229,14 @@ class ByteTiles(Pipelined):
         own = {**sizes, "A_BATCH(z)": 0, "B_BATCH(z)": 0, **tiling.defines(), "RESULT_T": result.defines["T"]}
         steps, chain = (result.arguments, ()) if result.defines["RESULT_ARGS"] else ((), result.arguments)
         arguments: list[Argument] = [*given, *steps, Write(node.node.outputs[0])]
-        tiles = tiling.tiles(problem)
-        if tiling.splits > 1:
-            nbytes = tiles * tiling.splits * tiling.tile_m * tiling.tile_n * 4
-            arguments += [Scratch(f"scratch:{node.name}:{number}", nbytes), Counters(tiles)]
+        arguments += tiling.shared_sums(problem, f"scratch:{node.name}:{number}")
         text = f"typedef struct {{ {result.defines['T']}{VECTOR} v; }} PACKED_T;\n{result.source}"
         if problem.n % VECTOR == 0:
             text = _aligned(text)
         units = instructions(node.given(0).dtype, self.caps)
         sized, numbers = runtime_sizes({**result.defines, **own, **units, **defines, "HALF_STORAGE": True})
         source = assemble(_FILE, sized, text)
-        work, local = (tiles * tiling.splits * tiling.items,), (tiling.items,)
+        work, local = (tiling.groups(problem) * tiling.items,), (tiling.items,)
         return Launch(_FILE, source, "tiles_pipelined", (*arguments, *numbers, *chain), work, local, result.options)
 
     def _source(self, node: TypedNode, images: Images, zero: int | str) -> tuple[Read | Scratch, tuple[Launch, ...]]:

@@ -30,6 +30,7 @@ __all__ = [
     "Pipeline",
     "Pipelined",
     "bias_defines",
+    "estimate",
     "factor_of",
     "load_defines",
     "multiplies",
@@ -39,6 +40,7 @@ __all__ = [
     "pipelines",
     "runtime_sizes",
     "store_defines",
+    "weighed",
 ]
 
 HALVES = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32})
@@ -53,7 +55,11 @@ _CHUNK = 8
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The tunables of tiles_pipelined.cl, by the names that it uses; `tile_k` counts pairs of bytes."""
+    """The tunables of tiles_pipelined.cl, by the names that it uses; `tile_k` counts pairs of bytes.
+
+    `streams` is the number of groups that share the slices of all tiles evenly (stream-k); 0 where each group has a tile, or
+    one of `splits` parts of it.
+    """
 
     tile_m: int
     tile_n: int
@@ -62,6 +68,7 @@ class Pipeline:
     work_n: int
     stages: int
     splits: int = 1
+    streams: int = 0
 
     @property
     def sub_groups(self) -> int:
@@ -82,6 +89,23 @@ class Pipeline:
         """Tiles of all products."""
         return ceil_div(problem.m, self.tile_m) * ceil_div(problem.n, self.tile_n) * problem.z
 
+    def groups(self, problem: Problem) -> int:
+        """Work groups of a launch."""
+        return self.streams or self.tiles(problem) * self.splits
+
+    def parts(self, problem: Problem) -> int:
+        """Parts of tiles in the work buffer, which have four bytes for each element of a tile; 0 where no tile is shared."""
+        if self.streams:
+            return 2 * self.streams
+        return self.tiles(problem) * self.splits if self.splits > 1 else 0
+
+    def shared_sums(self, problem: Problem, scratch: str) -> tuple[Argument, ...]:
+        """The work buffer for parts of tiles, with its name in the memory plan, and a counter for each tile."""
+        parts = self.parts(problem)
+        if not parts:
+            return ()
+        return Scratch(scratch, parts * self.tile_m * self.tile_n * 4), Counters(self.tiles(problem))
+
     def defines(self) -> dict[str, int]:
         """The tunables as macros."""
         return {name.upper(): value for name, value in dataclasses.asdict(self).items()}
@@ -92,9 +116,11 @@ class Pipeline:
 
     def __str__(self) -> str:
         text = f"{self.tile_m}x{self.tile_n}x{self.tile_k}/{self.work_m}x{self.work_n} stages {self.stages}"
-        return text + (f" splits {self.splits}" if self.splits > 1 else "")
+        text += f" splits {self.splits}" if self.splits > 1 else ""
+        return text + (f" streams {self.streams}" if self.streams else "")
 
 
+_FIELDS = len(dataclasses.fields(Pipeline))
 SHAPES = (
     (128, 128, 32, 64, 64, 3),
     (128, 128, 32, 64, 32, 3),
@@ -119,6 +145,14 @@ _MOST_FLOATS = 2048
 """Results of floats that the registers of a sub-group hold twice."""
 _STEPS = 2
 """A part of a split works on at least so many slices."""
+_STREAMS = (1, 2, 4, 8)
+"""Groups of a compute unit among which the slices of all tiles are shared."""
+_STREAM_STEPS = 4
+"""Such a group, and a tile, has at least so many slices: each tile that it begins waits for its first loads."""
+_STREAM_TILES = 4
+"""Such a group has less than so many tiles: beyond that a last wave that leaves compute units idle is a small share."""
+_LOCAL_MEMORIES = 4
+"""Compute units of NVIDIA GPUs from sm_80 on hold about so many groups that use all the local memory that OpenCL reports."""
 
 
 def factor_of(caps: Capabilities, node: TypedNode) -> DType:
@@ -151,13 +185,27 @@ def pipelines(problem: Problem, caps: Capabilities, shapes: Iterable[tuple[int, 
             continue
         steps = max(1, ceil_div(depth_of(problem), tiling.tile_k))
         splits = {ceil_div(steps, ceil_div(steps, s)) for s in _SPLITS if s == 1 or steps >= _STEPS * s}
-        yield from (dataclasses.replace(tiling, splits=s) for s in sorted(splits))
+        yield from (Pipeline(*[*shape, s]) for s in sorted(splits))
+        yield from _streamed(problem, tiling, caps)
+
+
+def _streamed(problem: Problem, tiling: Pipeline, caps: Capabilities) -> Iterator[Pipeline]:
+    """The tiling with the slices of all tiles shared among as many groups as a device runs at once, where that may gain time."""
+    steps, tiles = ceil_div(depth_of(problem), tiling.tile_k), tiling.tiles(problem)
+    if steps < _STREAM_STEPS or tiles * steps < _STREAM_STEPS * caps.compute_units:
+        return
+    held = _LOCAL_MEMORIES * caps.local_memory // tiling.local_bytes()
+    most = min(held, _CYCLES[problem.itemsize].resident_items // tiling.items)
+    for share in _STREAMS:
+        streams = share * caps.compute_units
+        if share <= most and tiles * steps >= _STREAM_STEPS * streams and tiles % streams and tiles < _STREAM_TILES * streams:
+            yield dataclasses.replace(tiling, streams=streams)
 
 
 @functools.cache
 def default_pipeline(problem: Problem, caps: Capabilities) -> Pipeline:
     """The tiling that the cost model finds fastest."""
-    return min(pipelines(problem, caps), key=lambda t: estimate(problem, t, caps))
+    return min(pipelines(problem, caps), key=lambda t: weighed(problem, t, caps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,29 +222,44 @@ class _Cycles:
     store: float  # cycles for an element of the result
     fold: float  # what splits cost,
     sum: float  # and cycles for an element that is added
+    stream_sum: float  # and, where groups share slices evenly, for an element that one stores and another adds, part by part
 
 
 # Fitted to 1,500 runs of 45 products of halves on an NVIDIA H200; there the choice is on average 7 % slower than the best, at
-# worst 44 %; and to 1,100 runs of 134 products of floats: 5 and 50 %.
+# worst 44 %; and to 1,100 runs of 134 products of floats: 5 and 50 %. The last figure is not fitted but an upper bound: that of
+# splits of halves, which are stored and added as often.
 _CYCLES = {
-    2: _Cycles(707, 598, 1.09, 0.0147, 0.0065, 188, 223, 0.0925, 3730, 0.34),
-    4: _Cycles(2817, 667, 3.58, 0.00335, 0.0191, 287, 367, 0.365, 3142, 0),
+    2: _Cycles(707, 598, 1.09, 0.0147, 0.0065, 188, 223, 0.0925, 3730, 0.34, 0.34),
+    4: _Cycles(2817, 667, 3.58, 0.00335, 0.0191, 287, 367, 0.365, 3142, 0, 0.34),
 }
+_STREAM_GAIN = 0.9
+"""Slices are shared among all groups where that seems to take at most so much of the time of the best other tiling."""
+
+
+def weighed(problem: Problem, tiling: Pipeline, caps: Capabilities) -> float:
+    """The cycles of `estimate` by which tilings are compared, more for streams because the model knows them less."""
+    return estimate(problem, tiling, caps) / (_STREAM_GAIN if tiling.streams else 1)
 
 
 def estimate(problem: Problem, tiling: Pipeline, caps: Capabilities) -> float:
     """Cycles that the problem takes beyond its launch."""
     t, cycles = tiling, _CYCLES[problem.itemsize]
-    share = ceil_div(t.tiles(problem) * t.splits, caps.compute_units)
+    share = ceil_div(t.groups(problem), caps.compute_units)
     resident = max(1, min(share, int(cycles.resident_items // t.items)))
-    steps = ceil_div(ceil_div(depth_of(problem), t.tile_k), t.splits)
     arithmetic = t.tile_m * t.tile_n * t.tile_k / 1024 / min(1.0, resident * t.sub_groups / 4)
     copied = (t.tile_m + t.tile_n) * t.tile_k * 2
     fragments = t.tile_k * 2 * t.sub_groups * (t.work_m + t.work_n)
     busy = resident * max(cycles.arithmetic * arithmetic, cycles.copy * copied, cycles.fragment * fragments)
     step = max(cycles.latency / (t.stages - 1), busy) + cycles.turn
+    slices, end = ceil_div(depth_of(problem), t.tile_k), cycles.epilogue + resident * t.tile_m * t.tile_n * cycles.store
     waves = max(1.0, share / resident)
-    work = waves * ((steps + 1) * step + cycles.epilogue + resident * t.tile_m * t.tile_n * cycles.store)
+    if t.streams:
+        tiles = t.tiles(problem)
+        begun = tiles / t.streams + 1  # the group fills its pipeline for each of these
+        work = waves * ((ceil_div(tiles * slices, t.streams) + begun) * step + ceil_div(tiles, t.streams) * end)
+        added = cycles.stream_sum * 2 * share * t.tile_m * t.tile_n + cycles.latency * (ceil_div(t.streams, tiles) + 1)
+        return work + cycles.fold + added
+    work = waves * ((ceil_div(slices, t.splits) + 1) * step + end)
     sums = problem.z * problem.m * problem.n * t.splits / caps.compute_units
     return work + (cycles.fold + cycles.sum * sums if t.splits > 1 else 0)
 
@@ -238,15 +301,15 @@ class Pipelined(Tuned[Pipeline]):
 
     def cost(self, problem: Problem, parameters: Pipeline) -> float:
         """Cycles."""
-        return estimate(problem, parameters, self.caps)
+        return weighed(problem, parameters, self.caps)
 
     def default(self, problem: Problem) -> Pipeline:
         """The one that the cost model finds fastest."""
         return default_pipeline(problem, self.caps)
 
     def read(self, numbers: Sequence[int]) -> Pipeline | None:
-        """The fields of a tiling, in order."""
-        return Pipeline(*numbers) if len(numbers) == len(dataclasses.fields(Pipeline)) else None
+        """The fields of a tiling, in order; `streams` is missing from tables that were written before it was there."""
+        return Pipeline(*numbers) if len(numbers) in (_FIELDS - 1, _FIELDS) else None
 
 
 def pack_rows(rows: NDArray[np.generic], dtype: DType) -> NDArray[np.floating]:
@@ -317,11 +380,7 @@ def pipelined_launches(
         passed.append(bias[0])
         own |= bias_defines(bias[1].dtype)
     passed.append(dst)
-    tiles = tiling.tiles(problem)
-    if tiling.splits > 1:
-        number = len(before) + (after is not None)
-        scratch = Scratch(f"scratch:{node.name}:{number}", tiles * tiling.splits * tiling.tile_m * tiling.tile_n * 4)
-        passed += [scratch, Counters(tiles)]
+    passed += tiling.shared_sums(problem, f"scratch:{node.name}:{len(before) + (after is not None)}")
     if after is not None:
         own |= after.defines(problem.n, result)
         passed += after.arguments(ceil_div(problem.m, tiling.tile_m))
@@ -332,7 +391,7 @@ def pipelined_launches(
         load("halves.cl"),
         chain.source,
     )
-    work = (tiles * tiling.splits * tiling.items,)
+    work = (tiling.groups(problem) * tiling.items,)
     arguments = (*passed, *numbers, *chain.arguments)
     return (*before, Launch("tiles_pipelined.cl", source, "tiles_pipelined", arguments, work, (tiling.items,)))
 
