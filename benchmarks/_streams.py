@@ -63,10 +63,14 @@ def pipeline_of(device: OpenCLDevice, node: TypedNode) -> Pipelined | None:
 
 
 def candidates(name: str, kernel: Pipelined, problem: Problem) -> list[Pipeline]:
-    """The tilings that are tried, none without streams if none with them is possible; the first has no streams."""
+    """The tilings that are tried, none without streams if none with them is possible; the first has no streams.
+
+    Each one with streams is tried without them, too: else a better tile would pass for what streams gain.
+    """
     ordered = kernel.candidates(problem)
     streamed = [t for t in ordered if t.streams][:STREAMED]
-    plain = [t for t in ordered if not t.streams][:PLAIN]
+    same = [dataclasses.replace(t, streams=0) for t in streamed]
+    plain = [*[t for t in ordered if not t.streams][:PLAIN], *same]
     numbers = tunings_of(Capabilities.query(find_device(name))).get(problem.key)
     tuned = None if numbers is None else kernel.read(numbers)
     if tuned in ordered:
