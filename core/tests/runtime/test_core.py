@@ -134,8 +134,9 @@ def test_a_wrong_report_of_a_device_is_its_error(toy_core: Any, monkeypatch: pyt
         return made
 
     monkeypatch.setattr(opened[0], "compile", lying)
+    compiled = core.compile_model(chain(), "A")
     with pytest.raises(CompileError, match=r"A.0 reports a node 'ghost'"):
-        core.compile_model(chain(), "A")
+        compiled.report()
 
 
 @pytest.mark.parametrize(
