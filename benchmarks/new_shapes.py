@@ -2,10 +2,11 @@
 
     python benchmarks/new_shapes.py -d ONEDNN -d NUMPY [--only minilm] [--rounds 3] [--json]
 
-Each round is a process of its own, because primitives that one round made would be found by the next. It loads the model on every
-runtime, warms it up with two shapes, and then gives all, in turn, the same shapes that they have not seen. The row has the median over these shapes of the fastest round of each: `first` is the first run with a shape,
-`again` the second one, `plan` the difference, and `ratio` that of the first runs. The text recognition model comes from
-the package rapidocr-onnxruntime, and is left out where that is not installed.
+Each round is a process of its own, because the next one would find the primitives that it made. It loads the model on every
+runtime, warms it up with two shapes, and then gives all, in turn, the same shapes that they have not seen. The row has the
+median over these shapes of the fastest round of each: `first` is the first run with a shape, `again` the second one, `plan` the
+difference, and `ratio` that of the first runs. The text recognition model comes from the package rapidocr-onnxruntime, and is
+left out where that is not installed.
 """
 
 from __future__ import annotations
