@@ -139,6 +139,28 @@ def test_a_wrong_report_of_a_device_is_its_error(toy_core: Any, monkeypatch: pyt
         compiled.report()
 
 
+def test_a_report_is_made_when_it_is_read(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, opened = toy_core(A=nothing)
+    core.compile_model(chain(), "A")
+    honest, read = opened[0].compile, []
+
+    def counting(graph: Any, options: Any) -> Any:
+        made = honest(graph, options)
+        reports = made.reports
+        found = type(made)
+        monkeypatch.setattr(found, "reports", property(lambda self: read.append(self) or reports, lambda self, _: None), False)
+        del made.__dict__["reports"]
+        return made
+
+    monkeypatch.setattr(opened[0], "compile", counting)
+    compiled = core.compile_model(chain(), "A")
+    compiled.create_infer_request()
+    assert read == []
+    assert compiled.report() is compiled.report()
+    assert len(read) == 1
+    assert compiled.report().seconds.keys() == {"passes", "compile"}
+
+
 @pytest.mark.parametrize(
     "properties", [{"FUSION": 1}, {"PLAN_CACHE": 0}, {"PLAN_CACHE": True}, {"MEMORY_LIMIT": "1 GB"}, {"FALLBACK": None}]
 )
