@@ -2,10 +2,11 @@
 
     python benchmarks/new_shapes.py -d ONEDNN -d NUMPY [--only minilm] [--rounds 3] [--json]
 
-Each round loads the model anew on every runtime, warms it up with two shapes, and then gives both, in turn, the same shapes that
-they have not seen. The row has the median over these shapes of the fastest round of each: `first` is the first run with a shape,
-`again` the second one, `plan` the difference, and `ratio` that of the first runs. The text recognition model comes from
-the package rapidocr-onnxruntime, and is left out where that is not installed.
+Each round is a process of its own, because the next one would find the primitives that it made. It loads the model on every
+runtime, warms it up with two shapes, and then gives all, in turn, the same shapes that they have not seen. The row has the
+median over these shapes of the fastest round of each: `first` is the first run with a shape, `again` the second one, `plan` the
+difference, and `ratio` that of the first runs. The text recognition model comes from the package rapidocr-onnxruntime, and is
+left out where that is not installed.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -88,13 +91,21 @@ def _round(content: bytes, inputs: Sequence[Arrays], devices: Sequence[str]) -> 
     return found
 
 
+def _numbered_round(number: int, devices: Sequence[str]) -> dict[str, list[tuple[float, float]]]:
+    return _round(SUBJECTS[number].content(), SUBJECTS[number].inputs(), devices)
+
+
+def _in_a_process(number: int, devices: Sequence[str]) -> dict[str, list[tuple[float, float]]]:
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(_numbered_round, number, devices).result()
+
+
 def rows_of(subject: Subject, devices: Sequence[str], rounds: int) -> list[Row]:
     """A row for each runtime; none where the model is not installed."""
-    content = subject.content()
-    if content is None:
+    if subject.content() is None:
         return []
-    inputs = subject.inputs()
-    found = [_round(content, inputs, devices) for _ in range(rounds)]
+    inputs, number = subject.inputs(), SUBJECTS.index(subject)
+    found = [_in_a_process(number, devices) for _ in range(rounds)]
     rows: list[Row] = []
     for name in found[0]:
         best = [np.min([one[name][i] for one in found], axis=0) for i in range(len(inputs) - WARM)]

@@ -120,6 +120,7 @@ def test_an_in_place_chain_stays_in_one_block_and_off_the_input() -> None:
     assert len({storage[n.writes[0]] for n in graph.nodes}) == 1
     assert storage[y] != "x"
     plan = plan_graph(graph, in_place)
+    assert plan_graph(graph, in_place, storage=storage) == plan
     assert plan.peak == 2 * 448
     assert plan.unshared == 6 * 448
 

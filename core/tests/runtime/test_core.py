@@ -134,8 +134,31 @@ def test_a_wrong_report_of_a_device_is_its_error(toy_core: Any, monkeypatch: pyt
         return made
 
     monkeypatch.setattr(opened[0], "compile", lying)
+    compiled = core.compile_model(chain(), "A")
     with pytest.raises(CompileError, match=r"A.0 reports a node 'ghost'"):
-        core.compile_model(chain(), "A")
+        compiled.report()
+
+
+def test_a_report_is_made_when_it_is_read(toy_core: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, opened = toy_core(A=nothing)
+    core.compile_model(chain(), "A")
+    honest, read = opened[0].compile, []
+
+    def counting(graph: Any, options: Any) -> Any:
+        made = honest(graph, options)
+        reports = made.reports
+        found = type(made)
+        monkeypatch.setattr(found, "reports", property(lambda self: read.append(self) or reports, lambda self, _: None), False)
+        del made.__dict__["reports"]
+        return made
+
+    monkeypatch.setattr(opened[0], "compile", counting)
+    compiled = core.compile_model(chain(), "A")
+    compiled.create_infer_request()
+    assert read == []
+    assert compiled.report() is compiled.report()
+    assert len(read) == 1
+    assert compiled.report().seconds.keys() == {"passes", "compile"}
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,35 @@ def test_a_row_whose_keys_are_all_masked_is_zeros(bench):
     np.testing.assert_allclose(got[:, :, rows], by_hand(q[:, :, rows], k, v, mask[rows]), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_the_content_of_a_constant_mask_decides_for_its_node_only(bench, hidden):
+    rng = np.random.default_rng(5)
+    given = (some(rng, 1, 2, 5, 8), some(rng, 1, 2, 6, 8), some(rng, 1, 2, 6, 4))
+    kept, other = some(rng, 5, 6), some(rng, 5, 6)
+    other[3] = -np.inf
+    answers = []
+    for mask in (other, kept) if hidden else (kept, other):  # nodes that are alike, whose plans are kept
+        graph = bench.single(Attention(), (*given, mask), constants=[3])[0]
+        answer = bench.device.supports(TypedNode.of(graph.nodes[0], graph))
+        answers.append(bool(answer) and answer.kernel != "ref")
+    assert answers == ([False, True] if hidden else [True, False])
+
+
+@pytest.mark.parametrize("length", [3, 17])
+def test_hidden_positions_of_layers_that_are_alike(bench, length):
+    """Both layers run by one plan, whose constant is made for each."""
+    rng = np.random.default_rng(length)
+    g = GraphBuilder()
+    x = g.input("x", "float32", (1, 2, length, 8))
+    y = g.node(Attention(is_causal=True), x, x, x)
+    graph = g.graph([g.node(Attention(is_causal=True), y, x, x)])
+    data = some(rng, 1, 2, length, 8)
+    mask = np.where(np.tri(length, dtype=bool), 0, -np.inf)
+    (got,) = bench.run_twice(bench.executable(graph), (data,))
+    want = by_hand(by_hand(data, data, data, mask), data, data, mask)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("op", "inputs"),
     [

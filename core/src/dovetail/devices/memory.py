@@ -224,15 +224,17 @@ def plan_graph(
     alignment: int = ALIGNMENT,
     plan: Callable[[Iterable[Lifetime], int], tuple[Mapping[str, int], int]] = plan_memory,
     continues: Callable[[Node], Mapping[str, str]] | None = None,
+    storage: Mapping[str, str] | None = None,
 ) -> MemoryPlan:
     """The memory plan of a graph in schedule order with static types.
 
     Inputs are in the arena too, alive from before the first step; outputs stay alive to the end; constants are left out.
     `scratch(node)` gives the bytes of work buffers that live only while the node runs; they are named
     `scratch:<node name>:0`, `:1` and so on. `plan` is `plan_memory` (one arena) or `plan_regions` (whole buffers). A device that
-    gives `continues` (see `share_storage`) uses the arrays of states where they are: they get no place in the arena.
+    gives `continues` (see `share_storage`) uses the arrays of states where they are: they get no place in the arena. `storage`:
+    what `share_storage` returned for these arguments.
     """
-    storage = share_storage(graph, in_place, continues)
+    storage = share_storage(graph, in_place, continues) if storage is None else storage
     outside = {*graph.constants, *(graph.states if continues else ())}
     first = dict.fromkeys(graph.inputs, -1)
     last = dict(first)

@@ -42,7 +42,7 @@ def let_go(*arrays: NDArray[Any], still_read: Iterable[NDArray[Any]] = ()) -> No
 
 def check_reloadable(arrays: Iterable[NDArray[Any]]) -> None:
     """Raise `FormatError` for arrays whose memory was given back and whose content is lost. For plans, and before pickling."""
-    for owner in _owners(arrays):
+    for owner in {*_owners(arrays)}:
         owner.check()
 
 

@@ -1,6 +1,7 @@
 """A plan: a model compiled for one set of input shapes, with what is planned later, when the data is there."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from numpy.typing import NDArray
@@ -106,7 +107,8 @@ class Plan:
     """A model compiled for one set of input shapes.
 
     Values between steps live in slots: first the inputs, then what steps write. An output is a slot or a constant. With a
-    `tail` whose rest is still to be planned, `outputs` are the inputs of that rest, and `types` is empty.
+    `tail` whose rest is still to be planned, `outputs` are the inputs of that rest, and `types` is empty. `make_report` is called
+    when the report is first read: most plans for new shapes are never looked at.
     """
 
     steps: tuple[Step, ...]
@@ -114,8 +116,13 @@ class Plan:
     slots: int
     outputs: tuple[Source, ...]
     types: tuple[TensorType, ...]
-    report: PlanReport
+    make_report: Callable[[], PlanReport]
     tail: Tail | None = None
+
+    @cached_property
+    def report(self) -> PlanReport:
+        """Device, kernel and reason for each node, and what each pass did."""
+        return self.make_report()
 
     @property
     def following(self) -> "Plan | None":

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 from numpy.typing import NDArray
@@ -22,7 +21,6 @@ from dovetail.graph.reloadable import aligned, check_reloadable, let_go
 from dovetail.graph.types import TensorType
 from dovetail.internal.opaque import PinnedOperator
 from dovetail.internal.reorder import Reorder
-from dovetail.names import printable
 from dovetail.passes.constant_folding import FOLD_BUDGET
 from dovetail.passes.defer import Continuation
 from dovetail.passes.graph_pass import (
@@ -153,13 +151,16 @@ class Planner:
         passed = time.perf_counter()
         executables = _compile(parts, by_name, self.options.MEMORY_LIMIT)
         seconds = {"passes": passed - started, "compile": time.perf_counter() - passed}
-        nodes = tuple(_placements(parts, executables, by_name, planned.placed, notes, self.provider_of))
-        memory: dict[str, int] = {}
-        for part, executable in zip(parts, executables, strict=True):
-            memory[part.device] = memory.get(part.device, 0) + executable.memory.peak
-        reorders = sum(isinstance(node.op, Reorder) for part in parts for node in part.graph.nodes)
-        passes, remarks = tuple(notes.passes.values()), tuple(note for executable in executables for note in executable.notes)
-        report = PlanReport(nodes, len(parts), memory, seconds, reorders, passes=passes, notes=remarks)
+
+        def report() -> PlanReport:
+            nodes = tuple(_placements(parts, executables, by_name, planned.placed, notes, self.provider_of))
+            memory: dict[str, int] = {}
+            for part, executable in zip(parts, executables, strict=True):
+                memory[part.device] = memory.get(part.device, 0) + executable.memory.peak
+            reorders = sum(isinstance(node.op, Reorder) for part in parts for node in part.graph.nodes)
+            passes, remarks = tuple(notes.passes.values()), tuple(note for executable in executables for note in executable.notes)
+            return PlanReport(nodes, len(parts), memory, seconds, reorders, passes=passes, notes=remarks)
+
         return _wire(planned.whole, parts, executables, report)
 
     def _on_device(self, part: Part, device: Device, notes: Notes) -> Part:
@@ -185,9 +186,12 @@ class Planner:
         rest = continuation.rest
         wanted = rest.inputs if rest.nodes else rest.outputs
         tail = Tail(tuple(steps), self._later(rest) if rest.nodes else None)
-        on_host = (_on_host(node, self.provider_of(type(node.op))) for node in continuation.ready)
-        report = replace(plan.report, nodes=(*plan.report.nodes, *on_host), deferred=len(rest.nodes))
-        return replace(plan, slots=slots, outputs=tuple(sources[n] for n in wanted), types=(), report=report, tail=tail)
+
+        def report() -> PlanReport:
+            on_host = (_on_host(node, self.provider_of(type(node.op))) for node in continuation.ready)
+            return replace(plan.report, nodes=(*plan.report.nodes, *on_host), deferred=len(rest.nodes))
+
+        return replace(plan, slots=slots, outputs=tuple(sources[n] for n in wanted), types=(), make_report=report, tail=tail)
 
     def _body(
         self, graph: Graph, constants: Mapping[str, NDArray[Any]], sources: Mapping[str, Source], outer: Mapping[str, TensorType]
@@ -354,36 +358,35 @@ def _flops(node: Node, graph: Graph) -> int | None:
     return int(node.op.flops(inputs, outputs)) if all(t is None or t.is_static for t in (*inputs, *outputs)) else None
 
 
-def _longest(nodes: Sequence[NodePlacement]) -> tuple[str, float] | None:
+def _longest(graph: Graph) -> tuple[str, float] | None:
     """The node that takes longest, and its part of the work of all; None where none may take `_LONG` seconds."""
-    seconds = [_most_seconds(node) for node in nodes]
+    seconds = [_most_seconds(node, graph) for node in graph.nodes]
     most = max(seconds, default=0.0)
-    node = nodes[seconds.index(most)] if most > _LONG else None
-    return None if node is None else (f"node '{printable(node.name)}' ({printable(node.op)})", most / sum(seconds))
+    node = graph.nodes[seconds.index(most)] if most > _LONG else None
+    return None if node is None else (f"node {node}", most / sum(seconds))
 
 
-def _most_seconds(node: NodePlacement) -> float:
+def _most_seconds(node: Node, graph: Graph) -> float:
     """How long a node may take at worst, as simple loops of one thread do: 1 ns for an operation, 20 for an element, 5,000
     for a string.
     """
-    types = [v.type for v in (*node.inputs, *node.outputs) if v.type.is_static]
-    return 1e-9 * (node.flops or 0) + sum(t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types)
+    types = [t for name in (*node.reads, *node.writes) if (t := graph.types[name]).is_static]
+    return 1e-9 * (_flops(node, graph) or 0) + sum(t.size * (5e-6 if t.dtype is DType.STRING else 2e-8) for t in types)
 
 
 def _value(name: str, graph: Graph, plan: MemoryPlan) -> ValuePlacement:
     return ValuePlacement(name, graph.types[name], plan.offsets.get(plan.storage.get(name, name)))
 
 
-def _wire(whole: Graph, parts: Sequence[Part], executables: Sequence[Executable], report: PlanReport) -> Plan:
+def _wire(whole: Graph, parts: Sequence[Part], executables: Sequence[Executable], report: Callable[[], PlanReport]) -> Plan:
     slot = {name: index for index, name in enumerate(whole.inputs)}
     steps = []
-    placed = iter(report.nodes)
     for part, executable in zip(parts, executables, strict=True):
         for name in part.outputs:
             slot.setdefault(name, len(slot))
         reads = tuple(slot[name] for name in part.graph.inputs)
-        writes, longest = tuple(slot[name] for name in part.outputs), _longest(list(islice(placed, len(executable.reports))))
-        steps.append(Step(part.device, executable, reads, writes, longest))
+        writes = tuple(slot[name] for name in part.outputs)
+        steps.append(Step(part.device, executable, reads, writes, _longest(part.graph)))
     outputs = tuple(slot[name] if name in slot else whole.constants[name] for name in whole.outputs)
     types = tuple(whole.types[name].with_shape(whole.types[name].shape) for name in whole.outputs)
     return Plan(tuple(steps), len(whole.inputs), len(slot), outputs, types, report)

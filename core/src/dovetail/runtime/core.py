@@ -272,7 +272,7 @@ class Core:
             with limited(limit), trace.recording() if trace else nullcontext():
                 made = planner.plan(_specialised(graph.graph, shapes), graph.reports)
             _log_fallbacks(model, made, targets.devices)
-            return replace(made, report=replace(made.report, passed_over=passed_over)) if passed_over else made
+            return replace(made, make_report=lambda: replace(made.report, passed_over=passed_over)) if passed_over else made
 
         save = partial(self.plugins.trace_writer(), trace, Path(options.TRACE)) if trace and options.TRACE else None
         streams = targets.requests or opened[0].device.streams
@@ -372,7 +372,8 @@ def _with_output_names(graph: Graph, original: Graph) -> Graph:
 
 
 def _log_fallbacks(model: Model, plan: Plan, chosen: Sequence[str]) -> None:
-    moved = [n for n in plan.report.nodes if n.device not in chosen and n.refusals]
+    others = any(step.device not in chosen for step in plan.steps)
+    moved = [n for n in plan.report.nodes if n.device not in chosen and n.refusals] if others else []
     for node in moved:
         device, refusal = node.refusals[0]
         known = [printable(text) for text in (model.source, node.name, node.op)]

@@ -1,6 +1,7 @@
 """A compiled graph: a kernel for each node, prepared weights and a memory plan."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,6 @@ class NumpyExecutable(Executable):
     def __init__(self, graph: Graph, placements: tuple[Placement, ...]) -> None:
         self.graph = graph
         self.placements = placements
-        self.reports = tuple(p.report for p in placements)
         by_name = {p.node.name: p for p in placements}
         self.memory: MemoryPlan = plan_graph(
             graph,
@@ -95,6 +95,11 @@ class NumpyExecutable(Executable):
         self.constants: Mapping[str, Array] = {name: in_layout(a, graph.types[name]) for name, a in graph.constants.items()}
         with np.errstate(all="ignore"):
             self.states = tuple(_prepared(p) for p in placements)
+
+    @cached_property
+    def reports(self) -> tuple[NodeReport, ...]:  # type: ignore[override]  # made when read: few plans are looked at
+        """One for each node that runs, in execution order."""
+        return tuple(p.report for p in self.placements)
 
     def create_request(self) -> "NumpyRequest":
         """A new request with a separate arena. Raises `OutOfMemory`."""

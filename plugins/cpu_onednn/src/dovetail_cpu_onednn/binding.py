@@ -424,7 +424,8 @@ class Onednn:
 
         `is_short`: other threads of Python wait meanwhile.
         """
-        array = (_ExecArg * len(arguments))(*[_ExecArg(arg, memory.pointer) for arg, memory in arguments])
+        pairs: Any = [(arg, memory.pointer.value) for arg, memory in arguments]
+        array = (_ExecArg * len(arguments))(*pairs)
         handles = [c_void_p.from_param(p) for p in (primitive.pointer.value, stream.pointer.value, ctypes.addressof(array))]
         execute = self._execute_holding if is_short else self._execute
         call = partial(execute, handles[0], handles[1], len(arguments), handles[2])

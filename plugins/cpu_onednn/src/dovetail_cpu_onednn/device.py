@@ -142,11 +142,11 @@ class OnednnDevice(Device):
         used = worth_sharing(works, threads)
         # This also refuses, in a forked process, threads that do not exist there.
         library().set_threads(used)
-        threads_of = [sharers(*work, used) for work in works]
+        threads_of = [(sharers(*work, used), work[0]) for work in works]
         with naming_out_of_memory():
             executable = self._again(self._earlier.get(own), graph, nodes, threads_of, threads)
             if executable is None:
-                placements = tuple(place(node, count, self._chosen) for node, count in zip(nodes, threads_of, strict=True))
+                placements = tuple(place(node, *one, self._chosen) for node, one in zip(nodes, threads_of, strict=True))
                 executable = OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
         self._earlier.put(own, executable.decided)
         return executable
@@ -156,7 +156,7 @@ class OnednnDevice(Device):
         earlier: Mapping[str, Decided] | None,
         graph: Graph,
         nodes: Sequence[TypedNode],
-        counts: Sequence[int],
+        counts: Sequence[tuple[int, float]],
         threads: int,
     ) -> OnednnExecutable | None:
         """The graph by what was decided for its nodes in other sizes; None where nothing was, or other kernels are needed.
@@ -167,7 +167,7 @@ class OnednnDevice(Device):
             return None
         try:
             placements = tuple(
-                place_again(node, count, self._chosen, earlier[node.name]) for node, count in zip(nodes, counts, strict=True)
+                place_again(node, *one, self._chosen, earlier[node.name]) for node, one in zip(nodes, counts, strict=True)
             )
             return OnednnExecutable(graph, placements, threads, self._constants, self._arenas)
         except CompileError:
@@ -225,8 +225,8 @@ def _barriers(node: TypedNode) -> int:
 Choose = Callable[[TypedNode, int], Choice[OnednnKernel] | Refusal]
 
 
-def place(node: TypedNode, threads: int, choose: Choose = _choose) -> Placement:
-    """The node of static shapes with the kernel that `choose` gives, for so many threads.
+def place(node: TypedNode, threads: int, nanoseconds: float = 0.0, choose: Choose = _choose) -> Placement:
+    """The node of static shapes with the kernel that `choose` gives, for so many threads; one takes so many nanoseconds.
 
     Raises `CompileError` when the device refuses it.
     """
@@ -239,18 +239,18 @@ def place(node: TypedNode, threads: int, choose: Choose = _choose) -> Placement:
     reservation = kernel.reservation(plain) if isinstance(kernel, HostedKernel) else None
     if reservation is not None:
         refusals = (*refusals, (kernel.name, reservation))
-    return Placement(node, kernel, choice.label, refusals, threads)
+    return Placement(node, kernel, choice.label, refusals, threads, nanoseconds=nanoseconds)
 
 
-def place_again(node: TypedNode, threads: int, choose: Choose, earlier: Decided) -> Placement:
+def place_again(node: TypedNode, threads: int, nanoseconds: float, choose: Choose, earlier: Decided) -> Placement:
     """The node with the kernel that took it in other sizes. Raises `CompileError` when that refuses it.
 
     All kernels are asked again where some refused the node then: one of them may take these sizes, and reasons name sizes.
     """
     library().plan_threads(threads)
-    if not earlier.refusals and earlier.kernel.takes_again(_plain(node)):
-        return Placement(node, earlier.kernel, earlier.label, (), threads, earlier)
-    found = place(node, threads, choose) if earlier.refusals else None
+    if not earlier.refusals and earlier.kernel.takes_again(node if earlier.implementation else _plain(node)):
+        return Placement(node, earlier.kernel, earlier.label, (), threads, earlier, nanoseconds)
+    found = place(node, threads, nanoseconds, choose) if earlier.refusals else None
     if found is None or found.kernel is not earlier.kernel:
         raise CompileError(f"ONEDNN: the kernel {earlier.kernel.name!r} is not for node {node.node} in these sizes")
     return replace(found, earlier=earlier)

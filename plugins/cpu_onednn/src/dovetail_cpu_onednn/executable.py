@@ -5,6 +5,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from dovetail_cpu_onednn.python_kernel import Array
 from dovetail_cpu_onednn.reorder import in_layout, moved
 from dovetail_cpu_onednn.request import CLOSED, OnednnRequest
 from dovetail_cpu_onednn.shared_constants import SharedConstants, owner
-from dovetail_cpu_onednn.threads import SHORT_NS, single_thread_ns
+from dovetail_cpu_onednn.threads import SHORT_NS
 
 __all__ = ["Decided", "OnednnExecutable", "Placement", "Prepared"]
 
@@ -58,7 +59,8 @@ class Decided:
 class Placement:
     """A node with the kernel that runs it, the kernel's label, and the refusals of the kernels before it in the list.
 
-    `threads` is how many threads share the node; `earlier` is what was decided about it in other sizes.
+    `threads` is how many threads share the node, `nanoseconds` the estimated time of one; `earlier` is what was decided about it
+    in other sizes.
     """
 
     node: TypedNode
@@ -67,6 +69,7 @@ class Placement:
     refusals: tuple[tuple[str, Refusal], ...]
     threads: int = 1
     earlier: Decided | None = None
+    nanoseconds: float = 0.0
 
     @property
     def in_place(self) -> Sequence[str]:
@@ -82,7 +85,7 @@ class Placement:
     @property
     def is_short(self) -> bool:
         """Whether the node takes so little time that other threads of Python may wait for it."""
-        return self.threads == 1 and single_thread_ns(self.node) < SHORT_NS
+        return self.threads == 1 and self.nanoseconds < SHORT_NS
 
     @property
     def continued(self) -> Mapping[str, str]:
@@ -144,7 +147,6 @@ class OnednnExecutable(Executable):
             if p.node.name in plans
         }
         self.placements = placements = tuple(_relabelled(p, plans.get(p.node.name)) for p in placements)
-        self.reports = tuple(p.report for p in placements)
         self.decided = {p.node.name: _decided(p, plans.get(p.node.name), takes[p.node.name]) for p in placements}
         nodes = [p.node for p in placements]
         self.clip_checks = clip_checks(nodes, graph.constants)
@@ -152,20 +154,34 @@ class OnednnExecutable(Executable):
         self.checks_values = bool(self.clip_checks or self.nan_checks or self.final_nan_checks)
         continued = {p.node.name: p.continued for p in placements} if graph.states else {}
         self.memory = plan_graph(
-            sized, lambda n: takes[n.name], scratch, ALIGNMENT, continues=lambda n: continued.get(n.name, {})
+            sized,
+            lambda n: takes[n.name],
+            scratch,
+            ALIGNMENT,
+            continues=lambda n: continued.get(n.name, {}),
+            storage=None if graph.states else storage,
         )
         self.constants: Mapping[str, Array] = _LaidOut(graph)
         places = {p.node.name: p for p in placements if p.node.name in stages}
-        found = {(name, i): _shared(places[name].node, s, shared) for name in stages for i, s in enumerate(stages[name])}
-        memory = _ConstantMemory(sum(_missing_bytes(s, found[name, i]) for name in stages for i, s in enumerate(stages[name])))
+        moves = {name: [_moves(stage) for stage in stages[name]] for name in stages}
+        found = {name: [_shared(places[name].node, one, shared) for one in moves[name]] for name in stages}
+        missing = sum(_missing_bytes(*one) for name in stages for one in zip(moves[name], found[name], strict=True))
+        memory = _ConstantMemory(missing)
         self.prepared: Mapping[str, tuple[Prepared, ...]] = {
-            name: tuple(_prepare(places[name], s, found[name, i], memory, shared) for i, s in enumerate(stages[name]))
-            for name in _giving_back(places, stages, graph)
+            name: tuple(
+                _prepare(places[name], *one, memory, shared) for one in zip(stages[name], moves[name], found[name], strict=True)
+            )
+            for name in (_giving_back(places, stages, moves, graph) if missing else stages)
         }
 
         self._requests: weakref.WeakSet[OnednnRequest] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._is_closed = False
+
+    @cached_property
+    def reports(self) -> tuple[NodeReport, ...]:  # type: ignore[override]  # made when read: few plans are looked at
+        """One for each node that runs, in execution order."""
+        return tuple(p.report for p in self.placements)
 
     def create_request(self) -> "OnednnRequest":
         """A new request with a separate arena. Raises `OutOfMemory`, and `InferError` after `close`."""
@@ -310,14 +326,14 @@ class _ConstantMemory:
         return copy
 
 
-def _shared(node: TypedNode, stage: Stage, shared: SharedConstants) -> dict[int, Array]:
+def _shared(node: TypedNode, moves: Sequence[Argument], shared: SharedConstants) -> dict[int, Array]:
     """The constants of a stage that other executables have brought into its layouts already."""
-    found = {a.arg: shared.find(_constant(node, a), a.desc, _wanted(a)) for a in _moves(stage) if a.content is None}
+    found = {a.arg: shared.find(_constant(node, a), a.desc, _wanted(a)) for a in moves if a.content is None}
     return {arg: array for arg, array in found.items() if array is not None}
 
 
-def _missing_bytes(stage: Stage, shared: Mapping[int, Array]) -> int:
-    return sum(_whole(library().nbytes(_wanted(a))) for a in _moves(stage) if a.arg not in shared)
+def _missing_bytes(moves: Sequence[Argument], shared: Mapping[int, Array]) -> int:
+    return sum([_whole(library().nbytes(_wanted(a))) for a in moves if a.arg not in shared])
 
 
 def _constant(node: TypedNode, argument: Argument) -> Array:
@@ -334,11 +350,16 @@ def _whole(size: int) -> int:
 
 def _moves(stage: Stage) -> Sequence[Argument]:
     """The constants that are copied into the layout that the primitive takes."""
-    lib = library()
-    return [a for a in stage.arguments if a.content is not None or (a.wanted is not None and not lib.equal(a.desc, a.wanted))]
+    equal = library().equal
+    return [a for a in stage.arguments if a.content is not None or (a.wanted is not None and not equal(a.desc, a.wanted))]
 
 
-def _giving_back(places: Mapping[str, Placement], stages: Mapping[str, Sequence[Stage]], graph: Graph) -> Iterator[str]:
+def _giving_back(
+    places: Mapping[str, Placement],
+    stages: Mapping[str, Sequence[Stage]],
+    moved: Mapping[str, Sequence[Sequence[Argument]]],
+    graph: Graph,
+) -> Iterator[str]:
     """The names of the nodes to prepare; when all readers of a constant have copied it, its memory is given back."""
     owners = {name: id(owner(array)) for name, array in graph.constants.items()}  # constants may be views of each other
     left: Counter[int | None] = Counter(
@@ -347,7 +368,7 @@ def _giving_back(places: Mapping[str, Placement], stages: Mapping[str, Sequence[
     for name in stages:
         yield name
         inputs = places[name].node.node.inputs
-        moves = {(i, a.arg) for i, stage in enumerate(stages[name]) for a in _moves(stage)}
+        moves = {(i, a.arg) for i, arguments in enumerate(moved[name]) for a in arguments}
         reads = [(i, a.arg, a.index) for i, s in enumerate(stages[name]) for a in s.arguments if a.place == "input"]
         in_place = {index for i, arg, index in reads if (i, arg) not in moves}
         for index in {index for _, _, index in reads} - in_place:
@@ -358,12 +379,19 @@ def _giving_back(places: Mapping[str, Placement], stages: Mapping[str, Sequence[
 
 
 def _prepare(
-    placement: Placement, stage: Stage, found: Mapping[int, Array], memory: _ConstantMemory, shared: SharedConstants
+    placement: Placement,
+    stage: Stage,
+    moves: Sequence[Argument],
+    found: Mapping[int, Array],
+    memory: _ConstantMemory,
+    shared: SharedConstants,
 ) -> Prepared:
     node, lib, constants = placement.node, library(), dict(found)
+    if stage.desc.primitive is not None and len(found) == len(moves):
+        return Prepared(stage, stage.desc.primitive, constants, lib.scratchpad(stage.desc))
     lib.plan_threads(placement.threads)
     with naming_out_of_memory(node.node), phase(node.name, "prepare", what="constants and the primitive"):
-        for argument in _moves(stage):
+        for argument in moves:
             if argument.arg not in constants:
                 constants[argument.arg] = _brought(node, argument, memory, shared)
         return Prepared(stage, lib.primitive(stage.desc), constants, lib.scratchpad(stage.desc))

@@ -337,6 +337,7 @@ class _Binder:
         self.arena = executable.arenas.take(executable.memory.peak)
         self._start = int(self.arena.ctypes.data)
         self._stream: Stream = library().stream()
+        self._addresses: dict[str, int] = {}
         self.readers: dict[str, list[Memory]] = {}
         self.arrays: set[str] = set()
         self.large: list[str] = []
@@ -390,9 +391,12 @@ class _Binder:
 
     def _address(self, root: str) -> int:
         """Where a block of memory begins."""
-        if (outside := self._outside(root)) is not None:
-            return int(outside.ctypes.data)
-        return self._start + self.executable.memory.offsets[root]
+        found = self._addresses.get(root)
+        if found is None:
+            outside = self._outside(root)
+            found = self._start + self.executable.memory.offsets[root] if outside is None else int(outside.ctypes.data)
+            self._addresses[root] = found
+        return found
 
     def _launch(self, placement: "Placement", prepared: "Prepared") -> Launch:
         lib, node = library(), placement.node

@@ -29,17 +29,18 @@ def computed(function: Callable[..., Any], *arrays: Array, dtype: DTypeLike | No
 
 def broadcast(*types: TensorType) -> tuple[int, ...]:
     """The shape that all `types` broadcast to, by the ONNX (and NumPy) rule. Raises `ShapeError`."""
-    rank = max((t.rank for t in types), default=0)
-    columns = zip(*((1,) * (rank - t.rank) + t.dims for t in types), strict=True)
-    found = []
-    for column in columns:
-        sizes = {d for d in column if d != 1}
-        if len(sizes) > 1:
-            shapes = ", ".join(str(list(t.dims)) for t in types)
-            raise ShapeError(
-                f"the shapes {shapes} do not broadcast", hint="each dimension must be equal or 1, counted from the last"
-            )
-        found.append(sizes.pop() if sizes else 1)
+    shapes = [t.dims for t in types]
+    rank = max(map(len, shapes), default=0)
+    found = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if size not in (1, found[axis]):
+                if found[axis] != 1:
+                    given = ", ".join(str(list(dims)) for dims in shapes)
+                    raise ShapeError(
+                        f"the shapes {given} do not broadcast", hint="each dimension must be equal or 1, counted from the last"
+                    )
+                found[axis] = size
     return tuple(found)
 
 

@@ -116,8 +116,7 @@ class ConvKernel(PrimitiveKernel):
         node = lying(node)
         src, dst = (activation(node, place, free) for place in ("input", "output"))
         found = self._plan(node, src, dst, free, shared)
-        other = channels_last(node)
-        if free or not is_slow(found) or other == node:
+        if free or not is_slow(found) or (other := channels_last(node)) == node:
             return found
         src, dst = (activation(other, place, False) for place in ("input", "output"))
         again = self._attempt(other, lambda n: self._plan(n, src, dst, False, shared))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from dovetail_cpu_onednn.binding import F32, INFERENCE, Alg, Arg, MemoryDesc, St
 from dovetail_cpu_onednn.descriptors import number_of, plain, plain_strides
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, Stage, given
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import BINARY, ELTWISE, Appended
 from dovetail_ops_onnx.attention import Attention_23, Sizes
 
@@ -29,6 +31,7 @@ class Heads(PrimitiveKernel):
     name = "attention"
     dtypes = LOW
 
+    @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op = node.op
         assert isinstance(op, Attention_23)
@@ -52,6 +55,13 @@ class Heads(PrimitiveKernel):
         )
         sizes = tuple(lib.nbytes(desc) for desc in (plain(dims), weights)[: at + 1])
         return NodePlan((*stages, Stage(softmax, both), Stage(last, reads)), scratch=sizes)
+
+    def _require(self, node: TypedNode) -> None:
+        super()._require(node)
+        mask = _mask(node)
+        # Here, because a plan must not depend on the content of constants.
+        if mask is not None and mask.value is not None and mask.rank and not mask.value.max(axis=-1).min() > -np.inf:
+            raise Refused(Reason.ATTRIBUTE, "a mask that leaves a row no key")
 
     def _check(self, node: TypedNode, op: Attention_23, s: Sizes) -> None:
         if node.post_ops:
@@ -111,6 +121,11 @@ def _mask(node: TypedNode) -> Any:
     return node.inputs[_OPTIONAL] if len(node.inputs) > _OPTIONAL else None
 
 
+def _hidden(op: Attention_23, s: Sizes) -> NDArray[Any]:
+    """Minus infinity for the positions that a query does not see, else 0."""
+    return np.where(op.visible(s), np.float32(0), np.float32(-np.inf))
+
+
 def _bias(node: TypedNode, op: Attention_23, s: Sizes) -> Argument | None:
     """The numbers that are added to the scores: the mask, or that of hidden positions."""
     seen, mask = op.visible(s), _mask(node)
@@ -119,14 +134,12 @@ def _bias(node: TypedNode, op: Attention_23, s: Sizes) -> Argument | None:
         if not seen.any(axis=1).all():
             raise Refused(Reason.ATTRIBUTE, "positions without any key")
         desc = plain((1, 1, *seen.shape))
-        hidden = np.where(seen, np.float32(0), np.float32(-np.inf))
-        return None if seen.all() else Argument(arg, "input", 0, desc, content=lambda: hidden)
+        # Made when it is wanted: the plan is kept for nodes that are alike.
+        return None if seen.all() else Argument(arg, "input", 0, desc, content=partial(_hidden, op, s))
     if not seen.all():
         raise Refused(Reason.ATTRIBUTE, "is_causal or a window together with a mask")
     if not mask.rank or mask.dims[-1] != s.total:
         raise Refused(Reason.SHAPE, f"mask {mask}; accepted: [..., {s.total}]")
-    if mask.value is not None and not bool(mask.value.max(axis=-1).min() > -np.inf):
-        raise Refused(Reason.ATTRIBUTE, "a mask that leaves a row no key")
     return Argument(arg, "input", _OPTIONAL, plain((1,) * (4 - mask.rank) + mask.dims, number_of(mask.dtype)))
 
 

@@ -5,6 +5,7 @@ from dovetail_cpu_onednn.binding import INFERENCE, Arg, Flag
 from dovetail_cpu_onednn.descriptors import describe, plain
 from dovetail_cpu_onednn.kernel import LOW, Argument, NodePlan, PrimitiveKernel, Refused, given
 from dovetail_cpu_onednn.library import library
+from dovetail_cpu_onednn.node_plans import cached_plan
 from dovetail_cpu_onednn.post_ops import attach
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
 
@@ -16,6 +17,7 @@ class LayerNorm(PrimitiveKernel):
     dtypes = LOW
     overwrites = True
 
+    @cached_plan
     def plan(self, node: TypedNode, free: bool, shared: bool) -> NodePlan:
         op, dims = node.op, given(node, 0).dims
         assert isinstance(op, LayerNormalization)

@@ -58,8 +58,9 @@ def clip_checks(nodes: Sequence[TypedNode], constants: Mapping[str, NDArray[Any]
         peak, last = _bounds_of(node, bound)
         if has_clip(node):
             unknown = tuple(name for name in _data(node, constants) if bound(name) > MODERATE) if peak >= LARGEST else ()
-            bounds.update(dict.fromkeys(unknown, MODERATE))
-            peak, last = _bounds_of(node, bound)
+            if unknown:
+                bounds.update(dict.fromkeys(unknown, MODERATE))
+                peak, last = _bounds_of(node, bound)
             found[node.name] = unknown if peak < LARGEST else None
         bounds[node.node.outputs[0]] = last
     return found

@@ -134,6 +134,10 @@ def _typed(step: _Step, types: Types, limit: int | None) -> tuple[Sequence[Tenso
     node = step.node
     inputs = [types[name] if name else None for name in node.inputs]
     given = step.infer(*inputs, *step.missing)
+    if not (step.is_folded or step.is_identity) and type(given) is TensorType and given.value is None and node.outputs[0]:
+        if len(node.outputs) > 1 or (limit is not None and given.nbytes > limit):
+            raise _Misfit
+        return (given,), 0
     outputs: Sequence[TensorType] = given if isinstance(given, tuple) else (given,)
     if step.is_folded and any(t.value is None for t in outputs):
         outputs = _computed(step, inputs, outputs)

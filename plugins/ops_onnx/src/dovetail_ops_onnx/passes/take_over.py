@@ -31,8 +31,6 @@ _BY_SIZES = frozenset(
 _SMALL = 64
 """Elements up to which constants that sizes may change are kept, to be compared."""
 
-_NOTHING = None, ()
-
 Pairs = frozenset[tuple[int, int]]
 """The sizes of the axes of values, before and now."""
 
@@ -78,7 +76,12 @@ class _Earlier:
         nothing = Graph((), planned.whole.inputs, planned.whole.outputs, name=graph.name)
         self._planned = replace(planned, whole=nothing, parts=(), analyzed=nothing)
         names = dict.fromkeys([*analyzed.outputs, *(name for node in analyzed.nodes for name in (*node.reads, *node.writes))])
-        self._types = {name: (analyzed.types[name].dtype, analyzed.types[name].dims) for name in names}
+        self._by_type: dict[tuple[Any, Any], list[str]] = {}
+        for name in names.keys() - graph.constants.keys():
+            self._by_type.setdefault((analyzed.types[name].dtype, analyzed.types[name].dims), []).append(name)
+        self._fixed = {
+            n: frozenset(zip(d, d, strict=True)) for n in names if n in graph.constants and (d := analyzed.types[n].dims)
+        }
         self._constants = tuple(analyzed.constants)
         self._same = {
             name: array
@@ -87,10 +90,10 @@ class _Earlier:
         }
         self._again, self._free = TypedAgain.of(graph, analyzed), _free(analyzed, parts)
         self._parts, self._groups = [_Template.of(part, analyzed) for part in parts], _groups(analyzed, parts)
-        own = {id(array) for array in analyzed.constants.values()}
-        new = [array for part in parts for array in part.graph.constants.values() if id(array) not in own]
+        known = {id(array) for array in analyzed.constants.values()}
+        new = [array for part in parts for array in part.graph.constants.values() if id(array) not in known]
         # A new constant of whole numbers may be a shape.
-        self._holds = all(a.dtype.kind not in "iuOSU" for a in new) and self._types.keys() >= {*nothing.inputs, *nothing.outputs}
+        self._holds = all(a.dtype.kind not in "iuOSU" for a in new) and names.keys() >= {*nothing.inputs, *nothing.outputs}
 
     def resized(self, graph: Graph, context: PassContext) -> Any:
         """The parts with other sizes; None where the decisions do not hold."""
@@ -112,22 +115,22 @@ class _Earlier:
         whole = self._planned.whole.replace(constants=constants, types=types)
         return replace(self._planned, whole=whole, parts=parts)
 
-    def _pairs(self, types: Mapping[str, TensorType], names: Iterable[str] = ()) -> dict[str, Pairs] | None:
-        """The sizes of each value, or of some; None where more than sizes changed, or one that is or was 0 or 1."""
-        known: dict[tuple[Any, Any], Pairs] = {}
-        found = {}
-        for name in names or self._types:
-            (dtype, before), now = self._types.get(name, _NOTHING), types[name]
-            if dtype is None:  # an input that is not read
-                continue
-            if now.dtype is not dtype or not now.is_static or len(now.dims) != len(before):
-                return None
-            pairs = known.get((before, now.dims))
-            if pairs is None:
-                pairs = known[before, now.dims] = frozenset(zip(before, now.dims, strict=True))
-            found[name] = pairs
-        changed = (pair for pairs in known.values() for pair in pairs if pair[0] != pair[1])
-        return None if any(min(pair) < 2 for pair in changed) else found
+    def _pairs(self, types: Mapping[str, TensorType], inputs: Container[str] | None = None) -> dict[str, Pairs] | None:
+        """The sizes of each value, or of inputs; None where more than sizes changed, or one that is or was 0 or 1."""
+        found: dict[str, Pairs] = dict(self._fixed)
+        for (dtype, dims), names in self._by_type.items():
+            known: dict[int, Pairs] = {}  # equal types are mostly one object: see `TypedAgain`
+            for name in names if inputs is None else [name for name in names if name in inputs]:
+                now = types[name]
+                pairs = known.get(id(now))
+                if pairs is None:
+                    if now.dtype is not dtype or not now.is_static or len(now.dims) != len(dims):
+                        return None
+                    pairs = known[id(now)] = frozenset(zip(dims, now.dims, strict=True))
+                    if any(one != other and min(one, other) < 2 for one, other in pairs):
+                        return None
+                found[name] = pairs
+        return found
 
     def _reads(self, types: Mapping[str, TensorType]) -> bool:
         """Whether constants are the same, or only read by name."""
@@ -235,10 +238,14 @@ class _Template:
     def resized(self, known: Mapping[str, TensorType], limit: int | None) -> Any:
         """The part with other types and constants; None where a new node would compute something else."""
         graph, types, constants = self.part.graph, {}, {}
+        moved: dict[tuple[int, Layout], TensorType] = {}  # equal types stay one object
         for name, (source, layout) in self.values.items():
             if source:
                 found = known[source]
-                types[name] = found if found.layout is layout else found.with_layout(layout)
+                if found.layout is not layout:
+                    key = id(found), layout
+                    found = moved.get(key) or moved.setdefault(key, found.with_layout(layout))
+                types[name] = found
                 if name in graph.constants:
                     constants[name] = found.value
         for name, reference in self.made.items():
