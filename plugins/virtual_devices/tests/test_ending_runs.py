@@ -12,6 +12,7 @@ import dovetail
 from dovetail.errors import RunCancelled, TimeLimitExceeded
 from dovetail_ops_onnx.relu import Relu
 from dovetail_ops_onnx.tanh import Tanh
+from dovetail_virtual_devices.batch import BatchModel
 
 ROW = np.array([[-1, 0.5, 2]], np.float32)
 WANT = np.tanh(np.maximum(ROW.astype(np.float64), 0))
@@ -88,8 +89,16 @@ def test_a_time_limit_while_a_run_waits_for_a_device(held: Any) -> None:
     assert first.is_running
 
 
-def test_a_run_that_waits_for_its_batch(held: Any) -> None:
+def test_a_run_that_waits_for_its_batch(held: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, lead = threading.Event(), BatchModel._lead
+
+    def leading(*arguments: Any) -> None:
+        began.set()
+        lead(*arguments)
+
+    monkeypatch.setattr(BatchModel, "_lead", leading)
     gated, (first, second) = held("BATCH:A(2)", 2, AUTO_BATCH_TIMEOUT=LIMIT * 1000, NUM_STREAMS=1)
+    assert began.wait(LIMIT)  # else the second run may begin the batch
     second.start_async(ROW)  # fills the batch, which the first one runs
     assert gated.entered.acquire(timeout=LIMIT)
     check_cancelled(gated, first, second, "its batch")
