@@ -271,6 +271,7 @@ def gelu(x: Wide) -> Wide:
     return found
 
 
+@pytest.mark.exhaustive(0.4)  # each compiles programs whose emulated instructions take drivers long
 @pytest.mark.parametrize(
     ("heads", "size", "is_attention", "scale", "wanted"),
     [
