@@ -28,6 +28,7 @@ from dovetail_gpu_opencl.kernels._tuned import Tuned
 pipelined = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["assembled"]
 tiled = runpy.run_path(str(Path(__file__).with_name("_matrix_units.py")))["assembled"]
 
+SAMPLED = pytest.mark.exhaustive(0.4)  # each compiles programs whose emulated instructions take drivers long
 ROUNDING = 2.0**-8 / 3**0.5
 """The standard deviation of a rounding to the 8 bits of bfloat16, relative to the number, at most: errors up to 2^-8, evenly."""
 Wide = NDArray[np.float64]
@@ -174,6 +175,7 @@ class Network:
         return added.windows(3).mean().through(np.matmul, self.classes)
 
 
+@SAMPLED
 @pytest.mark.parametrize(("channels", "scale"), [(16, 1.0), (16, 1e6), (13, 1e6)])
 def test_convolutional_network(channels: int, scale: float, core: Any, info: DeviceInfo, bench: Any, rng: Any) -> None:
     """Images of 1e6, whose activations float16 does not hold; 13 channels are not eight at a time."""
@@ -271,7 +273,7 @@ def gelu(x: Wide) -> Wide:
     return found
 
 
-@pytest.mark.exhaustive(0.4)  # each compiles programs whose emulated instructions take drivers long
+@SAMPLED
 @pytest.mark.parametrize(
     ("heads", "size", "is_attention", "scale", "wanted"),
     [
@@ -293,6 +295,7 @@ def test_transformer(
     assert not np.abs(got).max() < scale / 10
 
 
+@SAMPLED
 def test_what_bfloat16_may_not_hold_stays_float32(core: Any, info: DeviceInfo, bench: Any, rng: Any) -> None:
     """Sums of powers of what a product makes, and a product by numbers beyond 3.39e38; weights of 1e30 are bfloat16."""
     op, g = bench.op, GraphBuilder()
@@ -328,6 +331,7 @@ def test_without_a_pipeline_values_stay_float32(
     assert "factors of float32 products are bfloat16, values are not" in str(model.report().notes)
 
 
+@SAMPLED
 def test_float16_does_not_hold_these_networks(core: Any, info: DeviceInfo, bench: Any, rng: Any) -> None:
     """The hint f16 makes infinities of what bf16 computes."""
     model = compiled(core, info, Network(bench, rng, 16).model(2), "f16")

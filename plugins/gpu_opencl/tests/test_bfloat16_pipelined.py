@@ -21,6 +21,7 @@ from dovetail_gpu_opencl.kernels._tuned import Tuned
 
 assembled = runpy.run_path(str(Path(__file__).with_name("_pipeline.py")))["assembled"]
 
+SAMPLED = pytest.mark.exhaustive(0.5)  # each compiles programs whose emulated instructions take drivers long
 TOLERANCE = 2.0**-8
 """Of the largest result: factors are bfloat16 already, sums are float32, results are rounded to bfloat16 once (2^-9)."""
 
@@ -49,6 +50,7 @@ def compare(got: Any, expected: Any, tolerance: float = TOLERANCE) -> None:
     np.testing.assert_allclose(got.astype(np.float64), expected, rtol=0, atol=tolerance * np.abs(expected).max())
 
 
+@SAMPLED
 @pytest.mark.parametrize(("batch", "m", "n", "k"), [((), 33, 40, 72), ((2,), 17, 37, 136)])
 def test_products(batch: tuple[int, ...], m: int, n: int, k: int, device: Any, bench: Any, rng: Any) -> None:
     """Columns that are stored eight or one at a time, parts of k that are added up, a chain whose operands are of both types.
@@ -71,6 +73,7 @@ def test_products(batch: tuple[int, ...], m: int, n: int, k: int, device: Any, b
     np.testing.assert_allclose(got[..., 1:, :], np.maximum(wide, 0)[..., 1:, :], rtol=0, atol=TOLERANCE * np.abs(wide).max())
 
 
+@SAMPLED
 @pytest.mark.parametrize(("channels", "maps"), [(16, 24), (3, 13)])
 def test_convolutions(channels: int, maps: int, device: Any, bench: Any, rng: Any) -> None:
     """Three channels are filled up to 4; 13 maps are stored one at a time."""
@@ -83,6 +86,7 @@ def test_convolutions(channels: int, maps: int, device: Any, bench: Any, rng: An
     compare(executable.create_request().run(feeds)[0], expected)
 
 
+@SAMPLED
 @pytest.mark.parametrize(
     ("batch", "heads", "kv_heads", "queries", "keys", "size", "v_size"), [(2, 2, 1, 35, 70, 16, 32), (1, 1, 1, 3, 9, 128, 16)]
 )

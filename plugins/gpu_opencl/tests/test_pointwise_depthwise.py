@@ -94,6 +94,7 @@ CASES = [  # batch, channels, channels of the result, image, kernel, stride, pad
 ]
 
 
+@pytest.mark.exhaustive(0.4)  # each compiles a program
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_results(case: Any, dtype: str, device: Any, bench: Any, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
