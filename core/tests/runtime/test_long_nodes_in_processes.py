@@ -60,7 +60,7 @@ def convolution():
     return g.node(Conv(kernel_shape=(31, 31)), x, w, name="long")
 
 def text():
-    return g.node(Cast(to="string"), g.input("x", "int64", [6_000_000]), name="long")
+    return g.node(Cast(to="string"), g.input("x", "float64", [6_000_000]), name="long")
 
 g = dovetail.GraphBuilder()
 model = g.model([globals()[sys.argv[1]]()])
@@ -71,7 +71,7 @@ request = dovetail.Core().compile_model(model, sys.argv[2]).create_infer_request
 def cancel():
     while "dovetail-call" not in [thread.name for thread in threading.enumerate()]:
         time.sleep(0.01)
-    time.sleep(0.3)
+    time.sleep(0.1)
     request.cancel()
 
 threading.Thread(target=cancel).start()
