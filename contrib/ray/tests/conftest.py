@@ -13,6 +13,9 @@ def cluster() -> Iterator[str]:
     Each process of pytest-xdist that asks has its own.
     """
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    # Ray's threads for usage statistics log tracebacks for as long as the process lives. To format one, Python 3.11 parses source
+    # code, which breaks `ast.parse` of another test on another thread: "AST constructor recursion depth mismatch".
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray
     from ray.cluster_utils import Cluster
 
