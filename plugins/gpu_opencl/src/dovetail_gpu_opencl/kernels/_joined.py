@@ -8,6 +8,7 @@ from typing import ClassVar
 from dovetail.device import Binary, DType, Eltwise, Graph, Node, TypedNode
 from dovetail.op import AbstractOperator, Port
 from dovetail_gpu_opencl.kernel import CLKernel
+from dovetail_gpu_opencl.kernels._merging import origins
 from dovetail_gpu_opencl.kernels._packed_blocks import Product
 from dovetail_ops_onnx.mat_mul_rows import MatMulRows
 from dovetail_ops_onnx.rms_normalization import RMSNormalization
@@ -107,9 +108,10 @@ def _side_by_side(nodes: Sequence[Node]) -> dict[str, Node | None]:
 def _joined(nodes: Sequence[Node], place: Node, gate: tuple[Eltwise, ...] | None) -> Node:
     matrices = tuple(name for node in nodes for name in node.inputs[1:])
     outputs = place.outputs if gate is not None else tuple(node.outputs[0] for node in nodes)
-    origins = tuple(dict.fromkeys(name for node in nodes for name in (node.name, *node.origins)))
     op = JoinedProducts(_product(place), len(nodes), gate)
-    return dataclasses.replace(place, op=op, inputs=(place.inputs[0], *matrices), outputs=outputs, post_ops=(), origins=origins)
+    return dataclasses.replace(
+        place, op=op, inputs=(place.inputs[0], *matrices), outputs=outputs, post_ops=(), origins=origins(*nodes)
+    )
 
 
 def _normalizing(graph: Graph, nodes: Sequence[Node], changed: Mapping[str, Node | None]) -> Mapping[str, Node | None]:
@@ -125,8 +127,7 @@ def _normalizing(graph: Graph, nodes: Sequence[Node], changed: Mapping[str, Node
     assert isinstance(norm.op, RMSNormalization)
     op = dataclasses.replace(joined, epsilon=norm.op.epsilon)
     inputs = norm.inputs[0], *node.inputs[1:], norm.inputs[1]
-    origins = tuple(dict.fromkeys((norm.name, *norm.origins, node.name, *node.origins)))
-    return {**changed, norm.name: None, node.name: dataclasses.replace(node, op=op, inputs=inputs, origins=origins)}
+    return {**changed, norm.name: None, node.name: dataclasses.replace(node, op=op, inputs=inputs, origins=origins(norm, node))}
 
 
 def _product(node: Node) -> Product:

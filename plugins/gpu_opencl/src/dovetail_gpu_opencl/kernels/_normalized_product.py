@@ -10,6 +10,7 @@ from dovetail.op import AbstractOperator, Port
 from dovetail_gpu_opencl.kernel import ceil_div
 from dovetail_gpu_opencl.kernels._gemm import Product
 from dovetail_gpu_opencl.kernels._gemm_pipelined import GemmPipelined
+from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
 from dovetail_gpu_opencl.kernels._pipelined import HALVES, Normalization, Pipeline
 from dovetail_gpu_opencl.kernels._tuned import Problem
 from dovetail_gpu_opencl.launch import Launch, Scratch
@@ -66,17 +67,12 @@ def merge_normalizations(graph: Graph, accepts: Callable[[TypedNode], bool]) -> 
 
     `accepts` says whether a kernel runs the new node.
     """
-    makers = {node.writes[0]: node for node in graph.nodes if len(node.writes) == 1}
-    changed: dict[str, Node | None] = {}
-    for node in graph.nodes:
+
+    def find(makers: Makers, node: Node) -> tuple[Sequence[Node], Node] | None:
         maker = makers.get(node.inputs[0]) if isinstance(node.op, LayerNormalization) else None
-        if maker is None or not _alone(graph, maker, node):
-            continue
-        merged = _merged(maker, node)
-        if accepts(TypedNode.of(merged, graph)):
-            changed |= {maker.name: None, node.name: merged}
-    kept = [changed.get(node.name, node) for node in graph.nodes]
-    return graph.replace(nodes=tuple(node for node in kept if node is not None)) if changed else graph
+        return None if maker is None or not _alone(graph, maker, node) else ([maker], _merged(maker, node))
+
+    return merge(graph, find, accepts)
 
 
 def _alone(graph: Graph, maker: Node, node: Node) -> bool:
@@ -95,8 +91,7 @@ def _merged(maker: Node, node: Node) -> Node:
     op = NormalizedProduct(maker.op, maker.post_ops, node.op.epsilon)
     shift = node.inputs[2] if len(node.inputs) > 2 else ""
     inputs = (*maker.inputs, node.inputs[1], shift, *maker.operands)
-    origins = tuple(dict.fromkeys(name for n in (maker, node) for name in (n.name, *n.origins)))
-    return dataclasses.replace(node, op=op, inputs=inputs, outputs=node.writes, origins=origins)
+    return dataclasses.replace(node, op=op, inputs=inputs, outputs=node.writes, origins=origins(maker, node))
 
 
 class NormalizedPipelined(GemmPipelined):

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from dovetail.device import Binary, Graph, Node, TensorType, TypedNode
 from dovetail.op import AbstractOperator, Port
+from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
 from dovetail_ops_onnx.add import Add
 from dovetail_ops_onnx.gather import Gather
 from dovetail_ops_onnx.layer_normalization import LayerNormalization
@@ -49,22 +50,19 @@ def merge_sums(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph:
 
     `accepts` says whether a kernel runs the new node.
     """
-    makers = {node.writes[0]: node for node in graph.nodes if len(node.writes) == 1}
-    changed: dict[str, Node | None] = {}
-    for node in graph.nodes:
+
+    def find(makers: Makers, node: Node) -> tuple[Sequence[Node], Node] | None:
         total = makers.get(node.inputs[0]) if isinstance(node.op, LayerNormalization) else None
         if total is None or not _is_sum(graph, total, node):
-            continue
+            return None
         names = [*total.inputs, *total.operands]
         found = {name: makers[name] for name in names if _is_lookup(graph, makers.get(name), total)}
         others = tuple(name for name in names if name not in found)
         if not found or not all(_repeats(graph.types[name], graph.types[total.writes[0]]) for name in others):
-            continue
-        merged = _merged(node, tuple(found.values()), others)
-        if accepts(TypedNode.of(merged, graph)):
-            changed |= {**dict.fromkeys((total.name, *(n.name for n in found.values()))), node.name: merged}
-    kept = [changed.get(node.name, node) for node in graph.nodes]
-    return graph.replace(nodes=tuple(node for node in kept if node is not None)) if changed else graph
+            return None
+        return [total, *found.values()], _merged(node, tuple(found.values()), others)
+
+    return merge(graph, find, accepts)
 
 
 def _is_sum(graph: Graph, total: Node, node: Node) -> bool:
@@ -98,8 +96,7 @@ def _merged(node: Node, lookups: Sequence[Node], others: Sequence[str]) -> Node:
     assert isinstance(node.op, LayerNormalization)
     shift = node.inputs[2] if len(node.inputs) > 2 else ""
     tables = [name for lookup in lookups for name in lookup.inputs]
-    origins = tuple(dict.fromkeys(name for n in (*lookups, node) for name in (n.name, *n.origins)))
     op = NormalizedSum(len(lookups), node.op.epsilon)
     return dataclasses.replace(
-        node, op=op, inputs=(node.inputs[1], shift, *tables, *others), outputs=node.writes, origins=origins
+        node, op=op, inputs=(node.inputs[1], shift, *tables, *others), outputs=node.writes, origins=origins(*lookups, node)
     )

@@ -22,6 +22,7 @@ from dovetail_gpu_opencl.kernel import ceil_div, round_up
 from dovetail_gpu_opencl.kernels._conv import constant_weights, geometry, has_bias, problem_key, sizes
 from dovetail_gpu_opencl.kernels._conv_pipelined import ConvPipelined
 from dovetail_gpu_opencl.kernels._conv_tiled import ConvTiled
+from dovetail_gpu_opencl.kernels._merging import Makers, merge, origins
 from dovetail_gpu_opencl.kernels._pipelined import operands_refusal
 from dovetail_gpu_opencl.kernels._spatial import spatial_defines
 from dovetail_gpu_opencl.kernels._tuned import Problem, Tuned
@@ -98,17 +99,12 @@ def merge_pointwise(graph: Graph, accepts: Callable[[TypedNode], bool]) -> Graph
 
     `accepts` says whether a kernel runs the new node.
     """
-    makers = {node.writes[0]: node for node in graph.nodes if len(node.writes) == 1}
-    changed: dict[str, Node | None] = {}
-    for node in graph.nodes:
+
+    def find(makers: Makers, node: Node) -> tuple[Sequence[Node], Node] | None:
         maker = makers.get(node.inputs[0]) if isinstance(node.op, Conv) and node.op.group > 1 else None
-        if maker is None or not _alone(graph, maker, node):
-            continue
-        merged = _merged(maker, node)
-        if accepts(TypedNode.of(merged, graph)):
-            changed |= {maker.name: None, node.name: merged}
-    kept = [changed.get(node.name, node) for node in graph.nodes]
-    return graph.replace(nodes=tuple(node for node in kept if node is not None)) if changed else graph
+        return None if maker is None or not _alone(graph, maker, node) else ([maker], _merged(maker, node))
+
+    return merge(graph, find, accepts)
 
 
 def _alone(graph: Graph, maker: Node, node: Node) -> bool:
@@ -125,8 +121,8 @@ def _merged(maker: Node, node: Node) -> Node:
     assert isinstance(node.op, Conv)
     op = PointwiseDepthwise(maker.op, tuple(p for p in maker.post_ops if isinstance(p, Eltwise)), node.op)
     bias = maker.inputs[2] if len(maker.inputs) > 2 else ""
-    origins = tuple(dict.fromkeys(name for n in (maker, node) for name in (n.name, *n.origins)))
-    return dataclasses.replace(node, op=op, inputs=(*maker.inputs[:2], bias, *node.inputs[1:]), origins=origins)
+    inputs = (*maker.inputs[:2], bias, *node.inputs[1:])
+    return dataclasses.replace(node, op=op, inputs=inputs, origins=origins(maker, node))
 
 
 @dataclass(frozen=True, slots=True)
