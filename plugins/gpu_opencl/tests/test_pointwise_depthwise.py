@@ -205,6 +205,17 @@ def test_devices(kind: str, kind_device: Callable[[str], Any], bench: Any, rng: 
     assert made == [["PointwiseDepthwise"] if kind == "GPU" else ["Conv", "Conv"], ["Conv", "Conv"]]
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("maps", [3, 5])
+def test_what_the_cost_model_chooses(maps: int, dtype: str, kind_device: Callable[[str], Any], bench: Any, rng: Any) -> None:
+    """No tiles compute a pointwise convolution to less than four channels."""
+    device, arrays = kind_device("GPU"), numbers(rng, dtype, (1, 16, maps, (7, 9)), (3, 3))
+    lowered = device.lower(pair(bench, arrays, pads=(1,) * 4))
+    assert maps > 3 or len(lowered.nodes) == 2
+    (got,) = bench.run(device, lowered, arrays[:1])
+    compare(got, expected(bench, arrays, lambda s: s, 1, (1,) * 4, 1), dtype)
+
+
 def test_reports_name_both_nodes(device: Any, bench: Any, rng: Any) -> None:
     graph = pair(bench, numbers(rng, "float32", (1, 8, 16, (6, 6)), (3, 3)), chains=([CLIP], []), pads=(1,) * 4)
     lowered = device.lower(graph)

@@ -217,15 +217,17 @@ class PointwiseDepthwiseTiles(Tuned[Tile]):
     def _slower(self, problem: Windows, first: TypedNode) -> Refusal | None:
         """Refuses what is likely to take less time in two launches."""
         kernels: tuple[Tuned[Any], ...] = (ConvPipelined().on(self.caps), ConvTiled().on(self.caps))
-        pointwise = min(
+        times = [
             kernel.cost(found, kernel.tiling(found))
             for kernel in kernels
             if kernel.supports(first) and (found := kernel.problem(first)) is not None
-        )
+        ]
+        if not times:
+            return Refusal(Reason.SHAPE, f"{first.given(0)} to {first.outputs[0]}, which no tiles compute")
         depthwise = problem.z * problem.m * problem.n * problem.taps / (_PRODUCTS * self.caps.compute_units)
         cost = self.cost(problem, self.tiling(problem))
         spared = _ENQUEUE if cost < _SHORT else _LAUNCH
-        if cost <= pointwise + depthwise + spared + first.outputs[0].nbytes / _BYTES:
+        if cost <= min(times) + depthwise + spared + first.outputs[0].nbytes / _BYTES:
             return None
         return Refusal(Reason.SHAPE, f"{first.given(0)} to {first.outputs[0]}; two launches are faster")
 
