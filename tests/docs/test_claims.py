@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import importlib
+import operator
 import re
 import shlex
 import subprocess
@@ -153,6 +154,69 @@ def test_the_core_names_all_packages() -> None:
     project = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = {re.match(r"[\w-]+", line)[0] for line in project["optional-dependencies"]["all"]}  # type: ignore[index]  # all have names
     assert set(re.findall(r"^\| `(dovetail-[\w-]+)` \|", pages()["core/README.md"], re.MULTILINE)) == wanted
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("page", "sentence", "constant", "unit"),
+    [
+        ("docs/explanation/architecture.md", "a chain of at most {} post-ops", "dovetail.graph.post_ops:MAX_POST_OPS", 1),
+        (
+            "docs/explanation/architecture.md",
+            "constants have a budget of {} MB",
+            "dovetail.passes.constant_folding:FOLD_BUDGET",
+            1 << 20,
+        ),
+        ("docs/explanation/security.md", "has a budget ({} MB,", "dovetail.passes.constant_folding:FOLD_BUDGET", 1 << 20),
+        (
+            "docs/explanation/security.md",
+            "no entities, {} MiB at most",
+            "dovetail_gpu_opencl.custom_layers.sources:XML_LIMIT",
+            1 << 20,
+        ),
+        (
+            "docs/how-to/debug_kernels.md",
+            "every buffer has {} guard bytes",
+            "dovetail_gpu_opencl.memory:GuardedBuffers.MARGIN",
+            1,
+        ),
+        ("docs/how-to/tune.md", "among its {} candidates", "dovetail_gpu_opencl.tuner:CANDIDATES", 1),
+        ("docs/reference/configuration.md", "a file of more than {} KiB", "dovetail.config:_SIZE_LIMIT", 1 << 10),
+        (
+            "docs/reference/post_ops.md",
+            "an ordered chain of at most {} small operations",
+            "dovetail.graph.post_ops:MAX_POST_OPS",
+            1,
+        ),
+        ("docs/reference/properties.md", "by default {} MiB", "dovetail.cache:LIMIT", 1 << 20),
+        ("docs/reference/properties.md", "The numbers of rows, at most {},", "dovetail_virtual_devices.options:MOST_SIZES", 1),
+        (
+            "docs/reference/properties.md",
+            "batches of up to n rows, by default {},",
+            "dovetail_virtual_devices.batch:DEFAULT_SIZE",
+            1,
+        ),
+        ("plugins/frontend_onnx/README.md", "a tensor of {} KiB or more", "dovetail_frontend_onnx.file_region:SMALLEST", 1 << 10),
+        ("plugins/frontend_onnx/README.md", "may be nested {} deep", "dovetail_frontend_onnx.link:MAX_DEPTH", 1),
+        ("plugins/frontend_openvino/README.md", "with their bodies, {} deep", "dovetail_frontend_openvino.link:MAX_DEPTH", 1),
+        ("plugins/frontend_openvino/README.md", "more than {} levels", "dovetail_frontend_openvino.markup:MAX_DEPTH", 1),
+        ("plugins/frontend_openvino/README.md", "more than {} elements", "dovetail_frontend_openvino.markup:_ELEMENTS", 1),
+        ("plugins/frontend_pzkm/README.md", "may have {} tables", "dovetail_frontend_pzkm.wire:MAX_TABLES", 1),
+        ("plugins/gpu_opencl/README.md", "at most {} MiB", "dovetail.cache:LIMIT", 1 << 20),
+    ],
+)
+def test_limits(page: str, sentence: str, constant: str, unit: int) -> None:
+    module, _, name = constant.partition(":")
+    value = operator.attrgetter(name)(importlib.import_module(module))
+    assert sentence.format(f"{value // unit:,}") in pages()[page] or sentence.format(value // unit) in pages()[page]
+
+
+@pytest.mark.quick
+def test_layers_of_pzkm_are_counted() -> None:
+    from dovetail_frontend_pzkm.catalogue import CATALOGUE, REFUSED
+
+    counted = f"of {len(CATALOGUE) - len(REFUSED)} of the catalogue's {len(CATALOGUE)} types"
+    assert counted in pages()["plugins/frontend_pzkm/README.md"]
 
 
 @pytest.mark.quick
