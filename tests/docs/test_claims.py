@@ -69,14 +69,12 @@ def test_unknown_options_are_found() -> None:
     assert unknown(["doctor"]) == ["doctor"]
 
 
-@pytest.mark.quick
 def test_calls_of_the_program() -> None:
     found = [(page, words) for page, text in pages().items() for words in calls(text)]
     assert len(found) > 200
     assert [(page, name) for page, words in found for name in unknown(words)] == []
 
 
-@pytest.mark.quick
 def test_imports_of_examples() -> None:
     found = []
     for page, text in pages().items():
@@ -116,14 +114,12 @@ def cells(readme: Path, heading: str) -> set[str]:
     return {name for line in section.splitlines() if line[:3] == "| `" for name in re.findall("`([^`]+)`", line.split("|")[1])}
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("package", ["cpu_numpy", "cpu_onednn", "gpu_opencl"])
 def test_readmes_of_devices_have_all_options(package: str) -> None:
     options = importlib.import_module(f"dovetail_{package}.options").Options
     assert cells(PLUGINS / package / "README.md", "Options") == {field.name for field in dataclasses.fields(options)}
 
 
-@pytest.mark.quick
 def test_kernels_of_numpy_are_described() -> None:
     sources = (path.read_text("utf-8") for path in (PLUGINS / "cpu_numpy" / "src").rglob("*.py"))
     names = {name for text in sources for name in re.findall(r'^    name = "([^"]+)"$', text, re.MULTILINE)}
@@ -131,7 +127,6 @@ def test_kernels_of_numpy_are_described() -> None:
     assert cells(PLUGINS / "cpu_numpy" / "README.md", "What it does") - {"ref"} == names
 
 
-@pytest.mark.quick
 def test_included_kernel_files_are_described() -> None:
     sources = (path.read_text("utf-8") for path in (PLUGINS / "gpu_opencl" / "src" / "dovetail_gpu_opencl" / "cl").glob("*.cl"))
     included = {name for text in sources for name in re.findall(r'^#include "(\w+\.cl)"', text, re.MULTILINE)}
@@ -140,7 +135,6 @@ def test_included_kernel_files_are_described() -> None:
     assert set(re.findall(r"(\w+\.cl)`", row)) == included
 
 
-@pytest.mark.quick
 def test_formats_are_named_where_security_promises_for_them() -> None:
     projects = [tomllib.loads(path.read_text("utf-8"))["project"] for path in PLUGINS.glob("*/pyproject.toml")]
     suffixes = {name for project in projects for name in project.get("entry-points", {}).get("dovetail.frontends", {})}
@@ -149,14 +143,12 @@ def test_formats_are_named_where_security_promises_for_them() -> None:
     assert set(re.findall(r"`\.(\w+)`", formats)) == suffixes
 
 
-@pytest.mark.quick
 def test_the_core_names_all_packages() -> None:
     project = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = {re.match(r"[\w-]+", line)[0] for line in project["optional-dependencies"]["all"]}  # type: ignore[index]  # all have names
     assert set(re.findall(r"^\| `(dovetail-[\w-]+)` \|", pages()["core/README.md"], re.MULTILINE)) == wanted
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(
     ("page", "sentence", "constant", "unit"),
     [
@@ -211,7 +203,6 @@ def test_limits(page: str, sentence: str, constant: str, unit: int) -> None:
     assert sentence.format(f"{value // unit:,}") in pages()[page] or sentence.format(value // unit) in pages()[page]
 
 
-@pytest.mark.quick
 def test_layers_of_pzkm_are_counted() -> None:
     from dovetail_frontend_pzkm.catalogue import CATALOGUE, REFUSED
 
@@ -219,7 +210,6 @@ def test_layers_of_pzkm_are_counted() -> None:
     assert counted in pages()["plugins/frontend_pzkm/README.md"]
 
 
-@pytest.mark.quick
 def test_every_benchmark_is_listed() -> None:
     scripts = {path.name for path in (ROOT / "benchmarks").glob("[a-z]*.py")} - {"models.py"}
     assert len(scripts) > 20
