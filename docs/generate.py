@@ -353,9 +353,11 @@ def package_section(folder: Path) -> str:
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     points = [(group, name) for group, names in project.get("entry-points", {}).items() for name in names]
     extras = project.get("optional-dependencies", {})
+    programs = [f"the program `{name}`" for name in project.get("scripts", {})]
+    modules = [f"the module `{path.parent.name}`" for path in folder.glob("src/*/__init__.py")]
     rows = [
         ("Install", f"`pip install {project['name']}`"),
-        ("Provides", ", ".join(f"`{name}` ({group})" for group, name in points) or "the program `dovetail`"),
+        ("Provides", ", ".join(f"`{name}` ({group})" for group, name in points) or ", ".join(programs or modules)),
         ("Needs", ", ".join(f"`{text}`" for text in project["dependencies"])),
         ("Extras", ", ".join(f"`[{name}]`" for name in extras if name != "test") or "none"),
         ("Results", results_of(folder, [name.upper() for group, name in points if group == "dovetail.devices"])),

@@ -51,7 +51,7 @@ ABSENT = {
     "create_and_register_allocator": _POOL,
     "create_and_register_allocator_v2": _POOL,
     "get_ep_devices": _PLUGINS,
-    "print_debug_info": "`dovetail doctor` reports the state of the installation",
+    "print_debug_info": "`dovetail plugins doctor` reports the state of the installation",
     "register_execution_provider_library": _PLUGINS,
     "set_default_logger_callback": "dovetail logs through Python's `logging`, below the logger `dovetail`",
     "set_global_thread_pool_sizes": _POOL,

@@ -1,4 +1,4 @@
-"""Quantized operators, which a core pass makes of DequantizeLinear, operators and QuantizeLinear: on the stored numbers.
+"""Quantized operators, which a graph pass makes of DequantizeLinear, operators and QuantizeLinear: on the stored numbers.
 
 A sum that is quantized at once is rounded as QLinearConv and QLinearMatMul define it, in double: bias and sum in whole numbers,
 times x_scale * w_scale, divided by y_scale. In float it is computed first, and again where that comes near a half.
